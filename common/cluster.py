@@ -1,0 +1,112 @@
+"""A Ray cluster for one case, and its removal without a trace."""
+
+import os
+import secrets
+import shutil
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+def configure(arguments: Namespace) -> None:
+    """Set what Ray reads when it is imported or started. Call it before anything imports Ray."""
+    settings = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_enable_metrics_collection": "0",
+        "RAY_DEDUP_LOGS": "0",
+        "RAY_CGRAPH_get_timeout": str(max(1, round(arguments.timeout))),
+        "RAY_CGRAPH_submit_timeout": str(max(1, round(arguments.timeout))),
+        "RAY_CGRAPH_teardown_timeout": "5",
+        "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": str(int(arguments.zero_copy)),
+    }
+    if not arguments.address:
+        settings |= {
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # every listener on 127.0.0.1
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),  # of this run alone, so none is written to disk
+            "RAY_worker_niceness": "0",  # Ray's own choice is 15
+            "RAY_enable_worker_prestart": "0",
+        }
+    os.environ.update(settings)
+
+
+@contextmanager
+def connect(arguments: Namespace, store_bytes: int, gpus: int) -> Iterator[None]:
+    """A private cluster on this machine, or the one at --address; everything that was started is removed.
+
+    Workers inherit the settings of `configure`: through the environment in a private cluster, through
+    the job's runtime environment in another.
+    """
+    import ray
+
+    if arguments.address:
+        variables = {name: value for name, value in os.environ.items() if name.startswith("RAY_CGRAPH_")}
+        variables["RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"] = os.environ["RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"]
+        root = str(Path(__file__).resolve().parent.parent)
+        job = {"working_dir": root, "excludes": [".git", ".venv", "img", "results"], "env_vars": variables}
+        ray.init(address=arguments.address, runtime_env=job, log_to_driver=False, logging_level="critical")
+        try:
+            yield
+        finally:
+            ray.shutdown()
+        return
+
+    # Ray puts Unix sockets below this folder, and their paths may have 107 characters at most.
+    parent = tempfile.gettempdir() if len(tempfile.gettempdir()) < 24 else "/tmp"
+    folder = tempfile.mkdtemp(prefix="ray-", dir=parent)
+    pids = {os.getpid()}
+    try:
+        ray.init(
+            address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",
+            num_gpus=gpus, object_store_memory=store_bytes, _temp_dir=folder,
+        )  # fmt: skip
+        yield
+    finally:
+        started = psutil.Process().children(recursive=True)
+        pids |= {process.pid for process in started}
+        ray.shutdown()
+        _, alive = psutil.wait_procs(started, timeout=5)
+        for process in alive:
+            process.kill()
+        psutil.wait_procs(alive, timeout=5)
+        remove_semaphores(pids)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_semaphores(pids: set[int]) -> None:
+    """Unlink the named semaphores of channels that these processes made; Ray leaves two a channel."""
+    for path in SHARED_MEMORY.glob("sem.*-*"):
+        owner = path.name.split("-")[0].removeprefix("sem.").lstrip("objhdr")
+        if owner.isdigit() and int(owner) in pids:
+            path.unlink(missing_ok=True)
+
+
+def kill_roles(handles: dict[str, Any]) -> None:
+    """End the roles of a failed case at once, stopped or hanging ones too: a graph's teardown waits for them."""
+    import ray
+
+    for handle in handles.values():
+        ray.kill(handle)
+    for process in psutil.Process().children(recursive=True):
+        try:
+            title = process.cmdline()[:1]
+            if title and title[0].split(".")[0].removeprefix("ray::") in handles:
+                process.kill()
+        except psutil.Error:
+            continue  # it has just gone
+
+
+def store_counters() -> tuple[int, int]:
+    """Bytes that the object stores of all nodes have taken in, and spilled to disk, since they started."""
+    import ray
+    from ray._private.internal_api import get_memory_info_reply
+
+    stats = get_memory_info_reply(ray._private.state.state).store_stats
+    return stats.cumulative_created_bytes, stats.spilled_bytes_total

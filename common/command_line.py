@@ -1,0 +1,130 @@
+"""The flags that every script has, and everything that can be refused before Ray starts."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import psutil
+
+from common.flows import FLOWS, Flow
+from common.sizing import Sizes
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+MINIMUM_STORE_BYTES = 75 * 2**20  # Ray refuses less
+
+
+class UsageError(Exception):
+    """A request that cannot be carried out here; the message is one line and says what to do."""
+
+
+class Waived(UsageError):
+    """A need that this machine does not meet: recorded as a waived row."""
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (--help lists the flags)")
+
+
+def _at_least(smallest: int):
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+        if value < smallest:
+            raise argparse.ArgumentTypeError(f"{value} is too small: give {smallest} or more")
+        return value
+
+    return parse
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+    if not 0 < value <= 86400:
+        raise argparse.ArgumentTypeError(f"{text} is out of range: give more than 0 and at most 86400 seconds")
+    return value
+
+
+def parse_arguments(
+    description: str, transports: Sequence[str], default: str | None, argv: Sequence[str] | None = None
+) -> argparse.Namespace:
+    """The flags of a script; `transports` are the values of --transport, `default` None for automatic.
+
+    Raises:
+        UsageError: a flag is unknown or its value out of range.
+    """
+    parser = _OneLineParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    add = parser.add_argument
+    add("--flow", choices=sorted(FLOWS), default="online-dpo", help="who sends what to whom (default: %(default)s)")
+    add("--transport", choices=transports, default=default, help=f"how the bytes travel (default: {default or 'auto'})")
+    add("--zero-copy", action="store_true", help="object store: readers map tensors instead of copying them")
+    add("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where the tensors live (default: auto)")
+    add("--batch-size", type=_at_least(1), default=1024, help="prompts a message (default: %(default)s)")
+    add("--prompt-seq-len", type=_at_least(1), default=4096, help="tokens a prompt (default: %(default)s)")
+    add("--max-new-tokens", type=_at_least(0), default=0, help="tokens a response (default: %(default)s)")
+    add("--num-samples", type=_at_least(1), default=2, help="responses a prompt (default: %(default)s)")
+    add("--iterations", type=_at_least(1), default=100, help="timed trips (default: %(default)s)")
+    add("--warmup", type=_at_least(0), default=3, help="untimed trips after the first one (default: %(default)s)")
+    add("--timeout", type=_seconds, default=120.0, help="seconds until a trip is given up (default: %(default)s)")
+    add("--threads", type=_at_least(1), default=1, help="torch threads a role (default: %(default)s)")
+    add("--address", help="an existing Ray cluster, as ip:port (default: a private one on this machine)")
+    add("--object-store-bytes", type=_at_least(MINIMUM_STORE_BYTES), help="default: Ray's, 30%% of free memory")
+    add("--output", type=Path, metavar="FILE", help="the record (default: a fresh file in results/)")
+    return parser.parse_args(argv)
+
+
+def build_flow(arguments: argparse.Namespace) -> Flow:
+    """The flow of --flow at the sizes asked for.
+
+    Raises:
+        UsageError: the sizes do not make a flow.
+    """
+    try:
+        sizes = Sizes(
+            arguments.batch_size, arguments.prompt_seq_len, arguments.max_new_tokens, arguments.num_samples
+        )
+        return FLOWS[arguments.flow](sizes)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def object_store_bytes(arguments: argparse.Namespace, flow: Flow) -> int:
+    """The store's size for a private cluster: as asked, or Ray's default of 30 % of available memory.
+
+    Raises:
+        UsageError: two trips (the one under way and the one before, which queues may still hold) do
+            not fit into the store, the store not into shared memory, or the payloads not into memory.
+    """
+    memory_bytes = psutil.virtual_memory().available
+    shared_bytes = psutil.disk_usage("/dev/shm").free
+    default_bytes = max(MINIMUM_STORE_BYTES, min(int(0.3 * memory_bytes), int(0.95 * shared_bytes)))
+    store_bytes = arguments.object_store_bytes or default_bytes
+    emitted_bytes = flow.query_bytes + sum(role.emits_bytes for role in flow.roles)
+    needed_bytes = 2 * (flow.bytes_per_trip + emitted_bytes)
+    smaller = "lower --batch-size or --prompt-seq-len"
+    if store_bytes > shared_bytes:
+        raise UsageError(
+            f"the object store of {_mib(store_bytes)} does not fit into the {_mib(shared_bytes)} free in /dev/shm: "
+            "free some, enlarge it (docker run --shm-size), or lower --object-store-bytes"
+        )
+    if needed_bytes > store_bytes:
+        raise UsageError(
+            f"two trips of {flow.name} need {_mib(needed_bytes)} of object store and it has {_mib(store_bytes)}: "
+            f"{smaller}, or raise --object-store-bytes (free shared memory: {_mib(shared_bytes)})"
+        )
+    # Each sender keeps a pool of three, each reader what it last received.
+    resident_bytes = 3 * emitted_bytes + flow.bytes_per_trip + needed_bytes
+    if resident_bytes > memory_bytes:
+        raise UsageError(f"{_mib(resident_bytes)} are needed and {_mib(memory_bytes)} of memory are free: {smaller}")
+    return store_bytes
+
+
+def _mib(count: int) -> str:
+    return f"{count / 2**20:,.0f} MiB"

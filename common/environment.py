@@ -1,0 +1,110 @@
+"""What a number depends on: machine, versions, commit. Probes never raise; what cannot be known is None.
+
+No host name, no user, no path, and of the environment's variables only those named here: a record is
+made to be published.
+"""
+
+import os
+import platform
+import subprocess
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+# Settings that change how bytes move. Values of anything else, tokens among them, stay out.
+ALLOWED_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_P2P_DISABLE",
+    "NCCL_SHM_DISABLE", "NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF",
+    "RAY_CGRAPH_overlap_gpu_communication", "THP_MEM_ALLOC_ENABLE",
+)  # fmt: skip
+DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x")
+# Records that differ in any of these are of unlike machines.
+MACHINE_KEYS = ("cpu_model", "logical_cpus", "memory_gib", "gpus", "gpu_driver", "cuda", "nccl", "python", "versions")
+
+
+def _cpu_model() -> str | None:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith(("model name", "Model")):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or None
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in DISTRIBUTIONS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _run(*command: str) -> str:
+    here = Path(__file__).parent
+    return subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
+
+def _gpus() -> list[str]:
+    import torch
+
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+
+
+def _cuda() -> str | None:
+    import torch
+
+    return torch.version.cuda
+
+
+def _nccl() -> str | None:
+    import torch
+
+    return ".".join(map(str, torch.cuda.nccl.version())) if torch.cuda.is_available() else None
+
+
+PROBES: dict[str, Callable[[], Any]] = {
+    "cpu_model": _cpu_model,
+    "logical_cpus": lambda: len(os.sched_getaffinity(0)),
+    "memory_gib": lambda: round(psutil.virtual_memory().total / 2**30),
+    "shared_memory_bytes": lambda: psutil.disk_usage("/dev/shm").total,
+    "transparent_hugepages": lambda: Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip(),
+    "load_average": lambda: os.getloadavg()[0],
+    "kernel": platform.release,
+    "python": platform.python_version,
+    "versions": _versions,
+    "gpus": _gpus,
+    "gpu_driver": lambda: _run("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split("\n")[0],
+    "cuda": _cuda,
+    "nccl": _nccl,
+    "git_commit": lambda: _run("git", "rev-parse", "HEAD"),
+    "git_dirty": lambda: bool(_run("git", "status", "--porcelain", "--untracked-files=no")),
+    "variables": lambda: {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ},
+}
+
+
+def describe_environment() -> dict[str, Any]:
+    """The value of every probe, None where one failed."""
+    found: dict[str, Any] = {}
+    for name, probe in PROBES.items():
+        try:
+            found[name] = probe()
+        except Exception:  # whatever a probe meets on a strange machine, the run goes on
+            found[name] = None
+    return found
+
+
+def machine_line(environment: dict[str, Any]) -> str:
+    """Machine and versions in one line, for captions and tables."""
+    gpus = environment.get("gpus") or []
+    versions = environment.get("versions") or {}
+    parts = [
+        f"{environment.get('logical_cpus')} x {environment.get('cpu_model')}",
+        f"{environment.get('memory_gib')} GiB",
+        f"{len(gpus)} x {gpus[0]}" if gpus else "no GPU",
+        f"Python {environment.get('python')}",
+        *(f"{name} {version}" for name, version in versions.items() if gpus or not name.startswith("cupy")),
+    ]
+    return ", ".join(parts)
