@@ -129,11 +129,9 @@ def _measure(
     """Fill in the case. Whatever happens, the samples so far stay in it and the cluster is removed."""
     cluster.configure(arguments)
     try:
+        interrupt_on_signals()
         with cluster.connect(arguments, store_bytes, gpus):
-            # A supervisor's SIGTERM is to leave as little behind as Ctrl-C, also where a shell had
-            # SIGINT ignored; set here, because ray.init sets handlers of its own.
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.default_int_handler)
+            interrupt_on_signals()  # ray.init sets handlers of its own
             measure(arguments, flow, connect, case, gpus)
     except TripFailed as error:
         case |= {"status": "failed", "reason": str(error)}
@@ -145,3 +143,9 @@ def _measure(
         case |= {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
         raise
     return 0 if case["status"] == "ok" else 1
+
+
+def interrupt_on_signals() -> None:
+    """Let a supervisor's SIGTERM leave as little behind as Ctrl-C, and Ctrl-C work where it was ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)

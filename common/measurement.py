@@ -95,15 +95,16 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
                     case["payload_copied"] = not any(mapped.values())
                     progress.update()
                     running = trip.number + 1
-            except (ray.exceptions.RayError, TripTimeout, TypeError) as error:
-                failure = TripFailed(f"trip {running}: {blame(error, handles, running)}")
-                # Views of shared memory may not outlive the channel that they lie in.
-                traceback.clear_frames(error.__traceback__)
-                raise failure from None
-            finally:
+            except BaseException as error:
+                explained = isinstance(error, (ray.exceptions.RayError, TripTimeout, TypeError))
+                reason = f"trip {running}: {blame(error, handles, running)}" if explained else ""
+                # A view that outlives the channel it lies in crashes the process: free the frames too.
                 driver.release()
-                if len(case["seconds"]) < arguments.iterations:
-                    cluster.kill_roles(handles)
+                traceback.clear_frames(error.__traceback__)
+                cluster.kill_roles(handles)
+                if explained:
+                    raise TripFailed(reason) from None
+                raise
             stored_after, spilled_after = cluster.store_counters()
             case["stored_bytes"] = stored_after - stored_bytes
             case["spilled_bytes"] = spilled_after - spilled_bytes
