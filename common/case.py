@@ -1,6 +1,7 @@
 """One case from its flags to its record: refuse, measure the ceiling, run, save, report."""
 
 import json
+import os
 import signal
 import sys
 from argparse import Namespace
@@ -59,7 +60,7 @@ def _run(script: str, arguments: Namespace, connect: Connect) -> int:
     waived = _choose_transport(arguments, gpus, len(flow.roles))
     output = arguments.output or records.default_path(command_line.RESULTS, script, arguments.transport)
 
-    samples = _ceiling_samples(flow, arguments.device, gpus)
+    samples, all_cores_samples = _ceiling_samples(flow, arguments, gpus)
     case = _new_case(flow, arguments)
     record = {
         "schema_version": records.SCHEMA_VERSION,
@@ -69,6 +70,7 @@ def _run(script: str, arguments: Namespace, connect: Connect) -> int:
         "environment": describe_environment(),
         "ceiling_seconds": sorted(samples)[len(samples) // 2],
         "ceiling_samples_seconds": samples,
+        "ceiling_all_cores_samples_seconds": all_cores_samples,
         "cases": [case],
     }
     if waived is not None:
@@ -96,10 +98,11 @@ def _choose_transport(arguments: Namespace, gpus: int, roles: int) -> Waived | N
     return None
 
 
-def _ceiling_samples(flow: Flow, device: str, gpus: int) -> list[float]:
-    where = devices.role_devices(device, gpus, [role.name for role in flow.roles])
-    where[DRIVER] = "cpu" if device == "cpu" else "cuda:0"
-    return devices.measure_ceiling([(edge.bytes, where[edge.source], where[edge.reader]) for edge in flow.edges])
+def _ceiling_samples(flow: Flow, arguments: Namespace, gpus: int) -> list[list[float]]:
+    where = devices.role_devices(arguments.device, gpus, [role.name for role in flow.roles])
+    where[DRIVER] = "cpu" if arguments.device == "cpu" else "cuda:0"
+    edges = [(edge.bytes, where[edge.source], where[edge.reader]) for edge in flow.edges]
+    return devices.measure_ceiling(edges, [arguments.threads, len(os.sched_getaffinity(0))])
 
 
 def _new_case(flow: Flow, arguments: Namespace) -> dict[str, Any]:
@@ -120,6 +123,8 @@ def _new_case(flow: Flow, arguments: Namespace) -> dict[str, Any]:
         "stored_bytes": 0,
         "spilled_bytes": 0,
         "peak_memory_bytes": None,
+        "harness_seconds": None,
+        "placement": {},
     }
 
 

@@ -87,9 +87,7 @@ def build_flow(arguments: argparse.Namespace) -> Flow:
         UsageError: the sizes do not make a flow.
     """
     try:
-        sizes = Sizes(
-            arguments.batch_size, arguments.prompt_seq_len, arguments.max_new_tokens, arguments.num_samples
-        )
+        sizes = Sizes(arguments.batch_size, arguments.prompt_seq_len, arguments.max_new_tokens, arguments.num_samples)
         return FLOWS[arguments.flow](sizes)
     except ValueError as error:
         raise UsageError(str(error)) from None

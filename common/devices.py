@@ -53,14 +53,18 @@ def need_nccl(gpus: int, roles: int) -> None:
         ) from None
 
 
-def measure_ceiling(edges: list[tuple[int, str, str]], repeats: int = 10) -> list[float]:
-    """Seconds for one warm copy of every edge, one after the other, by all cores; one per repeat.
+def measure_ceiling(edges: list[tuple[int, str, str]], threads: list[int], repeats: int = 10) -> list[list[float]]:
+    """Seconds for one warm copy of every edge, one after the other.
 
     This is what a trip costs if each reader gets bytes of its own and nothing else happens.
 
     Args:
         edges: of each edge the bytes, the device that they leave and the one that they reach.
+        threads: how many CPU threads share each copy; each number is measured for itself.
         repeats: passes that are timed, after two that are not.
+
+    Returns:
+        For each number of threads, one sample per pass.
     """
     import torch
 
@@ -71,14 +75,20 @@ def measure_ceiling(edges: list[tuple[int, str, str]], repeats: int = 10) -> lis
         )
         for count, source, destination in edges
     ]
-    samples = []
-    for _ in range(2 + repeats):
-        start = time.perf_counter()
-        for source_tensor, destination_tensor in pairs:
-            destination_tensor.copy_(source_tensor)
-        synchronise()
-        samples.append(time.perf_counter() - start)
-    return samples[2:]
+    usual_threads = torch.get_num_threads()
+    results = []
+    for count in threads:
+        torch.set_num_threads(count)
+        samples = []
+        for _ in range(2 + repeats):
+            start = time.perf_counter()
+            for source_tensor, destination_tensor in pairs:
+                destination_tensor.copy_(source_tensor)
+            synchronise()
+            samples.append(time.perf_counter() - start)
+        results.append(samples[2:])
+    torch.set_num_threads(usual_threads)
+    return results
 
 
 def synchronise() -> None:

@@ -11,10 +11,8 @@ from tqdm import tqdm
 
 from common import cluster, devices
 from common.flows import DRIVER, Flow
+from common.outcome import blame, verdict
 from common.timing import TripTimeout, deadline, run_trips
-
-# Ray keeps smaller results in its messages, not in shared memory (max_direct_call_object_size).
-INLINED_BYTES = 100 * 1024
 
 
 @dataclass(frozen=True)
@@ -55,11 +53,7 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
     handles: dict[str, Any] = {}
 
     def start(role_class: type) -> dict[str, Any]:
-        share = devices.gpus_per_role(gpus, len(flow.roles))
-        for role in flow.roles:
-            # The class bears the role's name, so its process does too.
-            actor_class = ray.remote(type(role.name, (role_class,), {})).options(num_cpus=0, num_gpus=share)
-            handles[role.name] = actor_class.remote(flow, role.name, arguments.device, arguments.threads)
+        _start_roles(handles, role_class, flow, arguments, gpus)
         own = ray.get([handle.own_digests.remote() for handle in handles.values()])
         digests = dict(zip([*handles, DRIVER], [*own, driver.digests], strict=True))
         ray.get([handle.expect.remote(digests) for handle in handles.values()])
@@ -79,12 +73,13 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
                 arguments.warmup, arguments.iterations, driver.emit, wiring.send, receive,
                 limit=lambda: deadline(arguments.timeout),
             )  # fmt: skip
-            stored_bytes, spilled_bytes = cluster.store_counters()
+            stored_bytes = spilled_bytes = 0
             try:
                 running = 1
                 for trip in trips:
                     if trip.kind == "first":
                         case["first_seconds"] = trip.seconds
+                        stored_bytes, spilled_bytes = cluster.store_counters()
                     elif trip.kind == "timed":
                         case["seconds"].append(trip.seconds)
                     with deadline(arguments.timeout):
@@ -108,48 +103,38 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
             stored_after, spilled_after = cluster.store_counters()
             case["stored_bytes"] = stored_after - stored_bytes
             case["spilled_bytes"] = spilled_after - spilled_bytes
-            peaks = ray.get([handle.peak_memory_bytes.remote() for handle in handles.values()])
-            case["peak_memory_bytes"] = sum(peaks) + driver.peak_memory_bytes()
+            case |= _costs({DRIVER: driver.costs()} | {n: ray.get(h.costs.remote()) for n, h in handles.items()})
     except ray.exceptions.RayError as error:
         raise TripFailed(f"before the first trip: {blame(error, handles, running)}") from error
     case |= verdict(case, flow, mapped, wiring.mapped)
+
+
+def _start_roles(handles: dict[str, Any], role_class: type, flow: Flow, arguments: Namespace, gpus: int) -> None:
+    """One actor a role into `handles`, by its name."""
+    import ray
+
+    options = {
+        "num_cpus": 0,
+        "num_gpus": devices.gpus_per_role(gpus, len(flow.roles)),
+        "scheduling_strategy": "SPREAD" if arguments.address else "DEFAULT",
+    }
+    for role in flow.roles:
+        # The class bears the role's name, so its process does too.
+        actor_class = ray.remote(type(role.name, (role_class,), {})).options(**options)
+        handles[role.name] = actor_class.remote(flow, role.name, arguments.device, arguments.threads)
+
+
+def _costs(costs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The record's fields from what each process says that it took; nodes are numbered, their ids mean nothing."""
+    nodes = list(dict.fromkeys(cost["node"] for cost in costs.values()))
+    return {
+        "peak_memory_bytes": sum(cost["peak_memory_bytes"] for cost in costs.values()),
+        "harness_seconds": sum(cost["harness_seconds"] for cost in costs.values()),
+        "placement": {name: nodes.index(cost["node"]) for name, cost in costs.items()},
+    }
 
 
 def _progress(arguments: Namespace) -> Any:
     """A bar with the time left on a terminal, nothing in a pipe."""
     total = 1 + arguments.warmup + arguments.iterations
     return tqdm(total=total, unit="trip", desc=arguments.transport, disable=None, leave=False)
-
-
-def verdict(case: dict[str, Any], flow: Flow, mapped: dict[str, bool], promised: bool) -> dict[str, Any]:
-    """The case's status: bytes must be right, and must have taken the path that the transport names."""
-    for edge in flow.edges:
-        if promised and edge.bytes <= INLINED_BYTES:
-            continue
-        if case["device"] == "cpu" and mapped[str(edge)] != promised:
-            found = "mapped" if mapped[str(edge)] else "copied"
-            return {"status": "failed", "reason": f"{edge}: the payload was {found}, which {case['transport']} is not"}
-    if case["wrong_bytes"]:
-        return {"status": "failed", "reason": f"{case['wrong_bytes']} wrong bytes arrived: this transport loses data"}
-    return {"status": "ok", "reason": None}
-
-
-def blame(error: Exception, handles: dict[str, Any], trip: int) -> str:
-    """Who is to blame for a trip that failed, in one line: who raised, who died, or who waits for what."""
-    import ray
-
-    if isinstance(error, ray.exceptions.RayTaskError):
-        name = error.function_name.removesuffix("()").split(".")[0]
-        return f"{name} raised {type(error.cause).__name__}: {str(error.cause).splitlines()[0]}"
-    answers = {name: handle.progress.remote() for name, handle in handles.items()}
-    behind = []
-    for name, answer in answers.items():
-        try:
-            received = ray.get(answer, timeout=2)
-            if received < trip:
-                behind.append(f"{name} has received {received} trips and waits")
-        except ray.exceptions.RayActorError:
-            return f"{name} died"
-        except ray.exceptions.GetTimeoutError:
-            behind.append(f"{name} does not answer")
-    return f"{error}; {behind[0]}" if behind else str(error)

@@ -26,7 +26,7 @@ def make_payload(sender: str, slot: int, payload_bytes: int) -> np.ndarray:
 
 def digest(payload: np.ndarray) -> int:
     """XXH3-64 of everything behind the stamp."""
-    return xxhash.xxh3_64_intdigest(payload[1:])
+    return xxhash.xxh3_64_intdigest(payload[1:].data)
 
 
 def count_wrong_bytes(payload: np.ndarray, trip: int, sender: str, expected_digest: int) -> int:

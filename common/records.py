@@ -29,8 +29,9 @@ SCHEMA = _object(
     started_at=_text,  # UTC, ISO 8601
     arguments={"type": "object"},  # every flag, by its name
     environment={"type": "object"},  # common/environment.py
-    ceiling_seconds=_seconds,  # median of the samples below: one warm copy per edge
+    ceiling_seconds=_seconds,  # median of the samples below: one warm copy per edge, by --threads threads
     ceiling_samples_seconds={"type": "array", "items": _seconds, "minItems": 1},
+    ceiling_all_cores_samples_seconds={"type": "array", "items": _seconds, "minItems": 1},  # the same by every core
     cases={
         "type": "array",
         "items": _object(
@@ -47,9 +48,13 @@ SCHEMA = _object(
             first_seconds={"type": ["number", "null"]},  # the very first trip
             seconds={"type": "array", "items": _seconds},  # one per timed trip, in order
             wrong_bytes=_count,  # over all trips, the untimed ones too; 0 or the exit code is 1
-            stored_bytes=_count,  # taken in by the object store during the trips; channels bypass it
-            spilled_bytes=_count,  # written to disk by the object store during the trips
+            stored_bytes=_count,  # taken in by the object store after the first trip; channels bypass it
+            spilled_bytes=_count,  # written to disk by the object store after the first trip
             peak_memory_bytes={"type": ["integer", "null"]},  # driver + roles, each at its own peak
+            harness_seconds={
+                "type": ["number", "null"]
+            },  # inside the clock, yet the suite's own: all processes, after the first trip
+            placement={"type": "object"},  # driver and role -> index of its node, the driver's first
         ),
     },
 )
@@ -97,14 +102,16 @@ def load(path: Path) -> dict[str, Any]:
     """
     try:
         record = json.loads(path.read_text())
-    except OSError as error:
-        raise RecordError(f"cannot read {path} ({error.strerror}): name a record that a script wrote") from None
+    except OSError as problem:
+        raise RecordError(f"cannot read {path} ({problem.strerror}): name a record that a script wrote") from None
     except ValueError:  # bad JSON and bad UTF-8 alike
         raise RecordError(f"{path} is not JSON, truncated perhaps: run its script again") from None
     version = record.get("schema_version") if isinstance(record, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise RecordError(f"{path} has schema {version}, this version reads up to {SCHEMA_VERSION}: update the suite")
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(SCHEMA).iter_errors(record))
-    if error is not None:
-        raise RecordError(f"{path} is no record of this suite ({error.json_path}: {error.message[:120]}): leave it out")
+    defect = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(SCHEMA).iter_errors(record))
+    if defect is not None:
+        raise RecordError(
+            f"{path} is no record of this suite ({defect.json_path}: {defect.message[:120]}): leave it out"
+        )
     return record

@@ -1,6 +1,7 @@
 """What the screen shows; one function makes the row of a case for scripts and plot_results.py alike."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ from common.flows import Flow
 from common.timing import summarise
 
 COLUMNS = (
-    "transport", "payload MiB", "first ms", "min ms", "median ms", "p95 ms", "max ms", "GB/s", "of ceiling", "wrong"
+    "transport", "payload MiB", "stored MiB", "first ms", "min ms", "median ms", "p95 ms", "max ms",
+    "GB/s", "of ceiling", "wrong",
 )  # fmt: skip
 UNSTABLE = 0.10  # standard deviation / mean above which a row is called unstable
 
@@ -19,31 +21,37 @@ def label(record: dict[str, Any], case: dict[str, Any]) -> str:
 
 
 def row(record: dict[str, Any], case: dict[str, Any]) -> list[str]:
-    """One cell per column. Mapped rows have no GB/s: nobody moved the bytes."""
+    """One cell per column: payload a trip, what of it and its copies went into the object store, times.
+
+    Mapped rows have no GB/s: their readers hold views, nobody gave them bytes of their own.
+    """
     name, mebibytes = label(record, case), f"{case['bytes_per_trip'] / 2**20:,.4g}"
-    first = _milliseconds(case["first_seconds"]) if case["first_seconds"] else "-"
+    first = milliseconds(case["first_seconds"]) if case["first_seconds"] else "-"
     if not case["seconds"]:
-        return [name, mebibytes, first, *["-"] * 6, case["status"]]
+        return [name, mebibytes, "-", first, *["-"] * 6, case["status"]]
+    stored = case["stored_bytes"] / (case["warmup"] + len(case["seconds"])) / 2**20
     summary = summarise(case["seconds"])
     rate = f"{case['bytes_per_trip'] / summary.median / 1e9:.3g}" if case["payload_copied"] else "mapped"
     wrong = f"WRONG {case['wrong_bytes']:,}" if case["wrong_bytes"] else "0"
     return [
         name,
         mebibytes,
+        f"{stored:,.0f}" if case["status"] == "ok" else "-",
         first,
-        *(_milliseconds(value) for value in (summary.min, summary.median, summary.p95, summary.max)),
+        *(milliseconds(value) for value in (summary.min, summary.median, summary.p95, summary.max)),
         rate,
         f"{record['ceiling_seconds'] / summary.median:.1%}",
         wrong if case["status"] == "ok" or case["wrong_bytes"] else case["status"],
     ]
 
 
-def table(rows: list[list[str]]) -> str:
+def table(rows: list[list[str]], header: Sequence[str] = COLUMNS) -> str:
     """Columns aligned for a terminal: names to the left, figures to the right."""
-    widths = [max(len(cells[index]) for cells in [list(COLUMNS), *rows]) for index in range(len(COLUMNS))]
+    widths = [max(len(cells[index]) for cells in [header, *rows]) for index in range(len(header))]
     lines = []
-    for cells in [list(COLUMNS), *rows]:
-        padded = [cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(cells, widths))]
+    for cells in [header, *rows]:
+        pairs = zip(cells, widths, strict=True)
+        padded = [cell.rjust(width) if index else cell.ljust(width) for index, (cell, width) in enumerate(pairs)]
         lines.append("  ".join(padded).rstrip())
     return "\n".join(lines)
 
@@ -53,8 +61,13 @@ def print_start(flow: Flow, record: dict[str, Any]) -> None:
     print(f"{flow.title}: {flow.bytes_per_trip / 2**20:,.4g} MiB a trip")
     for edge in flow.edges:
         print(f"  {edge!s:24} {edge.bytes / 2**20:10,.4g} MiB")
-    rate = flow.bytes_per_trip / record["ceiling_seconds"] / 1e9
-    print(f"ceiling: {_milliseconds(record['ceiling_seconds'])} ms, one warm copy an edge ({rate:.3g} GB/s)", flush=True)
+    seconds, threads = record["ceiling_seconds"], record["arguments"]["threads"]
+    all_cores = summarise(record["ceiling_all_cores_samples_seconds"]).median
+    print(
+        f"ceiling: {milliseconds(seconds)} ms, one warm copy an edge by {threads} thread{'s' * (threads > 1)} "
+        f"({flow.bytes_per_trip / seconds / 1e9:.3g} GB/s); {milliseconds(all_cores)} ms by all cores",
+        flush=True,
+    )
 
 
 def print_end(record: dict[str, Any], output: Path) -> None:
@@ -81,5 +94,6 @@ def warnings(case: dict[str, Any]) -> list[str]:
     return found
 
 
-def _milliseconds(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
+    """Four significant digits; whole milliseconds from a second up."""
     return f"{seconds * 1e3:,.4g}" if seconds < 1 else f"{seconds * 1e3:,.0f}"

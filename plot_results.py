@@ -1,0 +1,167 @@
+"""Draw what the records hold: the ladder of transports, the flow, and the README's table.
+
+    python3 plot_results.py results/published/*.json              # img/*.png, and the table as text
+    python3 plot_results.py results/published/*.json --readme     # the README's table too
+    python3 plot_results.py results/*.json --output-dir /tmp/img
+
+Every number comes from the records. Records of unlike machines are refused unless --mixed is given.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from common import chart, diagrams, records, report
+from common.environment import MACHINE_KEYS
+from common.flows import DRIVER, FLOWS, Flow
+from common.records import RecordError
+from common.sizing import Sizes
+
+ROOT = Path(__file__).resolve().parent
+README_MARKERS = ("<!-- results: written by plot_results.py --readme -->", "<!-- end of results -->")
+
+
+def load(paths: list[Path], mixed: bool) -> list[chart.Row]:
+    """The (record, case) pairs in the ladder's order.
+
+    Raises:
+        RecordError: a record cannot be read, or two are of unlike machines, flows or sizes, or the same
+            transport comes twice.
+    """
+    found = [records.load(path) for path in paths]
+    for path, record in zip(paths, found, strict=True):
+        for key in [] if mixed else MACHINE_KEYS:
+            if record["environment"].get(key) != found[0]["environment"].get(key):
+                raise RecordError(f"{path} is of another machine than {paths[0]} ({key}): plot them apart, or --mixed")
+        case, first = record["cases"][0], found[0]["cases"][0]
+        if (case["flow"], case["edges"]) != (first["flow"], first["edges"]):
+            raise RecordError(f"{path} moves another flow or other sizes than {paths[0]}: plot them apart")
+    pairs = [(record, case) for record in found for case in record["cases"]]
+    names = [report.label(*pair) for pair in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise RecordError(f"{name} has {names.count(name)} records: name one of them")
+    order = list(chart.LADDER)
+    return sorted(pairs, key=lambda pair: order.index(report.label(*pair)))
+
+
+def table_rows(rows: list[chart.Row]) -> tuple[list[str], list[list[str]]]:
+    """Header and cells: the scripts' own columns, and the speed-up over the demo's baseline."""
+    baseline = next((case["seconds"] for record, case in rows if report.label(record, case) == chart.BASELINE), [])
+    cells = []
+    for record, case in rows:
+        ratio = f"{chart.speedup_interval(case['seconds'], baseline)[0]:.3g}x" if baseline and case["seconds"] else "-"
+        cells.append([*report.row(record, case), ratio])
+    return [*report.COLUMNS, "speed-up"], cells
+
+
+def markdown(rows: list[chart.Row]) -> str:
+    """The table for the README, with the reasons of rows that have no numbers, and the caption."""
+    header, cells = table_rows(rows)
+    lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
+    lines += ["| " + " | ".join(row) + " |" for row in cells]
+    lines += [f"\n{report.label(*row)}: {row[1]['status']}, {row[1]['reason']}." for row in rows if row[1]["reason"]]
+    return "\n".join([*lines, "", *(line + "  " for line in chart.caption(rows).splitlines())])
+
+
+def rewrite_readme(path: Path, table: str) -> None:
+    """Put the table between the two markers.
+
+    Raises:
+        RecordError: a marker is missing.
+    """
+    text = path.read_text()
+    if any(text.count(marker) != 1 for marker in README_MARKERS):
+        raise RecordError(f"{path} must hold each of the two markers once: {' and '.join(README_MARKERS)}")
+    before, rest = text.split(README_MARKERS[0])
+    after = rest.split(README_MARKERS[1])[1]
+    path.write_text(f"{before}{README_MARKERS[0]}\n{table}\n{README_MARKERS[1]}{after}")
+
+
+def draw_flows(flow: Flow, folder: Path) -> None:
+    """The three pictures of the flow: as ChatLearn moves it, as one graph, and as simulated."""
+    queues = {str(edge): "queue" for edge in flow.edges}
+    graph = {str(edge): "shared memory" if DRIVER in (edge.source, edge.reader) else "NCCL" for edge in flow.edges}
+    mebibytes = {str(edge): f"{edge.bytes / 2**20:,.4g} MiB" for edge in flow.edges}
+    diagrams.draw(
+        flow,
+        folder / "chatlearn_data_flow.png",
+        f"ChatLearn: {flow.title} over queues and the object store",
+        queues,
+        "A queue actor for each edge carries references; each reader fetches the payload from the object store.",
+    )
+    diagrams.draw(
+        flow,
+        folder / "chatlearn_with_raycg.png",
+        f"The same flow as one Ray compiled graph, with a GPU for each role: {flow.title}",
+        graph,
+        "The driver is never an NCCL rank, so the first and the last edge go through host memory.",
+    )
+    diagrams.draw(
+        flow,
+        folder / "simulation.png",
+        f"What is simulated: {flow.title}, {flow.bytes_per_trip / 2**20:,.4g} MiB a trip",
+        mebibytes,
+        "The clock runs from the query in the driver's hand until its result is there. No model computes.",
+    )
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    class OneLineParser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise RecordError(f"{message} (--help lists the flags)")
+
+    parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("records", nargs="+", type=Path, help="records that the scripts wrote")
+    parser.add_argument("--output-dir", type=Path, default=ROOT / "img", help="where the pictures go (default: img)")
+    parser.add_argument("--readme", nargs="?", type=Path, const=ROOT / "README.md", help="rewrite its results table")
+    parser.add_argument("--mixed", action="store_true", help="allow records of unlike machines in one chart")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code 0, or 2 with one line on what to do."""
+    try:
+        arguments = parse(argv)
+        rows = load(arguments.records, arguments.mixed)
+        if not any(case["status"] == "ok" for _, case in rows):
+            raise RecordError("none of the records holds a row that is ok: run the scripts again")
+        if arguments.readme:
+            rewrite_readme(arguments.readme, markdown(rows))
+        arguments.output_dir.mkdir(parents=True, exist_ok=True)
+        chart.draw_ladder(rows, arguments.output_dir / "benchmark_result.png")
+        draw_flows(flow_of(rows[0][0]), arguments.output_dir)
+    except RecordError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        place = f"{error.filename} ({error.strerror})"
+        print(f"error: cannot write {place}: give --output-dir another place", file=sys.stderr)
+        return 2
+    header, cells = table_rows(rows)
+    print(report.table(cells, header))
+    for row in rows:
+        if row[1]["reason"]:
+            print(f"{report.label(*row)}: {row[1]['status']}, {row[1]['reason']}")
+    print(chart.caption(rows))
+    print(f"chart: {arguments.output_dir / 'benchmark_result.png'}")
+    return 0
+
+
+def flow_of(record: dict[str, Any]) -> Flow:
+    """The flow at the sizes that the record was made with.
+
+    Raises:
+        RecordError: this version has no such flow.
+    """
+    given = record["arguments"]
+    try:
+        knobs = ("batch_size", "prompt_seq_len", "max_new_tokens", "num_samples")
+        return FLOWS[given["flow"]](Sizes(**{name: given[name] for name in knobs}))
+    except (KeyError, ValueError):
+        raise RecordError(f"the records' flow {given.get('flow')!r} is unknown here: update the suite") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
