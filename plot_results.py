@@ -40,10 +40,11 @@ def load(paths: list[Path], mixed: bool) -> list[chart.Row]:
     pairs = [(record, case) for record in found for case in record["cases"]]
     names = [report.label(*pair) for pair in pairs]
     for name in names:
+        if name not in chart.LADDER:
+            raise RecordError(f"the transport {name!r} is unknown here: update the suite, or leave its record out")
         if names.count(name) > 1:
             raise RecordError(f"{name} has {names.count(name)} records: name one of them")
-    order = list(chart.LADDER)
-    return sorted(pairs, key=lambda pair: order.index(report.label(*pair)))
+    return sorted(pairs, key=lambda pair: list(chart.LADDER).index(report.label(*pair)))
 
 
 def table_rows(rows: list[chart.Row]) -> tuple[list[str], list[list[str]]]:

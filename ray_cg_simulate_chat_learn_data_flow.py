@@ -26,7 +26,7 @@ from typing import Any
 
 from common import case
 from common.flows import DRIVER, Flow
-from common.measurement import Wiring
+from common.measurement import TripFailed, Wiring
 
 TRANSPORTS = ("nccl", "shm", "pickle", "zero-copy")
 # Two buffers a channel: a reader may hold the view of one trip until it is handed the next one,
@@ -81,6 +81,21 @@ def edge_paths(graph: Any, flow: Flow, roles: dict[str, Any]) -> dict[str, str]:
     return {str(edge): paths[str(edge)] for edge in flow.edges}
 
 
+def refuse_fallback(paths: dict[str, str], flow: Flow, transport: str) -> None:
+    """Ray chooses another transport silently where it thinks best; then this would be another row.
+
+    Raises:
+        TripFailed: an edge does not have the type hint and channel that the transport stands for.
+    """
+    hint = "TorchTensorType" if transport in ("nccl", "shm") else "SharedMemoryType"
+    for edge in flow.edges:
+        between_roles = edge.source != DRIVER and edge.source not in flow.returns
+        accelerator = transport == "nccl" and between_roles
+        path = paths[str(edge)]
+        if not path.startswith(hint) or ("Accelerator" in path) != accelerator:
+            raise TripFailed(f"before the first trip: {edge} goes by {path}, which {transport} is not")
+
+
 @contextmanager
 def connect(arguments: Namespace, flow: Flow, start: Callable[[type], dict[str, Any]]) -> Iterator[Wiring]:
     """Start the roles, compile the graph and yield the transport's send(query) -> results."""
@@ -118,6 +133,7 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[[type], dict[str, 
     graph = bind(flow, roles, arguments.transport).experimental_compile(_max_inflight_executions=BUFFERS)
     try:
         paths = edge_paths(graph, flow, roles)
+        refuse_fallback(paths, flow, arguments.transport)
         yield Wiring(send_mapped if zero_copy else send, paths, mapped=zero_copy)
     finally:
         graph.teardown()

@@ -1,5 +1,6 @@
 """The ladder as a chart: one bar a transport, the ceiling as a line, the cause between neighbours."""
 
+import textwrap
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def draw_ladder(pairs: list[Row], path: Path) -> None:
     """One bar a transport, its median trip on a log axis; below it the demo's published numbers."""
     measured = [(record, case, summarise(case["seconds"])) for record, case in pairs if case["status"] == "ok"]
     baseline = next((case["seconds"] for record, case, _ in measured if report.label(record, case) == BASELINE), None)
-    figure = Figure(figsize=(11.5, 3.1 + 0.8 * len(measured)), dpi=150, layout="constrained")
+    figure = Figure(figsize=(11.5, 3.8 + 0.8 * len(measured)), dpi=150, layout="constrained")
     ladder, demo = figure.subplots(2, 1, height_ratios=[len(measured), 1.5], sharex=True)
     names = [report.label(record, case) for record, case, _ in measured]
     for index, (_record, case, summary) in enumerate(measured):
@@ -112,7 +113,8 @@ def _bar(axes: Any, index: int, case: dict[str, Any], summary: Summary, baseline
 
 
 def _note(axes: Any, height: float, text: str) -> None:
-    """A line between two bars, legible over the ceiling's line."""
+    """Text between two bars, legible over the ceiling's line; rungs that were left out make it long."""
+    text = textwrap.fill(text, 88, subsequent_indent="    ")
     white = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
     where = axes.get_yaxis_transform()
     axes.text(0.012, height, text, transform=where, fontsize=8.5, style="italic", va="center", bbox=white, zorder=5)

@@ -34,6 +34,7 @@ SCHEMA = _object(
     ceiling_all_cores_samples_seconds={"type": "array", "items": _seconds, "minItems": 1},  # the same by every core
     cases={
         "type": "array",
+        "minItems": 1,
         "items": _object(
             flow=_text,
             transport=_text,
