@@ -1,0 +1,203 @@
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+from conftest import KILOBYTES, ROOT, SCRIPTS
+
+from common import command_line, records
+
+STORE = ROOT / "simulate_chat_learn_data_flow.py"
+GRAPH = ROOT / "ray_cg_simulate_chat_learn_data_flow.py"
+every_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.fixture
+def refused(run_main):
+    """refused(script, *flags) -> the one line that says why."""
+
+    def run(script, *flags):
+        code, stdout, stderr = run_main(script, *flags)
+        assert code == 2
+        assert stdout == ""
+        assert stderr.startswith("error: ")
+        assert stderr.count("\n") == 1
+        assert stderr.endswith("\n")
+        return stderr
+
+    return run
+
+
+def options(text):
+    """Of a --help text, each option's entry with its blanks made one."""
+    entries = re.split(r"\n  (?=-)", text.split("\noptions:\n")[1])
+    return {" ".join(entry.split()).split(" ")[0]: " ".join(entry.split()) for entry in entries}
+
+
+def test_all_scripts_have_the_same_flags_and_defaults_but_for_the_transports(run_main):
+    shown = {}
+    for script in SCRIPTS:
+        code, stdout, _ = run_main(script, "--help")
+        assert code == 0
+        shown[script.name] = options(stdout)
+        assert "choices" not in shown[script.name].pop("--transport")
+    assert len(shown) > 1
+    first, *others = shown.values()
+    assert "--object-store-bytes" in first
+    assert others == [first] * len(others)
+
+
+@every_script
+def test_help_explains_every_transport(run_main, script):
+    _, stdout, _ = run_main(script, "--help")
+    transports = re.search(r"--transport \{([^}]*)\}", stdout.split("\noptions:\n")[1])[1].split(",")
+    description = stdout.split("\noptions:\n")[0]
+    assert transports
+    assert [name for name in transports if f"--transport {name} " not in description] == []
+
+
+def test_defaults_are_the_demos():
+    arguments = command_line.parse_arguments("", ("refs",), "refs", [])
+    sizes = (arguments.batch_size, arguments.prompt_seq_len, arguments.max_new_tokens, arguments.num_samples)
+    assert sizes == (1024, 4096, 0, 2)
+    assert arguments.iterations == 100
+    assert command_line.build_flow(arguments).bytes_per_trip == 448 * 2**20
+
+
+@every_script
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--batch-size", "0"], "--batch-size"),
+        (["--batch-size", "-4"], "--batch-size"),
+        (["--prompt-seq-len", "0"], "--prompt-seq-len"),
+        (["--max-new-tokens", "-1"], "--max-new-tokens"),
+        (["--num-samples", "0"], "--num-samples"),
+        (["--iterations", "0"], "--iterations"),
+        (["--warmup", "-1"], "--warmup"),
+        (["--threads", "0"], "--threads"),
+        (["--timeout", "0"], "--timeout"),
+        (["--timeout", "-1"], "--timeout"),
+        (["--timeout", "nan"], "--timeout"),
+        (["--timeout", "inf"], "--timeout"),
+        (["--timeout", "soon"], "'soon' is not a number"),
+        (["--batch-size", "many"], "'many' is not a whole number"),
+        (["--batch-size", "1.5"], "'1.5' is not a whole number"),
+        (["--batch-size", ""], "'' is not a whole number"),
+        (["--batch-size", "4\n5"], "not a whole number"),
+        (["--batch-size"], "--batch-size"),
+        (["--batch-size", "3", "--prompt-seq-len", "5", "--num-samples", "1"], "odd"),
+        (["--batch-size", "10000000000"], "lower --batch-size"),
+        (["--prompt-seq-len", "1" + "0" * 400], "--prompt-seq-len"),
+        (["--object-store-bytes", "80000000"], "raise --object-store-bytes"),
+        (["--object-store-bytes", "1000"], "--object-store-bytes"),
+        (["--object-store-bytes", "100000000000000"], "lower --object-store-bytes"),
+        (["--flow", "offline-dpo"], "online-dpo"),
+        (["--transport", "pigeon"], "'pigeon'"),
+        (["--frobnicate"], "--frobnicate"),
+        (["--batch", "4"], "--batch"),
+        (["positional"], "positional"),
+        (["--device", "tpu"], "'tpu'"),
+        (["--device", "cuda"], "use --device cpu"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_what_cannot_run_is_refused_in_one_line_before_ray_starts(refused, script, flags, reason):
+    assert reason in refused(script, *flags)
+
+
+def test_zero_copy_is_a_transport_of_the_graph_and_no_flag(refused):
+    assert "--transport zero-copy" in refused(GRAPH, "--zero-copy", *KILOBYTES)
+
+
+def test_nccl_without_gpus_is_refused_and_recorded_as_waived(refused, tmp_path):
+    output = tmp_path / "record.json"
+    reason = refused(GRAPH, "--transport", "nccl", *KILOBYTES, "--output", str(output))
+    assert "use --transport shm" in reason
+    (case,) = records.load(output)["cases"]
+    assert case["status"] == "waived"
+    assert case["reason"] == reason.removeprefix("error: ").strip()
+    assert (case["transport"], case["seconds"], case["first_seconds"]) == ("nccl", [], None)
+
+
+@every_script
+def test_an_existing_record_is_not_overwritten(refused, script, tmp_path):
+    output = tmp_path / "record.json"
+    output.write_text("mine")
+    assert "--output another name" in refused(script, *KILOBYTES, "--output", str(output))
+    assert output.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["/proc/nowhere/record.json", "/dev/null/record.json", "long" * 100 + "/record.json"])
+def test_a_folder_that_cannot_be_written_is_refused(refused, name, tmp_path):
+    assert "cannot write" in refused(STORE, *KILOBYTES, "--output", str(tmp_path / name))
+
+
+def test_a_refused_run_leaves_no_record(refused, tmp_path):
+    refused(STORE, "--device", "cuda", *KILOBYTES, "--output", str(tmp_path / "record.json"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "needed"),
+    [(2 * (448 + 32 + 96 + 64 + 160) * 2**20, True), (2 * (448 + 32 + 96 + 64 + 160) * 2**20 - 1, False)],
+)
+def test_the_store_holds_what_two_trips_emit_and_deliver(monkeypatch, asked, needed):
+    monkeypatch.setattr(command_line.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 2**40}))
+    monkeypatch.setattr(command_line.psutil, "disk_usage", lambda _: type("Disk", (), {"free": 2**40}))
+    arguments = command_line.parse_arguments("", ("refs",), "refs", ["--object-store-bytes", str(asked)])
+    flow = command_line.build_flow(arguments)
+    if needed:
+        assert command_line.object_store_bytes(arguments, flow) == asked
+    else:
+        with pytest.raises(command_line.UsageError, match="need 1,600 MiB of object store"):
+            command_line.object_store_bytes(arguments, flow)
+
+
+def test_the_default_store_is_rays(monkeypatch):
+    def default(available, free):
+        monkeypatch.setattr(command_line.psutil, "virtual_memory", lambda: type("Memory", (), {"available": available}))
+        monkeypatch.setattr(command_line.psutil, "disk_usage", lambda _: type("Disk", (), {"free": free}))
+        arguments = command_line.parse_arguments("", ("refs",), "refs", list(KILOBYTES))
+        return command_line.object_store_bytes(arguments, command_line.build_flow(arguments))
+
+    assert default(available=10 * 2**30, free=100 * 2**30) == 3 * 2**30
+    assert default(available=10 * 2**30, free=2**30) == int(0.95 * 2**30)
+    assert default(available=2**27, free=2**30) == command_line.MINIMUM_STORE_BYTES
+
+
+def test_payloads_that_do_not_fit_into_memory_are_refused(monkeypatch):
+    monkeypatch.setattr(command_line.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 2 * 2**30}))
+    monkeypatch.setattr(command_line.psutil, "disk_usage", lambda _: type("Disk", (), {"free": 2**40}))
+    arguments = command_line.parse_arguments("", ("refs",), "refs", ["--object-store-bytes", str(8 * 2**30)])
+    with pytest.raises(command_line.UsageError, match="of memory are free: lower"):
+        command_line.object_store_bytes(arguments, command_line.build_flow(arguments))
+
+
+@every_script
+def test_a_refusal_in_a_process_of_its_own_is_quick_and_without_traceback(script, tmp_path):
+    """As a user meets it; Ray is not even imported, so a Ray that cannot be imported does not matter."""
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "__init__.py").write_text("raise SystemExit('ray was imported')")
+    command = [sys.executable, str(script), "--device", "cuda", *KILOBYTES]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("error: --device cuda")
+
+
+def test_a_waived_record_says_what_was_asked(refused, tmp_path):
+    output = tmp_path / "record.json"
+    refused(GRAPH, "--transport", "nccl", *KILOBYTES, "--timeout", "7", "--output", str(output))
+    text = output.read_text()
+    arguments = json.loads(text)["arguments"]
+    assert (arguments["batch_size"], arguments["timeout"], arguments["transport"]) == (4, 7.0, "nccl")
+    assert str(tmp_path) not in text

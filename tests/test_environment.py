@@ -1,0 +1,99 @@
+import json
+import os
+import socket
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from common import environment
+from common.environment import MACHINE_KEYS, PROBES, describe_environment, machine_line
+
+SECRETS = ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "RAY_AUTH_TOKEN", "GITHUB_TOKEN", "NCCL_SECRET", "HTTPS_PROXY")
+
+
+def fail(*_, **__):
+    raise RuntimeError("this machine is strange")
+
+
+def test_every_probe_may_fail(monkeypatch):
+    for name in PROBES:
+        monkeypatch.setitem(PROBES, name, fail)
+    found = describe_environment()
+    assert found == dict.fromkeys(PROBES)
+    assert "\n" not in machine_line(found)
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_one_probe_that_fails_does_not_take_others_with_it(monkeypatch, name):
+    before = describe_environment()
+    monkeypatch.setitem(PROBES, name, fail)
+    after = describe_environment()
+    assert after[name] is None
+    known = {probe for probe, value in before.items() if value is not None}
+    assert {probe for probe, value in after.items() if value is not None} == known - {name}
+
+
+def test_a_machine_without_git_has_no_commit(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = describe_environment()
+    assert (found["git_commit"], found["git_dirty"]) == (None, None)
+    assert found["python"]
+
+
+def test_the_commit_is_that_of_the_suite_wherever_it_is_started(monkeypatch, tmp_path):
+    root = Path(environment.__file__).parent
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True)
+    monkeypatch.chdir(tmp_path)
+    assert describe_environment()["git_commit"] == commit.stdout.strip()
+
+
+def test_a_distribution_that_is_missing_is_left_out(monkeypatch):
+    version = metadata.version
+
+    def without_ray(name):
+        if name == "ray":
+            raise metadata.PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(metadata, "version", without_ray)
+    versions = describe_environment()["versions"]
+    assert "ray" not in versions
+    assert versions["numpy"] == version("numpy")
+
+
+def test_no_secret_no_host_and_no_home_gets_into_a_record(monkeypatch, tmp_path):
+    home = tmp_path / "somebodys-home"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("USER", "somebodys-name")
+    for name in SECRETS:
+        monkeypatch.setenv(name, f"secret-of-{name}")
+    text = json.dumps(describe_environment())
+    assert not [name for name in SECRETS if f"secret-of-{name}" in text or name in text]
+    for private in (socket.gethostname(), str(home), "somebodys-name", str(Path(environment.__file__).parent)):
+        assert private not in text
+
+
+def test_variables_that_change_how_bytes_move_are_kept(monkeypatch):
+    monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    variables = describe_environment()["variables"]
+    assert variables["NCCL_P2P_DISABLE"] == "1"
+    assert "OMP_NUM_THREADS" not in variables
+    assert set(variables) <= set(os.environ)
+
+
+def test_an_environment_is_json_and_has_what_tells_machines_apart():
+    found = json.loads(json.dumps(describe_environment()))
+    assert set(MACHINE_KEYS) <= set(found)
+    assert found["logical_cpus"] >= 1
+
+
+def test_the_line_about_the_machine_names_its_gpus_and_how_many():
+    gpus = ["Some GPU"] * 8
+    line = machine_line({"gpus": gpus, "cpu_model": "Some CPU", "logical_cpus": 96, "versions": {"ray": "2.60.0"}})
+    assert "8 x Some GPU" in line
+    assert "96 x Some CPU" in line
+    assert "ray 2.60.0" in line
+    assert "no GPU" in machine_line({"gpus": []})

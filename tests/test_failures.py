@@ -1,0 +1,110 @@
+"""What a run says and leaves behind when something goes wrong in the middle of it."""
+
+import re
+import signal
+
+import pytest
+from conftest import KILOBYTES
+
+# Says on stdout when trip 5 has ended, so that a test knows that the run is under way.
+ANNOUNCE = """
+def wrap_send(send):
+    def announced(query):
+        if int(query[0]) == 6:
+            print("under way", flush=True)
+        return send(query)
+
+    return announced
+"""
+RAISE = """
+def wrap_role(role_class):
+    class Unlucky(role_class):
+        def forward_step(self, *inputs):
+            if self.name == "reference" and self.trips_received == 5:
+                raise {exception}
+            return super().forward_step(*inputs)
+
+    return Unlucky
+"""
+STORE = "simulate_chat_learn_data_flow"
+GRAPH = "ray_cg_simulate_chat_learn_data_flow"
+MANY = ("--warmup", "0", "--iterations", "1000000", *KILOBYTES)
+
+
+@pytest.fixture
+def interrupted(begin_run, write_script):
+    """interrupted(module, disturb, *flags) -> what a run says that was disturbed while trips were under way."""
+
+    def run(module, disturb, *flags):
+        begun = begin_run(write_script(module, ANNOUNCE), *MANY, *flags)
+        begun.wait_for_line("under way")
+        disturb(begun)
+        finished = begun.finish()
+        assert begun.leftovers() == []
+        return finished
+
+    return run
+
+
+def assert_failed_with_samples(finished, code, reason):
+    """The record is there, has the trips that ended, and says on disk what the screen says."""
+    assert finished.code == code, finished.stderr
+    case = finished.case
+    assert case["status"] == "failed"
+    assert re.search(reason, case["reason"])
+    assert f"error: {case['reason']}\n" in finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert len(case["seconds"]) >= 4
+    assert case["wrong_bytes"] == 0
+    assert float(finished.stdout.splitlines()[-1].split()[2]) == sum(case["seconds"])
+
+
+@pytest.mark.parametrize(
+    ("module", "transport"), [(STORE, "refs"), (STORE, "payload-queue"), (GRAPH, "zero-copy")], ids=lambda value: value
+)
+def test_a_role_that_is_killed_is_named(interrupted, module, transport):
+    finished = interrupted(module, lambda run: run.role_process("reference").kill(), "--transport", transport)
+    assert_failed_with_samples(finished, 1, r"^trip \d+: reference died$")
+
+
+def test_a_role_that_hangs_is_named_and_given_up(interrupted):
+    flags = ("--transport", "zero-copy", "--timeout", "3")
+    finished = interrupted(GRAPH, lambda run: run.role_process("reference").suspend(), *flags)
+    assert_failed_with_samples(finished, 1, r"^trip \d+: .*3 s.*reference does not answer$")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupt_ends_the_run_and_keeps_its_samples(interrupted, number):
+    module, transport = (GRAPH, "zero-copy") if number == signal.SIGINT else (STORE, "ref-queue")
+    finished = interrupted(module, lambda run: run.process.send_signal(number), "--transport", transport)
+    assert_failed_with_samples(finished, 130, r"^interrupted after \d+ timed trips$")
+    assert f"after {len(finished.case['seconds'])} timed" in finished.case["reason"]
+
+
+@pytest.mark.parametrize(
+    ("module", "transport", "exception", "said"),
+    [
+        (STORE, "refs", "OSError('no luck today')", "OSError: no luck today"),
+        (GRAPH, "shm", "ValueError", "ValueError"),
+    ],
+    ids=["store", "graph, without a message"],
+)
+def test_a_role_that_raises_is_named_with_what_it_said(run_script, write_script, module, transport, exception, said):
+    script = write_script(module, RAISE.format(exception=exception))
+    finished = run_script(script, *MANY, "--transport", transport)
+    assert_failed_with_samples(finished, 1, f"^trip 6: reference raised {said}")
+
+
+def test_a_role_that_cannot_start_is_named(run_script, write_script):
+    source = """
+def wrap_role(role_class):
+    class Unlucky(role_class):
+        def own_digests(self):
+            raise OSError(f"no luck for {self.name}")
+
+    return Unlucky
+"""
+    finished = run_script(write_script(STORE, source), *MANY, "--transport", "refs")
+    assert finished.code == 1
+    assert finished.case["reason"] == "before the first trip: policy raised OSError: no luck for policy"
+    assert finished.case["seconds"] == []

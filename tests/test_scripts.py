@@ -1,0 +1,79 @@
+"""Every script with every transport that runs without a GPU, as a user starts it."""
+
+import importlib
+import re
+
+import pytest
+from conftest import KILOBYTES, ROOT, SCRIPTS
+
+from common import command_line
+from common.command_line import build_flow
+
+# How each transport's edges travel. A script or a transport that is not named here fails a test.
+ARRAY_CHANNEL = "SharedMemoryType over BufferedSharedMemoryChannel"
+PATHS = {
+    "simulate_chat_learn_data_flow": {
+        "ref-queue": "object store, Queue",
+        "driver-queue": "object store, DriverQueue",
+        "payload-queue": "object store, Queue",
+        "refs": "object store, NoneType",
+    },
+    "ray_cg_simulate_chat_learn_data_flow": {
+        "shm": "TorchTensorType over BufferedSharedMemoryChannel",
+        "pickle": ARRAY_CHANNEL,
+        "zero-copy": ARRAY_CHANNEL,
+    },
+}
+ON_GPUS_ALONE = {"nccl"}  # test_nccl_mock.py
+OVER_100_KIB = ("--batch-size", "16", "--prompt-seq-len", "1024")  # Ray inlines, and so copies, what is smaller
+
+ROWS = [
+    (script.stem, transport, *flags)
+    for script in SCRIPTS
+    for transport in importlib.import_module(script.stem).TRANSPORTS
+    if transport not in ON_GPUS_ALONE
+    for flags in [KILOBYTES]
+] + [
+    ("simulate_chat_learn_data_flow", "refs", "--zero-copy", *OVER_100_KIB),
+    ("simulate_chat_learn_data_flow", "driver-queue", "--zero-copy", *OVER_100_KIB),
+]
+
+
+def test_every_script_and_transport_is_covered():
+    covered = {script: set(paths) for script, paths in PATHS.items()}
+    existing = {script.stem: set(importlib.import_module(script.stem).TRANSPORTS) for script in SCRIPTS}
+    assert {script: transports - ON_GPUS_ALONE for script, transports in existing.items()} == covered
+    assert set().union(*existing.values()) >= ON_GPUS_ALONE
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: " ".join(part for part in row[:3] if part != "--batch-size"))
+def test_a_run_is_right_leaves_a_valid_record_and_nothing_else(run_script, row):
+    script, transport, *flags = row
+    finished = run_script(ROOT / f"{script}.py", "--transport", transport, *flags, "--iterations", "3", "--warmup", "1")
+    assert finished.code == 0, finished.stderr
+    if "--zero-copy" not in flags:  # Ray and torch warn that mapped tensors are shared
+        assert finished.stderr == ""
+
+    flow = build_flow(command_line.parse_arguments("", (transport,), transport, flags))
+    record, case = finished.record, finished.case
+    assert record["script"] == f"{script}.py"
+    assert record["arguments"]["transport"] == case["transport"] == transport
+    assert (case["status"], case["reason"], case["wrong_bytes"]) == ("ok", None, 0)
+    assert (case["flow"], case["device"], case["warmup"], len(case["seconds"])) == ("online-dpo", "cpu", 1, 3)
+    assert case["first_seconds"] > 0
+    assert case["edges"] == [{"from": e.source, "to": e.reader, "bytes": e.bytes} for e in flow.edges]
+    assert case["bytes_per_trip"] == sum(edge["bytes"] for edge in case["edges"])
+    assert case["path"] == {str(edge): PATHS[script][transport] for edge in flow.edges}
+    assert case["payload_copied"] is not (transport == "zero-copy" or "--zero-copy" in flags)
+    assert case["spilled_bytes"] == 0
+    if "--zero-copy" in flags:
+        assert case["stored_bytes"] > 0
+    if script.startswith("ray_cg"):
+        assert case["stored_bytes"] == 0
+    assert case["peak_memory_bytes"] > 0
+    assert case["harness_seconds"] > 0
+    assert case["placement"] == {"driver": 0} | {role.name: 0 for role in flow.roles}
+
+    last_line = re.fullmatch(r"Execution time: (\d+\.\d+(?:e-\d+)?) seconds", finished.stdout.splitlines()[-1])
+    assert float(last_line[1]) == sum(case["seconds"])
+    assert f"record: {finished.output}" in finished.stdout
