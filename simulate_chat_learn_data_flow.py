@@ -19,6 +19,7 @@ made before and checked after, while it stands.
 """
 
 import sys
+import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -108,6 +109,8 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[[type], dict[str, 
     def fetch(references):
         return [tensor.to(arguments.device) for tensor in ray.get(references)]
 
+    if arguments.zero_copy:  # what Ray and torch warn of, writing to a view, does not happen here
+        warnings.filterwarnings("ignore", message="Zero-copy tensor|The given NumPy array is not writable")
     # The demo hands tensors over as they are; everybody else moves them through host memory by hand.
     roles = start(Role if arguments.transport == "driver-queue" else HostRole)
     queue_class = {"driver-queue": DriverQueue, "refs": lambda: None}.get(arguments.transport, Queue)

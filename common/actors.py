@@ -78,7 +78,7 @@ class Participant:
             edges = ", ".join(map(str, self.reads))
             raise TypeError(f"expected a tensor for each of {edges}; got {[type(i).__name__ for i in inputs]}")
         self.inputs = tuple(inputs)
-        self.stamps = [int(tensor[0]) if tensor.numel() else -1 for tensor in inputs]
+        self.stamps = [int(tensor[0]) if tensor.dim() == 1 and len(tensor) else -1 for tensor in inputs]
         self.trips_received += 1
         self.harness_seconds += time.perf_counter() - start
 
@@ -104,7 +104,7 @@ class Participant:
                 wrong_bytes += edge.bytes
             else:
                 expected_digest = self.expected_digests[edge.source][trip % POOL_SIZE]
-                wrong = count_wrong_bytes(tensor.cpu().numpy(), trip, edge.source, expected_digest)
+                wrong = count_wrong_bytes(tensor.contiguous().cpu().numpy(), trip, edge.source, expected_digest)
                 wrong_bytes += wrong or 8 * (stamp != trip)
         return wrong_bytes, mapped
 

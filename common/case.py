@@ -53,7 +53,7 @@ def _run(script: str, arguments: Namespace, connect: Connect) -> int:
     flow = command_line.build_flow(arguments)
     if script.startswith("ray_cg") and arguments.zero_copy:
         raise UsageError("--zero-copy is the object store's: in the compiled graph give --transport zero-copy")
-    if arguments.output is not None and arguments.output.exists():
+    if arguments.output is not None and os.path.exists(arguments.output):  # False where it cannot be known
         raise records.RecordError(f"{arguments.output} exists: give --output another name, or move it away")
     store_bytes = command_line.object_store_bytes(arguments, flow)
     arguments.device, gpus = devices.resolve_device(arguments.device)

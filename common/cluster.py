@@ -23,6 +23,9 @@ def configure(arguments: Namespace) -> None:
         "RAY_DEDUP_LOGS": "0",
         "RAY_CGRAPH_get_timeout": str(max(1, round(arguments.timeout))),
         "RAY_CGRAPH_submit_timeout": str(max(1, round(arguments.timeout))),
+        # A read that is tried again after this long hangs on an NCCL edge whose sender was slow: Ray has
+        # consumed the tensors by then. So no read is tried again.
+        "RAY_CGRAPH_read_iteration_timeout_s": str(max(1, round(arguments.timeout))),
         "RAY_CGRAPH_teardown_timeout": "5",
         "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": str(int(arguments.zero_copy)),
     }

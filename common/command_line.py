@@ -11,6 +11,7 @@ from common.flows import FLOWS, Flow
 from common.sizing import Sizes
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
+LARGEST_COUNT = 10**15
 MINIMUM_STORE_BYTES = 75 * 2**20  # Ray refuses less
 
 
@@ -35,6 +36,8 @@ def _at_least(smallest: int):
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
         if value < smallest:
             raise argparse.ArgumentTypeError(f"{value} is too small: give {smallest} or more")
+        if value > LARGEST_COUNT:
+            raise argparse.ArgumentTypeError(f"a count this large cannot be meant: give {LARGEST_COUNT} or less")
         return value
 
     return parse

@@ -29,6 +29,8 @@ class Wiring:
     mapped: bool
 
 
+START_SECONDS = 120  # until roles that do not come up are given up
+
 # What a script gives: a context in which its transport is ready. `start` takes the class of the
 # roles and gives their actor handles by name.
 Connect = Callable[[Namespace, Flow, Callable[[type], dict[str, Any]]], AbstractContextManager[Wiring]]
@@ -53,10 +55,11 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
     handles: dict[str, Any] = {}
 
     def start(role_class: type) -> dict[str, Any]:
-        _start_roles(handles, role_class, flow, arguments, gpus)
-        own = ray.get([handle.own_digests.remote() for handle in handles.values()])
-        digests = dict(zip([*handles, DRIVER], [*own, driver.digests], strict=True))
-        ray.get([handle.expect.remote(digests) for handle in handles.values()])
+        with deadline(max(arguments.timeout, START_SECONDS)):
+            _start_roles(handles, role_class, flow, arguments, gpus)
+            own = ray.get([handle.own_digests.remote() for handle in handles.values()])
+            digests = dict(zip([*handles, DRIVER], [*own, driver.digests], strict=True))
+            ray.get([handle.expect.remote(digests) for handle in handles.values()])
         driver.expect(digests)
         return handles
 
@@ -104,8 +107,9 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
             case["stored_bytes"] = stored_after - stored_bytes
             case["spilled_bytes"] = spilled_after - spilled_bytes
             case |= _costs({DRIVER: driver.costs()} | {n: ray.get(h.costs.remote()) for n, h in handles.items()})
-    except ray.exceptions.RayError as error:
-        raise TripFailed(f"before the first trip: {blame(error, handles, running)}") from error
+    except (ray.exceptions.RayError, TripTimeout) as error:
+        when = "after the last trip" if case["seconds"] else "before the first trip"
+        raise TripFailed(f"{when}: {blame(error, handles, running)}") from error
     case |= verdict(case, flow, mapped, wiring.mapped)
 
 

@@ -77,12 +77,13 @@ def create(path: Path, record: dict[str, Any]) -> None:
     Raises:
         RecordError: the file exists, or its folder cannot be written.
     """
+    jsonschema.validate(record, SCHEMA)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("x").close()
-    except FileExistsError:
-        raise RecordError(f"{path} exists: give --output another name, or move it away") from None
     except OSError as error:
+        if os.path.isfile(path):
+            raise RecordError(f"{path} exists: give --output another name, or move it away") from None
         raise RecordError(f"cannot write {path} ({error.strerror}): give --output another place") from None
     save(path, record)
 
@@ -95,6 +96,10 @@ def save(path: Path, record: dict[str, Any]) -> None:
     os.replace(partial, path)
 
 
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
 def load(path: Path) -> dict[str, Any]:
     """Read a record.
 
@@ -102,7 +107,7 @@ def load(path: Path) -> dict[str, Any]:
         RecordError: no such file, not JSON (truncated, say), not a record, or a newer schema.
     """
     try:
-        record = json.loads(path.read_text())
+        record = json.loads(path.read_text(), parse_constant=_refuse_constant)
     except OSError as problem:
         raise RecordError(f"cannot read {path} ({problem.strerror}): name a record that a script wrote") from None
     except ValueError:  # bad JSON and bad UTF-8 alike

@@ -79,7 +79,7 @@ def print_end(record: dict[str, Any], output: Path) -> None:
     if case["status"] != "ok":
         print(f"error: {case['reason']}", file=sys.stderr, flush=True)
     print(f"record: {output}")
-    print(f"Execution time: {sum(case['seconds'])} seconds")
+    print(f"Execution time: {sum(case['seconds'], 0.0)} seconds")
 
 
 def warnings(case: dict[str, Any]) -> list[str]:

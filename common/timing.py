@@ -20,17 +20,19 @@ def deadline(seconds: float) -> Iterator[None]:
 
     Ray's waits give way to KeyboardInterrupt alone, so that is what the alarm raises inside them.
     """
-    expired = False
+    expired = finished = False
 
     def expire(*_: Any) -> None:
         nonlocal expired
-        expired = True
-        raise KeyboardInterrupt
+        if not finished:
+            expired = True
+            raise KeyboardInterrupt
 
     previous = signal.signal(signal.SIGALRM, expire)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
+        finished = True
     except KeyboardInterrupt:
         if expired:
             raise TripTimeout(f"did not end within {seconds:g} s (--timeout)") from None

@@ -7,7 +7,6 @@ demo's: the reader of two NCCL edges takes both as arguments of one method, with
 
 import argparse
 import json
-import os
 import sys
 from itertools import combinations
 from pathlib import Path
@@ -60,7 +59,6 @@ def main() -> None:
     # Of a message over NCCL Ray reads the tensors first and the frame around them after, which the sender writes when
     # every reader has its tensors. If the frame is not there within this time (0.1 s by default), Ray reads the message
     # from its beginning again and waits for ever. The mock's first messages take longer than that.
-    os.environ.setdefault("RAY_CGRAPH_read_iteration_timeout_s", "30")
     cluster.configure(arguments)
     with cluster.connect(arguments, 100 * 2**20, gpus=len(FLOW.roles)):
         import ray
