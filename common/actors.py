@@ -4,6 +4,7 @@ The one module that imports Ray and torch at the top. Nothing here hands a paylo
 scripts do.
 """
 
+import ctypes
 import resource
 import time
 from collections.abc import Sequence
@@ -30,6 +31,19 @@ def lies_in_shared_memory(tensor: torch.Tensor) -> bool:
             if start <= address < end:
                 return path.startswith("/dev/shm/")
     return False
+
+
+def first_word(tensor: torch.Tensor) -> int:
+    """The eight bytes that the tensor starts with, as an integer; -1 if it has none.
+
+    On a CPU straight from memory: this runs inside the clock, right after hundreds of MiB have gone
+    through the caches, where torch's indexing takes twice as long. Nothing else is asked here.
+    """
+    if tensor.nbytes < 8:
+        return -1
+    if tensor.is_cpu:
+        return ctypes.c_int64.from_address(tensor.data_ptr()).value
+    return int(tensor.reshape(-1)[0])
 
 
 class Participant:
@@ -60,10 +74,8 @@ class Participant:
 
     def emit(self, trip: int) -> torch.Tensor:
         """This trip's payload, stamped."""
-        start = time.perf_counter()
         slot = trip % POOL_SIZE
         self.stampable[slot][0] = trip
-        self.harness_seconds += time.perf_counter() - start
         return self.pool[slot]
 
     def receive(self, inputs: Sequence[torch.Tensor]) -> None:
@@ -78,7 +90,7 @@ class Participant:
             edges = ", ".join(map(str, self.reads))
             raise TypeError(f"expected a tensor for each of {edges}; got {[type(i).__name__ for i in inputs]}")
         self.inputs = tuple(inputs)
-        self.stamps = [int(tensor[0]) if tensor.dim() == 1 and len(tensor) else -1 for tensor in inputs]
+        self.stamps = [first_word(tensor) for tensor in inputs]
         self.trips_received += 1
         self.harness_seconds += time.perf_counter() - start
 
@@ -142,7 +154,10 @@ class Role(Participant):
         The role counts trips for itself, so that a trip that was dropped or came twice cannot pass.
         """
         self.receive(inputs)
-        return self.emit(self.trips_received)
+        start = time.perf_counter()
+        payload = self.emit(self.trips_received)
+        self.harness_seconds += time.perf_counter() - start
+        return payload
 
     def own_digests(self) -> list[int]:
         """The digests of this role's pool, for those who read it."""

@@ -50,6 +50,14 @@ def speedup_interval(seconds: list[float], baseline: list[float]) -> tuple[float
     return ratio, float(interval.low), float(interval.high)
 
 
+def change(upper: list[float], lower: list[float]) -> str:
+    """How the lower rung compares with the one above it; nothing is claimed that the samples do not bear out."""
+    ratio, low, high = speedup_interval(lower, upper)
+    if low <= 1 <= high:
+        return "no clear difference"
+    return f"{ratio:.3g}× faster" if ratio > 1 else f"{1 / ratio:.3g}× slower"
+
+
 def causes(names: list[str]) -> list[str]:
     """Between each two neighbours of `names`, what the lower one no longer pays for; left-out rungs count."""
     order = list(LADDER)
@@ -71,10 +79,11 @@ def draw_ladder(pairs: list[Row], path: Path) -> None:
     for index, (_record, case, summary) in enumerate(measured):
         _bar(ladder, index, case, summary, baseline)
     for index, cause in enumerate(causes(names)):
-        factor = measured[index][2].median / measured[index + 1][2].median
-        change = f"{factor:.3g}× faster" if factor >= 1 else f"{1 / factor:.3g}× slower"
-        change = "no faster" if 0.95 < factor < 1.05 else change
-        _note(ladder, index + 0.5, f"↓ {change}: {cause}")
+        _note(
+            ladder,
+            index + 0.5,
+            f"↓ {change(measured[index][1]['seconds'], measured[index + 1][1]['seconds'])}: {cause}",
+        )
     ladder.set_yticks(range(len(names)), names)
     ladder.set_ylim(len(names) - 0.5, -0.6)
     _ceiling_lines(ladder, [record for record, _, _ in measured])
