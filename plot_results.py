@@ -12,14 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from common import chart, diagrams, records, report
+from common import chart, diagrams, readme, records, report
 from common.environment import MACHINE_KEYS
 from common.flows import DRIVER, FLOWS, Flow
 from common.records import RecordError
 from common.sizing import Sizes
 
 ROOT = Path(__file__).resolve().parent
-README_MARKERS = ("<!-- results: written by plot_results.py --readme -->", "<!-- end of results -->")
 
 
 def load(paths: list[Path], mixed: bool) -> list[chart.Row]:
@@ -45,39 +44,6 @@ def load(paths: list[Path], mixed: bool) -> list[chart.Row]:
         if names.count(name) > 1:
             raise RecordError(f"{name} has {names.count(name)} records: name one of them")
     return sorted(pairs, key=lambda pair: list(chart.LADDER).index(report.label(*pair)))
-
-
-def table_rows(rows: list[chart.Row]) -> tuple[list[str], list[list[str]]]:
-    """Header and cells: the scripts' own columns, and the speed-up over the demo's baseline."""
-    baseline = next((case["seconds"] for record, case in rows if report.label(record, case) == chart.BASELINE), [])
-    cells = []
-    for record, case in rows:
-        ratio = f"{chart.speedup_interval(case['seconds'], baseline)[0]:.3g}x" if baseline and case["seconds"] else "-"
-        cells.append([*report.row(record, case), ratio])
-    return [*report.COLUMNS, "speed-up"], cells
-
-
-def markdown(rows: list[chart.Row]) -> str:
-    """The table for the README, with the reasons of rows that have no numbers, and the caption."""
-    header, cells = table_rows(rows)
-    lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
-    lines += ["| " + " | ".join(row) + " |" for row in cells]
-    lines += [f"\n{report.label(*row)}: {row[1]['status']}, {row[1]['reason']}." for row in rows if row[1]["reason"]]
-    return "\n".join([*lines, "", *(line + "  " for line in chart.caption(rows).splitlines())])
-
-
-def rewrite_readme(path: Path, table: str) -> None:
-    """Put the table between the two markers.
-
-    Raises:
-        RecordError: a marker is missing.
-    """
-    text = path.read_text()
-    if any(text.count(marker) != 1 for marker in README_MARKERS):
-        raise RecordError(f"{path} must hold each of the two markers once: {' and '.join(README_MARKERS)}")
-    before, rest = text.split(README_MARKERS[0])
-    after = rest.split(README_MARKERS[1])[1]
-    path.write_text(f"{before}{README_MARKERS[0]}\n{table}\n{README_MARKERS[1]}{after}")
 
 
 def draw_flows(flow: Flow, folder: Path) -> None:
@@ -129,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
         if not any(case["status"] == "ok" for _, case in rows):
             raise RecordError("none of the records holds a row that is ok: run the scripts again")
         if arguments.readme:
-            rewrite_readme(arguments.readme, markdown(rows))
+            readme.rewrite(arguments.readme, readme.markdown(rows))
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
         chart.draw_ladder(rows, arguments.output_dir / "benchmark_result.png")
         draw_flows(flow_of(rows[0][0]), arguments.output_dir)
@@ -140,7 +106,7 @@ def main(argv: list[str] | None = None) -> int:
         place = f"{error.filename} ({error.strerror})"
         print(f"error: cannot write {place}: give --output-dir another place", file=sys.stderr)
         return 2
-    header, cells = table_rows(rows)
+    header, cells = readme.table_rows(rows)
     print(report.table(cells, header))
     for row in rows:
         if row[1]["reason"]:

@@ -141,16 +141,25 @@ def _flow_title(case: dict[str, Any]) -> str:
     return FLOWS[case["flow"]](Sizes()).title if case["flow"] in FLOWS else case["flow"]
 
 
+def harness_share(case: dict[str, Any]) -> float:
+    """What part of a median trip the suite takes itself; harness_seconds starts after the first trip."""
+    trips = case["warmup"] + len(case["seconds"])
+    return case["harness_seconds"] / trips / summarise(case["seconds"]).median
+
+
 def caption(pairs: list[Row]) -> str:
     """Machine, versions, counts: what a reader needs to weigh the chart."""
     first = pairs[0][0]
     machines = {machine_line(record["environment"]) for record, _ in pairs}
     counts = ", ".join(f"{report.label(record, case)} {len(case['seconds'])}" for record, case in pairs)
     commits = sorted({(record["environment"].get("git_commit") or "unknown")[:10] for record, _ in pairs})
+    finished = [(harness_share(case), report.label(record, case)) for record, case in pairs if case["status"] == "ok"]
+    share, worst = max(finished)
     return "\n".join([
         *sorted(machines),
         f"Timed trips: {counts}.",
         "Whiskers: fastest trip to p95. Brackets: 95 % interval of the speed-up. "
         "Hatched: readers hold views of shared memory, not bytes of their own.",
+        f"The suite's own work inside the clock: at most {share:.2%} of a trip ({worst}).",
         f"{first['started_at'][:10]}, commit {', '.join(commits)}.",
     ])  # fmt: skip

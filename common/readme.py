@@ -1,0 +1,56 @@
+"""The results as text: the table of all records, and its place in the README."""
+
+from pathlib import Path
+
+from common import chart, report
+from common.records import RecordError
+from common.timing import summarise
+
+MARKERS = ("<!-- results: written by plot_results.py --readme -->", "<!-- end of results -->")
+
+
+def table_rows(rows: list[chart.Row]) -> tuple[list[str], list[list[str]]]:
+    """Header and cells: the scripts' own columns, peak memory, and the speed-up over the demo's baseline."""
+    baseline = next((case["seconds"] for record, case in rows if report.label(record, case) == chart.BASELINE), [])
+    cells = []
+    for record, case in rows:
+        ratio = f"{chart.speedup_interval(case['seconds'], baseline)[0]:.3g}x" if baseline and case["seconds"] else "-"
+        peak = f"{case['peak_memory_bytes'] / 2**30:.1f}" if case["peak_memory_bytes"] else "-"
+        cells.append([*report.row(record, case), peak, ratio])
+    return [*report.COLUMNS, "peak GiB", "speed-up"], cells
+
+
+def headline(rows: list[chart.Row]) -> str:
+    """The fastest row in one sentence."""
+    done = [(summarise(case["seconds"]).median, record, case) for record, case in rows if case["status"] == "ok"]
+    median, record, case = min(done, key=lambda row: row[0])
+    sentence = f"The fastest, `{report.label(record, case)}`, takes {report.milliseconds(median)} ms a trip"
+    sentence += f", {median / record['ceiling_seconds']:.2f} times the ceiling"
+    baseline = next((c["seconds"] for r, c in rows if report.label(r, c) == chart.BASELINE), [])
+    if baseline and case["seconds"] is not baseline:
+        ratio, low, high = chart.speedup_interval(case["seconds"], baseline)
+        sentence += f"; `{chart.BASELINE}` takes {ratio:.3g} times as long (95 % interval {low:.3g} to {high:.3g})"
+    return sentence + "."
+
+
+def markdown(rows: list[chart.Row]) -> str:
+    """The headline and the table for the README, with the reasons of rows that have no numbers, and the caption."""
+    header, cells = table_rows(rows)
+    lines = [headline(rows), "", "| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
+    lines += ["| " + " | ".join(row) + " |" for row in cells]
+    lines += [f"\n{report.label(*row)}: {row[1]['status']}, {row[1]['reason']}." for row in rows if row[1]["reason"]]
+    return "\n".join([*lines, "", *(line + "  " for line in chart.caption(rows).splitlines())])
+
+
+def rewrite(path: Path, table: str) -> None:
+    """Put the table between the two markers.
+
+    Raises:
+        RecordError: a marker is missing.
+    """
+    text = path.read_text()
+    if any(text.count(marker) != 1 for marker in MARKERS):
+        raise RecordError(f"{path} must hold each of the two markers once: {' and '.join(MARKERS)}")
+    before, rest = text.split(MARKERS[0])
+    after = rest.split(MARKERS[1])[1]
+    path.write_text(f"{before}{MARKERS[0]}\n{table}\n{MARKERS[1]}{after}")
