@@ -15,22 +15,10 @@ import torch
 from ray.dag.context import DAGContext
 
 from common.flows import Edge, Flow
-from common.payloads import POOL_SIZE, count_wrong_bytes, digest, make_payload
+from common.payloads import POOL_SIZE, count_wrong_bytes, digest, lies_in_shared_memory, make_payload
 
 # Room in a channel for what is not payload: the pickled frame around an in-band tensor is under 1 KiB.
 CHANNEL_HEADROOM_BYTES = 64 * 1024
-
-
-def lies_in_shared_memory(tensor: torch.Tensor) -> bool:
-    """Whether the tensor's bytes are in a file-backed mapping under /dev/shm, by this process's own map."""
-    address = tensor.data_ptr()
-    with open("/proc/self/maps") as maps:
-        for line in maps:
-            span, *_, path = line.split(maxsplit=5)
-            start, end = (int(bound, 16) for bound in span.split("-"))
-            if start <= address < end:
-                return path.startswith("/dev/shm/")
-    return False
 
 
 def first_word(tensor: torch.Tensor) -> int:
@@ -110,7 +98,7 @@ class Participant:
             return sum(edge.bytes for edge in self.reads), {}
         wrong_bytes, mapped = 0, {}
         for edge, tensor, stamp in zip(self.reads, inputs, stamps, strict=True):
-            mapped[str(edge)] = tensor.device.type == "cpu" and lies_in_shared_memory(tensor)
+            mapped[str(edge)] = tensor.device.type == "cpu" and lies_in_shared_memory(tensor.data_ptr())
             found = (tensor.dtype, tensor.shape, tensor.device.type)
             if found != (torch.int64, (edge.bytes // 8,), self.device.type):
                 wrong_bytes += edge.bytes

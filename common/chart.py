@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy import stats
 
 from common import report
 from common.environment import machine_line
 from common.flows import FLOWS
 from common.sizing import Sizes
-from common.timing import Summary, summarise
+from common.statistics import Summary, change, harness_share, speedup_interval, summarise
 
 BASELINE = "driver-queue"
 Row = tuple[dict[str, Any], dict[str, Any]]  # a record and one of its cases
@@ -36,26 +35,6 @@ LADDER = {
 # kevin85421/RayCG-ChatLearn, README.md, commit 0a603161: seconds for 100 trips of 448 MiB.
 DEMO = {"object store and queues": 279.23, "compiled graph, NCCL edges": 35.37}
 DEMO_TRIPS, DEMO_BYTES = 100, 448 * 2**20
-
-
-def speedup_interval(seconds: list[float], baseline: list[float]) -> tuple[float, float, float]:
-    """How many times faster the median trip is than the baseline's, and its 95 % bootstrap interval."""
-    ratio = float(np.median(baseline) / np.median(seconds))
-    if min(len(seconds), len(baseline)) < 2:
-        return ratio, ratio, ratio
-    interval = stats.bootstrap(
-        (baseline, seconds), lambda a, b, axis: np.median(a, axis=axis) / np.median(b, axis=axis),
-        method="percentile", rng=0, n_resamples=2000,
-    ).confidence_interval  # fmt: skip
-    return ratio, float(interval.low), float(interval.high)
-
-
-def change(upper: list[float], lower: list[float]) -> str:
-    """How the lower rung compares with the one above it; nothing is claimed that the samples do not bear out."""
-    ratio, low, high = speedup_interval(lower, upper)
-    if low <= 1 <= high:
-        return "no clear difference"
-    return f"{ratio:.3g}× faster" if ratio > 1 else f"{1 / ratio:.3g}× slower"
 
 
 def causes(names: list[str]) -> list[str]:
@@ -139,12 +118,6 @@ def _ceiling_lines(axes: Any, found: list[dict[str, Any]]) -> None:
 
 def _flow_title(case: dict[str, Any]) -> str:
     return FLOWS[case["flow"]](Sizes()).title if case["flow"] in FLOWS else case["flow"]
-
-
-def harness_share(case: dict[str, Any]) -> float:
-    """What part of a median trip the suite takes itself; harness_seconds starts after the first trip."""
-    trips = case["warmup"] + len(case["seconds"])
-    return case["harness_seconds"] / trips / summarise(case["seconds"]).median
 
 
 def caption(pairs: list[Row]) -> str:

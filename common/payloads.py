@@ -36,3 +36,14 @@ def count_wrong_bytes(payload: np.ndarray, trip: int, sender: str, expected_dige
     expected = make_payload(sender, trip % POOL_SIZE, payload.nbytes)
     expected[0] = trip
     return int(np.count_nonzero(payload.view(np.uint8) != expected.view(np.uint8)))
+
+
+def lies_in_shared_memory(address: int) -> bool:
+    """Whether the address is in a mapping of a file under /dev/shm, by this process's own map."""
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            span, *_, path = line.split(maxsplit=5)
+            start, end = (int(bound, 16) for bound in span.split("-"))
+            if start <= address < end:
+                return path.startswith("/dev/shm/")
+    return False

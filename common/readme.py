@@ -4,7 +4,7 @@ from pathlib import Path
 
 from common import chart, report
 from common.records import RecordError
-from common.timing import summarise
+from common.statistics import speedup_interval, summarise
 
 MARKERS = ("<!-- results: written by plot_results.py --readme -->", "<!-- end of results -->")
 
@@ -14,7 +14,7 @@ def table_rows(rows: list[chart.Row]) -> tuple[list[str], list[list[str]]]:
     baseline = next((case["seconds"] for record, case in rows if report.label(record, case) == chart.BASELINE), [])
     cells = []
     for record, case in rows:
-        ratio = f"{chart.speedup_interval(case['seconds'], baseline)[0]:.3g}x" if baseline and case["seconds"] else "-"
+        ratio = f"{speedup_interval(case['seconds'], baseline)[0]:.3g}x" if baseline and case["seconds"] else "-"
         peak = f"{case['peak_memory_bytes'] / 2**30:.1f}" if case["peak_memory_bytes"] else "-"
         cells.append([*report.row(record, case), peak, ratio])
     return [*report.COLUMNS, "peak GiB", "speed-up"], cells
@@ -28,7 +28,7 @@ def headline(rows: list[chart.Row]) -> str:
     sentence += f", {median / record['ceiling_seconds']:.2f} times the ceiling"
     baseline = next((c["seconds"] for r, c in rows if report.label(r, c) == chart.BASELINE), [])
     if baseline and case["seconds"] is not baseline:
-        ratio, low, high = chart.speedup_interval(case["seconds"], baseline)
+        ratio, low, high = speedup_interval(case["seconds"], baseline)
         sentence += f"; `{chart.BASELINE}` takes {ratio:.3g} times as long (95 % interval {low:.3g} to {high:.3g})"
     return sentence + "."
 

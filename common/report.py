@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from common.flows import Flow
-from common.timing import summarise
+from common.statistics import summarise
 
 COLUMNS = (
     "transport", "payload MiB", "stored MiB", "first ms", "min ms", "median ms", "p95 ms", "max ms",

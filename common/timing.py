@@ -1,4 +1,4 @@
-"""The one timing loop, and what is computed from its samples when a record is read."""
+"""The one timing loop, and the deadline of a trip."""
 
 import signal
 import time
@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 
 class TripTimeout(Exception):
@@ -74,34 +72,3 @@ def run_trips(
             seconds = clock() - start
         kind = "first" if number == 1 else "warmup" if number <= 1 + warmup else "timed"
         yield Trip(number, kind, seconds)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Statistics of one case's timed trips, in seconds; `variation` is standard deviation / mean."""
-
-    count: int
-    min: float
-    median: float
-    p95: float
-    max: float
-    variation: float
-
-
-def summarise(seconds: list[float]) -> Summary:
-    """Statistics of the samples.
-
-    Raises:
-        ValueError: there is no sample.
-    """
-    if not seconds:
-        raise ValueError("no timed trip to summarise")
-    samples = np.asarray(seconds)
-    return Summary(
-        count=len(seconds),
-        min=float(samples.min()),
-        median=float(np.median(samples)),
-        p95=float(np.percentile(samples, 95)),
-        max=float(samples.max()),
-        variation=float(samples.std() / samples.mean()),
-    )

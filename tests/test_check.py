@@ -7,11 +7,11 @@ import torch
 from conftest import KILOBYTES
 
 import ray_cg_simulate_chat_learn_data_flow as graph_script
-from common.actors import Participant, Role, lies_in_shared_memory
+from common.actors import Participant, Role
 from common.flows import DRIVER, online_dpo
 from common.measurement import TripFailed
 from common.outcome import verdict
-from common.payloads import POOL_SIZE
+from common.payloads import POOL_SIZE, lies_in_shared_memory
 from common.sizing import Sizes
 
 FLOW = online_dpo(Sizes(batch_size=4, prompt_seq_len=256))
@@ -174,15 +174,15 @@ def test_the_driver_refuses_a_missing_result(ends):
 
 
 def test_memory_of_this_process_is_no_mapping_of_shared_memory():
-    assert not lies_in_shared_memory(torch.ones(1024))
+    assert not lies_in_shared_memory(torch.ones(1024).data_ptr())
 
 
 def test_a_file_in_shared_memory_is_a_mapping():
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
         file.truncate(2**20)
         tensor = torch.from_file(file.name, shared=True, size=2**17, dtype=torch.int64)
-        assert lies_in_shared_memory(tensor)
-        assert lies_in_shared_memory(tensor[1000:])
+        assert lies_in_shared_memory(tensor.data_ptr())
+        assert lies_in_shared_memory(tensor[1000:].data_ptr())
 
 
 def test_verify_tells_which_edges_were_mapped_and_lets_go_of_them(ends):

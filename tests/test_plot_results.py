@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import plot_results
-from common import chart, records, report
+from common import chart, records, report, statistics
 from common import readme as readme_text
 from common.flows import online_dpo
 from common.sizing import Sizes
@@ -166,9 +166,9 @@ def test_every_transport_has_a_rung_and_a_cause():
 
 
 def test_the_speed_up_comes_with_an_interval_that_holds_it():
-    ratio, low, high = chart.speedup_interval([0.1, 0.11, 0.09], [1.0, 1.1, 0.9, 1.2])
+    ratio, low, high = statistics.speedup_interval([0.1, 0.11, 0.09], [1.0, 1.1, 0.9, 1.2])
     assert low <= ratio <= high and low < high
-    assert chart.speedup_interval([0.5], [1.0, 1.0]) == (2.0, 2.0, 2.0)
+    assert statistics.speedup_interval([0.5], [1.0, 1.0]) == (2.0, 2.0, 2.0)
 
 
 def test_drawing_needs_neither_ray_nor_torch():

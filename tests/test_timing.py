@@ -5,7 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from common.timing import TripTimeout, deadline, run_trips, summarise
+from common.statistics import summarise
+from common.timing import TripTimeout, deadline, run_trips
 
 
 class Journal:
