@@ -93,7 +93,7 @@ def _bar(axes: Any, index: int, case: dict[str, Any], summary: Summary, baseline
     spread = [[summary.median - summary.min], [summary.p95 - summary.median]]
     axes.errorbar(summary.median, index, xerr=spread, color="black", capsize=3, linewidth=1)
     rate = f"{case['bytes_per_trip'] / summary.median / 1e9:.3g} GB/s" if case["payload_copied"] else "mapped"
-    text = f"{report.milliseconds(summary.median)} ms, {rate}"
+    text = f"{report.milliseconds(summary.median)} ms, {rate}" + (", spilled" if case["spilled_bytes"] else "")
     if baseline and case["seconds"] is not baseline:
         ratio, low, high = speedup_interval(case["seconds"], baseline)
         text += f"\n{ratio:.3g}× {BASELINE}" + (f" ({low:.3g} to {high:.3g})" if low != high else "")

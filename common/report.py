@@ -25,7 +25,8 @@ def row(record: dict[str, Any], case: dict[str, Any]) -> list[str]:
 
     Mapped rows have no GB/s: their readers hold views, nobody gave them bytes of their own.
     """
-    name, mebibytes = label(record, case), f"{case['bytes_per_trip'] / 2**20:,.4g}"
+    name = label(record, case) + (" (spilled)" if case["spilled_bytes"] else "")
+    mebibytes = f"{case['bytes_per_trip'] / 2**20:,.4g}"
     first = milliseconds(case["first_seconds"]) if case["first_seconds"] else "-"
     if not case["seconds"]:
         return [name, mebibytes, "-", first, *["-"] * 6, case["status"]]

@@ -189,7 +189,8 @@ def test_a_row_says_what_went_wrong():
     assert report.row(wrong, wrong["cases"][0])[-1] == "WRONG 8"
     failed = a_record("refs", [1.0], status="failed", reason="reward died")
     assert report.row(failed, failed["cases"][0])[-1] == "failed"
-    spilled = a_record("refs", [1.0, 1.0], spilled_bytes=2**20)["cases"][0]
-    assert "spilled" in report.warnings(spilled)[0]
+    spilled = a_record("refs", [1.0, 1.0], spilled_bytes=2**20)
+    assert "spilled" in report.warnings(spilled["cases"][0])[0]
+    assert report.row(spilled, spilled["cases"][0])[0] == "refs (spilled)"
     unstable = a_record("refs", [1.0, 3.0])["cases"][0]
     assert "unstable" in report.warnings(unstable)[0]
