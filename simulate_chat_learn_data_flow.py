@@ -66,10 +66,9 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[[type], dict[str, 
             return data.to(arguments.device)
 
     def driver_queue(query):
-        for edge in flow.edges_from(DRIVER):
-            queues[edge].put(query)
         for role in flow.roles:
-            inputs = [queues[edge].get() for edge in flow.edges_to(role.name)]  # the payload, in the driver
+            # Each payload into the driver; the query is there, and as in the demo it passes no queue.
+            inputs = [query if edge.source == DRIVER else queues[edge].get() for edge in flow.edges_to(role.name)]
             output = roles[role.name].forward_step.remote(*inputs)  # and out again, by value
             for edge in flow.edges_from(role.name):
                 queues[edge].put(output)
@@ -116,7 +115,8 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[[type], dict[str, 
     queue_class = {"driver-queue": DriverQueue, "refs": lambda: None}.get(arguments.transport, Queue)
     queues = {edge: queue_class() for edge in flow.edges}
     send = {"driver-queue": driver_queue, "ref-queue": ref_queue, "payload-queue": payload_queue, "refs": refs}
-    path = {str(edge): f"object store, {type(queues[edge]).__name__}" for edge in flow.edges}
+    carrier = {"refs": "reference"}.get(arguments.transport, queue_class.__name__)
+    path = {str(edge): f"object store, {carrier}" for edge in flow.edges}
     yield Wiring(send[arguments.transport], path, mapped=arguments.zero_copy)
 
 

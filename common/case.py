@@ -141,7 +141,7 @@ def _measure(
     except TripFailed as error:
         case |= {"status": "failed", "reason": str(error)}
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # Ray's own handler of SIGTERM, while it starts, exits
         case |= {"status": "failed", "reason": f"interrupted after {len(case['seconds'])} timed trips"}
         return 130
     except Exception as error:  # a defect of ours: the traceback shows it, the record says so

@@ -12,6 +12,9 @@ from typing import Any
 
 import psutil
 
+from common.command_line import UsageError
+from common.timing import TripTimeout, deadline
+
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -54,7 +57,15 @@ def connect(arguments: Namespace, store_bytes: int, gpus: int) -> Iterator[None]
         variables["RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"] = os.environ["RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"]
         root = str(Path(__file__).resolve().parent.parent)
         job = {"working_dir": root, "excludes": [".git", ".venv", "img", "results"], "env_vars": variables}
-        ray.init(address=arguments.address, runtime_env=job, log_to_driver=False, logging_level="critical")
+        try:
+            with deadline(60):
+                ray.init(address=arguments.address, runtime_env=job, log_to_driver=False, logging_level="critical")
+        except (OSError, ValueError, RuntimeError, TripTimeout, ray.exceptions.RayError) as error:
+            what = str(error).partition("\n")[0][:150]
+            raise UsageError(
+                f"cannot join the cluster at {arguments.address} ({what}): is it running, and are its "
+                "RAY_AUTH_MODE and RAY_AUTH_TOKEN set here?"
+            ) from None
         try:
             yield
         finally:

@@ -1,6 +1,7 @@
 """The flags that every script has, and everything that can be refused before Ray starts."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -80,7 +81,13 @@ def parse_arguments(
     add("--address", help="an existing Ray cluster, as ip:port (default: a private one on this machine)")
     add("--object-store-bytes", type=_at_least(MINIMUM_STORE_BYTES), help="default: Ray's, 30%% of free memory")
     add("--output", type=Path, metavar="FILE", help="the record (default: a fresh file in results/)")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    cores = len(os.sched_getaffinity(0))
+    if arguments.threads > cores:
+        parser.error(f"argument --threads: {arguments.threads} threads on {cores} cores: give {cores} or fewer")
+    if arguments.address and arguments.object_store_bytes:
+        parser.error("argument --object-store-bytes: the store of --address has its size already: leave it out")
+    return arguments
 
 
 def build_flow(arguments: argparse.Namespace) -> Flow:

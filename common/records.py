@@ -49,8 +49,8 @@ SCHEMA = _object(
             first_seconds={"type": ["number", "null"]},  # the very first trip
             seconds={"type": "array", "items": _seconds},  # one per timed trip, in order
             wrong_bytes=_count,  # over all trips, the untimed ones too; 0 or the exit code is 1
-            stored_bytes=_count,  # taken in by the object store after the first trip; channels bypass it
-            spilled_bytes=_count,  # written to disk by the object store after the first trip
+            stored_bytes=_count,  # taken in by the object store during the timed trips; channels bypass it
+            spilled_bytes=_count,  # written to disk by the object store during the timed trips
             peak_memory_bytes={"type": ["integer", "null"]},  # driver + roles, each at its own peak
             harness_seconds={
                 "type": ["number", "null"]

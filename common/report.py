@@ -30,7 +30,7 @@ def row(record: dict[str, Any], case: dict[str, Any]) -> list[str]:
     first = milliseconds(case["first_seconds"]) if case["first_seconds"] else "-"
     if not case["seconds"]:
         return [name, mebibytes, "-", first, *["-"] * 6, case["status"]]
-    stored = case["stored_bytes"] / (case["warmup"] + len(case["seconds"])) / 2**20
+    stored = case["stored_bytes"] / len(case["seconds"]) / 2**20
     summary = summarise(case["seconds"])
     rate = f"{case['bytes_per_trip'] / summary.median / 1e9:.3g}" if case["payload_copied"] else "mapped"
     wrong = f"WRONG {case['wrong_bytes']:,}" if case["wrong_bytes"] else "0"
