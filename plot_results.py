@@ -33,9 +33,12 @@ def load(paths: list[Path], mixed: bool) -> list[chart.Row]:
         for key in [] if mixed else MACHINE_KEYS:
             if record["environment"].get(key) != found[0]["environment"].get(key):
                 raise RecordError(f"{path} is of another machine than {paths[0]} ({key}): plot them apart, or --mixed")
-        case, first = record["cases"][0], found[0]["cases"][0]
-        if (case["flow"], case["edges"]) != (first["flow"], first["edges"]):
-            raise RecordError(f"{path} moves another flow or other sizes than {paths[0]}: plot them apart")
+        first = found[0]["cases"][0]
+        for case in record["cases"]:
+            if (case["flow"], case["edges"]) != (first["flow"], first["edges"]):
+                raise RecordError(f"{path} moves another flow or other sizes than {paths[0]}: plot them apart")
+            if case["status"] == "ok" and not (case["seconds"] and case["harness_seconds"] is not None):
+                raise RecordError(f"{path} has a row that is ok and has no trips: run its script again")
     pairs = [(record, case) for record in found for case in record["cases"]]
     names = [report.label(*pair) for pair in pairs]
     for name in names:
@@ -94,6 +97,7 @@ def main(argv: list[str] | None = None) -> int:
         rows = load(arguments.records, arguments.mixed)
         if not any(case["status"] == "ok" for _, case in rows):
             raise RecordError("none of the records holds a row that is ok: run the scripts again")
+        rows = readme.on_one_ceiling(rows)
         if arguments.readme:
             readme.rewrite(arguments.readme, readme.markdown(rows))
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
@@ -126,7 +130,7 @@ def flow_of(record: dict[str, Any]) -> Flow:
     try:
         knobs = ("batch_size", "prompt_seq_len", "max_new_tokens", "num_samples")
         return FLOWS[given["flow"]](Sizes(**{name: given[name] for name in knobs}))
-    except (KeyError, ValueError):
+    except (KeyError, TypeError, ValueError):
         raise RecordError(f"the records' flow {given.get('flow')!r} is unknown here: update the suite") from None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from common import report
 from common.environment import machine_line
@@ -76,12 +77,16 @@ def draw_ladder(pairs: list[Row], path: Path) -> None:
     demo.set_yticks(range(len(DEMO)), [f"demo: {name}" for name in DEMO])
     demo.set_ylim(len(DEMO) - 0.5, -0.5)
     demo.set_title("Published by the demo on its own GPUs, not measured here", fontsize=10, loc="left")
-    demo.set_xlabel("seconds a trip (log)")
+    demo.set_xlabel("milliseconds a trip (log)")
     demo.set_xscale("log")
     shortest = min(min(summary.min for *_, summary in measured), *(summarise(
         record["ceiling_all_cores_samples_seconds"]).median for record, _, _ in measured))  # fmt: skip
     longest = max(max(summary.p95 for *_, summary in measured), *(DEMO[name] / DEMO_TRIPS for name in DEMO))
     demo.set_xlim(shortest / 1.6, longest * 1.4)
+    demo.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    demo.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds * 1e3:,.4g}"))
+    demo.xaxis.set_minor_locator(NullLocator())
+    ladder.tick_params(labelbottom=True)
     figure.supxlabel(caption([(record, case) for record, case, _ in measured]), fontsize=8, x=0.01, ha="left")
     figure.savefig(path)
 
@@ -131,7 +136,7 @@ def caption(pairs: list[Row]) -> str:
     return "\n".join([
         *sorted(machines),
         f"Timed trips: {counts}.",
-        "Whiskers: fastest trip to p95. Brackets: 95 % interval of the speed-up. "
+        "Whiskers: fastest trip to p95. Brackets: 95 % interval of the speed-up within these runs. "
         "Hatched: readers hold views of shared memory, not bytes of their own.",
         f"The suite's own work inside the clock: at most {share:.2%} of a trip ({worst}).",
         f"{first['started_at'][:10]}, commit {', '.join(commits)}.",

@@ -1,6 +1,7 @@
 """A Ray cluster for one case, and its removal without a trace."""
 
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -97,8 +98,8 @@ def connect(arguments: Namespace, store_bytes: int, gpus: int) -> Iterator[None]
 def remove_semaphores(pids: set[int]) -> None:
     """Unlink the named semaphores of channels that these processes made; Ray leaves two a channel."""
     for path in SHARED_MEMORY.glob("sem.*-*"):
-        owner = path.name.split("-")[0].removeprefix("sem.").lstrip("objhdr")
-        if owner.isdigit() and int(owner) in pids:
+        owner = re.match(r"sem\.(?:obj|hdr)(\d+)-", path.name)
+        if owner and int(owner[1]) in pids:
             path.unlink(missing_ok=True)
 
 

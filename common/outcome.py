@@ -41,4 +41,4 @@ def blame(error: Exception, handles: dict[str, Any], trip: int) -> str:
             return f"{name} died"
         except ray.exceptions.GetTimeoutError:
             behind.append(f"{name} does not answer")
-    return f"{error}; {behind[0]}" if behind else str(error)
+    return f"{error}; {behind[0] if behind else 'every role has received it, its result did not reach the driver'}"
