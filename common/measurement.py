@@ -76,7 +76,8 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
                 arguments.warmup, arguments.iterations, driver.emit, wiring.send, receive,
                 limit=lambda: deadline(arguments.timeout),
             )  # fmt: skip
-            stored_bytes = spilled_bytes = 0
+            # Bytes taken in are counted over the timed trips, spilling over all: it slows those after it too.
+            stored_bytes, spilled_bytes = cluster.store_counters()
             try:
                 running = 1
                 for trip in trips:
@@ -93,7 +94,7 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
                     case["payload_copied"] = not any(mapped.values())
                     progress.update()
                     if trip.number == 1 + arguments.warmup:
-                        stored_bytes, spilled_bytes = cluster.store_counters()
+                        stored_bytes, _ = cluster.store_counters()
                     running = trip.number + 1
             except BaseException as error:
                 explained = isinstance(error, (ray.exceptions.RayError, TripTimeout, TypeError))

@@ -50,7 +50,7 @@ SCHEMA = _object(
             seconds={"type": "array", "items": _seconds},  # one per timed trip, in order
             wrong_bytes=_count,  # over all trips, the untimed ones too; 0 or the exit code is 1
             stored_bytes=_count,  # taken in by the object store during the timed trips; channels bypass it
-            spilled_bytes=_count,  # written to disk by the object store during the timed trips
+            spilled_bytes=_count,  # written to disk by the object store, from the first trip on
             peak_memory_bytes={"type": ["integer", "null"]},  # driver + roles, each at its own peak
             harness_seconds={
                 "type": ["number", "null"]
