@@ -12,11 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from common import chart, diagrams, readme, records, report
+from common import chart, diagrams, microbenchmark, readme, records, report, stage_chart
 from common.environment import MACHINE_KEYS
-from common.flows import DRIVER, FLOWS, Flow
+from common.flows import DRIVER, FLOWS, MICROBENCHMARKS, Flow, build_flow
 from common.records import RecordError
-from common.sizing import Sizes
 
 ROOT = Path(__file__).resolve().parent
 
@@ -25,28 +24,43 @@ def load(paths: list[Path], mixed: bool) -> list[chart.Row]:
     """The (record, case) pairs in the ladder's order.
 
     Raises:
-        RecordError: a record cannot be read, or two are of unlike machines, flows or sizes, or the same
-            transport comes twice.
+        RecordError: a record cannot be read, or two are of unlike machines, or the same row comes twice.
     """
     found = [records.load(path) for path in paths]
     for path, record in zip(paths, found, strict=True):
         for key in [] if mixed else MACHINE_KEYS:
             if record["environment"].get(key) != found[0]["environment"].get(key):
                 raise RecordError(f"{path} is of another machine than {paths[0]} ({key}): plot them apart, or --mixed")
-        first = found[0]["cases"][0]
         for case in record["cases"]:
-            if (case["flow"], case["edges"]) != (first["flow"], first["edges"]):
-                raise RecordError(f"{path} moves another flow or other sizes than {paths[0]}: plot them apart")
             if case["status"] == "ok" and not (case["seconds"] and case["harness_seconds"] is not None):
                 raise RecordError(f"{path} has a row that is ok and has no trips: run its script again")
     pairs = [(record, case) for record in found for case in record["cases"]]
-    names = [report.label(*pair) for pair in pairs]
+    names = [(report.label(*pair), pair[1]["flow"], str(pair[1]["edges"]), is_traced(pair)) for pair in pairs]
     for name in names:
-        if name not in chart.LADDER:
-            raise RecordError(f"the transport {name!r} is unknown here: update the suite, or leave its record out")
         if names.count(name) > 1:
-            raise RecordError(f"{name} has {names.count(name)} records: name one of them")
-    return sorted(pairs, key=lambda pair: list(chart.LADDER).index(report.label(*pair)))
+            raise RecordError(f"{name[0]} has {names.count(name)} records: name one of them")
+    return sorted(pairs, key=lambda pair: chart.place(report.label(*pair)))
+
+
+def is_traced(row: chart.Row) -> bool:
+    return bool(row[1].get("spans"))
+
+
+def ladder_of(rows: list[chart.Row]) -> list[chart.Row]:
+    """The rows of the ladder: one flow at one size, without tracing.
+
+    Raises:
+        RecordError: there are several, or none that is ok.
+    """
+    ladder = [row for row in rows if not is_traced(row) and row[0]["arguments"]["flow"] in FLOWS]
+    for record, case in ladder:
+        first = ladder[0][1]
+        if (case["flow"], case["edges"]) != (first["flow"], first["edges"]):
+            name = report.label(record, case)
+            raise RecordError(
+                f"{name} moves another flow or other sizes than {report.label(*ladder[0])}: plot them apart"
+            )
+    return readme.on_one_ceiling(ladder) if ladder else []
 
 
 def draw_flows(flow: Flow, folder: Path) -> None:
@@ -97,12 +111,22 @@ def main(argv: list[str] | None = None) -> int:
         rows = load(arguments.records, arguments.mixed)
         if not any(case["status"] == "ok" for _, case in rows):
             raise RecordError("none of the records holds a row that is ok: run the scripts again")
-        rows = readme.on_one_ceiling(rows)
+        ladder = ladder_of(rows)
+        traced = [row for row in rows if is_traced(row)]
+        hops = [row for row in rows if row[0]["arguments"]["flow"] in MICROBENCHMARKS and row[1]["status"] == "ok"]
+        hops.sort(key=lambda row: (row[1]["flow"], row[1]["edges"][0]["bytes"]))
+        for problem in stage_chart.problems(traced):
+            raise RecordError(f"{problem}: trace it again on a machine that does nothing else")
         if arguments.readme:
-            readme.rewrite(arguments.readme, readme.markdown(rows))
+            texts = {"results": readme.markdown(ladder) if ladder else None}
+            texts["microbenchmarks"] = readme.hops_markdown(hops) if hops else None
+            readme.rewrite(arguments.readme, texts)
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
-        chart.draw_ladder(rows, arguments.output_dir / "benchmark_result.png")
-        draw_flows(flow_of(rows[0][0]), arguments.output_dir)
+        if any(case["status"] == "ok" for _, case in ladder):
+            chart.draw_ladder(ladder, arguments.output_dir / "benchmark_result.png")
+            draw_flows(flow_of(ladder[0][0]), arguments.output_dir)
+        if traced:
+            stage_chart.draw(traced, ladder, arguments.output_dir / "stages.png")
     except RecordError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -110,13 +134,17 @@ def main(argv: list[str] | None = None) -> int:
         place = f"{error.filename} ({error.strerror})"
         print(f"error: cannot write {place}: give --output-dir another place", file=sys.stderr)
         return 2
-    header, cells = readme.table_rows(rows)
-    print(report.table(cells, header))
-    for row in rows:
-        if row[1]["reason"]:
-            print(f"{report.label(*row)}: {row[1]['status']}, {row[1]['reason']}")
-    print(chart.caption(rows))
-    print(f"chart: {arguments.output_dir / 'benchmark_result.png'}")
+    if ladder:
+        header, cells = readme.table_rows(ladder)
+        print(report.table(cells, header))
+        for row in ladder:
+            if row[1]["reason"]:
+                print(f"{report.label(*row)}: {row[1]['status']}, {row[1]['reason']}")
+        print(chart.caption(ladder))
+    if hops:
+        header, cells = microbenchmark.table(hops)
+        print(report.table([line[:-1] for line in cells], header[:-1]))
+    print(f"pictures: {arguments.output_dir}")
     return 0
 
 
@@ -128,8 +156,7 @@ def flow_of(record: dict[str, Any]) -> Flow:
     """
     given = record["arguments"]
     try:
-        knobs = ("batch_size", "prompt_seq_len", "max_new_tokens", "num_samples")
-        return FLOWS[given["flow"]](Sizes(**{name: given[name] for name in knobs}))
+        return build_flow(given)
     except (KeyError, TypeError, ValueError):
         raise RecordError(f"the records' flow {given.get('flow')!r} is unknown here: update the suite") from None
 

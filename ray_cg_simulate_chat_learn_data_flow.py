@@ -11,7 +11,9 @@ made before and checked after, while it stands.
     --transport nccl       GPU to GPU; the default where every role can have a GPU of its own
     --transport shm        TorchTensorType over a shared-memory channel; the default elsewhere
     --transport pickle     the same channel without the type hint: what the hint is worth
+    --transport bytes      plain Python bytes, which Ray does not pickle: what its own benchmarks send
     --transport zero-copy  arrays out, mapped as tensors by the readers: nothing is copied on reading
+    --transport mapped     payloads stay where their producer wrote them; the graph carries handles
 
     python3 ray_cg_simulate_chat_learn_data_flow.py
     python3 ray_cg_simulate_chat_learn_data_flow.py --transport zero-copy --iterations 20
@@ -24,14 +26,42 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from common import case
+from common import case, devices, mapped, mapped_cuda
+from common.command_line import UsageError
 from common.flows import DRIVER, Flow
-from common.measurement import TripFailed, Wiring
+from common.graph_paths import edge_paths, refuse_fallback
+from common.measurement import Wiring
 
-TRANSPORTS = ("nccl", "shm", "pickle", "zero-copy")
+TRANSPORTS = {
+    "nccl": "copied",
+    "shm": "copied",
+    "pickle": "copied",
+    "bytes": "copied",
+    "zero-copy": "mapped",
+    "mapped": "mapped",
+}
 # Two buffers a channel: a reader may hold the view of one trip until it is handed the next one,
 # while that one is written beside it. With one buffer, a held view would block the writer.
 BUFFERS = 2
+CHANNEL_HEADROOM_BYTES = 64 * 1024  # for what is not payload: the pickled frame of a tensor is under 1 KiB
+
+
+def settle(arguments: Namespace, flow: Flow, gpus: int) -> int:
+    """Take the default transport for this machine, and refuse what cannot be; how many GPUs to use."""
+    if arguments.transport is None:
+        arguments.transport = "nccl" if gpus >= len(flow.roles) else "shm"
+    if arguments.zero_copy:
+        raise UsageError("--zero-copy is the object store's: in the compiled graph give --transport zero-copy")
+    if arguments.reuse_buffers and arguments.transport != "shm":
+        raise UsageError("--reuse-buffers is for what the shm hint copies: give --transport shm, or leave it out")
+    if arguments.transport == "mapped" and arguments.address:
+        raise UsageError("mapped memory is one machine's: leave --address out")
+    if arguments.transport == "mapped" and arguments.device == "cuda":
+        mapped_cuda.refuse_expandable_segments()
+        return 1  # all on the same one
+    if arguments.transport == "nccl":
+        devices.need_nccl(gpus, len(flow.roles))
+    return gpus
 
 
 def bind(flow: Flow, roles: dict[str, Any], transport: str) -> Any:
@@ -60,84 +90,82 @@ def bind(flow: Flow, roles: dict[str, Any], transport: str) -> Any:
         return MultiOutputNode([emitted[source] for source in flow.returns])
 
 
-def edge_paths(graph: Any, flow: Flow, roles: dict[str, Any]) -> dict[str, str]:
-    """For each edge, the type hint and the channel that the compiled graph really has."""
-    from ray.dag import ClassMethodNode, DAGNode
-
-    names = {handle._actor_id: name for name, handle in roles.items()}
-
-    def owner(node: DAGNode) -> str:
-        return names[node._get_actor_handle()._actor_id] if isinstance(node, ClassMethodNode) else DRIVER
-
-    paths = {}
-    for task in graph.idx_to_task.values():
-        for argument in task.args:
-            if isinstance(argument, DAGNode) and owner(argument) != owner(task.dag_node):
-                source = graph.idx_to_task[graph.dag_node_to_idx[argument]]
-                channel = source.output_channels[0]
-                inner = {type(part).__name__ for part in getattr(channel, "_channels", [channel])}
-                edge = f"{owner(argument)} -> {owner(task.dag_node)}"
-                paths[edge] = f"{type(source.dag_node.type_hint).__name__} over {' + '.join(sorted(inner))}"
-    return {str(edge): paths[str(edge)] for edge in flow.edges}
-
-
-def refuse_fallback(paths: dict[str, str], flow: Flow, transport: str) -> None:
-    """Ray chooses another transport silently where it thinks best; then this would be another row.
-
-    Raises:
-        TripFailed: an edge does not have the type hint and channel that the transport stands for.
-    """
-    hint = "TorchTensorType" if transport in ("nccl", "shm") else "SharedMemoryType"
-    for edge in flow.edges:
-        between_roles = edge.source != DRIVER and edge.source not in flow.returns
-        accelerator = transport == "nccl" and between_roles
-        path = paths[str(edge)]
-        if not path.startswith(hint) or ("Accelerator" in path) != accelerator:
-            raise TripFailed(f"before the first trip: {edge} goes by {path}, which {transport} is not")
-
-
 @contextmanager
-def connect(arguments: Namespace, flow: Flow, start: Callable[[type], dict[str, Any]]) -> Iterator[Wiring]:
+def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[str, Any], Any]]) -> Iterator[Wiring]:
     """Start the roles, compile the graph and yield the transport's send(query) -> results."""
     import numpy as np
     import ray
     import torch
+    from ray.dag.context import DAGContext
 
-    from common.actors import Role
+    from common import receive_buffers
+    from common.actors import Participant, Role
+    from common.mapped_actors import MappedParticipant, MappedRole
 
-    def to_tensor(array):
+    def from_array(array):
         if not isinstance(array, np.ndarray):
             raise TypeError(f"expected an array, got {type(array).__name__}")
         with warnings.catch_warnings():  # torch warns that nobody may write to a channel: nobody does
             warnings.simplefilter("ignore", UserWarning)
             return torch.from_numpy(array).to(arguments.device)
 
+    def from_bytes(message):
+        return from_array(np.frombuffer(message, np.uint8 if len(message) % 8 else np.int64))
+
+    # What travels instead of a tensor: arrays, which Ray maps instead of copying, or bytes.
+    encode, decode = {
+        "zero-copy": (lambda tensor: tensor.cpu().numpy(), from_array),
+        "bytes": (lambda tensor: tensor.cpu().numpy().tobytes(), from_bytes),
+    }.get(arguments.transport, (None, None))
+
     class GraphRole(Role):
+        def __init__(self, flow, name, arguments):
+            # Ray ignores the argument of experimental_compile; the process that writes a channel decides.
+            DAGContext.get_current().buffer_size_bytes = flow.emits_bytes(name) + CHANNEL_HEADROOM_BYTES
+            super().__init__(flow, name, arguments)
+            if arguments.reuse_buffers:
+                receive_buffers.install()
+
         def pass_through(self, tensor):
             return tensor
 
-    class MappedRole(Role):
-        """Reads arrays, which Ray maps instead of copying, as tensors; emits its tensor as an array."""
-
-        def forward_step(self, *arrays):
-            return super().forward_step(*map(to_tensor, arrays)).cpu().numpy()
+    class EncodedRole(GraphRole):
+        def forward_step(self, *messages):
+            return encode(super().forward_step(*map(decode, messages)))
 
     def send(query):
         return ray.get(graph.execute(query))
 
-    def send_mapped(query):
-        return [to_tensor(array) for array in ray.get(graph.execute(query.cpu().numpy()))]
+    def send_encoded(query):
+        return [decode(message) for message in ray.get(graph.execute(encode(query)))]
 
-    zero_copy = arguments.transport == "zero-copy"
-    roles = start(MappedRole if zero_copy else GraphRole)
+    def send_handle(query):
+        return [driver.view(handle) for handle in ray.get(graph.execute(driver.handle_of(query)))]
+
+    with mapped.segments() as folder:
+        if arguments.transport == "mapped":
+            roles, driver = start(MappedRole, MappedParticipant, folder)
+            ray.get([role.open_inputs.remote() for role in roles.values()])
+            driver.open_inputs()
+        else:
+            roles, driver = start(EncodedRole if encode else GraphRole, Participant)
+        if arguments.reuse_buffers:
+            receive_buffers.install()
+    # Everybody has mapped what he reads: the folder is gone already, and the memory ends with the processes.
     graph = bind(flow, roles, arguments.transport).experimental_compile(_max_inflight_executions=BUFFERS)
     try:
         paths = edge_paths(graph, flow, roles)
         refuse_fallback(paths, flow, arguments.transport)
-        yield Wiring(send_mapped if zero_copy else send, paths, mapped=zero_copy)
+        if arguments.transport == "mapped":
+            memory = "CUDA IPC" if arguments.device == "cuda" else "/dev/shm"
+            paths = {edge: f"mapped {memory}, handle by {path}" for edge, path in paths.items()}
+        way = send_handle if arguments.transport == "mapped" else send_encoded if encode else send
+        yield Wiring(way, paths, mapped=TRANSPORTS[arguments.transport] == "mapped")
     finally:
         graph.teardown()
 
 
+SCRIPT = case.Script(__file__, __doc__, TRANSPORTS, None, settle, connect)
+
 if __name__ == "__main__":
-    sys.exit(case.run(__file__, __doc__, TRANSPORTS, None, connect))
+    sys.exit(case.run(SCRIPT))

@@ -26,19 +26,27 @@ from contextlib import contextmanager
 from typing import Any
 
 from common import case
+from common.command_line import UsageError
 from common.flows import DRIVER, Flow
 from common.measurement import Wiring
 
-TRANSPORTS = ("ref-queue", "driver-queue", "payload-queue", "refs")
+TRANSPORTS = dict.fromkeys(("ref-queue", "driver-queue", "payload-queue", "refs"), "copied")
+
+
+def settle(arguments: Namespace, flow: Flow, gpus: int) -> int:
+    """Refuse what is another script's; how many GPUs to use."""
+    if arguments.reuse_buffers:
+        raise UsageError("--reuse-buffers is for the compiled graph's shm: leave it out")
+    return gpus
 
 
 @contextmanager
-def connect(arguments: Namespace, flow: Flow, start: Callable[[type], dict[str, Any]]) -> Iterator[Wiring]:
+def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[str, Any], Any]]) -> Iterator[Wiring]:
     """Start the roles and yield the transport's send(query) -> results."""
     import ray
     from ray.util.queue import Queue
 
-    from common.actors import Role
+    from common.actors import Participant, Role
 
     class HostRole(Role):
         """As in ChatLearn: the producing worker copies device to host, the reading worker host to device."""
@@ -111,7 +119,7 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[[type], dict[str, 
     if arguments.zero_copy:  # what Ray and torch warn of, writing to a view, does not happen here
         warnings.filterwarnings("ignore", message="Zero-copy tensor|The given NumPy array is not writable")
     # The demo hands tensors over as they are; everybody else moves them through host memory by hand.
-    roles = start(Role if arguments.transport == "driver-queue" else HostRole)
+    roles, _ = start(Role if arguments.transport == "driver-queue" else HostRole, Participant)
     queue_class = {"driver-queue": DriverQueue, "refs": lambda: None}.get(arguments.transport, Queue)
     queues = {edge: queue_class() for edge in flow.edges}
     send = {"driver-queue": driver_queue, "ref-queue": ref_queue, "payload-queue": payload_queue, "refs": refs}
@@ -120,5 +128,7 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[[type], dict[str, 
     yield Wiring(send[arguments.transport], path, mapped=arguments.zero_copy)
 
 
+SCRIPT = case.Script(__file__, __doc__, TRANSPORTS, "ref-queue", settle, connect)
+
 if __name__ == "__main__":
-    sys.exit(case.run(__file__, __doc__, TRANSPORTS, "ref-queue", connect))
+    sys.exit(case.run(SCRIPT))

@@ -1,46 +1,58 @@
 """One case from its flags to its record: refuse, measure the ceiling, run, save, report."""
 
-import json
 import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from common import cluster, command_line, devices, records, report
+from common import cluster, command_line, devices, records, report, trace
 from common.command_line import UsageError, Waived
 from common.environment import describe_environment
 from common.flows import DRIVER, Flow
 from common.measurement import Connect, TripFailed, measure
 
+# Flags whose values say where something is; a record keeps only whether they were given.
+PLACES = ("output", "address", "trace")
 
-def run(
-    script: str,
-    description: str,
-    transports: Sequence[str],
-    default: str | None,
-    connect: Connect,
-    argv: Sequence[str] | None = None,
-) -> int:
-    """Run a script's case.
 
-    Args:
-        script: the script's file; its name goes into the record.
-        description: its docstring, shown by --help.
-        transports: the values of --transport.
-        default: the one that is taken without the flag; None: nccl where it can run, else shm.
-        connect: the context in which the transport is ready (see measurement.Connect).
-        argv: the flags, without the script; None for those of the process.
+@dataclass(frozen=True)
+class Script:
+    """What a script says of itself.
+
+    file: its file; the name goes into the record.
+    description: its docstring, shown by --help.
+    transports: the values of --transport, and of each whether its readers hold copies or mapped views.
+    default: the one that is taken without the flag; None: `settle` chooses.
+    settle: takes the default for this machine (arguments, flow, GPUs) and gives the number of GPUs to use;
+        raises UsageError for what its transports cannot do, and Waived for what this machine cannot.
+    connect: the context in which the transport is ready (see measurement.Connect).
+    runtime: the module that starts roles: cluster or processes.
+    """
+
+    file: str
+    description: str
+    transports: dict[str, str]
+    default: str | None
+    settle: Callable[[Namespace, Flow, int], int]
+    connect: Connect
+    runtime: ModuleType = cluster
+
+
+def run(script: Script, argv: Sequence[str] | None = None) -> int:
+    """Run a script's case with these flags (None: those of the process).
 
     Returns:
         The exit code: 0, 1 (failed, or wrong bytes), 2 (refused or waived), 130 (interrupted).
     """
     try:
-        arguments = command_line.parse_arguments(description, transports, default, argv)
-        return _run(Path(script).name, arguments, connect)
+        arguments = command_line.parse_arguments(script.description, tuple(script.transports), script.default, argv)
+        return _run(script, arguments)
     except (UsageError, records.RecordError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -49,24 +61,31 @@ def run(
         return 130
 
 
-def _run(script: str, arguments: Namespace, connect: Connect) -> int:
+def _run(script: Script, arguments: Namespace) -> int:
+    if arguments.huge_pages:
+        os.environ["THP_MEM_ALLOC_ENABLE"] = "1"  # torch reads it at its first allocation, the ceiling's
     flow = command_line.build_flow(arguments)
-    if script.startswith("ray_cg") and arguments.zero_copy:
-        raise UsageError("--zero-copy is the object store's: in the compiled graph give --transport zero-copy")
     if arguments.output is not None and os.path.exists(arguments.output):  # False where it cannot be known
         raise records.RecordError(f"{arguments.output} exists: give --output another name, or move it away")
-    store_bytes = command_line.object_store_bytes(arguments, flow)
+    store_bytes = script.runtime.reserve(arguments, flow)
     arguments.device, gpus = devices.resolve_device(arguments.device)
-    waived = _choose_transport(arguments, gpus, len(flow.roles))
-    output = arguments.output or records.default_path(command_line.RESULTS, script, arguments.transport)
+    waived = None
+    try:
+        gpus = script.settle(arguments, flow, gpus)
+    except Waived as reason:
+        waived = reason
+    if arguments.copy_out and not arguments.zero_copy and script.transports[arguments.transport] == "copied":
+        raise UsageError(f"--copy-out is for mapped transports: {arguments.transport} hands out copies already")
+    name = Path(script.file).name
+    output = arguments.output or records.default_path(command_line.RESULTS, name, arguments.transport)
 
     samples, all_cores_samples = _ceiling_samples(flow, arguments, gpus)
     case = _new_case(flow, arguments)
     record = {
         "schema_version": records.SCHEMA_VERSION,
-        "script": script,
+        "script": name,
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "arguments": json.loads(json.dumps(vars(arguments) | {"output": None, "address": bool(arguments.address)})),
+        "arguments": vars(arguments) | {flag: bool(getattr(arguments, flag)) for flag in PLACES},
         "environment": describe_environment(),
         "ceiling_seconds": sorted(samples)[len(samples) // 2],
         "ceiling_samples_seconds": samples,
@@ -80,22 +99,12 @@ def _run(script: str, arguments: Namespace, connect: Connect) -> int:
     records.create(output, record)
     report.print_start(flow, record)
     try:
-        return _measure(arguments, flow, connect, case, store_bytes, gpus)
+        return _measure(script, arguments, flow, case, store_bytes, gpus)
     finally:
         records.save(output, record)
+        if case["spans"]:
+            trace.write_chrome(arguments.trace, case)
         report.print_end(record, output)
-
-
-def _choose_transport(arguments: Namespace, gpus: int, roles: int) -> Waived | None:
-    """Settle the compiled graph's default, and whether nccl must be waived."""
-    if arguments.transport is None:
-        arguments.transport = "nccl" if gpus >= roles else "shm"
-    if arguments.transport == "nccl":
-        try:
-            devices.need_nccl(gpus, roles)
-        except Waived as reason:
-            return reason
-    return None
 
 
 def _ceiling_samples(flow: Flow, arguments: Namespace, gpus: int) -> list[list[float]]:
@@ -125,19 +134,22 @@ def _new_case(flow: Flow, arguments: Namespace) -> dict[str, Any]:
         "peak_memory_bytes": None,
         "harness_seconds": None,
         "placement": {},
+        "setup_seconds": {},
+        "trips_us": [],
+        "spans": [],
     }
 
 
 def _measure(
-    arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, Any], store_bytes: int, gpus: int
+    script: Script, arguments: Namespace, flow: Flow, case: dict[str, Any], store_bytes: int, gpus: int
 ) -> int:
-    """Fill in the case. Whatever happens, the samples so far stay in it and the cluster is removed."""
-    cluster.configure(arguments)
+    """Fill in the case. Whatever happens, the samples so far stay in it and what was started is removed."""
+    script.runtime.configure(arguments)
     try:
         interrupt_on_signals()
-        with cluster.connect(arguments, store_bytes, gpus):
+        with script.runtime.connect(arguments, store_bytes, gpus) as roles:
             interrupt_on_signals()  # ray.init sets handlers of its own
-            measure(arguments, flow, connect, case, gpus)
+            measure(arguments, flow, script.connect, case, roles)
     except TripFailed as error:
         case |= {"status": "failed", "reason": str(error)}
         return 1

@@ -1,7 +1,5 @@
-"""The ladder as a chart: one bar a transport, the ceiling as a line, the cause between neighbours."""
+"""The ladder as a chart: one bar a transport, the ceiling as a line, and what each rung does differently."""
 
-import textwrap
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,106 +9,135 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from common import report
 from common.environment import machine_line
-from common.flows import FLOWS
-from common.sizing import Sizes
 from common.statistics import Summary, change, harness_share, speedup_interval, summarise
 
-BASELINE = "driver-queue"
+BASELINE = "store driver-queue"
 Row = tuple[dict[str, Any], dict[str, Any]]  # a record and one of its cases
-# The ladder from the top down, and what each rung does that the one above it does not. What that is
-# worth is measured, not written here.
-LADDER = {
-    "payload-queue": "",
-    "payload-queue --zero-copy": "readers map tensors",
-    "driver-queue": "no queue actor that holds the payload; the driver does",
-    "driver-queue --zero-copy": "readers map tensors",
-    "ref-queue": "the driver passes references on, not payloads",
-    "ref-queue --zero-copy": "readers map tensors",
-    "refs": "no queue actors between the roles",
-    "pickle": "one compiled graph: no task calls, buffers reused",
-    "shm": "the type hint: tensors written once, not pickled in band",
-    "refs --zero-copy": "readers map the object; no copy into fresh pages",
-    "zero-copy": "warm channel buffers instead of new store objects",
-    "nccl": "GPU to GPU, not through host memory",
+# The ladder from the top down. Of each rung: the rung that it is compared with, and what it does that
+# that one does not. What this is worth is measured, not written here.
+LADDER: dict[str, tuple[str, str]] = {
+    "store payload-queue": ("", ""),
+    "store driver-queue": ("store payload-queue", "no queue actor that holds the payload; the driver does"),
+    "store ref-queue": ("store driver-queue", "the driver passes references on, not payloads"),
+    "store refs": ("store ref-queue", "no queue actors between the roles"),
+    "rdt nixl": ("store refs", "tensors stay with their producer; readers fetch them by NIXL"),
+    "rdt gloo": ("store refs", "tensors stay with their producer; sent by gloo"),
+    "graph pickle": ("store refs", "one compiled graph: no task calls, buffers reused"),
+    "torch gloo": ("rdt gloo", "the same gloo without Ray"),
+    "graph bytes": ("graph pickle", "plain bytes: no pickle, one copy more on either side"),
+    "graph shm": ("graph pickle", "the type hint: tensors written once, not pickled in band"),
+    "graph shm --huge-pages": ("graph shm", "fresh memory in pages of 2 MiB: fewer page faults"),
+    "graph shm --reuse-buffers": ("graph shm", "readers copy into memory that they used before: no page faults"),
+    "rdt nccl": ("", ""),
+    "torch nccl": ("rdt nccl", "the same NCCL without Ray"),
+    "graph nccl": ("graph shm", "GPU to GPU, not through host memory"),
+    "graph zero-copy --copy-out": ("graph shm", "readers copy into warm memory of their own"),
+    "rdt mapped --copy-out": ("rdt gloo", "handles instead of payloads; one warm copy in each reader"),
+    "torch multiprocessing --copy-out": ("torch gloo", "shared tensors; one warm copy in each reader"),
+    "graph mapped --copy-out": ("graph zero-copy --copy-out", "nothing is written into a channel: one copy an edge"),
+    "torch memcpy": ("graph mapped --copy-out", "one process: no message, no other process to wake"),
+    "store payload-queue --zero-copy": ("store payload-queue", "readers map tensors"),
+    "store driver-queue --zero-copy": ("store driver-queue", "readers map tensors"),
+    "store ref-queue --zero-copy": ("store ref-queue", "readers map tensors"),
+    "store refs --zero-copy": ("store refs", "readers map the object; no copy into fresh pages"),
+    "graph zero-copy": ("store refs --zero-copy", "warm channel buffers instead of new store objects"),
+    "rdt cuda-ipc": ("rdt nccl", "readers map the producer's GPU memory"),
+    "rdt mapped": ("graph zero-copy", "nothing is written: Ray Direct Transport carries handles"),
+    "torch multiprocessing": ("graph zero-copy", "nothing is written: queues carry file descriptors"),
+    "graph mapped": ("graph zero-copy", "nothing is written: the graph carries handles"),
 }
 # kevin85421/RayCG-ChatLearn, README.md, commit 0a603161: seconds for 100 trips of 448 MiB.
 DEMO = {"object store and queues": 279.23, "compiled graph, NCCL edges": 35.37}
 DEMO_TRIPS, DEMO_BYTES = 100, 448 * 2**20
 
 
-def causes(names: list[str]) -> list[str]:
-    """Between each two neighbours of `names`, what the lower one no longer pays for; left-out rungs count."""
+def place(name: str) -> tuple[int, str]:
+    """Where a row stands in the ladder; one with flags that are no rung follows the rung without them."""
     order = list(LADDER)
-    between = []
-    for upper, lower in pairwise(names):
-        passed = order[order.index(upper) + 1 : order.index(lower) + 1]
-        # A --zero-copy twin is a side step: it explains only itself.
-        between.append("; ".join(LADDER[name] for name in passed if name == lower or "--zero-copy" not in name))
-    return between
+    known = name if name in LADDER else name.partition(" --")[0]
+    return (order.index(known) if known in LADDER else len(order), name)
+
+
+def causes(samples: dict[str, list[float]]) -> dict[str, str]:
+    """For each row whose rung above was measured too: how it compares with it, and why."""
+    found = {}
+    for name, seconds in samples.items():
+        above, cause = LADDER.get(name, ("", ""))
+        if above in samples:
+            found[name] = f"{change(samples[above], seconds)} {above}: {cause}"
+    return found
 
 
 def draw_ladder(pairs: list[Row], path: Path) -> None:
-    """One bar a transport, its median trip on a log axis; below it the demo's published numbers."""
+    """One bar a transport, its median trip on a log axis, copied and mapped apart; below, the demo's numbers."""
     measured = [(record, case, summarise(case["seconds"])) for record, case in pairs if case["status"] == "ok"]
-    baseline = next((case["seconds"] for record, case, _ in measured if report.label(record, case) == BASELINE), None)
-    figure = Figure(figsize=(11.5, 3.8 + 0.8 * len(measured)), dpi=150, layout="constrained")
-    ladder, demo = figure.subplots(2, 1, height_ratios=[len(measured), 1.5], sharex=True)
-    names = [report.label(record, case) for record, case, _ in measured]
-    for index, (_record, case, summary) in enumerate(measured):
-        _bar(ladder, index, case, summary, baseline)
-    for index, cause in enumerate(causes(names)):
-        _note(
-            ladder,
-            index + 0.5,
-            f"↓ {change(measured[index][1]['seconds'], measured[index + 1][1]['seconds'])}: {cause}",
-        )
-    ladder.set_yticks(range(len(names)), names)
-    ladder.set_ylim(len(names) - 0.5, -0.6)
-    _ceiling_lines(ladder, [record for record, _, _ in measured])
-    ladder.set_title(f"One trip of {_flow_title(measured[0][1])}, {measured[0][1]['bytes_per_trip'] / 2**20:,.4g} MiB: "
-                     "median time and speed-up over the demo's baseline", fontsize=11.5, loc="left")  # fmt: skip
-    for index, seconds in enumerate(DEMO.values()):
-        rate = DEMO_BYTES * DEMO_TRIPS / seconds / 1e9
-        demo.barh(index, seconds / DEMO_TRIPS, height=0.5, facecolor="white", edgecolor="0.3", linestyle="--")
-        demo.text(1.012, index, f"{seconds} s / {DEMO_TRIPS} trips, {rate:.2f} GB/s", va="center", fontsize=9.5,
-                  transform=demo.get_yaxis_transform())  # fmt: skip
-    demo.set_yticks(range(len(DEMO)), [f"demo: {name}" for name in DEMO])
-    demo.set_ylim(len(DEMO) - 0.5, -0.5)
-    demo.set_title("Published by the demo on its own GPUs, not measured here", fontsize=10, loc="left")
-    demo.set_xlabel("milliseconds a trip (log)")
-    demo.set_xscale("log")
+    samples = {report.label(record, case): case["seconds"] for record, case, _ in measured}
+    baseline, notes = samples.get(BASELINE), causes(samples)
+    groups = [[row for row in measured if row[1]["payload_copied"] is copied] for copied in (True, False)]
+    titles = ("readers end with bytes of their own", "mapped: readers end with a view of another's memory")
+    shown = [(rows, title) for rows, title in zip(groups, titles, strict=True) if rows]
+    demo_shown = measured[0][1]["flow"] == "online-dpo"
+    heights = [len(rows) + 0.6 for rows, _ in shown] + [1.9] * demo_shown
+    figure = Figure(figsize=(12.5, 2.2 + 0.62 * sum(heights)), dpi=140, layout="constrained")
+    panels = figure.subplots(len(heights), 1, height_ratios=heights, sharex=True, squeeze=False)[:, 0]
+    for (rows, title), axes in zip(shown, panels, strict=False):
+        for index, (record, case, summary) in enumerate(rows):
+            name = report.label(record, case)
+            _bar(axes, index, case, summary, baseline, notes.get(name, ""))
+        axes.set_yticks(range(len(rows)), [report.label(record, case) for record, case, _ in rows])
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_title(title, fontsize=10, loc="left")
+        _ceiling_lines(axes, [record for record, _, _ in measured])
+    panels[0].legend(loc="lower right", fontsize=8.5, framealpha=1)
+    figure.suptitle(
+        f"One trip of {measured[0][1]['flow']}, {measured[0][1]['bytes_per_trip'] / 2**20:,.4g} MiB: "
+        "median time" + (f", and speed-up over {BASELINE}, the demo's baseline" if baseline else ""),
+        fontsize=12, x=0.01, ha="left",
+    )  # fmt: skip
+    if demo_shown:
+        _demo(panels[-1])
     shortest = min(min(summary.min for *_, summary in measured), *(summarise(
         record["ceiling_all_cores_samples_seconds"]).median for record, _, _ in measured))  # fmt: skip
     longest = max(max(summary.p95 for *_, summary in measured), *(DEMO[name] / DEMO_TRIPS for name in DEMO))
-    demo.set_xlim(shortest / 1.6, longest * 1.4)
-    demo.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    demo.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds * 1e3:,.4g}"))
-    demo.xaxis.set_minor_locator(NullLocator())
-    ladder.tick_params(labelbottom=True)
+    last = panels[-1]
+    last.set_xlabel("milliseconds a trip (log)")
+    last.set_xscale("log")
+    last.set_xlim(shortest / 1.6, longest * 1.4)
+    last.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    last.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds * 1e3:,.4g}"))
+    last.xaxis.set_minor_locator(NullLocator())
     figure.supxlabel(caption([(record, case) for record, case, _ in measured]), fontsize=8, x=0.01, ha="left")
     figure.savefig(path)
 
 
-def _bar(axes: Any, index: int, case: dict[str, Any], summary: Summary, baseline: list[float] | None) -> None:
+def _demo(axes: Any) -> None:
+    for index, seconds in enumerate(DEMO.values()):
+        rate = DEMO_BYTES * DEMO_TRIPS / seconds / 1e9
+        axes.barh(index, seconds / DEMO_TRIPS, height=0.5, facecolor="white", edgecolor="0.3", linestyle="--")
+        axes.text(1.012, index, f"{seconds} s / {DEMO_TRIPS} trips, {rate:.2f} GB/s", va="center", fontsize=9,
+                  transform=axes.get_yaxis_transform())  # fmt: skip
+    axes.set_yticks(range(len(DEMO)), [f"demo: {name}" for name in DEMO])
+    axes.set_ylim(len(DEMO) - 0.5, -0.5)
+    axes.set_title("published by the demo on its own GPUs, not measured here", fontsize=10, loc="left")
+
+
+def _bar(
+    axes: Any, index: int, case: dict[str, Any], summary: Summary, baseline: list[float] | None, note: str
+) -> None:
     """Grey where bytes were copied, hatched where they were mapped; the whisker goes from minimum to p95."""
-    style = {"facecolor": "0.55"} if case["payload_copied"] else {"facecolor": "0.93", "hatch": "///"}
-    axes.barh(index, summary.median, height=0.42, edgecolor="black", linewidth=0.8, **style)
+    style = {"facecolor": "0.6"} if case["payload_copied"] else {"facecolor": "0.93", "hatch": "///"}
+    axes.barh(index - 0.12, summary.median, height=0.36, edgecolor="black", linewidth=0.8, **style)
     spread = [[summary.median - summary.min], [summary.p95 - summary.median]]
-    axes.errorbar(summary.median, index, xerr=spread, color="black", capsize=3, linewidth=1)
-    rate = f"{case['bytes_per_trip'] / summary.median / 1e9:.3g} GB/s" if case["payload_copied"] else "mapped"
-    text = f"{report.milliseconds(summary.median)} ms, {rate}" + (", spilled" if case["spilled_bytes"] else "")
+    axes.errorbar(summary.median, index - 0.12, xerr=spread, color="black", capsize=3, linewidth=1)
+    rate = f", {case['bytes_per_trip'] / summary.median / 1e9:.3g} GB/s" if case["payload_copied"] else ""
+    text = f"{report.milliseconds(summary.median)} ms{rate}" + (", spilled" if case["spilled_bytes"] else "")
     if baseline and case["seconds"] is not baseline:
         ratio, low, high = speedup_interval(case["seconds"], baseline)
-        text += f"\n{ratio:.3g}× {BASELINE}" + (f" ({low:.3g} to {high:.3g})" if low != high else "")
-    axes.text(1.012, index, text, va="center", fontsize=9.5, transform=axes.get_yaxis_transform())
-
-
-def _note(axes: Any, height: float, text: str) -> None:
-    """Text between two bars, legible over the ceiling's line; rungs that were left out make it long."""
-    text = textwrap.fill(text, 88, subsequent_indent="    ")
-    white = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+        text += f"; {ratio:.3g}×" + (f" ({low:.3g} to {high:.3g})" if low != high else "")
+    axes.text(1.012, index - 0.12, text, va="center", fontsize=9, transform=axes.get_yaxis_transform())
     where = axes.get_yaxis_transform()
-    axes.text(0.012, height, text, transform=where, fontsize=8.5, style="italic", va="center", bbox=white, zorder=5)
+    white = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    axes.text(0.008, index + 0.27, note, transform=where, fontsize=8, style="italic", va="center", bbox=white, zorder=5)
 
 
 def _ceiling_lines(axes: Any, found: list[dict[str, Any]]) -> None:
@@ -118,11 +145,6 @@ def _ceiling_lines(axes: Any, found: list[dict[str, Any]]) -> None:
     every = float(np.median([record["ceiling_all_cores_samples_seconds"] for record in found]))
     axes.axvline(one, color="black", linewidth=1.4, label=f"ceiling: one warm copy an edge, {one * 1e3:.3g} ms")
     axes.axvline(every, color="black", linewidth=1, linestyle=":", label=f"the same by all cores, {every * 1e3:.3g} ms")
-    axes.legend(loc="lower right", fontsize=8.5, framealpha=1)
-
-
-def _flow_title(case: dict[str, Any]) -> str:
-    return FLOWS[case["flow"]](Sizes()).title if case["flow"] in FLOWS else case["flow"]
 
 
 def caption(pairs: list[Row]) -> str:

@@ -9,11 +9,13 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 
+from common import command_line
 from common.command_line import UsageError
+from common.flows import Flow
+from common.ray_roles import RayRoles
 from common.timing import TripTimeout, deadline
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -31,6 +33,7 @@ def configure(arguments: Namespace) -> None:
         # consumed the tensors by then. So no read is tried again.
         "RAY_CGRAPH_read_iteration_timeout_s": str(max(1, round(arguments.timeout))),
         "RAY_CGRAPH_teardown_timeout": "5",
+        "RAY_rdt_fetch_fail_timeout_milliseconds": str(max(1, round(arguments.timeout)) * 1000),
         "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": str(int(arguments.zero_copy)),
     }
     if not arguments.address:
@@ -40,13 +43,22 @@ def configure(arguments: Namespace) -> None:
             "RAY_AUTH_TOKEN": secrets.token_hex(32),  # of this run alone, so none is written to disk
             "RAY_worker_niceness": "0",  # Ray's own choice is 15
             "RAY_enable_worker_prestart": "0",
+            "GLOO_SOCKET_IFNAME": "lo",
+            "UCX_NET_DEVICES": "lo",  # NIXL's UCX listens on the machine's outside address otherwise
         }
     os.environ.update(settings)
 
 
+def reserve(arguments: Namespace, flow: Flow) -> int:
+    """Bytes of the private cluster's object store; UsageError where they, or the payloads, do not fit."""
+    return command_line.object_store_bytes(arguments, flow)
+
+
 @contextmanager
-def connect(arguments: Namespace, store_bytes: int, gpus: int) -> Iterator[None]:
-    """A private cluster on this machine, or the one at --address; everything that was started is removed.
+def connect(arguments: Namespace, store_bytes: int, gpus: int) -> Iterator[RayRoles]:
+    """A private cluster on this machine, or the one at --address, and its roles, none of them started yet.
+
+    Everything that was started is removed.
 
     Workers inherit the settings of `configure`: through the environment in a private cluster, through
     the job's runtime environment in another.
@@ -68,7 +80,7 @@ def connect(arguments: Namespace, store_bytes: int, gpus: int) -> Iterator[None]
                 "RAY_AUTH_MODE and RAY_AUTH_TOKEN set here?"
             ) from None
         try:
-            yield
+            yield RayRoles(gpus)
         finally:
             ray.shutdown()
         return
@@ -82,7 +94,7 @@ def connect(arguments: Namespace, store_bytes: int, gpus: int) -> Iterator[None]
             address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",
             num_gpus=gpus, object_store_memory=store_bytes, _temp_dir=folder,
         )  # fmt: skip
-        yield
+        yield RayRoles(gpus)
     finally:
         started = psutil.Process().children(recursive=True)
         pids |= {process.pid for process in started}
@@ -101,27 +113,3 @@ def remove_semaphores(pids: set[int]) -> None:
         owner = re.match(r"sem\.(?:obj|hdr)(\d+)-", path.name)
         if owner and int(owner[1]) in pids:
             path.unlink(missing_ok=True)
-
-
-def kill_roles(handles: dict[str, Any]) -> None:
-    """End the roles of a failed case at once, stopped or hanging ones too: a graph's teardown waits for them."""
-    import ray
-
-    for handle in handles.values():
-        ray.kill(handle)
-    for process in psutil.Process().children(recursive=True):
-        try:
-            title = process.cmdline()[:1]
-            if title and title[0].split(".")[0].removeprefix("ray::") in handles:
-                process.kill()
-        except psutil.Error:
-            continue  # it has just gone
-
-
-def store_counters() -> tuple[int, int]:
-    """Bytes that the object stores of all nodes have taken in, and spilled to disk, since they started."""
-    import ray
-    from ray._private.internal_api import get_memory_info_reply
-
-    stats = get_memory_info_reply(ray._private.state.state).store_stats
-    return stats.cumulative_created_bytes, stats.spilled_bytes_total

@@ -8,10 +8,11 @@ from typing import NoReturn
 
 import psutil
 
-from common.flows import FLOWS, Flow
-from common.sizing import Sizes
+from common import flows
+from common.flows import FLOWS, MICROBENCHMARKS, Flow
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 LARGEST_COUNT = 10**15
 MINIMUM_STORE_BYTES = 75 * 2**20  # Ray refuses less
 
@@ -66,20 +67,27 @@ def parse_arguments(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     add = parser.add_argument
-    add("--flow", choices=sorted(FLOWS), default="online-dpo", help="who sends what to whom (default: %(default)s)")
+    names = [*FLOWS, *MICROBENCHMARKS]
+    add("--flow", choices=names, default="online-dpo", help="who sends what to whom (default: %(default)s)")
     add("--transport", choices=transports, default=default, help=f"how the bytes travel (default: {default or 'auto'})")
     add("--zero-copy", action="store_true", help="object store: readers map tensors instead of copying them")
+    add("--copy-out", action="store_true", help="mapped transports: readers copy what they see into their own memory")
+    add("--huge-pages", action="store_true", help="torch takes its memory in pages of 2 MiB (THP_MEM_ALLOC_ENABLE=1)")
+    add("--reuse-buffers", action="store_true", help="graph, shm: readers copy into memory that they used before")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where the tensors live (default: auto)")
     add("--batch-size", type=_at_least(1), default=1024, help="prompts a message (default: %(default)s)")
     add("--prompt-seq-len", type=_at_least(1), default=4096, help="tokens a prompt (default: %(default)s)")
     add("--max-new-tokens", type=_at_least(0), default=0, help="tokens a response (default: %(default)s)")
     add("--num-samples", type=_at_least(1), default=2, help="responses a prompt (default: %(default)s)")
+    add("--payload-bytes", type=_at_least(1), help="microbenchmark flows: each message (default: 1024)")
+    add("--roles", type=_at_least(1), help="microbenchmark flows: how many actors (default: 1, 4 or 4)")
     add("--iterations", type=_at_least(1), default=100, help="timed trips (default: %(default)s)")
     add("--warmup", type=_at_least(0), default=3, help="untimed trips after the first one (default: %(default)s)")
     add("--timeout", type=_seconds, default=120.0, help="seconds until a trip is given up (default: %(default)s)")
     add("--threads", type=_at_least(1), default=1, help="torch threads a role (default: %(default)s)")
     add("--address", help="an existing Ray cluster, as ip:port (default: a private one on this machine)")
     add("--object-store-bytes", type=_at_least(MINIMUM_STORE_BYTES), help="default: Ray's, 30%% of free memory")
+    add("--trace", type=Path, metavar="FILE", help="write where the time goes, as a Chrome trace (costs time itself)")
     add("--output", type=Path, metavar="FILE", help="the record (default: a fresh file in results/)")
     arguments = parser.parse_args(argv)
     cores = len(os.sched_getaffinity(0))
@@ -87,7 +95,20 @@ def parse_arguments(
         parser.error(f"argument --threads: {arguments.threads} threads on {cores} cores: give {cores} or fewer")
     if arguments.address and arguments.object_store_bytes:
         parser.error("argument --object-store-bytes: the store of --address has its size already: leave it out")
+    if arguments.huge_pages and "[never]" in _huge_pages():
+        parser.error("argument --huge-pages: this machine has them switched off: write madvise into " + str(HUGE_PAGES))
+    if arguments.trace and arguments.address:
+        parser.error("argument --trace: the clocks of several machines do not agree: leave --address out")
+    if arguments.trace and arguments.trace.exists():
+        parser.error(f"argument --trace: {arguments.trace} exists: give another name, or move it away")
     return arguments
+
+
+def _huge_pages() -> str:
+    try:
+        return HUGE_PAGES.read_text()
+    except OSError:
+        return "[never]"
 
 
 def build_flow(arguments: argparse.Namespace) -> Flow:
@@ -97,8 +118,7 @@ def build_flow(arguments: argparse.Namespace) -> Flow:
         UsageError: the sizes do not make a flow.
     """
     try:
-        sizes = Sizes(arguments.batch_size, arguments.prompt_seq_len, arguments.max_new_tokens, arguments.num_samples)
-        return FLOWS[arguments.flow](sizes)
+        return flows.build_flow(vars(arguments))
     except ValueError as error:
         raise UsageError(str(error)) from None
 
@@ -116,7 +136,6 @@ def object_store_bytes(arguments: argparse.Namespace, flow: Flow) -> int:
     store_bytes = arguments.object_store_bytes or default_bytes
     emitted_bytes = flow.query_bytes + sum(role.emits_bytes for role in flow.roles)
     needed_bytes = 2 * (flow.bytes_per_trip + emitted_bytes)
-    smaller = "lower --batch-size or --prompt-seq-len"
     if store_bytes > shared_bytes:
         raise UsageError(
             f"the object store of {_mib(store_bytes)} does not fit into the {_mib(shared_bytes)} free in /dev/shm: "
@@ -125,13 +144,27 @@ def object_store_bytes(arguments: argparse.Namespace, flow: Flow) -> int:
     if needed_bytes > store_bytes:
         raise UsageError(
             f"two trips of {flow.name} need {_mib(needed_bytes)} of object store and it has {_mib(store_bytes)}: "
-            f"{smaller}, or raise --object-store-bytes (free shared memory: {_mib(shared_bytes)})"
+            "lower --batch-size or --prompt-seq-len, or raise --object-store-bytes "
+            f"(free shared memory: {_mib(shared_bytes)})"
         )
-    # Each sender keeps a pool of three, each reader what it last received.
-    resident_bytes = 3 * emitted_bytes + flow.bytes_per_trip + needed_bytes
-    if resident_bytes > memory_bytes:
-        raise UsageError(f"{_mib(resident_bytes)} are needed and {_mib(memory_bytes)} of memory are free: {smaller}")
+    need_memory(flow, needed_bytes)
     return store_bytes
+
+
+def need_memory(flow: Flow, store_bytes: int = 0) -> None:
+    """Refuse a flow whose payloads do not fit into memory beside `store_bytes`.
+
+    Raises:
+        UsageError: each sender keeps a pool of three, each reader what it last received.
+    """
+    emitted_bytes = flow.query_bytes + sum(role.emits_bytes for role in flow.roles)
+    resident_bytes = 3 * emitted_bytes + flow.bytes_per_trip + store_bytes
+    memory_bytes = psutil.virtual_memory().available
+    if resident_bytes > memory_bytes:
+        raise UsageError(
+            f"{_mib(resident_bytes)} are needed and {_mib(memory_bytes)} of memory are free: "
+            "lower --batch-size or --prompt-seq-len"
+        )
 
 
 def _mib(count: int) -> str:

@@ -1,5 +1,6 @@
 """Which device the tensors live on, and what a GPU needs. The smallest part that depends on CUDA."""
 
+import importlib.util
 import math
 import time
 from importlib import metadata
@@ -32,6 +33,19 @@ def gpus_per_role(gpus: int, roles: int) -> float:
     return 1 if share == 1 else math.floor(10_000 / share) / 10_000  # Ray counts in ten-thousandths
 
 
+def need_gpus(transport: str, gpus: int, needed: int) -> None:
+    """Refuse a transport that needs more GPUs than there are, with Waived."""
+    if gpus < needed:
+        raise Waived(f"{transport} needs {needed} GPU{'s' * (needed > 1)} and found {gpus}: use another --transport")
+
+
+def need_nixl(cuda: str | None) -> None:
+    """Refuse NIXL where it is not installed, with Waived; `cuda` is torch's CUDA version."""
+    wheel = f"nixl-cu{(cuda or '12').split('.')[0]}"
+    if any(importlib.util.find_spec(name) is None for name in ("nixl", wheel.replace("-", "_"))):
+        raise Waived(f"nixl is not installed: pip install --no-deps nixl==1.5.1 {wheel}==1.5.1")
+
+
 def need_nccl(gpus: int, roles: int) -> None:
     """Refuse NCCL where it cannot run.
 
@@ -39,8 +53,7 @@ def need_nccl(gpus: int, roles: int) -> None:
         Waived: a role would be without a GPU of its own, or cupy (which Ray's NCCL goes through)
             is missing or made for another CUDA than torch.
     """
-    if gpus < roles:
-        raise Waived(f"nccl needs a GPU for each of the {roles} roles and found {gpus}: use --transport shm")
+    need_gpus("nccl", gpus, roles)
     import torch
 
     wanted = f"cupy-cuda{(torch.version.cuda or '').split('.')[0]}x"

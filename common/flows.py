@@ -4,9 +4,12 @@ To add a flow, write a function of Sizes that returns a Flow and name it in FLOW
 check, picture and test then knows it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
-from common.sizing import INT64_BYTES, Sizes
+from common.sizing import Sizes
 
 DRIVER = "driver"
 
@@ -37,7 +40,7 @@ class Edge:
 class Flow:
     """Roles in an order in which they can run; the driver emits the query and reads `returns`.
 
-    Every message is a flat int64 tensor of shape (bytes / 8,).
+    Every message is one flat tensor (see common/payloads.py).
 
     Raises:
         ValueError: a name is unknown, used twice or read too early, or a message is never read.
@@ -68,8 +71,8 @@ class Flow:
         for source in known - {edge.source for edge in self.edges}:
             raise ValueError(f"flow {self.name}: nobody reads what {source} emits")
         for name in known:
-            if self.emits_bytes(name) < INT64_BYTES or self.emits_bytes(name) % INT64_BYTES:
-                raise ValueError(f"flow {self.name}: {name} emits {self.emits_bytes(name)} B, no multiple of 8")
+            if self.emits_bytes(name) < 1:
+                raise ValueError(f"flow {self.name}: {name} emits nothing")
 
     @property
     def edges(self) -> tuple[Edge, ...]:
@@ -118,4 +121,39 @@ def online_dpo(sizes: Sizes) -> Flow:
     )
 
 
+def chain(payload_bytes: int, roles: int) -> Flow:
+    """Driver -> role-1 -> role-2 -> ... -> driver, the same number of bytes on every edge."""
+    names = [DRIVER, *(f"role-{index}" for index in range(1, roles + 1))]
+    links = tuple(Role(name, (before,), payload_bytes) for before, name in pairwise(names))
+    title = f"chain of {roles}" if roles > 1 else "round trip"
+    return Flow(f"chain-{roles}" if roles > 1 else "round-trip", title, payload_bytes, links, returns=(names[-1],))
+
+
+def scatter_gather(payload_bytes: int, roles: int) -> Flow:
+    """The driver sends one message to every role at once and waits for all their answers."""
+    names = tuple(f"role-{index}" for index in range(1, roles + 1))
+    answers = tuple(Role(name, (DRIVER,), payload_bytes) for name in names)
+    return Flow(f"scatter-gather-{roles}", f"scatter-gather of {roles}", payload_bytes, answers, returns=names)
+
+
 FLOWS = {"online-dpo": online_dpo}
+# The microbenchmarks of Ray's compiled-graphs article, and how many roles each has without --roles.
+MICROBENCHMARKS = {"round-trip": (chain, 1), "chain": (chain, 4), "scatter-gather": (scatter_gather, 4)}
+
+
+def build_flow(flags: Mapping[str, Any]) -> Flow:
+    """The flow that the flags (or a record's arguments) ask for.
+
+    Raises:
+        ValueError: the sizes do not make a flow, or a flag is for another one.
+    """
+    name, payload_bytes, roles = flags["flow"], flags.get("payload_bytes"), flags.get("roles")
+    if name in FLOWS:
+        if payload_bytes is not None or roles is not None:
+            raise ValueError(f"--payload-bytes and --roles are for {', '.join(MICROBENCHMARKS)}: leave them out")
+        knobs = ("batch_size", "prompt_seq_len", "max_new_tokens", "num_samples")
+        return FLOWS[name](Sizes(**{knob: flags[knob] for knob in knobs}))
+    make, usual_roles = MICROBENCHMARKS[name]
+    if name == "round-trip" and roles not in (None, 1):
+        raise ValueError("a round trip has one role: leave --roles out, or use --flow chain")
+    return make(1024 if payload_bytes is None else payload_bytes, usual_roles if roles is None else roles)

@@ -1,6 +1,5 @@
-"""How a case ended: whether its bytes took the path that its transport names, and who is to blame if not."""
+"""How a case ended: whether its bytes were right, and took the path that its transport names."""
 
-import re
 from typing import Any
 
 from common.flows import Flow
@@ -20,25 +19,3 @@ def verdict(case: dict[str, Any], flow: Flow, mapped: dict[str, bool], promised:
             found = "mapped" if mapped[str(edge)] else "copied"
             return {"status": "failed", "reason": f"{edge}: the payload was {found}, which {case['transport']} is not"}
     return {"status": "ok", "reason": None}
-
-
-def blame(error: Exception, handles: dict[str, Any], trip: int) -> str:
-    """Who is to blame for a trip that failed, in one line: who raised, who died, or who waits for what."""
-    import ray
-
-    if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(error.cause, ray.exceptions.RayActorError):
-        # The error of a role goes through all that wait for it; the innermost one comes last.
-        name = re.findall(r"ray::([\w-]+)", str(error))[-1]
-        return f"{name} raised {type(error.cause).__name__}: {str(error.cause).partition(chr(10))[0]}"
-    answers = {name: handle.progress.remote() for name, handle in handles.items()}
-    behind = []
-    for name, answer in answers.items():
-        try:
-            received = ray.get(answer, timeout=2)
-            if received < trip:
-                behind.append(f"{name} has received {received} trips and waits")
-        except ray.exceptions.RayActorError:
-            return f"{name} died"
-        except ray.exceptions.GetTimeoutError:
-            behind.append(f"{name} does not answer")
-    return f"{error}; {behind[0] if behind else 'every role has received it, its result did not reach the driver'}"

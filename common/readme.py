@@ -4,11 +4,16 @@ from pathlib import Path
 
 import numpy as np
 
-from common import chart, report
+from common import chart, microbenchmark, report
 from common.records import RecordError
 from common.statistics import speedup_interval, summarise
 
-MARKERS = ("<!-- results: written by plot_results.py --readme -->", "<!-- end of results -->")
+SECTIONS = ("results", "microbenchmarks")
+
+
+def markers(section: str) -> tuple[str, str]:
+    """Where a section of the README begins and ends."""
+    return f"<!-- {section}: written by plot_results.py --readme -->", f"<!-- end of {section} -->"
 
 
 def on_one_ceiling(rows: list[chart.Row]) -> list[chart.Row]:
@@ -41,24 +46,47 @@ def headline(rows: list[chart.Row]) -> str:
     return sentence + "."
 
 
+def markdown_table(header: list[str], cells: list[list[str]], left: int = 1) -> list[str]:
+    """Lines of a Markdown table whose first `left` columns are words."""
+    rule = "|---" * left + "|---:" * (len(header) - left) + "|"
+    return ["| " + " | ".join(header) + " |", rule, *("| " + " | ".join(row) + " |" for row in cells)]
+
+
 def markdown(rows: list[chart.Row]) -> str:
     """The headline and the table for the README, with the reasons of rows that have no numbers, and the caption."""
-    header, cells = table_rows(rows)
-    lines = [headline(rows), "", "| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
-    lines += ["| " + " | ".join(row) + " |" for row in cells]
+    lines = [headline(rows), "", *markdown_table(*table_rows(rows))]
     lines += [f"\n{report.label(*row)}: {row[1]['status']}, {row[1]['reason']}." for row in rows if row[1]["reason"]]
     return "\n".join([*lines, "", *(line + "  " for line in chart.caption(rows).splitlines())])
 
 
-def rewrite(path: Path, table: str) -> None:
-    """Put the table between the two markers.
+def hops_markdown(rows: list[chart.Row]) -> str:
+    """The microbenchmarks beside the article's claims."""
+    lines = markdown_table(*microbenchmark.table(rows))
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"{microbenchmark.GPU_CLAIM}: "
+            + (
+                "measured above." if any(case["device"] == "cuda" for _, case in rows) else "not measured, no GPU here."
+            ),
+        ]
+    )
+
+
+def rewrite(path: Path, sections: dict[str, str | None]) -> None:
+    """Put each section's text between its two markers; None leaves what is there.
 
     Raises:
         RecordError: a marker is missing.
     """
     text = path.read_text()
-    if any(text.count(marker) != 1 for marker in MARKERS):
-        raise RecordError(f"{path} must hold each of the two markers once: {' and '.join(MARKERS)}")
-    before, rest = text.split(MARKERS[0])
-    after = rest.split(MARKERS[1])[1]
-    path.write_text(f"{before}{MARKERS[0]}\n{table}\n{MARKERS[1]}{after}")
+    for section, body in sections.items():
+        begin, end = markers(section)
+        if body is None:
+            continue
+        if text.count(begin) != 1 or text.count(end) != 1:
+            raise RecordError(f"{path} must hold each of the two markers once: {begin} and {end}")
+        before, rest = text.split(begin)
+        text = f"{before}{begin}\n{body}\n{end}{rest.split(end)[1]}"
+    path.write_text(text)

@@ -2,6 +2,7 @@
 
 History of the schema:
     1   2026-11-20   the first
+    2   2026-11-20   setup_seconds; trips_us and spans, when what was done, with --trace; new flags in arguments
 """
 
 import json
@@ -12,7 +13,14 @@ from typing import Any
 
 import jsonschema
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+# How rows, charts and files call the runtime of a script.
+RUNTIMES = {
+    "simulate_chat_learn_data_flow.py": "store",
+    "ray_cg_simulate_chat_learn_data_flow.py": "graph",
+    "ray_rdt_simulate_chat_learn_data_flow.py": "rdt",
+    "torch_simulate_chat_learn_data_flow.py": "torch",
+}
 
 _seconds = {"type": "number", "exclusiveMinimum": 0}
 _count = {"type": "integer", "minimum": 0}
@@ -24,7 +32,7 @@ def _object(**properties: Any) -> dict[str, Any]:
 
 
 SCHEMA = _object(
-    schema_version={"const": SCHEMA_VERSION},
+    schema_version={"enum": [1, SCHEMA_VERSION]},
     script=_text,  # file name of the script that wrote it
     started_at=_text,  # UTC, ISO 8601
     arguments={"type": "object"},  # every flag, by its name
@@ -56,7 +64,11 @@ SCHEMA = _object(
                 "type": ["number", "null"]
             },  # inside the clock, yet the suite's own: all processes, after the first trip
             placement={"type": "object"},  # driver and role -> index of its node, the driver's first
-        ),
+        )
+        # Since schema 2. setup_seconds: what -> seconds, before the first trip. Without --trace empty: trips_us,
+        # [start, end] of each timed trip, and spans, what was done in them: [process, thread, stage, edge, trip,
+        # start, end], all in microseconds from the first timed trip's start.
+        | {"dependentRequired": {"spans": ["trips_us", "setup_seconds"]}},
     },
 )
 
@@ -67,8 +79,7 @@ class RecordError(ValueError):
 
 def default_path(folder: Path, script: str, transport: str) -> Path:
     """A fresh name: runtime, transport, time to the microsecond."""
-    runtime = "graph" if script.startswith("ray_cg") else "store"
-    return folder / f"{runtime}-{transport}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.json"
+    return folder / f"{RUNTIMES.get(script, 'other')}-{transport}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.json"
 
 
 def create(path: Path, record: dict[str, Any]) -> None:

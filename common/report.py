@@ -6,18 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from common.flows import Flow
+from common.records import RUNTIMES
 from common.statistics import summarise
 
 COLUMNS = (
     "transport", "payload MiB", "stored MiB", "first ms", "min ms", "median ms", "p95 ms", "max ms",
     "GB/s", "of ceiling", "wrong",
 )  # fmt: skip
+ROW_FLAGS = ("zero_copy", "copy_out", "huge_pages", "reuse_buffers")  # which make another row of a transport
 UNSTABLE = 0.10  # standard deviation / mean above which a row is called unstable
 
 
 def label(record: dict[str, Any], case: dict[str, Any]) -> str:
-    """The transport as it was asked for."""
-    return case["transport"] + (" --zero-copy" if record["arguments"].get("zero_copy") else "")
+    """Runtime and transport as they were asked for."""
+    flags = [f"--{flag.replace('_', '-')}" for flag in ROW_FLAGS if record["arguments"].get(flag)]
+    return " ".join([RUNTIMES.get(record["script"], record["script"]), case["transport"], *flags])
 
 
 def row(record: dict[str, Any], case: dict[str, Any]) -> list[str]:
@@ -75,6 +78,8 @@ def print_end(record: dict[str, Any], output: Path) -> None:
     """The case's row, what a reader must know about it, and the demo's last line."""
     case = record["cases"][0]
     print(table([row(record, case)]))
+    for what, seconds in case["setup_seconds"].items():
+        print(f"once, before the first trip: {what} {milliseconds(seconds)} ms")
     for warning in warnings(case):
         print(f"warning: {warning}")
     if case["status"] != "ok":

@@ -55,8 +55,8 @@ def change(upper: list[float], lower: list[float]) -> str:
     """How the lower rung compares with the one above it; nothing is claimed that the samples do not bear out."""
     ratio, low, high = speedup_interval(lower, upper)
     if low <= 1 <= high:
-        return "no clear difference"
-    return f"{ratio:.3g}× faster" if ratio > 1 else f"{1 / ratio:.3g}× slower"
+        return "no clear difference from"
+    return f"{ratio:.3g}× faster than" if ratio > 1 else f"{1 / ratio:.3g}× slower than"
 
 
 def harness_share(case: dict[str, Any]) -> float:

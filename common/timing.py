@@ -42,10 +42,11 @@ def deadline(seconds: float) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Trip:
-    """One trip that ended: its number from 1, its time, and whether it counts as a sample."""
+    """One trip that ended: its number from 1, when it began, its time, and whether it counts as a sample."""
 
     number: int
     kind: str  # "first", "warmup" or "timed"
+    start: float  # on the clock
     seconds: float
 
 
@@ -71,4 +72,4 @@ def run_trips(
             receive(send(query))
             seconds = clock() - start
         kind = "first" if number == 1 else "warmup" if number <= 1 + warmup else "timed"
-        yield Trip(number, kind, seconds)
+        yield Trip(number, kind, start, seconds)

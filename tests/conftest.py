@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,24 @@ from typing import Any
 import psutil
 import pytest
 
-from common import cluster, records
+from common import cluster, command_line, processes, records
+from common.flows import online_dpo
+from common.sizing import Sizes
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = sorted(ROOT.glob("*simulate_chat_learn_data_flow.py"))
 KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")  # 8 to 40 KiB a message, 112 KiB a trip
 RUN_SECONDS = 120  # until a run that hangs is killed; one takes about ten
 MARK = "SIMULATE_TEST_RUN"
+SHARED_MEMORY_NAMES = ("data-flow-*", "torch_*")  # of mapped segments, and of tensors in shared memory
+SHARED_MEMORY_SECONDS = 15  # until a name that is new there counts as left behind
+
+
+def arguments(*flags: str) -> Namespace:
+    """What a script makes of these flags on a machine without a GPU."""
+    parsed = command_line.parse_arguments("", ("test",), "test", flags)
+    parsed.device = "cpu"
+    return parsed
 
 
 @dataclass
@@ -53,6 +65,7 @@ class Run:
         self.temporary.mkdir()
         self.output = self.folder / "record.json"
         self.orphans_before = orphaned_semaphores()
+        self.shared_before = shared_memory_names()
         environment = os.environ | {MARK: self.folder.name, "TMPDIR": str(self.temporary)}
         command = [sys.executable, str(script), *flags, "--output", str(self.output)]
         self.process = subprocess.Popen(
@@ -69,10 +82,15 @@ class Run:
 
     def role_process(self, role: str) -> psutil.Process:
         """The process of a role, among the descendants of this run alone."""
-        for process in psutil.Process(self.process.pid).children(recursive=True):
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        for process in children:
             if "".join(process.cmdline()[:1]).split(".")[0] == f"ray::{role}":
                 return process
-        raise AssertionError(f"this run has no process ray::{role}")
+        # Plain processes bear no name; they are started in the flow's order.
+        spawned = [process for process in children if "--multiprocessing-fork" in process.cmdline()]
+        names = [role.name for role in online_dpo(Sizes()).roles]
+        assert len(spawned) == len(names), f"this run has no process of {role}"
+        return sorted(spawned, key=lambda process: (process.create_time(), process.pid))[names.index(role)]
 
     def finish(self) -> Finished:
         try:
@@ -97,13 +115,21 @@ class Run:
             process.kill()
 
     def leftovers(self) -> list[str]:
-        """Processes, semaphores and temporary files of the run that are still there when it has ended."""
+        """Processes, semaphores, shared memory and temporary files of the run that are there when it has ended."""
         time.sleep(0.2)  # a process that has been killed needs a moment to be gone
         return [
             *(f"process {process}" for process in self.living()),
             *map(str, orphaned_semaphores() - self.orphans_before),
             *map(str, self.temporary.iterdir()),
+            *map(str, self.shared_memory_left()),
         ]
+
+    def shared_memory_left(self) -> set[Path]:
+        """Another program's segments have names too, for as long as its roles start; those are waited for."""
+        deadline = time.monotonic() + SHARED_MEMORY_SECONDS
+        while (left := shared_memory_names() - self.shared_before) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return left
 
 
 def orphaned_semaphores() -> set[Path]:
@@ -114,6 +140,10 @@ def orphaned_semaphores() -> set[Path]:
         if not (maker.isdigit() and psutil.pid_exists(int(maker))):
             found.add(path)
     return found
+
+
+def shared_memory_names() -> set[Path]:
+    return {path for pattern in SHARED_MEMORY_NAMES for path in cluster.SHARED_MEMORY.glob(pattern)}
 
 
 @pytest.fixture
@@ -150,7 +180,8 @@ def write_script(tmp_path):
     """write_script(module, source) -> the path of a script that is `module` with changes.
 
     `source` may define wrap_send(send), which gives the transport's new send, wrap_role(role_class), which gives
-    the roles' new class, and do anything else before the case is run.
+    the roles' new class, and do anything else before the case is run. Where roles are plain processes, their class
+    must be one of the module, not of a function: they import the script again.
     """
 
     def write(module: str, source: str) -> Path:
@@ -183,23 +214,26 @@ def wrap_role(role_class):
 
 @contextmanager
 def connect(arguments, flow, start):
-    with script.connect(arguments, flow, lambda role_class: start(wrap_role(role_class))) as wiring:
+    with script.connect(arguments, flow, lambda role_class, *rest: start(wrap_role(role_class), *rest)) as wiring:
         yield replace(wiring, send=wrap_send(wiring.send))
 
 
-sys.exit(case.run(script.__file__, script.__doc__, script.TRANSPORTS, None, connect))
+if __name__ == "__main__":
+    sys.exit(case.run(replace(script.SCRIPT, connect=connect)))
 """
 
 
 @pytest.fixture
-def run_main(monkeypatch, capsys):
-    """run_main(script, *flags) -> (exit code, stdout, stderr), in this process; it fails where Ray would start."""
+def run_main(monkeypatch, capsys, tmp_path):
+    """run_main(script, *flags) -> (exit code, stdout, stderr), in this process; it fails where roles would start."""
 
     def refuse(*_: Any) -> None:
-        pytest.fail("the script went on to start Ray")
+        pytest.fail("the script went on to start its roles")
 
     def run(script: Path, *flags: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(cluster, "configure", refuse)
+        monkeypatch.setattr(command_line, "RESULTS", tmp_path / "results")
+        for runtime in (cluster, processes):
+            monkeypatch.setattr(runtime, "configure", refuse)
         monkeypatch.setattr(sys, "argv", [str(script), *flags])
         with pytest.raises(SystemExit) as exited:
             runpy.run_path(str(script), run_name="__main__")

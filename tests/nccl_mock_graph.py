@@ -15,11 +15,12 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import ray_cg_simulate_chat_learn_data_flow as script
-from common import cluster
+from common import cluster, command_line
 from common.flows import DRIVER, online_dpo
 from common.sizing import Sizes
 
 TRIPS = 7
+ARGUMENTS = command_line.parse_arguments("", ("nccl",), "nccl", ["--device", "cpu", "--timeout", "60"])
 FLOW = online_dpo(Sizes(batch_size=4, prompt_seq_len=256))
 
 
@@ -39,7 +40,7 @@ def start_on_mock(role_class, direct):
                 return super().verify(trip)
 
     actor = ray.remote(num_cpus=0, num_gpus=1)(MockRole)
-    handles = {role.name: actor.remote(FLOW, role.name, "cpu", 1) for role in FLOW.roles}
+    handles = {role.name: actor.remote(FLOW, role.name, ARGUMENTS) for role in FLOW.roles}
     ray.get([handle.start_mock.remote() for handle in handles.values()])
     if not direct:
         return handles
@@ -55,12 +56,11 @@ def main() -> None:
     parser.add_argument("--direct", action="store_true")
     parser.add_argument("--output", type=Path, required=True)
     asked = parser.parse_args()
-    arguments = SimpleNamespace(transport="nccl", device="cpu", timeout=60, zero_copy=False, address=None)
     # Of a message over NCCL Ray reads the tensors first and the frame around them after, which the sender writes when
     # every reader has its tensors. If the frame is not there within this time (0.1 s by default), Ray reads the message
     # from its beginning again and waits for ever. The mock's first messages take longer than that.
-    cluster.configure(arguments)
-    with cluster.connect(arguments, 100 * 2**20, gpus=len(FLOW.roles)):
+    cluster.configure(ARGUMENTS)
+    with cluster.connect(ARGUMENTS, 100 * 2**20, gpus=len(FLOW.roles)):
         import ray
         from ray.experimental.channel.conftest import Barrier
         from ray.experimental.util.types import Device
@@ -73,14 +73,14 @@ def main() -> None:
         barriers = [Barrier.options(name=f"barrier-{low}-{high}").remote() for low, high in pairs]
         mock.patch("ray.experimental.channel.torch_tensor_type.TorchTensorType.device", Device.CPU).start()
 
-        driver = Participant(FLOW, DRIVER, "cpu")
+        driver = Participant(FLOW, DRIVER, ARGUMENTS)
         handles = {}
 
-        def start(role_class):
+        def start(role_class, _driver_class):
             handles.update(start_on_mock(role_class, asked.direct))
-            return handles
+            return handles, driver
 
-        with script.connect(arguments, FLOW, start) as wiring:
+        with script.connect(ARGUMENTS, FLOW, start) as wiring:
             digests = {name: ray.get(handle.own_digests.remote()) for name, handle in handles.items()}
             digests[DRIVER] = driver.digests
             driver.expect(digests)

@@ -1,14 +1,16 @@
 """The check must see what a transport does wrong: in one process on the objects at both ends, then end to end."""
 
 import tempfile
+import time
 
 import pytest
 import torch
-from conftest import KILOBYTES
+from conftest import KILOBYTES, arguments
 
 import ray_cg_simulate_chat_learn_data_flow as graph_script
 from common.actors import Participant, Role
-from common.flows import DRIVER, online_dpo
+from common.flows import DRIVER, chain, online_dpo, scatter_gather
+from common.graph_paths import refuse_fallback
 from common.measurement import TripFailed
 from common.outcome import verdict
 from common.payloads import POOL_SIZE, lies_in_shared_memory
@@ -21,10 +23,11 @@ EDGES = {str(edge): edge.bytes for edge in FLOW.edges}
 class Ends:
     """The driver and all roles, and a transport between them that does nothing wrong: function calls."""
 
-    def __init__(self):
-        threads = torch.get_num_threads()
-        self.driver = Participant(FLOW, DRIVER, "cpu")
-        self.roles = {role.name: Role(FLOW, role.name, "cpu", threads) for role in FLOW.roles}
+    def __init__(self, flow=FLOW, *flags):
+        given = arguments("--threads", str(torch.get_num_threads()), *flags)
+        self.flow = flow
+        self.driver = Participant(flow, DRIVER, given)
+        self.roles = {role.name: Role(flow, role.name, given) for role in flow.roles}
         digests = {DRIVER: self.driver.digests}
         digests |= {name: role.own_digests() for name, role in self.roles.items()}
         for participant in (self.driver, *self.roles.values()):
@@ -33,10 +36,12 @@ class Ends:
     def send(self, trip, change=lambda edge, tensor: tensor):
         """One trip on which every reader gets change(edge, a copy of what was sent)."""
         emitted = {DRIVER: self.driver.emit(trip)}
-        for role in FLOW.roles:
-            inputs = [change(str(edge), emitted[edge.source].clone()) for edge in FLOW.edges_to(role.name)]
-            emitted[role.name] = self.roles[role.name].forward_step(*inputs)
-        self.driver.receive([change("reward -> driver", emitted["reward"].clone())])
+        for role in self.flow.roles:
+            emitted[role.name] = self.roles[role.name].forward_step(*self.arriving(emitted, role.name, change))
+        self.driver.receive(self.arriving(emitted, DRIVER, change))
+
+    def arriving(self, emitted, reader, change):
+        return [change(str(edge), emitted[edge.source].clone()) for edge in self.flow.edges_to(reader)]
 
     def verify(self, trip):
         """Wrong bytes by reader, where there are any."""
@@ -173,6 +178,82 @@ def test_the_driver_refuses_a_missing_result(ends):
         ends.driver.receive([])
 
 
+ODD_FLOWS = [chain(count, 2) for count in (1, 7, 13)] + [scatter_gather(9, 3)]
+
+
+@pytest.mark.parametrize("flow", ODD_FLOWS, ids=lambda flow: f"{flow.name} of {flow.query_bytes} B")
+def test_payloads_of_odd_bytes_arrive_and_are_checked_to_the_last_one(flow):
+    ends = Ends(flow)
+    for trip in range(1, 2 * POOL_SIZE + 2):
+        ends.send(trip)
+        assert ends.verify(trip) == {}
+    edge = flow.edges[-1]
+    ends.send(trip + 1, on(str(edge), flip))
+    assert ends.verify(trip + 1) == {DRIVER: 1}
+
+
+def test_a_payload_of_odd_bytes_and_another_type_is_wrong_as_a_whole():
+    ends = Ends(chain(13, 1))
+    ends.send(1, on("role-1 -> driver", lambda tensor: tensor.view(torch.int8)))
+    assert ends.verify(1) == {DRIVER: 13}
+
+
+def test_a_late_stamp_of_a_short_payload_counts_its_own_bytes():
+    ends, late = Ends(chain(3, 1)), []
+
+    def hold_back(tensor):
+        late.append(tensor.clone())
+        tensor[0] += 1
+        return tensor
+
+    ends.send(1, on("driver -> role-1", hold_back))
+    ends.roles["role-1"].inputs[0].copy_(late[0])
+    assert ends.verify(1) == {"role-1": 3}
+
+
+def test_copy_out_gives_every_reader_bytes_of_its_own():
+    """What changes after it was handed over does not change the reader's copy."""
+    ends, handed = Ends(FLOW, "--copy-out"), []
+
+    def hand_over(_edge, tensor):
+        handed.append(tensor)
+        return tensor
+
+    ends.send(1, hand_over)
+    for tensor in handed:
+        tensor.zero_()
+    assert ends.verify(1) == {}
+
+
+def test_copy_out_hides_no_wrong_byte():
+    ends = Ends(FLOW, "--copy-out")
+    ends.send(1)
+    assert ends.verify(1) == {}
+    ends.send(2, on("policy -> reward", flip))
+    assert ends.verify(2) == {"reward": 1}
+
+
+def test_the_copy_that_copy_out_makes_is_not_the_suites_own_work(monkeypatch):
+    """It is what the reader asked for, so it is in the trip and not in harness_seconds."""
+    ends, copy, slow = Ends(FLOW, "--copy-out"), torch.Tensor.copy_, []
+
+    def slow_copy(mine, view):
+        start = time.perf_counter()
+        while time.perf_counter() < start + 0.02:
+            pass
+        slow.append(1)
+        return copy(mine, view)
+
+    monkeypatch.setattr(torch.Tensor, "copy_", slow_copy)
+    reward = ends.roles["reward"]
+    before = reward.harness_seconds
+    inputs = [ends.roles[edge.source].emit(1) for edge in FLOW.edges_to("reward")]
+    start = time.perf_counter()
+    reward.receive(inputs)
+    assert len(slow) == 2
+    assert reward.harness_seconds - before <= time.perf_counter() - start - 2 * 0.02
+
+
 def test_memory_of_this_process_is_no_mapping_of_shared_memory():
     assert not lies_in_shared_memory(torch.ones(1024).data_ptr())
 
@@ -243,12 +324,13 @@ PATHS = {
     "shm": dict.fromkeys(EDGES, SHARED_MEMORY),
     "pickle": dict.fromkeys(EDGES, UNTYPED),
     "zero-copy": dict.fromkeys(EDGES, UNTYPED),
+    "mapped": dict.fromkeys(EDGES, UNTYPED),  # of the handles
 }
 
 
 @pytest.mark.parametrize("transport", graph_script.TRANSPORTS)
 def test_a_graph_of_the_promised_channels_is_taken(transport):
-    assert graph_script.refuse_fallback(PATHS[transport], FLOW, transport) is None
+    assert refuse_fallback(PATHS[transport], FLOW, transport) is None
 
 
 @pytest.mark.parametrize("edge", EDGES)
@@ -256,7 +338,16 @@ def test_a_graph_of_the_promised_channels_is_taken(transport):
 def test_a_graph_with_one_other_channel_is_refused_by_the_name_of_the_edge(transport, edge):
     for other in {OVER_NCCL, SHARED_MEMORY, UNTYPED} - {PATHS[transport][edge]}:
         with pytest.raises(TripFailed, match=f"{edge} goes by {other}, which {transport} is not"):
-            graph_script.refuse_fallback(PATHS[transport] | {edge: other}, FLOW, transport)
+            refuse_fallback(PATHS[transport] | {edge: other}, FLOW, transport)
+
+
+def assert_failed_for_wrong_bytes(finished, least, most):
+    assert finished.code == 1
+    assert finished.case["status"] == "failed"
+    assert least <= finished.case["wrong_bytes"] <= most
+    assert len(finished.case["seconds"]) == 3
+    assert "wrong bytes arrived" in finished.stderr
+    assert "WRONG" in finished.stdout
 
 
 @pytest.mark.parametrize(
@@ -271,9 +362,24 @@ def test_a_transport_that_loses_data_fails_the_run(run_script, write_script, wra
     source = f"sent = []\n\ndef wrap_send(send):\n    def changed(query):\n        {wrapper}\n    return changed\n"
     script = write_script("simulate_chat_learn_data_flow", source)
     finished = run_script(script, "--transport", "refs", "--iterations", "3", "--warmup", "1", *KILOBYTES)
-    assert finished.code == 1
-    assert finished.case["status"] == "failed"
-    assert least <= finished.case["wrong_bytes"] <= most
-    assert len(finished.case["seconds"]) == 3
-    assert "wrong bytes arrived" in finished.stderr
-    assert "WRONG" in finished.stdout
+    assert_failed_for_wrong_bytes(finished, least, most)
+
+
+# A role that sends its neighbour something else than the check's payload, and itself does not know.
+LOSING = """
+class Losing(script.DistributedRole):
+    def send(self, payload, edges):
+        changed = payload.clone()
+        changed[-1] ^= self.name == "policy"
+        super().send(changed, edges)
+
+
+def wrap_role(role_class):
+    return Losing
+"""
+
+
+def test_a_process_that_sends_wrong_bytes_fails_the_run(run_script, write_script):
+    script = write_script("torch_simulate_chat_learn_data_flow", LOSING)
+    finished = run_script(script, "--transport", "gloo", "--iterations", "3", "--warmup", "1", *KILOBYTES)
+    assert_failed_for_wrong_bytes(finished, 10, 10)  # both readers of the policy, on five trips

@@ -12,6 +12,7 @@ from common import command_line, records
 
 STORE = ROOT / "simulate_chat_learn_data_flow.py"
 GRAPH = ROOT / "ray_cg_simulate_chat_learn_data_flow.py"
+TORCH = ROOT / "torch_simulate_chat_learn_data_flow.py"
 every_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 
 
@@ -97,10 +98,15 @@ def test_defaults_are_the_demos():
         (["--batch-size", "3", "--prompt-seq-len", "5", "--num-samples", "1"], "odd"),
         (["--batch-size", "10000000000"], "lower --batch-size"),
         (["--prompt-seq-len", "1" + "0" * 400], "--prompt-seq-len"),
-        (["--object-store-bytes", "80000000"], "raise --object-store-bytes"),
         (["--object-store-bytes", "1000"], "--object-store-bytes"),
-        (["--object-store-bytes", "100000000000000"], "lower --object-store-bytes"),
         (["--flow", "offline-dpo"], "online-dpo"),
+        (["--flow", "chain", "--roles", "0"], "--roles"),
+        (["--flow", "chain", "--roles", "few"], "'few' is not a whole number"),
+        (["--flow", "chain", "--payload-bytes", "0"], "--payload-bytes"),
+        (["--flow", "chain", "--payload-bytes", "100000000000000"], "lower --payload-bytes"),
+        (["--flow", "round-trip", "--roles", "2"], "use --flow chain"),
+        (["--payload-bytes", "8"], "leave them out"),
+        (["--roles", "2"], "leave them out"),
         (["--transport", "pigeon"], "'pigeon'"),
         (["--frobnicate"], "--frobnicate"),
         (["--batch", "4"], "--batch"),
@@ -114,14 +120,63 @@ def test_what_cannot_run_is_refused_in_one_line_before_ray_starts(refused, scrip
     assert reason in refused(script, *flags)
 
 
+@pytest.mark.parametrize("script", [STORE, GRAPH], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    ("count", "reason"), [("80000000", "raise --object-store-bytes"), ("100000000000000", "lower --object-store-bytes")]
+)
+def test_a_store_that_does_not_fit_is_refused(refused, script, count, reason):
+    assert reason in refused(script, "--object-store-bytes", count)
+
+
+@every_script
+def test_a_chain_as_long_as_no_machine_has_processes_is_refused(script):
+    """In a process of its own with little memory: it must be refused before a flow of that length is made."""
+    program = f"""
+import resource, runpy, sys
+import torch  # which needs more than the flow may
+resource.setrlimit(resource.RLIMIT_DATA, (2 * 2**30, 2 * 2**30))
+sys.argv = [{str(script)!r}, "--flow", "chain", "--roles", "1" + "0" * 15]
+runpy.run_path({str(script)!r}, run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "--roles" in done.stderr
+
+
 def test_zero_copy_is_a_transport_of_the_graph_and_no_flag(refused):
     assert "--transport zero-copy" in refused(GRAPH, "--zero-copy", *KILOBYTES)
 
 
-def test_nccl_without_gpus_is_refused_and_recorded_as_waived(refused, tmp_path):
+@pytest.mark.parametrize(
+    "flags",
+    [["--zero-copy"], ["--address", "127.0.0.1:6379"], ["--object-store-bytes", "80000000"]],
+    ids=lambda flags: flags[0],
+)
+def test_what_is_rays_is_refused_by_the_script_without_it(refused, flags):
+    reason = refused(TORCH, *flags, *KILOBYTES)
+    assert flags[0] in reason
+    assert "leave them out" in reason
+
+
+@pytest.mark.parametrize(
+    ("script", "transport"),
+    [(STORE, "refs"), (STORE, "payload-queue"), (GRAPH, "shm"), (GRAPH, "pickle"), (TORCH, "gloo"), (TORCH, "memcpy")],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_copy_out_of_a_transport_that_copies_already_is_refused(refused, script, transport):
+    reason = refused(script, "--transport", transport, "--copy-out", *KILOBYTES)
+    assert f"--copy-out is for mapped transports: {transport} hands out copies" in reason
+
+
+def test_mapped_memory_of_another_machine_is_refused(refused):
+    assert "leave --address out" in refused(GRAPH, "--transport", "mapped", "--address", "127.0.0.1:6379", *KILOBYTES)
+
+
+@pytest.mark.parametrize("script", [GRAPH, TORCH], ids=lambda path: path.stem)
+def test_nccl_without_gpus_is_refused_and_recorded_as_waived(refused, tmp_path, script):
     output = tmp_path / "record.json"
-    reason = refused(GRAPH, "--transport", "nccl", *KILOBYTES, "--output", str(output))
-    assert "use --transport shm" in reason
+    reason = refused(script, "--transport", "nccl", *KILOBYTES, "--output", str(output))
+    assert "needs 3 GPUs and found 0: use another --transport" in reason
     (case,) = records.load(output)["cases"]
     assert case["status"] == "waived"
     assert case["reason"] == reason.removeprefix("error: ").strip()
@@ -172,6 +227,13 @@ def test_the_default_store_is_rays(monkeypatch):
     assert default(available=10 * 2**30, free=100 * 2**30) == 3 * 2**30
     assert default(available=10 * 2**30, free=2**30) == int(0.95 * 2**30)
     assert default(available=2**27, free=2**30) == command_line.MINIMUM_STORE_BYTES
+
+
+@every_script
+def test_payloads_that_do_not_fit_into_memory_are_refused_by_every_script(refused, monkeypatch, script):
+    memory = type("Memory", (), {"available": 2**30})
+    monkeypatch.setattr(command_line.psutil, "virtual_memory", lambda: memory)
+    assert "lower --batch-size" in refused(script)
 
 
 def test_payloads_that_do_not_fit_into_memory_are_refused(monkeypatch):

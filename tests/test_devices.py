@@ -55,7 +55,7 @@ def test_gpus_are_used_unless_the_cpu_is_asked_for(gpus):
 
 
 def test_nccl_is_waived_where_a_role_would_share_a_gpu():
-    with pytest.raises(Waived, match="each of the 3 roles and found 2: use --transport shm"):
+    with pytest.raises(Waived, match="nccl needs 3 GPUs and found 2: use another --transport"):
         devices.need_nccl(2, 3)
 
 

@@ -26,8 +26,21 @@ def wrap_role(role_class):
 
     return Unlucky
 """
+# The same where roles are plain processes: their class must be one of the module.
+RAISE_IN_PROCESS = """
+class Unlucky(script.QueueRole):
+    def forward_step(self, *inputs):
+        if self.name == "reference" and self.trips_received == 5:
+            raise {exception}
+        return super().forward_step(*inputs)
+
+
+def wrap_role(role_class):
+    return Unlucky
+"""
 STORE = "simulate_chat_learn_data_flow"
 GRAPH = "ray_cg_simulate_chat_learn_data_flow"
+TORCH = "torch_simulate_chat_learn_data_flow"
 MANY = ("--warmup", "0", "--iterations", "1000000", *KILOBYTES)
 
 
@@ -60,7 +73,9 @@ def assert_failed_with_samples(finished, code, reason):
 
 
 @pytest.mark.parametrize(
-    ("module", "transport"), [(STORE, "refs"), (STORE, "payload-queue"), (GRAPH, "zero-copy")], ids=lambda value: value
+    ("module", "transport"),
+    [(STORE, "refs"), (STORE, "payload-queue"), (GRAPH, "zero-copy"), (GRAPH, "mapped"), (TORCH, "gloo")],
+    ids=lambda value: value,
 )
 def test_a_role_that_is_killed_is_named(interrupted, module, transport):
     finished = interrupted(module, lambda run: run.role_process("reference").kill(), "--transport", transport)
@@ -73,9 +88,27 @@ def test_a_role_that_hangs_is_named_and_given_up(interrupted):
     assert_failed_with_samples(finished, 1, r"^trip \d+: .*3 s.*reference does not answer$")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_an_interrupt_ends_the_run_and_keeps_its_samples(interrupted, number):
-    module, transport = (GRAPH, "zero-copy") if number == signal.SIGINT else (STORE, "ref-queue")
+@pytest.mark.parametrize("transport", ["gloo", "multiprocessing"])
+def test_a_process_that_hangs_is_named_and_given_up(interrupted, transport):
+    """Gloo waits in a library that knows no signal; a queue in one that does."""
+    flags = ("--transport", transport, "--timeout", "5")
+    finished = interrupted(TORCH, lambda run: run.role_process("reference").suspend(), *flags)
+    assert_failed_with_samples(finished, 1, r"^trip \d+: .*5 s.*reference does not answer")
+    assert finished.case["reason"].count("does not answer") == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "module", "transport"),
+    [
+        (signal.SIGINT, GRAPH, "zero-copy"),
+        (signal.SIGTERM, STORE, "ref-queue"),
+        (signal.SIGINT, GRAPH, "mapped"),
+        (signal.SIGINT, TORCH, "gloo"),
+        (signal.SIGTERM, TORCH, "multiprocessing"),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_an_interrupt_ends_the_run_and_keeps_its_samples(interrupted, number, module, transport):
     finished = interrupted(module, lambda run: run.process.send_signal(number), "--transport", transport)
     assert_failed_with_samples(finished, 130, r"^interrupted after \d+ timed trips$")
     assert f"after {len(finished.case['seconds'])} timed" in finished.case["reason"]
@@ -86,11 +119,13 @@ def test_an_interrupt_ends_the_run_and_keeps_its_samples(interrupted, number):
     [
         (STORE, "refs", "OSError('no luck today')", "OSError: no luck today"),
         (GRAPH, "shm", "ValueError", "ValueError"),
+        (TORCH, "multiprocessing", "OSError('no luck today')", "OSError: no luck today"),
     ],
-    ids=["store", "graph, without a message"],
+    ids=["store", "graph, without a message", "process"],
 )
 def test_a_role_that_raises_is_named_with_what_it_said(run_script, write_script, module, transport, exception, said):
-    script = write_script(module, RAISE.format(exception=exception))
+    source = RAISE_IN_PROCESS if module == TORCH else RAISE
+    script = write_script(module, source.format(exception=exception))
     finished = run_script(script, *MANY, "--transport", transport)
     assert_failed_with_samples(finished, 1, f"^trip 6: reference raised {said}")
 

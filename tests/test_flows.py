@@ -1,6 +1,8 @@
+from itertools import pairwise
+
 import pytest
 
-from common.flows import DRIVER, FLOWS, Edge, Flow, Role, online_dpo
+from common.flows import DRIVER, FLOWS, Edge, Flow, Role, build_flow, chain, online_dpo, scatter_gather
 from common.sizing import Sizes
 
 MIB = 2**20
@@ -71,8 +73,8 @@ def test_the_query_may_fan_out_and_several_roles_may_return():
         ([Role("b", (DRIVER,), 8)], [], "nothing returns"),
         ([Role("b", (DRIVER,), 8)], ["nobody"], "returns nobody"),
         ([Role("b", (DRIVER,), 8)], ["b", DRIVER], "returns driver"),
-        ([Role("b", (DRIVER,), 12)], ["b"], "b emits 12 B"),
-        ([Role("b", (DRIVER,), 0)], ["b"], "b emits 0 B"),
+        ([Role("b", (DRIVER,), 0)], ["b"], "b emits nothing"),
+        ([Role("b", (DRIVER,), -8)], ["b"], "b emits nothing"),
     ],
 )
 def test_a_flow_that_cannot_run_is_refused(roles, returns, reason):
@@ -80,9 +82,82 @@ def test_a_flow_that_cannot_run_is_refused(roles, returns, reason):
         flow(*roles, returns=returns)
 
 
-def test_a_query_of_no_whole_words_is_refused():
-    with pytest.raises(ValueError, match="driver emits 4 B"):
-        flow(Role("b", (DRIVER,), 8), query_bytes=4)
+def test_a_query_of_no_bytes_is_refused():
+    with pytest.raises(ValueError, match="driver emits nothing"):
+        flow(Role("b", (DRIVER,), 8), query_bytes=0)
+
+
+def test_messages_need_not_be_whole_words():
+    odd = flow(Role("b", (DRIVER,), 12), query_bytes=1)
+    assert [edge.bytes for edge in odd.edges] == [1, 12]
+    assert odd.bytes_per_trip == 13
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_chain_goes_through_every_role_and_back(count):
+    made = chain(13, count)
+    names = [DRIVER, *(f"role-{index}" for index in range(1, count + 1)), DRIVER]
+    assert made.edges == tuple(Edge(source, reader, 13) for source, reader in pairwise(names))
+    assert made.bytes_per_trip == 13 * (count + 1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_scatter_gather_asks_every_role_and_waits_for_all(count):
+    made = scatter_gather(13, count)
+    names = [f"role-{index}" for index in range(1, count + 1)]
+    assert made.edges == tuple(
+        [*(Edge(DRIVER, name, 13) for name in names), *(Edge(name, DRIVER, 13) for name in names)]
+    )
+    assert made.returns == tuple(names)
+
+
+def flags(name, **others):
+    """The arguments as a script or a record has them: every flag by its name."""
+    return vars(Sizes()) | {"flow": name, "payload_bytes": None, "roles": None} | others
+
+
+@pytest.mark.parametrize(("name", "count", "edges"), [("round-trip", 1, 2), ("chain", 4, 5), ("scatter-gather", 4, 8)])
+def test_a_microbenchmark_has_its_usual_size_unless_told(name, count, edges):
+    made = build_flow(flags(name))
+    assert (len(made.roles), len(made.edges)) == (count, edges)
+    assert {edge.bytes for edge in made.edges} == {1024}
+    assert {edge.bytes for edge in build_flow(flags(name, payload_bytes=7)).edges} == {7}
+
+
+@pytest.mark.parametrize("name", ["chain", "scatter-gather"])
+def test_roles_says_how_many_a_microbenchmark_has(name):
+    assert len(build_flow(flags(name, roles=3)).roles) == 3
+
+
+def test_flows_of_another_shape_have_another_name():
+    """Or charts would show a chain of two beside a chain of four."""
+    shapes = [("round-trip", 1), ("chain", 2), ("chain", 4), ("scatter-gather", 2), ("scatter-gather", 4)]
+    names = {build_flow(flags(name, roles=count)).name for name, count in shapes}
+    assert len(names | {"online-dpo"}) == len(shapes) + 1
+
+
+def test_a_record_without_the_newer_flags_is_online_dpo_at_its_sizes():
+    old = vars(Sizes(batch_size=2)) | {"flow": "online-dpo"}
+    assert build_flow(old) == online_dpo(Sizes(batch_size=2))
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (flags("online-dpo", payload_bytes=8), "leave them out"),
+        (flags("online-dpo", roles=1), "leave them out"),
+        (flags("round-trip", roles=2), "a round trip has one role"),
+        (flags("chain", payload_bytes=0), "emits nothing"),
+    ],
+)
+def test_flags_of_another_flow_are_refused(given, reason):
+    with pytest.raises(ValueError, match=reason):
+        build_flow(given)
+
+
+def test_a_flow_that_is_unknown_is_a_key_error():
+    with pytest.raises(KeyError):
+        build_flow(flags("offline-dpo"))
 
 
 def test_a_role_that_does_not_exist_is_a_key_error():

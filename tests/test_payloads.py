@@ -3,17 +3,19 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from conftest import ROOT
 
-from common.payloads import POOL_SIZE, count_wrong_bytes, digest, make_payload
+from common.payloads import POOL_SIZE, count_wrong_bytes, digest, make_payload, stamp, write_stamp
 
 SENDERS = ("driver", "policy", "reference", "reward")
 BYTES = 4096
+ODD = (1, 3, 7, 9, 13, 4095)  # bytes that 8 does not divide
 
 
-def sent(trip, sender="policy"):
-    payload = make_payload(sender, trip % POOL_SIZE, BYTES)
-    payload[0] = trip
+def sent(trip, sender="policy", count=BYTES):
+    payload = make_payload(sender, trip % POOL_SIZE, count)
+    write_stamp(payload, trip)
     return payload
 
 
@@ -84,3 +86,45 @@ def test_a_payload_of_the_stamp_alone_is_checked():
     payload[0] = 4
     assert count_wrong_bytes(payload, 4, "policy", digest(payload)) == 0
     assert count_wrong_bytes(payload, 5, "policy", digest(payload)) > 0
+
+
+@pytest.mark.parametrize("count", ODD)
+def test_a_payload_of_odd_bytes_has_them_all_in_uint8(count):
+    payload = make_payload("policy", 0, count)
+    assert (payload.nbytes, payload.dtype, payload.ndim) == (count, np.uint8, 1)
+
+
+@pytest.mark.parametrize("count", [*ODD, 8, 16])
+def test_every_byte_of_a_payload_of_any_size_is_checked(count):
+    expected_digest = digest(sent(5, count=count))
+    for index in range(min(count, 64)):
+        arrived = sent(5, count=count)
+        assert count_wrong_bytes(arrived, 5, "policy", expected_digest) == 0
+        arrived.view(np.uint8)[index] ^= 0x10
+        assert count_wrong_bytes(arrived, 5, "policy", expected_digest) == 1
+
+
+@pytest.mark.parametrize("count", [*ODD, 8])
+@pytest.mark.parametrize("age", range(1, 2 * POOL_SIZE + 1))
+def test_what_an_earlier_trip_sent_is_wrong_at_any_size(count, age):
+    arrived = sent(10 - age, count=count)
+    assert count_wrong_bytes(arrived, 10, "policy", digest(sent(10, count=count))) > 0
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 8, 9, 16])
+@pytest.mark.parametrize("trip", [1, 255, 256, 70_000])
+def test_the_stamp_is_the_trip_in_as_many_bytes_as_there_are(count, trip):
+    payload = make_payload("policy", 0, count)
+    behind = payload.tobytes()[8:]
+    write_stamp(payload, trip)
+    assert int.from_bytes(payload.tobytes()[:8], "little") == stamp(trip, count) == trip % 256 ** min(8, count)
+    assert payload.tobytes()[8:] == behind
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 16])
+def test_a_tensor_is_stamped_as_an_array_is(count):
+    array = make_payload("policy", 0, count)
+    tensor = torch.from_numpy(array.copy())
+    write_stamp(array, 70_000)
+    write_stamp(tensor, 70_000)
+    assert tensor.numpy().tobytes() == array.tobytes()

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 import plot_results
-from common import chart, records, report, statistics
+import ray_cg_simulate_chat_learn_data_flow as graph_script
+import simulate_chat_learn_data_flow as store_script
+import torch_simulate_chat_learn_data_flow as torch_script
+from common import chart, flows, records, report, statistics
 from common import readme as readme_text
 from common.flows import online_dpo
 from common.sizing import Sizes
@@ -17,7 +20,13 @@ ROOT = Path(plot_results.__file__).parent
 ENVIRONMENT = {"cpu_model": "Test CPU", "logical_cpus": 2, "memory_gib": 8, "gpus": [], "python": "3.11"}
 
 
-def a_record(transport: str, seconds: list[float], **changes) -> dict:
+@pytest.fixture(autouse=True)
+def nothing_is_published(monkeypatch, tmp_path):
+    """A test that draws by mistake must not change the repository's pictures or README."""
+    monkeypatch.setattr(plot_results, "ROOT", tmp_path)
+
+
+def a_record(transport: str, seconds: list[float], runtime: str = "store", **changes) -> dict:
     flow = online_dpo(Sizes())
     case = {
         "flow": flow.name,
@@ -42,7 +51,7 @@ def a_record(transport: str, seconds: list[float], **changes) -> dict:
     arguments = {"flow": flow.name, "zero_copy": False, "threads": 1, **vars(Sizes())}
     return {
         "schema_version": records.SCHEMA_VERSION,
-        "script": "simulate_chat_learn_data_flow.py",
+        "script": next(script for script, name in records.RUNTIMES.items() if name == runtime),
         "started_at": "2026-01-01T00:00:00+00:00",
         "arguments": arguments | changes.pop("arguments", {}),
         "environment": ENVIRONMENT | changes.pop("environment", {}),
@@ -67,8 +76,11 @@ def write(tmp_path):
 def three(write):
     return [
         write("queue", a_record("driver-queue", [2.0, 2.0, 2.2])),
-        write("graph", a_record("zero-copy", [0.02, 0.025, 0.03])),
-        write("nccl", a_record("nccl", [], status="waived", reason="no GPU", first_seconds=None, payload_copied=None)),
+        write("graph", a_record("zero-copy", [0.02, 0.025, 0.03], "graph")),
+        write(
+            "nccl",
+            a_record("nccl", [], "graph", status="waived", reason="no GPU", first_seconds=None, payload_copied=None),
+        ),
     ]
 
 
@@ -78,10 +90,11 @@ def test_draws_every_picture_and_prints_the_table(three, tmp_path, capsys):
     assert pictures == ["benchmark_result.png", "chatlearn_data_flow.png", "chatlearn_with_raycg.png", "simulation.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in (tmp_path / "img").iterdir())
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[:4]] == ["transport", "driver-queue", "zero-copy", "nccl"]
+    names = [line.split("  ")[0] for line in lines[:4]]
+    assert names == ["transport", "store driver-queue", "graph nccl", "graph zero-copy"]  # as the ladder has them
     assert lines[1].split()[-1] == "1x"
-    assert lines[2].split()[-1] == "80x"
-    assert "nccl: waived, no GPU" in lines
+    assert lines[3].split()[-1] == "80x"
+    assert "graph nccl: waived, no GPU" in lines
 
 
 def test_the_readme_holds_the_same_numbers_between_its_markers(three, tmp_path):
@@ -91,17 +104,19 @@ def test_the_readme_holds_the_same_numbers_between_its_markers(three, tmp_path):
     assert plot_results.main([*three, "--output-dir", str(tmp_path), "--readme", str(readme)]) == 0
     text = readme.read_text()
     fastest = (
-        "The fastest, `zero-copy`, takes 25 ms a trip, 1.25 times the ceiling; `driver-queue` takes 80 times as long"
+        "The fastest, `graph zero-copy`, takes 25 ms a trip, 1.25 times the ceiling; "
+        "`store driver-queue` takes 80 times as long"
     )
     assert text.startswith(f"above\n{start}\n{fastest} (95 % interval ") and "\n| transport |" in text
     assert text.endswith(f"{end}\nbelow\n")
     assert "outdated" not in text
     # 448 MiB in 25 ms are not said as a rate: nobody moved them. 448 MiB in 2 s are 0.235 GB/s.
-    assert "| zero-copy | 448 | 0 | 5,000 | 20 | 25 | 29.5 | 30 | mapped | 80.0% | 0 | 0.0 | 80x |" in text
-    assert "| driver-queue | 448 | 0 | 5,000 | 2,000 | 2,000 | 2,180 | 2,200 | 0.235 | 1.0% | 0 | 0.0 | 1x |" in text
-    assert "nccl: waived, no GPU." in text
+    assert "| graph zero-copy | 448 | 0 | 5,000 | 20 | 25 | 29.5 | 30 | mapped | 80.0% | 0 | 0.0 | 80x |" in text
+    queue = "| store driver-queue | 448 | 0 | 5,000 | 2,000 | 2,000 | 2,180 | 2,200 | 0.235 | 1.0% | 0 | 0.0 | 1x |"
+    assert queue in text
+    assert "graph nccl: waived, no GPU." in text
     # 1 ms of the harness over the warm-up trip and three timed ones of 25 ms.
-    assert "inside the clock: at most 1.00% of a trip (zero-copy)." in text
+    assert "inside the clock: at most 1.00% of a trip (graph zero-copy)." in text
 
 
 def refusal(capsys, *argv: str) -> str:
@@ -145,24 +160,132 @@ def test_what_cannot_be_drawn_is_refused(write, tmp_path, capsys):
     assert "markers" in refusal(capsys, write("fine", a_record("refs", [1.0])), "--readme", str(readme))
     unknown = a_record("refs", [1.0], arguments={"flow": "unheard-of"})
     assert "unheard-of" in refusal(capsys, write("unknown", unknown), "--output-dir", str(tmp_path))
-    carrier = write("carrier", a_record("carrier-pigeon", [1.0]))
-    assert "carrier-pigeon" in refusal(capsys, carrier)
 
 
-def test_a_step_over_several_rungs_names_all_their_causes():
+def test_a_transport_without_a_rung_is_drawn_last(write, tmp_path, capsys):
+    """Records may be newer than this version: they have a bar, and no cause."""
+    paths = [write("carrier", a_record("carrier-pigeon", [1.0])), write("graph", a_record("mapped", [1.0], "graph"))]
+    assert plot_results.main([*paths, "--output-dir", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines[1:3]] == ["graph mapped", "store carrier-pigeon"]
+    assert chart.causes({"store carrier-pigeon": [1.0], "graph mapped": [1.0]}) == {}
+
+
+SLOW, FAST = [2.0, 2.1, 1.9, 2.0, 2.0], [1.0, 1.05, 0.95, 1.0, 1.0]
+ABOVE, CAUSE = chart.LADDER["graph shm"]
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "said"),
+    [
+        (SLOW, FAST, "2× faster than"),
+        (FAST, SLOW, "2× slower than"),
+        (FAST, FAST, "no clear difference from"),
+        ([1.0, 2.0, 3.0], [1.1, 1.9, 2.9], "no clear difference from"),
+    ],
+    ids=["faster", "slower", "the same", "within the noise"],
+)
+def test_a_rung_says_how_it_compares_with_the_one_above_and_why(above, below, said):
+    assert chart.causes({ABOVE: above, "graph shm": below}) == {"graph shm": f"{said} {ABOVE}: {CAUSE}"}
+
+
+def test_one_trip_each_bears_out_no_difference():
+    assert statistics.change([2.0], [1.0]) == "no clear difference from"
+    assert statistics.change([2.0] * 5, [1.0]) == "no clear difference from"
+
+
+def test_a_rung_says_nothing_of_one_that_was_not_measured():
+    others = {name: FAST for name in chart.LADDER if name not in (ABOVE, "graph shm")}
+    assert "graph shm" not in chart.causes(others | {"graph shm": SLOW})
+
+
+def test_every_rung_of_a_full_ladder_has_its_cause():
+    compared = {name for name, (above, _) in chart.LADDER.items() if above}
+    assert set(chart.causes(dict.fromkeys(chart.LADDER, FAST))) == compared
+
+
+def test_rungs_are_compared_with_rungs_that_stand_above_them():
     order = list(chart.LADDER)
-    between = chart.causes(["driver-queue", "refs"])
-    assert between == [f"{chart.LADDER['ref-queue']}; {chart.LADDER['refs']}"]
-    assert len(chart.causes(order)) == len(order) - 1
+    for name, (above, cause) in chart.LADDER.items():
+        assert bool(above) == bool(cause), name
+        assert not above or order.index(above) < order.index(name), name
+    assert chart.BASELINE in order
 
 
-def test_every_transport_has_a_rung_and_a_cause():
-    import ray_cg_simulate_chat_learn_data_flow as graph
-    import simulate_chat_learn_data_flow as store
+# What each script offers that is a row of its own. A script that is new is named here.
+OFFERED = {
+    "store": [*store_script.TRANSPORTS, *(f"{name} --zero-copy" for name in store_script.TRANSPORTS)],
+    "graph": list(graph_script.TRANSPORTS),
+    "torch": list(torch_script.TRANSPORTS),
+}
+MAPPED = [("graph", graph_script), ("torch", torch_script)]
 
-    wanted = {*graph.TRANSPORTS, *store.TRANSPORTS, *(f"{name} --zero-copy" for name in store.TRANSPORTS)}
-    assert wanted == set(chart.LADDER)
-    assert all(list(chart.LADDER.values())[1:])
+
+def test_every_transport_has_a_rung():
+    offered = {f"{runtime} {name}" for runtime, names in OFFERED.items() for name in names}
+    copied_out = {
+        f"{runtime} {name} --copy-out"
+        for runtime, script in MAPPED
+        for name, kind in script.TRANSPORTS.items()
+        if kind == "mapped"
+    }
+    assert (offered | copied_out) - set(chart.LADDER) == set()
+
+
+def test_every_rung_of_a_script_is_one_that_it_offers():
+    for name in chart.LADDER:
+        runtime, transport, *flags = name.split(" ")
+        assert runtime in records.RUNTIMES.values()
+        assert {flag.removeprefix("--").replace("-", "_") for flag in flags} <= set(report.ROW_FLAGS)
+        if runtime in OFFERED:
+            assert transport in OFFERED[runtime], name
+
+
+@pytest.mark.parametrize(
+    ("runtime", "transport", "flags", "name"),
+    [
+        ("store", "refs", {}, "store refs"),
+        ("store", "refs", {"zero_copy": True}, "store refs --zero-copy"),
+        ("store", "refs", {"zero_copy": True, "copy_out": True}, "store refs --zero-copy --copy-out"),
+        ("graph", "shm", {"huge_pages": True}, "graph shm --huge-pages"),
+        ("graph", "mapped", {"copy_out": True, "zero_copy": False}, "graph mapped --copy-out"),
+        ("torch", "gloo", {}, "torch gloo"),
+    ],
+)
+def test_a_row_is_called_by_runtime_transport_and_the_flags_that_make_it_another(runtime, transport, flags, name):
+    record = a_record(transport, [1.0], runtime, arguments=flags)
+    assert report.label(record, record["cases"][0]) == name
+
+
+def test_a_row_with_flags_that_are_no_rung_follows_the_one_without_them():
+    names = ["graph mapped", "store refs --zero-copy --copy-out", "store refs", "graph pickle", "torch nothing"]
+    order = sorted(names, key=chart.place)
+    assert order == [
+        "store refs", "store refs --zero-copy --copy-out", "graph pickle", "graph mapped", "torch nothing",
+    ]  # fmt: skip
+
+
+def test_two_runs_of_one_transport_with_and_without_copy_out_are_two_rows(write, tmp_path):
+    mapped = write("mapped", a_record("mapped", [1.0, 1.1], "graph", payload_copied=False))
+    copied = write("copied", a_record("mapped", [1.5, 1.6], "graph", arguments={"copy_out": True}))
+    assert plot_results.main([mapped, copied, "--output-dir", str(tmp_path)]) == 0
+
+
+def test_a_record_of_the_first_schema_is_drawn(write, tmp_path):
+    """It knows no flag that came later."""
+    old = write("old", a_record("refs", [1.0, 1.1]) | {"schema_version": 1})
+    new = write("new", a_record("shm", [0.5, 0.6], "graph", arguments={"copy_out": False, "trace": False}))
+    assert plot_results.main([old, new, "--output-dir", str(tmp_path)]) == 0
+
+
+def test_records_of_a_microbenchmark_are_drawn_without_the_demos_numbers(write, tmp_path, capsys):
+    made = flows.build_flow({"flow": "chain", "payload_bytes": 13, "roles": 2})
+    edges = [{"from": edge.source, "to": edge.reader, "bytes": edge.bytes} for edge in made.edges]
+    case = {"flow": made.name, "edges": edges, "bytes_per_trip": made.bytes_per_trip}
+    asked = {"flow": "chain", "payload_bytes": 13, "roles": 2}
+    path = write("chain", a_record("shm", [0.001, 0.0011], "graph", arguments=asked, **case))
+    assert plot_results.main([path, "--output-dir", str(tmp_path)]) == 0
+    assert "graph shm" in capsys.readouterr().out
 
 
 def test_the_speed_up_comes_with_an_interval_that_holds_it():
@@ -191,6 +314,6 @@ def test_a_row_says_what_went_wrong():
     assert report.row(failed, failed["cases"][0])[-1] == "failed"
     spilled = a_record("refs", [1.0, 1.0], spilled_bytes=2**20)
     assert "spilled" in report.warnings(spilled["cases"][0])[0]
-    assert report.row(spilled, spilled["cases"][0])[0] == "refs (spilled)"
+    assert report.row(spilled, spilled["cases"][0])[0] == "store refs (spilled)"
     unstable = a_record("refs", [1.0, 3.0])["cases"][0]
     assert "unstable" in report.warnings(unstable)[0]

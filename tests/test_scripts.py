@@ -22,9 +22,18 @@ PATHS = {
         "shm": "TorchTensorType over BufferedSharedMemoryChannel",
         "pickle": ARRAY_CHANNEL,
         "zero-copy": ARRAY_CHANNEL,
+        "mapped": f"mapped /dev/shm, handle by {ARRAY_CHANNEL}",
+    },
+    "torch_simulate_chat_learn_data_flow": {
+        "gloo": "torch.distributed, cpu:gloo,cuda:gloo",
+        "multiprocessing": "SimpleQueue, file_descriptor",
+        "memcpy": "memcpy in one process",
     },
 }
+MAPPED = {"zero-copy", "mapped", "multiprocessing"}  # readers of these, and with --zero-copy, hold views
 ON_GPUS_ALONE = {"nccl"}  # test_nccl_mock.py
+SCATTER_ODD = ("--flow", "scatter-gather", "--payload-bytes", "1001", "--roles", "2")
+CHAIN_ODD = ("--flow", "chain", "--payload-bytes", "13", "--roles", "2")
 OVER_100_KIB = ("--batch-size", "16", "--prompt-seq-len", "1024")  # Ray inlines, and so copies, what is smaller
 
 ROWS = [
@@ -36,6 +45,10 @@ ROWS = [
 ] + [
     ("simulate_chat_learn_data_flow", "refs", "--zero-copy", *OVER_100_KIB),
     ("simulate_chat_learn_data_flow", "driver-queue", "--zero-copy", *OVER_100_KIB),
+    ("simulate_chat_learn_data_flow", "refs", "--zero-copy", "--copy-out", *OVER_100_KIB),
+    # Bytes that are no whole words, in flows of another shape.
+    ("ray_cg_simulate_chat_learn_data_flow", "mapped", "--copy-out", *SCATTER_ODD),
+    ("torch_simulate_chat_learn_data_flow", "gloo", *CHAIN_ODD),
 ]
 
 
@@ -46,7 +59,7 @@ def test_every_script_and_transport_is_covered():
     assert set().union(*existing.values()) >= ON_GPUS_ALONE
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: " ".join(part for part in row[:3] if part != "--batch-size"))
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: " ".join(part for part in row[:4] if part not in KILOBYTES))
 def test_a_run_is_right_leaves_a_valid_record_and_nothing_else(run_script, row):
     script, transport, *flags = row
     finished = run_script(ROOT / f"{script}.py", "--transport", transport, *flags, "--iterations", "3", "--warmup", "1")
@@ -59,19 +72,19 @@ def test_a_run_is_right_leaves_a_valid_record_and_nothing_else(run_script, row):
     assert record["script"] == f"{script}.py"
     assert record["arguments"]["transport"] == case["transport"] == transport
     assert (case["status"], case["reason"], case["wrong_bytes"]) == ("ok", None, 0)
-    assert (case["flow"], case["device"], case["warmup"], len(case["seconds"])) == ("online-dpo", "cpu", 1, 3)
+    assert (case["flow"], case["device"], case["warmup"], len(case["seconds"])) == (flow.name, "cpu", 1, 3)
     assert case["first_seconds"] > 0
     assert case["edges"] == [{"from": e.source, "to": e.reader, "bytes": e.bytes} for e in flow.edges]
     assert case["bytes_per_trip"] == sum(edge["bytes"] for edge in case["edges"])
     assert case["path"] == {str(edge): PATHS[script][transport] for edge in flow.edges}
-    assert case["payload_copied"] is not (transport == "zero-copy" or "--zero-copy" in flags)
+    assert case["payload_copied"] is ("--copy-out" in flags or not (transport in MAPPED or "--zero-copy" in flags))
     assert case["spilled_bytes"] == 0
     if "--zero-copy" in flags:
         # What of 448 MiB a trip the store takes in: all that the driver sends by value and all results
         # with the demo's baseline, each message once with references.
         share = {"driver-queue": 608 / 448, "refs": 352 / 448}[transport]
         assert case["stored_bytes"] / 3 == pytest.approx(share * case["bytes_per_trip"], rel=0.05)
-    if script.startswith("ray_cg"):
+    if script != "simulate_chat_learn_data_flow":
         assert case["stored_bytes"] == 0
     assert case["peak_memory_bytes"] > 0
     assert case["harness_seconds"] > 0

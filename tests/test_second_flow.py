@@ -24,6 +24,7 @@ FLOWS["two-judges"] = two_judges
 """
 STORE = "simulate_chat_learn_data_flow"
 GRAPH = "ray_cg_simulate_chat_learn_data_flow"
+TORCH = "torch_simulate_chat_learn_data_flow"
 EDGES = {
     "driver -> left": 8192,
     "driver -> right": 8192,
@@ -43,6 +44,8 @@ EDGES = {
         (STORE, "driver-queue"),
         (GRAPH, "zero-copy"),
         (GRAPH, "shm"),
+        (TORCH, "gloo"),
+        (TORCH, "memcpy"),
     ],
     ids=lambda value: value,
 )
