@@ -31,6 +31,8 @@ def load(paths: list[Path], mixed: bool) -> list[chart.Row]:
         for key in [] if mixed else MACHINE_KEYS:
             if record["environment"].get(key) != found[0]["environment"].get(key):
                 raise RecordError(f"{path} is of another machine than {paths[0]} ({key}): plot them apart, or --mixed")
+        if record["arguments"].get("flow") not in [*FLOWS, *MICROBENCHMARKS]:
+            raise RecordError(f"{path} is of a flow that is unknown here: update the suite, or leave it out")
         for case in record["cases"]:
             if case["status"] == "ok" and not (case["seconds"] and case["harness_seconds"] is not None):
                 raise RecordError(f"{path} has a row that is ok and has no trips: run its script again")

@@ -66,7 +66,7 @@ class Participant:
         self.expected_digests: dict[str, list[int]] = {}
         self.trips_received = 0
         self.inputs: tuple[torch.Tensor, ...] = ()
-        self.stamps: list[int] = []
+        self.stamps: list[list[int]] = []  # of every trip since the last check
         self.harness_seconds = 0.0
 
     def place(self, slot: int, payload: np.ndarray) -> np.ndarray:
@@ -111,7 +111,7 @@ class Participant:
             inputs = self.copy_out(inputs)
             start += time.perf_counter() - copying  # the reader's work, not the harness's
         self.inputs = tuple(inputs)
-        self.stamps = [read_stamp(tensor) for tensor in inputs]
+        self.stamps.append([read_stamp(tensor) for tensor in inputs])
         self.trips_received += 1
         self.harness_seconds += time.perf_counter() - start
 
@@ -119,30 +119,34 @@ class Participant:
         """--copy-out: what the views show, in the reader's own memory."""
         return [mine.copy_(view) for mine, view in zip(self.own, views, strict=True)]
 
-    def verify(self, trip: int) -> tuple[int, dict[str, bool]]:
-        """Outside the clock: compare what arrived on trip `trip` byte for byte, and let go of it.
+    def verify(self, trip: int, trips: int = 1) -> tuple[int, dict[str, bool]]:
+        """Outside the clock: check the `trips` trips that ended with number `trip`, and let go of the inputs.
+
+        Of each its stamps, of the last one every byte.
 
         Returns:
-            The number of wrong bytes over all edges (a trip that did not arrive is wrong as a whole,
-            a stamp that was stale when it was handed over counts as its own eight bytes), and for
-            each edge whether the reader saw a mapping of shared memory instead of its own copy.
+            The number of wrong bytes over all edges (trips that did not arrive are wrong as a whole, a
+            stamp that was stale when it was handed over counts as its own eight bytes), and for each edge
+            whether the reader saw a mapping of shared memory instead of its own copy.
         """
-        inputs, stamps = self.inputs, self.stamps
-        if trip == 1:
-            self.harness_seconds = 0.0  # the first trip pays for much that has nothing to do with it
-        if self.trips_received != trip or not inputs:
+        inputs, stamps, self.stamps = self.inputs, self.stamps, []
+        if trip == trips:
+            self.harness_seconds = 0.0  # the first trips pay for much that has nothing to do with them
+        if self.trips_received != trip or len(stamps) != trips or not inputs:
             self.release()
-            return sum(edge.bytes for edge in self.reads), {}
+            return trips * sum(edge.bytes for edge in self.reads), {}
         wrong_bytes, mapped = 0, {}
-        for edge, tensor, found_stamp in zip(self.reads, inputs, stamps, strict=True):
+        for edge, tensor, *found_stamps in zip(self.reads, inputs, *stamps, strict=True):
             mapped[str(edge)] = tensor.device.type == "cpu" and lies_in_shared_memory(tensor.data_ptr())
             like = self.like(edge)
             if (tensor.dtype, tensor.shape, tensor.device.type) != (like.dtype, like.shape, self.device.type):
                 wrong_bytes += edge.bytes
-            else:
-                expected_digest = self.expected_digests[edge.source][trip % POOL_SIZE]
-                wrong = count_wrong_bytes(tensor.contiguous().cpu().numpy(), trip, edge.source, expected_digest)
-                wrong_bytes += wrong or stamp_bytes(edge.bytes) * (found_stamp != stamp(trip, edge.bytes))
+                continue
+            expected_digest = self.expected_digests[edge.source][trip % POOL_SIZE]
+            wrong = count_wrong_bytes(tensor.contiguous().cpu().numpy(), trip, edge.source, expected_digest)
+            expected_stamps = [stamp(number, edge.bytes) for number in range(trip - trips + 1, trip + 1)]
+            stale = sum(found != expected for found, expected in zip(found_stamps, expected_stamps, strict=True))
+            wrong_bytes += wrong or stamp_bytes(edge.bytes) * stale
         self.release()
         return wrong_bytes, mapped
 

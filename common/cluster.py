@@ -5,6 +5,7 @@ import re
 import secrets
 import shutil
 import tempfile
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -94,6 +95,8 @@ def connect(arguments: Namespace, store_bytes: int, gpus: int) -> Iterator[RayRo
             address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",
             num_gpus=gpus, object_store_memory=store_bytes, _temp_dir=folder,
         )  # fmt: skip
+        if arguments.placement == "spread":
+            _start_second_raylet(store_bytes, folder)
         yield RayRoles(gpus)
     finally:
         started = psutil.Process().children(recursive=True)
@@ -105,6 +108,27 @@ def connect(arguments: Namespace, store_bytes: int, gpus: int) -> Iterator[RayRo
         psutil.wait_procs(alive, timeout=5)
         remove_semaphores(pids)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start_second_raylet(store_bytes: int, folder: str) -> None:
+    """A second node of the private cluster, on this machine; `connect` ends it with the others."""
+    import ray
+    from ray._private.node import Node
+    from ray._private.parameter import RayParams
+
+    # As ray.cluster_utils.Cluster does; `ray start` joins no cluster that listens on loopback alone.
+    Node(
+        RayParams(
+            gcs_address=ray.get_runtime_context().gcs_address, node_ip_address="127.0.0.1", num_cpus=1, num_gpus=0,
+            object_store_memory=store_bytes, include_log_monitor=False, temp_dir=folder,
+        ),
+        head=False, shutdown_at_exit=False, spawn_reaper=False,
+    )  # fmt: skip
+    begin = time.monotonic()
+    while len([node for node in ray.nodes() if node["Alive"]]) < 2:
+        if time.monotonic() - begin > 60:
+            raise UsageError("the second raylet of --placement spread did not start within 60 s: leave the flag out")
+        time.sleep(0.1)
 
 
 def remove_semaphores(pids: set[int]) -> None:

@@ -10,10 +10,17 @@ import psutil
 
 from common import flows
 from common.flows import FLOWS, MICROBENCHMARKS, Flow
+from common.sizing import Sizes
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
+SIZES = (
+    ("batch_size", 1, "prompts a message"),
+    ("prompt_seq_len", 1, "tokens a prompt"),
+    ("max_new_tokens", 0, "tokens a response"),
+    ("num_samples", 1, "responses a prompt"),
+)
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-LARGEST_COUNT = 10**15
+LARGEST_ROLES = 64  # each is a process
 MINIMUM_STORE_BYTES = 75 * 2**20  # Ray refuses less
 
 
@@ -30,7 +37,7 @@ class _OneLineParser(argparse.ArgumentParser):
         raise UsageError(f"{message} (--help lists the flags)")
 
 
-def _at_least(smallest: int):
+def _at_least(smallest: int, largest: int = 10**15):
     def parse(text: str) -> int:
         try:
             value = int(text)
@@ -38,8 +45,8 @@ def _at_least(smallest: int):
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
         if value < smallest:
             raise argparse.ArgumentTypeError(f"{value} is too small: give {smallest} or more")
-        if value > LARGEST_COUNT:
-            raise argparse.ArgumentTypeError(f"a count this large cannot be meant: give {LARGEST_COUNT} or less")
+        if value > largest:
+            raise argparse.ArgumentTypeError(f"a count this large cannot be meant: give {largest} or less")
         return value
 
     return parse
@@ -75,26 +82,36 @@ def parse_arguments(
     add("--huge-pages", action="store_true", help="torch takes its memory in pages of 2 MiB (THP_MEM_ALLOC_ENABLE=1)")
     add("--reuse-buffers", action="store_true", help="graph, shm: readers copy into memory that they used before")
     add("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where the tensors live (default: auto)")
-    add("--batch-size", type=_at_least(1), default=1024, help="prompts a message (default: %(default)s)")
-    add("--prompt-seq-len", type=_at_least(1), default=4096, help="tokens a prompt (default: %(default)s)")
-    add("--max-new-tokens", type=_at_least(0), default=0, help="tokens a response (default: %(default)s)")
-    add("--num-samples", type=_at_least(1), default=2, help="responses a prompt (default: %(default)s)")
+    for flag, smallest, what in SIZES:
+        default_size = getattr(Sizes, flag)
+        add("--" + flag.replace("_", "-"), type=_at_least(smallest), help=f"{what} (default: {default_size})")
     add("--payload-bytes", type=_at_least(1), help="microbenchmark flows: each message (default: 1024)")
-    add("--roles", type=_at_least(1), help="microbenchmark flows: how many actors (default: 1, 4 or 4)")
+    add("--roles", type=_at_least(1, LARGEST_ROLES), help="microbenchmark flows: how many actors (default: 1, 4 or 4)")
     add("--iterations", type=_at_least(1), default=100, help="timed trips (default: %(default)s)")
+    add("--episode", type=_at_least(1), default=1, help="trips in a row, without a check of every byte between them; "
+        "the last one's are checked, of the others the stamps (default: %(default)s)")  # fmt: skip
     add("--warmup", type=_at_least(0), default=3, help="untimed trips after the first one (default: %(default)s)")
     add("--timeout", type=_seconds, default=120.0, help="seconds until a trip is given up (default: %(default)s)")
     add("--threads", type=_at_least(1), default=1, help="torch threads a role (default: %(default)s)")
     add("--address", help="an existing Ray cluster, as ip:port (default: a private one on this machine)")
+    add("--placement", choices=("pack", "spread"), help="roles on the driver's node, or turn by turn on two (a private "
+        "cluster gets a second raylet on this machine) or more (default: pack, with --address spread)")  # fmt: skip
     add("--object-store-bytes", type=_at_least(MINIMUM_STORE_BYTES), help="default: Ray's, 30%% of free memory")
     add("--trace", type=Path, metavar="FILE", help="write where the time goes, as a Chrome trace (costs time itself)")
     add("--output", type=Path, metavar="FILE", help="the record (default: a fresh file in results/)")
     arguments = parser.parse_args(argv)
+    for flag, _, _ in SIZES if arguments.flow in FLOWS else ():
+        if getattr(arguments, flag) is None:
+            setattr(arguments, flag, getattr(Sizes, flag))
     cores = len(os.sched_getaffinity(0))
     if arguments.threads > cores:
         parser.error(f"argument --threads: {arguments.threads} threads on {cores} cores: give {cores} or fewer")
     if arguments.address and arguments.object_store_bytes:
         parser.error("argument --object-store-bytes: the store of --address has its size already: leave it out")
+    if arguments.placement is None:
+        arguments.placement = "spread" if arguments.address else "pack"
+    if arguments.trace and arguments.placement == "spread":
+        parser.error("argument --trace: it needs one clock: leave --placement spread out")
     if arguments.huge_pages and "[never]" in _huge_pages():
         parser.error("argument --huge-pages: this machine has them switched off: write madvise into " + str(HUGE_PAGES))
     if arguments.trace and arguments.address:
@@ -144,7 +161,7 @@ def object_store_bytes(arguments: argparse.Namespace, flow: Flow) -> int:
     if needed_bytes > store_bytes:
         raise UsageError(
             f"two trips of {flow.name} need {_mib(needed_bytes)} of object store and it has {_mib(store_bytes)}: "
-            "lower --batch-size or --prompt-seq-len, or raise --object-store-bytes "
+            f"lower {_smaller(flow)}, or raise --object-store-bytes "
             f"(free shared memory: {_mib(shared_bytes)})"
         )
     need_memory(flow, needed_bytes)
@@ -162,9 +179,12 @@ def need_memory(flow: Flow, store_bytes: int = 0) -> None:
     memory_bytes = psutil.virtual_memory().available
     if resident_bytes > memory_bytes:
         raise UsageError(
-            f"{_mib(resident_bytes)} are needed and {_mib(memory_bytes)} of memory are free: "
-            "lower --batch-size or --prompt-seq-len"
+            f"{_mib(resident_bytes)} are needed and {_mib(memory_bytes)} of memory are free: lower {_smaller(flow)}"
         )
+
+
+def _smaller(flow: Flow) -> str:
+    return "--batch-size or --prompt-seq-len" if flow.name in FLOWS else "--payload-bytes or --roles"
 
 
 def _mib(count: int) -> str:

@@ -83,8 +83,8 @@ def measure_ceiling(edges: list[tuple[int, str, str]], threads: list[int], repea
 
     pairs = [
         (
-            torch.ones(count // 8, dtype=torch.int64, device=source),
-            torch.zeros(count // 8, dtype=torch.int64, device=destination),
+            torch.ones(count, dtype=torch.uint8, device=source),
+            torch.zeros(count, dtype=torch.uint8, device=destination),
         )
         for count, source, destination in edges
     ]

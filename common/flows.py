@@ -148,11 +148,14 @@ def build_flow(flags: Mapping[str, Any]) -> Flow:
         ValueError: the sizes do not make a flow, or a flag is for another one.
     """
     name, payload_bytes, roles = flags["flow"], flags.get("payload_bytes"), flags.get("roles")
+    knobs = ("batch_size", "prompt_seq_len", "max_new_tokens", "num_samples")
     if name in FLOWS:
         if payload_bytes is not None or roles is not None:
             raise ValueError(f"--payload-bytes and --roles are for {', '.join(MICROBENCHMARKS)}: leave them out")
-        knobs = ("batch_size", "prompt_seq_len", "max_new_tokens", "num_samples")
         return FLOWS[name](Sizes(**{knob: flags[knob] for knob in knobs}))
+    for knob in knobs:
+        if flags.get(knob) is not None:
+            raise ValueError(f"--{knob.replace('_', '-')} is for {', '.join(FLOWS)}: give {name} --payload-bytes")
     make, usual_roles = MICROBENCHMARKS[name]
     if name == "round-trip" and roles not in (None, 1):
         raise ValueError("a round trip has one role: leave --roles out, or use --flow chain")

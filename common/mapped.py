@@ -103,10 +103,10 @@ class Ring(_Segment):
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            path.unlink()
+            path.unlink(missing_ok=True)
             raise SegmentError(
                 f"{sender} finds no {size / 2**20:,.0f} MiB of shared memory: free some of {SHARED_MEMORY}, "
-                "enlarge it (docker run --shm-size), or lower --batch-size"
+                "enlarge it (docker run --shm-size), or send less"
             ) from None
         super().__init__(path, payload_bytes, len(readers), "r+")
         self.sender, self.readers, self.timeout = sender, readers, timeout
@@ -153,7 +153,7 @@ class View(_Segment):
         self.newest = 0
 
     def open(self, handle: Handle):
-        """The tensor that the handle stands for, without copying it; valid until `release`.
+        """The tensor that the handle stands for, without copying it; valid until `release` or the next `open`.
 
         Raises:
             SegmentError: the slot holds another message than the handle says.
@@ -164,6 +164,7 @@ class View(_Segment):
             raise SegmentError(
                 f"{self.reader} was handed message {sequence} of {sender} and finds {found} of {self.sender}"
             )
+        self.release()  # the message before this one
         self.newest = sequence
         return self.tensors[sequence % POOL_SIZE]
 

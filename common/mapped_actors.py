@@ -57,10 +57,13 @@ class MappedParticipant(Participant):
 
         Raises:
             TypeError: this is no handle. (A compiled graph hands over a failed deserialisation as an argument.)
+            SegmentError: it is of somebody whose messages this participant does not read.
         """
         if not isinstance(handle, list):
             raise TypeError(f"{self.name} expected a handle, got {type(handle).__name__}")
         sender, sequence = handle
+        if sender not in self.views:
+            raise SegmentError(f"{self.name} was handed message {sequence} of {sender}, which it does not read")
         tensor = self.views[sender].open(handle)
         return self.imports[sender].open(sequence % POOL_SIZE) if self.on_gpu else tensor
 

@@ -11,8 +11,9 @@ from tqdm import tqdm
 
 from common import devices, trace
 from common.flows import DRIVER, Flow
+from common.mapped import SegmentError
 from common.outcome import verdict
-from common.timing import TripTimeout, deadline, run_trips
+from common.timing import deadline, run_trips
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
         devices.synchronise()
 
     running = 0  # the trip that is under way; 0 while there is none yet
+    unchecked = 0  # trips whose bytes have not been checked yet
+    last = 1 + arguments.warmup + arguments.iterations
     mapped: dict[str, bool] = {}
     moments: list[tuple[float, float]] = []  # when each timed trip began and ended
     try:
@@ -99,21 +102,25 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
                     elif trip.kind == "timed":
                         case["seconds"].append(trip.seconds)
                         moments.append((trip.start, trip.start + trip.seconds))
-                    with deadline(arguments.timeout):
-                        checks = roles.ask("verify", trip.number)
-                    for wrong_bytes, seen in [*checks.values(), driver.verify(trip.number)]:
-                        case["wrong_bytes"] += wrong_bytes
-                        # One trip that took another path is enough to call the row something else.
-                        mapped |= {e: v for e, v in seen.items() if mapped.get(e, promised) == promised}
-                    # Where a GPU's memory comes from cannot be seen from outside: there the path stands for it.
-                    case["payload_copied"] = not (any(mapped.values()) or (promised and case["device"] == "cuda"))
+                    unchecked += 1
+                    if trip.kind != "timed" or unchecked == arguments.episode or trip.number == last:
+                        with deadline(arguments.timeout):
+                            checks = roles.ask("verify", trip.number, unchecked)
+                        for wrong_bytes, seen in [*checks.values(), driver.verify(trip.number, unchecked)]:
+                            case["wrong_bytes"] += wrong_bytes
+                            # One trip that took another path is enough to call the row something else.
+                            mapped |= {e: v for e, v in seen.items() if mapped.get(e, promised) == promised}
+                        # Where a GPU's memory comes from cannot be seen from outside: there the path stands for it.
+                        unseen = promised and case["device"] == "cuda"
+                        case["payload_copied"] = not (any(mapped.values()) or unseen)
+                        unchecked = 0
                     progress.update()
                     if trip.number == 1 + arguments.warmup:
                         stored_bytes, _ = roles.store_counters()
                     running = trip.number + 1
             except BaseException as error:
-                explained = isinstance(error, roles.errors)
-                reason = f"trip {running}: {roles.blame(error, running)}" if isinstance(error, roles.errors) else ""
+                explained = isinstance(error, (*roles.errors, SegmentError))
+                reason = f"trip {running}: {roles.blame(error, running)}" if explained else ""
                 # A view that outlives the channel it lies in crashes the process: free the frames too.
                 driver.release()
                 traceback.clear_frames(error.__traceback__)
@@ -129,7 +136,7 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
             case["placement"] = roles.placement()
             if arguments.trace:
                 case |= trace.collect({DRIVER: driver.spans()} | roles.ask("spans"), moments, flow)
-    except (*roles.errors, TripTimeout) as error:
+    except (*roles.errors, SegmentError) as error:
         when = "after the last trip" if case["seconds"] else "before the first trip"
         raise TripFailed(f"{when}: {roles.blame(error, running)}") from error
     case |= verdict(case, flow, mapped, promised)

@@ -4,7 +4,7 @@ A role's main thread runs the transport's loop, `run()` of its class. A second t
 driver asks (verify, costs) through a pipe, as Ray's actors do while their graph's loop runs.
 """
 
-import multiprocessing
+import multiprocessing.util
 import os
 import signal
 import sys
@@ -56,6 +56,7 @@ class ProcessRoles:
         self.processes: dict[str, Any] = {}
         self.pipes: dict[str, connection.Connection] = {}
         self.failure: str | None = None
+        self.blamed = False
         self.deciding = threading.Lock()
         self.ended = threading.Event()
 
@@ -71,6 +72,7 @@ class ProcessRoles:
             self.roles = {name: role_class(flow, name, arguments, *extra) for name in self.names}
             return self.roles
         spawn = multiprocessing.get_context("spawn")
+        multiprocessing.util.get_temp_dir()  # made here, so that the roles, which inherit it, leave none of their own
         for name in self.names:
             self.pipes[name], theirs = spawn.Pipe()
             where = (role_class, flow, name, arguments, extra, theirs)
@@ -109,7 +111,8 @@ class ProcessRoles:
         self.wake = wake
 
     def _raise_failure(self, *_: Any) -> None:
-        raise RoleFailed(self.failure)
+        if not self.blamed:  # else the trip has failed already, with the connection to this role
+            raise RoleFailed(self.failure)
 
     def _find_failure(self, dead: list[str]) -> str:
         """What went wrong: found once, before the other roles are ended."""
@@ -170,6 +173,7 @@ class ProcessRoles:
 
     def blame(self, error: Exception, trip: int) -> str:
         """Who is to blame for a trip that failed, in one line."""
+        self.blamed = True
         if isinstance(error, RoleFailed) or self.in_process:
             return str(error)
         return f"{error}; {self._find_failure([])}"

@@ -8,6 +8,7 @@ import psutil
 
 from common import devices
 from common.flows import DRIVER, Flow
+from common.mapped import SegmentError
 from common.timing import TripTimeout
 
 
@@ -24,15 +25,19 @@ class RayRoles:
     def start(self, role_class: type, flow: Flow, arguments: Namespace, *extra: Any) -> dict[str, Any]:
         """One actor a role, constructed with (flow, name, arguments, *extra)."""
         import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        options = {
-            "num_cpus": 0,
-            "num_gpus": devices.gpus_per_role(self.gpus, len(flow.roles) + getattr(role_class, "with_trainer", False)),
-            "scheduling_strategy": "SPREAD" if arguments.address else "DEFAULT",
-        }
-        for role in flow.roles:
+        actors = len(flow.roles) + getattr(role_class, "with_trainer", False)
+        own = ray.get_runtime_context().get_node_id()
+        others = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] != own]
+        nodes = [*others, own] if arguments.placement == "spread" else [own]
+        for index, role in enumerate(flow.roles):
             # The class bears the role's name, so its process does too.
-            actor_class = ray.remote(type(role.name, (role_class,), {})).options(**options)
+            actor_class = ray.remote(type(role.name, (role_class,), {})).options(
+                num_cpus=0,
+                num_gpus=devices.gpus_per_role(self.gpus, actors),
+                scheduling_strategy=NodeAffinitySchedulingStrategy(nodes[index % len(nodes)], soft=False),
+            )
             self.handles[role.name] = actor_class.remote(flow, role.name, arguments, *extra)
         return self.handles
 
@@ -66,6 +71,13 @@ class RayRoles:
         """Who is to blame for a trip that failed, in one line: who raised, who died, or who waits for what."""
         import ray
 
+        if isinstance(error, SegmentError):
+            return str(error)  # the driver's own
+        if isinstance(
+            error, ray.exceptions.ActorDiedError
+        ) and "The actor died because of an error raised in its" in str(error):
+            # Its constructor raised: the last line says what.
+            return str(error).strip().splitlines()[-1]
         if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(error.cause, ray.exceptions.RayActorError):
             # The error of a role goes through all that wait for it; the innermost one comes last.
             name = re.findall(r"ray::([\w-]+)", str(error))[-1]

@@ -20,6 +20,8 @@ UNSTABLE = 0.10  # standard deviation / mean above which a row is called unstabl
 def label(record: dict[str, Any], case: dict[str, Any]) -> str:
     """Runtime and transport as they were asked for."""
     flags = [f"--{flag.replace('_', '-')}" for flag in ROW_FLAGS if record["arguments"].get(flag)]
+    episode = record["arguments"].get("episode", 1)
+    flags += [f"--episode {episode}"] * (episode > 1)
     return " ".join([RUNTIMES.get(record["script"], record["script"]), case["transport"], *flags])
 
 

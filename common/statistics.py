@@ -54,7 +54,7 @@ def speedup_interval(seconds: list[float], baseline: list[float]) -> tuple[float
 def change(upper: list[float], lower: list[float]) -> str:
     """How the lower rung compares with the one above it; nothing is claimed that the samples do not bear out."""
     ratio, low, high = speedup_interval(lower, upper)
-    if low <= 1 <= high:
+    if low <= 1 <= high or min(len(upper), len(lower)) < 2:
         return "no clear difference from"
     return f"{ratio:.3g}× faster than" if ratio > 1 else f"{1 / ratio:.3g}× slower than"
 

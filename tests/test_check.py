@@ -323,6 +323,7 @@ PATHS = {
     "nccl": {edge: OVER_NCCL if edge in NCCL_EDGES else SHARED_MEMORY for edge in EDGES},
     "shm": dict.fromkeys(EDGES, SHARED_MEMORY),
     "pickle": dict.fromkeys(EDGES, UNTYPED),
+    "bytes": dict.fromkeys(EDGES, UNTYPED),
     "zero-copy": dict.fromkeys(EDGES, UNTYPED),
     "mapped": dict.fromkeys(EDGES, UNTYPED),  # of the handles
 }

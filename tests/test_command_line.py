@@ -12,6 +12,7 @@ from common import command_line, records
 
 STORE = ROOT / "simulate_chat_learn_data_flow.py"
 GRAPH = ROOT / "ray_cg_simulate_chat_learn_data_flow.py"
+RDT = ROOT / "ray_rdt_simulate_chat_learn_data_flow.py"
 TORCH = ROOT / "torch_simulate_chat_learn_data_flow.py"
 every_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 
@@ -168,8 +169,9 @@ def test_copy_out_of_a_transport_that_copies_already_is_refused(refused, script,
     assert f"--copy-out is for mapped transports: {transport} hands out copies" in reason
 
 
-def test_mapped_memory_of_another_machine_is_refused(refused):
-    assert "leave --address out" in refused(GRAPH, "--transport", "mapped", "--address", "127.0.0.1:6379", *KILOBYTES)
+@pytest.mark.parametrize("script", [GRAPH, RDT], ids=lambda path: path.stem)
+def test_mapped_memory_of_another_machine_is_refused(refused, script):
+    assert "leave --address out" in refused(script, "--transport", "mapped", "--address", "127.0.0.1:6379", *KILOBYTES)
 
 
 @pytest.mark.parametrize("script", [GRAPH, TORCH], ids=lambda path: path.stem)

@@ -9,6 +9,7 @@ import pytest
 
 import plot_results
 import ray_cg_simulate_chat_learn_data_flow as graph_script
+import ray_rdt_simulate_chat_learn_data_flow as rdt_script
 import simulate_chat_learn_data_flow as store_script
 import torch_simulate_chat_learn_data_flow as torch_script
 from common import chart, flows, records, report, statistics
@@ -99,7 +100,7 @@ def test_draws_every_picture_and_prints_the_table(three, tmp_path, capsys):
 
 def test_the_readme_holds_the_same_numbers_between_its_markers(three, tmp_path):
     readme = tmp_path / "README.md"
-    start, end = readme_text.MARKERS
+    start, end = readme_text.markers("results")
     readme.write_text(f"above\n{start}\n| outdated |\n{end}\nbelow\n")
     assert plot_results.main([*three, "--output-dir", str(tmp_path), "--readme", str(readme)]) == 0
     text = readme.read_text()
@@ -216,9 +217,10 @@ def test_rungs_are_compared_with_rungs_that_stand_above_them():
 OFFERED = {
     "store": [*store_script.TRANSPORTS, *(f"{name} --zero-copy" for name in store_script.TRANSPORTS)],
     "graph": list(graph_script.TRANSPORTS),
+    "rdt": list(rdt_script.TRANSPORTS),
     "torch": list(torch_script.TRANSPORTS),
 }
-MAPPED = [("graph", graph_script), ("torch", torch_script)]
+MAPPED = [("graph", graph_script), ("rdt", rdt_script), ("torch", torch_script)]
 
 
 def test_every_transport_has_a_rung():
@@ -227,7 +229,7 @@ def test_every_transport_has_a_rung():
         f"{runtime} {name} --copy-out"
         for runtime, script in MAPPED
         for name, kind in script.TRANSPORTS.items()
-        if kind == "mapped"
+        if kind == "mapped" and name != "cuda-ipc"  # of whose copies nobody asked
     }
     assert (offered | copied_out) - set(chart.LADDER) == set()
 
@@ -278,14 +280,39 @@ def test_a_record_of_the_first_schema_is_drawn(write, tmp_path):
     assert plot_results.main([old, new, "--output-dir", str(tmp_path)]) == 0
 
 
-def test_records_of_a_microbenchmark_are_drawn_without_the_demos_numbers(write, tmp_path, capsys):
-    made = flows.build_flow({"flow": "chain", "payload_bytes": 13, "roles": 2})
+def a_chain(transport: str, seconds: list[float], runtime: str) -> dict:
+    asked = {"flow": "chain", "payload_bytes": 13, "roles": 2}
+    made = flows.build_flow(asked)
     edges = [{"from": edge.source, "to": edge.reader, "bytes": edge.bytes} for edge in made.edges]
     case = {"flow": made.name, "edges": edges, "bytes_per_trip": made.bytes_per_trip}
-    asked = {"flow": "chain", "payload_bytes": 13, "roles": 2}
-    path = write("chain", a_record("shm", [0.001, 0.0011], "graph", arguments=asked, **case))
-    assert plot_results.main([path, "--output-dir", str(tmp_path)]) == 0
+    return a_record(transport, seconds, runtime, arguments=asked, **case)
+
+
+def test_a_microbenchmark_has_a_table_of_its_own(write, three, tmp_path, capsys):
+    """It moves other bytes than the ladder, and is no rung of it."""
+    paths = [
+        write("chain-refs", a_chain("refs", [0.003, 0.003], "store")),
+        write("chain-mapped", a_chain("mapped", [0.0003, 0.0003], "graph")),
+    ]
+    start, end = readme_text.markers("microbenchmarks")
+    ladder_start, ladder_end = readme_text.markers("results")
+    readme = tmp_path / "README.md"
+    readme.write_text(f"{ladder_start}\n{ladder_end}\n{start}\n| outdated |\n{end}\nbelow\n")
+    assert plot_results.main([*paths, *three, "--output-dir", str(tmp_path), "--readme", str(readme)]) == 0
+    ladder, hops = readme.read_text().split(start)
+    assert "outdated" not in hops
+    assert "chain-2" not in ladder
+    # Three messages follow one another, so a hop is a third of the trip.
+    assert "| chain-2 | 13 | store refs | 2 | 3,000 | 1,000 | - |" in hops
+    assert "| chain-2 | 13 | graph mapped | 2 | 300 | 100 | 10x (10 to 10) |" in hops
+    assert "store driver-queue" not in hops
+
+
+def test_a_microbenchmark_alone_leaves_the_pictures_of_the_ladder_alone(write, tmp_path, capsys):
+    path = write("chain", a_chain("shm", [0.001, 0.0011], "graph"))
+    assert plot_results.main([path, "--output-dir", str(tmp_path / "img")]) == 0
     assert "graph shm" in capsys.readouterr().out
+    assert list((tmp_path / "img").iterdir()) == []
 
 
 def test_the_speed_up_comes_with_an_interval_that_holds_it():
