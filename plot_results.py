@@ -121,6 +121,7 @@ def main(argv: list[str] | None = None) -> int:
             raise RecordError(f"{problem}: trace it again on a machine that does nothing else")
         if arguments.readme:
             texts = {"results": readme.markdown(ladder) if ladder else None}
+            texts["advice"] = readme.advice_markdown(ladder) if ladder else None
             texts["microbenchmarks"] = readme.hops_markdown(hops) if hops else None
             readme.rewrite(arguments.readme, texts)
         arguments.output_dir.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ import sys
 import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from common import case, devices, mapped, mapped_cuda
@@ -142,7 +142,7 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[st
     def send_handle(query):
         return [driver.view(handle) for handle in ray.get(graph.execute(driver.handle_of(query)))]
 
-    with mapped.segments() as folder:
+    with mapped.segments() if arguments.transport == "mapped" else nullcontext() as folder:
         if arguments.transport == "mapped":
             roles, driver = start(MappedRole, MappedParticipant, folder)
             ray.get([role.open_inputs.remote() for role in roles.values()])

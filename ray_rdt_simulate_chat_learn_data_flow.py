@@ -25,10 +25,10 @@ import time
 import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from common import case, devices, mapped, mapped_cuda
+from common import case, devices, mapped, mapped_cuda, trace
 from common.command_line import UsageError
 from common.flows import DRIVER, Flow
 from common.measurement import Wiring
@@ -117,6 +117,8 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[st
             share = devices.gpus_per_role(roles_gpus(), len(flow.roles) + 1)
             trainer = ray.remote(type("trainer", (Trainer,), {})).options(num_cpus=0, num_gpus=share)
             self.actor = trainer.remote(flow, name, arguments)
+            if arguments.trace:
+                trace.install_libraries(arguments.device)
 
         def __getattr__(self, method):
             return lambda *values: ray.get(getattr(self.actor, method).remote(*values))
@@ -126,6 +128,9 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[st
 
         def receive(self, results):
             pass  # the trainer has received them
+
+        def spans(self):
+            return ray.get(self.actor.spans.remote()) + trace.spans
 
     def roles_gpus():
         return int(ray.cluster_resources().get("GPU", 0))
@@ -144,7 +149,7 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[st
         return ray.get(driver.actor.hold.remote(*results))  # its answer says that it has them
 
     once = {}
-    with mapped.segments() as folder:
+    with mapped.segments() if transport == "mapped" else nullcontext() as folder:
         if transport == "mapped":
             roles, driver = start(MappedDirectRole, MappedParticipant, folder)
             ray.get([role.open_inputs.remote() for role in roles.values()])

@@ -10,6 +10,7 @@ made before and checked after, while it stands. What Ray adds is the difference 
 
     --transport gloo             torch.distributed send and recv over loopback (the default)
     --transport nccl             the same between GPUs; the driver's own edges by gloo, as in Ray's graph
+    --transport nccl-one-gpu     the same with all ranks on one GPU; the record says which way the bytes take
     --transport multiprocessing  torch.multiprocessing queues with tensors in shared memory: mapped, not copied
     --transport memcpy           one process and one warm copy an edge: the ceiling itself, on the clock
 
@@ -23,30 +24,33 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
-from common import case, devices, processes
+from common import case, devices, nccl_path, processes
 from common.actors import Participant, Role
 from common.command_line import UsageError
 from common.flows import DRIVER, Edge, Flow
-from common.measurement import Wiring
+from common.measurement import TripFailed, Wiring
 
-TRANSPORTS = {"gloo": "copied", "nccl": "copied", "multiprocessing": "mapped", "memcpy": "copied"}
+TRANSPORTS = dict.fromkeys(("gloo", "nccl", "nccl-one-gpu", "memcpy"), "copied") | {"multiprocessing": "mapped"}
 
 
 def settle(arguments: Namespace, flow: Flow, gpus: int) -> int:
     """Refuse what cannot be; how many GPUs to use."""
     if arguments.reuse_buffers:
         raise UsageError("--reuse-buffers is for the compiled graph's shm: leave it out")
-    if arguments.zero_copy or arguments.address or arguments.object_store_bytes:
-        raise UsageError("--zero-copy, --address and --object-store-bytes are Ray's: leave them out")
-    if arguments.transport == "nccl":
-        devices.need_gpus("nccl", gpus, len(flow.roles))
-    elif arguments.device == "cuda":
+    if arguments.zero_copy or arguments.address or arguments.object_store_bytes or arguments.placement == "spread":
+        raise UsageError("--zero-copy, --address, --placement and --object-store-bytes are Ray's: leave them out")
+    if arguments.transport.startswith("nccl"):
+        needed = 1 if arguments.transport == "nccl-one-gpu" else len(flow.roles)
+        devices.need_gpus(arguments.transport, gpus, needed)
+        return needed
+    if arguments.device == "cuda":
         raise UsageError(f"{arguments.transport} moves host memory: give --device cpu, or --transport nccl")
     return gpus
 
@@ -56,12 +60,21 @@ class Distributed:
 
     def join(self, flow: Flow, arguments: Namespace, rendezvous: str) -> None:
         self.ranks = {name: rank for rank, name in enumerate([DRIVER, *(role.name for role in flow.roles)])}
-        backend = "cpu:gloo,cuda:nccl" if arguments.transport == "nccl" else "gloo"
+        on_gpus = arguments.transport.startswith("nccl")
+        if on_gpus:
+            one_gpu = arguments.transport == "nccl-one-gpu"
+            nccl_path.configure(Path(rendezvous).parent, self.ranks[self.name], one_gpu)
         dist.init_process_group(
-            backend, f"file://{rendezvous}", rank=self.ranks[self.name], world_size=len(self.ranks),
+            "cpu:gloo,cuda:nccl" if on_gpus else "gloo", f"file://{rendezvous}",
+            rank=self.ranks[self.name], world_size=len(self.ranks),
             timeout=timedelta(seconds=arguments.timeout),
         )  # fmt: skip
         self.wires = {edge: self.buffer(edge) for edge in flow.edges if self.name in (edge.source, edge.reader)}
+        for edge in flow.edges:  # every pair meets once, so that NCCL's log says how before the first trip
+            if edge.source == self.name:
+                self.send(self.like(edge).fill_(1), (edge,))
+            elif edge.reader == self.name:
+                self.receive_from((edge,))
 
     def buffer(self, edge: Edge) -> torch.Tensor:
         """Where this edge's bytes arrive: on the GPU between roles, in host memory to and from the driver."""
@@ -83,7 +96,8 @@ class DistributedRole(Role, Distributed):
 
     def __init__(self, flow: Flow, name: str, arguments: Namespace, rendezvous: str) -> None:
         if arguments.device == "cuda":
-            torch.cuda.set_device([role.name for role in flow.roles].index(name) % torch.cuda.device_count())
+            index = [role.name for role in flow.roles].index(name)
+            torch.cuda.set_device(0 if arguments.transport == "nccl-one-gpu" else index)
         super().__init__(flow, name, arguments)
         self.flow, self.arguments, self.rendezvous = flow, arguments, rendezvous
 
@@ -155,7 +169,11 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[st
             roles, driver = start(DistributedRole, DistributedDriver, rendezvous)
             driver.join(flow, arguments, rendezvous)
             groups = dist.get_backend_config()
-            yield Wiring(send_by_distributed, {str(edge): f"torch.distributed, {groups}" for edge in flow.edges}, False)
+            found = nccl_path.read_log(Path(folder))
+            if arguments.transport.startswith("nccl") and not found:
+                raise TripFailed("before the first trip: NCCL's log names no connection between the roles")
+            path = ", ".join(["torch.distributed", groups, *found])
+            yield Wiring(send_by_distributed, {str(edge): path for edge in flow.edges}, mapped=False)
 
 
 SCRIPT = case.Script(__file__, __doc__, TRANSPORTS, "gloo", settle, connect, processes)

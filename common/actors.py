@@ -62,7 +62,7 @@ class Participant:
         # --copy-out: where the reader copies what it was given a view of. Written once, so the pages are warm.
         self.own = [self.like(edge).fill_(1) for edge in self.reads] if arguments.copy_out else None
         if arguments.trace:
-            trace.install(arguments.device)
+            trace.install(self)
         self.expected_digests: dict[str, list[int]] = {}
         self.trips_received = 0
         self.inputs: tuple[torch.Tensor, ...] = ()

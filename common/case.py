@@ -79,6 +79,12 @@ def _run(script: Script, arguments: Namespace) -> int:
     name = Path(script.file).name
     output = arguments.output or records.default_path(command_line.RESULTS, name, arguments.transport)
 
+    if arguments.trace:
+        try:
+            arguments.trace.parent.mkdir(parents=True, exist_ok=True)
+            arguments.trace.touch(exist_ok=False)
+        except OSError as error:
+            raise UsageError(f"cannot write {arguments.trace} ({error.strerror}): give --trace another name") from None
     samples, all_cores_samples = _ceiling_samples(flow, arguments, gpus)
     case = _new_case(flow, arguments)
     record = {

@@ -29,6 +29,7 @@ LADDER: dict[str, tuple[str, str]] = {
     "graph shm --huge-pages": ("graph shm", "fresh memory in pages of 2 MiB: fewer page faults"),
     "graph shm --reuse-buffers": ("graph shm", "readers copy into memory that they used before: no page faults"),
     "rdt nccl": ("", ""),
+    "torch nccl-one-gpu": ("", ""),
     "torch nccl": ("rdt nccl", "the same NCCL without Ray"),
     "graph nccl": ("graph shm", "GPU to GPU, not through host memory"),
     "graph zero-copy --copy-out": ("graph shm", "readers copy into warm memory of their own"),
@@ -44,7 +45,9 @@ LADDER: dict[str, tuple[str, str]] = {
     "rdt cuda-ipc": ("rdt nccl", "readers map the producer's GPU memory"),
     "rdt mapped": ("graph zero-copy", "nothing is written: Ray Direct Transport carries handles"),
     "torch multiprocessing": ("graph zero-copy", "nothing is written: queues carry file descriptors"),
-    "graph mapped": ("graph zero-copy", "nothing is written: the graph carries handles"),
+    "graph mapped": ("torch multiprocessing", "the graph's channels carry handles, and what is mapped stays mapped"),
+    "torch multiprocessing --episode 10": ("torch multiprocessing", "trips in a row: processors' caches stay warm"),
+    "graph mapped --episode 10": ("graph mapped", "trips in a row: processors' caches stay warm"),
 }
 # kevin85421/RayCG-ChatLearn, README.md, commit 0a603161: seconds for 100 trips of 448 MiB.
 DEMO = {"object store and queues": 279.23, "compiled graph, NCCL edges": 35.37}

@@ -116,8 +116,6 @@ def parse_arguments(
         parser.error("argument --huge-pages: this machine has them switched off: write madvise into " + str(HUGE_PAGES))
     if arguments.trace and arguments.address:
         parser.error("argument --trace: the clocks of several machines do not agree: leave --address out")
-    if arguments.trace and arguments.trace.exists():
-        parser.error(f"argument --trace: {arguments.trace} exists: give another name, or move it away")
     return arguments
 
 

@@ -16,11 +16,12 @@ import psutil
 
 # Settings that change how bytes move. Values of anything else, tokens among them, stay out.
 ALLOWED_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_P2P_DISABLE",
-    "NCCL_SHM_DISABLE", "NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF",
-    "RAY_CGRAPH_overlap_gpu_communication", "THP_MEM_ALLOC_ENABLE",
+    "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_HOSTID", "NCCL_IB_DISABLE", "NCCL_MAX_CTAS",
+    "NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_P2P_DISABLE",
+    "NCCL_SHM_DISABLE", "NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF",
+    "RAY_CGRAPH_overlap_gpu_communication", "THP_MEM_ALLOC_ENABLE", "UCX_NET_DEVICES", "UCX_TLS",
 )  # fmt: skip
-DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x")
+DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x", "nixl")
 # Records that differ in any of these are of unlike machines.
 MACHINE_KEYS = ("cpu_model", "logical_cpus", "memory_gib", "gpus", "gpu_driver", "cuda", "nccl", "python", "versions")
 

@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -63,13 +64,13 @@ def _page_aligned(count: int) -> int:
 class _Segment:
     """What both ends know of a file: where header words and slots lie."""
 
-    def __init__(self, path: Path, payload_bytes: int, readers: int, mode: str) -> None:
+    def __init__(self, path: Path, payload_bytes: int, readers: int, mode: Any) -> None:
         slot_bytes = _page_aligned(payload_bytes)
         header_bytes = _page_aligned(8 * (POOL_SIZE + readers))
         header = np.memmap(path, np.int64, "r+", 0, (POOL_SIZE + readers,))
         # A memmap is an array with Python hooks at every access; these words are read inside the clock.
         self.written, self.done = header.view(np.ndarray)[:POOL_SIZE], header.view(np.ndarray)[POOL_SIZE:]
-        dtype = np.uint8 if payload_bytes % 8 else np.int64
+        dtype: Any = np.uint8 if payload_bytes % 8 else np.int64
         shape = (payload_bytes // np.dtype(dtype).itemsize,)
         self.slots = [
             np.memmap(path, dtype, mode, header_bytes + slot * slot_bytes, shape).view(np.ndarray)

@@ -11,7 +11,6 @@ from tqdm import tqdm
 
 from common import devices, trace
 from common.flows import DRIVER, Flow
-from common.mapped import SegmentError
 from common.outcome import verdict
 from common.timing import deadline, run_trips
 
@@ -119,7 +118,7 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
                         stored_bytes, _ = roles.store_counters()
                     running = trip.number + 1
             except BaseException as error:
-                explained = isinstance(error, (*roles.errors, SegmentError))
+                explained = isinstance(error, roles.errors)
                 reason = f"trip {running}: {roles.blame(error, running)}" if explained else ""
                 # A view that outlives the channel it lies in crashes the process: free the frames too.
                 driver.release()
@@ -136,7 +135,7 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
             case["placement"] = roles.placement()
             if arguments.trace:
                 case |= trace.collect({DRIVER: driver.spans()} | roles.ask("spans"), moments, flow)
-    except (*roles.errors, SegmentError) as error:
+    except roles.errors as error:
         when = "after the last trip" if case["seconds"] else "before the first trip"
         raise TripFailed(f"{when}: {roles.blame(error, running)}") from error
     case |= verdict(case, flow, mapped, promised)

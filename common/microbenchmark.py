@@ -1,5 +1,6 @@
 """The microbenchmarks of Ray's compiled-graphs article beside what a machine gives, from records alone."""
 
+import re
 from typing import Any
 
 from common import report
@@ -16,6 +17,11 @@ GPU_CLAIM = "round trip of 40 MB between GPUs: 19× (A10G), 140× (A100, NVLink)
 BASELINE = "store refs"
 
 
+def _label(record: dict[str, Any], case: dict[str, Any]) -> str:
+    """The row's name without its episode, which has no bearing on what the row is."""
+    return re.sub(r" --episode \d+", "", report.label(record, case))
+
+
 def table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     """One line for each flow, size and transport: the median, what one hop of it takes, and the factor over references.
 
@@ -27,8 +33,11 @@ def table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
         name = record["arguments"]["flow"]
         edges = case["edges"]
         hops = 2 if name == "scatter-gather" else len(edges)
-        like = [other for other in rows if (other[1]["flow"], other[1]["edges"]) == (case["flow"], edges)]
-        baseline = next((other["seconds"] for r, other in like if report.label(r, other) == BASELINE), None)
+        spread = record["arguments"].get("placement") == "spread"
+        wanted = f"{BASELINE} --placement spread" if spread else BASELINE
+        kind = (case["flow"], edges, record["arguments"].get("episode", 1))
+        like = [o for o in rows if (o[1]["flow"], o[1]["edges"], o[0]["arguments"].get("episode", 1)) == kind]
+        baseline = next((other["seconds"] for r, other in like if _label(r, other) == wanted), None)
         median = summarise(case["seconds"]).median
         factor = "-"
         if baseline and case["seconds"] is not baseline:
@@ -36,7 +45,7 @@ def table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
             factor = f"{ratio:.3g}x ({low:.3g} to {high:.3g})"
         gpu = case["device"] == "cuda"
         cells.append([
-            case["flow"], f"{edges[0]['bytes']:,}", report.label(record, case), f"{len(case['seconds'])}",
+            case["flow"], f"{edges[0]['bytes']:,}", _label(record, case), f"{len(case['seconds'])}",
             f"{median * 1e6:,.0f}", f"{median / hops * 1e6:,.0f}", factor, GPU_CLAIM if gpu else CLAIMS[name],
         ])  # fmt: skip
     return ["flow", "bytes", "transport", "trips", "median µs", "µs a hop", "over references", "the article"], cells

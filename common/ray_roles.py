@@ -20,7 +20,7 @@ class RayRoles:
 
         self.gpus = gpus
         self.handles: dict[str, Any] = {}
-        self.errors: tuple[type[Exception], ...] = (ray.exceptions.RayError, TripTimeout, TypeError)
+        self.errors: tuple[type[Exception], ...] = (ray.exceptions.RayError, TripTimeout, TypeError, SegmentError)
 
     def start(self, role_class: type, flow: Flow, arguments: Namespace, *extra: Any) -> dict[str, Any]:
         """One actor a role, constructed with (flow, name, arguments, *extra)."""
@@ -73,11 +73,9 @@ class RayRoles:
 
         if isinstance(error, SegmentError):
             return str(error)  # the driver's own
-        if isinstance(
-            error, ray.exceptions.ActorDiedError
-        ) and "The actor died because of an error raised in its" in str(error):
-            # Its constructor raised: the last line says what.
-            return str(error).strip().splitlines()[-1]
+        if isinstance(error, ray.exceptions.ActorDiedError) and "error raised in its" in str(error):
+            # The last line says what its constructor raised.
+            return re.sub(r"^\s*[\w.]+: ", "", str(error).strip().splitlines()[-1])
         if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(error.cause, ray.exceptions.RayActorError):
             # The error of a role goes through all that wait for it; the innermost one comes last.
             name = re.findall(r"ray::([\w-]+)", str(error))[-1]
@@ -94,9 +92,8 @@ class RayRoles:
             except ray.exceptions.GetTimeoutError:
                 behind.append(f"{name} does not answer")
         if dead:
-            return f"{', '.join(dead)} died" + " (Ray Direct Transport ends the peers of one that dies)" * (
-                len(dead) > 1
-            )
+            peers = " (Ray Direct Transport ends the peers of one that dies)" if len(dead) > 1 else ""
+            return f"{', '.join(dead)} died{peers}"
         return f"{error}; {behind[0] if behind else 'every role has received it, its result did not reach the driver'}"
 
     def kill(self) -> None:

@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from common import chart, microbenchmark, report
+from common.advice import ADVICE
 from common.records import RecordError
 from common.statistics import speedup_interval, summarise
-
-SECTIONS = ("results", "microbenchmarks")
 
 
 def markers(section: str) -> tuple[str, str]:
@@ -57,6 +56,20 @@ def markdown(rows: list[chart.Row]) -> str:
     lines = [headline(rows), "", *markdown_table(*table_rows(rows))]
     lines += [f"\n{report.label(*row)}: {row[1]['status']}, {row[1]['reason']}." for row in rows if row[1]["reason"]]
     return "\n".join([*lines, "", *(line + "  " for line in chart.caption(rows).splitlines())])
+
+
+def advice_markdown(rows: list[chart.Row]) -> str:
+    """Which transport when, each with what was measured here."""
+    times = {report.label(record, case): case for record, case in rows}
+    cells = []
+    for name, (when, needs, copies, breaks) in ADVICE.items():
+        case = times.get(name)
+        measured = case["status"] if case else "not run"
+        if case and case["status"] == "ok":
+            measured = f"{report.milliseconds(summarise(case['seconds']).median)} ms"
+        cells.append([f"`{name}`", when, needs, copies, breaks, measured])
+    header = ["", "take it when", "needs", "copies an edge", "what breaks it", "a trip here"]
+    return "\n".join(markdown_table(header, cells, 5))
 
 
 def hops_markdown(rows: list[chart.Row]) -> str:

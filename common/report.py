@@ -22,6 +22,7 @@ def label(record: dict[str, Any], case: dict[str, Any]) -> str:
     flags = [f"--{flag.replace('_', '-')}" for flag in ROW_FLAGS if record["arguments"].get(flag)]
     episode = record["arguments"].get("episode", 1)
     flags += [f"--episode {episode}"] * (episode > 1)
+    flags += ["--placement spread"] * (record["arguments"].get("placement") == "spread")
     return " ".join([RUNTIMES.get(record["script"], record["script"]), case["transport"], *flags])
 
 

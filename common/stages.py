@@ -6,21 +6,21 @@ from typing import Any
 
 # In the order of a message's way; the chart stacks them so.
 STAGES = (
-    "make", "device to host", "submit", "serialise", "write", "wait", "read", "deserialise", "host to device",
+    "make", "device to host", "submit", "serialise", "write", "wait", "transfer", "deserialise", "host to device",
     "copy", "stamp", "synchronise", "loop",
 )  # fmt: skip
-# What counts only where nothing above it goes on: the turning of a graph's loop, which a process does while
-# another one works already; then calls in which nobody works on a payload as far as Python can see.
-LAST = ("loop", "read", "wait")
+# What counts only where nothing else goes on: a library's send or receive, which may be waiting for its other
+# end; the turning of a graph's loop, which a process does while another one works already; and waiting.
+LAST = ("transfer", "loop", "wait")
 
 
 def attribute(case: dict[str, Any]) -> tuple[dict[str, float], float]:
     """Mean seconds a trip of each stage, and the share of the trips that they explain.
 
     Every moment of a trip belongs to what is done then: in each thread the innermost span, between
-    several at work in equal parts. A moment in which all wait is `wait` (or `read`, for libraries whose
-    call both waits and reads; or `loop`). A moment of which no process says anything is not explained: the sum of the
-    stages falls short of the trip by it, and by whatever the clocks of the processes disagree.
+    several at work in equal parts. A moment in which none works belongs to the first of LAST that goes on.
+    A moment of which no process says anything is not explained: the sum of the stages falls short of the
+    trip by it, and by whatever the clocks of the processes disagree.
     """
     by_trip = defaultdict(list)
     for process, thread, stage, _edge, trip, start, end in case["spans"]:

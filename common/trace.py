@@ -14,13 +14,13 @@ from typing import Any
 
 from common.flows import DRIVER, Flow
 
+# Of each participant itself: Ray gives actors' classes methods of their own, so the class is not the place.
+OWN_POINTS = (("emit", "make"), ("receive", "stamp"), ("copy_out", "copy"))
 # module, function, stage. A stage inside another one counts as itself alone: writing an object to the
 # store, say, is put_object without the serialising in it. `wait` is the one stage in which nothing is
-# done: messages, scheduling and wake-ups, and what Ray's C++ does where Python cannot see it.
+# done: messages, scheduling and wake-ups, and what Ray's C++ does where Python cannot see it. `transfer` is a
+# library's send or receive, which waits for its other end as well.
 POINTS = (
-    ("common.actors", "Participant.emit", "make"),
-    ("common.actors", "Participant.receive", "stamp"),
-    ("common.actors", "Participant.copy_out", "copy"),
     ("common.devices", "synchronise", "synchronise"),
     ("ray._private.serialization", "SerializationContext.serialize", "serialise"),
     ("ray._private.worker", "Worker.put_object", "write"),
@@ -33,15 +33,13 @@ POINTS = (
     ("ray.experimental.rdt.rdt_manager", "RDTManager.get_rdt_objects", "wait"),
     ("ray.experimental.rdt.rdt_manager", "RDTManager.fetch_and_get_rdt_objects", "wait"),
     ("ray.experimental.rdt.rdt_manager", "RDTManager.trigger_out_of_band_tensor_transfer", "submit"),
-    ("ray.experimental.rdt.collective_tensor_transport", "CollectiveTensorTransport.send_multiple_tensors", "write"),
-    ("ray.experimental.rdt.collective_tensor_transport", "CollectiveTensorTransport.recv_multiple_tensors", "read"),
     ("ray.experimental.rdt.nixl_tensor_transport", "NixlTensorTransport.extract_tensor_transport_metadata", "write"),
     ("ray.experimental.rdt.nixl_tensor_transport", "NixlTensorTransport.fetch_multiple_tensors", "copy"),
     ("ray.experimental.rdt.nixl_tensor_transport", "NixlTensorTransport.wait_fetch_complete", "copy"),
     ("ray.experimental.rdt.nixl_tensor_transport", "NixlTensorTransport.actor_has_tensor_transport", "submit"),
-    ("torch.distributed", "isend", "write"),
-    ("torch.distributed", "Work.wait", "write"),
-    ("torch.distributed", "recv", "read"),
+    ("torch.distributed", "isend", "transfer"),
+    ("torch.distributed", "Work.wait", "transfer"),
+    ("torch.distributed", "recv", "transfer"),
     ("multiprocessing.queues", "SimpleQueue.put", "write"),
     ("multiprocessing.queues", "SimpleQueue.get", "wait"),
     ("multiprocessing.queues", "_ForkingPickler.loads", "deserialise"),
@@ -49,19 +47,33 @@ POINTS = (
 )
 ON_GPUS = (("torch", "Tensor.cpu", "device to host"), ("torch", "Tensor.to", "host to device"))
 
+OUTGOING = ("make", "device to host", "submit", "serialise", "write")
+EITHER = ("transfer", "loop")  # a role's outgoing ones come after it holds its inputs; the driver's count as incoming
+
+installed = False
 spans: list[tuple[int, str, float, float]] = []  # thread, stage, start and end in seconds of the clock
 
 
-def install(device: str) -> None:
-    """Wrap the points whose library this process uses; once."""
+def install(participant: Any) -> None:
+    """Wrap the participant's own points, and those of the libraries that its process uses."""
+    for name, stage in OWN_POINTS:
+        setattr(participant, name, _timed(getattr(participant, name), stage))
+    install_libraries(participant.device.type)
+
+
+def install_libraries(device: str) -> None:
+    """Wrap the libraries' points; once, though several roles may live in a process."""
+    global installed
+    if installed:
+        return
+    installed = True
     for module, path, stage in POINTS + (ON_GPUS if device == "cuda" else ()):
         if module.partition(".")[0] in sys.modules:
             owner: Any = importlib.import_module(module)
             *parents, name = path.split(".")
             for parent in parents:
                 owner = getattr(owner, parent)
-            if not hasattr(getattr(owner, name), "__wrapped__"):
-                setattr(owner, name, _timed(getattr(owner, name), stage))
+            setattr(owner, name, _timed(getattr(owner, name), stage))
 
 
 def _timed(function: Any, stage: str) -> Any:
@@ -86,7 +98,7 @@ def collect(found: dict[str, list], trips: list[tuple[float, float]], flow: Flow
     Returns:
         trips_us, a [start, end] for each trip counted from the first one's start, and spans, each
         [process, thread, stage, edge, trip, start, end] with threads and trips numbered from 0. The edge is
-        what the process was busy with: before it holds all its inputs one that comes in, then one that goes out.
+        the one that the process was busy with, by the stage; "-> reader" or "sender ->" where it has several.
     """
     origin = trips[0][0]
 
@@ -94,16 +106,17 @@ def collect(found: dict[str, list], trips: list[tuple[float, float]], flow: Flow
         return round((seconds - origin) * 1e6, 2)
 
     rows = []
-    for process, own in found.items():
+    in_one_process = any(own is found[DRIVER] for process, own in found.items() if process != DRIVER)
+    for process, own in {DRIVER: found[DRIVER]}.items() if in_one_process else found.items():
         threads = list(dict.fromkeys(thread for thread, *_ in own))
         for number, (trip_start, trip_end) in enumerate(trips):
             inside = [span for span in own if span[3] > trip_start and span[2] < trip_end]
             held = max((span[3] for span in inside if span[1] == "stamp"), default=trip_start)
             incoming = iter(flow.edges_to(process))
             for thread, stage, start, end in sorted(inside, key=lambda span: span[2]):
-                outgoing = end > held if process != DRIVER else end <= held and stage != "wait"
-                edge = _edge(process, outgoing, flow)
-                if not outgoing and stage in ("deserialise", "read"):
+                outgoing = stage in OUTGOING or (process != DRIVER and stage in EITHER and end > held)
+                edge = "in one process" if in_one_process else _edge(process, outgoing, flow)
+                if not outgoing and stage == "deserialise" and not in_one_process:
                     edge = str(next(incoming, edge))
                 start, end = max(start, trip_start), min(end, trip_end)
                 rows.append([process, threads.index(thread), stage, edge, number, us(start), us(end)])

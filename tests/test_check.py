@@ -43,10 +43,10 @@ class Ends:
     def arriving(self, emitted, reader, change):
         return [change(str(edge), emitted[edge.source].clone()) for edge in self.flow.edges_to(reader)]
 
-    def verify(self, trip):
+    def verify(self, trip, trips=1):
         """Wrong bytes by reader, where there are any."""
-        checks = {name: role.verify(trip)[0] for name, role in self.roles.items()}
-        checks[DRIVER] = self.driver.verify(trip)[0]
+        checks = {name: role.verify(trip, trips)[0] for name, role in self.roles.items()}
+        checks[DRIVER] = self.driver.verify(trip, trips)[0]
         return {name: wrong_bytes for name, wrong_bytes in checks.items() if wrong_bytes}
 
 
@@ -97,6 +97,70 @@ def test_a_stamp_that_was_late_is_eight_wrong_bytes(ends):
     ends.send(1, on("driver -> policy", hold_back))
     ends.roles["policy"].inputs[0].copy_(late[0])
     assert ends.verify(1) == {"policy": 8}
+
+
+EPISODE = 4
+
+
+def send_episode(ends, first, changes):
+    """EPISODE trips, on some of which something goes wrong: changes is {trip: change}; its last trip."""
+    for trip in range(first, first + EPISODE):
+        ends.send(trip, *([changes[trip]] if trip in changes else []))
+    return first + EPISODE - 1
+
+
+def test_episodes_that_arrive_have_no_wrong_byte(ends):
+    for first in range(1, 5 * EPISODE, EPISODE):
+        assert ends.verify(send_episode(ends, first, {}), EPISODE) == {}
+
+
+@pytest.mark.parametrize("trip", range(1, EPISODE))
+def test_a_stale_stamp_within_an_episode_is_eight_wrong_bytes(ends, trip):
+    last = send_episode(ends, 1, {trip: on("policy -> reward", lambda tensor: tensor.sub_(1))})
+    assert ends.verify(last, EPISODE) == {"reward": 8}
+
+
+def test_every_stale_stamp_of_an_episode_counts(ends):
+    def late(tensor):
+        tensor[0] -= 1
+        return tensor
+
+    send_episode(ends, 1, {})
+    ends.verify(EPISODE, EPISODE)
+    stale = {EPISODE + 1: on("policy -> reward", late), EPISODE + 3: lambda _edge, tensor: late(tensor)}
+    last = send_episode(ends, EPISODE + 1, stale)
+    assert ends.verify(last, EPISODE) == {"policy": 8, "reference": 8, "reward": 24, DRIVER: 8}
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_of_the_last_trip_of_an_episode_every_byte_is_checked(ends, edge):
+    last = send_episode(ends, 1, {EPISODE: on(edge, flip)})
+    assert ends.verify(last, EPISODE) == {edge.split(" -> ")[1]: 1}
+
+
+def test_of_the_trips_before_only_the_stamps_are_checked(ends):
+    """What --episode says of itself: their bytes have gone by the time of the check."""
+    last = send_episode(ends, 1, {EPISODE - 1: on("policy -> reward", flip)})
+    assert ends.verify(last, EPISODE) == {}
+
+
+@pytest.mark.parametrize("sent", [EPISODE - 1, EPISODE + 1], ids=["dropped", "twice"])
+def test_an_episode_of_another_number_of_trips_is_wrong_as_a_whole(ends, sent):
+    for trip in range(1, sent + 1):
+        ends.send(min(trip, EPISODE))
+    assert ends.verify(EPISODE, EPISODE)["policy"] == EPISODE * EDGES["driver -> policy"]
+
+
+def test_an_episode_after_one_that_was_wrong_can_be_right(ends):
+    assert ends.verify(send_episode(ends, 1, {2: on("reward -> driver", lambda tensor: tensor + 1)}), EPISODE)
+    assert ends.verify(send_episode(ends, 1 + EPISODE, {}), EPISODE) == {}
+
+
+def test_stamps_shorter_than_a_word_are_checked_in_episodes_too():
+    ends = Ends(chain(3, 1))
+    for trip in range(1, 301):  # past what one byte counts
+        ends.send(trip, *([on("driver -> role-1", lambda tensor: tensor * 0)] if trip == 257 else []))
+    assert ends.verify(300, 300) == {"role-1": 3}
 
 
 def test_two_inputs_that_are_exchanged_are_wrong(ends):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import KILOBYTES, ROOT, SCRIPTS
 
-from common import command_line, records
+from common import command_line, devices, records
 
 STORE = ROOT / "simulate_chat_learn_data_flow.py"
 GRAPH = ROOT / "ray_cg_simulate_chat_learn_data_flow.py"
@@ -84,6 +84,9 @@ def test_defaults_are_the_demos():
         (["--max-new-tokens", "-1"], "--max-new-tokens"),
         (["--num-samples", "0"], "--num-samples"),
         (["--iterations", "0"], "--iterations"),
+        (["--episode", "0"], "--episode"),
+        (["--placement", "apart"], "'apart'"),
+        (["--flow", "chain", "--batch-size", "4"], "--batch-size is for online-dpo: give chain --payload-bytes"),
         (["--warmup", "-1"], "--warmup"),
         (["--threads", "0"], "--threads"),
         (["--timeout", "0"], "--timeout"),
@@ -185,6 +188,40 @@ def test_nccl_without_gpus_is_refused_and_recorded_as_waived(refused, tmp_path, 
     assert (case["transport"], case["seconds"], case["first_seconds"]) == ("nccl", [], None)
 
 
+@pytest.fixture
+def no_nixl(monkeypatch):
+    find_spec = devices.importlib.util.find_spec
+
+    def find(name, *rest):
+        return None if name.startswith("nixl") else find_spec(name, *rest)
+
+    monkeypatch.setattr(devices.importlib.util, "find_spec", find)
+
+
+@pytest.mark.parametrize(
+    ("transport", "reason"),
+    [
+        ("nixl", "nixl is not installed: pip install --no-deps nixl=="),
+        ("nccl", "nccl needs 4 GPUs and found 0: use another --transport"),
+        ("cuda-ipc", "cuda-ipc needs 1 GPU and found 0: use another --transport"),
+    ],
+)
+def test_what_direct_transport_needs_and_does_not_find_is_waived(refused, no_nixl, tmp_path, transport, reason):
+    output = tmp_path / "record.json"
+    assert reason in refused(RDT, "--transport", transport, *KILOBYTES, "--output", str(output))
+    (case,) = records.load(output)["cases"]
+    assert (case["status"], case["transport"], case["seconds"]) == ("waived", transport, [])
+    assert reason in case["reason"]
+
+
+@pytest.mark.parametrize("missing", ["nixl", "nixl_cu12"])
+def test_nixl_needs_the_wheel_of_torchs_cuda_too(monkeypatch, missing):
+    monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: None if name == missing else name)
+    with pytest.raises(command_line.Waived, match="nixl-cu12=="):
+        devices.need_nixl("12.8")
+    assert missing == "nixl" or devices.need_nixl("13.0") is None
+
+
 @every_script
 def test_an_existing_record_is_not_overwritten(refused, script, tmp_path):
     output = tmp_path / "record.json"
@@ -198,8 +235,26 @@ def test_a_folder_that_cannot_be_written_is_refused(refused, name, tmp_path):
     assert "cannot write" in refused(STORE, *KILOBYTES, "--output", str(tmp_path / name))
 
 
+@every_script
+def test_a_trace_that_cannot_be_written_is_refused_before_anything_is_measured(refused, script):
+    assert "/proc/nowhere" in refused(script, *KILOBYTES, "--trace", "/proc/nowhere/trace.json")
+
+
+def test_an_existing_trace_is_not_overwritten(refused, tmp_path):
+    trace = tmp_path / "trace.json"
+    trace.write_text("mine")
+    assert "--trace another name" in refused(STORE, *KILOBYTES, "--trace", str(trace))
+    assert trace.read_text() == "mine"
+
+
+def test_roles_without_ray_cannot_be_spread(refused):
+    assert "--placement" in refused(TORCH, "--placement", "spread", *KILOBYTES)
+
+
 def test_a_refused_run_leaves_no_record(refused, tmp_path):
-    refused(STORE, "--device", "cuda", *KILOBYTES, "--output", str(tmp_path / "record.json"))
+    refused(
+        STORE, "--device", "cuda", *KILOBYTES, "--output", str(tmp_path / "record.json"), "--trace", str(tmp_path / "t")
+    )
     assert list(tmp_path.iterdir()) == []
 
 

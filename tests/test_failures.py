@@ -10,7 +10,8 @@ from conftest import KILOBYTES
 ANNOUNCE = """
 def wrap_send(send):
     def announced(query):
-        if int(query[0]) == 6:
+        trip = query if isinstance(query, int) else int(query[0])  # a trainer is sent the trip's number alone
+        if trip == 6:
             print("under way", flush=True)
         return send(query)
 
@@ -23,6 +24,17 @@ def wrap_role(role_class):
             if self.name == "reference" and self.trips_received == 5:
                 raise {exception}
             return super().forward_step(*inputs)
+
+    return Unlucky
+"""
+# The same where forward_step says how its tensors travel, so that it must not be another one.
+RAISE_IN_RECEIVE = """
+def wrap_role(role_class):
+    class Unlucky(role_class):
+        def receive(self, inputs):
+            if self.name == "reference" and self.trips_received == 5:
+                raise {exception}
+            super().receive(inputs)
 
     return Unlucky
 """
@@ -40,6 +52,7 @@ def wrap_role(role_class):
 """
 STORE = "simulate_chat_learn_data_flow"
 GRAPH = "ray_cg_simulate_chat_learn_data_flow"
+RDT = "ray_rdt_simulate_chat_learn_data_flow"
 TORCH = "torch_simulate_chat_learn_data_flow"
 MANY = ("--warmup", "0", "--iterations", "1000000", *KILOBYTES)
 
@@ -82,6 +95,11 @@ def test_a_role_that_is_killed_is_named(interrupted, module, transport):
     assert_failed_with_samples(finished, 1, r"^trip \d+: reference died$")
 
 
+def test_a_role_that_is_killed_is_among_those_whom_ray_direct_transport_ends(interrupted):
+    finished = interrupted(RDT, lambda run: run.role_process("reference").kill(), "--transport", "gloo")
+    assert_failed_with_samples(finished, 1, r"^trip \d+: .*\breference\b.* died")
+
+
 def test_a_role_that_hangs_is_named_and_given_up(interrupted):
     flags = ("--transport", "zero-copy", "--timeout", "3")
     finished = interrupted(GRAPH, lambda run: run.role_process("reference").suspend(), *flags)
@@ -119,12 +137,13 @@ def test_an_interrupt_ends_the_run_and_keeps_its_samples(interrupted, number, mo
     [
         (STORE, "refs", "OSError('no luck today')", "OSError: no luck today"),
         (GRAPH, "shm", "ValueError", "ValueError"),
+        (RDT, "mapped", "OSError('no luck today')", "OSError: no luck today"),
         (TORCH, "multiprocessing", "OSError('no luck today')", "OSError: no luck today"),
     ],
-    ids=["store", "graph, without a message", "process"],
+    ids=["store", "graph, without a message", "direct transport", "process"],
 )
 def test_a_role_that_raises_is_named_with_what_it_said(run_script, write_script, module, transport, exception, said):
-    source = RAISE_IN_PROCESS if module == TORCH else RAISE
+    source = {RDT: RAISE_IN_RECEIVE, TORCH: RAISE_IN_PROCESS}.get(module, RAISE)
     script = write_script(module, source.format(exception=exception))
     finished = run_script(script, *MANY, "--transport", transport)
     assert_failed_with_samples(finished, 1, f"^trip 6: reference raised {said}")

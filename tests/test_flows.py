@@ -112,8 +112,10 @@ def test_a_scatter_gather_asks_every_role_and_waits_for_all(count):
 
 
 def flags(name, **others):
-    """The arguments as a script or a record has them: every flag by its name."""
-    return vars(Sizes()) | {"flow": name, "payload_bytes": None, "roles": None} | others
+    """The arguments as a script or a record has them: every flag by its name, those of other flows None."""
+    sizes = vars(Sizes())
+    knobs = sizes if name == "online-dpo" else dict.fromkeys(sizes)
+    return knobs | {"flow": name, "payload_bytes": None, "roles": None} | others
 
 
 @pytest.mark.parametrize(("name", "count", "edges"), [("round-trip", 1, 2), ("chain", 4, 5), ("scatter-gather", 4, 8)])
@@ -148,6 +150,8 @@ def test_a_record_without_the_newer_flags_is_online_dpo_at_its_sizes():
         (flags("online-dpo", roles=1), "leave them out"),
         (flags("round-trip", roles=2), "a round trip has one role"),
         (flags("chain", payload_bytes=0), "emits nothing"),
+        (flags("chain", batch_size=2), "--batch-size is for online-dpo: give chain --payload-bytes"),
+        (flags("round-trip", max_new_tokens=0), "--max-new-tokens is for online-dpo"),
     ],
 )
 def test_flags_of_another_flow_are_refused(given, reason):

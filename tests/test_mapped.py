@@ -105,6 +105,21 @@ def test_a_producer_goes_on_when_the_last_reader_has_released(ring, views):
         produce(ring, 5)
 
 
+def test_a_reader_that_opens_a_message_has_released_the_one_before(ring, views):
+    for sequence in range(1, POOL_SIZE + 1):
+        produce(ring, sequence)
+    for view in views:
+        view.open(["policy", 1])
+    with pytest.raises(SegmentError, match="message 1"):
+        produce(ring, POOL_SIZE + 1)
+    for view in views:
+        held = view.open(["policy", 2])
+    produce(ring, POOL_SIZE + 1)
+    assert says(held, 2)
+    with pytest.raises(SegmentError, match="message 2"):
+        produce(ring, POOL_SIZE + 2)
+
+
 def test_what_a_reader_has_not_opened_is_not_released(ring, views):
     produce(ring, 1)
     for view in views:
@@ -340,9 +355,9 @@ class Ends:
             handles[role.name] = self.roles[role.name].forward_step(*arriving(role.name))
         self.driver.receive([self.driver.view(handle) for handle in arriving(DRIVER)])
 
-    def verify(self, trip):
+    def verify(self, trip, trips=1):
         """Wrong bytes by reader, where there are any, and which edges were mapped."""
-        found = {name: one.verify(trip) for name, one in self.everybody.items()}
+        found = {name: one.verify(trip, trips) for name, one in self.everybody.items()}
         wrong = {name: wrong for name, (wrong, _) in found.items() if wrong}
         return wrong, {edge: seen for _, mapped_edges in found.values() for edge, seen in mapped_edges.items()}
 
@@ -425,10 +440,21 @@ def test_a_tensor_that_does_not_lie_in_the_ring_has_no_handle(folder):
 
 def test_a_role_whose_readers_do_not_let_go_says_so(folder):
     ends = Ends(FLOW, folder)
-    for trip in range(1, POOL_SIZE + 1):
-        ends.send(trip)
+    ends.send(1)
+    for trip in range(2, POOL_SIZE + 1):
+        ends.driver.emit(trip)
     with pytest.raises(SegmentError, match=f"policy has not released message 1 of {DRIVER}"):
-        ends.send(POOL_SIZE + 1)
+        ends.driver.emit(POOL_SIZE + 1)
+
+
+def test_episodes_longer_than_the_ring_are_right(folder):
+    """A reader that is handed the next message is done with the one before."""
+    ends = Ends(FLOW, folder)
+    trips = 2 * POOL_SIZE + 1
+    for episode in range(3):
+        for trip in range(episode * trips + 1, (episode + 1) * trips + 1):
+            ends.send(trip)
+        assert ends.verify((episode + 1) * trips, trips) == ({}, dict.fromkeys(EDGES, True))
 
 
 def test_a_role_that_was_checked_has_let_go(folder):

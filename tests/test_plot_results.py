@@ -6,61 +6,24 @@ import sys
 from pathlib import Path
 
 import pytest
+from made_records import a_chain, a_record
 
 import plot_results
 import ray_cg_simulate_chat_learn_data_flow as graph_script
 import ray_rdt_simulate_chat_learn_data_flow as rdt_script
 import simulate_chat_learn_data_flow as store_script
 import torch_simulate_chat_learn_data_flow as torch_script
-from common import chart, flows, records, report, statistics
+from common import chart, records, report, statistics
 from common import readme as readme_text
-from common.flows import online_dpo
-from common.sizing import Sizes
+from common.advice import ADVICE
 
 ROOT = Path(plot_results.__file__).parent
-ENVIRONMENT = {"cpu_model": "Test CPU", "logical_cpus": 2, "memory_gib": 8, "gpus": [], "python": "3.11"}
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_published(monkeypatch, tmp_path):
     """A test that draws by mistake must not change the repository's pictures or README."""
     monkeypatch.setattr(plot_results, "ROOT", tmp_path)
-
-
-def a_record(transport: str, seconds: list[float], runtime: str = "store", **changes) -> dict:
-    flow = online_dpo(Sizes())
-    case = {
-        "flow": flow.name,
-        "transport": transport,
-        "device": "cpu",
-        "status": "ok",
-        "reason": None,
-        "payload_copied": transport != "zero-copy",
-        "path": {},
-        "bytes_per_trip": flow.bytes_per_trip,
-        "edges": [{"from": edge.source, "to": edge.reader, "bytes": edge.bytes} for edge in flow.edges],
-        "warmup": 1,
-        "first_seconds": 5.0,
-        "seconds": seconds,
-        "wrong_bytes": 0,
-        "stored_bytes": 0,
-        "spilled_bytes": 0,
-        "peak_memory_bytes": 1,
-        "harness_seconds": 0.001,
-        "placement": {},
-    }
-    arguments = {"flow": flow.name, "zero_copy": False, "threads": 1, **vars(Sizes())}
-    return {
-        "schema_version": records.SCHEMA_VERSION,
-        "script": next(script for script, name in records.RUNTIMES.items() if name == runtime),
-        "started_at": "2026-01-01T00:00:00+00:00",
-        "arguments": arguments | changes.pop("arguments", {}),
-        "environment": ENVIRONMENT | changes.pop("environment", {}),
-        "ceiling_seconds": 0.02,
-        "ceiling_samples_seconds": [0.02],
-        "ceiling_all_cores_samples_seconds": [0.01],
-        "cases": [case | changes],
-    }
 
 
 @pytest.fixture
@@ -101,7 +64,8 @@ def test_draws_every_picture_and_prints_the_table(three, tmp_path, capsys):
 def test_the_readme_holds_the_same_numbers_between_its_markers(three, tmp_path):
     readme = tmp_path / "README.md"
     start, end = readme_text.markers("results")
-    readme.write_text(f"above\n{start}\n| outdated |\n{end}\nbelow\n")
+    advice_start, advice_end = readme_text.markers("advice")
+    readme.write_text(f"above\n{start}\n| outdated |\n{end}\nbelow\n{advice_start}\n| old |\n{advice_end}\nend\n")
     assert plot_results.main([*three, "--output-dir", str(tmp_path), "--readme", str(readme)]) == 0
     text = readme.read_text()
     fastest = (
@@ -109,8 +73,9 @@ def test_the_readme_holds_the_same_numbers_between_its_markers(three, tmp_path):
         "`store driver-queue` takes 80 times as long"
     )
     assert text.startswith(f"above\n{start}\n{fastest} (95 % interval ") and "\n| transport |" in text
-    assert text.endswith(f"{end}\nbelow\n")
-    assert "outdated" not in text
+    assert f"{end}\nbelow\n{advice_start}\n" in text
+    assert text.endswith(f"\n{advice_end}\nend\n")
+    assert "outdated" not in text and "| old |" not in text
     # 448 MiB in 25 ms are not said as a rate: nobody moved them. 448 MiB in 2 s are 0.235 GB/s.
     assert "| graph zero-copy | 448 | 0 | 5,000 | 20 | 25 | 29.5 | 30 | mapped | 80.0% | 0 | 0.0 | 80x |" in text
     queue = "| store driver-queue | 448 | 0 | 5,000 | 2,000 | 2,000 | 2,180 | 2,200 | 0.235 | 1.0% | 0 | 0.0 | 1x |"
@@ -160,7 +125,9 @@ def test_what_cannot_be_drawn_is_refused(write, tmp_path, capsys):
     readme.write_text("no markers")
     assert "markers" in refusal(capsys, write("fine", a_record("refs", [1.0])), "--readme", str(readme))
     unknown = a_record("refs", [1.0], arguments={"flow": "unheard-of"})
-    assert "unheard-of" in refusal(capsys, write("unknown", unknown), "--output-dir", str(tmp_path))
+    assert "is of a flow that is unknown here" in refusal(
+        capsys, write("unknown", unknown), "--output-dir", str(tmp_path)
+    )
 
 
 def test_a_transport_without_a_rung_is_drawn_last(write, tmp_path, capsys):
@@ -236,7 +203,7 @@ def test_every_transport_has_a_rung():
 
 def test_every_rung_of_a_script_is_one_that_it_offers():
     for name in chart.LADDER:
-        runtime, transport, *flags = name.split(" ")
+        runtime, transport, *flags = name.partition(" --episode ")[0].split(" ")
         assert runtime in records.RUNTIMES.values()
         assert {flag.removeprefix("--").replace("-", "_") for flag in flags} <= set(report.ROW_FLAGS)
         if runtime in OFFERED:
@@ -252,6 +219,9 @@ def test_every_rung_of_a_script_is_one_that_it_offers():
         ("graph", "shm", {"huge_pages": True}, "graph shm --huge-pages"),
         ("graph", "mapped", {"copy_out": True, "zero_copy": False}, "graph mapped --copy-out"),
         ("torch", "gloo", {}, "torch gloo"),
+        ("graph", "mapped", {"episode": 1}, "graph mapped"),
+        ("graph", "mapped", {"episode": 2}, "graph mapped --episode 2"),
+        ("graph", "mapped", {"episode": 10, "copy_out": True}, "graph mapped --copy-out --episode 10"),
     ],
 )
 def test_a_row_is_called_by_runtime_transport_and_the_flags_that_make_it_another(runtime, transport, flags, name):
@@ -280,14 +250,6 @@ def test_a_record_of_the_first_schema_is_drawn(write, tmp_path):
     assert plot_results.main([old, new, "--output-dir", str(tmp_path)]) == 0
 
 
-def a_chain(transport: str, seconds: list[float], runtime: str) -> dict:
-    asked = {"flow": "chain", "payload_bytes": 13, "roles": 2}
-    made = flows.build_flow(asked)
-    edges = [{"from": edge.source, "to": edge.reader, "bytes": edge.bytes} for edge in made.edges]
-    case = {"flow": made.name, "edges": edges, "bytes_per_trip": made.bytes_per_trip}
-    return a_record(transport, seconds, runtime, arguments=asked, **case)
-
-
 def test_a_microbenchmark_has_a_table_of_its_own(write, three, tmp_path, capsys):
     """It moves other bytes than the ladder, and is no rung of it."""
     paths = [
@@ -297,7 +259,8 @@ def test_a_microbenchmark_has_a_table_of_its_own(write, three, tmp_path, capsys)
     start, end = readme_text.markers("microbenchmarks")
     ladder_start, ladder_end = readme_text.markers("results")
     readme = tmp_path / "README.md"
-    readme.write_text(f"{ladder_start}\n{ladder_end}\n{start}\n| outdated |\n{end}\nbelow\n")
+    advice = "\n".join(readme_text.markers("advice"))
+    readme.write_text(f"{advice}\n{ladder_start}\n{ladder_end}\n{start}\n| outdated |\n{end}\nbelow\n")
     assert plot_results.main([*paths, *three, "--output-dir", str(tmp_path), "--readme", str(readme)]) == 0
     ladder, hops = readme.read_text().split(start)
     assert "outdated" not in hops
@@ -306,6 +269,23 @@ def test_a_microbenchmark_has_a_table_of_its_own(write, three, tmp_path, capsys)
     assert "| chain-2 | 13 | store refs | 2 | 3,000 | 1,000 | - |" in hops
     assert "| chain-2 | 13 | graph mapped | 2 | 300 | 100 | 10x (10 to 10) |" in hops
     assert "store driver-queue" not in hops
+
+
+def test_the_advice_says_what_was_measured_here_and_what_was_not(tmp_path):
+    records_of = {
+        "graph zero-copy": a_record("zero-copy", [0.02, 0.025, 0.03], "graph"),
+        "graph nccl": a_record("nccl", [], "graph", status="waived", reason="no GPU", payload_copied=None),
+    }
+    text = readme_text.advice_markdown([(record, record["cases"][0]) for record in records_of.values()])
+    last = {line.split("`")[1]: line.split("|")[-2].strip() for line in text.splitlines()[2:]}
+    assert list(last) == list(ADVICE)
+    said = {"graph zero-copy": "25 ms", "graph nccl": "waived"}
+    assert last == {name: said.get(name, "not run") for name in ADVICE}
+    assert len({line.count("|") for line in text.splitlines()}) == 1
+
+
+def test_every_piece_of_advice_is_about_a_rung():
+    assert set(ADVICE) <= set(chart.LADDER)
 
 
 def test_a_microbenchmark_alone_leaves_the_pictures_of_the_ladder_alone(write, tmp_path, capsys):

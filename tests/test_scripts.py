@@ -104,3 +104,14 @@ def test_a_run_is_right_leaves_a_valid_record_and_nothing_else(run_script, row):
     last_line = re.fullmatch(r"Execution time: (\d+\.\d+(?:e-\d+)?) seconds", finished.stdout.splitlines()[-1])
     assert float(last_line[1]) == sum(case["seconds"])
     assert f"record: {finished.output}" in finished.stdout
+
+
+def test_roles_on_two_nodes_are_right_and_leave_nothing_behind(run_script):
+    """The second raylet is on this machine too, so what goes between nodes goes over loopback."""
+    flags = ("--flow", "round-trip", "--transport", "bytes", "--placement", "spread", "--iterations", "3")
+    finished = run_script(ROOT / "ray_cg_simulate_chat_learn_data_flow.py", *flags, "--warmup", "1")
+    assert (finished.code, finished.stderr) == (0, "")
+    case = finished.case
+    assert (case["status"], case["wrong_bytes"], len(case["seconds"])) == ("ok", 0, 3)
+    assert case["placement"] == {"driver": 0, "role-1": 1}
+    assert finished.record["arguments"]["placement"] == "spread"
