@@ -1,5 +1,6 @@
 """The ladder as a chart: one bar a transport, the ceiling as a line, and what each rung does differently."""
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ LADDER: dict[str, tuple[str, str]] = {
     "store ref-queue": ("store driver-queue", "the driver passes references on, not payloads"),
     "store refs": ("store ref-queue", "no queue actors between the roles"),
     "rdt nixl": ("store refs", "tensors stay with their producer; readers fetch them by NIXL"),
+    "rdt nixl --huge-pages": ("rdt nixl", "fresh memory in pages of 2 MiB: fewer page faults"),
     "rdt gloo": ("store refs", "tensors stay with their producer; sent by gloo"),
+    "rdt gloo --huge-pages": ("rdt gloo", "fresh memory in pages of 2 MiB: fewer page faults"),
+    "torch gloo": ("rdt gloo", "the same gloo without Ray, received into the same memory every time"),
     "graph pickle": ("store refs", "one compiled graph: no task calls, buffers reused"),
-    "torch gloo": ("rdt gloo", "the same gloo without Ray"),
     "graph bytes": ("graph pickle", "plain bytes: no pickle, one copy more on either side"),
     "graph shm": ("graph pickle", "the type hint: tensors written once, not pickled in band"),
     "graph shm --huge-pages": ("graph shm", "fresh memory in pages of 2 MiB: fewer page faults"),
@@ -34,7 +37,10 @@ LADDER: dict[str, tuple[str, str]] = {
     "graph nccl": ("graph shm", "GPU to GPU, not through host memory"),
     "graph zero-copy --copy-out": ("graph shm", "readers copy into warm memory of their own"),
     "rdt mapped --copy-out": ("rdt gloo", "handles instead of payloads; one warm copy in each reader"),
-    "torch multiprocessing --copy-out": ("torch gloo", "shared tensors; one warm copy in each reader"),
+    "torch multiprocessing --copy-out": (
+        "torch gloo",
+        "shared tensors, mapped anew each time; one copy in each reader",
+    ),
     "graph mapped --copy-out": ("graph zero-copy --copy-out", "nothing is written into a channel: one copy an edge"),
     "torch memcpy": ("graph mapped --copy-out", "one process: no message, no other process to wake"),
     "store payload-queue --zero-copy": ("store payload-queue", "readers map tensors"),
@@ -91,7 +97,7 @@ def draw_ladder(pairs: list[Row], path: Path) -> None:
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_title(title, fontsize=10, loc="left")
         _ceiling_lines(axes, [record for record, _, _ in measured])
-    panels[0].legend(loc="lower right", fontsize=8.5, framealpha=1)
+    panels[len(shown) - 1].legend(loc="lower right", fontsize=8.5, framealpha=1)
     figure.suptitle(
         f"One trip of {measured[0][1]['flow']}, {measured[0][1]['bytes_per_trip'] / 2**20:,.4g} MiB: "
         "median time" + (f", and speed-up over {BASELINE}, the demo's baseline" if baseline else ""),
@@ -136,7 +142,8 @@ def _bar(
     text = f"{report.milliseconds(summary.median)} ms{rate}" + (", spilled" if case["spilled_bytes"] else "")
     if baseline and case["seconds"] is not baseline:
         ratio, low, high = speedup_interval(case["seconds"], baseline)
-        text += f"; {ratio:.3g}×" + (f" ({low:.3g} to {high:.3g})" if low != high else "")
+        text += f"; {report.three_digits(ratio)}×"
+        text += f" ({report.three_digits(low)} to {report.three_digits(high)})" if low != high else ""
     axes.text(1.012, index - 0.12, text, va="center", fontsize=9, transform=axes.get_yaxis_transform())
     where = axes.get_yaxis_transform()
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
@@ -156,13 +163,17 @@ def caption(pairs: list[Row]) -> str:
     machines = {machine_line(record["environment"]) for record, _ in pairs}
     counts = ", ".join(f"{report.label(record, case)} {len(case['seconds'])}" for record, case in pairs)
     commits = sorted({(record["environment"].get("git_commit") or "unknown")[:10] for record, _ in pairs})
-    finished = [(harness_share(case), report.label(record, case)) for record, case in pairs if case["status"] == "ok"]
-    share, worst = max(finished)
+    shares = []
+    for copied, words in ((True, "where bytes are copied"), (False, "where they are mapped")):
+        found = [(harness_share(case), report.label(record, case)) for record, case in pairs
+                 if case["status"] == "ok" and case["payload_copied"] is copied]  # fmt: skip
+        if found:
+            shares.append(f"{max(found)[0]:.2%} of a trip {words} ({max(found)[1]})")
     return "\n".join([
         *sorted(machines),
-        f"Timed trips: {counts}.",
+        *textwrap.wrap(f"Timed trips: {counts}.", 190),
         "Whiskers: fastest trip to p95. Brackets: 95 % interval of the speed-up within these runs. "
         "Hatched: readers hold views of shared memory, not bytes of their own.",
-        f"The suite's own work inside the clock: at most {share:.2%} of a trip ({worst}).",
+        f"The suite's own work inside the clock, all processes together: at most {', '.join(shares)}.",
         f"{first['started_at'][:10]}, commit {', '.join(commits)}.",
     ])  # fmt: skip

@@ -26,7 +26,11 @@ def table_rows(rows: list[chart.Row]) -> tuple[list[str], list[list[str]]]:
     baseline = next((case["seconds"] for record, case in rows if report.label(record, case) == chart.BASELINE), [])
     cells = []
     for record, case in rows:
-        ratio = f"{speedup_interval(case['seconds'], baseline)[0]:.3g}x" if baseline and case["seconds"] else "-"
+        ratio = (
+            f"{report.three_digits(speedup_interval(case['seconds'], baseline)[0])}x"
+            if baseline and case["seconds"]
+            else "-"
+        )
         peak = f"{case['peak_memory_bytes'] / 2**30:.1f}" if case["peak_memory_bytes"] else "-"
         cells.append([*report.row(record, case), peak, ratio])
     return [*report.COLUMNS, "peak GiB", "speed-up"], cells
@@ -41,7 +45,8 @@ def headline(rows: list[chart.Row]) -> str:
     baseline = next((c["seconds"] for r, c in rows if report.label(r, c) == chart.BASELINE), [])
     if baseline and case["seconds"] is not baseline:
         ratio, low, high = speedup_interval(case["seconds"], baseline)
-        sentence += f"; `{chart.BASELINE}` takes {ratio:.3g} times as long (95 % interval {low:.3g} to {high:.3g})"
+        sentence += f"; `{chart.BASELINE}` takes {report.three_digits(ratio)} times as long (95 % interval "
+        sentence += f"{report.three_digits(low)} to {report.three_digits(high)})"
     return sentence + "."
 
 

@@ -103,6 +103,11 @@ def warnings(case: dict[str, Any]) -> list[str]:
     return found
 
 
+def three_digits(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    return f"{float(f'{value:.3g}'):,.10g}"
+
+
 def milliseconds(seconds: float) -> str:
     """Four significant digits; whole milliseconds from a second up."""
     return f"{seconds * 1e3:,.4g}" if seconds < 1 else f"{seconds * 1e3:,.0f}"
