@@ -146,7 +146,7 @@ def main(argv: list[str] | None = None) -> int:
         print(chart.caption(ladder))
     if hops:
         header, cells = microbenchmark.table(hops)
-        print(report.table([line[:-1] for line in cells], header[:-1]))
+        print(report.table(cells, header))
     print(f"pictures: {arguments.output_dir}")
     return 0
 

@@ -43,9 +43,8 @@ def table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
         if baseline and case["seconds"] is not baseline:
             ratio, low, high = speedup_interval(case["seconds"], baseline)
             factor = f"{ratio:.3g}x ({low:.3g} to {high:.3g})"
-        gpu = case["device"] == "cuda"
         cells.append([
-            case["flow"], f"{edges[0]['bytes']:,}", _label(record, case), f"{len(case['seconds'])}",
-            f"{median * 1e6:,.0f}", f"{median / hops * 1e6:,.0f}", factor, GPU_CLAIM if gpu else CLAIMS[name],
+            case["flow"], _label(record, case), f"{edges[0]['bytes']:,}", f"{len(case['seconds'])}",
+            f"{median * 1e6:,.0f}", f"{median / hops * 1e6:,.0f}", factor,
         ])  # fmt: skip
-    return ["flow", "bytes", "transport", "trips", "median µs", "µs a hop", "over references", "the article"], cells
+    return ["flow", "transport", "bytes", "trips", "median µs", "µs a hop", "over references"], cells

@@ -90,17 +90,17 @@ def advice_markdown(rows: list[chart.Row]) -> str:
 
 
 def hops_markdown(rows: list[chart.Row]) -> str:
-    """The microbenchmarks beside the article's claims."""
-    lines = markdown_table(*microbenchmark.table(rows))
+    """The microbenchmarks, a table for each flow, below the article's claim."""
+    lines = []
+    for flow, claim in microbenchmark.CLAIMS.items():
+        own = [row for row in rows if row[0]["arguments"]["flow"] == flow]
+        if own:
+            header, cells = microbenchmark.table(own)
+            lines += [f"**{cells[0][0]}**; the article: {claim}.", ""]
+            lines += [*markdown_table(header[1:], [line[1:] for line in cells]), ""]
+    on_gpu = any(case["device"] == "cuda" for _, case in rows)
     return "\n".join(
-        [
-            *lines,
-            "",
-            f"{microbenchmark.GPU_CLAIM}: "
-            + (
-                "measured above." if any(case["device"] == "cuda" for _, case in rows) else "not measured, no GPU here."
-            ),
-        ]
+        [*lines, f"{microbenchmark.GPU_CLAIM}; here: {'see above' if on_gpu else 'not measured, no GPU'}."]
     )
 
 

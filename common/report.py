@@ -29,7 +29,7 @@ def label(record: dict[str, Any], case: dict[str, Any]) -> str:
 def row(record: dict[str, Any], case: dict[str, Any]) -> list[str]:
     """One cell per column: payload a trip, what of it and its copies went into the object store, times.
 
-    Mapped rows have no GB/s: their readers hold views, nobody gave them bytes of their own.
+    Mapped rows have no GB/s and no share of the ceiling, which copies: their readers hold views.
     """
     name = label(record, case) + (" (spilled)" if case["spilled_bytes"] else "")
     mebibytes = f"{case['bytes_per_trip'] / 2**20:,.4g}"
@@ -47,7 +47,7 @@ def row(record: dict[str, Any], case: dict[str, Any]) -> list[str]:
         first,
         *(milliseconds(value) for value in (summary.min, summary.median, summary.p95, summary.max)),
         rate,
-        f"{record['ceiling_seconds'] / summary.median:.1%}",
+        f"{record['ceiling_seconds'] / summary.median:.1%}" if case["payload_copied"] else "-",
         wrong if case["status"] == "ok" or case["wrong_bytes"] else case["status"],
     ]
 

@@ -12,6 +12,7 @@ STAGES = (
 # What counts only where nothing else goes on: a library's send or receive, which may be waiting for its other
 # end; the turning of a graph's loop, which a process does while another one works already; and waiting.
 LAST = ("transfer", "loop", "wait")
+Work = tuple[str, str]  # stage and edge
 
 
 def attribute(case: dict[str, Any]) -> tuple[dict[str, float], float]:
@@ -22,26 +23,43 @@ def attribute(case: dict[str, Any]) -> tuple[dict[str, float], float]:
     A moment of which no process says anything is not explained: the sum of the stages falls short of the
     trip by it, and by whatever the clocks of the processes disagree.
     """
-    by_trip = defaultdict(list)
-    for process, thread, stage, _edge, trip, start, end in case["spans"]:
-        by_trip[trip].append(((process, thread), stage, start, end))
     totals: dict[str, float] = defaultdict(float)
+    for (stage, _edge), seconds in _totals(case).items():
+        totals[stage] += seconds
+    explained = sum(totals.values()) * len(case["trips_us"]) / sum(case["seconds"])
+    return {stage: totals[stage] for stage in STAGES if totals[stage]}, explained
+
+
+def by_edge(case: dict[str, Any]) -> dict[str, float]:
+    """Mean seconds a trip of the work for each edge; moments in which all wait are "wait", whoever waits."""
+    totals: dict[str, float] = defaultdict(float)
+    for (stage, edge), seconds in _totals(case).items():
+        totals["wait" if stage in ("wait", "loop") else edge] += seconds
+    return dict(totals)
+
+
+def _totals(case: dict[str, Any]) -> dict[tuple[str, str], float]:
+    """Mean seconds a trip of each stage and edge."""
+    by_trip = defaultdict(list)
+    for process, thread, stage, edge, trip, start, end in case["spans"]:
+        by_trip[trip].append(((process, thread), (stage, edge), start, end))
+    totals: dict[tuple[str, str], float] = defaultdict(float)
     for spans in by_trip.values():
         moments = sorted({moment for *_, start, end in spans for moment in (start, end)})
         for begin, finish in pairwise(moments):
-            for stage, share in _busy(spans, begin, finish).items():
-                totals[stage] += share * (finish - begin) * 1e-6
-    trips = len(case["trips_us"])
-    explained = sum(totals.values()) / sum(case["seconds"])
-    return {stage: totals[stage] / trips for stage in STAGES if totals[stage]}, explained
+            for work, share in _busy(spans, begin, finish).items():
+                totals[work] += share * (finish - begin) * 1e-6 / len(case["trips_us"])
+    return totals
 
 
-def _busy(spans: list[tuple[Any, str, float, float]], begin: float, finish: float) -> dict[str, float]:
-    """Which stages the moments between two boundaries belong to, and with what share."""
-    innermost: dict[Any, tuple[float, str]] = {}
-    for thread, stage, start, end in spans:
+def _busy(spans: list[tuple[Any, Work, float, float]], begin: float, finish: float) -> dict[Work, float]:
+    """Which stages and edges the moments between two boundaries belong to, and with what share."""
+    innermost: dict[Any, tuple[float, Work]] = {}
+    for thread, work, start, end in spans:
         if start <= begin and end >= finish and (thread not in innermost or start >= innermost[thread][0]):
-            innermost[thread] = (start, stage)
-    stages = [stage for _, stage in innermost.values()]
-    working = [stage for stage in stages if stage not in LAST] or [stage for stage in LAST if stage in stages][:1]
-    return {stage: working.count(stage) / len(working) for stage in working}
+            innermost[thread] = (start, work)
+    going_on = [work for _, work in innermost.values()]
+    working = [work for work in going_on if work[0] not in LAST]
+    for stage in LAST:
+        working = working or [work for work in going_on if work[0] == stage]
+    return {work: working.count(work) / len(working) for work in working}

@@ -116,7 +116,12 @@ class Run:
 
     def leftovers(self) -> list[str]:
         """Processes, semaphores, shared memory and temporary files of the run that are there when it has ended."""
-        time.sleep(0.2)  # a process that has been killed needs a moment to be gone
+        deadline = time.monotonic() + 10  # a process that was killed, or another run beside this one, needs a moment
+        while (found := self._left()) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return found
+
+    def _left(self) -> list[str]:
         return [
             *(f"process {process}" for process in self.living()),
             *map(str, orphaned_semaphores() - self.orphans_before),

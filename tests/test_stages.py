@@ -172,7 +172,7 @@ def test_the_caption_says_how_well_the_stages_fit_and_what_tracing_cost():
     said = stage_chart.caption(traced, untraced)
     assert "The stages add up to 97.0% of the trip where they fit worst (graph pickle)." in said
     assert "graph shm 1.25." in said
-    assert "not measured" in stage_chart.caption(traced, [])
+    assert "another run: unknown." in stage_chart.caption(traced, [])
 
 
 def test_spans_are_cut_to_the_trips_that_they_lie_in():
