@@ -24,7 +24,6 @@ KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")  # 8 to 40 KiB a me
 RUN_SECONDS = 120  # until a run that hangs is killed; one takes about ten
 MARK = "SIMULATE_TEST_RUN"
 SHARED_MEMORY_NAMES = ("data-flow-*", "torch_*")  # of mapped segments, and of tensors in shared memory
-SHARED_MEMORY_SECONDS = 15  # until a name that is new there counts as left behind
 
 
 def arguments(*flags: str) -> Namespace:
@@ -126,15 +125,8 @@ class Run:
             *(f"process {process}" for process in self.living()),
             *map(str, orphaned_semaphores() - self.orphans_before),
             *map(str, self.temporary.iterdir()),
-            *map(str, self.shared_memory_left()),
+            *map(str, shared_memory_names() - self.shared_before),
         ]
-
-    def shared_memory_left(self) -> set[Path]:
-        """Another program's segments have names too, for as long as its roles start; those are waited for."""
-        deadline = time.monotonic() + SHARED_MEMORY_SECONDS
-        while (left := shared_memory_names() - self.shared_before) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        return left
 
 
 def orphaned_semaphores() -> set[Path]:
