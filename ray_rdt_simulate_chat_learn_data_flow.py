@@ -45,8 +45,6 @@ def settle(arguments: Namespace, flow: Flow, gpus: int) -> int:
     transport = arguments.transport
     if arguments.zero_copy or arguments.reuse_buffers:
         raise UsageError("--zero-copy and --reuse-buffers are other scripts': leave them out")
-    if transport == "gloo" and arguments.device == "cuda":
-        raise UsageError("gloo moves host memory: give --device cpu")
     if transport in ("mapped", "cuda-ipc") and arguments.address:
         raise UsageError(f"{transport} is one machine's: leave --address out")
     if transport == "nixl":
@@ -171,7 +169,7 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[st
     yield Wiring(ends, path, mapped=TRANSPORTS[transport] == "mapped", setup_seconds=once)
 
 
-SCRIPT = case.Script(__file__, __doc__, TRANSPORTS, "gloo", settle, connect)
+SCRIPT = case.Script(__file__, __doc__, TRANSPORTS, "gloo", settle, connect, host_only=("gloo",))
 
 if __name__ == "__main__":
     sys.exit(case.run(SCRIPT))

@@ -50,8 +50,6 @@ def settle(arguments: Namespace, flow: Flow, gpus: int) -> int:
         needed = 1 if arguments.transport == "nccl-one-gpu" else len(flow.roles)
         devices.need_gpus(arguments.transport, gpus, needed)
         return needed
-    if arguments.device == "cuda":
-        raise UsageError(f"{arguments.transport} moves host memory: give --device cpu, or --transport nccl")
     return gpus
 
 
@@ -176,7 +174,8 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[st
             yield Wiring(send_by_distributed, {str(edge): path for edge in flow.edges}, mapped=False)
 
 
-SCRIPT = case.Script(__file__, __doc__, TRANSPORTS, "gloo", settle, connect, processes)
+HOST_ONLY = ("gloo", "multiprocessing", "memcpy")
+SCRIPT = case.Script(__file__, __doc__, TRANSPORTS, "gloo", settle, connect, processes, HOST_ONLY)
 
 if __name__ == "__main__":
     sys.exit(case.run(SCRIPT))

@@ -33,6 +33,7 @@ class Script:
         raises UsageError for what its transports cannot do, and Waived for what this machine cannot.
     connect: the context in which the transport is ready (see measurement.Connect).
     runtime: the module that starts roles: cluster or processes.
+    host_only: transports that move host memory, also on a machine with GPUs.
     """
 
     file: str
@@ -42,6 +43,7 @@ class Script:
     settle: Callable[[Namespace, Flow, int], int]
     connect: Connect
     runtime: ModuleType = cluster
+    host_only: tuple[str, ...] = ()
 
 
 def run(script: Script, argv: Sequence[str] | None = None) -> int:
@@ -68,7 +70,12 @@ def _run(script: Script, arguments: Namespace) -> int:
     if arguments.output is not None and os.path.exists(arguments.output):  # False where it cannot be known
         raise records.RecordError(f"{arguments.output} exists: give --output another name, or move it away")
     store_bytes = script.runtime.reserve(arguments, flow)
-    arguments.device, gpus = devices.resolve_device(arguments.device)
+    asked = arguments.device
+    arguments.device, gpus = devices.resolve_device(asked)
+    if gpus and arguments.transport in script.host_only:
+        if asked == "cuda":
+            raise UsageError(f"{arguments.transport} moves host memory: give --device cpu, or another --transport")
+        arguments.device, gpus = "cpu", 0
     waived = None
     try:
         gpus = script.settle(arguments, flow, gpus)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from common import command_line
+from common import memory
 from common.command_line import UsageError
 from common.flows import Flow
 from common.ray_roles import RayRoles
@@ -52,7 +52,7 @@ def configure(arguments: Namespace) -> None:
 
 def reserve(arguments: Namespace, flow: Flow) -> int:
     """Bytes of the private cluster's object store; UsageError where they, or the payloads, do not fit."""
-    return command_line.object_store_bytes(arguments, flow)
+    return memory.object_store_bytes(arguments, flow)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from multiprocessing import connection
 from typing import Any
 
-from common import command_line
+from common import memory
 from common.flows import DRIVER, Flow
 from common.timing import TripTimeout
 
@@ -32,8 +32,8 @@ def configure(arguments: Namespace) -> None:
 
 
 def reserve(arguments: Namespace, flow: Flow) -> int:
-    """No object store; the payloads must fit into memory all the same. See command_line.need_memory."""
-    command_line.need_memory(flow)
+    """No object store; the payloads must fit into memory all the same."""
+    memory.need_memory(flow)
     return 0
 
 

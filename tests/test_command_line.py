@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import KILOBYTES, ROOT, SCRIPTS
 
-from common import command_line, devices, records
+from common import command_line, devices, memory, records
 
 STORE = ROOT / "simulate_chat_learn_data_flow.py"
 GRAPH = ROOT / "ray_cg_simulate_chat_learn_data_flow.py"
@@ -263,23 +263,23 @@ def test_a_refused_run_leaves_no_record(refused, tmp_path):
     [(2 * (448 + 32 + 96 + 64 + 160) * 2**20, True), (2 * (448 + 32 + 96 + 64 + 160) * 2**20 - 1, False)],
 )
 def test_the_store_holds_what_two_trips_emit_and_deliver(monkeypatch, asked, needed):
-    monkeypatch.setattr(command_line.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 2**40}))
-    monkeypatch.setattr(command_line.psutil, "disk_usage", lambda _: type("Disk", (), {"free": 2**40}))
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 2**40}))
+    monkeypatch.setattr(memory.psutil, "disk_usage", lambda _: type("Disk", (), {"free": 2**40}))
     arguments = command_line.parse_arguments("", ("refs",), "refs", ["--object-store-bytes", str(asked)])
     flow = command_line.build_flow(arguments)
     if needed:
-        assert command_line.object_store_bytes(arguments, flow) == asked
+        assert memory.object_store_bytes(arguments, flow) == asked
     else:
         with pytest.raises(command_line.UsageError, match="need 1,600 MiB of object store"):
-            command_line.object_store_bytes(arguments, flow)
+            memory.object_store_bytes(arguments, flow)
 
 
 def test_the_default_store_is_rays(monkeypatch):
     def default(available, free):
-        monkeypatch.setattr(command_line.psutil, "virtual_memory", lambda: type("Memory", (), {"available": available}))
-        monkeypatch.setattr(command_line.psutil, "disk_usage", lambda _: type("Disk", (), {"free": free}))
+        monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: type("Memory", (), {"available": available}))
+        monkeypatch.setattr(memory.psutil, "disk_usage", lambda _: type("Disk", (), {"free": free}))
         arguments = command_line.parse_arguments("", ("refs",), "refs", list(KILOBYTES))
-        return command_line.object_store_bytes(arguments, command_line.build_flow(arguments))
+        return memory.object_store_bytes(arguments, command_line.build_flow(arguments))
 
     assert default(available=10 * 2**30, free=100 * 2**30) == 3 * 2**30
     assert default(available=10 * 2**30, free=2**30) == int(0.95 * 2**30)
@@ -288,17 +288,16 @@ def test_the_default_store_is_rays(monkeypatch):
 
 @every_script
 def test_payloads_that_do_not_fit_into_memory_are_refused_by_every_script(refused, monkeypatch, script):
-    memory = type("Memory", (), {"available": 2**30})
-    monkeypatch.setattr(command_line.psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 2**30}))
     assert "lower --batch-size" in refused(script)
 
 
 def test_payloads_that_do_not_fit_into_memory_are_refused(monkeypatch):
-    monkeypatch.setattr(command_line.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 2 * 2**30}))
-    monkeypatch.setattr(command_line.psutil, "disk_usage", lambda _: type("Disk", (), {"free": 2**40}))
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 2 * 2**30}))
+    monkeypatch.setattr(memory.psutil, "disk_usage", lambda _: type("Disk", (), {"free": 2**40}))
     arguments = command_line.parse_arguments("", ("refs",), "refs", ["--object-store-bytes", str(8 * 2**30)])
     with pytest.raises(command_line.UsageError, match="of memory are free: lower"):
-        command_line.object_store_bytes(arguments, command_line.build_flow(arguments))
+        memory.object_store_bytes(arguments, command_line.build_flow(arguments))
 
 
 @every_script
@@ -320,3 +319,9 @@ def test_a_waived_record_says_what_was_asked(refused, tmp_path):
     arguments = json.loads(text)["arguments"]
     assert (arguments["batch_size"], arguments["timeout"], arguments["transport"]) == (4, 7.0, "nccl")
     assert str(tmp_path) not in text
+
+
+@pytest.mark.parametrize(("script", "transport"), [(TORCH, "gloo"), (TORCH, "memcpy"), (RDT, "gloo")])
+def test_host_memory_is_moved_on_a_machine_with_gpus_too(refused, monkeypatch, script, transport):
+    monkeypatch.setattr(devices, "resolve_device", lambda asked: ("cpu", 0) if asked == "cpu" else ("cuda", 1))
+    assert "host memory" in refused(script, "--transport", transport, "--device", "cuda", *KILOBYTES)
