@@ -37,7 +37,7 @@ PATHS = {
     },
 }
 MAPPED = {"zero-copy", "mapped", "multiprocessing"}  # readers of these, and with --zero-copy, hold views
-ON_GPUS_ALONE = {"nccl", "cuda-ipc"}  # the graph's nccl: test_nccl_mock.py
+ON_GPUS_ALONE = {"nccl", "cuda-ipc", "nccl-one-gpu"}  # the graph's nccl: test_nccl_mock.py
 OPTIONAL = {"nixl"}  # libraries that requirements.txt does not have
 SCATTER_ODD = ("--flow", "scatter-gather", "--payload-bytes", "1001", "--roles", "2")
 CHAIN_ODD = ("--flow", "chain", "--payload-bytes", "13", "--roles", "2")
