@@ -1,7 +1,7 @@
 # make benchmark   every rung at the full payload, then the chart     (about 10 minutes on two cores)
-# make quick       the headline rungs, a quarter of it, few trips     (about a minute)
-# make stages      where the time goes: the main rungs traced         (about 2 minutes)
-# make hops        the microbenchmarks of small messages              (about 4 minutes)
+# make quick       the headline rungs, a quarter of it, few trips     (about two minutes)
+# make stages      where the time goes: the main rungs traced         (about 3 minutes)
+# make hops        the microbenchmarks of small messages              (about 6 minutes)
 # make test        the tests                                          (about 10 minutes)
 # make lint        ruff and mypy
 # make publish     redraw img/ and the README's tables from results/published
@@ -52,6 +52,7 @@ benchmark: .venv/installed
 	$(STORE) --transport ref-queue --iterations 20 --output $(RUN)/store-ref-queue.json
 	$(STORE) --transport refs --iterations 20 --output $(RUN)/store-refs.json
 	$(STORE) --transport refs --zero-copy --iterations 30 --output $(RUN)/store-refs-zero-copy.json
+	$(STORE) --transport bytes --iterations 20 --output $(RUN)/store-bytes.json
 	$(PY) plot_results.py $(RUN)/*.json --output-dir $(RUN)
 
 # Each leaves a Chrome trace too: open it in https://ui.perfetto.dev.
@@ -81,6 +82,7 @@ hops: HOP := --iterations 1000 --episode 100
 hops: .venv/installed
 	set -e; for flow in round-trip chain scatter-gather; do \
 	    $(STORE) --transport refs --flow $$flow $(HOP) --output $(RUN)/hops/$$flow-store-refs.json; \
+	    $(STORE) --transport bytes --flow $$flow $(HOP) --output $(RUN)/hops/$$flow-store-bytes.json; \
 	    $(GRAPH) --transport pickle --flow $$flow $(HOP) --output $(RUN)/hops/$$flow-graph-pickle.json; \
 	    $(GRAPH) --transport bytes --flow $$flow $(HOP) --output $(RUN)/hops/$$flow-graph-bytes.json; \
 	    $(GRAPH) --transport mapped --flow $$flow $(HOP) --output $(RUN)/hops/$$flow-graph-mapped.json; \
@@ -89,10 +91,11 @@ hops: .venv/installed
 	    $(TORCH) --transport gloo --flow $$flow $(HOP) --output $(RUN)/hops/$$flow-torch-gloo.json; \
 	    $(TORCH) --transport multiprocessing --flow $$flow $(HOP) --output $(RUN)/hops/$$flow-torch-mp.json; \
 	done; for bytes in 1 1048576; do \
-	    $(STORE) --transport refs --flow round-trip --payload-bytes $$bytes $(HOP) --output $(RUN)/hops/$$bytes-refs.json; \
-	    $(GRAPH) --transport bytes --flow round-trip --payload-bytes $$bytes $(HOP) --output $(RUN)/hops/$$bytes-bytes.json; \
-	done; for more in "$(STORE) --transport refs" "$(GRAPH) --transport bytes"; do \
-	    $$more --flow round-trip --placement spread $(HOP) --output $(RUN)/hops/spread-$${more##* }.json; \
+	    $(STORE) --transport bytes --flow round-trip --payload-bytes $$bytes $(HOP) --output $(RUN)/hops/$$bytes-store.json; \
+	    $(GRAPH) --transport bytes --flow round-trip --payload-bytes $$bytes $(HOP) --output $(RUN)/hops/$$bytes-graph.json; \
+	done; for runtime in "$(STORE)" "$(GRAPH)"; do \
+	    $$runtime --transport bytes --flow round-trip --placement spread $(HOP) \
+	        --output $(RUN)/hops/spread-$$(basename $${runtime##* } _simulate_chat_learn_data_flow.py).json; \
 	done
 	$(PY) plot_results.py $(RUN)/hops/*.json --output-dir $(RUN)/hops
 

@@ -119,17 +119,17 @@ def main(argv: list[str] | None = None) -> int:
         hops.sort(key=lambda row: (row[1]["flow"], row[1]["edges"][0]["bytes"]))
         for problem in stage_chart.problems(traced):
             raise RecordError(f"{problem}: trace it again on a machine that does nothing else")
-        if arguments.readme:
-            texts = {"results": readme.markdown(ladder) if ladder else None}
-            texts["advice"] = readme.advice_markdown(ladder) if ladder else None
-            texts["microbenchmarks"] = readme.hops_markdown(hops) if hops else None
-            readme.rewrite(arguments.readme, texts)
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
         if any(case["status"] == "ok" for _, case in ladder):
             chart.draw_ladder(ladder, arguments.output_dir / "benchmark_result.png")
             draw_flows(flow_of(ladder[0][0]), arguments.output_dir)
         if traced:
             stage_chart.draw(traced, ladder, arguments.output_dir / "stages.png")
+        if arguments.readme:
+            texts = {"results": readme.markdown(ladder) if ladder else None}
+            texts["advice"] = readme.advice_markdown(ladder) if ladder else None
+            texts["microbenchmarks"] = readme.hops_markdown(hops) if hops else None
+            readme.rewrite(arguments.readme, texts)
     except RecordError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -12,6 +12,7 @@ made before and checked after, while it stands.
     --transport driver-queue   the demo's own baseline: the driver materialises and re-sends every payload
     --transport payload-queue  what people write by mistake: the payload itself goes through the queue actor
     --transport refs           references alone, no queue
+    --transport bytes          the same with plain Python bytes, which Ray does not pickle
     --zero-copy                with any of them: readers map tensors in shared memory instead of copying
 
     python3 simulate_chat_learn_data_flow.py
@@ -29,12 +30,15 @@ from common import case
 from common.command_line import UsageError
 from common.flows import DRIVER, Flow
 from common.measurement import Wiring
+from common.outcome import INLINED_BYTES
 
-TRANSPORTS = dict.fromkeys(("ref-queue", "driver-queue", "payload-queue", "refs"), "copied")
+TRANSPORTS = dict.fromkeys(("ref-queue", "driver-queue", "payload-queue", "refs", "bytes"), "copied")
 
 
 def settle(arguments: Namespace, flow: Flow, gpus: int) -> int:
     """Refuse what is another script's; how many GPUs to use."""
+    if arguments.zero_copy and arguments.transport == "bytes":
+        raise UsageError("--zero-copy maps tensors, not bytes: leave it out, or give --transport refs")
     if arguments.reuse_buffers:
         raise UsageError("--reuse-buffers is for the compiled graph's shm: leave it out")
     return gpus
@@ -44,6 +48,7 @@ def settle(arguments: Namespace, flow: Flow, gpus: int) -> int:
 def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[str, Any], Any]]) -> Iterator[Wiring]:
     """Start the roles and yield the transport's send(query) -> results."""
     import ray
+    import torch
     from ray.util.queue import Queue
 
     from common.actors import Participant, Role
@@ -59,6 +64,16 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[st
             output = self.forward_step(*(queue.get() for queue in inbox))
             for queue in outbox:
                 queue.put(output)
+
+    class BytesRole(Role):
+        def forward_step(self, *messages):
+            return to_bytes(super().forward_step(*map(from_bytes, messages)))
+
+    def to_bytes(tensor):
+        return tensor.cpu().numpy().tobytes()
+
+    def from_bytes(message):
+        return torch.frombuffer(message, dtype=torch.uint8 if len(message) % 8 else torch.int64).to(arguments.device)
 
     class DriverQueue:
         """The demo's stand-in for a queue: one slot in the driver, over ray.put and ray.get."""
@@ -108,22 +123,32 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[st
         return [queues[edge].get().to(arguments.device) for edge in flow.edges_to(DRIVER)]
 
     def refs(query):
-        emitted = {DRIVER: ray.put(query.cpu())}
+        return fetch(call_roles(query.cpu()))
+
+    def send_bytes(query):
+        return [from_bytes(message) for message in ray.get(call_roles(to_bytes(query)))]
+
+    def call_roles(message):
+        # Small arguments travel with the call, as Ray's users write it; large ones are put once for all readers.
+        emitted = {DRIVER: message if flow.query_bytes <= INLINED_BYTES else ray.put(message)}
         for role in flow.roles:
             emitted[role.name] = roles[role.name].forward_step.remote(*(emitted[source] for source in role.reads))
-        return fetch([emitted[source] for source in flow.returns])
+        return [emitted[source] for source in flow.returns]
 
     def fetch(references):
         return [tensor.to(arguments.device) for tensor in ray.get(references)]
 
-    if arguments.zero_copy:  # what Ray and torch warn of, writing to a view, does not happen here
-        warnings.filterwarnings("ignore", message="Zero-copy tensor|The given NumPy array is not writable")
+    # What Ray and torch warn of, writing to a view or to bytes, does not happen here.
+    warnings.filterwarnings("ignore", message="Zero-copy tensor|The given (NumPy array|buffer) is not writable")
     # The demo hands tensors over as they are; everybody else moves them through host memory by hand.
-    roles, _ = start(Role if arguments.transport == "driver-queue" else HostRole, Participant)
-    queue_class = {"driver-queue": DriverQueue, "refs": lambda: None}.get(arguments.transport, Queue)
+    role_class = {"driver-queue": Role, "bytes": BytesRole}.get(arguments.transport, HostRole)
+    roles, _ = start(role_class, Participant)
+    no_queue = dict.fromkeys(("refs", "bytes"), lambda: None)
+    queue_class = ({"driver-queue": DriverQueue} | no_queue).get(arguments.transport, Queue)
     queues = {edge: queue_class() for edge in flow.edges}
-    send = {"driver-queue": driver_queue, "ref-queue": ref_queue, "payload-queue": payload_queue, "refs": refs}
-    carrier = {"refs": "reference"}.get(arguments.transport, queue_class.__name__)
+    ways = (ref_queue, driver_queue, payload_queue, refs, send_bytes)
+    send = dict(zip(TRANSPORTS, ways, strict=True))
+    carrier = "reference" if arguments.transport in no_queue else queue_class.__name__
     path = {str(edge): f"object store, {carrier}" for edge in flow.edges}
     yield Wiring(send[arguments.transport], path, mapped=arguments.zero_copy)
 

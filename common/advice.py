@@ -6,7 +6,7 @@ ADVICE = {
         "never: it is the demo's baseline", "nothing", "two through the driver, pickled", "a driver short of memory",
     ),
     "store ref-queue": (
-        "many producers and consumers, any nodes, backpressure", "a queue actor an edge",
+        "many producers and consumers, any nodes", "a queue actor an edge",
         "pickled in, pickled out, into fresh pages", "a store that fills up spills to disk without an error",
     ),
     "store refs --zero-copy": (
@@ -14,7 +14,7 @@ ADVICE = {
         "a reader's write is seen by all; messages under 100 KiB are copied",
     ),
     "rdt gloo": (
-        "CPU tensors between actors, one or many nodes", "a group of all actors; no driver in it", "one, over a socket",
+        "CPU tensors between actors, any nodes", "a group of all actors; no driver in it", "one, through a socket",
         "a dead actor takes its peers along; the producer must not change the tensor",
     ),
     "rdt nixl": (
@@ -50,7 +50,7 @@ ADVICE = {
         "roles that share one GPU", "the same GPU for all, no expandable segments", "none", "any other GPU or node",
     ),
     "torch gloo": (
-        "no Ray in the data path", "a process group of your own", "one, over a socket", "a lost rank stops all",
+        "no Ray in the data path", "a process group of your own", "one, through a socket", "a lost rank stops all",
     ),
     "torch multiprocessing": (
         "one program on one node", "no Ray", "none", "the producer must not change the tensor",

@@ -86,12 +86,7 @@ def _run(script: Script, arguments: Namespace) -> int:
     name = Path(script.file).name
     output = arguments.output or records.default_path(command_line.RESULTS, name, arguments.transport)
 
-    if arguments.trace:
-        try:
-            arguments.trace.parent.mkdir(parents=True, exist_ok=True)
-            arguments.trace.touch(exist_ok=False)
-        except OSError as error:
-            raise UsageError(f"cannot write {arguments.trace} ({error.strerror}): give --trace another name") from None
+    script.runtime.configure(arguments)  # before the environment is described
     samples, all_cores_samples = _ceiling_samples(flow, arguments, gpus)
     case = _new_case(flow, arguments)
     record = {
@@ -109,6 +104,12 @@ def _run(script: Script, arguments: Namespace) -> int:
         case |= {"status": "waived", "reason": str(waived)}
         records.create(output, record)
         raise waived
+    if arguments.trace:
+        try:
+            arguments.trace.parent.mkdir(parents=True, exist_ok=True)
+            arguments.trace.touch(exist_ok=False)
+        except OSError as error:
+            raise UsageError(f"cannot write {arguments.trace} ({error.strerror}): give --trace another name") from None
     records.create(output, record)
     report.print_start(flow, record)
     try:
@@ -117,6 +118,8 @@ def _run(script: Script, arguments: Namespace) -> int:
         records.save(output, record)
         if case["spans"]:
             trace.write_chrome(arguments.trace, case)
+        elif arguments.trace:
+            arguments.trace.unlink()
         report.print_end(record, output)
 
 
@@ -157,7 +160,6 @@ def _measure(
     script: Script, arguments: Namespace, flow: Flow, case: dict[str, Any], store_bytes: int, gpus: int
 ) -> int:
     """Fill in the case. Whatever happens, the samples so far stay in it and what was started is removed."""
-    script.runtime.configure(arguments)
     try:
         interrupt_on_signals()
         with script.runtime.connect(arguments, store_bytes, gpus) as roles:

@@ -34,7 +34,8 @@ def configure(arguments: Namespace) -> None:
         # consumed the tensors by then. So no read is tried again.
         "RAY_CGRAPH_read_iteration_timeout_s": str(max(1, round(arguments.timeout))),
         "RAY_CGRAPH_teardown_timeout": "5",
-        "RAY_rdt_fetch_fail_timeout_milliseconds": str(max(1, round(arguments.timeout)) * 1000),
+        # Later than our own deadline: when it expires, Ray ends both actors, and the one that hangs is not named.
+        "RAY_rdt_fetch_fail_timeout_milliseconds": str((max(1, round(arguments.timeout)) + 30) * 1000),
         "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": str(int(arguments.zero_copy)),
     }
     if not arguments.address:

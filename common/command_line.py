@@ -114,6 +114,8 @@ def parse_arguments(
         parser.error("argument --trace: it needs one clock: leave --placement spread out")
     if arguments.huge_pages and "[never]" in _huge_pages():
         parser.error("argument --huge-pages: this machine has them switched off: write madvise into " + str(HUGE_PAGES))
+    if arguments.trace and arguments.trace == arguments.output:
+        parser.error("argument --trace: it is the file of --output: give another name")
     if arguments.trace and arguments.address:
         parser.error("argument --trace: the clocks of several machines do not agree: leave --address out")
     return arguments

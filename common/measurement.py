@@ -3,7 +3,7 @@
 import traceback
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,6 +35,7 @@ class Roles(Protocol):
     """Running roles, as Ray actors (ray_roles.py) or plain processes (processes.py)."""
 
     errors: tuple[type[Exception], ...]  # what a trip can fail with
+    trainer: Any  # where the driver's ends lie in an actor of their own
 
     def start(self, role_class: type, flow: Flow, arguments: Namespace, *extra: Any) -> dict[str, Any]: ...
     def ask(self, method: str, *arguments: Any) -> dict[str, Any]: ...
@@ -66,11 +67,11 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
 
     def start(role_class: type, driver_class: type, *extra: Any) -> tuple[dict[str, Any], Any]:
         nonlocal driver
-        with deadline(max(arguments.timeout, START_SECONDS)):
-            handles = roles.start(role_class, flow, arguments, *extra)
-            driver = driver_class(flow, DRIVER, arguments, *extra)
-            digests = roles.ask("own_digests") | {DRIVER: driver.own_digests()}
-            roles.ask("expect", digests)
+        handles = roles.start(role_class, flow, arguments, *extra)
+        driver = driver_class(flow, DRIVER, arguments, *extra)
+        roles.trainer = getattr(driver, "actor", None)
+        digests = roles.ask("own_digests") | {DRIVER: driver.own_digests()}
+        roles.ask("expect", digests)
         driver.expect(digests)
         return handles, driver
 
@@ -84,7 +85,10 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
     mapped: dict[str, bool] = {}
     moments: list[tuple[float, float]] = []  # when each timed trip began and ended
     try:
-        with connect(arguments, flow, start) as wiring, _progress(arguments) as progress:
+        with ExitStack() as stack:
+            with deadline(max(arguments.timeout, START_SECONDS)):  # starting, connecting, compiling
+                wiring = stack.enter_context(connect(arguments, flow, start))
+            progress = stack.enter_context(_progress(arguments))
             case |= {"path": wiring.path, "setup_seconds": wiring.setup_seconds}
             promised = wiring.mapped and not arguments.copy_out
             trips = run_trips(
@@ -127,14 +131,15 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
                 if explained:
                     raise TripFailed(reason) from None
                 raise
-            stored_after, spilled_after = roles.store_counters()
-            case["stored_bytes"] = stored_after - stored_bytes
-            case["spilled_bytes"] = spilled_after - spilled_bytes
-            costs = [driver.costs(), *roles.ask("costs").values()]
-            case |= {name: sum(cost[name] for cost in costs) for name in costs[0]}
-            case["placement"] = roles.placement()
-            if arguments.trace:
-                case |= trace.collect({DRIVER: driver.spans()} | roles.ask("spans"), moments, flow)
+            with deadline(max(arguments.timeout, START_SECONDS)):
+                stored_after, spilled_after = roles.store_counters()
+                case["stored_bytes"] = stored_after - stored_bytes
+                case["spilled_bytes"] = spilled_after - spilled_bytes
+                costs = [driver.costs(), *roles.ask("costs").values()]
+                case |= {name: sum(cost[name] for cost in costs) for name in costs[0]}
+                case["placement"] = roles.placement()
+                if arguments.trace:
+                    case |= trace.collect({DRIVER: driver.spans()} | roles.ask("spans"), moments, flow)
     except roles.errors as error:
         when = "after the last trip" if case["seconds"] else "before the first trip"
         raise TripFailed(f"{when}: {roles.blame(error, running)}") from error

@@ -56,6 +56,7 @@ class ProcessRoles:
         self.processes: dict[str, Any] = {}
         self.pipes: dict[str, connection.Connection] = {}
         self.failure: str | None = None
+        self.trainer = None
         self.blamed = False
         self.deciding = threading.Lock()
         self.ended = threading.Event()

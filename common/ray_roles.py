@@ -20,6 +20,7 @@ class RayRoles:
 
         self.gpus = gpus
         self.handles: dict[str, Any] = {}
+        self.trainer: Any = None  # the actor of a driver whose ends of the flow lie in one
         self.errors: tuple[type[Exception], ...] = (ray.exceptions.RayError, TripTimeout, TypeError, SegmentError)
 
     def start(self, role_class: type, flow: Flow, arguments: Namespace, *extra: Any) -> dict[str, Any]:
@@ -80,7 +81,8 @@ class RayRoles:
             # The error of a role goes through all that wait for it; the innermost one comes last.
             name = re.findall(r"ray::([\w-]+)", str(error))[-1]
             return f"{name} raised {type(error.cause).__name__}: {str(error.cause).partition(chr(10))[0]}"
-        answers = {name: handle.progress.remote() for name, handle in self.handles.items()}
+        asked = self.handles | ({"trainer": self.trainer} if self.trainer else {})
+        answers = {name: handle.progress.remote() for name, handle in asked.items()}
         behind, dead = [], []
         for name, answer in answers.items():
             try:
@@ -94,18 +96,19 @@ class RayRoles:
         if dead:
             peers = " (Ray Direct Transport ends the peers of one that dies)" if len(dead) > 1 else ""
             return f"{', '.join(dead)} died{peers}"
-        return f"{error}; {behind[0] if behind else 'every role has received it, its result did not reach the driver'}"
+        what = str(error).partition("\n")[0]
+        return f"{what}; {behind[0] if behind else 'every role has received it, its result did not reach the driver'}"
 
     def kill(self) -> None:
         """End the roles of a failed case at once, stopped or hanging ones too: a graph's teardown waits for them."""
         import ray
 
-        for handle in self.handles.values():
+        for handle in [*self.handles.values(), *([self.trainer] if self.trainer else [])]:
             ray.kill(handle)
         for process in psutil.Process().children(recursive=True):
             try:
                 title = process.cmdline()[:1]
-                if title and title[0].split(".")[0].removeprefix("ray::") in self.handles:
+                if title and title[0].split(".")[0].removeprefix("ray::") in [*self.handles, "trainer"]:
                     process.kill()
             except psutil.Error:
                 continue  # it has just gone

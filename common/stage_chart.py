@@ -7,8 +7,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from common import report
+from common.chart import Row
 from common.environment import machine_line
-from common.stages import attribute, by_edge
+from common.stages import attribute, by_edge, defect, trip_seconds
 from common.statistics import summarise
 
 # A grey and a hatch for each stage, so that the picture survives a printer.
@@ -18,7 +19,6 @@ STYLES = {
     "host to device": ("0.85", "OO"), "copy": ("0.7", "\\\\"), "stamp": ("0.0", ""), "synchronise": ("0.5", ".."),
     "loop": ("0.95", "||"),
 }  # fmt: skip
-Row = tuple[dict[str, Any], dict[str, Any]]
 
 
 EDGE_GREYS = ("0.35", "0.55", "0.72", "0.86", "0.95")
@@ -29,7 +29,7 @@ def draw(traced: list[Row], untraced: list[Row], path: Path) -> None:
     figure = Figure(figsize=(15.5, 3.2 + 0.42 * len(traced)), dpi=140, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.35, 1], sharey=True)
     for index, (_, case) in enumerate(traced):
-        trip = sum(case["seconds"]) / len(case["seconds"])
+        trip = trip_seconds(case)
         _stack(left, index, trip, {name: (value, *STYLES[name]) for name, value in attribute(case)[0].items()})
         _stack(right, index, trip, {name: (value, *_edge_style(name, case)) for name, value in _edges(case).items()})
         text = f"{report.milliseconds(trip)} ms a trip"
@@ -102,7 +102,7 @@ def caption(traced: list[Row], untraced: list[Row]) -> str:
     record, case = traced[0]
     return "\n".join([
         machine_line(record["environment"]),
-        f"{case['flow']}, {case['bytes_per_trip'] / 2**20:,.4g} MiB a trip, mean of the traced trips, milliseconds. "
+        f"{case['flow']}, {case['bytes_per_trip'] / 2**20:,.4g} MiB a trip, the middle half of the traced trips, ms. "
         f"The stages add up to {explained[worst]:.1%} of the trip where they fit worst ({worst}).",
         "wait: nobody works as far as Python can see: messages, scheduling, wake-ups, and what Ray's C++ writes.",
         *textwrap.wrap(f"Median with tracing over median without, another run: {', '.join(costs) or 'unknown'}.", 230),
@@ -110,9 +110,12 @@ def caption(traced: list[Row], untraced: list[Row]) -> str:
 
 
 def problems(traced: list[Row]) -> list[str]:
-    """Traces whose stages miss the trip by more than 5 %: they must not be drawn."""
-    return [
-        f"{report.label(*row)}: the stages add up to {attribute(row[1])[1]:.1%} of the trip"
-        for row in traced
-        if abs(1 - attribute(row[1])[1]) > 0.05
-    ]
+    """Traces that must not be drawn: the stages miss the trip by more than 5 %, or an edge was not seen rightly."""
+    found = []
+    for row in traced:
+        explained, wrong = attribute(row[1])[1], defect(row[1])
+        if abs(1 - explained) > 0.05:
+            found.append(f"{report.label(*row)}: the stages add up to {explained:.1%} of the trip")
+        if wrong:
+            found.append(f"{report.label(*row)}: {wrong}")
+    return found
