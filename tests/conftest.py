@@ -230,7 +230,8 @@ def run_main(monkeypatch, capsys, tmp_path):
     def run(script: Path, *flags: str) -> tuple[int, str, str]:
         monkeypatch.setattr(command_line, "RESULTS", tmp_path / "results")
         for runtime in (cluster, processes):
-            monkeypatch.setattr(runtime, "configure", refuse)
+            monkeypatch.setattr(runtime, "configure", lambda _: None)  # it changes this process's environment
+            monkeypatch.setattr(runtime, "connect", refuse)
         monkeypatch.setattr(sys, "argv", [str(script), *flags])
         with pytest.raises(SystemExit) as exited:
             runpy.run_path(str(script), run_name="__main__")

@@ -17,6 +17,7 @@ PATHS = {
         "driver-queue": "object store, DriverQueue",
         "payload-queue": "object store, Queue",
         "refs": "object store, reference",
+        "bytes": "object store, reference",
     },
     "ray_cg_simulate_chat_learn_data_flow": {
         "shm": "TorchTensorType over BufferedSharedMemoryChannel",

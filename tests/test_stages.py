@@ -21,7 +21,7 @@ def a_case(*trips):
     spans, times, begin = [], [], 0
     for number, (length, found) in enumerate(trips):
         for process, thread, stage, start, end in found:
-            spans.append([process, thread, stage, "an edge", number, begin + start, begin + end])
+            spans.append([process, thread, stage, "in one process", number, begin + start, begin + end])
         times.append([begin, begin + length])
         begin += length + 1000
     return {"spans": spans, "trips_us": times, "seconds": [length * 1e-6 for length, _ in trips]}
@@ -117,6 +117,41 @@ def test_stages_that_add_up_to_the_trip_have_no_problem():
 def test_stages_that_do_not_add_up_are_a_problem_by_the_name_of_the_row(trip, share):
     found = stage_chart.problems(rows(a_traced("shm", "graph", trip), a_traced("pickle", "graph", WHOLE)))
     assert found == [f"graph shm: the stages add up to {share} of the trip"]
+
+
+def a_seen_case(change=lambda spans: spans):
+    """A case of two edges, driver -> a -> driver, whose ends were all seen; `change` may spoil its spans."""
+    spans = [
+        ["a", 0, "stamp", "driver -> a", 0, 20, 30],
+        ["a", 0, "make", "a -> driver", 0, 30, 40],
+        ["driver", 0, "stamp", "a -> driver", 0, 90, 100],
+        ["driver", 0, "wait", "a -> driver", 0, 0, 90],
+    ]
+    edges = [{"from": "driver", "to": "a", "bytes": 8}, {"from": "a", "to": "driver", "bytes": 8}]
+    return {"spans": change(spans), "trips_us": [[0, 100]], "seconds": [1e-4], "edges": edges}
+
+
+def test_a_trace_in_which_every_edge_was_seen_at_both_ends_has_no_defect():
+    assert stages.defect(a_seen_case()) is None
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2], ids=["reader", "sender", "driver"])
+def test_a_lost_end_of_an_edge_is_a_defect_though_the_drivers_waiting_covers_the_trip(lost):
+    case = a_seen_case(lambda spans: spans[:lost] + spans[lost + 1 :])
+    assert stages.defect(case).startswith("nobody saw ")
+
+
+def test_an_edge_that_was_read_before_it_was_sent_is_a_defect():
+    late = a_seen_case(
+        lambda spans: [[*span[:5], span[5] + 80, span[6] + 80] if span[0] == "a" else span for span in spans]
+    )
+    assert "a -> driver in trip 0 was read before it was sent" in stages.defect(late)
+
+
+def test_trips_that_stalled_are_left_out():
+    whole = [(100, [("a", 0, "copy", 0, 100)])] * 3
+    stalled = (90_000, [("a", 0, "wait", 0, 90_000)])
+    assert microseconds(a_case(*whole, stalled)) == ({"copy": 100}, 1)
 
 
 @pytest.fixture
