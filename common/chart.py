@@ -99,8 +99,7 @@ def draw_ladder(pairs: list[Row], path: Path) -> None:
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_title(title, fontsize=10, loc="left")
         _ceiling_lines(axes, [record for record, _, _ in measured])
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=8.5, frameon=False)
+    panels[0].legend(loc="lower left", bbox_to_anchor=(0.42, 0.997), ncols=2, fontsize=8.5, frameon=False)
     figure.suptitle(
         f"One trip of {measured[0][1]['flow']}, {measured[0][1]['bytes_per_trip'] / 2**20:,.4g} MiB: "
         "median time" + (f", and speed-up over {BASELINE}, the demo's baseline" if baseline else ""),
