@@ -3,7 +3,7 @@
 import traceback
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -125,7 +125,8 @@ def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, 
                 explained = isinstance(error, roles.errors)
                 reason = f"trip {running}: {roles.blame(error, running)}" if explained else ""
                 # A view that outlives the channel it lies in crashes the process: free the frames too.
-                driver.release()
+                with suppress(*roles.errors), deadline(5):  # a trainer may be the one that died or hangs
+                    driver.release()
                 traceback.clear_frames(error.__traceback__)
                 roles.kill()
                 if explained:
