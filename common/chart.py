@@ -108,7 +108,7 @@ def draw_ladder(pairs: list[Row], path: Path) -> None:
     if demo_shown:
         _demo(panels[-1])
     shortest = min(summary.min for *_, summary in measured)
-    longest = max(max(summary.p95 for *_, summary in measured), *(DEMO[name] / DEMO_TRIPS for name in DEMO))
+    longest = max(*(summary.p95 for *_, summary in measured), *(s / DEMO_TRIPS for s in DEMO.values() if demo_shown), 0)
     last = panels[-1]
     last.set_xlabel("milliseconds a trip (log)")
     last.set_xscale("log")
@@ -166,8 +166,9 @@ def caption(pairs: list[Row]) -> str:
     machines = {machine_line(record["environment"]) for record, _ in pairs}
     counts = ", ".join(f"{report.label(record, case)} {len(case['seconds'])}" for record, case in pairs)
     commits = sorted({(record["environment"].get("git_commit") or "unknown")[:10] for record, _ in pairs})
-    unstable = [f"{report.label(record, case)} ({summarise(case['seconds']).variation:.0%})" for record, case in pairs
+    variable = [f"{report.label(record, case)} ({summarise(case['seconds']).variation:.0%})" for record, case in pairs
                 if case["status"] == "ok" and summarise(case["seconds"]).variation > report.UNSTABLE]  # fmt: skip
+    unstable = ", ".join(variable) or "none"
     ceilings = [1e3 * float(np.median(record["ceiling_samples_seconds"])) for record, _ in pairs]
     shares = []
     for copied, words in ((True, "where bytes are copied"), (False, "where they are mapped")):
@@ -180,7 +181,7 @@ def caption(pairs: list[Row]) -> str:
         *textwrap.wrap(f"Timed trips: {counts}.", 190),
         "Whiskers: fastest trip to p95. Brackets: 95 % interval of the speed-up within these runs. "
         "Hatched: readers hold views of shared memory, not bytes of their own.",
-        *textwrap.wrap(f"Standard deviation over {report.UNSTABLE:.0%} of the mean: {', '.join(unstable)}.", 190),
+        *textwrap.wrap(f"Standard deviation over {report.UNSTABLE:.0%} of the mean: {unstable}.", 190),
         f"Ceiling: the median of the runs' own, which range from {min(ceilings):.3g} to {max(ceilings):.3g} ms.",
         f"The suite's own work inside the clock, all processes together: at most {', '.join(shares)}.",
         f"{first['started_at'][:10]}, commit {', '.join(commits)}.",

@@ -76,7 +76,6 @@ class _Segment:
             np.memmap(path, dtype, mode, header_bytes + slot * slot_bytes, shape).view(np.ndarray)
             for slot in range(POOL_SIZE)
         ]
-        self.bytes = header_bytes + POOL_SIZE * slot_bytes
 
 
 class Ring(_Segment):
@@ -165,8 +164,9 @@ class View(_Segment):
             raise SegmentError(
                 f"{self.reader} was handed message {sequence} of {sender} and finds {found} of {self.sender}"
             )
-        self.release()  # the message before this one
-        self.newest = sequence
+        if sequence != self.newest:  # one message may be opened twice, and is still being read then
+            self.release()  # the message before this one
+            self.newest = sequence
         return self.tensors[sequence % POOL_SIZE]
 
     def release(self) -> None:

@@ -56,6 +56,8 @@ class ProcessRoles:
         self.processes: dict[str, Any] = {}
         self.pipes: dict[str, connection.Connection] = {}
         self.failure: str | None = None
+        self.names: list[str] = []
+        self.in_process = False
         self.trainer = None
         self.blamed = False
         self.deciding = threading.Lock()
