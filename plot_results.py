@@ -12,10 +12,16 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from common import chart, diagrams, microbenchmark, readme, records, report, stage_chart
-from common.environment import MACHINE_KEYS
-from common.flows import DRIVER, FLOWS, MICROBENCHMARKS, Flow, build_flow
-from common.records import RecordError
+from common.flow.flow import DRIVER, FLOWS, MICROBENCHMARKS, Flow, build_flow
+from common.record import files as records
+from common.record.environment import MACHINE_KEYS
+from common.record.files import RecordError
+from common.view import flow_picture as diagrams
+from common.view import ladder_chart as chart
+from common.view import markdown as readme
+from common.view import small_messages as microbenchmark
+from common.view import stage_chart
+from common.view import tables as report
 
 ROOT = Path(__file__).resolve().parent
 

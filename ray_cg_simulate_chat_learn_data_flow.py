@@ -26,11 +26,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from common import case, devices, mapped, mapped_cuda
-from common.command_line import UsageError
-from common.flows import DRIVER, Flow
-from common.graph_paths import edge_paths, refuse_fallback
-from common.measurement import Wiring
+from common.flow.flow import DRIVER, Flow
+from common.run import worker as case
+from common.run.options import UsageError
+from common.run.trips import Wiring
+from common.runtime import devices
+from common.transport import ring as mapped
+from common.transport import ring_cuda as mapped_cuda
+from common.transport.graph_proof import edge_paths, refuse_fallback
 
 TRANSPORTS = {
     "nccl": "copied",
@@ -98,9 +101,9 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[st
     import torch
     from ray.dag.context import DAGContext
 
-    from common import receive_buffers
-    from common.actors import Participant, Role
-    from common.mapped_actors import MappedParticipant, MappedRole
+    from common.payload.participant import Participant, Role
+    from common.transport import warm_receive as receive_buffers
+    from common.transport.ring_participant import MappedParticipant, MappedRole
 
     def from_array(array):
         if not isinstance(array, np.ndarray):

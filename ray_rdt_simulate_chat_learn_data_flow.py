@@ -28,10 +28,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from common import case, devices, mapped, mapped_cuda, trace
-from common.command_line import UsageError
-from common.flows import DRIVER, Flow
-from common.measurement import Wiring
+from common.flow.flow import DRIVER, Flow
+from common.run import worker as case
+from common.run.options import UsageError
+from common.run.trips import Wiring
+from common.runtime import devices
+from common.trace import recorder as trace
+from common.transport import ring as mapped
+from common.transport import ring_cuda as mapped_cuda
 
 TRANSPORTS = {"gloo": "copied", "nixl": "copied", "nccl": "copied", "cuda-ipc": "mapped", "mapped": "mapped"}
 WITH_TRAINER = ("gloo", "nccl", "cuda-ipc")
@@ -68,9 +72,9 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[st
         warnings.filterwarnings("ignore", r"\s*nccl library could not be loaded")
         from ray.experimental.collective import create_collective_group
 
-    from common import mapped_rdt
-    from common.actors import Participant, Role
-    from common.mapped_actors import MappedParticipant
+    from common.payload.participant import Participant, Role
+    from common.transport import ring_rdt as mapped_rdt
+    from common.transport.ring_participant import MappedParticipant
 
     transport = arguments.transport
     ray_name = transport.upper().replace("-", "_")

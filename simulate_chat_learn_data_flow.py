@@ -26,11 +26,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from common import case
-from common.command_line import UsageError
-from common.flows import DRIVER, Flow
-from common.measurement import Wiring
-from common.outcome import INLINED_BYTES
+from common.flow.flow import DRIVER, Flow
+from common.run import worker as case
+from common.run.options import UsageError
+from common.run.trips import Wiring
+from common.run.verdict import INLINED_BYTES
 
 TRANSPORTS = dict.fromkeys(("ref-queue", "driver-queue", "payload-queue", "refs", "bytes"), "copied")
 
@@ -51,7 +51,7 @@ def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[st
     import torch
     from ray.util.queue import Queue
 
-    from common.actors import Participant, Role
+    from common.payload.participant import Participant, Role
 
     class HostRole(Role):
         """As in ChatLearn: the producing worker copies device to host, the reading worker host to device."""

@@ -31,11 +31,13 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
-from common import case, devices, nccl_path, processes
-from common.actors import Participant, Role
-from common.command_line import UsageError
-from common.flows import DRIVER, Edge, Flow
-from common.measurement import TripFailed, Wiring
+from common.flow.flow import DRIVER, Edge, Flow
+from common.payload.participant import Participant, Role
+from common.run import worker as case
+from common.run.options import UsageError
+from common.run.trips import TripFailed, Wiring
+from common.runtime import devices, processes
+from common.transport import nccl_proof as nccl_path
 
 TRANSPORTS = dict.fromkeys(("gloo", "nccl", "nccl-one-gpu", "memcpy"), "copied") | {"multiprocessing": "mapped"}
 

@@ -1,1 +1,1 @@
-"""What the scripts share: the flow, the clock, the check, the record. Nothing here moves a payload."""
+"""What the scripts share. Nothing here hands a payload from one role to the next: the scripts do."""

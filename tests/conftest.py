@@ -14,9 +14,12 @@ from typing import Any
 import psutil
 import pytest
 
-from common import cluster, command_line, processes, records
-from common.flows import online_dpo
-from common.sizing import Sizes
+from common.flow.demo_sizes import Sizes
+from common.flow.flow import online_dpo
+from common.record import files as records
+from common.run import options as command_line
+from common.runtime import processes
+from common.runtime import ray_cluster as cluster
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = sorted(ROOT.glob("*simulate_chat_learn_data_flow.py"))
@@ -196,7 +199,7 @@ from dataclasses import replace
 
 sys.path.insert(0, {root!r})
 import {module} as script
-from common import case
+from common.run import worker as case
 
 
 def wrap_send(send):

@@ -1,8 +1,9 @@
 """Records as the scripts write them, with numbers that a test chooses."""
 
-from common import flows, records
-from common.flows import online_dpo
-from common.sizing import Sizes
+from common.flow import flow as flows
+from common.flow.demo_sizes import Sizes
+from common.flow.flow import online_dpo
+from common.record import files as records
 
 ENVIRONMENT = {"cpu_model": "Test CPU", "logical_cpus": 2, "memory_gib": 8, "gpus": [], "python": "3.11"}
 

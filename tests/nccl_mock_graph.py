@@ -15,9 +15,10 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import ray_cg_simulate_chat_learn_data_flow as script
-from common import cluster, command_line
-from common.flows import DRIVER, online_dpo
-from common.sizing import Sizes
+from common.flow.demo_sizes import Sizes
+from common.flow.flow import DRIVER, online_dpo
+from common.run import options as command_line
+from common.runtime import ray_cluster as cluster
 
 TRIPS = 7
 ARGUMENTS = command_line.parse_arguments("", ("nccl",), "nccl", ["--device", "cpu", "--timeout", "60"])
@@ -65,7 +66,7 @@ def main() -> None:
         from ray.experimental.channel.conftest import Barrier
         from ray.experimental.util.types import Device
 
-        from common.actors import Participant
+        from common.payload.participant import Participant
 
         # Two ranks meet at the barrier of their names. The mock's actors say that their tensors are on a GPU; the
         # driver takes them for what they are.

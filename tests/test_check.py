@@ -8,13 +8,13 @@ import torch
 from conftest import KILOBYTES, arguments
 
 import ray_cg_simulate_chat_learn_data_flow as graph_script
-from common.actors import Participant, Role
-from common.flows import DRIVER, chain, online_dpo, scatter_gather
-from common.graph_paths import refuse_fallback
-from common.measurement import TripFailed
-from common.outcome import verdict
-from common.payloads import POOL_SIZE, lies_in_shared_memory
-from common.sizing import Sizes
+from common.flow.demo_sizes import Sizes
+from common.flow.flow import DRIVER, chain, online_dpo, scatter_gather
+from common.payload.participant import Participant, Role
+from common.payload.pattern import POOL_SIZE, lies_in_shared_memory
+from common.run.trips import TripFailed
+from common.run.verdict import verdict
+from common.transport.graph_proof import refuse_fallback
 
 FLOW = online_dpo(Sizes(batch_size=4, prompt_seq_len=256))
 EDGES = {str(edge): edge.bytes for edge in FLOW.edges}

@@ -8,7 +8,10 @@ import pytest
 import torch
 from conftest import KILOBYTES, ROOT, SCRIPTS
 
-from common import command_line, devices, memory, records
+from common.record import files as records
+from common.run import options as command_line
+from common.runtime import devices
+from common.runtime import needs as memory
 
 STORE = ROOT / "simulate_chat_learn_data_flow.py"
 GRAPH = ROOT / "ray_cg_simulate_chat_learn_data_flow.py"

@@ -3,8 +3,8 @@ from importlib import metadata
 import pytest
 import torch
 
-from common import devices
-from common.command_line import UsageError, Waived
+from common.run.options import UsageError, Waived
+from common.runtime import devices
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from common import environment
-from common.environment import MACHINE_KEYS, PROBES, describe_environment, machine_line
+from common.record import environment
+from common.record.environment import MACHINE_KEYS, PROBES, describe_environment, machine_line
 
 SECRETS = ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "RAY_AUTH_TOKEN", "GITHUB_TOKEN", "NCCL_SECRET", "HTTPS_PROXY")
 

@@ -2,8 +2,8 @@ from itertools import pairwise
 
 import pytest
 
-from common.flows import DRIVER, FLOWS, Edge, Flow, Role, build_flow, chain, online_dpo, scatter_gather
-from common.sizing import Sizes
+from common.flow.demo_sizes import Sizes
+from common.flow.flow import DRIVER, FLOWS, Edge, Flow, Role, build_flow, chain, online_dpo, scatter_gather
 
 MIB = 2**20
 

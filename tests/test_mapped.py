@@ -14,14 +14,14 @@ import pytest
 import torch
 from conftest import KILOBYTES, ROOT, arguments
 
-from common import mapped
-from common.flows import DRIVER, chain, online_dpo, scatter_gather
-from common.mapped import Ring, SegmentError, View, segments, unlink
-from common.mapped_actors import MappedParticipant, MappedRole
-from common.payloads import POOL_SIZE, lies_in_shared_memory
-from common.processes import ProcessRoles
-from common.ray_roles import RayRoles
-from common.sizing import Sizes
+from common.flow.demo_sizes import Sizes
+from common.flow.flow import DRIVER, chain, online_dpo, scatter_gather
+from common.payload.pattern import POOL_SIZE, lies_in_shared_memory
+from common.runtime.processes import ProcessRoles
+from common.runtime.ray_actors import RayRoles
+from common.transport import ring as mapped
+from common.transport.ring import Ring, SegmentError, View, segments, unlink
+from common.transport.ring_participant import MappedParticipant, MappedRole
 
 BYTES = 4096
 READERS = ["reference", "reward"]
@@ -250,7 +250,7 @@ def test_a_view_is_for_reading_only(ring, views):
 PROGRAM = """
 import sys
 from pathlib import Path
-from common.mapped import *
+from common.transport.ring import *
 folder = Path(sys.argv[1])
 """
 PRODUCER = """

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from common import mapped_cuda
-from common.command_line import UsageError
-from common.mapped import SegmentError
-from common.mapped_cuda import Export, Import
-from common.payloads import POOL_SIZE
+from common.payload.pattern import POOL_SIZE
+from common.run.options import UsageError
+from common.transport import ring_cuda as mapped_cuda
+from common.transport.ring import SegmentError
+from common.transport.ring_cuda import Export, Import
 
 
 class Gpu:

@@ -9,11 +9,12 @@ import torch
 from conftest import KILOBYTES, ROOT, arguments
 
 import torch_simulate_chat_learn_data_flow as torch_script
-from common import case, report
-from common.actors import Participant
-from common.command_line import build_flow
-from common.measurement import measure
-from common.processes import ProcessRoles
+from common.payload.participant import Participant
+from common.run import worker as case
+from common.run.options import build_flow
+from common.run.trips import measure
+from common.runtime.processes import ProcessRoles
+from common.view import tables as report
 
 EVERYBODY = ("driver", "policy", "reference", "reward")
 GRAPH = ROOT / "ray_cg_simulate_chat_learn_data_flow.py"

@@ -3,8 +3,10 @@
 import pytest
 from made_records import a_record
 
-from common import flows, microbenchmark, readme
-from common.microbenchmark import CLAIMS, GPU_CLAIM
+from common.flow import flow as flows
+from common.view import markdown as readme
+from common.view import small_messages as microbenchmark
+from common.view.small_messages import CLAIMS, GPU_CLAIM
 
 
 def a_row(name, transport, seconds, runtime="graph", device="cpu", **asked):

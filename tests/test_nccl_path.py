@@ -2,7 +2,7 @@
 
 import pytest
 
-from common import nccl_path
+from common.transport import nccl_proof as nccl_path
 
 LOG = """\
 host:101:101 [0] NCCL INFO NCCL version 2.28.9+cuda13.0

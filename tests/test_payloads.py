@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import ROOT
 
-from common.payloads import POOL_SIZE, count_wrong_bytes, digest, make_payload, stamp, write_stamp
+from common.payload.pattern import POOL_SIZE, count_wrong_bytes, digest, make_payload, stamp, write_stamp
 
 SENDERS = ("driver", "policy", "reference", "reward")
 BYTES = 4096
@@ -24,7 +24,7 @@ def wrong_bytes(arrived, trip, sender="policy"):
 
 
 def test_every_process_makes_the_same_payload():
-    program = "from common.payloads import *; print(digest(make_payload('policy', 1, 4096)))"
+    program = "from common.payload.pattern import *; print(digest(make_payload('policy', 1, 4096)))"
     other = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert int(other.stdout) == digest(make_payload("policy", 1, BYTES))
 

@@ -13,9 +13,12 @@ import ray_cg_simulate_chat_learn_data_flow as graph_script
 import ray_rdt_simulate_chat_learn_data_flow as rdt_script
 import simulate_chat_learn_data_flow as store_script
 import torch_simulate_chat_learn_data_flow as torch_script
-from common import chart, records, report, statistics
-from common import readme as readme_text
-from common.advice import ADVICE
+from common.analysis import statistics
+from common.record import files as records
+from common.view import ladder_chart as chart
+from common.view import markdown as readme_text
+from common.view import tables as report
+from common.view.advice import ADVICE
 
 ROOT = Path(plot_results.__file__).parent
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 from conftest import ROOT
 
-from common import command_line, report
-from common.receive_buffers import SMALLEST_BYTES, Buffers
+from common.run import options as command_line
+from common.transport.warm_receive import SMALLEST_BYTES, Buffers
+from common.view import tables as report
 
 GRAPH = "ray_cg_simulate_chat_learn_data_flow"
 MEBIBYTES = ("--batch-size", "64")  # 2 to 10 MiB a message
@@ -103,7 +104,7 @@ def test_messages_of_another_type_and_as_many_bytes_share_memory(buffers):
 # Every role says in `costs`, which is asked at the end, when its copies did not go into memory that is used again.
 COUNTED = """
 def wrap_role(role_class):
-    from common import receive_buffers
+    from common.transport import warm_receive as receive_buffers
 
     class Counting(role_class):
         def __init__(self, *given):

@@ -4,7 +4,7 @@ import json
 import jsonschema
 import pytest
 
-from common import records
+from common.record import files as records
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import re
 import pytest
 from conftest import KILOBYTES, ROOT, SCRIPTS
 
-from common import command_line
-from common.command_line import build_flow
+from common.run import options as command_line
+from common.run.options import build_flow
 
 # How each transport's edges travel. A script or a transport that is not named here fails a test.
 ARRAY_CHANNEL = "SharedMemoryType over BufferedSharedMemoryChannel"

@@ -5,7 +5,7 @@ from conftest import KILOBYTES
 
 # The query feeds all three roles, one role reads from all, and what feeds it returns to the driver too.
 SECOND_FLOW = """
-from common.flows import DRIVER, FLOWS, Flow, Role
+from common.flow.flow import DRIVER, FLOWS, Flow, Role
 
 def two_judges(sizes):
     return Flow(

@@ -1,6 +1,6 @@
 import pytest
 
-from common.sizing import Sizes
+from common.flow.demo_sizes import Sizes
 
 MIB = 2**20
 

@@ -7,9 +7,13 @@ from conftest import KILOBYTES, ROOT
 from made_records import a_chain, a_record
 
 import plot_results
-from common import command_line, report, stage_chart, stages, trace
-from common.flows import DRIVER, online_dpo
-from common.sizing import Sizes
+from common.analysis import stages
+from common.flow.demo_sizes import Sizes
+from common.flow.flow import DRIVER, online_dpo
+from common.run import options as command_line
+from common.trace import recorder as trace
+from common.view import stage_chart
+from common.view import tables as report
 
 GRAPH = ROOT / "ray_cg_simulate_chat_learn_data_flow.py"
 TORCH = ROOT / "torch_simulate_chat_learn_data_flow.py"

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from common.statistics import summarise
-from common.timing import TripTimeout, deadline, run_trips
+from common.analysis.statistics import summarise
+from common.run.clock import TripTimeout, deadline, run_trips
 
 
 class Journal:

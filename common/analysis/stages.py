@@ -1,0 +1,103 @@
+"""Where the time of a trip goes, from the spans of a traced record. Nothing here is stored."""
+
+from collections import defaultdict
+from itertools import pairwise
+from typing import Any
+
+from common.flow.flow import DRIVER
+
+# In the order of a message's way; the chart stacks them so.
+STAGES = (
+    "make", "device to host", "submit", "serialise", "write", "wait", "transfer", "deserialise", "host to device",
+    "copy", "stamp", "synchronise", "loop",
+)  # fmt: skip
+# What counts only where nothing else goes on: a library's send or receive, which may be waiting for its other
+# end; the turning of a graph's loop, which a process does while another one works already; and waiting.
+LAST = ("transfer", "loop", "wait")
+Work = tuple[str, str]  # stage and edge
+
+
+def attribute(case: dict[str, Any]) -> tuple[dict[str, float], float]:
+    """Mean seconds of each stage over the middle trips, and the share of these trips that they explain.
+
+    Every moment of a trip belongs to what is done then: in each thread the innermost span, between
+    several at work in equal parts. A moment in which none works belongs to the first of LAST that goes on.
+    A moment of which no process says anything is not explained, and the sum of the stages falls short of the
+    trip by it. As the driver's waiting covers most of a trip, this alone does not show that every role was
+    heard; see `defect`.
+    """
+    totals: dict[str, float] = defaultdict(float)
+    for (stage, _edge), seconds in _totals(case).items():
+        totals[stage] += seconds
+    explained = sum(totals.values()) / trip_seconds(case)
+    return {stage: totals[stage] for stage in STAGES if totals[stage]}, explained
+
+
+def trip_seconds(case: dict[str, Any]) -> float:
+    """Mean time of the middle trips, by the driver's clock."""
+    trips = middle_trips(case)
+    return sum(case["seconds"][trip] for trip in trips) / len(trips)
+
+
+def by_edge(case: dict[str, Any]) -> dict[str, float]:
+    """Mean seconds a trip of the work for each edge; moments in which all wait are "wait", whoever waits."""
+    totals: dict[str, float] = defaultdict(float)
+    for (stage, edge), seconds in _totals(case).items():
+        totals["wait" if stage in ("wait", "loop") else edge] += seconds
+    return dict(totals)
+
+
+def middle_trips(case: dict[str, Any]) -> list[int]:
+    """The trips of the two middle quarters by their time: one that stalled would hide where the others' time goes."""
+    order = sorted(range(len(case["seconds"])), key=case["seconds"].__getitem__)
+    left_out = len(order) // 4
+    return order[left_out : len(order) - left_out]
+
+
+def defect(case: dict[str, Any]) -> str | None:
+    """Why a trace is not to be believed: an edge that no reader or sender saw, or one read before it was sent."""
+    if {span[3] for span in case["spans"]} == {"in one process"}:
+        return None
+    ends: dict[tuple[str, str, int], float] = {}
+    for process, _, stage, _, trip, start, end in case["spans"]:
+        if stage in ("make", "stamp"):
+            ends[process, stage, trip] = end if stage == "stamp" else start
+    for edge in case["edges"]:
+        for trip in range(len(case["trips_us"])):
+            sent = case["trips_us"][trip][0] if edge["from"] == DRIVER else ends.get((edge["from"], "make", trip))
+            read = ends.get((edge["to"], "stamp", trip))
+            name = f"{edge['from']} -> {edge['to']} in trip {trip}"
+            if sent is None or read is None:
+                return f"nobody saw {name}"
+            if read < sent:
+                return f"{name} was read before it was sent: the clocks of the processes disagree"
+    return None
+
+
+def _totals(case: dict[str, Any]) -> dict[tuple[str, str], float]:
+    """Mean seconds of each stage and edge over the middle trips."""
+    trips = middle_trips(case)
+    by_trip = defaultdict(list)
+    for process, thread, stage, edge, trip, start, end in case["spans"]:
+        if trip in trips:
+            by_trip[trip].append(((process, thread), (stage, edge), start, end))
+    totals: dict[tuple[str, str], float] = defaultdict(float)
+    for spans in by_trip.values():
+        moments = sorted({moment for *_, start, end in spans for moment in (start, end)})
+        for begin, finish in pairwise(moments):
+            for work, share in _busy(spans, begin, finish).items():
+                totals[work] += share * (finish - begin) * 1e-6 / len(trips)
+    return totals
+
+
+def _busy(spans: list[tuple[Any, Work, float, float]], begin: float, finish: float) -> dict[Work, float]:
+    """Which stages and edges the moments between two boundaries belong to, and with what share."""
+    innermost: dict[Any, tuple[float, Work]] = {}
+    for thread, work, start, end in spans:
+        if start <= begin and end >= finish and (thread not in innermost or start >= innermost[thread][0]):
+            innermost[thread] = (start, work)
+    going_on = [work for _, work in innermost.values()]
+    working = [work for work in going_on if work[0] not in LAST]
+    for stage in LAST:
+        working = working or [work for work in going_on if work[0] == stage]
+    return {work: working.count(work) / len(working) for work in working}

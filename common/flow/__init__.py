@@ -1,0 +1,1 @@
+"""What moves: messages, who reads what, at which sizes. Knows neither torch nor Ray."""

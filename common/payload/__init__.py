@@ -1,0 +1,1 @@
+"""The bytes: made, stamped, read, checked, on both ends of an edge."""

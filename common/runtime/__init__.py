@@ -1,0 +1,1 @@
+"""Where participants live: Ray, plain processes, GPUs, memory."""

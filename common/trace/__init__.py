@@ -1,0 +1,1 @@
+"""When what was done, in each process."""

@@ -1,0 +1,1 @@
+"""Screen, tables, charts, pictures."""
