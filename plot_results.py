@@ -10,99 +10,84 @@ Every number comes from the records. Records of unlike machines are refused unle
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from common.flow.flow import DRIVER, FLOWS, MICROBENCHMARKS, Flow, build_flow
-from common.record import files as records
+from common.analysis.ladder import on_one_ceiling
+from common.analysis.results import Result, results_of
+from common.errors import RecordError, SuiteError, UsageError
+from common.flow.catalogue import MICROBENCHMARKS, build_flow
+from common.flow.flow import DRIVER, Flow
+from common.record import files
 from common.record.environment import MACHINE_KEYS
-from common.record.files import RecordError
-from common.view import flow_picture as diagrams
-from common.view import ladder_chart as chart
-from common.view import markdown as readme
-from common.view import small_messages as microbenchmark
-from common.view import stage_chart
-from common.view import tables as report
+from common.view import flow_picture, ladder_chart, markdown, small_messages, stage_chart
+from common.view.tables import mebibytes, table
 
 ROOT = Path(__file__).resolve().parent
 
 
-def load(paths: list[Path], mixed: bool) -> list[chart.Row]:
-    """The (record, case) pairs in the ladder's order.
+def load(paths: list[Path], mixed: bool) -> list[Result]:
+    """What the records hold, in the ladder's order; several records of one row are runs of it.
 
     Raises:
-        RecordError: a record cannot be read, or two are of unlike machines, or the same row comes twice.
+        RecordError: a record cannot be read, or two are of unlike machines, or none has a run that is ok.
     """
-    found = [records.load(path) for path in paths]
-    for path, record in zip(paths, found, strict=True):
-        for key in [] if mixed else MACHINE_KEYS:
-            if record["environment"].get(key) != found[0]["environment"].get(key):
-                raise RecordError(f"{path} is of another machine than {paths[0]} ({key}): plot them apart, or --mixed")
-        if record["arguments"].get("flow") not in [*FLOWS, *MICROBENCHMARKS]:
-            raise RecordError(f"{path} is of a flow that is unknown here: update the suite, or leave it out")
-        for case in record["cases"]:
-            if case["status"] == "ok" and not (case["seconds"] and case["harness_seconds"] is not None):
-                raise RecordError(f"{path} has a row that is ok and has no trips: run its script again")
-    pairs = [(record, case) for record in found for case in record["cases"]]
-    names = [(report.label(*pair), pair[1]["flow"], str(pair[1]["edges"]), is_traced(pair)) for pair in pairs]
-    for name in names:
-        if names.count(name) > 1:
-            raise RecordError(f"{name[0]} has {names.count(name)} records: name one of them")
-    return sorted(pairs, key=lambda pair: chart.place(report.label(*pair)))
+    records = [files.load(path) for path in paths]
+    machines = []
+    for path, record in zip(paths, records, strict=True):
+        try:
+            build_flow(record.row.flow, record.row.sizes)
+        except (KeyError, ValueError):
+            raise RecordError(f"{path} is of a flow that is unknown here: update the suite, or leave it out") from None
+        done = [run for run in record.runs if run.status == "ok"]
+        if not all(run.seconds and run.processes for run in done):
+            raise RecordError(f"{path} has a row that is ok and has no trips: run its script again")
+        if done:
+            machines.append((path, record.environments.get("0", {})))
+    if not machines:
+        raise RecordError("none of the records holds a row that is ok: run the scripts again")
+    first, expected = machines[0]
+    for path, machine in [] if mixed else machines:
+        for key in MACHINE_KEYS:
+            if machine.get(key) != expected.get(key):
+                raise RecordError(f"{path} is of another machine than {first} ({key}): plot them apart, or --mixed")
+    return results_of(records)
 
 
-def is_traced(row: chart.Row) -> bool:
-    return bool(row[1].get("spans"))
-
-
-def ladder_of(rows: list[chart.Row]) -> list[chart.Row]:
+def ladder_of(results: list[Result]) -> list[Result]:
     """The rows of the ladder: one flow at one size, without tracing.
 
     Raises:
-        RecordError: there are several, or none that is ok.
+        RecordError: there are several.
     """
-    ladder = [row for row in rows if not is_traced(row) and row[0]["arguments"]["flow"] in FLOWS]
-    for record, case in ladder:
-        first = ladder[0][1]
-        if (case["flow"], case["edges"]) != (first["flow"], first["edges"]):
-            name = report.label(record, case)
-            raise RecordError(
-                f"{name} moves another flow or other sizes than {report.label(*ladder[0])}: plot them apart"
-            )
-    return readme.on_one_ceiling(ladder) if ladder else []
+    ladder = [r for r in results if not r.traced_run and r.record.row.flow not in MICROBENCHMARKS]
+    for result in ladder:
+        first = ladder[0]
+        if (result.flow.name, result.record.edges) != (first.flow.name, first.record.edges):
+            raise RecordError(f"{result.name} moves another flow or other sizes than {first.name}: plot them apart")
+    return on_one_ceiling(ladder)
 
 
 def draw_flows(flow: Flow, folder: Path) -> None:
     """The three pictures of the flow: as ChatLearn moves it, as one graph, and as simulated."""
     queues = {str(edge): "queue" for edge in flow.edges}
     graph = {str(edge): "shared memory" if DRIVER in (edge.source, edge.reader) else "NCCL" for edge in flow.edges}
-    mebibytes = {str(edge): f"{edge.bytes / 2**20:,.4g} MiB" for edge in flow.edges}
-    diagrams.draw(
-        flow,
-        folder / "chatlearn_data_flow.png",
-        f"ChatLearn: {flow.title} over queues and the object store",
-        queues,
-        "A queue actor for each edge carries references; each reader fetches the payload from the object store.",
-    )
-    diagrams.draw(
-        flow,
-        folder / "chatlearn_with_raycg.png",
-        f"The same flow as one Ray compiled graph, with a GPU for each role: {flow.title}",
-        graph,
-        "The driver is never an NCCL rank, so the first and the last edge go through host memory.",
-    )
-    diagrams.draw(
-        flow,
-        folder / "simulation.png",
-        f"What is simulated: {flow.title}, {flow.bytes_per_trip / 2**20:,.4g} MiB a trip",
-        mebibytes,
-        "The clock runs from the query in the driver's hand until its result is there. No model computes.",
-    )
+    sizes = {str(edge): f"{mebibytes(edge.bytes)} MiB" for edge in flow.edges}
+    for name, labels, title, note in (
+        ("chatlearn_data_flow", queues, f"ChatLearn: {flow.title} over queues and the object store",
+         "A queue actor for each edge carries references; each reader fetches the payload from the object store."),
+        ("chatlearn_with_raycg", graph,
+         f"The same flow as one Ray compiled graph, with a GPU for each role: {flow.title}",
+         "The driver is never an NCCL rank, so the first and the last edge go through host memory."),
+        ("simulation", sizes, f"What is simulated: {flow.title}, {mebibytes(flow.bytes_per_trip)} MiB a trip",
+         "The clock runs from the query in the driver's hand until its result is there. No model computes."),
+    ):  # fmt: skip
+        flow_picture.draw(flow, folder / f"{name}.png", title, labels, note)
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     class OneLineParser(argparse.ArgumentParser):
         def error(self, message: str) -> NoReturn:
-            raise RecordError(f"{message} (--help lists the flags)")
+            raise UsageError(f"{message} (--help lists the flags)")
 
     parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", nargs="+", type=Path, help="records that the scripts wrote")
@@ -116,27 +101,25 @@ def main(argv: list[str] | None = None) -> int:
     """Exit code 0, or 2 with one line on what to do."""
     try:
         arguments = parse(argv)
-        rows = load(arguments.records, arguments.mixed)
-        if not any(case["status"] == "ok" for _, case in rows):
-            raise RecordError("none of the records holds a row that is ok: run the scripts again")
-        ladder = ladder_of(rows)
-        traced = [row for row in rows if is_traced(row)]
-        hops = [row for row in rows if row[0]["arguments"]["flow"] in MICROBENCHMARKS and row[1]["status"] == "ok"]
-        hops.sort(key=lambda row: (row[1]["flow"], row[1]["edges"][0]["bytes"]))
+        results = load(arguments.records, arguments.mixed)
+        ladder = ladder_of(results)
+        traced = [result for result in results if result.traced_run]
+        hops = [r for r in results if r.record.row.flow in MICROBENCHMARKS and r.status == "ok"]
+        hops.sort(key=lambda result: (result.flow.name, result.record.edges[0].bytes))
         for problem in stage_chart.problems(traced):
             raise RecordError(f"{problem}: trace it again on a machine that does nothing else")
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
-        if any(case["status"] == "ok" for _, case in ladder):
-            chart.draw_ladder(ladder, arguments.output_dir / "benchmark_result.png")
-            draw_flows(flow_of(ladder[0][0]), arguments.output_dir)
+        if any(result.status == "ok" for result in ladder):
+            ladder_chart.draw_ladder(ladder, arguments.output_dir / "benchmark_result.png")
+            draw_flows(ladder[0].flow, arguments.output_dir)
         if traced:
             stage_chart.draw(traced, ladder, arguments.output_dir / "stages.png")
         if arguments.readme:
-            texts = {"results": readme.markdown(ladder) if ladder else None}
-            texts["advice"] = readme.advice_markdown(ladder) if ladder else None
-            texts["microbenchmarks"] = readme.hops_markdown(hops) if hops else None
-            readme.rewrite(arguments.readme, texts)
-    except RecordError as error:
+            texts = {"results": markdown.ladder(ladder) if ladder else None}
+            texts["advice"] = markdown.advice(ladder) if ladder else None
+            texts["microbenchmarks"] = small_messages.markdown(hops) if hops else None
+            markdown.rewrite(arguments.readme, texts)
+    except SuiteError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
@@ -144,30 +127,15 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: cannot write {place}: give --output-dir another place", file=sys.stderr)
         return 2
     if ladder:
-        header, cells = readme.table_rows(ladder)
-        print(report.table(cells, header))
-        for row in ladder:
-            if row[1]["reason"]:
-                print(f"{report.label(*row)}: {row[1]['status']}, {row[1]['reason']}")
-        print(chart.caption(ladder))
+        print(table(ladder, markdown.ladder_columns(ladder)))
+        for result in ladder:
+            if result.failure:
+                print(f"{result.name}: {result.failure}")
+        print(ladder_chart.caption(ladder))
     if hops:
-        header, cells = microbenchmark.table(hops)
-        print(report.table(cells, header))
+        print(table(hops, small_messages.columns(hops)))
     print(f"pictures: {arguments.output_dir}")
     return 0
-
-
-def flow_of(record: dict[str, Any]) -> Flow:
-    """The flow at the sizes that the record was made with.
-
-    Raises:
-        RecordError: this version has no such flow.
-    """
-    given = record["arguments"]
-    try:
-        return build_flow(given)
-    except (KeyError, TypeError, ValueError):
-        raise RecordError(f"the records' flow {given.get('flow')!r} is unknown here: update the suite") from None
 
 
 if __name__ == "__main__":

@@ -8,176 +8,172 @@
 The clock runs from the query in the driver's hand to the reward's output in the driver's hand. Payloads are
 made before and checked after, while it stands. What Ray adds is the difference to these rows.
 
-    --transport gloo             torch.distributed send and recv over loopback (the default)
-    --transport nccl             the same between GPUs; the driver's own edges by gloo, as in Ray's graph
-    --transport nccl-one-gpu     the same with all ranks on one GPU; the record says which way the bytes take
-    --transport multiprocessing  torch.multiprocessing queues with tensors in shared memory: mapped, not copied
-    --transport memcpy           one process and one warm copy an edge: the ceiling itself, on the clock
-
     python3 torch_simulate_chat_learn_data_flow.py
     python3 torch_simulate_chat_learn_data_flow.py --transport multiprocessing --iterations 20
 """
 
-import sys
-import tempfile
-from argparse import Namespace
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from common.run import supervisor
+
+if __name__ == "__main__":
+    supervisor.main(__file__, __doc__)  # ends here; a worker imports what follows
+
+import time
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
-from common.flow.flow import DRIVER, Edge, Flow
-from common.payload.participant import Participant, Role
-from common.run import worker as case
-from common.run.options import UsageError
-from common.run.trips import TripFailed, Wiring
-from common.runtime import devices, processes
-from common.transport import nccl_proof as nccl_path
-
-TRANSPORTS = dict.fromkeys(("gloo", "nccl", "nccl-one-gpu", "memcpy"), "copied") | {"multiprocessing": "mapped"}
+from common.errors import RunFailed
+from common.flow.flow import DRIVER
+from common.payload import leaves
+from common.payload.participant import Model, Participant
+from common.runtime.crew import Crew, Wiring
+from common.transport import nccl_proof
 
 
-def settle(arguments: Namespace, flow: Flow, gpus: int) -> int:
-    """Refuse what cannot be; how many GPUs to use."""
-    if arguments.reuse_buffers:
-        raise UsageError("--reuse-buffers is for the compiled graph's shm: leave it out")
-    if arguments.zero_copy or arguments.address or arguments.object_store_bytes or arguments.placement == "spread":
-        raise UsageError("--zero-copy, --address, --placement and --object-store-bytes are Ray's: leave them out")
-    if arguments.transport.startswith("nccl"):
-        needed = 1 if arguments.transport == "nccl-one-gpu" else len(flow.roles)
-        devices.need_gpus(arguments.transport, gpus, needed)
-        return needed
-    return gpus
+class Rank(Participant):
+    """One rank of torch.distributed: the driver is 0, the actors follow in the flow's order."""
 
-
-class Distributed:
-    """One rank of torch.distributed: the driver is 0, the roles follow in the flow's order."""
-
-    def join(self, flow: Flow, arguments: Namespace, rendezvous: str) -> None:
-        self.ranks = {name: rank for rank, name in enumerate([DRIVER, *(role.name for role in flow.roles)])}
-        on_gpus = arguments.transport.startswith("nccl")
-        if on_gpus:
-            one_gpu = arguments.transport == "nccl-one-gpu"
-            nccl_path.configure(Path(rendezvous).parent, self.ranks[self.name], one_gpu)
+    def join(self):
+        """Form the group, and let every edge's two ends meet once, so that NCCL's log says how."""
+        names = self.plan.participants
+        self.ranks = {task: names.index(self.wire.actor(task)) for task in (DRIVER, *(t.name for t in self.wire.tasks))}
+        rank, transport = names.index(self.name), self.plan.row.transport
+        if self.plan.device == "cuda":
+            nccl_proof.configure(self.plan.folder, rank, transport == "nccl-one-gpu")
         dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if on_gpus else "gloo", f"file://{rendezvous}",
-            rank=self.ranks[self.name], world_size=len(self.ranks),
-            timeout=timedelta(seconds=arguments.timeout),
+            "cpu:gloo,cuda:nccl" if self.plan.device == "cuda" else "gloo", f"file://{self.plan.folder}/rendezvous",
+            rank=rank, world_size=len(names), timeout=timedelta(seconds=self.plan.options.timeout + 30),
         )  # fmt: skip
-        self.wires = {edge: self.buffer(edge) for edge in flow.edges if self.name in (edge.source, edge.reader)}
-        for edge in flow.edges:  # every pair meets once, so that NCCL's log says how before the first trip
-            if edge.source == self.name:
-                self.send(self.like(edge).fill_(1), (edge,))
-            elif edge.reader == self.name:
-                self.receive_from((edge,))
+        self.wires = {
+            str(edge): [leaves.to_wire(leaves.like(edge.message, self.place(edge)), edge.message)
+                        for _ in range(self.plan.options.in_flight)]
+            for edge in (*self.wire.edges_into(self.name), *self.wire.edges_out_of(self.name))
+        }  # fmt: skip
+        for edge in self.wire.edges:
+            if self.name == self.wire.actor(edge.source):
+                dist.send(torch.ones(1, device=self.place(edge)), self.ranks[edge.reader])
+            elif self.name == self.wire.actor(edge.reader):
+                dist.recv(torch.ones(1, device=self.place(edge)), self.ranks[edge.source])
 
-    def buffer(self, edge: Edge) -> torch.Tensor:
+    def place(self, edge):
         """Where this edge's bytes arrive: on the GPU between roles, in host memory to and from the driver."""
-        return self.like(edge).to("cpu" if DRIVER in (edge.source, edge.reader) else self.device).fill_(1)
+        return "cpu" if DRIVER in (edge.source, edge.reader) else self.device
 
-    def send(self, payload: torch.Tensor, edges: tuple[Edge, ...]) -> None:
-        sent = [dist.isend(payload.to(self.wires[edge].device), self.ranks[edge.reader]) for edge in edges]
-        for work in sent:
-            work.wait()
+    def send(self, task, payload):
+        """Begin to send a payload to its readers, tensor by tensor; what must be waited for."""
+        sent = []
+        for edge in self.wire.edges_from(task):
+            for tensor in leaves.to_wire(payload, edge.message):
+                sent.append(dist.isend(tensor.to(self.place(edge)).contiguous(), self.ranks[edge.reader]))
+        return sent
 
-    def receive_from(self, edges: tuple[Edge, ...]) -> list[torch.Tensor]:
-        for edge in edges:
-            dist.recv(self.wires[edge], self.ranks[edge.source])
-        return [self.wires[edge].to(self.device) for edge in edges]
+    def receive_from(self, task):
+        """The payloads of a task's edges, each in the memory that was used longest ago."""
+        found = []
+        for edge in self.wire.edges_to(task):
+            wires = self.wires[str(edge)]
+            wires.append(wires.pop(0))
+            for tensor in wires[-1]:
+                dist.recv(tensor, self.ranks[edge.source])
+            found.append(leaves.from_wire([tensor.to(self.device) for tensor in wires[-1]], edge.message))
+        return found
 
 
-class DistributedRole(Role, Distributed):
+class RankModel(Rank, Model):
     """Receives its inputs, sends its payload, for ever."""
 
-    def __init__(self, flow: Flow, name: str, arguments: Namespace, rendezvous: str) -> None:
-        if arguments.device == "cuda":
-            index = [role.name for role in flow.roles].index(name)
-            torch.cuda.set_device(0 if arguments.transport == "nccl-one-gpu" else index)
-        super().__init__(flow, name, arguments)
-        self.flow, self.arguments, self.rendezvous = flow, arguments, rendezvous
+    def __init__(self, plan, name):
+        if plan.device == "cuda":
+            torch.cuda.set_device(0 if plan.row.transport == "nccl-one-gpu" else plan.flow.actors.index(name))
+        super().__init__(plan, name)
 
-    def run(self) -> None:
-        self.join(self.flow, self.arguments, self.rendezvous)
+    def run(self):
+        self.join()
         while True:
-            self.send(self.forward_step(*self.receive_from(self.reads)), self.flow.edges_from(self.name))
+            for task in self.tasks:
+                for work in self.send(task, self.forward_step(task, *self.receive_from(task))):
+                    work.wait()
 
 
-class DistributedDriver(Participant, Distributed):
-    def __init__(self, flow: Flow, name: str, arguments: Namespace, rendezvous: str) -> None:
-        super().__init__(flow, name, arguments)
-
-
-class SharedParticipant(Participant):
+class Sharer(Participant):
     """Its pool lies in shared memory, as torch.multiprocessing wants it; sending it sends a file descriptor."""
 
-    def __init__(self, flow: Flow, name: str, arguments: Namespace, queues: dict[Edge, Any]) -> None:
-        super().__init__(flow, name, arguments)
-        self.queues, self.writes = queues, flow.edges_from(name)
-        self.pool = [payload.share_memory_() for payload in self.pool]  # which moves them
-        self.stampable = [payload.numpy() for payload in self.pool]
+    def __init__(self, plan, name, queues):
+        super().__init__(plan, name)
+        self.queues = queues
+
+    def memory(self, task):
+        count = self.flow.message(task).packed_bytes
+        return lambda _: torch.ones(count, dtype=torch.uint8).share_memory_()
 
 
-class QueueRole(SharedParticipant, Role):
+class SharerModel(Sharer, Model):
     """Takes its inputs from their queues, puts its payload into its own, for ever."""
 
-    def run(self) -> None:
+    def run(self):
         while True:
-            output = self.forward_step(*(self.queues[edge].get() for edge in self.reads))
-            for edge in self.writes:
-                self.queues[edge].put(output)
+            for task in self.tasks:
+                inputs = [self.queues[str(edge)].get() for edge in self.wire.edges_to(task)]
+                output = self.forward_step(task, *inputs)
+                for edge in self.wire.edges_from(task):
+                    self.queues[str(edge)].put(output)
 
 
-@contextmanager
-def connect(arguments: Namespace, flow: Flow, start: Callable[..., tuple[dict[str, Any], Any]]) -> Iterator[Wiring]:
-    """Start the roles and yield the transport's send(query) -> results."""
-    outgoing, incoming = flow.edges_from(DRIVER), flow.edges_to(DRIVER)
+def by_gloo(crew: Crew) -> Wiring:
+    """torch.distributed send and recv over loopback, or between GPUs by NCCL."""
+    begin = time.perf_counter()
+    crew.start(RankModel, Rank)
+    driver = crew.driver
+    driver.join()
+    found = nccl_proof.read_log(crew.plan.folder)
+    if crew.plan.device == "cuda" and not found:
+        raise RunFailed("NCCL's log names no connection between the roles")
+    path = ", ".join(["torch.distributed", dist.get_backend_config(), *found])
 
-    def send_by_distributed(query):
-        driver.send(query, outgoing)
-        return driver.receive_from(incoming)
+    def collect(sent):
+        results = driver.receive_from(DRIVER)
+        for work in sent:
+            work.wait()
+        return results
 
-    def send_by_queues(query):
-        for edge in outgoing:
-            queues[edge].put(query)
-        return [queues[edge].get() for edge in incoming]
+    return Wiring(
+        lambda query: driver.send(DRIVER, query), collect, {str(edge): path for edge in crew.flow.edges},
+        {"processes, group creation": time.perf_counter() - begin},
+    )  # fmt: skip
 
-    def send_by_memcpy(query):
+
+by_nccl = by_nccl_one_gpu = by_gloo
+
+
+def by_multiprocessing(crew: Crew) -> Wiring:
+    """torch.multiprocessing queues with tensors in shared memory."""
+    spawn = torch.multiprocessing.get_context("spawn")
+    queues = {str(edge): spawn.SimpleQueue() for edge in crew.flow.edges}
+    crew.start(SharerModel, Sharer, queues)
+    outgoing = [queues[str(edge)] for edge in crew.flow.edges_from(DRIVER)]
+    incoming = [queues[str(edge)] for edge in crew.flow.edges_to(DRIVER)]
+
+    def submit(query):
+        for queue in outgoing:
+            queue.put(query)
+
+    path = f"SimpleQueue, {torch.multiprocessing.get_sharing_strategy()}"
+    return Wiring(submit, lambda _: [queue.get() for queue in incoming], {str(edge): path for edge in crew.flow.edges})
+
+
+def by_memcpy(crew: Crew) -> Wiring:
+    """One process and one warm copy an edge: the ceiling itself, on the clock."""
+    crew.start(Model)
+    flow = crew.flow
+    buffers = {edge: leaves.like(edge.message, crew.plan.device) for edge in flow.edges}
+
+    def submit(query):
         emitted = {DRIVER: query}
-        for role in flow.roles:
-            copies = [buffers[edge].copy_(emitted[edge.source]) for edge in roles[role.name].reads]
-            emitted[role.name] = roles[role.name].forward_step(*copies)
-        return [buffers[edge].copy_(emitted[edge.source]) for edge in incoming]
+        for task in flow.tasks:
+            copies = [leaves.copy(emitted[edge.source], buffers[edge]) for edge in flow.edges_to(task.name)]
+            emitted[task.name] = crew.actors[task.actor].forward_step(task.name, *copies)
+        return [leaves.copy(emitted[edge.source], buffers[edge]) for edge in flow.edges_to(DRIVER)]
 
-    if arguments.transport == "memcpy":
-        roles, driver = start(Role, Participant)
-        buffers = {edge: driver.like(edge).fill_(1) for edge in flow.edges}
-        yield Wiring(send_by_memcpy, {str(edge): "memcpy in one process" for edge in flow.edges}, mapped=False)
-    elif arguments.transport == "multiprocessing":
-        spawn = torch.multiprocessing.get_context("spawn")
-        queues = {edge: spawn.SimpleQueue() for edge in flow.edges}
-        roles, driver = start(QueueRole, SharedParticipant, queues)
-        path = f"SimpleQueue, {torch.multiprocessing.get_sharing_strategy()}"
-        yield Wiring(send_by_queues, {str(edge): path for edge in flow.edges}, mapped=True)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            rendezvous = f"{folder}/rendezvous"
-            roles, driver = start(DistributedRole, DistributedDriver, rendezvous)
-            driver.join(flow, arguments, rendezvous)
-            groups = dist.get_backend_config()
-            found = nccl_path.read_log(Path(folder))
-            if arguments.transport.startswith("nccl") and not found:
-                raise TripFailed("before the first trip: NCCL's log names no connection between the roles")
-            path = ", ".join(["torch.distributed", groups, *found])
-            yield Wiring(send_by_distributed, {str(edge): path for edge in flow.edges}, mapped=False)
-
-
-HOST_ONLY = ("gloo", "multiprocessing", "memcpy")
-SCRIPT = case.Script(__file__, __doc__, TRANSPORTS, "gloo", settle, connect, processes, HOST_ONLY)
-
-if __name__ == "__main__":
-    sys.exit(case.run(SCRIPT))
+    return Wiring(submit, lambda results: results, {str(edge): "memcpy in one process" for edge in flow.edges})

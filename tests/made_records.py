@@ -1,52 +1,54 @@
 """Records as the scripts write them, with numbers that a test chooses."""
 
-from common.flow import flow as flows
-from common.flow.demo_sizes import Sizes
-from common.flow.flow import online_dpo
-from common.record import files as records
+from pathlib import Path
+from typing import Any
+
+from common.flow.catalogue import build_flow, sizes_of
+from common.record import files
+from common.record.schema import Cost, Edge, Layout, Record, RowKey, Run
 
 ENVIRONMENT = {"cpu_model": "Test CPU", "logical_cpus": 2, "memory_gib": 8, "gpus": [], "python": "3.11"}
 
 
-def a_record(transport: str, seconds: list[float], runtime: str = "store", **changes) -> dict:
-    flow = online_dpo(Sizes())
-    case = {
-        "flow": flow.name,
-        "transport": transport,
-        "device": "cpu",
+def a_run(seconds: list[float], **changes: Any) -> Run:
+    """A run that is ok, unless `changes` says otherwise."""
+    usual = {
+        "started_at": "2026-01-01T00:00:00+00:00",
         "status": "ok",
         "reason": None,
-        "payload_copied": transport != "zero-copy",
-        "path": {},
-        "bytes_per_trip": flow.bytes_per_trip,
-        "edges": [{"from": edge.source, "to": edge.reader, "bytes": edge.bytes} for edge in flow.edges],
-        "warmup": 1,
+        "ceiling_before_seconds": [0.02],
+        "ceiling_all_cores_seconds": [0.01],
+        "payload_copied": True,
         "first_seconds": 5.0,
-        "seconds": seconds,
-        "wrong_bytes": 0,
-        "stored_bytes": 0,
-        "spilled_bytes": 0,
-        "peak_memory_bytes": 1,
-        "harness_seconds": 0.001,
-        "placement": {},
+        "processes": {"driver": Cost(peak_memory_bytes=1, harness_seconds=0.001)},
     }
-    arguments = {"flow": flow.name, "zero_copy": False, "threads": 1, **vars(Sizes())}
-    return {
-        "schema_version": records.SCHEMA_VERSION,
-        "script": next(script for script, name in records.RUNTIMES.items() if name == runtime),
-        "started_at": "2026-01-01T00:00:00+00:00",
-        "arguments": arguments | changes.pop("arguments", {}),
-        "environment": ENVIRONMENT | changes.pop("environment", {}),
-        "ceiling_seconds": 0.02,
-        "ceiling_samples_seconds": [0.02],
-        "ceiling_all_cores_samples_seconds": [0.01],
-        "cases": [case | changes],
-    }
+    return Run(seconds=seconds, **usual | changes)
 
 
-def a_chain(transport: str, seconds: list[float], runtime: str) -> dict:
-    asked = {"flow": "chain", "payload_bytes": 13, "roles": 2}
-    made = flows.build_flow(asked)
-    edges = [{"from": edge.source, "to": edge.reader, "bytes": edge.bytes} for edge in made.edges]
-    case = {"flow": made.name, "edges": edges, "bytes_per_trip": made.bytes_per_trip}
-    return a_record(transport, seconds, runtime, arguments=asked, **case)
+def a_record(transport: str, *runs: Run | list[float], runtime: str = "store", **asked: Any) -> Record:
+    """A record of these runs, or of the trips of each. `asked`: parts of the row's key, and sizes of its flow."""
+    flow, flags = asked.pop("flow", "online-dpo"), asked.pop("flags", {})
+    environment = ENVIRONMENT | asked.pop("environment", {})
+    key = {name: asked.pop(name) for name in ("device", "message") if name in asked}
+    layout = Layout(**asked.pop("layout", {}))
+    drawn = build_flow(flow, asked)
+    return Record(
+        row=RowKey(
+            runtime=runtime, transport=transport, flow=flow, flags=flags, sizes=sizes_of(flow) | asked, layout=layout,
+            **key,
+        ),
+        edges=[Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in drawn.edges],
+        warmup=1,
+        environments={"0": environment},
+        runs=[run if isinstance(run, Run) else a_run(run) for run in runs],
+    )  # fmt: skip
+
+
+def a_chain(transport: str, seconds: list[float], runtime: str) -> Record:
+    return a_record(transport, seconds, runtime=runtime, flow="chain", payload_bytes=13, roles=2)
+
+
+def written(path: Path, record: Record) -> str:
+    """The record's file, as an argument of plot_results.py."""
+    files.save(path, record)
+    return str(path)

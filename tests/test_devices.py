@@ -2,8 +2,8 @@ from importlib import metadata
 
 import pytest
 import torch
-
 from common.run.options import UsageError, Waived
+
 from common.runtime import devices
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from common.runtime.processes import ProcessRoles
+from common.runtime.ray_actors import RayRoles
 from conftest import KILOBYTES, ROOT, arguments
 
 from common.flow.demo_sizes import Sizes
 from common.flow.flow import DRIVER, chain, online_dpo, scatter_gather
 from common.payload.pattern import POOL_SIZE, lies_in_shared_memory
-from common.runtime.processes import ProcessRoles
-from common.runtime.ray_actors import RayRoles
 from common.transport import ring as mapped
 from common.transport.ring import Ring, SegmentError, View, segments, unlink
 from common.transport.ring_participant import MappedParticipant, MappedRole

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from common.run.options import UsageError
 
 from common.payload.pattern import POOL_SIZE
-from common.run.options import UsageError
 from common.transport import ring_cuda as mapped_cuda
 from common.transport.ring import SegmentError
 from common.transport.ring_cuda import Export, Import

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from common.run.options import build_flow
+from common.runtime.processes import ProcessRoles
 from conftest import KILOBYTES, ROOT, arguments
 
 import torch_simulate_chat_learn_data_flow as torch_script
 from common.payload.participant import Participant
 from common.run import worker as case
-from common.run.options import build_flow
 from common.run.trips import measure
-from common.runtime.processes import ProcessRoles
 from common.view import tables as report
 
 EVERYBODY = ("driver", "policy", "reference", "reward")

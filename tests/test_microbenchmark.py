@@ -3,26 +3,20 @@
 import pytest
 from made_records import a_record
 
-from common.flow import flow as flows
-from common.view import markdown as readme
-from common.view import small_messages as microbenchmark
+from common.analysis.results import Result
+from common.flow.catalogue import MICROBENCHMARKS
+from common.view import small_messages
 from common.view.small_messages import CLAIMS, GPU_CLAIM
 
 
-def a_row(name, transport, seconds, runtime="graph", device="cpu", **asked):
-    """A (record, case) of a microbenchmark flow."""
-    given = {"flow": name, "payload_bytes": 1000, **asked}
-    made = flows.build_flow(given)
-    edges = [{"from": edge.source, "to": edge.reader, "bytes": edge.bytes} for edge in made.edges]
-    case = {"flow": made.name, "edges": edges, "bytes_per_trip": made.bytes_per_trip, "device": device}
-    record = a_record(transport, seconds, runtime, arguments=given, **case)
-    return record, record["cases"][0]
+def a_result(flow, transport, seconds, runtime="graph", payload_bytes=1000, **asked):
+    return Result((a_record(transport, seconds, runtime=runtime, flow=flow, payload_bytes=payload_bytes, **asked),))
 
 
-def table(*rows):
-    """The lines, each by the names of its columns."""
-    header, lines = microbenchmark.table(list(rows))
-    return [dict(zip(header, line, strict=True)) for line in lines]
+def table(*results):
+    """The lines, each by the headers of its columns."""
+    columns = small_messages.columns(results)
+    return [{column.header: column.cell(result) for column in columns} for result in results]
 
 
 @pytest.mark.parametrize(
@@ -36,54 +30,61 @@ def table(*rows):
     ],
 )
 def test_a_hop_is_one_message_on_the_longest_path(name, asked, hops):
-    (line,) = table(a_row(name, "shm", [0.003, 0.003, 0.009], **asked))
+    (line,) = table(a_result(name, "shm", [0.003, 0.003, 0.009], **asked))
     assert (line["median µs"], line["trips"], line["bytes"]) == ("3,000", "3", "1,000")
     assert line["µs a hop"] == f"{3000 / hops:,.0f}"
 
 
 def test_the_factor_is_that_over_references_of_the_same_flow_and_size():
     lines = table(
-        a_row("chain", "refs", [0.002] * 3, "store"),
-        a_row("chain", "shm", [0.0005] * 3),
-        a_row("chain", "refs", [0.9] * 3, "store", payload_bytes=2000),
-        a_row("chain", "refs", [0.7] * 3, "store", roles=2),
-        a_row("round-trip", "refs", [0.8] * 3, "store"),
+        a_result("chain", "refs", [0.002] * 3, "store"),
+        a_result("chain", "shm", [0.0005] * 3),
+        a_result("chain", "refs", [0.9] * 3, "store", payload_bytes=2000),
+        a_result("chain", "refs", [0.7] * 3, "store", roles=2),
+        a_result("round-trip", "refs", [0.8] * 3, "store"),
     )
     assert [line["over references"] for line in lines] == ["-", "4x (4 to 4)", "-", "-", "-"]
 
 
-def test_the_factor_has_an_interval_that_holds_it():
-    baseline = a_row("chain", "refs", [0.9, 1.0, 1.1, 1.0, 0.95], "store")
-    slower = a_row("chain", "pickle", [2.2, 1.8, 2.0, 2.0, 2.1])
-    text = table(baseline, slower)[1]["over references"]
-    ratio, low, high = (
-        float(part.rstrip("x")) for part in text.replace("(", "").replace(")", "").split() if part != "to"
-    )
-    assert ratio == 0.5
-    assert low <= ratio <= high
+@pytest.mark.parametrize(
+    ("transport", "baseline", "asked"),
+    [
+        ("shm", "refs", {"flags": {"episode": 10}}),
+        ("shm", "refs", {"flags": {"in_flight": 4}}),
+        ("shm", "refs", {"layout": {"placement": "spread"}}),
+        ("shm", "refs", {"layout": {"placement": "spread", "address": True}}),
+        ("nccl", "refs", {"device": "cuda"}),
+        ("bytes", "bytes", {}),
+    ],
+    ids=["an episode", "several under way", "spread", "another cluster", "on GPUs", "bytes"],
+)
+def test_references_are_compared_with_only_where_they_ran_alike(transport, baseline, asked):
+    own = a_result("chain", transport, [0.001] * 3, **asked)
+    alike = a_result("chain", baseline, [0.004] * 3, "store", **asked)
+    unlike = a_result("chain", "refs", [0.009] * 3, "store", flags={"episode": 7})
+    assert [line["over references"] for line in table(own, unlike, alike)] == ["4x (4 to 4)", "-", "-"]
 
 
 def test_without_references_nothing_is_claimed():
-    others = a_row("chain", "shm", [0.001]), a_row("chain", "ref-queue", [0.002], "store")
+    others = a_result("chain", "shm", [0.001]), a_result("chain", "ref-queue", [0.002], "store")
     assert [line["over references"] for line in table(*others)] == ["-", "-"]
 
 
 def test_mapped_references_are_not_the_baseline():
-    mapped = a_row("chain", "refs", [0.002], "store", zero_copy=True)
-    assert [line["over references"] for line in table(mapped, a_row("chain", "shm", [0.001]))] == ["-", "-"]
+    mapped = a_result("chain", "refs", [0.002], "store", flags={"zero_copy": True})
+    assert [line["over references"] for line in table(mapped, a_result("chain", "shm", [0.001]))] == ["-", "-"]
 
 
 def test_the_claims_stand_above_the_tables_and_that_for_gpus_below():
-    rows = [a_row("round-trip", "shm", [0.001]), a_row("chain", "shm", [0.001])]
-    text = readme.hops_markdown(rows)
+    text = small_messages.markdown([a_result("round-trip", "shm", [0.001]), a_result("chain", "shm", [0.001])])
     for name in ("round-trip", "chain"):
         assert f"; the article: {CLAIMS[name]}.\n" in text
     assert text.endswith(f"{GPU_CLAIM}; here: not measured.")
-    on_gpu = a_row("round-trip", "nccl", [0.001], device="cuda", payload_bytes=40_000_000)
-    assert readme.hops_markdown([on_gpu]).endswith("here: see above.")
-    small = a_row("round-trip", "nccl", [0.001], device="cuda")
-    assert readme.hops_markdown([small]).endswith("here: not measured.")
+    on_gpu = a_result("round-trip", "nccl", [0.001], device="cuda", payload_bytes=40_000_000)
+    assert small_messages.markdown([on_gpu]).endswith("here: see above.")
+    small = a_result("round-trip", "nccl", [0.001], device="cuda")
+    assert small_messages.markdown([small]).endswith("here: not measured.")
 
 
 def test_every_microbenchmark_has_its_claim():
-    assert set(CLAIMS) == set(flows.MICROBENCHMARKS)
+    assert set(CLAIMS) == set(MICROBENCHMARKS)

@@ -1,26 +1,25 @@
-"""The chart, the pictures and the README's table, from made-up records."""
+"""Results of records, the chart, the pictures and the README's tables, from made-up records."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
-from made_records import a_chain, a_record
+from made_records import a_chain, a_record, a_run, written
 
 import plot_results
-import ray_cg_simulate_chat_learn_data_flow as graph_script
-import ray_rdt_simulate_chat_learn_data_flow as rdt_script
-import simulate_chat_learn_data_flow as store_script
-import torch_simulate_chat_learn_data_flow as torch_script
 from common.analysis import statistics
-from common.record import files as records
-from common.view import ladder_chart as chart
-from common.view import markdown as readme_text
-from common.view import tables as report
-from common.view.advice import ADVICE
+from common.analysis.ladder import baseline_of, causes, on_one_ceiling
+from common.analysis.results import results_of
+from common.flow.catalogue import build_flow
+from common.record.rows import BASELINE, LADDER
+from common.record.schema import Cost
+from common.view import markdown, screen
+from common.view.tables import COLUMNS, PEAK
 
 ROOT = Path(plot_results.__file__).parent
+PICTURES = ["benchmark_result.png", "chatlearn_data_flow.png", "chatlearn_with_raycg.png", "simulation.png"]
 
 
 @pytest.fixture(autouse=True)
@@ -31,63 +30,146 @@ def nothing_is_published(monkeypatch, tmp_path):
 
 @pytest.fixture
 def write(tmp_path):
-    def write(name: str, record: dict) -> str:
-        path = tmp_path / f"{name}.json"
-        path.write_text(json.dumps(record))
-        return str(path)
+    def write(*records) -> list[str]:
+        return [written(tmp_path / f"{index}.json", record) for index, record in enumerate(records)]
 
     return write
 
 
-@pytest.fixture
-def three(write):
-    return [
-        write("queue", a_record("driver-queue", [2.0, 2.0, 2.2])),
-        write("graph", a_record("zero-copy", [0.02, 0.025, 0.03], "graph")),
-        write(
-            "nccl",
-            a_record("nccl", [], "graph", status="waived", reason="no GPU", first_seconds=None, payload_copied=None),
-        ),
-    ]
+def mapped(seconds, **changes):
+    return a_run(seconds, payload_copied=False, **changes)
 
 
-def test_draws_every_picture_and_prints_the_table(three, tmp_path, capsys):
-    assert plot_results.main([*three, "--output-dir", str(tmp_path / "img")]) == 0
-    pictures = sorted(path.name for path in (tmp_path / "img").iterdir())
-    assert pictures == ["benchmark_result.png", "chatlearn_data_flow.png", "chatlearn_with_raycg.png", "simulation.png"]
+def waived(reason="no GPU"):
+    return a_run([], status="waived", reason=reason, first_seconds=None, payload_copied=None, processes={})
+
+
+def failed(seconds=(), reason="reward died", **changes):
+    return a_run(list(seconds), status="failed", reason=reason, **changes)
+
+
+THREE = (
+    a_record("driver-queue", [2.0, 2.0, 2.2]),
+    a_record("zero-copy", mapped([0.02, 0.025, 0.03]), runtime="graph"),
+    a_record("nccl", waived(), runtime="graph"),
+)
+
+
+def cells(result, columns=(*COLUMNS, PEAK)):
+    return {column.header: column.cell(result) for column in columns}
+
+
+def test_draws_every_picture_and_prints_the_table(write, tmp_path, capsys):
+    assert plot_results.main([*write(*THREE), "--output-dir", str(tmp_path / "img")]) == 0
+    assert sorted(path.name for path in (tmp_path / "img").iterdir()) == PICTURES
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in (tmp_path / "img").iterdir())
     lines = capsys.readouterr().out.splitlines()
     names = [line.split("  ")[0] for line in lines[:4]]
     assert names == ["transport", "store driver-queue", "graph nccl", "graph zero-copy"]  # as the ladder has them
-    assert lines[1].split()[-1] == "1x"
-    assert lines[3].split()[-1] == "80x"
+    assert [line.split()[-1] for line in lines[1:4]] == ["1x", "-", "80x"]
     assert "graph nccl: waived, no GPU" in lines
 
 
-def test_the_readme_holds_the_same_numbers_between_its_markers(three, tmp_path):
+def test_the_readme_holds_the_same_numbers_between_its_markers(write, tmp_path):
     readme = tmp_path / "README.md"
-    start, end = readme_text.markers("results")
-    advice_start, advice_end = readme_text.markers("advice")
+    start, end = markdown.markers("results")
+    advice_start, advice_end = markdown.markers("advice")
     readme.write_text(f"above\n{start}\n| outdated |\n{end}\nbelow\n{advice_start}\n| old |\n{advice_end}\nend\n")
-    assert plot_results.main([*three, "--output-dir", str(tmp_path), "--readme", str(readme)]) == 0
+    assert plot_results.main([*write(*THREE), "--output-dir", str(tmp_path), "--readme", str(readme)]) == 0
     text = readme.read_text()
-    fastest = (
-        "Where readers end with bytes of their own, `store driver-queue` is the fastest: 2,000 ms a trip, 100.00 times "
-        "the ceiling. Where they map another's memory, `graph zero-copy` is the fastest: 25 ms a trip; "
-        "`store driver-queue` takes 80 times as long"
-    )
-    assert text.startswith(f"above\n{start}\n{fastest} (95 % interval ") and "\n| transport |" in text
+    assert text.startswith(f"above\n{start}\n") and text.endswith(f"\n{advice_end}\nend\n")
     assert f"{end}\nbelow\n{advice_start}\n" in text
-    assert text.endswith(f"\n{advice_end}\nend\n")
     assert "outdated" not in text and "| old |" not in text
     # 448 MiB in 25 ms are not said as a rate: nobody moved them. 448 MiB in 2 s are 0.235 GB/s.
     assert "| graph zero-copy | 448 | 0 | 5,000 | 20 | 25 | 29.5 | 30 | mapped | - | 0 | 0.0 | 80x |" in text
     queue = "| store driver-queue | 448 | 0 | 5,000 | 2,000 | 2,000 | 2,180 | 2,200 | 0.235 | 1.0% | 0 | 0.0 | 1x |"
     assert queue in text
-    assert "graph nccl: waived, no GPU." in text
-    # 1 ms of the harness over the warm-up trip and three timed ones of 25 ms.
-    assert "inside the clock, all processes together: at most " in text
-    assert "1.00% of a trip where they are mapped (graph zero-copy)." in text
+
+
+def test_two_records_of_one_row_are_one_result():
+    first = a_record("refs", a_run([1.0, 1.2], ceiling_before_seconds=[0.01], ceiling_after_seconds=[0.03]))
+    elsewhere = {"nodes": {"policy": 1}}  # where it was found to run is no part of what was asked
+    second = a_record("refs", a_run([2.0], ceiling_before_seconds=[0.05], stored_bytes=6 * 2**20), layout=elsewhere)
+    other = a_record("refs", [9.0], flags={"zero_copy": True})
+    one, zero_copy = results_of([second, other, first])
+    assert (one.name, zero_copy.name) == ("store refs", "store refs --zero-copy")
+    assert (one.seconds, len(one.runs), one.failure) == ([2.0, 1.0, 1.2], 2, None)
+    assert one.ceiling_seconds == 0.03
+    assert cells(one)["stored MiB"] == "2"
+    # 1 ms of the suite in each run, over a warm-up trip each and three timed ones, by a median of 1.2 s.
+    assert one.harness_share == pytest.approx(0.002 / 5 / 1.2)
+
+
+def test_two_runs_of_one_record_and_two_records_of_a_run_each_are_the_same():
+    (together,) = results_of([a_record("refs", [1.0, 1.2], [2.0])])
+    (apart,) = results_of([a_record("refs", [1.0, 1.2]), a_record("refs", [2.0])])
+    assert cells(together) == cells(apart)
+    assert together.harness_share == apart.harness_share
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"flags": {"copy_out": True}},
+        {"device": "cuda"},
+        {"message": "packed"},
+        {"batch_size": 7},
+        {"flow": "round-trip"},
+        {"runtime": "graph"},
+        {"layout": {"placement": "spread"}},
+    ],
+    ids=str,
+)
+def test_what_makes_another_row_is_not_merged(asked):
+    assert len(results_of([a_record("refs", [1.0]), a_record("refs", [1.0], **asked)])) == 2
+
+
+def test_a_traced_run_is_a_row_of_its_own():
+    traced = a_run([1.0], spans=[("driver", 0, "wait", "in one process", 0, 0.0, 1e6)], trips_us=[(0.0, 1e6)])
+    results = results_of([a_record("refs", [1.0]), a_record("refs", traced), a_record("refs", [1.1])])
+    assert [(len(result.runs), bool(result.traced_run)) for result in results] == [(2, False), (1, True)]
+
+
+def test_a_failed_run_beside_one_that_is_ok_gives_no_samples_and_is_not_hidden(write, tmp_path, capsys):
+    records = a_record("refs", failed([8.0, 9.0]), [1.0, 1.2]), a_record("refs", [1.1])
+    (result,) = results_of(records)
+    assert (result.status, result.seconds) == ("ok", [1.0, 1.2, 1.1])
+    assert result.failure == "1 of 3 runs failed, reward died"
+    assert cells(result)["wrong"] == "0"
+    assert plot_results.main([*write(*records), "--output-dir", str(tmp_path)]) == 0
+    assert "store refs: 1 of 3 runs failed, reward died" in capsys.readouterr().out.splitlines()
+
+
+def test_wrong_bytes_of_one_run_are_those_of_its_row():
+    (result,) = results_of([a_record("refs", [1.0], failed([1.0], wrong_bytes=8))])
+    assert cells(result)["wrong"] == "WRONG 8"
+
+
+def test_a_row_without_a_run_that_is_ok_shows_what_it_finished():
+    (partial,) = results_of([a_record("refs", failed([1.0, 3.0], processes={}))])
+    assert (partial.status, partial.seconds, partial.failure) == ("failed", [1.0, 3.0], "failed, reward died")
+    shown = cells(partial)
+    assert (shown["median ms"], shown["stored MiB"], shown["peak GiB"], shown["wrong"]) == ("2,000", "-", "-", "failed")
+    (nothing,) = results_of([a_record("refs", waived())])
+    assert list(cells(nothing).values()) == ["store refs", "448", *["-"] * 8, "waived", "-"]
+
+
+def test_peak_memory_is_that_of_every_process_of_one_run():
+    costs = {"driver": Cost(2**30), "policy": Cost(2**29), "reward": Cost()}
+    (result,) = results_of([a_record("refs", a_run([1.0], processes=costs), a_run([1.0], processes=costs))])
+    assert cells(result)["peak GiB"] == "1.5"
+
+
+def test_a_record_without_a_run_yet_is_no_row():
+    assert results_of([a_record("refs")]) == []
+
+
+def test_the_rows_of_a_ladder_share_one_ceiling():
+    records = [a_record(name, a_run([1.0], ceiling_before_seconds=[seconds]))
+               for name, seconds in (("refs", 0.01), ("bytes", 0.02), ("ref-queue", 0.06))]  # fmt: skip
+    unknown = a_record("driver-queue", a_run([1.0], ceiling_before_seconds=[]))
+    assert {result.ceiling_seconds for result in on_one_ceiling(results_of([*records, unknown]))} == {0.02}
+    assert cells(results_of([unknown])[0])["of ceiling"] == "-"
 
 
 def refusal(capsys, *argv: str) -> str:
@@ -99,53 +181,89 @@ def refusal(capsys, *argv: str) -> str:
 
 
 def test_bad_records_are_refused_in_one_line(write, tmp_path, capsys):
-    (tmp_path / "cut.json").write_text(json.dumps(a_record("refs", [1.0]))[:-50])
-    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
-    assert "truncated" in refusal(capsys, str(tmp_path / "cut.json"))
-    assert "not JSON" in refusal(capsys, str(tmp_path / "binary.json"))
-    assert "no record" in refusal(capsys, write("foreign", {"results": []}))
-    assert "no record" in refusal(capsys, write("list", []))
-    assert "update" in refusal(capsys, write("newer", a_record("refs", [1.0]) | {"schema_version": 99}))
+    (path,) = write(a_record("refs", [1.0]))
+    (tmp_path / "cut.json").write_text(Path(path).read_text()[:-50])
+    assert "truncated" in refusal(capsys, path, str(tmp_path / "cut.json"))
     assert "cannot read" in refusal(capsys, str(tmp_path / "none.json"))
-    assert "no record" in refusal(capsys, write("negative", a_record("refs", [-1.0])))
-    assert "no record" in refusal(capsys, write("no-case", a_record("refs", [1.0]) | {"cases": []}))
+    assert "no trips" in refusal(capsys, *write(a_record("refs", [])))
+    assert "ok" in refusal(capsys, *write(a_record("refs", failed())))
 
 
-def test_records_that_do_not_belong_together_are_refused(write, tmp_path, capsys):
-    one = write("one", a_record("refs", [1.0, 1.0]))
-    other = write("other", a_record("shm", [1.0, 1.0], environment={"cpu_model": "Another"}))
-    assert "--mixed" in refusal(capsys, one, other)
-    assert plot_results.main([one, other, "--mixed", "--output-dir", str(tmp_path)]) == 0
-    capsys.readouterr()
-    smaller = a_record("shm", [1.0])
-    smaller["cases"][0]["edges"][0]["bytes"] = 8
-    assert "other sizes" in refusal(capsys, one, write("smaller", smaller))
-    assert "2 records" in refusal(capsys, one, write("twin", a_record("refs", [1.0])))
+@pytest.mark.parametrize("unknown", [{"flow": "unheard-of"}, {"sizes": {"unheard_of": 1}}], ids=["flow", "size"])
+def test_a_flow_that_this_version_does_not_have_is_refused(write, capsys, unknown):
+    record = a_record("refs", [1.0])
+    newer = msgspec.structs.replace(record, row=msgspec.structs.replace(record.row, **unknown))
+    assert "is of a flow that is unknown here" in refusal(capsys, *write(newer))
 
 
-def test_what_cannot_be_drawn_is_refused(write, tmp_path, capsys):
-    assert "ok" in refusal(capsys, write("failed", a_record("refs", [], status="failed", reason="x")))
-    assert "--help" in refusal(capsys, write("fine", a_record("refs", [1.0])), "--unknown")
+def test_records_of_unlike_machines_are_refused(write, tmp_path, capsys):
+    one, other = a_record("refs", [1.0, 1.0]), a_record("shm", [1.0, 1.0], environment={"cpu_model": "Another"})
+    assert "--mixed" in refusal(capsys, *write(one, other))
+    assert plot_results.main([*write(one, other), "--mixed", "--output-dir", str(tmp_path)]) == 0
+
+
+def test_a_waived_row_is_of_no_machine(write, tmp_path, capsys):
+    """What was not measured does not depend on where."""
+    other = a_record("nccl", waived(), runtime="graph", environment={"cpu_model": "Another"})
+    assert plot_results.main([*write(other, a_record("refs", [1.0, 1.0])), "--output-dir", str(tmp_path)]) == 0
+    assert "Another" not in capsys.readouterr().out
+
+
+def test_other_sizes_and_other_flows_are_refused_in_one_ladder(write, capsys):
+    one = a_record("refs", [1.0])
+    assert "other sizes" in refusal(capsys, *write(one, a_record("shm", [1.0], runtime="graph", batch_size=8)))
+    assert "another flow" in refusal(capsys, *write(one, a_record("shm", [1.0], runtime="graph", flow="ppo")))
+
+
+def test_flags_and_markers_that_are_not_there_are_refused(write, tmp_path, capsys):
+    (path,) = write(a_record("refs", [1.0]))
+    assert "--help" in refusal(capsys, path, "--unknown")
     readme = tmp_path / "README.md"
     readme.write_text("no markers")
-    assert "markers" in refusal(capsys, write("fine", a_record("refs", [1.0])), "--readme", str(readme))
-    unknown = a_record("refs", [1.0], arguments={"flow": "unheard-of"})
-    assert "is of a flow that is unknown here" in refusal(
-        capsys, write("unknown", unknown), "--output-dir", str(tmp_path)
-    )
+    assert "markers" in refusal(capsys, path, "--readme", str(readme))
 
 
-def test_a_transport_without_a_rung_is_drawn_last(write, tmp_path, capsys):
-    """Records may be newer than this version: they have a bar, and no cause."""
-    paths = [write("carrier", a_record("carrier-pigeon", [1.0])), write("graph", a_record("mapped", [1.0], "graph"))]
-    assert plot_results.main([*paths, "--output-dir", str(tmp_path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split("  ")[0] for line in lines[1:3]] == ["graph mapped", "store carrier-pigeon"]
-    assert chart.causes({"store carrier-pigeon": [1.0], "graph mapped": [1.0]}) == {}
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ({}, "store refs"),
+        ({"flags": {"zero_copy": True, "copy_out": True}}, "store refs --zero-copy --copy-out"),
+        ({"flags": {"copy_out": True, "episode": 10}}, "store refs --copy-out --episode 10"),
+        ({"message": "fields"}, "store refs"),
+        ({"message": "packed"}, "store refs --message packed"),
+        ({"layout": {"placement": "spread"}}, "store refs --placement spread"),
+        ({"layout": {"placement": "spread", "address": True}}, "store refs --address"),
+        ({"device": "cuda", "flags": {"threads": 2}}, "store refs --threads 2 on cuda"),
+    ],
+    ids=str,
+)
+def test_a_row_is_called_by_what_makes_it_another(asked, name):
+    (result,) = results_of([a_record("refs", [1.0], **asked)])
+    assert result.name == name
+
+
+def test_rows_stand_in_the_ladders_order():
+    asked = [
+        ("graph", "mapped", {}),
+        ("store", "carrier-pigeon", {}),  # of a newer version: last, and without a cause
+        ("store", "refs", {"device": "cuda"}),
+        ("store", "refs", {"flags": {"zero_copy": True, "copy_out": True}}),  # no rung: after the one without flags
+        ("store", "refs", {}),
+    ]
+    results = results_of([a_record(name, [1.0], runtime=runtime, **more) for runtime, name, more in asked])
+    assert [result.name for result in results] == [
+        "store refs", "store refs --zero-copy --copy-out", "store refs on cuda", "graph mapped", "store carrier-pigeon",
+    ]  # fmt: skip
+    assert causes(results) == {}
 
 
 SLOW, FAST = [2.0, 2.1, 1.9, 2.0, 2.0], [1.0, 1.05, 0.95, 1.0, 1.0]
-ABOVE, CAUSE = chart.LADDER["graph shm"]
+SHM = LADDER["graph shm"]
+
+
+def pickle_and_shm(above, below, **asked):
+    records = a_record("pickle", above, runtime="graph"), a_record("shm", below, runtime="graph", **asked)
+    return results_of(records)
 
 
 @pytest.mark.parametrize(
@@ -155,124 +273,49 @@ ABOVE, CAUSE = chart.LADDER["graph shm"]
         (FAST, SLOW, "2× slower than"),
         (FAST, FAST, "no clear difference from"),
         ([1.0, 2.0, 3.0], [1.1, 1.9, 2.9], "no clear difference from"),
+        ([2.0] * 5, [1.0], "no clear difference from"),
     ],
-    ids=["faster", "slower", "the same", "within the noise"],
+    ids=["faster", "slower", "the same", "within the noise", "one trip"],
 )
 def test_a_rung_says_how_it_compares_with_the_one_above_and_why(above, below, said):
-    assert chart.causes({ABOVE: above, "graph shm": below}) == {"graph shm": f"{said} {ABOVE}: {CAUSE}"}
+    assert causes(pickle_and_shm(above, below)) == {"graph shm": f"{said} {SHM.above}: {SHM.because}"}
 
 
-def test_one_trip_each_bears_out_no_difference():
-    assert statistics.change([2.0], [1.0]) == "no clear difference from"
-    assert statistics.change([2.0] * 5, [1.0]) == "no clear difference from"
+def test_like_is_compared_with_like():
+    """A rung on a GPU neither with one on the CPU, nor with the CPU's baseline."""
+    results = pickle_and_shm(SLOW, FAST, device="cuda")
+    assert causes(results) == {}
+    queues = results_of([a_record("driver-queue", SLOW, device=device) for device in ("cpu", "cuda")])
+    assert [baseline_of(result, queues).name for result in results] == [BASELINE, f"{BASELINE} on cuda"]
 
 
-def test_a_rung_says_nothing_of_one_that_was_not_measured():
-    others = {name: FAST for name in chart.LADDER if name not in (ABOVE, "graph shm")}
-    assert "graph shm" not in chart.causes(others | {"graph shm": SLOW})
-
-
-def test_every_rung_of_a_full_ladder_has_its_cause():
-    compared = {name for name, (above, _) in chart.LADDER.items() if above}
-    assert set(chart.causes(dict.fromkeys(chart.LADDER, FAST))) == compared
+def test_an_episode_and_a_baseline_that_failed_have_no_speed_up():
+    episode, queue = results_of([a_record("refs", FAST, flags={"episode": 10}), a_record("driver-queue", SLOW)])[::-1]
+    assert baseline_of(episode, [queue]) is None
+    under_way, broken = results_of(
+        [a_record("refs", FAST, flags={"in_flight": 2}), a_record("driver-queue", failed(SLOW))]
+    )[::-1]
+    assert baseline_of(under_way, [queue]) is None
+    assert baseline_of(broken, [broken]) is None
 
 
 def test_rungs_are_compared_with_rungs_that_stand_above_them():
-    order = list(chart.LADDER)
-    for name, (above, cause) in chart.LADDER.items():
-        assert bool(above) == bool(cause), name
-        assert not above or order.index(above) < order.index(name), name
-    assert chart.BASELINE in order
+    order = list(LADDER)
+    for name, row in LADDER.items():
+        assert bool(row.above) == bool(row.because), name
+        assert not row.above or order.index(row.above) < order.index(name), name
 
 
-BYTES = "bytes"  # of which there is nothing to map
-# What each script offers that is a row of its own. A script that is new is named here.
-OFFERED = {
-    "store": [
-        *store_script.TRANSPORTS,
-        *(f"{name} --zero-copy" for name in store_script.TRANSPORTS if name != "bytes"),
-    ],
-    "graph": list(graph_script.TRANSPORTS),
-    "rdt": list(rdt_script.TRANSPORTS),
-    "torch": list(torch_script.TRANSPORTS),
-}
-MAPPED = [("graph", graph_script), ("rdt", rdt_script), ("torch", torch_script)]
-
-
-def test_every_transport_has_a_rung():
-    offered = {f"{runtime} {name}" for runtime, names in OFFERED.items() for name in names}
-    copied_out = {
-        f"{runtime} {name} --copy-out"
-        for runtime, script in MAPPED
-        for name, kind in script.TRANSPORTS.items()
-        if kind == "mapped" and name != "cuda-ipc"  # of whose copies nobody asked
-    }
-    assert (offered | copied_out) - set(chart.LADDER) == set()
-
-
-def test_every_rung_of_a_script_is_one_that_it_offers():
-    for name in chart.LADDER:
-        runtime, transport, *flags = name.partition(" --episode ")[0].split(" ")
-        assert runtime in records.RUNTIMES.values()
-        assert {flag.removeprefix("--").replace("-", "_") for flag in flags} <= set(report.ROW_FLAGS)
-        if runtime in OFFERED:
-            assert transport in OFFERED[runtime], name
-
-
-@pytest.mark.parametrize(
-    ("runtime", "transport", "flags", "name"),
-    [
-        ("store", "refs", {}, "store refs"),
-        ("store", "refs", {"zero_copy": True}, "store refs --zero-copy"),
-        ("store", "refs", {"zero_copy": True, "copy_out": True}, "store refs --zero-copy --copy-out"),
-        ("graph", "shm", {"huge_pages": True}, "graph shm --huge-pages"),
-        ("graph", "mapped", {"copy_out": True, "zero_copy": False}, "graph mapped --copy-out"),
-        ("torch", "gloo", {}, "torch gloo"),
-        ("graph", "mapped", {"episode": 1}, "graph mapped"),
-        ("graph", "mapped", {"episode": 2}, "graph mapped --episode 2"),
-        ("graph", "mapped", {"episode": 10, "copy_out": True}, "graph mapped --copy-out --episode 10"),
-    ],
-)
-def test_a_row_is_called_by_runtime_transport_and_the_flags_that_make_it_another(runtime, transport, flags, name):
-    record = a_record(transport, [1.0], runtime, arguments=flags)
-    assert report.label(record, record["cases"][0]) == name
-
-
-def test_a_row_with_flags_that_are_no_rung_follows_the_one_without_them():
-    names = ["graph mapped", "store refs --zero-copy --copy-out", "store refs", "graph pickle", "torch nothing"]
-    order = sorted(names, key=chart.place)
-    assert order == [
-        "store refs", "store refs --zero-copy --copy-out", "graph pickle", "graph mapped", "torch nothing",
-    ]  # fmt: skip
-
-
-def test_two_runs_of_one_transport_with_and_without_copy_out_are_two_rows(write, tmp_path):
-    mapped = write("mapped", a_record("mapped", [1.0, 1.1], "graph", payload_copied=False))
-    copied = write("copied", a_record("mapped", [1.5, 1.6], "graph", arguments={"copy_out": True}))
-    assert plot_results.main([mapped, copied, "--output-dir", str(tmp_path)]) == 0
-
-
-def test_a_record_of_the_first_schema_is_drawn(write, tmp_path):
-    """It knows no flag that came later."""
-    old = write("old", a_record("refs", [1.0, 1.1]) | {"schema_version": 1})
-    new = write("new", a_record("shm", [0.5, 0.6], "graph", arguments={"copy_out": False, "trace": False}))
-    assert plot_results.main([old, new, "--output-dir", str(tmp_path)]) == 0
-
-
-def test_a_microbenchmark_has_a_table_of_its_own(write, three, tmp_path, capsys):
+def test_a_microbenchmark_has_a_table_of_its_own(write, tmp_path):
     """It moves other bytes than the ladder, and is no rung of it."""
-    paths = [
-        write("chain-refs", a_chain("refs", [0.003, 0.003], "store")),
-        write("chain-mapped", a_chain("mapped", [0.0003, 0.0003], "graph")),
-    ]
-    start, end = readme_text.markers("microbenchmarks")
-    ladder_start, ladder_end = readme_text.markers("results")
+    chains = a_chain("refs", [0.003, 0.003], "store"), a_chain("mapped", [0.0003, 0.0003], "graph")
+    sections = ("advice", "results", "microbenchmarks")
     readme = tmp_path / "README.md"
-    advice = "\n".join(readme_text.markers("advice"))
-    readme.write_text(f"{advice}\n{ladder_start}\n{ladder_end}\n{start}\n| outdated |\n{end}\nbelow\n")
-    assert plot_results.main([*paths, *three, "--output-dir", str(tmp_path), "--readme", str(readme)]) == 0
-    ladder, hops = readme.read_text().split(start)
-    assert "outdated" not in hops
+    readme.write_text("".join("{}\n| outdated |\n{}\n".format(*markdown.markers(section)) for section in sections))
+    paths = write(*chains, *THREE)
+    assert plot_results.main([*paths, "--output-dir", str(tmp_path), "--readme", str(readme)]) == 0
+    ladder, hops = readme.read_text().split(markdown.markers("microbenchmarks")[0])
+    assert "outdated" not in ladder + hops
     assert "chain-2" not in ladder
     # Three messages follow one another, so a hop is a third of the trip.
     assert "**chain-2**" in hops
@@ -281,56 +324,63 @@ def test_a_microbenchmark_has_a_table_of_its_own(write, three, tmp_path, capsys)
     assert "store driver-queue" not in hops
 
 
-def test_the_advice_says_what_was_measured_here_and_what_was_not(tmp_path):
-    records_of = {
-        "graph zero-copy": a_record("zero-copy", [0.02, 0.025, 0.03], "graph"),
-        "graph nccl": a_record("nccl", [], "graph", status="waived", reason="no GPU", payload_copied=None),
-    }
-    text = readme_text.advice_markdown([(record, record["cases"][0]) for record in records_of.values()])
+def test_the_advice_says_what_was_measured_here_and_what_was_not():
+    text = markdown.advice(results_of(THREE))
     last = {line.split("`")[1]: line.split("|")[-2].strip() for line in text.splitlines()[2:]}
-    assert list(last) == list(ADVICE)
-    said = {"graph zero-copy": "25 ms, p95 29.5", "graph nccl": "waived"}
-    assert last == {name: said.get(name, "not run") for name in ADVICE}
+    said = {"store driver-queue": "2,000 ms, p95 2,180", "graph zero-copy": "25 ms, p95 29.5", "graph nccl": "waived"}
+    assert last == {name: said.get(name, "not run") for name, row in LADDER.items() if row.take}
     assert len({line.count("|") for line in text.splitlines()}) == 1
 
 
-def test_every_piece_of_advice_is_about_a_rung():
-    assert set(ADVICE) <= set(chart.LADDER)
-
-
 def test_a_microbenchmark_alone_leaves_the_pictures_of_the_ladder_alone(write, tmp_path, capsys):
-    path = write("chain", a_chain("shm", [0.001, 0.0011], "graph"))
-    assert plot_results.main([path, "--output-dir", str(tmp_path / "img")]) == 0
+    paths = write(a_chain("shm", [0.001, 0.0011], "graph"))
+    assert plot_results.main([*paths, "--output-dir", str(tmp_path / "img")]) == 0
     assert "graph shm" in capsys.readouterr().out
     assert list((tmp_path / "img").iterdir()) == []
 
 
-def test_the_speed_up_comes_with_an_interval_that_holds_it():
-    ratio, low, high = statistics.speedup_interval([0.1, 0.11, 0.09], [1.0, 1.1, 0.9, 1.2])
-    assert low <= ratio <= high and low < high
-    assert statistics.speedup_interval([0.5], [1.0, 1.0]) == (2.0, 2.0, 2.0)
+def test_a_drift_within_the_noise_of_the_trips_is_no_difference():
+    """The interval is that of the medians' ratio: wide where the trips vary, one point where they do not."""
+    _, low, high = statistics.speedup_interval([0.1, 0.2, 0.3, 0.4], [0.11, 0.21, 0.31, 0.41])
+    assert low < 1 < high
+    assert statistics.speedup_interval([0.5, 0.5], [1.0, 1.0]) == (2.0, 2.0, 2.0)
 
 
-def test_drawing_needs_neither_ray_nor_torch():
-    code = "import sys, plot_results; sys.exit(bool({'ray', 'torch'} & set(sys.modules)))"
+@pytest.mark.parametrize("module", ["plot_results", "common.view.screen"])
+def test_what_reads_records_needs_neither_ray_nor_torch_and_a_screen_no_pictures(module):
+    heavy = {"ray", "torch", "scipy"} | ({"matplotlib"} if module != "plot_results" else set())
+    code = f"import sys, {module}; sys.exit(bool({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0
 
 
 def test_the_readme_in_the_repository_is_that_of_the_published_records(tmp_path):
-    published = sorted(map(str, (ROOT / "results" / "published").glob("*.json")))
+    published = ROOT / "results" / "published"
+    paths = sorted(map(str, [*published.glob("*.json"), *published.glob("hops/*.json")]))
     copy = tmp_path / "README.md"
     copy.write_text((ROOT / "README.md").read_text())
-    assert plot_results.main([*published, "--output-dir", str(tmp_path), "--readme", str(copy)]) == 0
+    assert plot_results.main([*paths, "--output-dir", str(tmp_path), "--readme", str(copy)]) == 0
     assert copy.read_text() == (ROOT / "README.md").read_text()
 
 
-def test_a_row_says_what_went_wrong():
-    wrong = a_record("refs", [1.0], status="failed", reason="8 wrong bytes", wrong_bytes=8)
-    assert report.row(wrong, wrong["cases"][0])[-1] == "WRONG 8"
-    failed = a_record("refs", [1.0], status="failed", reason="reward died")
-    assert report.row(failed, failed["cases"][0])[-1] == "failed"
-    spilled = a_record("refs", [1.0, 1.0], spilled_bytes=2**20)
-    assert "spilled" in report.warnings(spilled["cases"][0])[0]
-    assert report.row(spilled, spilled["cases"][0])[0] == "store refs (spilled)"
-    unstable = a_record("refs", [1.0, 3.0])["cases"][0]
-    assert "unstable" in report.warnings(unstable)[0]
+def test_the_screen_shows_flow_and_ceiling_before_the_trips(capsys):
+    run = a_run([], ceiling_before_seconds=[0.03, 0.02, 0.025], ceiling_all_cores_seconds=[0.02, 0.012])
+    screen.print_start(build_flow("round-trip", {"payload_bytes": 2**20}), 1, run)
+    assert capsys.readouterr().out.splitlines() == [
+        "round trip: 2 MiB a trip",
+        "  driver -> role-1                  1 MiB",
+        "  role-1 -> driver                  1 MiB",
+        "ceiling: 25 ms, one warm copy an edge by 1 thread (0.0839 GB/s); 12 ms by all cores at best",
+    ]
+
+
+def test_the_screen_shows_the_last_run_of_a_record(capsys, tmp_path):
+    last = failed([1.0, 3.0], setup_seconds={"group": 0.5}, spilled_bytes=2**20)
+    screen.print_end(a_record("refs", [7.0], last), tmp_path / "x.json")
+    captured = capsys.readouterr()
+    header, row, *rest = captured.out.splitlines()
+    assert header.startswith("transport") and row.startswith("store refs (spilled)") and row.endswith("failed")
+    assert rest[0] == "once, before the first trip: group 500 ms"
+    assert [line.split()[0] for line in rest[1:3]] == ["warning:", "warning:"]
+    assert "spilled" in rest[1] and "unstable" in rest[2]
+    assert rest[3:] == [f"record: {tmp_path / 'x.json'}", "Execution time: 4.0 seconds"]
+    assert captured.err == "error: reward died\n"

@@ -4,10 +4,10 @@ import importlib
 import re
 
 import pytest
+from common.run.options import build_flow
 from conftest import KILOBYTES, ROOT, SCRIPTS
 
 from common.run import options as command_line
-from common.run.options import build_flow
 
 # How each transport's edges travel. A script or a transport that is not named here fails a test.
 ARRAY_CHANNEL = "SharedMemoryType over BufferedSharedMemoryChannel"

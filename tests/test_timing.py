@@ -4,9 +4,9 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from common.run.clock import TripTimeout, deadline, run_trips
 
 from common.analysis.statistics import summarise
-from common.run.clock import TripTimeout, deadline, run_trips
 
 
 class Journal:

@@ -1,10 +1,12 @@
-"""Where the time of a trip goes, from the spans of a traced record. Nothing here is stored."""
+"""Where the time of a trip goes, from the spans of a traced run. Nothing here is stored."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from common.flow.flow import DRIVER
+from common.record.schema import Edge, Run
 
 # In the order of a message's way; the chart stacks them so.
 STAGES = (
@@ -17,7 +19,7 @@ LAST = ("transfer", "loop", "wait")
 Work = tuple[str, str]  # stage and edge
 
 
-def attribute(case: dict[str, Any]) -> tuple[dict[str, float], float]:
+def attribute(run: Run) -> tuple[dict[str, float], float]:
     """Mean seconds of each stage over the middle trips, and the share of these trips that they explain.
 
     Every moment of a trip belongs to what is done then: in each thread the innermost span, between
@@ -27,46 +29,46 @@ def attribute(case: dict[str, Any]) -> tuple[dict[str, float], float]:
     heard; see `defect`.
     """
     totals: dict[str, float] = defaultdict(float)
-    for (stage, _edge), seconds in _totals(case).items():
+    for (stage, _edge), seconds in _totals(run).items():
         totals[stage] += seconds
-    explained = sum(totals.values()) / trip_seconds(case)
+    explained = sum(totals.values()) / trip_seconds(run)
     return {stage: totals[stage] for stage in STAGES if totals[stage]}, explained
 
 
-def trip_seconds(case: dict[str, Any]) -> float:
+def trip_seconds(run: Run) -> float:
     """Mean time of the middle trips, by the driver's clock."""
-    trips = middle_trips(case)
-    return sum(case["seconds"][trip] for trip in trips) / len(trips)
+    trips = middle_trips(run)
+    return sum(run.seconds[trip] for trip in trips) / len(trips)
 
 
-def by_edge(case: dict[str, Any]) -> dict[str, float]:
+def by_edge(run: Run) -> dict[str, float]:
     """Mean seconds a trip of the work for each edge; moments in which all wait are "wait", whoever waits."""
     totals: dict[str, float] = defaultdict(float)
-    for (stage, edge), seconds in _totals(case).items():
+    for (stage, edge), seconds in _totals(run).items():
         totals["wait" if stage in ("wait", "loop") else edge] += seconds
     return dict(totals)
 
 
-def middle_trips(case: dict[str, Any]) -> list[int]:
+def middle_trips(run: Run) -> list[int]:
     """The trips of the two middle quarters by their time: one that stalled would hide where the others' time goes."""
-    order = sorted(range(len(case["seconds"])), key=case["seconds"].__getitem__)
+    order = sorted(range(len(run.seconds)), key=run.seconds.__getitem__)
     left_out = len(order) // 4
     return order[left_out : len(order) - left_out]
 
 
-def defect(case: dict[str, Any]) -> str | None:
+def defect(run: Run, edges: Sequence[Edge]) -> str | None:
     """Why a trace is not to be believed: an edge that no reader or sender saw, or one read before it was sent."""
-    if {span[3] for span in case["spans"]} == {"in one process"}:
+    if {span[3] for span in run.spans} == {"in one process"}:
         return None
     ends: dict[tuple[str, str, int], float] = {}
-    for process, _, stage, _, trip, start, end in case["spans"]:
+    for process, _, stage, _, trip, start, end in run.spans:
         if stage in ("make", "stamp"):
             ends[process, stage, trip] = end if stage == "stamp" else start
-    for edge in case["edges"]:
-        for trip in range(len(case["trips_us"])):
-            sent = case["trips_us"][trip][0] if edge["from"] == DRIVER else ends.get((edge["from"], "make", trip))
-            read = ends.get((edge["to"], "stamp", trip))
-            name = f"{edge['from']} -> {edge['to']} in trip {trip}"
+    for edge in edges:
+        for trip in range(len(run.trips_us)):
+            sent = run.trips_us[trip][0] if edge.source == DRIVER else ends.get((edge.source, "make", trip))
+            read = ends.get((edge.reader, "stamp", trip))
+            name = f"{edge.source} -> {edge.reader} in trip {trip}"
             if sent is None or read is None:
                 return f"nobody saw {name}"
             if read < sent:
@@ -74,11 +76,11 @@ def defect(case: dict[str, Any]) -> str | None:
     return None
 
 
-def _totals(case: dict[str, Any]) -> dict[tuple[str, str], float]:
+def _totals(run: Run) -> dict[tuple[str, str], float]:
     """Mean seconds of each stage and edge over the middle trips."""
-    trips = middle_trips(case)
+    trips = middle_trips(run)
     by_trip = defaultdict(list)
-    for process, thread, stage, edge, trip, start, end in case["spans"]:
+    for process, thread, stage, edge, trip, start, end in run.spans:
         if trip in trips:
             by_trip[trip].append(((process, thread), (stage, edge), start, end))
     totals: dict[tuple[str, str], float] = defaultdict(float)

@@ -1,14 +1,13 @@
 """What is computed from the samples when a record is read; none of it is stored."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Statistics of one case's timed trips, in seconds; `variation` is standard deviation / mean."""
+    """Statistics of a row's timed trips, in seconds; `variation` is standard deviation / mean."""
 
     count: int
     min: float
@@ -57,9 +56,3 @@ def change(upper: list[float], lower: list[float]) -> str:
     if low <= 1 <= high or min(len(upper), len(lower)) < 2:
         return "no clear difference from"
     return f"{ratio:.3g}× faster than" if ratio > 1 else f"{1 / ratio:.3g}× slower than"
-
-
-def harness_share(case: dict[str, Any]) -> float:
-    """What part of a median trip the suite takes itself; harness_seconds starts after the first trip."""
-    trips = case["warmup"] + len(case["seconds"])
-    return case["harness_seconds"] / trips / summarise(case["seconds"]).median

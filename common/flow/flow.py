@@ -1,36 +1,44 @@
-"""A flow is a value: who reads what, who emits how many bytes. It knows nothing of Ray.
+"""A flow is a value: which tasks there are, on which actors, who reads what. It knows nothing of Ray."""
 
-To add a flow, write a function of Sizes that returns a Flow and name it in FLOWS; every script,
-check, picture and test then knows it.
-"""
+from dataclasses import dataclass, replace
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
-
-from common.flow.demo_sizes import Sizes
+from common.flow.message import WORD, Message, flat
 
 DRIVER = "driver"
+TRAINER = "trainer"  # the actor of `with_trainer`
 
 
 @dataclass(frozen=True)
-class Role:
-    """One model: the names it reads from (a role or DRIVER), in argument order, and what it emits."""
+class Task:
+    """One call that reads messages, in argument order, and emits one.
+
+    name: of the task; also of its actor, where `actor` is empty.
+    reads: names of tasks, or DRIVER.
+    emits: the message; WORD where it ends the flow at an actor and only says so.
+    title: how pictures call it.
+    """
 
     name: str
     reads: tuple[str, ...]
-    emits_bytes: int
-    title: str = ""  # how pictures call it
+    emits: Message
+    title: str = ""
+    actor: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "actor", self.actor or self.name)
 
 
 @dataclass(frozen=True)
 class Edge:
-    """One message on its way: the same source may feed several readers."""
+    """One message on its way from an actor to another; the same source may feed several readers."""
 
     source: str
     reader: str
-    bytes: int
+    message: Message
+
+    @property
+    def bytes(self) -> int:
+        return self.message.bytes
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.reader}"
@@ -38,9 +46,9 @@ class Edge:
 
 @dataclass(frozen=True)
 class Flow:
-    """Roles in an order in which they can run; the driver emits the query and reads `returns`.
+    """Tasks in an order in which they can run; the driver emits the query and reads `returns`.
 
-    Every message is one flat tensor (see common/payload/pattern.py).
+    What a task reads from another one of the same actor stays there and is no edge.
 
     Raises:
         ValueError: a name is unknown, used twice or read too early, or a message is never read.
@@ -48,53 +56,78 @@ class Flow:
 
     name: str
     title: str
-    query_bytes: int
-    roles: tuple[Role, ...]
+    query: Message
+    tasks: tuple[Task, ...]
     returns: tuple[str, ...]
 
     def __post_init__(self) -> None:
         known = {DRIVER}
-        for role in self.roles:
-            if role.name in known:
-                raise ValueError(f"flow {self.name}: the name {role.name} is taken")
-            if not role.reads:
-                raise ValueError(f"flow {self.name}: {role.name} reads nothing")
-            for source in role.reads:
+        for task in self.tasks:
+            if task.name in known or task.actor == DRIVER:
+                raise ValueError(f"flow {self.name}: the name {task.name} is taken")
+            if not task.reads:
+                raise ValueError(f"flow {self.name}: {task.name} reads nothing")
+            for source in task.reads:
                 if source not in known:
-                    raise ValueError(f"flow {self.name}: {role.name} reads {source}, which does not come before it")
-            known.add(role.name)
+                    raise ValueError(f"flow {self.name}: {task.name} reads {source}, which does not come before it")
+            known.add(task.name)
         for source in self.returns:
             if source not in known - {DRIVER}:
-                raise ValueError(f"flow {self.name}: it returns {source}, which is none of its roles")
+                raise ValueError(f"flow {self.name}: it returns {source}, which is none of its tasks")
         if not self.returns:
             raise ValueError(f"flow {self.name}: nothing returns to the driver, so it cannot tell when a trip ends")
-        for source in known - {edge.source for edge in self.edges}:
+        read = {source for task in self.tasks for source in task.reads} | set(self.returns)
+        for source in known - read:
             raise ValueError(f"flow {self.name}: nobody reads what {source} emits")
-        for name in known:
-            if self.emits_bytes(name) < 1:
-                raise ValueError(f"flow {self.name}: {name} emits nothing")
+
+    def task(self, name: str) -> Task:
+        """The task called `name`; KeyError where there is none."""
+        return {task.name: task for task in self.tasks}[name]
+
+    def actor(self, name: str) -> str:
+        """On which actor a task runs; the driver's own is the driver."""
+        return DRIVER if name == DRIVER else self.task(name).actor
+
+    @property
+    def actors(self) -> tuple[str, ...]:
+        """Every actor once, in the order of their first tasks."""
+        return tuple(dict.fromkeys(task.actor for task in self.tasks))
+
+    def tasks_of(self, actor: str) -> tuple[Task, ...]:
+        """This actor's calls in their order."""
+        return tuple(task for task in self.tasks if task.actor == actor)
+
+    def message(self, name: str) -> Message:
+        """What `name` (a task or DRIVER) emits."""
+        return self.query if name == DRIVER else self.task(name).emits
 
     @property
     def edges(self) -> tuple[Edge, ...]:
         """All edges, ordered as their readers run; the driver's own come last."""
-        return tuple(edge for name in (*(r.name for r in self.roles), DRIVER) for edge in self.edges_to(name))
+        return tuple(edge for name in (*(task.name for task in self.tasks), DRIVER) for edge in self.edges_to(name))
 
     def edges_to(self, reader: str) -> tuple[Edge, ...]:
-        """The edges that `reader` reads, in argument order."""
-        sources = self.returns if reader == DRIVER else self.role(reader).reads
-        return tuple(Edge(source, reader, self.emits_bytes(source)) for source in sources)
+        """The edges that a task (or DRIVER) reads, in argument order."""
+        sources = self.returns if reader == DRIVER else self.task(reader).reads
+        own = self.actor(reader)
+        return tuple(Edge(source, reader, self.message(source)) for source in sources if self.actor(source) != own)
 
     def edges_from(self, source: str) -> tuple[Edge, ...]:
         """The edges that carry what `source` emits."""
         return tuple(edge for edge in self.edges if edge.source == source)
 
-    def role(self, name: str) -> Role:
-        """The role called `name`; KeyError where there is none."""
-        return {role.name: role for role in self.roles}[name]
+    def edges_into(self, actor: str) -> tuple[Edge, ...]:
+        return tuple(edge for edge in self.edges if self.actor(edge.reader) == actor)
 
-    def emits_bytes(self, name: str) -> int:
-        """Bytes of the message that `name` (a role or DRIVER) emits."""
-        return self.query_bytes if name == DRIVER else self.role(name).emits_bytes
+    def edges_out_of(self, actor: str) -> tuple[Edge, ...]:
+        return tuple(edge for edge in self.edges if self.actor(edge.source) == actor)
+
+    def longest_path(self) -> int:
+        """Edges on the longest way from the query to the last result: the hops of a trip."""
+        hops = {DRIVER: 0}
+        for task in self.tasks:
+            hops[task.name] = max(hops[source] + (self.actor(source) != task.actor) for source in task.reads)
+        return 1 + max(hops[name] for name in self.returns)
 
     @property
     def bytes_per_trip(self) -> int:
@@ -102,61 +135,20 @@ class Flow:
         return sum(edge.bytes for edge in self.edges)
 
     @property
-    def largest_message_bytes(self) -> int:
-        return max(edge.bytes for edge in self.edges)
+    def emitted_bytes(self) -> int:
+        """Bytes of all messages of one trip, each once."""
+        return self.query.bytes + sum(task.emits.bytes for task in self.tasks)
 
 
-def online_dpo(sizes: Sizes) -> Flow:
-    """ChatLearn's online DPO: policy -> reference and reward, reference -> reward -> trainer."""
-    return Flow(
-        name="online-dpo",
-        title="online DPO",
-        query_bytes=sizes.query_bytes,
-        roles=(
-            Role("policy", (DRIVER,), sizes.policy_bytes, "policy inference"),
-            Role("reference", ("policy",), sizes.reference_bytes, "reference"),
-            Role("reward", ("policy", "reference"), sizes.reward_bytes, "reward"),
-        ),
-        returns=("reward",),
-    )
+def packed(flow: Flow) -> Flow:
+    """The same flow with one flat buffer a message."""
+    tasks = tuple(replace(task, emits=flat(task.emits.packed_bytes)) for task in flow.tasks)
+    return replace(flow, query=flat(flow.query.packed_bytes), tasks=tasks)
 
 
-def chain(payload_bytes: int, roles: int) -> Flow:
-    """Driver -> role-1 -> role-2 -> ... -> driver, the same number of bytes on every edge."""
-    names = [DRIVER, *(f"role-{index}" for index in range(1, roles + 1))]
-    links = tuple(Role(name, (before,), payload_bytes) for before, name in pairwise(names))
-    title = f"chain of {roles}" if roles > 1 else "round trip"
-    return Flow(f"chain-{roles}" if roles > 1 else "round-trip", title, payload_bytes, links, returns=(names[-1],))
-
-
-def scatter_gather(payload_bytes: int, roles: int) -> Flow:
-    """The driver sends one message to every role at once and waits for all their answers."""
-    names = tuple(f"role-{index}" for index in range(1, roles + 1))
-    answers = tuple(Role(name, (DRIVER,), payload_bytes) for name in names)
-    return Flow(f"scatter-gather-{roles}", f"scatter-gather of {roles}", payload_bytes, answers, returns=names)
-
-
-FLOWS = {"online-dpo": online_dpo}
-# The microbenchmarks of Ray's compiled-graphs article, and how many roles each has without --roles.
-MICROBENCHMARKS = {"round-trip": (chain, 1), "chain": (chain, 4), "scatter-gather": (scatter_gather, 4)}
-
-
-def build_flow(flags: Mapping[str, Any]) -> Flow:
-    """The flow that the flags (or a record's arguments) ask for.
-
-    Raises:
-        ValueError: the sizes do not make a flow, or a flag is for another one.
-    """
-    name, payload_bytes, roles = flags["flow"], flags.get("payload_bytes"), flags.get("roles")
-    knobs = ("batch_size", "prompt_seq_len", "max_new_tokens", "num_samples")
-    if name in FLOWS:
-        if payload_bytes is not None or roles is not None:
-            raise ValueError(f"--payload-bytes and --roles are for {', '.join(MICROBENCHMARKS)}: leave them out")
-        return FLOWS[name](Sizes(**{knob: flags[knob] for knob in knobs}))
-    for knob in knobs:
-        if flags.get(knob) is not None:
-            raise ValueError(f"--{knob.replace('_', '-')} is for {', '.join(FLOWS)}: give {name} --payload-bytes")
-    make, usual_roles = MICROBENCHMARKS[name]
-    if name == "round-trip" and roles not in (None, 1):
-        raise ValueError("a round trip has one role: leave --roles out, or use --flow chain")
-    return make(1024 if payload_bytes is None else payload_bytes, usual_roles if roles is None else roles)
+def with_trainer(flow: Flow) -> Flow:
+    """The same flow with the driver's two ends in an actor: it is sent a word, and answers with one."""
+    tasks = [replace(task, reads=tuple("query" if s == DRIVER else s for s in task.reads)) for task in flow.tasks]
+    begin = Task("query", (DRIVER,), flow.query, "trainer", TRAINER)
+    end = Task("result", flow.returns, WORD, "trainer", TRAINER)
+    return replace(flow, query=WORD, tasks=(begin, *tasks, end), returns=("result",))

@@ -4,9 +4,12 @@ No host name, no user, no path, and of the environment's variables only those na
 made to be published.
 """
 
+import importlib.util
 import os
 import platform
+import re
 import subprocess
+import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -49,21 +52,25 @@ def _run(*command: str) -> str:
 
 
 def _gpus() -> list[str]:
-    import torch
-
+    torch = sys.modules.get("torch")  # where it is not imported yet, it is not for this
+    if torch is None:
+        return _run("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
 
 
-def _cuda() -> str | None:
-    import torch
-
-    return torch.version.cuda
-
-
 def _nccl() -> str | None:
-    import torch
+    torch = sys.modules.get("torch")
+    return ".".join(map(str, torch.cuda.nccl.version())) if torch and torch.cuda.is_available() else None
 
-    return ".".join(map(str, torch.cuda.nccl.version())) if torch.cuda.is_available() else None
+
+def cuda_version() -> str | None:
+    """The CUDA that the installed torch is built for, as its version.py says; None for CPUs."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    text = Path(spec.origin).with_name("version.py").read_text()
+    found = re.search(r"^cuda\b[^=]*= '([\d.]+)'", text, re.MULTILINE)
+    return found[1] if found else None
 
 
 PROBES: dict[str, Callable[[], Any]] = {
@@ -78,7 +85,7 @@ PROBES: dict[str, Callable[[], Any]] = {
     "versions": _versions,
     "gpus": _gpus,
     "gpu_driver": lambda: _run("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split("\n")[0],
-    "cuda": _cuda,
+    "cuda": cuda_version,
     "nccl": _nccl,
     "git_commit": lambda: _run("git", "rev-parse", "HEAD"),
     "git_dirty": lambda: bool(_run("git", "status", "--porcelain", "--untracked-files=no")),

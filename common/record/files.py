@@ -1,94 +1,32 @@
-"""One JSON file a run: what was asked, where it ran, every sample. No derived number is stored.
+"""Records as files: written in one step, never over another one, read in every schema so far."""
 
-History of the schema:
-    1   2026-11-20   the first
-    2   2026-11-20   setup_seconds; trips_us and spans, when what was done, with --trace; new flags in arguments
-"""
-
-import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import msgspec
 
-SCHEMA_VERSION = 2
-# How rows, charts and files call the runtime of a script.
-RUNTIMES = {
-    "simulate_chat_learn_data_flow.py": "store",
-    "ray_cg_simulate_chat_learn_data_flow.py": "graph",
-    "ray_rdt_simulate_chat_learn_data_flow.py": "rdt",
-    "torch_simulate_chat_learn_data_flow.py": "torch",
-}
+from common.errors import RecordError
+from common.flow.catalogue import FLOWS, sizes_of
+from common.record.rows import RUNTIMES
+from common.record.schema import SCHEMA_VERSION, Cost, Layout, Record, RowKey, Run
 
-_seconds = {"type": "number", "exclusiveMinimum": 0}
-_count = {"type": "integer", "minimum": 0}
-_text = {"type": "string"}
+ROW_FLAGS = ("zero_copy", "copy_out", "huge_pages", "reuse_buffers")  # of schemas 1 and 2
+SIZES = ("batch_size", "prompt_seq_len", "max_new_tokens", "num_samples", "payload_bytes", "roles")
 
 
-def _object(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "required": list(properties), "properties": properties}
-
-
-SCHEMA = _object(
-    schema_version={"enum": [1, SCHEMA_VERSION]},
-    script=_text,  # file name of the script that wrote it
-    started_at=_text,  # UTC, ISO 8601
-    arguments={"type": "object"},  # every flag, by its name
-    environment={"type": "object"},  # common/record/environment.py
-    ceiling_seconds=_seconds,  # median of the samples below: one warm copy per edge, by --threads threads
-    ceiling_samples_seconds={"type": "array", "items": _seconds, "minItems": 1},
-    ceiling_all_cores_samples_seconds={"type": "array", "items": _seconds, "minItems": 1},  # the same by every core
-    cases={
-        "type": "array",
-        "minItems": 1,
-        "items": _object(
-            flow=_text,
-            transport=_text,
-            device=_text,  # "cpu" or "cuda"
-            status={"enum": ["ok", "waived", "failed"]},
-            reason={"type": ["string", "null"]},  # why it is waived or failed, and what to do
-            payload_copied={"type": ["boolean", "null"]},  # False: readers hold views; null: never seen
-            path={"type": "object"},  # edge -> how its bytes travelled, as found at run time
-            bytes_per_trip=_count,
-            edges={"type": "array", "items": _object(**{"from": _text, "to": _text, "bytes": _count})},
-            warmup=_count,  # trips between the first and the timed ones
-            first_seconds={"type": ["number", "null"]},  # the very first trip
-            seconds={"type": "array", "items": _seconds},  # one per timed trip, in order
-            wrong_bytes=_count,  # over all trips, the untimed ones too; 0 or the exit code is 1
-            stored_bytes=_count,  # taken in by the object store during the timed trips; channels bypass it
-            spilled_bytes=_count,  # written to disk by the object store, from the first trip on
-            peak_memory_bytes={"type": ["integer", "null"]},  # driver + roles, each at its own peak
-            harness_seconds={
-                "type": ["number", "null"]
-            },  # inside the clock, yet the suite's own: all processes, after the first trip
-            placement={"type": "object"},  # driver and role -> index of its node, the driver's first
-        )
-        # Since schema 2. setup_seconds: what -> seconds, before the first trip. Without --trace empty: trips_us,
-        # [start, end] of each timed trip, and spans, what was done in them: [process, thread, stage, edge, trip,
-        # start, end], all in microseconds from the first timed trip's start.
-        | {"dependentRequired": {"spans": ["trips_us", "setup_seconds"]}},
-    },
-)
-
-
-class RecordError(ValueError):
-    """A record that cannot be read or written; the message is one line and says what to do."""
-
-
-def default_path(folder: Path, script: str, transport: str) -> Path:
+def default_path(folder: Path, runtime: str, transport: str) -> Path:
     """A fresh name: runtime, transport, time to the microsecond."""
-    return folder / f"{RUNTIMES.get(script, 'other')}-{transport}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.json"
+    return folder / f"{runtime}-{transport}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.json"
 
 
-def create(path: Path, record: dict[str, Any]) -> None:
+def create(path: Path, record: Record) -> None:
     """Write a record that does not exist yet.
 
     Raises:
         RecordError: the file exists, or its folder cannot be written.
     """
-    jsonschema.validate(record, SCHEMA)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("x").close()
@@ -99,36 +37,69 @@ def create(path: Path, record: dict[str, Any]) -> None:
     save(path, record)
 
 
-def save(path: Path, record: dict[str, Any]) -> None:
+def save(path: Path, record: Record) -> None:
     """Replace the record in one step: a run that is killed leaves the old one or the new one."""
-    jsonschema.validate(record, SCHEMA)
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
+    partial.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
     os.replace(partial, path)
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
-
-
-def load(path: Path) -> dict[str, Any]:
-    """Read a record.
+def load(path: Path) -> Record:
+    """Read a record of any schema.
 
     Raises:
         RecordError: no such file, not JSON (truncated, say), not a record, or a newer schema.
     """
     try:
-        record = json.loads(path.read_text(), parse_constant=_refuse_constant)
+        found = msgspec.json.decode(path.read_bytes())
     except OSError as problem:
         raise RecordError(f"cannot read {path} ({problem.strerror}): name a record that a script wrote") from None
-    except ValueError:  # bad JSON and bad UTF-8 alike
+    except msgspec.DecodeError:  # bad JSON and bad UTF-8 alike
         raise RecordError(f"{path} is not JSON, truncated perhaps: run its script again") from None
-    version = record.get("schema_version") if isinstance(record, dict) else None
+    version = found.get("schema_version") if isinstance(found, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise RecordError(f"{path} has schema {version}, this version reads up to {SCHEMA_VERSION}: update the suite")
-    defect = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(SCHEMA).iter_errors(record))
-    if defect is not None:
-        raise RecordError(
-            f"{path} is no record of this suite ({defect.json_path}: {defect.message[:120]}): leave it out"
-        )
-    return record
+    try:
+        return msgspec.convert(_of_one_run(found) if version in (1, 2) else found, Record)
+    except (msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
+        what = str(error).partition("\n")[0][:120]
+        raise RecordError(f"{path} is no record of this suite ({what}): leave it out") from None
+
+
+def _of_one_run(old: dict[str, Any]) -> dict[str, Any]:
+    """A record of schema 1 or 2, which had one case, one process and one environment, as it would be written today."""
+    (case,), arguments = old["cases"], dict(old["arguments"])
+    runtimes = {script: runtime for runtime, script in RUNTIMES.items()}
+    flags: dict[str, Any] = {name: True for name in ROW_FLAGS if arguments.pop(name, False)}
+    for name in ("episode", "threads"):
+        if arguments.pop(name, 1) > 1:
+            flags[name] = old["arguments"][name]
+    given = {name: arguments.pop(name, None) for name in SIZES}
+    flow = arguments.pop("flow")
+    usual = sizes_of(flow) if flow in FLOWS else {}
+    row = RowKey(
+        runtime=runtimes.get(old["script"], old["script"]), transport=case["transport"], flow=flow, flags=flags,
+        sizes=usual | {name: size for name, size in given.items() if size is not None}, device=case["device"],
+        layout=Layout(
+            placement=arguments.pop("placement", None) or "pack", address=bool(arguments.pop("address", False)),
+            nodes=case["placement"],
+        ),
+    )  # fmt: skip
+    run = {
+        "started_at": old["started_at"],
+        "ceiling_before_seconds": old["ceiling_samples_seconds"],
+        "ceiling_all_cores_seconds": old["ceiling_all_cores_samples_seconds"],
+        # Of all processes together: whose it was, the old schemas do not say.
+        "processes": {
+            "all": Cost(case["peak_memory_bytes"], case["harness_seconds"] or 0.0)
+        } if case["harness_seconds"] is not None else {},
+        **{name: case[name] for name in Run.__struct_fields__ if name in case},
+    }  # fmt: skip
+    return {
+        "row": msgspec.to_builtins(row),
+        "edges": case["edges"],
+        "warmup": case["warmup"],
+        "arguments": arguments,
+        "environments": {"0": old["environment"]},
+        "runs": [msgspec.to_builtins(run)],
+    }

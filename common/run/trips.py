@@ -1,154 +1,127 @@
-"""The trips of one case on running roles: start them, time, check, and say who failed."""
+"""The one timing loop, and the trips of a run on a transport that is ready."""
 
-import traceback
-from argparse import Namespace
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from tqdm import tqdm
+from common.flow.flow import DRIVER
+from common.plan.plan import Plan
+from common.run.verdict import failure
+from common.runtime import gpus
+from common.runtime.crew import Crew, Wiring
+from common.trace.board import ENDING, TRIPS
 
-from common.flow.flow import DRIVER, Flow
-from common.run.clock import deadline, run_trips
-from common.run.verdict import verdict
-from common.runtime import devices
-from common.trace import recorder as trace
+Report = Callable[..., None]  # takes fields of record.schema.Run as they become known
 
 
-@dataclass(frozen=True)
-class Wiring:
-    """A transport that is ready.
+def run_episode(
+    numbers: Sequence[int],
+    in_flight: int,
+    make_query: Callable[[int], Any],
+    submit: Callable[[Any], Any],
+    collect: Callable[[Any], Any],
+    receive: Callable[[Any], Any],
+    clock: Callable[[], float] = time.perf_counter,
+) -> Iterator[tuple[int, float, float]]:
+    """Send these trips with at most `in_flight` of them open; yield each one's number, start and end as it ends.
 
-    send: one trip; the query in, what returns to the driver out, as tensors in the flow's order.
-    path: for each edge, how its bytes travel, read from the running system where that is possible.
-    mapped: whether the transport hands readers views of shared memory.
-    setup_seconds: what it cost once, before the first trip: groups, registration of memory.
+    A trip's clock runs from `submit`, which hands the query over, until `receive`, which waits until the driver's
+    device holds the results. The query is made before.
     """
-
-    send: Callable[[Any], Sequence[Any]]
-    path: dict[str, str]
-    mapped: bool
-    setup_seconds: dict[str, float] = field(default_factory=dict)
-
-
-class Roles(Protocol):
-    """Running roles, as Ray actors (ray_roles.py) or plain processes (processes.py)."""
-
-    errors: tuple[type[Exception], ...]  # what a trip can fail with
-    trainer: Any  # where the driver's ends lie in an actor of their own
-
-    def start(self, role_class: type, flow: Flow, arguments: Namespace, *extra: Any) -> dict[str, Any]: ...
-    def ask(self, method: str, *arguments: Any) -> dict[str, Any]: ...
-    def placement(self) -> dict[str, int]: ...
-    def store_counters(self) -> tuple[int, int]: ...
-    def blame(self, error: Exception, trip: int) -> str: ...
-    def kill(self) -> None: ...
+    under_way: deque[tuple[int, float, Any]] = deque()
+    for number in (*numbers, *[None] * in_flight):
+        if under_way and (number is None or len(under_way) == in_flight):
+            ended, start, token = under_way.popleft()
+            receive(collect(token))
+            yield ended, start, clock()
+        if number is not None:
+            query = make_query(number)
+            start = clock()
+            under_way.append((number, start, submit(query)))
 
 
-START_SECONDS = 120  # until roles that do not come up are given up
+def episodes(plan: Plan) -> Iterator[range]:
+    """The trips between two checks: the first one alone, then the warm-up, then the timed ones."""
+    options = plan.options
+    yield range(1, 2)
+    for begin, end, length in (
+        (2, 2 + options.warmup, options.in_flight),
+        (2 + options.warmup, 1 + plan.trips, options.episode),
+    ):
+        for number in range(begin, end, length):
+            yield range(number, min(number + length, end))
 
-# What a script gives: a context in which its transport is ready. `start` takes the classes of the roles
-# and of the driver's end, and what their constructors need beside (flow, name, arguments); it gives the
-# roles' handles by name, and the driver's end.
-Connect = Callable[[Namespace, Flow, Callable[..., tuple[dict[str, Any], Any]]], AbstractContextManager[Wiring]]
 
+def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
+    """Run the trips and report what they show; their times go to the board."""
+    driver, board = crew.driver, crew.driver.board
+    wrong: dict[str, int] = {}
+    mapped: dict[str, bool | None] = {}
+    first_timed, promised = 2 + plan.options.warmup, plan.promised_views
 
-class TripFailed(Exception):
-    """A trip that raised, hung or could not begin; the message names the trip and the role."""
-
-
-def measure(arguments: Namespace, flow: Flow, connect: Connect, case: dict[str, Any], roles: Roles) -> None:
-    """Run the case's trips and write what they show into `case`, trip by trip.
-
-    Raises:
-        TripFailed: a role raised or died, or a trip took longer than --timeout.
-    """
-    driver: Any = None
-
-    def start(role_class: type, driver_class: type, *extra: Any) -> tuple[dict[str, Any], Any]:
-        nonlocal driver
-        handles = roles.start(role_class, flow, arguments, *extra)
-        driver = driver_class(flow, DRIVER, arguments, *extra)
-        roles.trainer = getattr(driver, "actor", None)
-        digests = roles.ask("own_digests") | {DRIVER: driver.own_digests()}
-        roles.ask("expect", digests)
-        driver.expect(digests)
-        return handles, driver
+    def make_query(number: int) -> Any:
+        board.began(number)
+        return driver.emit(number)
 
     def receive(results: Sequence[Any]) -> None:
         driver.receive(results)
-        devices.synchronise()
+        gpus.synchronise()
 
-    running = 0  # the trip that is under way; 0 while there is none yet
-    unchecked = 0  # trips whose bytes have not been checked yet
-    last = 1 + arguments.warmup + arguments.iterations
-    mapped: dict[str, bool] = {}
-    moments: list[tuple[float, float]] = []  # when each timed trip began and ended
-    try:
-        with ExitStack() as stack:
-            with deadline(max(arguments.timeout, START_SECONDS)):  # starting, connecting, compiling
-                wiring = stack.enter_context(connect(arguments, flow, start))
-            progress = stack.enter_context(_progress(arguments))
-            case |= {"path": wiring.path, "setup_seconds": wiring.setup_seconds}
-            promised = wiring.mapped and not arguments.copy_out
-            trips = run_trips(
-                arguments.warmup, arguments.iterations, driver.emit, wiring.send, receive,
-                limit=lambda: deadline(arguments.timeout),
-            )  # fmt: skip
-            # Bytes taken in are counted over the timed trips, spilling over all: it slows those after it too.
-            stored_bytes, spilled_bytes = roles.store_counters()
-            try:
-                running = 1
-                for trip in trips:
-                    if trip.kind == "first":
-                        case["first_seconds"] = trip.seconds
-                    elif trip.kind == "timed":
-                        case["seconds"].append(trip.seconds)
-                        moments.append((trip.start, trip.start + trip.seconds))
-                    unchecked += 1
-                    if trip.kind != "timed" or unchecked == arguments.episode or trip.number == last:
-                        with deadline(arguments.timeout):
-                            checks = roles.ask("verify", trip.number, unchecked)
-                        for wrong_bytes, seen in [*checks.values(), driver.verify(trip.number, unchecked)]:
-                            case["wrong_bytes"] += wrong_bytes
-                            # One trip that took another path is enough to call the row something else.
-                            mapped |= {e: v for e, v in seen.items() if mapped.get(e, promised) == promised}
-                        # Where a GPU's memory comes from cannot be seen from outside: there the path stands for it.
-                        unseen = promised and case["device"] == "cuda"
-                        case["payload_copied"] = not (any(mapped.values()) or unseen)
-                        unchecked = 0
-                    progress.update()
-                    if trip.number == 1 + arguments.warmup:
-                        stored_bytes, _ = roles.store_counters()
-                    running = trip.number + 1
-            except BaseException as error:
-                explained = isinstance(error, roles.errors)
-                reason = f"trip {running}: {roles.blame(error, running)}" if explained else ""
-                # A view that outlives the channel it lies in crashes the process: free the frames too.
-                with suppress(*roles.errors), deadline(5):  # a trainer may be the one that died or hangs
-                    driver.release()
-                traceback.clear_frames(error.__traceback__)
-                roles.kill()
-                if explained:
-                    raise TripFailed(reason) from None
-                raise
-            with deadline(max(arguments.timeout, START_SECONDS)):
-                stored_after, spilled_after = roles.store_counters()
-                case["stored_bytes"] = stored_after - stored_bytes
-                case["spilled_bytes"] = spilled_after - spilled_bytes
-                costs = [driver.costs(), *roles.ask("costs").values()]
-                case |= {name: sum(cost[name] for cost in costs) for name in costs[0]}
-                case["placement"] = roles.placement()
-                if arguments.trace:
-                    case |= trace.collect({DRIVER: driver.spans()} | roles.ask("spans"), moments, flow)
-    except roles.errors as error:
-        when = "after the last trip" if case["seconds"] else "before the first trip"
-        raise TripFailed(f"{when}: {roles.blame(error, running)}") from error
-    case |= verdict(case, flow, mapped, promised)
+    # Bytes taken in are counted over the timed trips, spilling over all: it slows those after it too.
+    stored_bytes, spilled_bytes = crew.store_counters()
+    board.phase = TRIPS
+    for numbers in episodes(plan):
+        if numbers[0] == first_timed:
+            stored_bytes, _ = crew.store_counters()
+        way = (make_query, wiring.submit, wiring.collect, receive)
+        for trip in run_episode(numbers, plan.options.in_flight, *way):
+            board.ended(*trip)
+        for bad, seen in crew.ask("verify", numbers[0], numbers[-1]).values():
+            for name, count in bad.items():
+                wrong[name] = wrong.get(name, 0) + count
+            # One trip that took another path is enough to call the row something else.
+            mapped |= {edge: how for edge, how in seen.items() if mapped.get(edge, promised) is promised}
+        if wrong:
+            report(wrong_bytes=sum(wrong.values()), wrong_bytes_by_field=wrong)
+        if numbers[0] == 1:
+            # Where a GPU's memory comes from cannot be seen from outside: there the path stands for it.
+            report(payload_copied=not (any(how is not False for how in mapped.values())
+                                       or (promised and plan.device == "cuda")))  # fmt: skip
+    board.phase = ENDING
+    stored_after, spilled_after = crew.store_counters()
+    report(
+        stored_bytes=stored_after - stored_bytes,
+        spilled_bytes=spilled_after - spilled_bytes,
+        processes=_costs(crew.ask("costs")),
+    )
+    if plan.options.trace:
+        report(**_spans(plan, crew))
+    reason = failure(plan, wrong, mapped)
+    report(status="failed" if reason else "ok", reason=reason)
 
 
-def _progress(arguments: Namespace) -> Any:
-    """A bar with the time left on a terminal, nothing in a pipe."""
-    total = 1 + arguments.warmup + arguments.iterations
-    return tqdm(total=total, unit="trip", desc=arguments.transport, disable=None, leave=False)
+def _costs(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By process: participants that share one are named together, and its memory counts once."""
+    shared: dict[int, list[str]] = {}
+    for name, cost in found.items():
+        shared.setdefault(cost["pid"], []).append(name)
+    return {
+        "+".join(names): {
+            "peak_memory_bytes": max(found[name]["peak_memory_bytes"] for name in names),
+            "minor_faults": max(found[name]["minor_faults"] for name in names),
+            "harness_seconds": sum(found[name]["harness_seconds"] for name in names),
+        }
+        for names in shared.values()
+    }
+
+
+def _spans(plan: Plan, crew: Crew) -> dict[str, Any]:
+    from common.trace import edges
+
+    board = crew.driver.board
+    trips = [board.trip(number) for number in range(2 + plan.options.warmup, 1 + plan.trips)]
+    found = crew.ask("spans")
+    if len({id(own) for own in found.values()}) < len(found):  # all in one process
+        found = {name: found[DRIVER] for name in found}
+    return edges.collect(found, trips, plan.asked)

@@ -1,21 +1,27 @@
-"""How a case ended: whether its bytes were right, and took the path that its transport names."""
-
-from typing import Any
+"""How a run ended: whether its bytes were right, and took the path that its transport names."""
 
 from common.flow.flow import Flow
+from common.plan.plan import Plan
 
 # Ray keeps smaller results in its messages, not in shared memory (max_direct_call_object_size).
 INLINED_BYTES = 100 * 1024
+SEEN = {True: "mapped", False: "copied", None: "mapped in part"}
 
 
-def verdict(case: dict[str, Any], flow: Flow, mapped: dict[str, bool], promised: bool) -> dict[str, Any]:
-    """The case's status: bytes must be right, and must have taken the path that the transport names."""
-    if case["wrong_bytes"]:
-        return {"status": "failed", "reason": f"{case['wrong_bytes']} wrong bytes arrived: this transport loses data"}
+def failure(plan: Plan, wrong: dict[str, int], mapped: dict[str, bool | None]) -> str | None:
+    """Why the run has failed: wrong bytes, or an edge that went another way; None where all is well.
+
+    Args:
+        mapped: of each edge, whether its readers saw shared memory.
+    """
+    if wrong:
+        worst = max(wrong, key=lambda name: wrong[name])
+        where = f", most of them in {worst}" if len(wrong) > 1 or "," in worst else ""
+        return f"{sum(wrong.values())} wrong bytes arrived{where}: this transport loses data"
+    flow: Flow = plan.flow
     for edge in flow.edges:
-        if promised and edge.bytes <= INLINED_BYTES:
+        if plan.promised_views and edge.bytes <= INLINED_BYTES:
             continue
-        if case["device"] == "cpu" and mapped[str(edge)] != promised:
-            found = "mapped" if mapped[str(edge)] else "copied"
-            return {"status": "failed", "reason": f"{edge}: the payload was {found}, which {case['transport']} is not"}
-    return {"status": "ok", "reason": None}
+        if plan.device == "cpu" and mapped[str(edge)] is not plan.promised_views:
+            return f"{edge}: the payload was {SEEN[mapped[str(edge)]]}, which {plan.row.transport} is not"
+    return None

@@ -1,26 +1,46 @@
-"""What a run needs of memory and shared memory, refused beforehand where there is less."""
-
-import argparse
+"""What a run needs of this machine, by its row; refused beforehand where there is less."""
 
 import psutil
 
-from common.flow.flow import FLOWS, Flow
-from common.run.options import MINIMUM_STORE_BYTES, UsageError
+from common.errors import UsageError, Waived
+from common.flow.catalogue import flag_of, sizes_of
+from common.flow.flow import Flow
+from common.plan.options import MINIMUM_STORE_BYTES, Options
+from common.record.rows import Row
+from common.runtime import gpus
+
+CHANNEL_HEADROOM_BYTES = 64 * 1024  # of a graph's channel, for what is not payload; a tensor's frame is under 1 KiB
 
 
-def object_store_bytes(arguments: argparse.Namespace, flow: Flow) -> int:
+def need_gpus(row: Row, found: int, actors: int) -> int:
+    """How many GPUs the row may use of those found.
+
+    Raises:
+        Waived: there are fewer than it needs, or what it goes through is not installed.
+        UsageError: a setting keeps it from using them.
+    """
+    needed = max(row.needs.gpus, actors if row.needs.gpu_each else 0)
+    if found < needed:
+        plural = "s" * (needed > 1)
+        raise Waived(f"{row.transport} needs {needed} GPU{plural} and found {found}: use another --transport")
+    gpus.need_modules(row.needs.modules)
+    if found and row.needs.one_machine:  # CUDA IPC: all on the same one
+        gpus.refuse_expandable_segments()
+        return 1
+    return needed or found
+
+
+def object_store_bytes(row: Row, options: Options, flow: Flow) -> int:
     """The store's size for a private cluster: as asked, or Ray's default of 30 % of available memory.
 
     Raises:
-        UsageError: two trips (the one under way and the one before, which queues may still hold) do
-            not fit into the store, the store not into shared memory, or the payloads not into memory.
+        UsageError: what the row keeps in it does not fit into the store, or the store not into shared memory.
     """
     memory_bytes = psutil.virtual_memory().available
     shared_bytes = psutil.disk_usage("/dev/shm").free
     default_bytes = max(MINIMUM_STORE_BYTES, min(int(0.3 * memory_bytes), int(0.95 * shared_bytes)))
-    store_bytes = arguments.object_store_bytes or default_bytes
-    emitted_bytes = flow.query_bytes + sum(role.emits_bytes for role in flow.roles)
-    needed_bytes = 2 * (flow.bytes_per_trip + emitted_bytes)
+    store_bytes = options.object_store_bytes or default_bytes
+    needed_bytes, trips = stored_bytes(row, options, flow), options.in_flight + 1
     if store_bytes > shared_bytes:
         raise UsageError(
             f"the object store of {_mib(store_bytes)} does not fit into the {_mib(shared_bytes)} free in /dev/shm: "
@@ -28,31 +48,48 @@ def object_store_bytes(arguments: argparse.Namespace, flow: Flow) -> int:
         )
     if needed_bytes > store_bytes:
         raise UsageError(
-            f"two trips of {flow.name} need {_mib(needed_bytes)} of object store and it has {_mib(store_bytes)}: "
-            f"lower {_smaller(flow)}, or raise --object-store-bytes "
+            f"{'two' if trips == 2 else trips} trips of {flow.name} need {_mib(needed_bytes)} of object store and it "
+            f"has {_mib(store_bytes)}: lower {_smaller(options)}, or raise --object-store-bytes "
             f"(free shared memory: {_mib(shared_bytes)})"
         )
-    need_memory(flow, needed_bytes)
     return store_bytes
 
 
-def need_memory(flow: Flow, store_bytes: int = 0) -> None:
-    """Refuse a flow whose payloads do not fit into memory beside `store_bytes`.
+def stored_bytes(row: Row, options: Options, flow: Flow) -> int:
+    """What lies in the object store at a time: the trips under way, and the one before, which queues may still hold."""
+    trips = options.in_flight + 1
+    if row.needs.store == "messages":
+        return trips * (flow.bytes_per_trip + flow.emitted_bytes)
+    if row.needs.store == "channels":  # they are objects of the store too, made once
+        return trips * flow.emitted_bytes + (len(flow.tasks) + 1) * trips * CHANNEL_HEADROOM_BYTES
+    return 0
+
+
+def need_memory(row: Row, options: Options, flow: Flow) -> None:
+    """Refuse what does not fit into memory, or into /dev/shm.
 
     Raises:
-        UsageError: each sender keeps a pool of three, each reader what it last received.
+        UsageError: each sender keeps its pool, each reader what it last received.
     """
-    emitted_bytes = flow.query_bytes + sum(role.emits_bytes for role in flow.roles)
-    resident_bytes = 3 * emitted_bytes + flow.bytes_per_trip + store_bytes
+    pool_bytes = options.slots * flow.emitted_bytes
+    shared_bytes = psutil.disk_usage("/dev/shm").free
+    if row.needs.segments and pool_bytes > shared_bytes:
+        raise UsageError(
+            f"{row.transport} lays {_mib(pool_bytes)} into /dev/shm, where {_mib(shared_bytes)} are free: free some, "
+            f"enlarge it (docker run --shm-size), or lower {_smaller(options)}"
+        )
+    resident_bytes = pool_bytes + options.in_flight * flow.bytes_per_trip + stored_bytes(row, options, flow)
     memory_bytes = psutil.virtual_memory().available
     if resident_bytes > memory_bytes:
         raise UsageError(
-            f"{_mib(resident_bytes)} are needed and {_mib(memory_bytes)} of memory are free: lower {_smaller(flow)}"
+            f"{_mib(resident_bytes)} are needed and {_mib(memory_bytes)} of memory are free: lower {_smaller(options)}"
         )
 
 
-def _smaller(flow: Flow) -> str:
-    return "--batch-size or --prompt-seq-len" if flow.name in FLOWS else "--payload-bytes or --roles"
+def _smaller(options: Options) -> str:
+    """The flags that make less of it."""
+    sizes = [flag_of(name) for name in sizes_of(options.flow)][:2]
+    return " or ".join([*sizes, *["--in-flight"] * (options.in_flight > 1)])
 
 
 def _mib(count: int) -> str:

@@ -1,30 +1,17 @@
-"""Payloads on one GPU that all its processes see: CUDA IPC, exported and opened once, ordered by events.
+"""Messages on one GPU that all its processes see: CUDA IPC, exported and opened once, ordered by events.
 
-The ring's header (common/transport/ring.py) stays in the host's shared memory and says which slot holds what and
+The ring's header (ring.py) stays in the host's shared memory and says which slot holds what and
 who is done with it. A slot's bytes are on the GPU; the event of the slot lies behind the kernel that
 wrote it, and a reader's stream waits for it before it reads. Not yet run on hardware: see README.md.
 """
 
-import os
 import pickle
 from pathlib import Path
 
 import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
-from common.run.options import UsageError
-from common.transport.ring import SegmentError
-
-
-def refuse_expandable_segments() -> None:
-    """CUDA IPC cannot export memory of torch's expandable segments.
-
-    Raises:
-        UsageError: the environment asks for them.
-    """
-    for variable in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
-        if "expandable_segments:True" in os.environ.get(variable, ""):
-            raise UsageError(f"CUDA IPC cannot share expandable segments: take expandable_segments out of {variable}")
+from common.errors import SegmentError
 
 
 def gpu_identity() -> str:

@@ -11,22 +11,22 @@ from ray.experimental import register_tensor_transport
 from ray.experimental.rdt import CommunicatorMetadata, TensorTransportManager, TensorTransportMetadata
 
 from common.transport.ring import Handle
-from common.transport.ring_participant import MappedParticipant
+from common.transport.ring_participant import RingParticipant, tensors
 
 NAME = "MAPPED"
 
 
 @dataclass
-class Handles(TensorTransportMetadata):
-    """What travels instead of the tensors of an object."""
+class HandleMetadata(TensorTransportMetadata):
+    """What travels instead of the tensors of an object: the handle of the message that they are."""
 
-    handles: list[Handle] = field(default_factory=list)
+    handle: Handle = field(default_factory=list)
 
 
 class MappedTransport(TensorTransportManager):
     """One-sided: the reader finds the tensor through the handle, the producer does nothing."""
 
-    participant: MappedParticipant | None = None  # of this process
+    participant: RingParticipant | None = None  # of this process
 
     def tensor_transport_backend(self) -> str:
         return NAME
@@ -45,14 +45,15 @@ class MappedTransport(TensorTransportManager):
     def get_communicator_metadata(self, src_actor: Any, dst_actor: Any, backend: Any = None) -> CommunicatorMetadata:
         return CommunicatorMetadata()
 
-    def extract_tensor_transport_metadata(self, obj_id: str, rdt_object: list[torch.Tensor]) -> Handles:
+    def extract_tensor_transport_metadata(self, obj_id: str, rdt_object: list[torch.Tensor]) -> HandleMetadata:
         meta = [(tensor.shape, tensor.dtype) for tensor in rdt_object]
-        return Handles(meta, rdt_object[0].device.type, [self.participant.handle_of(tensor) for tensor in rdt_object])
+        return HandleMetadata(meta, rdt_object[0].device.type, self.participant.handle_of(rdt_object[0]))
 
     def recv_multiple_tensors(
         self, obj_id: str, tensor_transport_metadata: Any, communicator_metadata: Any, target_buffers: Any = None
     ) -> list[torch.Tensor]:
-        return [self.participant.view(handle) for handle in tensor_transport_metadata.handles]
+        handle = tensor_transport_metadata.handle
+        return list(tensors(self.participant.view_for_all(handle)))
 
     def send_multiple_tensors(self, *_: Any) -> None:
         raise NotImplementedError("one-sided: Ray does not call it")
@@ -64,7 +65,7 @@ class MappedTransport(TensorTransportManager):
         """A read that only looks up a mapping cannot hang."""
 
 
-def register(participant: MappedParticipant | None = None) -> None:
+def register(participant: RingParticipant | None = None) -> None:
     """Make the transport known to this process, in the driver before any actor exists; name its participant."""
     from ray.experimental.rdt import util
 

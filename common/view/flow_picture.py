@@ -1,4 +1,4 @@
-"""Pictures of a flow, drawn from the flow itself: roles as boxes, edges as arrows."""
+"""Pictures of a flow, drawn from the flow itself: tasks as boxes, edges as arrows."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ BOX = (1.5, 0.62)  # width and height, in the picture's units; columns are 2.7 a
 
 
 def positions(flow: Flow) -> dict[str, tuple[float, float]]:
-    """Where each box stands: a column behind its latest source; roles of one column share its height."""
+    """Where each box stands: a column behind its latest source; tasks of one column share its height."""
     column: dict[str, int] = {}
-    for role in flow.roles:
-        column[role.name] = 1 + max((column[source] for source in role.reads if source != DRIVER), default=0)
+    for task in flow.tasks:
+        column[task.name] = 1 + max((column[source] for source in task.reads if source != DRIVER), default=0)
     places = {DRIVER: (0.0, 0.0), "result": (2.7 * (1 + max(column.values())), 0.0)}
     for number in set(column.values()):
         names = [name for name in column if column[name] == number]
@@ -42,7 +42,7 @@ def draw(flow: Flow, path: Path, title: str, labels: dict[str, str], note: str) 
     axes.axis("off")
     axes.text(-1.1, 1.7, title, fontsize=12, weight="bold", va="center")
     axes.text(-1.1, -0.85, note, fontsize=8.5, color="0.25", va="center")
-    titles = {role.name: role.title or role.name for role in flow.roles} | {DRIVER: "driver", "result": "driver"}
+    titles = {task.name: task.title or task.name for task in flow.tasks} | {DRIVER: "driver", "result": "driver"}
     for name, (x, y) in places.items():
         face = "0.9" if name in (DRIVER, "result") else "white"
         corner = (x - BOX[0] / 2, y - BOX[1] / 2)

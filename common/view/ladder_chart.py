@@ -1,114 +1,56 @@
 """The ladder as a chart: one bar a transport, the ceiling as a line, and what each rung does differently."""
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from common.analysis.statistics import Summary, change, harness_share, speedup_interval, summarise
+from common.analysis.ladder import baseline_of, causes
+from common.analysis.results import Result, ceiling_of
+from common.analysis.statistics import speedup_interval
 from common.record.environment import machine_line
-from common.view import tables as report
+from common.record.rows import BASELINE
+from common.view.tables import UNSTABLE, mebibytes, milliseconds, three_digits
 
-BASELINE = "store driver-queue"
-Row = tuple[dict[str, Any], dict[str, Any]]  # a record and one of its cases
-# The ladder from the top down. Of each rung: the rung that it is compared with, and what it does that
-# that one does not. What this is worth is measured, not written here.
-LADDER: dict[str, tuple[str, str]] = {
-    "store payload-queue": ("", ""),
-    "store driver-queue": ("store payload-queue", "no queue actor that holds the payload; the driver does"),
-    "store ref-queue": ("store driver-queue", "the driver passes references on, not payloads"),
-    "store refs": ("store ref-queue", "no queue actors between the roles"),
-    "store bytes": ("store refs", "plain bytes: no pickle"),
-    "rdt nixl": ("store refs", "tensors stay with their producer; readers fetch them by NIXL"),
-    "rdt nixl --huge-pages": ("rdt nixl", "fresh memory in pages of 2 MiB: fewer page faults"),
-    "rdt gloo": ("store refs", "tensors stay with their producer; sent by gloo"),
-    "rdt gloo --huge-pages": ("rdt gloo", "fresh memory in pages of 2 MiB: fewer page faults"),
-    "torch gloo": ("rdt gloo", "the same gloo without Ray, received into the same memory every time"),
-    "graph pickle": ("store refs", "one compiled graph: no task calls, buffers reused"),
-    "graph bytes": ("graph pickle", "plain bytes: no pickle, one copy more on either side"),
-    "graph shm": ("graph pickle", "the type hint: tensors written once, not pickled in band"),
-    "graph shm --huge-pages": ("graph shm", "fresh memory in pages of 2 MiB: fewer page faults"),
-    "graph shm --reuse-buffers": ("graph shm", "readers copy into memory that they used before: no page faults"),
-    "rdt nccl": ("", ""),
-    "torch nccl-one-gpu": ("", ""),
-    "torch nccl": ("rdt nccl", "the same NCCL without Ray"),
-    "graph nccl": ("graph shm", "GPU to GPU, not through host memory"),
-    "graph zero-copy --copy-out": ("graph shm", "readers copy into warm memory of their own"),
-    "rdt mapped --copy-out": ("rdt gloo", "handles instead of payloads; one warm copy in each reader"),
-    "torch multiprocessing --copy-out": (
-        "torch gloo",
-        "shared tensors, mapped anew each time; one copy in each reader",
-    ),
-    "graph mapped --copy-out": ("graph zero-copy --copy-out", "nothing is written into a channel: one copy an edge"),
-    "torch memcpy": ("graph mapped --copy-out", "one process: no message, no other process to wake"),
-    "store payload-queue --zero-copy": ("store payload-queue", "readers map tensors"),
-    "store driver-queue --zero-copy": ("store driver-queue", "readers map tensors"),
-    "store ref-queue --zero-copy": ("store ref-queue", "readers map tensors"),
-    "store refs --zero-copy": ("store refs", "readers map the object; no copy into fresh pages"),
-    "graph zero-copy": ("store refs --zero-copy", "warm channel buffers instead of new store objects"),
-    "rdt cuda-ipc": ("rdt nccl", "readers map the producer's GPU memory"),
-    "rdt mapped": ("graph zero-copy", "nothing is written: Ray Direct Transport carries handles"),
-    "torch multiprocessing": ("graph zero-copy", "nothing is written: queues carry file descriptors"),
-    "graph mapped": ("torch multiprocessing", "the graph's channels carry handles, and what is mapped stays mapped"),
-    "torch multiprocessing --episode 10": ("torch multiprocessing", "trips in a row: processors' caches stay warm"),
-    "graph mapped --episode 10": ("graph mapped", "trips in a row: processors' caches stay warm"),
-}
 # kevin85421/RayCG-ChatLearn, README.md, commit 0a603161: seconds for 100 trips of 448 MiB.
 DEMO = {"object store and queues": 279.23, "compiled graph, NCCL edges": 35.37}
 DEMO_TRIPS, DEMO_BYTES = 100, 448 * 2**20
 
 
-def place(name: str) -> tuple[int, str]:
-    """Where a row stands in the ladder; one with flags that are no rung follows the rung without them."""
-    order = list(LADDER)
-    known = name if name in LADDER else name.partition(" --")[0]
-    return (order.index(known) if known in LADDER else len(order), name)
-
-
-def causes(samples: dict[str, list[float]]) -> dict[str, str]:
-    """For each row whose rung above was measured too: how it compares with it, and why."""
-    found = {}
-    for name, seconds in samples.items():
-        above, cause = LADDER.get(name, ("", ""))
-        if above in samples:
-            found[name] = f"{change(samples[above], seconds)} {above}: {cause}"
-    return found
-
-
-def draw_ladder(pairs: list[Row], path: Path) -> None:
+def draw_ladder(results: Sequence[Result], path: Path) -> None:
     """One bar a transport, its median trip on a log axis, copied and mapped apart; below, the demo's numbers."""
-    measured = [(record, case, summarise(case["seconds"])) for record, case in pairs if case["status"] == "ok"]
-    samples = {report.label(record, case): case["seconds"] for record, case, _ in measured}
-    baseline, notes = samples.get(BASELINE), causes(samples)
-    groups = [[row for row in measured if row[1]["payload_copied"] is copied] for copied in (True, False)]
-    titles = ("readers end with bytes of their own", "mapped: readers end with a view of another's memory")
-    shown = [(rows, title) for rows, title in zip(groups, titles, strict=True) if rows]
-    demo_shown = measured[0][1]["bytes_per_trip"] == DEMO_BYTES
+    measured = [result for result in results if result.status == "ok"]
+    notes, trip_bytes = causes(measured), measured[0].record.bytes_per_trip
+    titles = ((True, "readers end with bytes of their own"),
+              (False, "mapped: readers end with a view of another's memory"))  # fmt: skip
+    groups = [([result for result in measured if result.payload_copied is copied], title) for copied, title in titles]
+    shown = [(rows, title) for rows, title in groups if rows]
+    demo_shown = trip_bytes == DEMO_BYTES
     heights = [len(rows) + 0.6 for rows, _ in shown] + [1.9] * demo_shown
     figure = Figure(figsize=(12.5, 2.2 + 0.62 * sum(heights)), dpi=140, layout="constrained")
     panels = figure.subplots(len(heights), 1, height_ratios=heights, sharex=True, squeeze=False)[:, 0]
     for (rows, title), axes in zip(shown, panels, strict=False):
-        for index, (record, case, summary) in enumerate(rows):
-            name = report.label(record, case)
-            comparable = record["arguments"].get("episode", 1) == 1  # the baseline is checked after each trip
-            _bar(axes, index, case, summary, baseline if comparable else None, notes.get(name, ""))
-        axes.set_yticks(range(len(rows)), [report.label(record, case) for record, case, _ in rows])
+        for index, result in enumerate(rows):
+            _bar(axes, index, result, baseline_of(result, measured), notes.get(result.name, ""))
+        axes.set_yticks(range(len(rows)), [result.name for result in rows])
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_title(title, fontsize=10, loc="left")
-        _ceiling_lines(axes, [record for record, _, _ in measured])
+        _ceiling_lines(axes, measured)
     panels[0].legend(loc="lower left", bbox_to_anchor=(0.42, 0.997), ncols=2, fontsize=8.5, frameon=False)
+    compared = any(result.rung == BASELINE for result in measured)
     figure.suptitle(
-        f"One trip of {measured[0][1]['flow']}, {measured[0][1]['bytes_per_trip'] / 2**20:,.4g} MiB: "
-        "median time" + (f", and speed-up over {BASELINE}, the demo's baseline" if baseline else ""),
+        f"One trip of {measured[0].flow.name}, {mebibytes(trip_bytes)} MiB: "
+        "median time" + (f", and speed-up over {BASELINE}, the demo's baseline" if compared else ""),
         fontsize=12, x=0.01, ha="left",
     )  # fmt: skip
     if demo_shown:
         _demo(panels[-1])
-    shortest = min(summary.min for *_, summary in measured)
-    longest = max(*(summary.p95 for *_, summary in measured), *(s / DEMO_TRIPS for s in DEMO.values() if demo_shown), 0)
+    shortest = min(result.summary.min for result in measured)
+    demo_seconds = [seconds / DEMO_TRIPS for seconds in DEMO.values() if demo_shown]
+    longest = max([result.summary.p95 for result in measured] + demo_seconds)
     last = panels[-1]
     last.set_xlabel("milliseconds a trip (log)")
     last.set_xscale("log")
@@ -116,7 +58,7 @@ def draw_ladder(pairs: list[Row], path: Path) -> None:
     last.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     last.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds * 1e3:,.4g}"))
     last.xaxis.set_minor_locator(NullLocator())
-    figure.supxlabel(caption([(record, case) for record, case, _ in measured]), fontsize=8, x=0.01, ha="left")
+    figure.supxlabel(caption(measured), fontsize=8, x=0.01, ha="left")
     figure.savefig(path)
 
 
@@ -131,58 +73,58 @@ def _demo(axes: Any) -> None:
     axes.set_title("published by the demo on its own GPUs, not measured here", fontsize=10, loc="left")
 
 
-def _bar(
-    axes: Any, index: int, case: dict[str, Any], summary: Summary, baseline: list[float] | None, note: str
-) -> None:
+def _bar(axes: Any, index: int, result: Result, baseline: Result | None, note: str) -> None:
     """Grey where bytes were copied, hatched where they were mapped; the whisker goes from minimum to p95."""
-    style = {"facecolor": "0.6"} if case["payload_copied"] else {"facecolor": "0.93", "hatch": "///"}
+    summary = result.summary
+    style = {"facecolor": "0.6"} if result.payload_copied else {"facecolor": "0.93", "hatch": "///"}
     axes.barh(index - 0.12, summary.median, height=0.36, edgecolor="black", linewidth=0.8, **style)
     spread = [[summary.median - summary.min], [summary.p95 - summary.median]]
     axes.errorbar(summary.median, index - 0.12, xerr=spread, color="black", capsize=3, linewidth=1)
-    rate = f", {case['bytes_per_trip'] / summary.median / 1e9:.3g} GB/s" if case["payload_copied"] else ""
-    text = f"{report.milliseconds(summary.median)} ms{rate}" + (", spilled" if case["spilled_bytes"] else "")
-    if baseline and case["seconds"] is not baseline:
-        ratio, low, high = speedup_interval(case["seconds"], baseline)
-        text += f"; {report.three_digits(ratio)}×"
-        text += f" ({report.three_digits(low)} to {report.three_digits(high)})" if low != high else ""
-    axes.text(1.012, index - 0.12, text, va="center", fontsize=9, transform=axes.get_yaxis_transform())
+    rate = f", {result.record.bytes_per_trip / summary.median / 1e9:.3g} GB/s" if result.payload_copied else ""
+    text = f"{milliseconds(summary.median)} ms{rate}" + (", spilled" if result.spilled_bytes else "")
+    if baseline and baseline is not result:
+        ratio, low, high = speedup_interval(result.seconds, baseline.seconds)
+        text += f"; {three_digits(ratio)}×"
+        text += f" ({three_digits(low)} to {three_digits(high)})" if low != high else ""
     where = axes.get_yaxis_transform()
+    axes.text(1.012, index - 0.12, text, va="center", fontsize=9, transform=where)
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
     axes.text(0.008, index + 0.27, note, transform=where, fontsize=8, style="italic", va="center", bbox=white, zorder=5)
 
 
-def _ceiling_lines(axes: Any, found: list[dict[str, Any]]) -> None:
-    one = float(np.median([record["ceiling_seconds"] for record in found]))
-    every = min(min(record["ceiling_all_cores_samples_seconds"]) for record in found)
-    axes.axvline(one, color="black", linewidth=1.4, label=f"ceiling: one warm copy an edge, {one * 1e3:.3g} ms")
-    axes.axvline(
-        every, color="black", linewidth=1, linestyle=":", label=f"the same by all cores, at best {every * 1e3:.3g} ms"
-    )
+def _ceiling_lines(axes: Any, results: Sequence[Result]) -> None:
+    """The ladder's shared ceiling, and the best that all cores did."""
+    one = results[0].ceiling_seconds
+    every = [seconds for result in results for run in result.runs for seconds in run.ceiling_all_cores_seconds]
+    if one:
+        axes.axvline(one, color="black", linewidth=1.4, label=f"ceiling: one warm copy an edge, {one * 1e3:.3g} ms")
+    if every:
+        label = f"the same by all cores, at best {min(every) * 1e3:.3g} ms"
+        axes.axvline(min(every), color="black", linewidth=1, linestyle=":", label=label)
 
 
-def caption(pairs: list[Row]) -> str:
+def caption(results: Sequence[Result]) -> str:
     """Machine, versions, counts: what a reader needs to weigh the chart."""
-    first = pairs[0][0]
-    machines = {machine_line(record["environment"]) for record, _ in pairs}
-    counts = ", ".join(f"{report.label(record, case)} {len(case['seconds'])}" for record, case in pairs)
-    commits = sorted({(record["environment"].get("git_commit") or "unknown")[:10] for record, _ in pairs})
-    variable = [f"{report.label(record, case)} ({summarise(case['seconds']).variation:.0%})" for record, case in pairs
-                if case["status"] == "ok" and summarise(case["seconds"]).variation > report.UNSTABLE]  # fmt: skip
-    unstable = ", ".join(variable) or "none"
-    ceilings = [1e3 * float(np.median(record["ceiling_samples_seconds"])) for record, _ in pairs]
+    done = [result for result in results if result.status == "ok"]
+    environments = [record.environments.get("0", {}) for result in done for record in result.records]
+    counts = ", ".join(f"{result.name} {len(result.seconds)}" for result in results)
+    commits = sorted({(environment.get("git_commit") or "unknown")[:10] for environment in environments})
+    variable = [f"{result.name} ({result.summary.variation:.0%})" for result in done
+                if result.summary.variation > UNSTABLE]  # fmt: skip
+    ceilings = [1e3 * seconds for result in results for run in result.runs if (seconds := ceiling_of([run]))]
+    ceilings_range = f"range from {min(ceilings):.3g} to {max(ceilings):.3g} ms" if ceilings else "are unknown"
     shares = []
     for copied, words in ((True, "where bytes are copied"), (False, "where they are mapped")):
-        found = [(harness_share(case), report.label(record, case)) for record, case in pairs
-                 if case["status"] == "ok" and case["payload_copied"] is copied]  # fmt: skip
+        found = [(result.harness_share, result.name) for result in done if result.payload_copied is copied]
         if found:
             shares.append(f"{max(found)[0]:.2%} of a trip {words} ({max(found)[1]})")
     return "\n".join([
-        *sorted(machines),
+        *sorted(set(map(machine_line, environments))),
         *textwrap.wrap(f"Timed trips: {counts}.", 190),
         "Whiskers: fastest trip to p95. Brackets: 95 % interval of the speed-up within these runs. "
         "Hatched: readers hold views of shared memory, not bytes of their own.",
-        *textwrap.wrap(f"Standard deviation over {report.UNSTABLE:.0%} of the mean: {unstable}.", 190),
-        f"Ceiling: the median of the runs' own, which range from {min(ceilings):.3g} to {max(ceilings):.3g} ms.",
+        *textwrap.wrap(f"Standard deviation over {UNSTABLE:.0%} of the mean: {', '.join(variable) or 'none'}.", 190),
+        f"Ceiling: the median of the runs' own, which {ceilings_range}.",
         f"The suite's own work inside the clock, all processes together: at most {', '.join(shares)}.",
-        f"{first['started_at'][:10]}, commit {', '.join(commits)}.",
+        f"{results[0].runs[0].started_at[:10]}, commit {', '.join(commits)}.",
     ])  # fmt: skip

@@ -1,11 +1,12 @@
 """The microbenchmarks of Ray's compiled-graphs article beside what a machine gives, from records alone."""
 
 import re
-from typing import Any
+from collections.abc import Sequence
 
-from common.analysis.statistics import harness_share, speedup_interval, summarise
-from common.view import tables as report
-from common.view.ladder_chart import Row
+from common.analysis.results import Result
+from common.analysis.statistics import speedup_interval
+from common.record.rows import row_name
+from common.view.tables import Column, markdown_table
 
 # "Announcing Compiled Graphs", Anyscale, and Ray's documentation: small messages on CPUs, tensors of 40 MB on GPUs.
 CLAIMS = {
@@ -17,37 +18,54 @@ GPU_CLAIM_BYTES = 40_000_000
 GPU_CLAIM = "round trip of 40 MB between GPUs: 19× (A10G), 140× (A100, NVLink)"
 
 
-def _label(record: dict[str, Any], case: dict[str, Any]) -> str:
-    """The row's name without its episode, which has no bearing on what the row is."""
-    return re.sub(r" --episode \d+", "", report.label(record, case))
+def columns(results: Sequence[Result]) -> list[Column]:
+    """Of a line for each flow, size and transport: its median, a hop of it, its factor over references.
 
-
-def table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
-    """One line for each flow, size and transport: its median, a hop of it, its factor over references.
-
-    A hop is one message on the longest path of the flow: two for a round trip or a scatter-gather, K + 1
-    for a chain of K. References carry tensors, or bytes where the row carries bytes. The harness is the
-    suite's own work inside the clock, all processes together.
+    A hop is one message on the longest path of the flow. References carry tensors, or bytes where the row carries
+    bytes. The harness is the suite's own work inside the clock, all processes together.
     """
-    cells = []
-    for record, case in rows:
-        name = record["arguments"]["flow"]
-        edges = case["edges"]
-        hops = 2 if name == "scatter-gather" else len(edges)
-        spread = record["arguments"].get("placement") == "spread"
-        payload = "bytes" if case["transport"] == "bytes" else "refs"  # like for like: bytes, or tensors
-        wanted = f"store {payload} --placement spread" if spread else f"store {payload}"
-        kind = (case["flow"], edges, record["arguments"].get("episode", 1))
-        like = [o for o in rows if (o[1]["flow"], o[1]["edges"], o[0]["arguments"].get("episode", 1)) == kind]
-        baseline = next((other["seconds"] for r, other in like if _label(r, other) == wanted), None)
-        median = summarise(case["seconds"]).median
-        factor = "-"
-        if baseline and case["seconds"] is not baseline:
-            ratio, low, high = speedup_interval(case["seconds"], baseline)
-            factor = f"{ratio:.3g}x ({low:.3g} to {high:.3g})"
-        cells.append([
-            case["flow"], _label(record, case), f"{edges[0]['bytes']:,}", f"{len(case['seconds'])}",
-            f"{median * 1e6:,.0f}", f"{median / hops * 1e6:,.0f}", factor,
-            f"{harness_share(case):.1%}",
-        ])  # fmt: skip
-    return ["flow", "transport", "bytes", "trips", "median µs", "µs a hop", "over references", "harness"], cells
+
+    def over_references(result: Result) -> str:
+        baseline = _references(result, results)
+        if baseline is None or baseline is result:
+            return "-"
+        ratio, low, high = speedup_interval(result.seconds, baseline.seconds)
+        return f"{ratio:.3g}x ({low:.3g} to {high:.3g})"
+
+    return [
+        Column("flow", lambda result: result.flow.name),
+        # Without its episode, which has no bearing on what the row is.
+        Column("transport", lambda result: re.sub(r" --episode \d+", "", result.name)),
+        Column("bytes", lambda result: f"{result.record.edges[0].bytes:,}"),
+        Column("trips", lambda result: f"{len(result.seconds)}"),
+        Column("median µs", lambda result: f"{result.summary.median * 1e6:,.0f}"),
+        Column("µs a hop", lambda result: f"{result.summary.median / result.flow.longest_path() * 1e6:,.0f}"),
+        Column("over references", over_references),
+        Column("harness", lambda result: f"{result.harness_share:.1%}"),
+    ]
+
+
+def _references(result: Result, results: Sequence[Result]) -> Result | None:
+    """Like for like: the same flow, sizes, place, episode, and tensors or bytes."""
+    row = result.record.row
+    pace = {name: value for name, value in row.flags.items() if name in ("episode", "in_flight")}
+    name = result.named(row_name("store", "bytes" if row.transport == "bytes" else "refs", pace))
+    like = (name, result.flow.name, result.record.edges)
+    return next((o for o in results if (o.name, o.flow.name, o.record.edges) == like), None)
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """A table for each flow, below the article's claim."""
+    lines = []
+    for flow, claim in CLAIMS.items():
+        own = [result for result in results if result.record.row.flow == flow]
+        if own:
+            lines += [f"**{own[0].flow.name}**; the article: {claim}.", ""]
+            lines += [markdown_table(own, columns(own)[1:]), ""]
+    large = [
+        result
+        for result in results
+        if (result.record.row.flow, result.record.row.device) == ("round-trip", "cuda")
+        and result.record.edges[0].bytes == GPU_CLAIM_BYTES
+    ]
+    return "\n".join([*lines, f"{GPU_CLAIM}; here: {'see above' if large else 'not measured'}."])

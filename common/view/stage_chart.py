@@ -1,16 +1,16 @@
 """Where a trip's time goes: one bar a transport, its stages and its edges as shares of the trip."""
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from common.analysis.results import Result
 from common.analysis.stages import attribute, by_edge, defect, trip_seconds
-from common.analysis.statistics import summarise
 from common.record.environment import machine_line
-from common.view import tables as report
-from common.view.ladder_chart import Row
+from common.view.tables import mebibytes, milliseconds
 
 # A grey and a hatch for each stage, so that the picture survives a printer.
 STYLES = {
@@ -19,22 +19,21 @@ STYLES = {
     "host to device": ("0.85", "OO"), "copy": ("0.7", "\\\\"), "stamp": ("0.0", ""), "synchronise": ("0.5", ".."),
     "loop": ("0.95", "||"),
 }  # fmt: skip
-
-
 EDGE_GREYS = ("0.35", "0.55", "0.72", "0.86", "0.95")
 
 
-def draw(traced: list[Row], untraced: list[Row], path: Path) -> None:
-    """One bar a traced record, by stage and by edge; the caption says what tracing cost."""
+def draw(traced: Sequence[Result], untraced: Sequence[Result], path: Path) -> None:
+    """One bar a traced row, of its first traced run, by stage and by edge; the caption says what tracing cost."""
     figure = Figure(figsize=(15.5, 3.2 + 0.42 * len(traced)), dpi=140, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.35, 1], sharey=True)
-    for index, (_, case) in enumerate(traced):
-        trip = trip_seconds(case)
-        _stack(left, index, trip, {name: (value, *STYLES[name]) for name, value in attribute(case)[0].items()})
-        _stack(right, index, trip, {name: (value, *_edge_style(name, case)) for name, value in _edges(case).items()})
-        text = f"{report.milliseconds(trip)} ms a trip"
+    for index, result in enumerate(traced):
+        trip, edges = trip_seconds(result.traced_run), _edges(result)
+        stages = attribute(result.traced_run)[0]
+        _stack(left, index, trip, {name: (value, *STYLES[name]) for name, value in stages.items()})
+        _stack(right, index, trip, {name: (value, *_edge_style(name, result)) for name, value in edges.items()})
+        text = f"{milliseconds(trip)} ms a trip"
         right.text(1.012, index, text, va="center", fontsize=9, transform=right.get_yaxis_transform())
-    left.set_yticks(range(len(traced)), [report.label(*row) for row in traced])
+    left.set_yticks(range(len(traced)), [result.name for result in traced])
     left.set_ylim(len(traced) - 0.5, -0.5)
     for axes, title in ((left, "by stage"), (right, "by edge (all that moves or serves it)")):
         axes.set_xlim(0, 1)
@@ -44,11 +43,10 @@ def draw(traced: list[Row], untraced: list[Row], path: Path) -> None:
     handles = [
         left.barh([-9], [0], facecolor=grey, hatch=hatch, edgecolor="black", label=stage)
         for stage, (grey, hatch) in STYLES.items()
-        if any(stage in attribute(case)[0] for _, case in traced)
+        if any(stage in attribute(result.traced_run)[0] for result in traced)
     ]
     figure.legend(handles=handles, loc="outside upper left", ncols=11, fontsize=8.5, frameon=False)
-    names = [f"{edge['from']} -> {edge['to']}" for edge in traced[0][1]["edges"]]
-    greys = zip(names, EDGE_GREYS, strict=False)
+    greys = zip(map(str, traced[0].flow.edges), EDGE_GREYS, strict=False)
     edges = [right.barh([-9], [0], facecolor=grey, edgecolor="black", label=name) for name, grey in greys]
     edges.append(right.barh([-9], [0], facecolor="0.35", hatch="..", edgecolor="black", label="several edges at once"))
     right.legend(handles=edges, loc="lower center", bbox_to_anchor=(0.5, 1.04), ncols=3, fontsize=8, frameon=False)
@@ -62,17 +60,17 @@ def _stack(axes: Any, index: int, trip: float, parts: dict[str, tuple[float, str
     for name, (value, grey, hatch) in parts.items():
         share = value / trip
         axes.barh(index, share, 0.62, start, facecolor=grey, hatch=hatch, edgecolor="black", linewidth=0.6)
-        text = f"{name} {report.milliseconds(value)}"
+        text = f"{name} {milliseconds(value)}"
         if share > 0.016 * len(text):
             white = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
             axes.text(start + share / 2, index, text, ha="center", va="center", fontsize=7.5, bbox=white)
         start += share
 
 
-def _edges(case: dict[str, Any]) -> dict[str, float]:
+def _edges(result: Result) -> dict[str, float]:
     """The time of each edge in the order of the flow; what serves several edges before the first of them."""
-    order = [f"{edge['from']} -> {edge['to']}" for edge in case["edges"]]
-    found = by_edge(case)
+    order = list(map(str, result.flow.edges))
+    found = by_edge(result.traced_run)
     return {name: found[name] for name in sorted(found, key=lambda name: (_place(name, order), name))}
 
 
@@ -81,41 +79,39 @@ def _place(name: str, order: list[str]) -> float:
     return len(order) if name == "wait" or not matching else matching[0] - 0.5 * (name not in order)
 
 
-def _edge_style(name: str, case: dict[str, Any]) -> tuple[str, str]:
+def _edge_style(name: str, result: Result) -> tuple[str, str]:
     if name == "wait":
         return STYLES["wait"]
-    order = [f"{edge['from']} -> {edge['to']}" for edge in case["edges"]]
+    order = list(map(str, result.flow.edges))
     index = order.index(name) if name in order else len(order)
     return EDGE_GREYS[index % len(EDGE_GREYS)], "" if name in order else ".."
 
 
-def caption(traced: list[Row], untraced: list[Row]) -> str:
+def caption(traced: Sequence[Result], untraced: Sequence[Result]) -> str:
     """How much of the trips the stages explain, and what tracing cost."""
-    explained = {report.label(*row): attribute(row[1])[1] for row in traced}
+    explained = {result.name: attribute(result.traced_run)[1] for result in traced}
     worst = max(explained, key=lambda name: abs(1 - explained[name]))
-    medians = {report.label(*row): summarise(row[1]["seconds"]).median for row in untraced if row[1]["status"] == "ok"}
-    costs = [
-        f"{report.label(*row)} {summarise(row[1]['seconds']).median / medians[report.label(*row)]:.2f}"
-        for row in traced
-        if report.label(*row) in medians
-    ]
-    record, case = traced[0]
+    medians = {result.name: result.summary.median for result in untraced if result.status == "ok"}
+    costs = [f"{result.name} {result.summary.median / medians[result.name]:.2f}" for result in traced
+             if result.name in medians]  # fmt: skip
+    record = traced[0].record
     return "\n".join([
-        machine_line(record["environment"]),
-        f"{case['flow']}, {case['bytes_per_trip'] / 2**20:,.4g} MiB a trip, the middle half of the traced trips, ms. "
-        f"The stages add up to {explained[worst]:.1%} of the trip where they fit worst ({worst}).",
+        machine_line(record.environments.get("0", {})),
+        f"{traced[0].flow.name}, {mebibytes(record.bytes_per_trip)} MiB a trip, the middle half of the traced trips, "
+        f"ms. The stages add up to {explained[worst]:.1%} of the trip where they fit worst ({worst}).",
         "wait: nobody works as far as Python can see: messages, scheduling, wake-ups, and what Ray's C++ writes.",
         *textwrap.wrap(f"Median with tracing over median without, another run: {', '.join(costs) or 'unknown'}.", 230),
     ])  # fmt: skip
 
 
-def problems(traced: list[Row]) -> list[str]:
+def problems(traced: Sequence[Result]) -> list[str]:
     """Traces that must not be drawn: the stages miss the trip by more than 5 %, or an edge was not seen rightly."""
     found = []
-    for row in traced:
-        explained, wrong = attribute(row[1])[1], defect(row[1])
+    for result in traced:
+        run = result.traced_run
+        explained, wrong = attribute(run)[1], defect(run, result.record.edges)
         if abs(1 - explained) > 0.05:
-            found.append(f"{report.label(*row)}: the stages add up to {explained:.1%} of the trip")
+            found.append(f"{result.name}: the stages add up to {explained:.1%} of the trip")
         if wrong:
-            found.append(f"{report.label(*row)}: {wrong}")
+            found.append(f"{result.name}: {wrong}")
     return found

@@ -1,0 +1,159 @@
+"""One row with all its runs, as tables and charts read it. Nothing here is stored."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from common.analysis.statistics import Summary, summarise
+from common.flow.catalogue import build_flow
+from common.flow.flow import Flow
+from common.record.rows import place, row_name
+from common.record.schema import Record, Run
+
+
+@dataclass(frozen=True)
+class Result:
+    """A row and its runs, of which several records may hold some.
+
+    shared_ceiling_seconds: of all rows of a ladder, so that their shares of it compare.
+    """
+
+    records: tuple[Record, ...]
+    shared_ceiling_seconds: float | None = None
+
+    @property
+    def record(self) -> Record:
+        """The first, for all that its runs have in common."""
+        return self.records[0]
+
+    @property
+    def rung(self) -> str:
+        """How the catalogue of rows calls it."""
+        row = self.record.row
+        return row_name(row.runtime, row.transport, row.flags)
+
+    @property
+    def name(self) -> str:
+        return self.named(self.rung)
+
+    def named(self, rung: str) -> str:
+        """How another rung is called with this row's messages, place and device: like is compared with like."""
+        row = self.record.row
+        words = ["--message packed"] if row.message == "packed" else []
+        if row.layout.address:
+            words.append("--address")
+        elif row.layout.placement == "spread":
+            words.append("--placement spread")
+        if row.device == "cuda":
+            words.append("on cuda")
+        return " ".join([rung, *words])
+
+    @cached_property
+    def flow(self) -> Flow:
+        """As its users draw it."""
+        return build_flow(self.record.row.flow, self.record.row.sizes)
+
+    @property
+    def episode(self) -> int:
+        """How many trips in a row; at least as many as are under way at a time."""
+        flags = self.record.row.flags
+        return flags.get("episode", flags.get("in_flight", 1))
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for record in self.records for run in record.runs]
+
+    @property
+    def status(self) -> str:
+        """ok where a run is; failed where one failed and none is ok."""
+        return next(s for s in ("ok", "failed", "waived") if any(run.status == s for run in self.runs))
+
+    @property
+    def failure(self) -> str | None:
+        """What became of the runs that are not ok, and of the first of them why."""
+        others = [run for run in self.runs if run.status != "ok"]
+        if not others:
+            return None
+        some = f"{len(others)} of {len(self.runs)} runs " if self.status == "ok" else ""
+        return f"{some}{others[0].status}, {others[0].reason}"
+
+    @cached_property
+    def shown(self) -> list[Run]:
+        """Whose numbers are shown: the runs that are ok; where none is, what those that failed could finish."""
+        return [run for run in self.runs if run.status == self.status]
+
+    @property
+    def traced_run(self) -> Run | None:
+        return next((run for run in self.runs if run.spans), None)
+
+    @cached_property
+    def seconds(self) -> list[float]:
+        """The timed trips of all runs that are shown."""
+        return [seconds for run in self.shown for seconds in run.seconds]
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Statistics of the trips; ValueError where there is none."""
+        return summarise(self.seconds)
+
+    @property
+    def first_seconds(self) -> float | None:
+        return self.shown[0].first_seconds
+
+    @property
+    def payload_copied(self) -> bool | None:
+        return self.shown[0].payload_copied
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """Of all processes of the first run; 0 where it is not known."""
+        return sum(cost.peak_memory_bytes or 0 for cost in self.shown[0].processes.values())
+
+    @property
+    def stored_bytes_per_trip(self) -> float:
+        return sum(run.stored_bytes for run in self.shown) / len(self.seconds)
+
+    @property
+    def spilled_bytes(self) -> int:
+        return sum(run.spilled_bytes for run in self.shown)
+
+    @property
+    def wrong_bytes(self) -> int:
+        """Of all runs: those that are ok do not make up for one that is not."""
+        return sum(run.wrong_bytes for run in self.runs)
+
+    @property
+    def harness_share(self) -> float:
+        """What part of a median trip the suite takes itself; harness_seconds starts after the first trip."""
+        costs = [cost.harness_seconds for run in self.shown for cost in run.processes.values()]
+        warmups = [record.warmup for record in self.records for run in record.runs if run.status == self.status]
+        return sum(costs) / (sum(warmups) + len(self.seconds)) / self.summary.median
+
+    @property
+    def ceiling_seconds(self) -> float | None:
+        return self.shared_ceiling_seconds or ceiling_of(self.runs)
+
+
+def ceiling_of(runs: Iterable[Run]) -> float | None:
+    """The median of the runs' passes, before and after the trips; None where there is none."""
+    samples = [seconds for run in runs for seconds in run.ceiling_before_seconds + run.ceiling_after_seconds]
+    return float(np.median(samples)) if samples else None
+
+
+def results_of(records: Iterable[Record]) -> list[Result]:
+    """The rows in the ladder's order, each with the runs of all its records; traced ones are rows of their own."""
+    found: dict[bytes, list[Record]] = {}
+    for record in records:
+        if record.runs:
+            found.setdefault(_identity(record), []).append(record)
+    results = [Result(tuple(own)) for own in found.values()]
+    return sorted(results, key=lambda result: (place(result.rung)[0], result.name))
+
+
+def _identity(record: Record) -> bytes:
+    layout = msgspec.structs.replace(record.row.layout, nodes={})  # where actors were found; asked for was the same
+    row = msgspec.structs.replace(record.row, layout=layout)
+    return msgspec.json.encode([row, record.edges, any(run.spans for run in record.runs)], order="sorted")

@@ -1,0 +1,129 @@
+"""What a message is: fields with dtype and shape. The one place that knows dtypes, and how messages are packed."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+ITEM_BYTES = {
+    "int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "float32": 4, "float16": 2, "str": 1,
+}  # fmt: skip
+ALIGNMENT_BYTES = 8  # of a leaf in a packed message, so that it can be viewed as any dtype
+
+
+@dataclass(frozen=True)
+class Field:
+    """One entry of a message.
+
+    name: "" where the message is this one tensor and no dict.
+    dtype: of ITEM_BYTES.
+    shape: of the tensor; () where `lengths` says it.
+    lengths: a list instead of one tensor: of each of its flat tensors the items, of each string the UTF-8 bytes.
+    storage: the shape of a larger tensor that this one is the first corner of, or, with `lengths`, whose rows its
+        tensors begin. Such views need not be contiguous, and pickling one ships all of its storage.
+
+    Raises:
+        ValueError: the dtype is unknown, a shape negative, or strings have no lengths.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] = ()
+    lengths: tuple[int, ...] = ()
+    storage: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ITEM_BYTES:
+            raise ValueError(f"field {self.name!r}: the dtype {self.dtype} is unknown: give {', '.join(ITEM_BYTES)}")
+        if self.dtype == "str" and (self.shape or not self.lengths):
+            raise ValueError(f"field {self.name!r}: strings need their lengths in bytes, or they cannot be packed")
+        if min((*self.shape, *self.lengths), default=0) < 0 or (self.shape and self.lengths):
+            raise ValueError(f"field {self.name!r}: give a shape, or the lengths of a list, none of them negative")
+        if self.storage and any(part > whole for part, whole in zip(self._extent, self.storage, strict=True)):
+            raise ValueError(f"field {self.name!r} is larger than the storage that it is a view of")
+
+    @property
+    def _extent(self) -> tuple[int, ...]:
+        return (len(self.lengths), max(self.lengths)) if self.lengths else self.shape
+
+    @property
+    def ragged(self) -> bool:
+        return bool(self.lengths)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of its tensor, or of each tensor (string) of its list."""
+        return [(count,) for count in self.lengths] if self.ragged else [self.shape]
+
+    @property
+    def bytes(self) -> int:
+        return sum(map(math.prod, self.shapes)) * ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One tensor (or string) of a message, and where it lies when the message is packed."""
+
+    field: Field
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * ITEM_BYTES[self.field.dtype]
+
+
+@dataclass(frozen=True)
+class Message:
+    """What one task emits.
+
+    Raises:
+        ValueError: it has no field, two of one name, or nothing that can bear a number.
+    """
+
+    fields: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        names = [field.name for field in self.fields]
+        if len(set(names)) < len(names) or not names or ("" in names and len(names) > 1):
+            raise ValueError(f"a message needs fields, each with a name of its own; got {names}")
+        if not any(field.dtype != "str" and math.prod(field.shapes[0]) for field in self.fields):
+            raise ValueError(f"nothing in the message of {names} can bear its number: the first tensors are empty")
+
+    @property
+    def bare(self) -> bool:
+        """It travels as the tensor itself, not as a dict."""
+        return not self.fields[0].name
+
+    @property
+    def bytes(self) -> int:
+        return sum(field.bytes for field in self.fields)
+
+    @cached_property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The static table of offsets of the packed message."""
+        return tuple(self._lay_out())
+
+    def _lay_out(self) -> Iterator[Leaf]:
+        offset = 0
+        for field in self.fields:
+            for shape in field.shapes:
+                leaf = Leaf(field, shape, offset)
+                yield leaf
+                offset += -(-leaf.bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+    @cached_property
+    def packed_bytes(self) -> int:
+        """Bytes of one flat buffer that holds every leaf."""
+        last = self.leaves[-1]
+        return max(1, last.offset + last.bytes)
+
+
+def flat(count: int) -> Message:
+    """`count` bytes as one tensor: int64 where 8 divides them, else uint8."""
+    if count < 1:
+        raise ValueError(f"a message of {count} bytes")
+    return Message((Field("", "uint8", (count,)) if count % 8 else Field("", "int64", (count // 8,)),))
+
+
+WORD = flat(8)  # an answer: the number of its trip and nothing else

@@ -1,0 +1,160 @@
+"""What one task reads: the last messages of each edge, their stamps, and the check of every byte."""
+
+import ctypes
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from common.errors import RunFailed
+from common.flow.flow import Edge
+from common.flow.message import Field
+from common.payload import pattern
+from common.payload.leaves import Payload, leaves_of, refuse_other
+from common.payload.maps import SharedMappings
+
+FARTHEST = 256  # trips by which a number may differ from the one that is next; more is a stamp that went wrong
+
+
+def read_stamp(tensor: torch.Tensor, count: int) -> bytes:
+    """The first `count` bytes of a tensor, or as many as it has.
+
+    On a CPU straight from memory: this runs inside the clock, right after hundreds of MiB have gone
+    through the caches, where torch's indexing takes twice as long. Nothing else is asked here.
+    """
+    count = min(count, tensor.nbytes)
+    if tensor.is_cpu and tensor.is_contiguous():
+        return ctypes.string_at(tensor.data_ptr(), count)
+    return bytes(tensor.reshape(-1).view(torch.uint8)[:count].tolist())
+
+
+class Inbox:
+    """The reading end of a task's edges.
+
+    keep: of how many messages the inputs are held until `verify`; of older ones only the stamps.
+    """
+
+    def __init__(self, edges: tuple[Edge, ...], device: str, slots: int, keep: int) -> None:
+        self.edges, self.device, self.slots = edges, device, slots
+        self.marked: list[list[tuple[Field, int]]] = [
+            [(field, count) for field in edge.message.fields if (count := pattern.stamp_bytes(field))] for edge in edges
+        ]
+        if edges:  # the number is read where most of it fits
+            sizes = [min(count, 4) if field.dtype == "bool" else count for field, count in self.marked[0]]
+            self.bearer = sizes.index(max(sizes))
+            field, count = self.marked[0][self.bearer]
+            self.modulus = 2**count if field.dtype == "bool" else 256**count
+        self.held: deque[tuple[int, Sequence[Payload]]] = deque(maxlen=keep)
+        self.stamps: dict[int, list[list[bytes]]] = {}  # of every number since the last check
+        self.last = 0
+        self.repeated = 0
+
+    def take(self, inputs: Sequence[Payload]) -> int:
+        """Hold a message's inputs, and read its number from the first one's stamp.
+
+        Raises:
+            RunFailed: something other than one payload an edge arrived.
+        """
+        if len(inputs) != len(self.edges):
+            raise RunFailed(f"expected {', '.join(map(str, self.edges))}; got {len(inputs)} messages")
+        found = []
+        for edge, marked, payload in zip(self.edges, self.marked, inputs, strict=True):
+            refuse_other(payload, edge.message, edge)
+            found.append([read_stamp(leaves_of(payload, field)[0], count) for field, count in marked])
+        number = self.number_of(found[0][self.bearer])
+        self.held.append((number, inputs))
+        self.stamps[number] = found
+        self.last = number
+        return number
+
+    def number_of(self, mark: bytes) -> int:
+        """Which number this is: by its stamp, unless that is one that cannot be, or that was here already."""
+        field, _ = self.marked[0][self.bearer]
+        bits = int.from_bytes(mark, "little")
+        if field.dtype == "bool":
+            bits = sum((byte & 1) << index for index, byte in enumerate(mark))
+        ahead = (bits - self.last - 1) % self.modulus
+        ahead -= self.modulus if ahead >= self.modulus - min(self.modulus // 4, FARTHEST) else 0
+        number = self.last + 1 + ahead
+        if ahead >= FARTHEST or number in self.stamps or number < 1:
+            return self.last + 1
+        return number
+
+    def verify(self, first: int, last: int, digests: dict[str, list[list[int]]]) -> tuple[dict[str, int], dict]:
+        """Outside the clock: check the messages `first` to `last`, of each the stamps, of those held every byte.
+
+        Args:
+            digests: of each sender, slot and field.
+
+        Returns:
+            Wrong bytes by "edge" or "edge, field", where there are any (what did not arrive is wrong as a whole; a
+            stamp that was stale when it was handed over counts its own bytes), and for each edge whether its
+            tensors lay in shared memory: True, False, or None where some did and some did not.
+        """
+        stamps, self.stamps = self.stamps, {}
+        wrong: dict[str, int] = {}
+        mapped: dict[str, bool | None] = {}
+        maps = SharedMappings()
+
+        def add(edge: Edge, field: Field, count: int) -> None:
+            if count:
+                name = f"{edge}, {field.name}" if field.name else str(edge)
+                wrong[name] = wrong.get(name, 0) + count
+
+        missing = [number for number in range(first, last + 1) if number not in stamps]
+        strangers = len(stamps.keys() - range(first, last + 1))
+        held = {number: inputs for number, inputs in self.held if first <= number <= last}
+        for index, edge in enumerate(self.edges):
+            for _ in (*missing, *range(strangers - len(missing))):
+                for field in edge.message.fields:
+                    add(edge, field, field.bytes)
+            for number, found in stamps.items():
+                if not first <= number <= last:
+                    continue
+                bad = {}
+                if number in held:
+                    bad = self._wrong_fields(edge, held[number][index], number, digests, maps, mapped)
+                for (field, count), mark in zip(self.marked[index], found[index], strict=True):
+                    if not bad.get(field.name) and mark != pattern.stamp(field, number):
+                        bad[field.name] = count
+                for field in edge.message.fields:
+                    add(edge, field, bad.get(field.name, 0))
+        self.release()
+        self.last = last
+        return wrong, mapped
+
+    def _wrong_fields(
+        self, edge: Edge, payload: Payload, number: int, digests: dict, maps: SharedMappings, mapped: dict
+    ) -> dict[str, int]:
+        """Of one payload the wrong bytes of each field; whether it is mapped is noted on the way."""
+        slot = number % self.slots
+        wrong = {}
+        for index, field in enumerate(edge.message.fields):
+            leaves = leaves_of(payload, field)
+            if not self._has_type(leaves, field):
+                wrong[field.name] = max(1, field.bytes)
+                continue
+            for leaf in leaves if field.dtype != "str" else ():
+                if leaf.nbytes:
+                    lies = leaf.is_cpu and maps.hold(leaf.data_ptr())
+                    mapped[str(edge)] = lies if mapped.get(str(edge), lies) == lies else None
+            arrays = leaves if field.dtype == "str" else [leaf.cpu().numpy() for leaf in leaves]
+            expected = digests[edge.source][slot][index]
+            wrong[field.name] = pattern.count_wrong_bytes(arrays, field, number, edge.source, slot, expected)
+        return wrong
+
+    def _has_type(self, leaves: Any, field: Field) -> bool:
+        if not isinstance(leaves, list) or len(leaves) != len(field.shapes):
+            return False
+        if field.dtype == "str":
+            return all(isinstance(leaf, str) for leaf in leaves)
+        kind = getattr(torch, field.dtype), self.device
+        return all(
+            isinstance(leaf, torch.Tensor) and leaf.shape == shape and (leaf.dtype, leaf.device.type) == kind
+            for leaf, shape in zip(leaves, field.shapes, strict=True)
+        )
+
+    def release(self) -> None:
+        """Let go of the inputs: mapped ones hold a channel's buffer, an object in the store or a ring's slot."""
+        self.held.clear()

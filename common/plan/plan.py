@@ -1,0 +1,115 @@
+"""One run as it will be: what follows from the flags, the flow and this machine, resolved once."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from common.flow.flow import DRIVER, Flow, packed, with_trainer
+from common.plan.faults import Fault
+from common.plan.options import Options
+from common.record.rows import Row, readers_hold_views
+from common.record.schema import Edge, Layout, Record, RowKey
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What supervisor, worker and participants all know.
+
+    row: the catalogue's, of the transport alone.
+    asked: the flow as its users draw it.
+    gpus: that may be used, in all. store_bytes: of a private cluster's object store.
+    folder: the run's own, for files that end with it; shared: the same in /dev/shm.
+    """
+
+    row: Row
+    options: Options
+    asked: Flow
+    device: str = "cpu"
+    gpus: int = 0
+    store_bytes: int = 0
+    folder: Path = Path()
+    shared: Path = Path()
+
+    @cached_property
+    def flow(self) -> Flow:
+        """The tasks that run."""
+        return with_trainer(self.asked) if self.row.needs.trainer else self.asked
+
+    @property
+    def packed(self) -> bool:
+        return self.options.message == "packed"
+
+    @cached_property
+    def wire(self) -> Flow:
+        """The messages that travel."""
+        return packed(self.flow) if self.packed else self.flow
+
+    @property
+    def fault(self) -> Fault | None:
+        return self.options.inject
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """The driver and every actor."""
+        return (DRIVER, *self.flow.actors)
+
+    @property
+    def views(self) -> bool:
+        """Whether the transport hands readers views of another's memory."""
+        return self.row.views or self.options.zero_copy
+
+    @property
+    def promised_views(self) -> bool:
+        """Whether that is what readers end with."""
+        return readers_hold_views(self.row, self.options.row_flags)
+
+    @property
+    def trips(self) -> int:
+        """All of them: the first, the warm-up, the timed ones."""
+        return 1 + self.options.warmup + self.options.iterations
+
+    def gpus_per_actor(self) -> float:
+        """The `num_gpus` of each: 1 where there are enough, otherwise an equal fraction that fits.
+
+        Ray never splits an actor over GPUs, so with 2 GPUs and 3 roles each takes a half, not two thirds.
+        """
+        if self.gpus == 0:
+            return 0
+        share = math.ceil(len(self.flow.actors) / self.gpus)
+        return 1 if share == 1 else math.floor(10_000 / share) / 10_000  # Ray counts in ten-thousandths
+
+    def gpu_of(self, participant: str) -> str:
+        """Where a participant's tensors live, as a process that sees every GPU numbers them."""
+        if self.device == "cpu":
+            return "cpu"
+        return f"cuda:{self.flow.actors.index(participant) % self.gpus if participant != DRIVER else 0}"
+
+    def record(self) -> Record:
+        """The record of this row, without a run."""
+        options, flow = self.options, self.asked
+        bare = all(flow.message(name).bare for name in (DRIVER, *(task.name for task in flow.tasks)))
+        flags = options.row_flags
+        arguments = {
+            name: getattr(options, name) for name in ("iterations", "timeout", "episode", "in_flight", "threads")
+        } | {"trace": bool(options.trace), "object_store_bytes": options.object_store_bytes}
+        return Record(
+            row=RowKey(
+                runtime=self.row.runtime, transport=self.row.transport, flow=options.flow, flags=flags,
+                message="bare" if bare else options.message, sizes=self.sizes, device=self.device,
+                layout=Layout(
+                    placement=options.placement or "pack", address=bool(options.address),
+                    trainer=self.row.needs.trainer, gpus=self.gpus_per_actor(),
+                ),
+            ),
+            edges=[Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in flow.edges],
+            warmup=options.warmup,
+            arguments=arguments,
+        )  # fmt: skip
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        from common.flow.catalogue import sizes_of
+
+        given = {name: value for name, value in self.options.sizes.items() if value is not None}
+        return sizes_of(self.options.flow) | given

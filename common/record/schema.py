@@ -1,0 +1,103 @@
+"""One JSON file a row: what it is of, where it ran, and its runs, each with every sample. No derived number is stored.
+
+History of the schema:
+    1   2026-11-20   the first
+    2   2026-11-20   setup_seconds; trips_us and spans, when what was done, with --trace; new flags in arguments
+    3   2026-11-21   a row has runs, each a process of its own; what it is of stands in `row`; costs by process,
+                     environments by node; the time of whole episodes; wrong bytes by field
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+SCHEMA_VERSION = 3
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Struct(msgspec.Struct, forbid_unknown_fields=True):
+    """Every part of a record."""
+
+
+class Edge(Struct):
+    """A message of the flow that crosses from one actor to another."""
+
+    source: str = msgspec.field(name="from")
+    reader: str = msgspec.field(name="to")
+    bytes: Count
+
+
+class Layout(Struct):
+    """Where things live, as asked: `nodes` are indices, the driver's is 0; trainer: an actor has the driver's ends."""
+
+    placement: str = "pack"  # or "spread"
+    address: bool = False  # of a cluster that was there before
+    trainer: bool = False
+    gpus: float = 0  # of each actor
+    replicas: dict[str, int] = {}  # actor -> how many, where it is not one
+    nodes: dict[str, int] = {}  # participant -> node, where it was found to run
+
+
+class RowKey(Struct):
+    """What a row is of: two records with the same are runs of one row."""
+
+    runtime: str
+    transport: str
+    flow: str
+    flags: dict[str, Any] = {}  # by the names of the options, those that make it another row
+    message: str = "bare"  # "bare": one tensor; "fields": a dict; "packed": a dict in one buffer
+    sizes: dict[str, int] = {}  # of the flow
+    device: str = "cpu"  # or "cuda"
+    layout: Layout = msgspec.field(default_factory=Layout)
+
+
+class Cost(Struct):
+    """What one process took, once however many participants live in it."""
+
+    peak_memory_bytes: Count | None = None  # its largest resident set; shared pages count in each process
+    harness_seconds: float = 0.0  # inside the clock, yet the suite's own, after the first trip
+    minor_faults: Count | None = None  # pages that were new to it after the first trip
+
+
+class Run(Struct):
+    """One process that measured the row."""
+
+    started_at: str  # UTC, ISO 8601
+    order: Count = 0  # its turn among the runs of its suite: drift can be seen
+    status: Literal["ok", "waived", "failed"] = "failed"
+    reason: str | None = "the run was killed"  # why it is waived or failed, and what to do
+    ceiling_before_seconds: list[Seconds] = []  # one warm copy an edge by --threads threads, one sample a pass
+    ceiling_after_seconds: list[Seconds] = []
+    ceiling_all_cores_seconds: list[Seconds] = []  # the same by every core
+    setup_seconds: dict[str, float] = {}  # what -> once, before the first trip
+    path: dict[str, str] = {}  # edge -> how its bytes travelled, as found at run time
+    payload_copied: bool | None = None  # False: readers held views; None: never seen
+    first_seconds: Seconds | None = None  # the very first trip
+    seconds: list[Seconds] = []  # the latency of each timed trip, in order
+    episode_seconds: list[Seconds] = []  # from an episode's first query to its last result: throughput
+    wrong_bytes: Count = 0  # over all trips, the untimed ones too
+    wrong_bytes_by_field: dict[str, int] = {}  # "policy -> reward" or "policy -> reward, logprobs"
+    stored_bytes: Count = 0  # taken in by the object store during the timed trips; channels bypass it
+    spilled_bytes: Count = 0  # written to disk by the object store, from the first trip on
+    processes: dict[str, Cost] = {}
+    trips_us: list[tuple[float, float]] = []  # with --trace: start and end of each timed trip
+    spans: list[tuple[str, int, str, str, int, float, float]] = []  # process, thread, stage, edge, trip, start, end
+
+
+class Record(Struct):
+    """A row and its runs."""
+
+    row: RowKey
+    edges: list[Edge]  # of the flow as its users draw it
+    warmup: Count  # trips between the first and the timed ones
+    schema_version: int = SCHEMA_VERSION
+    arguments: dict[str, Any] = {}  # every other flag, by its name
+    environments: dict[str, dict[str, Any]] = {}  # by the index of the node
+    runs: list[Run] = []
+
+    @property
+    def bytes_per_trip(self) -> int:
+        """Bytes that the readers of one trip receive."""
+        return sum(edge.bytes for edge in self.edges)

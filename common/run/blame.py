@@ -1,0 +1,58 @@
+"""Who is to blame for a trip that failed, from the board and the processes, asking nobody who may hang."""
+
+import signal
+from pathlib import Path
+
+import psutil
+
+from common.flow.flow import DRIVER, Flow
+from common.trace.board import Board
+
+
+def dead(board: Board) -> list[str]:
+    """The participants whose processes have ended."""
+    return [name for name, pid in board.processes().items() if _status(pid) in (None, psutil.STATUS_ZOMBIE)]
+
+
+def sentence(board: Board, flow: Flow, number: int, gone: list[str]) -> str:
+    """Who died, who is stopped, or who has not passed a message on.
+
+    Args:
+        number: of the trip that failed.
+        gone: the participants that had ended before anybody was killed.
+    """
+    actors = [name for name in gone if name != DRIVER]
+    if actors or gone:
+        peers = " (Ray Direct Transport ends the peers of one that dies)" if len(actors) > 1 else ""
+        return f"{', '.join(actors or gone)} died{peers}"
+    stopped = [name for name, pid in board.processes().items() if _status(pid) == psutil.STATUS_STOPPED]
+    if stopped:
+        return f"{', '.join(stopped)} does not answer: its process is stopped"
+    received = board.numbers()
+    for task in flow.tasks:
+        if received[task.actor] < number:
+            sources = [flow.actor(source) for source in task.reads if flow.actor(source) != DRIVER]
+            if all(received[source] >= number for source in sources):
+                return f"{task.actor} has received {received[task.actor]} trips and waits, or hangs"
+    return "every role has received it, its result did not reach the driver"
+
+
+def last_words(folder: Path) -> str | None:
+    """What a role wrote down before it ended."""
+    for path in sorted(folder.glob("*.error"), key=lambda path: path.stat().st_mtime):
+        return f"{path.stem} raised {path.read_text()}"
+    return None
+
+
+def end_of(returncode: int) -> str:
+    """How the worker, in which the driver's ends are, came to its end."""
+    if returncode < 0:
+        return f"the driver's process was ended by {signal.Signals(-returncode).name}"
+    return f"the driver's process ended with code {returncode} and no report"
+
+
+def _status(pid: int) -> str | None:
+    try:
+        return psutil.Process(pid).status()
+    except psutil.Error:
+        return None

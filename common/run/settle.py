@@ -1,0 +1,42 @@
+"""The plan that a script's flags ask for on this machine, or why there is none."""
+
+from dataclasses import replace
+
+from common.errors import UsageError, Waived
+from common.flow.catalogue import build_flow
+from common.plan.options import Options
+from common.plan.plan import Plan
+from common.record.rows import transports
+from common.runtime import gpus, needs
+
+
+def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
+    """The plan; with it, where this machine does not meet a need of the row's, what to do about it.
+
+    Raises:
+        UsageError: what was asked cannot be.
+    """
+    try:
+        flow = build_flow(options.flow, options.sizes)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    rows = transports(runtime)
+    if options.transport is None:  # the fastest that there are GPUs for
+        found = gpus.count() if options.device != "cpu" else 0
+        options = replace(options, transport="nccl" if found >= len(flow.actors) else "shm")
+    row = rows[str(options.transport)]
+    options.refuse(row)
+    if options.message == "packed" and flow.query.bare:
+        raise UsageError(f"--message packed: a message of {flow.name} is one tensor already: leave it out")
+    if options.inject and options.inject.who not in ("driver", *(task.name for task in flow.tasks)):
+        raise UsageError(f"--inject: {options.inject.who} is none of the flow's tasks")
+    device, found = gpus.resolve(options.device, row.needs.host_only, row.transport)
+    plan = Plan(row, options, flow, device)
+    try:
+        plan = replace(plan, gpus=needs.need_gpus(row, found, len(plan.flow.actors)))
+    except Waived as waived:
+        return plan, waived
+    needs.need_memory(row, options, plan.flow)
+    if runtime != "torch":
+        plan = replace(plan, store_bytes=needs.object_store_bytes(row, options, plan.flow))
+    return plan, None

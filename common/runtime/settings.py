@@ -1,0 +1,39 @@
+"""The environment of a worker, set before it begins: what libraries read when they are imported."""
+
+import secrets
+
+from common.plan.plan import Plan
+
+
+def variables(plan: Plan) -> dict[str, str]:
+    """What the worker's environment has beside the user's own."""
+    options = plan.options
+    found = {"THP_MEM_ALLOC_ENABLE": "1"} if options.huge_pages else {}
+    if plan.row.runtime == "torch":
+        return found | {"GLOO_SOCKET_IFNAME": "lo"}
+    # Later than the supervisor's own deadline: when it expires, Ray's ways of ending a trip name nobody.
+    seconds = str(max(1, round(options.timeout)) + 30)
+    found |= {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_enable_metrics_collection": "0",
+        "RAY_DEDUP_LOGS": "0",
+        "RAY_CGRAPH_get_timeout": seconds,
+        "RAY_CGRAPH_submit_timeout": seconds,
+        # A read that is tried again after this long hangs on an NCCL edge whose sender was slow: Ray has
+        # consumed the tensors by then. So no read is tried again.
+        "RAY_CGRAPH_read_iteration_timeout_s": seconds,
+        "RAY_CGRAPH_teardown_timeout": "5",
+        "RAY_rdt_fetch_fail_timeout_milliseconds": seconds + "000",
+        "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": str(int(options.zero_copy)),
+    }
+    if not options.address:
+        found |= {
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # every listener on 127.0.0.1
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),  # of this run alone, so none is written to disk
+            "RAY_worker_niceness": "0",  # Ray's own choice is 15
+            "RAY_enable_worker_prestart": "0",
+            "GLOO_SOCKET_IFNAME": "lo",
+            "UCX_NET_DEVICES": "lo",  # NIXL's UCX listens on the machine's outside address otherwise
+        }
+    return found
