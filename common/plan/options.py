@@ -148,9 +148,10 @@ class Options:
     payload_bytes: int | None = size("bytes of each message")
     roles: int | None = size("how many actors", largest=64)  # each is a process
     iterations: int = flag(100, "timed trips (default: %(default)s)", at_least(1, 10**7))
-    episode: int = flag(1, "trips in a row, without a check of every byte between them; of the last ones, as many as "
+    episode: int = flag(0, "trips in a row, without a check of every byte between them; of the last ones, as many as "
         "may be under way, all bytes are checked, of the others the stamps (default: --in-flight)", at_least(1),
-        row=True)
+        row=True, refuse=lambda _, options: f"--episode {options.episode}: fewer than the {options.in_flight} of "
+        "--in-flight" if options.episode < options.in_flight else None)
     in_flight: int = flag(1, "trips under way at a time: handed over and not yet collected (default: %(default)s)",
         at_least(1, 64), row=True, refuse=_depth)
     warmup: int = flag(3, "untimed trips after the first one (default: %(default)s)", at_least(0, 10**6))
@@ -168,6 +169,11 @@ class Options:
     output: Path | None = flag(None, "the record (default: a fresh file in results/)", Path, metavar="FILE")
     inject: Fault | None = flag(None, argparse.SUPPRESS, Fault.parse)
     # fmt: on
+
+    def __post_init__(self) -> None:
+        """The defaults that follow from other flags."""
+        object.__setattr__(self, "episode", self.episode or self.in_flight)
+        object.__setattr__(self, "placement", self.placement or ("spread" if self.address else "pack"))
 
     def given(self, field: "dataclasses.Field[Any]") -> bool:
         return getattr(self, field.name) != field.default
@@ -187,12 +193,8 @@ class Options:
     @property
     def row_flags(self) -> dict[str, Any]:
         """Those that make another row of a transport, by their names."""
-        flags = {
-            field.name: getattr(self, field.name) for field in FIELDS if field.metadata["row"] and self.given(field)
-        }
-        if flags.get("episode") == flags.get("in_flight"):  # its own default
-            flags.pop("episode", None)
-        return flags
+        asked = [field.name for field in FIELDS if field.metadata["row"] and self.given(field)]
+        return {name: getattr(self, name) for name in asked if (name, self.episode) != ("episode", self.in_flight)}
 
     def refuse(self, row: Row) -> None:
         """UsageError for the first flag that cannot be used with this row."""
@@ -235,13 +237,7 @@ def parse(description: str, runtime: str, argv: Sequence[str] | None = None) -> 
         elif "choices" not in given:
             given["action"] = "store_true"
         parser.add_argument(name, **given)
-    options = Options(**vars(parser.parse_args(argv)))
-    if options.in_flight > 1 and options.episode == 1:
-        options = dataclasses.replace(options, episode=options.in_flight)
-    if options.episode < options.in_flight:
-        parser.error(f"--episode {options.episode}: fewer than the {options.in_flight} of --in-flight")
-    placement = options.placement or ("spread" if options.address else "pack")
-    return dataclasses.replace(options, placement=placement)
+    return Options(**vars(parser.parse_args(argv)))
 
 
 def describe_transports(runtime: str) -> str:

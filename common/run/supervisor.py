@@ -82,12 +82,17 @@ def _main(script: str, description: str, argv: Sequence[str] | None) -> int:
             options.trace.unlink()
         raise
     code = add_run(plan, record, output, lambda run: screen.print_start(plan.asked, options.threads, run))
-    if options.trace and record.runs[-1].spans:
-        chrome.write_chrome(options.trace, record.runs[-1], record.edges)
-    elif options.trace:
-        options.trace.unlink()
+    write_trace(plan, record)
     screen.print_end(record, output)
     return code
+
+
+def write_trace(plan: Plan, record: Record) -> None:
+    """--trace: the last run's spans as a file of their own; none where it has none."""
+    if plan.options.trace and record.runs[-1].spans:
+        chrome.write_chrome(plan.options.trace, record.runs[-1], record.edges)
+    elif plan.options.trace:
+        plan.options.trace.unlink(missing_ok=True)
 
 
 def add_waived(record: Record, reason: Waived) -> None:
@@ -100,7 +105,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def add_run(plan: Plan, record: Record, output: Path, started: Callable[[Run], None], order: int = 0) -> int:
+def add_run(
+    plan: Plan, record: Record, output: Path, started: Callable[[Run], None] = lambda _: None, order: int = 0
+) -> int:
     """Measure the plan once more, in a process of its own; the record has the run whatever happens.
 
     Args:
