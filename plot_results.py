@@ -59,7 +59,7 @@ def ladder_of(results: list[Result]) -> list[Result]:
     Raises:
         RecordError: there are several.
     """
-    ladder = [r for r in results if not r.traced_run and r.record.row.flow not in MICROBENCHMARKS]
+    ladder = [r for r in results if not r.traced and r.record.row.flow not in MICROBENCHMARKS]
     for result in ladder:
         first = ladder[0]
         if (result.flow.name, result.record.edges) != (first.flow.name, first.record.edges):
@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
         arguments = parse(argv)
         results = load(arguments.records, arguments.mixed)
         ladder = ladder_of(results)
-        traced = [result for result in results if result.traced_run]
+        traced = [result for result in results if result.traced]
         hops = [r for r in results if r.record.row.flow in MICROBENCHMARKS and r.status == "ok"]
         hops.sort(key=lambda result: (result.flow.name, result.record.edges[0].bytes))
         for problem in stage_chart.problems(traced):

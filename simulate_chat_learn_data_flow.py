@@ -141,7 +141,7 @@ def by_payload_queue(crew: Crew) -> Wiring:
 def by_refs(crew: Crew) -> Wiring:
     """References from call to call, no queue."""
     crew.start(HostModel)
-    return Wiring(lambda query: call_tasks(crew, to_host(query)), lambda refs: fetch(crew, refs), by_calls(crew))
+    return Wiring(lambda query: call_tasks(crew, to_host(query)), lambda refs: fetch(crew, refs), paths_of_calls(crew))
 
 
 def by_bytes(crew: Crew) -> Wiring:
@@ -153,7 +153,7 @@ def by_bytes(crew: Crew) -> Wiring:
         blobs = ray.get(references)
         return [from_bytes(blob, edge.message, crew.plan.device) for blob, edge in zip(blobs, edges, strict=True)]
 
-    return Wiring(lambda query: call_tasks(crew, to_bytes(query)), collect, by_calls(crew))
+    return Wiring(lambda query: call_tasks(crew, to_bytes(query)), collect, paths_of_calls(crew))
 
 
 def call_tasks(crew, message):
@@ -169,7 +169,7 @@ def fetch(crew, references):
     return [to_device(message, crew.plan.device) for message in ray.get(references)]
 
 
-def by_calls(crew):
+def paths_of_calls(crew):
     """Ray keeps small messages in its calls and answers, and puts the others into the store."""
     ways = {True: "inlined in a call", False: "object store, reference"}
     return {str(edge): ways[edge.bytes <= INLINED_BYTES] for edge in crew.flow.edges}

@@ -86,8 +86,13 @@ class Result:
         return [run for run in self.runs if run.status == self.status]
 
     @property
-    def traced_run(self) -> Run | None:
-        return next((run for run in self.runs if run.spans), None)
+    def traced(self) -> bool:
+        return any(run.spans for run in self.runs)
+
+    @property
+    def traced_run(self) -> Run:
+        """The first with spans; StopIteration where none has."""
+        return next(run for run in self.runs if run.spans)
 
     @cached_property
     def seconds(self) -> list[float]:

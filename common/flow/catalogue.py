@@ -42,7 +42,7 @@ def ppo(rows: int = 128, prompt_len: int = 512, response_len: int = 512) -> Flow
     """
     length = prompt_len + response_len
     prompts = Field("no_padded_query_ids", "int64", lengths=(prompt_len,) * rows)
-    actions = {"dtype": "float32", "lengths": (response_len,) * rows}
+    actions = (response_len,) * rows
     strings = Field("str_prompts", "str", lengths=(CHARACTERS * prompt_len,) * rows)
     policy = Message((
         Field("all_tokens", "int64", (rows, length)),
@@ -55,9 +55,9 @@ def ppo(rows: int = 128, prompt_len: int = 512, response_len: int = 512) -> Flow
     reward = Message((
         Field("all_token_ids_right_padded", "int64", (rows, length)),
         Field("action_start_indices", "int64", (rows,)),
-        Field("action_logprobs", **actions),
-        Field("action_values", **actions),
-        Field("action_rewards", **actions),
+        Field("action_logprobs", "float32", lengths=actions),
+        Field("action_values", "float32", lengths=actions),
+        Field("action_rewards", "float32", lengths=actions),
         Field("loss_mask", "bool", (rows, length)),
         Field("ref_logprobs", "float32", (rows, length - 1)),
         Field("old_logprobs", "float32", (rows, length - 1)),

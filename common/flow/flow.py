@@ -1,6 +1,7 @@
 """A flow is a value: which tasks there are, on which actors, who reads what. It knows nothing of Ray."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from common.flow.message import WORD, Message, flat
 
@@ -42,6 +43,9 @@ class Edge:
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.reader}"
+
+    def __hash__(self) -> int:
+        return hash((self.source, self.reader))  # of all its fields it would take longer than a small message
 
 
 @dataclass(frozen=True)
@@ -104,17 +108,27 @@ class Flow:
     @property
     def edges(self) -> tuple[Edge, ...]:
         """All edges, ordered as their readers run; the driver's own come last."""
-        return tuple(edge for name in (*(task.name for task in self.tasks), DRIVER) for edge in self.edges_to(name))
+        return tuple(edge for edges in self._inputs.values() for edge in edges)
 
     def edges_to(self, reader: str) -> tuple[Edge, ...]:
         """The edges that a task (or DRIVER) reads, in argument order."""
-        sources = self.returns if reader == DRIVER else self.task(reader).reads
-        own = self.actor(reader)
-        return tuple(Edge(source, reader, self.message(source)) for source in sources if self.actor(source) != own)
+        return self._inputs[reader]
 
     def edges_from(self, source: str) -> tuple[Edge, ...]:
         """The edges that carry what `source` emits."""
-        return tuple(edge for edge in self.edges if edge.source == source)
+        return self._outputs[source]
+
+    @cached_property
+    def _inputs(self) -> dict[str, tuple[Edge, ...]]:  # transports ask inside the clock
+        reads = {task.name: task.reads for task in self.tasks} | {DRIVER: self.returns}
+        return {
+            reader: tuple(Edge(s, reader, self.message(s)) for s in sources if self.actor(s) != self.actor(reader))
+            for reader, sources in reads.items()
+        }
+
+    @cached_property
+    def _outputs(self) -> dict[str, tuple[Edge, ...]]:
+        return {name: tuple(edge for edge in self.edges if edge.source == name) for name in self._inputs}
 
     def edges_into(self, actor: str) -> tuple[Edge, ...]:
         return tuple(edge for edge in self.edges if self.actor(edge.reader) == actor)

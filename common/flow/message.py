@@ -1,6 +1,7 @@
 """What a message is: fields with dtype and shape. The one place that knows dtypes, and how messages are packed."""
 
 import math
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,7 +40,8 @@ class Field:
             raise ValueError(f"field {self.name!r}: strings need their lengths in bytes, or they cannot be packed")
         if min((*self.shape, *self.lengths), default=0) < 0 or (self.shape and self.lengths):
             raise ValueError(f"field {self.name!r}: give a shape, or the lengths of a list, none of them negative")
-        if self.storage and any(part > whole for part, whole in zip(self._extent, self.storage, strict=True)):
+        extent = self._extent
+        if self.storage and (len(self.storage) != len(extent) or any(map(operator.gt, extent, self.storage))):
             raise ValueError(f"field {self.name!r} is larger than the storage that it is a view of")
 
     @property

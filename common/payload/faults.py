@@ -11,7 +11,8 @@ from common.plan.faults import Fault
 
 def install(participant: Any, fault: Fault) -> None:
     """Let the fault strike when its task is about to receive the message of its trip, or to emit it."""
-    receive, emit, before = participant.receive, participant.emit, []
+    receive, emit = participant.receive, participant.emit
+    before: list[Any] = []
 
     def striking_receive(inputs: Any, task: str = fault.who) -> int:
         if task == fault.who and participant.inboxes[task].last + 1 >= fault.trip and fault.what in STRIKES:

@@ -26,7 +26,8 @@ def read_stamp(tensor: torch.Tensor, count: int) -> bytes:
     count = min(count, tensor.nbytes)
     if tensor.is_cpu and tensor.is_contiguous():
         return ctypes.string_at(tensor.data_ptr(), count)
-    return bytes(tensor.reshape(-1).view(torch.uint8)[:count].tolist())
+    row = tensor[(0,) * (tensor.dim() - 1)]  # a stamp lies in the first row, and all of it may be much to copy
+    return bytes(row.contiguous().reshape(-1).view(torch.uint8)[:count].tolist())
 
 
 class Inbox:
@@ -41,14 +42,13 @@ class Inbox:
             [(field, count) for field in edge.message.fields if (count := pattern.stamp_bytes(field))] for edge in edges
         ]
         if edges:  # the number is read where most of it fits
-            sizes = [min(count, 4) if field.dtype == "bool" else count for field, count in self.marked[0]]
-            self.bearer = sizes.index(max(sizes))
-            field, count = self.marked[0][self.bearer]
-            self.modulus = 2**count if field.dtype == "bool" else 256**count
+            moduli = [2**count if field.dtype == "bool" else 256**count for field, count in self.marked[0]]
+            self.modulus = max(moduli)
+            self.bearer = moduli.index(self.modulus)
         self.held: deque[tuple[int, Sequence[Payload]]] = deque(maxlen=keep)
         self.stamps: dict[int, list[list[bytes]]] = {}  # of every number since the last check
         self.last = 0
-        self.repeated = 0
+        self.checked = 0
 
     def take(self, inputs: Sequence[Payload]) -> int:
         """Hold a message's inputs, and read its number from the first one's stamp.
@@ -56,12 +56,13 @@ class Inbox:
         Raises:
             RunFailed: something other than one payload an edge arrived.
         """
-        if len(inputs) != len(self.edges):
-            raise RunFailed(f"expected {', '.join(map(str, self.edges))}; got {len(inputs)} messages")
+        refuse_other(inputs, self.edges)
         found = []
         for edge, marked, payload in zip(self.edges, self.marked, inputs, strict=True):
-            refuse_other(payload, edge.message, edge)
-            found.append([read_stamp(leaves_of(payload, field)[0], count) for field, count in marked])
+            try:
+                found.append([read_stamp(leaves_of(payload, field)[0], count) for field, count in marked])
+            except (AttributeError, IndexError, TypeError):
+                raise RunFailed(f"expected tensors in every field of {edge}; got something else") from None
         number = self.number_of(found[0][self.bearer])
         self.held.append((number, inputs))
         self.stamps[number] = found
@@ -69,7 +70,7 @@ class Inbox:
         return number
 
     def number_of(self, mark: bytes) -> int:
-        """Which number this is: by its stamp, unless that is one that cannot be, or that was here already."""
+        """Which number this is: by its stamp, unless that is one that cannot be, or was here or checked already."""
         field, _ = self.marked[0][self.bearer]
         bits = int.from_bytes(mark, "little")
         if field.dtype == "bool":
@@ -77,7 +78,7 @@ class Inbox:
         ahead = (bits - self.last - 1) % self.modulus
         ahead -= self.modulus if ahead >= self.modulus - min(self.modulus // 4, FARTHEST) else 0
         number = self.last + 1 + ahead
-        if ahead >= FARTHEST or number in self.stamps or number < 1:
+        if ahead >= FARTHEST or number in self.stamps or number <= self.checked:
             return self.last + 1
         return number
 
@@ -121,7 +122,7 @@ class Inbox:
                 for field in edge.message.fields:
                     add(edge, field, bad.get(field.name, 0))
         self.release()
-        self.last = last
+        self.last = self.checked = last
         return wrong, mapped
 
     def _wrong_fields(

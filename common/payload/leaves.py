@@ -1,6 +1,6 @@
 """A message as torch has it: one tensor, or a dict of tensors, lists of tensors and lists of strings."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from common.errors import RunFailed
+from common.flow.flow import Edge
 from common.flow.message import ALIGNMENT_BYTES, ITEM_BYTES, Field, Message
 
 Payload = Any  # a torch.Tensor, or dict[str, Tensor | list[Tensor] | list[str]]
@@ -38,19 +39,23 @@ def leaves_of(payload: Payload, field: Field) -> list[Any]:
     return value if field.ragged else [value]
 
 
-def refuse_other(payload: Payload, message: Message, edge: object) -> None:
+def refuse_other(inputs: Sequence[Payload], edges: Sequence[Edge]) -> None:
     """A compiled graph hands a failed deserialisation to the method as its argument, so every input is looked at.
 
     Raises:
-        RunFailed: this is not a payload of the message's fields.
+        RunFailed: this is not one payload an edge, of its message's fields.
     """
-    if message.bare:
-        if isinstance(payload, torch.Tensor):
-            return
-    elif isinstance(payload, dict) and list(payload) == [field.name for field in message.fields]:
-        return
-    wanted = "a tensor" if message.bare else f"a dict of {', '.join(field.name for field in message.fields)}"
-    raise RunFailed(f"expected {wanted} for {edge}; got {type(payload).__name__}")
+    if len(inputs) != len(edges):
+        raise RunFailed(f"expected {', '.join(map(str, edges))}; got {len(inputs)} messages")
+    for edge, payload in zip(edges, inputs, strict=True):
+        message = edge.message
+        if message.bare:
+            if isinstance(payload, torch.Tensor):
+                continue
+        elif isinstance(payload, dict) and list(payload) == [field.name for field in message.fields]:
+            continue
+        wanted = "a tensor" if message.bare else f"a dict of {', '.join(field.name for field in message.fields)}"
+        raise RunFailed(f"expected {wanted} for {edge}; got {type(payload).__name__}")
 
 
 def like(message: Message, device: Any) -> Payload:
@@ -166,7 +171,7 @@ def to_wire(payload: Payload, message: Message) -> list[torch.Tensor]:
             found += leaves_of(payload, field)
         else:
             text = "".join(payload[field.name]).ljust(field.bytes, "\0")
-            found.append(torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8))
+            found.append(torch.from_numpy(np.frombuffer(bytearray(text.encode()), np.uint8)))
     return found
 
 
@@ -174,7 +179,7 @@ def from_wire(tensors: list[torch.Tensor], message: Message) -> Payload:
     """The payload whose tensors these are."""
     if message.bare:
         return tensors[0]
-    rest, fields = iter(tensors), []
+    rest, fields = iter(tensors), list[list[Any]]()
     for field in message.fields:
         if field.dtype != "str":
             fields.append([next(rest) for _ in field.shapes])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from common.flow.message import Message
+from common.flow.message import Field, Message
 from common.payload import pattern
 from common.payload.leaves import Payload, assemble, leaves_of, map_tensors, pack, places, unpack
 
@@ -34,7 +34,8 @@ class Outbox:
             made = [pattern.make_field(field, sender, slot) for field in message.fields]
             skips = [pattern.stamp_bytes(field) for field in message.fields]
             self.digests.append([pattern.digest(leaves, skip) for leaves, skip in zip(made, skips, strict=True)])
-            payload = assemble(message, [[_tensor(leaf, device) for leaf in leaves] for leaves in made])
+            fields = zip(message.fields, made, strict=True)
+            payload = assemble(message, [_tensors(field, leaves, device) for field, leaves in fields])
             if packed or memory:
                 count = message.packed_bytes
                 buffer = memory(slot) if memory else torch.ones(count, dtype=torch.uint8, device=device)
@@ -73,13 +74,18 @@ class Outbox:
             map_tensors(function, payload)
 
 
-def _tensor(leaf: Any, device: torch.device) -> Any:
-    return leaf if isinstance(leaf, str) else torch.from_numpy(leaf).to(device)
+def _tensors(field: Field, leaves: list[Any], device: torch.device) -> list[Any]:
+    if not field.storage or field.dtype == "str":
+        return [leaf if isinstance(leaf, str) else torch.from_numpy(leaf).to(device) for leaf in leaves]
+    storage = torch.from_numpy(leaves[0].base).to(device)  # one for all, as the arrays have it
+    if field.ragged:
+        return [storage[index, :count] for index, count in enumerate(field.lengths)]
+    return [storage[tuple(map(slice, field.shape))]]
 
 
 def _area(tensor: torch.Tensor, count: int) -> Any:
     """The first bytes of a tensor, to be written: a memoryview on a CPU, where torch would take ten times as long."""
+    row = tensor[(0,) * (tensor.dim() - 1)].reshape(-1)  # a view: reshaping all of a view that has gaps copies it
     if tensor.is_cpu:
-        row = tensor.numpy().reshape(-1, *tensor.shape[-1:])[0] if tensor.dim() else tensor.numpy().reshape(1)
-        return memoryview(row.view(np.uint8))[:count]
-    return tensor.reshape(-1).view(torch.uint8)[:count]
+        return row.numpy().view(np.uint8).data[:count]
+    return row.view(torch.uint8)[:count]

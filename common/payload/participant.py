@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from common.errors import RunFailed
 from common.flow.flow import DRIVER, Task
 from common.payload import faults, leaves
 from common.payload.inbox import Inbox
@@ -99,13 +100,16 @@ class Participant:
 
     def unpack(self, inputs: Sequence[Any], task: str) -> list[Payload]:
         """--message packed: the fields of each buffer, as views."""
-        edges = self.inboxes[task].edges
-        for edge, buffer in zip(self.wire.edges_to(task), inputs, strict=True):
-            leaves.refuse_other(buffer, edge.message, edge)
+        edges, wires = self.inboxes[task].edges, self.wire.edges_to(task)
+        leaves.refuse_other(inputs, wires)
+        for edge, buffer in zip(wires, inputs, strict=True):
+            if buffer.nbytes != edge.bytes:
+                raise RunFailed(f"expected {edge.bytes} packed bytes for {edge}; got {buffer.nbytes}")
         return [leaves.unpack(buffer, edge.message) for edge, buffer in zip(edges, inputs, strict=True)]
 
     def copy_out(self, inputs: Sequence[Payload], task: str) -> list[Payload]:
         """--copy-out: what the views show, in the reader's own memory; the next one of as many as may be held."""
+        leaves.refuse_other(inputs, self.inboxes[task].edges)
         own = self.own[task]
         own.append(own.pop(0))
         return [leaves.copy(view, mine) for view, mine in zip(inputs, own[-1], strict=True)]
@@ -165,7 +169,7 @@ class Model(Participant):
 
     def forward_step(self, task: str, *inputs: Any) -> Any:
         """Take a task's inputs, in the order of the flow's edges, and give its payload."""
-        number = self.receive(inputs, task) if inputs else self.stays[task].popleft()
+        number = self.receive(inputs, task) if self.inboxes[task].edges else self.stays[task].popleft()
         for follower in self.followers[task]:
             self.stays[follower].append(number)
         return self.emit(number, task)

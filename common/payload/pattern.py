@@ -75,7 +75,7 @@ def raw(leaf: Any) -> memoryview:
     """The bytes of an array or string as they read, in one row."""
     if isinstance(leaf, str):
         return memoryview(leaf.encode())
-    return memoryview(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data
 
 
 def count_wrong_bytes(leaves: Sequence[Any], field: Field, number: int, sender: str, slot: int, expected: int) -> int:

@@ -210,7 +210,7 @@ SIZES = tuple(field.name for field in FIELDS if "size" in field.metadata["argpar
 
 class _OneLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (--help lists the flags)")
+        raise UsageError(f"{' '.join(message.split())} (--help lists the flags)")
 
 
 def parse(description: str, runtime: str, argv: Sequence[str] | None = None) -> Options:

@@ -37,11 +37,10 @@ def sentence(board: Board, flow: Flow, number: int, gone: list[str]) -> str:
     return "every role has received it, its result did not reach the driver"
 
 
-def last_words(folder: Path) -> str | None:
-    """What a role wrote down before it ended."""
-    for path in sorted(folder.glob("*.error"), key=lambda path: path.stat().st_mtime):
-        return f"{path.stem} raised {path.read_text()}"
-    return None
+def last_words(folder: Path) -> dict[str, str]:
+    """What roles wrote down before they ended, the first one first: the others may have lost it as their peer."""
+    paths = sorted(folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)
+    return {path.stem: f"{path.stem} raised {path.read_text()}" for path in paths}
 
 
 def end_of(returncode: int) -> str:

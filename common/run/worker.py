@@ -73,7 +73,7 @@ def run(plan: Plan, report: Report) -> None:
             report(failure=explained)
             return
         crew.stop()
-    report(ceiling_after_seconds=Ceiling(plan).measure())
+    report(ceiling_after_seconds=Ceiling(plan).measure(), finished=True)
 
 
 def main() -> None:
@@ -82,7 +82,6 @@ def main() -> None:
     report = Report(folder)
     try:
         run(pickle.loads((folder / "plan").read_bytes()), report)
-        report(finished=True)
     except BaseException as error:
         known = isinstance(error, RunFailed) or type(error).__name__ in ("UsageError", "SegmentError")
         if not known:  # a defect of the suite's own

@@ -5,7 +5,6 @@ An actor's main thread runs the transport's loop, `run()` of its class. A second
 """
 
 import multiprocessing
-import os
 import sys
 import threading
 from contextlib import ExitStack
@@ -87,7 +86,7 @@ def _answer_questions(model: Any, pipe: Any) -> None:
         try:
             method, arguments = pipe.recv()
         except EOFError:
-            os._exit(0)  # the driver is gone
+            return  # the driver is gone, and the supervisor will end this process
         try:
             pipe.send(("answer", getattr(model, method)(*arguments)))
         except Exception as error:

@@ -95,10 +95,9 @@ def sweep() -> None:
     """Remove what dead runs of this suite left, of this user alone."""
     for parent in {Path(tempfile.gettempdir()), Path("/tmp")}:
         for folder in parent.glob(f"{PREFIX}*"):
-            owner = folder / "owner"
-            if owner.is_file() and folder.stat().st_uid == os.getuid():
-                pid = int(owner.read_text().split()[0])
-                if owner.read_text() != _identity(pid):
+            with suppress(OSError, ValueError):  # somebody else removes it now, or it has only just been made
+                owner = (folder / "owner").read_text()
+                if folder.stat().st_uid == os.getuid() and owner != _identity(int(owner.partition(" ")[0])):
                     clean(folder)
 
 

@@ -56,10 +56,9 @@ class Board:
         self.times[2 * number - 2], self.times[2 * number - 1] = start, end
         self.words[2] = number
 
-    def trip(self, number: int) -> tuple[float, float] | None:
-        """Start and end of a trip on the worker's clock; None while it has not ended."""
-        start, end = self.times[2 * number - 2], self.times[2 * number - 1]
-        return (start, end) if end else None
+    def trip(self, number: int) -> tuple[float, float]:
+        """Start and end of a trip on the worker's clock; zeros while it has not ended."""
+        return self.times[2 * number - 2], self.times[2 * number - 1]
 
     @property
     def progress(self) -> tuple[int, int, int]:

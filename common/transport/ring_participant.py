@@ -139,8 +139,8 @@ def open_rings(crew: Any) -> None:
 
 
 def first_tensor(payload: Payload) -> torch.Tensor:
-    """The first tensor of a payload that is no string."""
-    return next(tensors(payload))
+    """The first tensor of a payload that has any bytes: an empty one lies nowhere."""
+    return next(tensor for tensor in tensors(payload) if tensor.nbytes)
 
 
 def tensors(payload: Payload):

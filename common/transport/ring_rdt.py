@@ -11,7 +11,7 @@ from ray.experimental import register_tensor_transport
 from ray.experimental.rdt import CommunicatorMetadata, TensorTransportManager, TensorTransportMetadata
 
 from common.transport.ring import Handle
-from common.transport.ring_participant import RingParticipant, tensors
+from common.transport.ring_participant import RingParticipant, first_tensor, tensors
 
 NAME = "MAPPED"
 
@@ -26,7 +26,7 @@ class HandleMetadata(TensorTransportMetadata):
 class MappedTransport(TensorTransportManager):
     """One-sided: the reader finds the tensor through the handle, the producer does nothing."""
 
-    participant: RingParticipant | None = None  # of this process
+    participant: RingParticipant  # of this process, once it is registered
 
     def tensor_transport_backend(self) -> str:
         return NAME
@@ -46,8 +46,8 @@ class MappedTransport(TensorTransportManager):
         return CommunicatorMetadata()
 
     def extract_tensor_transport_metadata(self, obj_id: str, rdt_object: list[torch.Tensor]) -> HandleMetadata:
-        meta = [(tensor.shape, tensor.dtype) for tensor in rdt_object]
-        return HandleMetadata(meta, rdt_object[0].device.type, self.participant.handle_of(rdt_object[0]))
+        meta: Any = [(tensor.shape, tensor.dtype) for tensor in rdt_object]
+        return HandleMetadata(meta, rdt_object[0].device.type, self.participant.handle_of(first_tensor(rdt_object)))
 
     def recv_multiple_tensors(
         self, obj_id: str, tensor_transport_metadata: Any, communicator_metadata: Any, target_buffers: Any = None

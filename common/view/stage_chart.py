@@ -47,9 +47,9 @@ def draw(traced: Sequence[Result], untraced: Sequence[Result], path: Path) -> No
     ]
     figure.legend(handles=handles, loc="outside upper left", ncols=11, fontsize=8.5, frameon=False)
     greys = zip(map(str, traced[0].flow.edges), EDGE_GREYS, strict=False)
-    edges = [right.barh([-9], [0], facecolor=grey, edgecolor="black", label=name) for name, grey in greys]
-    edges.append(right.barh([-9], [0], facecolor="0.35", hatch="..", edgecolor="black", label="several edges at once"))
-    right.legend(handles=edges, loc="lower center", bbox_to_anchor=(0.5, 1.04), ncols=3, fontsize=8, frameon=False)
+    keys = [right.barh([-9], [0], facecolor=grey, edgecolor="black", label=name) for name, grey in greys]
+    keys.append(right.barh([-9], [0], facecolor="0.35", hatch="..", edgecolor="black", label="several edges at once"))
+    right.legend(handles=keys, loc="lower center", bbox_to_anchor=(0.5, 1.04), ncols=3, fontsize=8, frameon=False)
     figure.supxlabel(caption(traced, untraced), fontsize=8, x=0.01, ha="left")
     figure.savefig(path)
 
