@@ -142,7 +142,7 @@ def compile_graph(crew: Crew, hint: str | None):
     graph = bind(crew.flow, crew.actors, hint).experimental_compile(
         _max_inflight_executions=crew.plan.options.in_flight + 1
     )
-    if crew.plan.options.address:
+    if crew.plan.layout.address:
         crew.closing.callback(graph.teardown)
     paths = edge_paths(graph, crew.flow)
     refuse_fallback(paths, crew.flow, hint, crew.plan.row.transport)

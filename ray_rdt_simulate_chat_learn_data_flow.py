@@ -72,7 +72,7 @@ def call_tasks(crew, query):
     emitted = {DRIVER: query}
     for task in flow.tasks:
         call = crew.actors[task.actor].forward_step
-        if not (crew.plan.row.needs.trainer and task.name in flow.returns):
+        if not (crew.plan.layout.trainer and task.name in flow.returns):
             call = call.options(tensor_transport=name)
         inputs = (emitted[edge.source] for edge in flow.edges_to(task.name))
         emitted[task.name] = call.remote(task.name, *inputs)
@@ -87,7 +87,7 @@ def name_of(crew):
 def paths(crew):
     return {
         str(edge): "argument or answer of a call"
-        if crew.plan.row.needs.trainer and (edge.source == DRIVER or edge.reader == DRIVER)
+        if crew.plan.layout.trainer and (edge.source == DRIVER or edge.reader == DRIVER)
         else f"Ray Direct Transport, {name_of(crew)}"
         for edge in crew.flow.edges
     }

@@ -39,8 +39,10 @@ def make_field(field: Field, sender: str, slot: int) -> list[Any]:
 def _as_views(field: Field, leaves: list[np.ndarray]) -> list[np.ndarray]:
     """The same values as parts of one larger storage."""
     storage = np.zeros(field.storage, leaves[0].dtype)
-    rows = [storage[index, : len(leaf)] for index, leaf in enumerate(leaves)]
-    views = rows if field.ragged else [storage[tuple(map(slice, field.shape))]]
+    if field.ragged:
+        views = [storage[index, : len(leaf)] for index, leaf in enumerate(leaves)]
+    else:
+        views = [storage[tuple(map(slice, field.shape))]]
     for view, leaf in zip(views, leaves, strict=True):
         view[...] = leaf
     return views

@@ -36,6 +36,17 @@ class Plan:
         """The tasks that run."""
         return with_trainer(self.asked) if self.row.needs.trainer else self.asked
 
+    @cached_property
+    def layout(self) -> Layout:
+        """Where things live: what runtimes and transports ask."""
+        return Layout(
+            placement=self.options.placement or "pack",
+            address=bool(self.options.address),
+            trainer=self.row.needs.trainer,
+            one_process=self.row.needs.one_process,
+            gpus=self.gpus_per_actor(),
+        )
+
     @property
     def packed(self) -> bool:
         return self.options.message == "packed"
@@ -97,10 +108,7 @@ class Plan:
             row=RowKey(
                 runtime=self.row.runtime, transport=self.row.transport, flow=options.flow, flags=flags,
                 message="bare" if bare else options.message, sizes=self.sizes, device=self.device,
-                layout=Layout(
-                    placement=options.placement or "pack", address=bool(options.address),
-                    trainer=self.row.needs.trainer, gpus=self.gpus_per_actor(),
-                ),
+                layout=self.layout,
             ),
             edges=[Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in flow.edges],
             warmup=options.warmup,

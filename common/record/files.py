@@ -9,7 +9,7 @@ import msgspec
 
 from common.errors import RecordError
 from common.flow.catalogue import FLOWS, sizes_of
-from common.record.rows import RUNTIMES
+from common.record.rows import ROWS, RUNTIMES, Needs
 from common.record.schema import SCHEMA_VERSION, Cost, Layout, Record, RowKey, Run
 
 ROW_FLAGS = ("zero_copy", "copy_out", "huge_pages", "reuse_buffers")  # of schemas 1 and 2
@@ -77,12 +77,15 @@ def _of_one_run(old: dict[str, Any]) -> dict[str, Any]:
     given = {name: arguments.pop(name, None) for name in SIZES}
     flow = arguments.pop("flow")
     usual = sizes_of(flow) if flow in FLOWS else {}
+    runtime = runtimes.get(old["script"], old["script"])
+    known = {(row.runtime, row.transport): row.needs for row in ROWS if row.says}
+    needs = known.get((runtime, case["transport"]), Needs())
     row = RowKey(
-        runtime=runtimes.get(old["script"], old["script"]), transport=case["transport"], flow=flow, flags=flags,
+        runtime=runtime, transport=case["transport"], flow=flow, flags=flags,
         sizes=usual | {name: size for name, size in given.items() if size is not None}, device=case["device"],
         layout=Layout(
             placement=arguments.pop("placement", None) or "pack", address=bool(arguments.pop("address", False)),
-            nodes=case["placement"],
+            trainer=needs.trainer, one_process=needs.one_process, nodes=case["placement"],
         ),
     )  # fmt: skip
     run = {

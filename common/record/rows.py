@@ -31,7 +31,7 @@ class Needs:
         graph's "channels".
     segments: payloads lie in /dev/shm, one pool a sender.
     one_machine: all participants share memory. host_only: it moves host memory, on a machine with GPUs too.
-    trainer: the driver can neither send nor read, so an actor has its ends.
+    trainer: the driver can neither send nor read, so an actor has its ends. one_process: all participants share one.
     """
 
     gpus: int = 0
@@ -42,6 +42,7 @@ class Needs:
     one_machine: bool = False
     host_only: bool = False
     trainer: bool = False
+    one_process: bool = False
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ ROWS = (
         take=Advice("the same, readers own their bytes", "the same, and a buffer in each reader", "one", "the same")),
     Row("torch", "memcpy", "one process and one warm copy an edge: the ceiling itself, on the clock",
         above="graph mapped --copy-out", because="one process: no message, no other process to wake", depth=1,
-        needs=Needs(host_only=True), suites={"benchmark": 100, "quick": 3, "stages": 10}),
+        needs=Needs(host_only=True, one_process=True), suites={"benchmark": 100, "quick": 3, "stages": 10}),
     Row("store", "payload-queue", flags=_ZERO, views=True, above="store payload-queue", because="readers map tensors"),
     Row("store", "driver-queue", flags=_ZERO, views=True, above="store driver-queue", because="readers map tensors"),
     Row("store", "ref-queue", flags=_ZERO, views=True, above="store ref-queue", because="readers map tensors"),

@@ -30,11 +30,12 @@ class Edge(Struct):
 
 
 class Layout(Struct):
-    """Where things live, as asked: `nodes` are indices, the driver's is 0; trainer: an actor has the driver's ends."""
+    """Where things live. `nodes` are indices, the driver's is 0."""
 
     placement: str = "pack"  # or "spread"
     address: bool = False  # of a cluster that was there before
-    trainer: bool = False
+    trainer: bool = False  # an actor has the driver's ends
+    one_process: bool = False  # all participants in one
     gpus: float = 0  # of each actor
     replicas: dict[str, int] = {}  # actor -> how many, where it is not one
     nodes: dict[str, int] = {}  # participant -> node, where it was found to run

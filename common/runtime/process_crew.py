@@ -16,14 +16,16 @@ from common.runtime.crew import Crew
 
 
 class ProcessCrew(Crew):
-    """A process an actor, or, of a class without `run`, all actors in this process."""
+    """A process an actor, or all actors in this process."""
 
     def __init__(self, plan: Plan, closing: ExitStack) -> None:
         super().__init__(plan, closing)
         self.pipes: dict[str, Any] = {}
+        # The semaphores of queues bear the run's name too, so that whoever cleans up finds them.
+        multiprocessing.current_process()._config["semprefix"] = f"/{plan.folder.name}"  # type: ignore[attr-defined]
 
     def launch(self, model_class: type, *extra: Any) -> None:
-        if not hasattr(model_class, "run"):
+        if self.plan.layout.one_process:
             self.actors = {name: model_class(self.plan, name, *extra) for name in self.flow.actors}
             return
         spawn = multiprocessing.get_context("spawn")

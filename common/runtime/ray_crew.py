@@ -27,18 +27,18 @@ class RayCrew(Crew):
     def __init__(self, plan: Plan, closing: ExitStack) -> None:
         super().__init__(plan, closing)
         connect(plan)
-        if plan.options.address:
+        if plan.layout.address:
             closing.callback(ray.shutdown)  # a private cluster ends with its processes
 
     def launch(self, model_class: type, *extra: Any) -> None:
         own = ray.get_runtime_context().get_node_id()
         others = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] != own]
-        nodes = [*others, own] if self.plan.options.placement == "spread" else [own]
+        nodes = [*others, own] if self.plan.layout.placement == "spread" else [own]
         for index, name in enumerate(self.flow.actors):
             # The class bears the actor's name, so its process does too.
             remote = ray.remote(num_cpus=0, enable_tensor_transport=self.plan.row.runtime == "rdt")
             actor_class = remote(type(name, (model_class,), {})).options(
-                num_gpus=self.plan.gpus_per_actor(),
+                num_gpus=self.plan.layout.gpus,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(nodes[index % len(nodes)], soft=False),
             )
             self.actors[name] = actor_class.remote(self.plan, name, *extra)
@@ -87,14 +87,14 @@ class RayCrew(Crew):
 
 def connect(plan: Plan) -> None:
     """Join the cluster at --address, or start one on this machine below the run's folder."""
-    if plan.options.address:
+    if plan.layout.address:
         _join(plan)
         return
     ray.init(
         address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",
         num_gpus=plan.gpus, object_store_memory=plan.store_bytes, _temp_dir=str(plan.folder),
     )  # fmt: skip
-    if plan.options.placement == "spread":
+    if plan.layout.placement == "spread":
         _start_second_raylet(plan)
     # The raylet makes the semaphores of channels, names them by its id, and leaves them when it ends.
     remember(plan.folder, [process.pid for process in psutil.Process().children(recursive=True)])

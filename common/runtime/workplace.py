@@ -73,6 +73,8 @@ def clean(folder: Path) -> None:
                 process.kill()
         psutil.wait_procs(found, timeout=0.2)
     remove_semaphores(pids)
+    for path in SHARED_MEMORY.glob(f"sem.{folder.name}-*"):
+        path.unlink(missing_ok=True)
     shutil.rmtree(SHARED_MEMORY / folder.name, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
 
