@@ -63,14 +63,16 @@ class Watch:
 
     def _wait(self, worker: subprocess.Popen) -> str | None:
         """Until the worker has ended, or must be; what went wrong, if anything."""
-        handle, bar, doomed = os.pidfd_open(worker.pid), _progress_bar(self.plan), None
+        handle, bar, doomed = os.pidfd_open(worker.pid), None, None
         try:
             while True:
                 ended = bool(select.select([handle], [], [], POLL_SECONDS)[0])
                 gone = [] if "nodes" in self.known else blame.dead(self.board)  # then they have done their work
                 if not self._read_report():
                     return "the driver's process wrote what is no report"
-                bar.update(self.board.progress[2] - bar.n)
+                if self.board.progress[2]:  # what stands before the first trip is said by now
+                    bar = bar or _progress_bar(self.plan)
+                    bar.update(self.board.progress[2] - bar.n)
                 if "failure" in self.known or gone:
                     doomed = doomed or time.monotonic() + GRACE_SECONDS
                 if ended and "finished" in self.known:
@@ -83,7 +85,8 @@ class Watch:
                     return overdue
         finally:
             os.close(handle)
-            bar.close()
+            if bar:
+                bar.close()
 
     def _explain(self, gone: list[str]) -> str:
         """What a role said before it ended, who died, or what the driver met."""

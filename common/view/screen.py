@@ -31,6 +31,10 @@ def print_end(record: Record, output: Path) -> None:
     run = record.runs[-1]
     result = Result((msgspec.structs.replace(record, runs=[run]),))
     print(table([result]))
+    if record.row.flags.get("in_flight") and run.episode_seconds:
+        seconds = sum(run.episode_seconds) / len(run.seconds)
+        rate = record.bytes_per_trip / seconds / 1e9
+        print(f"throughput: a trip every {milliseconds(seconds)} ms, {rate:.3g} GB/s, with its episode's start and end")
     for what, seconds in run.setup_seconds.items():
         print(f"once, before the first trip: {what} {milliseconds(seconds)} ms")
     for warning in warnings(result):
