@@ -1,39 +1,57 @@
-"""What the tests share: runs of the real scripts in processes of their own, and what such a run leaves behind."""
+"""What the tests share: plans made in this process, and real runs of the scripts with what such a run leaves behind."""
 
 import os
-import runpy
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from argparse import Namespace
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from common.flow.demo_sizes import Sizes
-from common.flow.flow import online_dpo
-from common.record import files as records
-from common.run import options as command_line
-from common.runtime import processes
-from common.runtime import ray_cluster as cluster
+from common.plan.options import parse
+from common.plan.plan import Plan
+from common.record import files
+from common.record.rows import RUNTIMES
+from common.record.schema import Record, Run
+from common.run.settle import settle
+from common.runtime import gpus, workplace
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = sorted(ROOT.glob("*simulate_chat_learn_data_flow.py"))
+SCRIPTS = {runtime: ROOT / script for runtime, script in RUNTIMES.items()}
 KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")  # 8 to 40 KiB a message, 112 KiB a trip
-RUN_SECONDS = 120  # until a run that hangs is killed; one takes about ten
-MARK = "SIMULATE_TEST_RUN"
-SHARED_MEMORY_NAMES = ("data-flow-*", "torch_*")  # of mapped segments, and of tensors in shared memory
+RUN_SECONDS = 120  # until a run that hangs is killed; one takes about eight
+MARK = "TEST_RUN"
+SHARED_MEMORY = Path("/dev/shm")
+SHARED_MEMORY_NAMES = ("data-flow-*", "torch_*")  # of runs' rings, and of tensors in shared memory
 
 
-def arguments(*flags: str) -> Namespace:
-    """What a script makes of these flags on a machine without a GPU."""
-    parsed = command_line.parse_arguments("", ("test",), "test", flags)
-    parsed.device = "cpu"
-    return parsed
+def pytest_collection_modifyitems(items):
+    """Whatever starts participants is of the slower tier: `pytest -m "not runs"` leaves it out."""
+    for item in items:
+        if (ROOT / "tests" / "runs") in item.path.parents or "begin_run" in getattr(item, "fixturenames", ()):
+            item.add_marker("runs")
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(gpus, "count", lambda: 0)
+
+
+@pytest.fixture
+def make_plan(no_gpu):
+    """make_plan(runtime, *flags, **changes) -> the plan that a script's flags ask for on a machine without a GPU."""
+
+    def make(runtime: str, *flags: str, **changes) -> Plan:
+        plan, waived = settle(runtime, parse("", runtime, flags))
+        assert waived is None, waived
+        return replace(plan, **changes)
+
+    return make
 
 
 @dataclass
@@ -46,53 +64,57 @@ class Finished:
     output: Path
 
     @property
-    def record(self) -> dict[str, Any]:
-        return records.load(self.output)
+    def record(self) -> Record:
+        return files.load(self.output)
 
     @property
-    def case(self) -> dict[str, Any]:
-        (case,) = self.record["cases"]
-        return case
+    def run(self) -> Run:
+        (run,) = self.record.runs
+        return run
 
 
-class Run:
+class Script:
     """A script in a process of its own, whose descendants are known by a variable in their environment.
 
     Its temporary files go to a folder of its own, so that what other programs leave in /tmp does not count.
     """
 
-    def __init__(self, script: Path, *flags: str) -> None:
+    def __init__(self, script: Path, *flags: str, temporary: Path | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # short: Ray puts sockets below it
-        self.temporary = self.folder / "tmp"
-        self.temporary.mkdir()
+        self.temporary = temporary or self.folder / "tmp"
+        self.temporary.mkdir(exist_ok=True)
         self.output = self.folder / "record.json"
         self.orphans_before = orphaned_semaphores()
         self.shared_before = shared_memory_names()
         environment = os.environ | {MARK: self.folder.name, "TMPDIR": str(self.temporary)}
         command = [sys.executable, str(script), *flags, "--output", str(self.output)]
         self.process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            command, cwd=script.parent, env=environment, text=True,
+            errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
-    def wait_for_line(self, wanted: str) -> None:
-        """Read stdout until a line says `wanted`; the timeout of `finish` does not hold here, pytest's does."""
-        for line in self.process.stdout:
-            if line.strip() == wanted:
-                return
-        raise AssertionError(f"the run ended before it said {wanted!r}: {self.process.stderr.read()}")
+    def wait_for_trips(self, count: int) -> None:
+        """Until so many have ended, as the run's own board in shared memory says."""
+        deadline = time.monotonic() + RUN_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            for folder in self.folders():
+                with suppress(OSError):
+                    words = (folder / "board").read_bytes()[:24]
+                    if len(words) == 24 and int.from_bytes(words[16:], sys.byteorder) >= count:
+                        return
+            time.sleep(0.02)
+        raise AssertionError(f"the run ended before trip {count}: {self.process.stderr.read()}")
 
-    def role_process(self, role: str) -> psutil.Process:
-        """The process of a role, among the descendants of this run alone."""
-        children = psutil.Process(self.process.pid).children(recursive=True)
-        for process in children:
-            if "".join(process.cmdline()[:1]).split(".")[0] == f"ray::{role}":
-                return process
-        # Plain processes bear no name; they are started in the flow's order.
-        spawned = [process for process in children if "--multiprocessing-fork" in process.cmdline()]
-        names = [role.name for role in online_dpo(Sizes()).roles]
-        assert len(spawned) == len(names), f"this run has no process of {role}"
-        return sorted(spawned, key=lambda process: (process.create_time(), process.pid))[names.index(role)]
+    def folders(self) -> list[Path]:
+        """The run's own; another one may share TMPDIR."""
+        owned = [path for path in self.temporary.glob("data-flow-*/owner")]
+        return [path.parent for path in owned if path.read_text().partition(" ")[0] == str(self.process.pid)]
+
+    def guard(self) -> psutil.Process:
+        """The supervisor's fork, which cleans up where the supervisor cannot."""
+        supervisor = psutil.Process(self.process.pid)
+        (guard,) = [child for child in supervisor.children() if child.cmdline() == supervisor.cmdline()]
+        return guard
 
     def finish(self) -> Finished:
         try:
@@ -105,25 +127,24 @@ class Run:
     def living(self) -> list[psutil.Process]:
         found = []
         for process in psutil.process_iter():
-            try:
+            with suppress(psutil.Error):  # gone, or not ours to look at
                 if process.environ().get(MARK) == self.folder.name and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
-            except psutil.Error:
-                continue  # gone, or not ours to look at
         return found
 
     def kill(self) -> None:
         for process in self.living():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
-    def leftovers(self) -> list[str]:
-        """Processes, semaphores, shared memory and temporary files of the run that are there when it has ended."""
-        deadline = time.monotonic() + 10  # a process that was killed, or another run beside this one, needs a moment
-        while (found := self._left()) and time.monotonic() < deadline:
-            time.sleep(0.2)
+    def leftovers(self, seconds: float = 10) -> list[str]:
+        """Processes, semaphores, shared memory and temporary files of the run that are there after so long."""
+        deadline = time.monotonic() + seconds
+        while (found := self.left()) and time.monotonic() < deadline:
+            time.sleep(0.1)
         return found
 
-    def _left(self) -> list[str]:
+    def left(self) -> list[str]:
         return [
             *(f"process {process}" for process in self.living()),
             *map(str, orphaned_semaphores() - self.orphans_before),
@@ -135,7 +156,7 @@ class Run:
 def orphaned_semaphores() -> set[Path]:
     """Named semaphores of channels whose maker, named in the file's name, is no more."""
     found = set()
-    for path in cluster.SHARED_MEMORY.glob("sem.*"):
+    for path in SHARED_MEMORY.glob("sem.*"):
         maker = path.name.removeprefix("sem.").lstrip("objhdr").split("-")[0]
         if not (maker.isdigit() and psutil.pid_exists(int(maker))):
             found.add(path)
@@ -143,23 +164,25 @@ def orphaned_semaphores() -> set[Path]:
 
 
 def shared_memory_names() -> set[Path]:
-    return {path for pattern in SHARED_MEMORY_NAMES for path in cluster.SHARED_MEMORY.glob(pattern)}
+    return {path for pattern in SHARED_MEMORY_NAMES for path in SHARED_MEMORY.glob(pattern)}
 
 
 @pytest.fixture
 def begin_run():
-    """begin_run(script, *flags) -> Run. Whatever the test does, nothing of the run outlives it."""
-    runs = []
+    """begin_run(script, *flags) -> Script. Whatever the test does, nothing of the run outlives it."""
+    begun = []
 
-    def begin(script: Path, *flags: str) -> Run:
-        runs.append(Run(script, *flags))
-        return runs[-1]
+    def begin(script: Path, *flags: str, **where: Path) -> Script:
+        begun.append(Script(script, *flags, **where))
+        return begun[-1]
 
     yield begin
-    for run in runs:
-        run.kill()
-        run.process.communicate()
-        subprocess.run(["rm", "-rf", run.folder], check=True)
+    for script in begun:
+        script.kill()
+        script.process.communicate()
+        for folder in script.temporary.glob("data-flow-*"):
+            workplace.clean(folder)
+        shutil.rmtree(script.folder)
 
 
 @pytest.fixture
@@ -171,74 +194,5 @@ def run_script(begin_run):
         finished = begun.finish()
         assert begun.leftovers() == []
         return finished
-
-    return run
-
-
-@pytest.fixture
-def write_script(tmp_path):
-    """write_script(module, source) -> the path of a script that is `module` with changes.
-
-    `source` may define wrap_send(send), which gives the transport's new send, wrap_role(role_class), which gives
-    the roles' new class, and do anything else before the case is run. Where roles are plain processes, their class
-    must be one of the module, not of a function: they import the script again.
-    """
-
-    def write(module: str, source: str) -> Path:
-        path = tmp_path / f"changed_{module}.py"
-        path.write_text(CHANGED.format(root=str(ROOT), module=module, source=source))
-        return path
-
-    return write
-
-
-CHANGED = """\
-import sys
-from contextlib import contextmanager
-from dataclasses import replace
-
-sys.path.insert(0, {root!r})
-import {module} as script
-from common.run import worker as case
-
-
-def wrap_send(send):
-    return send
-
-
-def wrap_role(role_class):
-    return role_class
-
-
-{source}
-
-@contextmanager
-def connect(arguments, flow, start):
-    with script.connect(arguments, flow, lambda role_class, *rest: start(wrap_role(role_class), *rest)) as wiring:
-        yield replace(wiring, send=wrap_send(wiring.send))
-
-
-if __name__ == "__main__":
-    sys.exit(case.run(replace(script.SCRIPT, connect=connect)))
-"""
-
-
-@pytest.fixture
-def run_main(monkeypatch, capsys, tmp_path):
-    """run_main(script, *flags) -> (exit code, stdout, stderr), in this process; it fails where roles would start."""
-
-    def refuse(*_: Any) -> None:
-        pytest.fail("the script went on to start its roles")
-
-    def run(script: Path, *flags: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(command_line, "RESULTS", tmp_path / "results")
-        for runtime in (cluster, processes):
-            monkeypatch.setattr(runtime, "configure", lambda _: None)  # it changes this process's environment
-            monkeypatch.setattr(runtime, "connect", refuse)
-        monkeypatch.setattr(sys, "argv", [str(script), *flags])
-        with pytest.raises(SystemExit) as exited:
-            runpy.run_path(str(script), run_name="__main__")
-        captured = capsys.readouterr()
-        return exited.value.code, captured.out, captured.err
 
     return run

@@ -127,7 +127,7 @@ def test_what_makes_another_row_is_not_merged(asked):
 def test_a_traced_run_is_a_row_of_its_own():
     traced = a_run([1.0], spans=[("driver", 0, "wait", "in one process", 0, 0.0, 1e6)], trips_us=[(0.0, 1e6)])
     results = results_of([a_record("refs", [1.0]), a_record("refs", traced), a_record("refs", [1.1])])
-    assert [(len(result.runs), bool(result.traced_run)) for result in results] == [(2, False), (1, True)]
+    assert [(len(result.runs), result.traced) for result in results] == [(2, False), (1, True)]
 
 
 def test_a_failed_run_beside_one_that_is_ok_gives_no_samples_and_is_not_hidden(write, tmp_path, capsys):

@@ -36,7 +36,7 @@ class Participant:
     def __init__(self, plan: Plan, name: str) -> None:
         options, flow = plan.options, plan.flow
         self.plan, self.name, self.flow, self.wire = plan, name, flow, plan.wire
-        self.device = torch.device(plan.device)
+        self.device, self.packed = torch.device(plan.device), plan.packed
         slots = options.slots
         self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(name)}
         reads = list(self.tasks) if name != DRIVER else [DRIVER]
@@ -88,7 +88,7 @@ class Participant:
         Raises:
             RunFailed: something other than one payload an edge arrived.
         """
-        if self.plan.packed:
+        if self.packed:
             inputs = self.unpack(inputs, task)
         if self.own:
             inputs = self.copy_out(inputs, task)

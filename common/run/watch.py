@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from common.flow.flow import DRIVER
 from common.plan.plan import Plan
 from common.record.schema import Record, Run
 from common.run import blame
@@ -67,7 +66,9 @@ class Watch:
         try:
             while True:
                 ended = bool(select.select([handle], [], [], POLL_SECONDS)[0])
-                gone = [] if "nodes" in self.known else blame.dead(self.board)  # then they have done their work
+                # The driver, and all that live in its process, are the worker itself; who has done its work may go.
+                inside = [name for name, pid in self.board.processes().items() if pid == worker.pid]
+                gone = [] if "nodes" in self.known else [n for n in blame.dead(self.board) if n not in inside]
                 if not self._read_report():
                     return "the driver's process wrote what is no report"
                 if self.board.progress[2]:  # what stands before the first trip is said by now
@@ -80,7 +81,7 @@ class Watch:
                 if ended and "failure" not in self.known:
                     return blame.end_of(worker.wait())
                 if ended or (doomed and time.monotonic() > doomed):
-                    return self._explain([name for name in gone if name != DRIVER])
+                    return self._explain(gone)
                 if overdue := self._overdue():
                     return overdue
         finally:

@@ -7,7 +7,7 @@ An actor's main thread runs the transport's loop, `run()` of its class. A second
 import multiprocessing
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from common.errors import RoleFailed, SuiteError
@@ -78,8 +78,9 @@ def _live(model_class: type, plan: Plan, name: str, extra: tuple, pipe: Any) -> 
         model.run()
     except Exception as error:
         what = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        (plan.folder / f"{name}.error").write_text(what)  # the driver may wait in a library that does not see us end
-        pipe.send(("raised", what))
+        with suppress(OSError):  # the driver may be gone, or wait in a library that does not see us end
+            (plan.folder / f"{name}.error").write_text(what)
+            pipe.send(("raised", what))
         sys.exit(1)
 
 

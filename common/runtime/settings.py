@@ -17,6 +17,7 @@ def variables(plan: Plan) -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_enable_metrics_collection": "0",
         "RAY_DEDUP_LOGS": "0",
+        "NIXL_LOG_LEVEL": "WARN",
         "RAY_CGRAPH_get_timeout": seconds,
         "RAY_CGRAPH_submit_timeout": seconds,
         # A read that is tried again after this long hangs on an NCCL edge whose sender was slow: Ray has

@@ -1,8 +1,7 @@
 import json
+from pathlib import Path
 
-from conftest import ROOT
-
-PROGRAM = ROOT / "tests" / "nccl_mock_graph.py"
+PROGRAM = Path(__file__).with_name("nccl_mock_graph.py")
 
 
 def test_edges_between_roles_go_over_nccl_and_bring_the_right_bytes(run_script):

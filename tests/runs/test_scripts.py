@@ -1,0 +1,113 @@
+"""Every transport that runs without a GPU, as a user starts it, with fields and with trips in flight."""
+
+import re
+
+import pytest
+from conftest import SCRIPTS
+
+from common.flow.catalogue import build_flow
+from common.record.rows import ROWS, readers_hold_views, transports
+
+# Lists, strings, booleans and views; two results; a role that reads from three.
+PPO = ("--flow", "ppo", "--rows", "2", "--prompt-len", "8", "--response-len", "8")
+OVER_100_KIB = ("--flow", "ppo", "--rows", "64", "--prompt-len", "256", "--response-len", "256")  # Ray inlines less
+OVERLAPPING = ("--in-flight", "4")
+PACKED = ("--message", "packed")
+# Bytes that are no whole words, in flows of another shape.
+SCATTER_ODD = ("--flow", "scatter-gather", "--payload-bytes", "1001", "--roles", "2")
+CHAIN_ODD = ("--flow", "chain", "--payload-bytes", "13", "--roles", "2")
+CHANNEL = "SharedMemoryType over BufferedSharedMemoryChannel"
+
+# How each transport's edges travel, and with what it is run. A transport that is not named here fails a test.
+CPU = {
+    ("store", "payload-queue"): ("object store, payload by Queue", OVERLAPPING),
+    ("store", "driver-queue"): ("object store, driver", ()),
+    ("store", "ref-queue"): ("object store, reference by Queue", OVERLAPPING),
+    ("store", "refs"): ("inlined in a call", OVERLAPPING),
+    ("store", "bytes"): ("inlined in a call", OVERLAPPING),
+    ("rdt", "nixl"): ("Ray Direct Transport, NIXL", ()),
+    ("rdt", "gloo"): ("Ray Direct Transport, GLOO", OVERLAPPING),
+    ("rdt", "mapped"): ("Ray Direct Transport, MAPPED", OVERLAPPING),
+    ("graph", "pickle"): (CHANNEL, ()),
+    ("graph", "bytes"): (CHANNEL, ()),
+    ("graph", "shm"): ("TorchTensorType over BufferedSharedMemoryChannel", OVERLAPPING),
+    ("graph", "zero-copy"): (CHANNEL, OVERLAPPING),
+    ("graph", "mapped"): (f"mapped /dev/shm, handle by {CHANNEL}", OVERLAPPING),
+    ("torch", "gloo"): ("torch.distributed, cpu:gloo,cuda:gloo", OVERLAPPING),
+    ("torch", "multiprocessing"): ("SimpleQueue, file_descriptor", OVERLAPPING),
+    ("torch", "memcpy"): ("memcpy in one process", ()),
+}
+MORE = [
+    ("store", "refs", "--zero-copy", *OVER_100_KIB),
+    ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
+    ("rdt", "mapped", "--copy-out", *PACKED, *PPO),
+    ("graph", "mapped", "--copy-out", *SCATTER_ODD),
+    ("torch", "gloo", *PACKED, *PPO),
+    ("torch", "multiprocessing", "--copy-out", "--episode", "2", *CHAIN_ODD),
+]
+ON_GPUS_ALONE = {("graph", "nccl"), ("torch", "nccl"), ("torch", "nccl-one-gpu"), ("rdt", "nccl"), ("rdt", "cuda-ipc")}
+
+
+def test_every_transport_of_the_catalogue_is_run_here_or_needs_a_gpu():
+    assert set(CPU) | ON_GPUS_ALONE == {(row.runtime, row.transport) for row in ROWS}
+
+
+def check(finished, runtime, transport):
+    """A row that is right, with every sample and cost, and the path that its transport stands for."""
+    assert finished.code == 0, finished.stderr
+    assert finished.stderr == ""
+    record, run = finished.record, finished.run
+    row, key = transports(runtime)[transport], record.row
+    assert (key.runtime, key.transport, key.device) == (runtime, transport, "cpu")
+    assert (run.status, run.reason, run.wrong_bytes, run.wrong_bytes_by_field) == ("ok", None, 0, {})
+    flow = build_flow(key.flow, key.sizes)
+    assert [f"{edge.source} -> {edge.reader}" for edge in record.edges] == [str(edge) for edge in flow.edges]
+    assert [edge.bytes for edge in record.edges] == [edge.bytes for edge in flow.edges]
+    assert run.payload_copied is not readers_hold_views(row, key.flags)
+    assert (len(run.seconds), run.first_seconds > 0, run.spilled_bytes) == (record.arguments["iterations"], True, 0)
+    assert len(run.episode_seconds) == -(-len(run.seconds) // record.arguments["episode"])
+    assert len(run.ceiling_before_seconds) == len(run.ceiling_after_seconds) > 0
+    assert {name for names in run.processes for name in names.split("+")} == set(key.layout.nodes)
+    assert len(run.processes) == (1 if transport == "memcpy" else len(key.layout.nodes))
+    for cost in run.processes.values():
+        assert cost.peak_memory_bytes > 2**20
+        assert cost.harness_seconds > 0
+        assert cost.minor_faults >= 0
+    assert set(key.layout.nodes.values()) == {0}
+    if runtime in ("graph", "torch"):
+        assert run.stored_bytes == 0
+    last_line = re.fullmatch(r"Execution time: (\d+\.\d+(?:e-\d+)?) seconds", finished.stdout.splitlines()[-1])
+    assert float(last_line[1]) == sum(run.seconds)
+    assert f"record: {finished.output}" in finished.stdout
+
+
+@pytest.mark.parametrize(("runtime", "transport"), CPU, ids=lambda value: value)
+def test_fields_arrive_with_as_many_trips_in_flight_as_there_may_be(run_script, runtime, transport):
+    if transport == "nixl":
+        pytest.importorskip("nixl")
+    path, more = CPU[runtime, transport]
+    flags = ("--transport", transport, *PPO, *more, "--iterations", "8", "--warmup", "2")
+    finished = run_script(SCRIPTS[runtime], *flags)
+    check(finished, runtime, transport)
+    edges = [f"{edge.source} -> {edge.reader}" for edge in finished.record.edges]
+    assert {finished.run.path[edge] for edge in edges if "driver" not in edge} == {path}
+
+
+@pytest.mark.parametrize("row", MORE, ids=" ".join)
+def test_flags_that_make_another_row_keep_their_promise(run_script, row):
+    runtime, transport, *flags = row
+    finished = run_script(SCRIPTS[runtime], "--transport", transport, *flags, "--iterations", "4", "--warmup", "1")
+    check(finished, runtime, transport)
+    if "--zero-copy" in flags and transport == "driver-queue":
+        # Of 448 MiB a trip the store takes in all that the driver sends by value, and all results.
+        assert finished.run.stored_bytes / 4 == pytest.approx(608 / 448 * finished.record.bytes_per_trip, rel=0.05)
+
+
+def test_actors_on_two_nodes_are_right_and_leave_nothing_behind(run_script):
+    """The second raylet is on this machine too, so what goes between nodes goes over loopback."""
+    flags = ("--flow", "round-trip", "--transport", "bytes", "--placement", "spread", "--iterations", "3")
+    finished = run_script(SCRIPTS["graph"], *flags, "--warmup", "1")
+    assert (finished.code, finished.stderr) == (0, "")
+    layout, run = finished.record.row.layout, finished.run
+    assert (run.status, run.wrong_bytes, len(run.seconds)) == ("ok", 0, 3)
+    assert (layout.placement, layout.nodes) == ("spread", {"driver": 0, "role-1": 1})

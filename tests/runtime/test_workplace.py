@@ -1,0 +1,120 @@
+"""A run's folders and processes, and their removal by whoever is left."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from common.runtime import workplace
+from common.runtime.settings import variables
+from common.runtime.workplace import MARK, Workplace, clean, remember, sweep
+
+
+@pytest.fixture
+def place(monkeypatch, tmp_path):
+    """Folders of runs, and a shared memory, of this test's own."""
+    monkeypatch.setattr(workplace.tempfile, "gettempdir", lambda: str(tmp_path))
+    shared = tmp_path / "shm"
+    shared.mkdir()
+    monkeypatch.setattr(workplace, "SHARED_MEMORY", shared)
+    return tmp_path
+
+
+def sleeper(mark):
+    code = "import time; print(1, flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", code], env={MARK: mark}, stdout=subprocess.PIPE)
+    process.stdout.read(1)
+    return process
+
+
+@pytest.fixture
+def dead_run(place):
+    """dead_run(owner) -> the folder of a run whose supervisor the file `owner` names, with all that it left."""
+
+    def make(owner):
+        folder = place / "data-flow-0123"
+        folder.mkdir()
+        (folder / "owner").write_text(owner)
+        shared = workplace.SHARED_MEMORY / folder.name
+        shared.mkdir()
+        (shared / "policy").write_bytes(bytes(8))
+        remember(folder, [11, 22])
+        for name in ("sem.hdr11-a", "sem.obj22-b", "sem.hdr33-c", f"sem.{folder.name}-queue"):
+            (workplace.SHARED_MEMORY / name).touch()
+        return folder
+
+    return make
+
+
+def left(place):
+    return sorted(path.name for path in (*place.glob("data-flow*"), *workplace.SHARED_MEMORY.iterdir()))
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_a_run_has_two_folders_of_its_own_that_end_with_it(monkeypatch, place, long):
+    """Below /tmp where TMPDIR is too long a path for the sockets of Ray."""
+    parent = Path("/tmp") if long else Path(os.path.realpath("/var/tmp"))
+    monkeypatch.setattr(workplace.tempfile, "gettempdir", lambda: str(place) if long else str(parent))
+    with Workplace() as run:
+        assert run.folder.parent == parent
+        assert {path.stat().st_mode & 0o777 for path in (run.folder, run.shared)} == {0o700}
+        assert run.shared.name == run.folder.name
+        process = sleeper(run.folder.name)
+    assert not psutil.pid_exists(process.pid)
+    assert not run.folder.exists()
+    assert not run.shared.exists()
+    assert not psutil.pid_exists(run.guard)
+
+
+@pytest.mark.parametrize("owner", ["999999999 1.0", f"{os.getpid()} 1.0"])
+def test_the_next_run_removes_what_a_dead_one_left(place, dead_run, owner):
+    """Its process is gone, or its number is another one's by now."""
+    folder = dead_run(owner)
+    process, stranger = sleeper(folder.name), sleeper("data-flow-other")
+    sweep()
+    assert not psutil.pid_exists(process.pid)
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+    assert left(place) == ["sem.hdr33-c"]
+
+
+def test_the_next_run_leaves_one_alone_that_lives(place, dead_run):
+    dead_run(workplace._identity(os.getpid()))
+    sweep()
+    assert len(left(place)) == 6
+
+
+def test_the_next_run_leaves_alone_what_is_not_this_users_or_no_run(monkeypatch, place, dead_run):
+    folder = dead_run("999999999 1.0")
+    (place / "data-flow-notes").mkdir()
+    monkeypatch.setattr(workplace.os, "getuid", lambda: folder.stat().st_uid + 1)
+    sweep()
+    assert len(left(place)) == 7
+
+
+@pytest.mark.parametrize("content", ["", "soon"])
+def test_a_run_whose_owner_is_only_just_writing_its_name_is_left_alone(place, dead_run, content):
+    dead_run(content)
+    sweep()
+    assert len(left(place)) == 6
+
+
+def test_cleaning_up_twice_is_no_error(dead_run):
+    folder = dead_run("999999999 1.0")
+    clean(folder)
+    clean(folder)
+
+
+def test_settings_of_torch_and_of_ray_are_a_workers_own(make_plan):
+    kilobytes = ("--batch-size", "4", "--prompt-seq-len", "256")
+    assert variables(make_plan("torch", *kilobytes)) == {"GLOO_SOCKET_IFNAME": "lo"}
+    plan = make_plan("store", "--zero-copy", "--timeout", "7", "--transport", "refs", *kilobytes)
+    found = variables(plan)
+    assert (found["RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"], found["RAY_CGRAPH_get_timeout"]) == ("1", "37")
+    assert found["RAY_AUTH_TOKEN"] != variables(plan)["RAY_AUTH_TOKEN"]
+    joined = variables(make_plan("store", "--address", "127.0.0.1:6379", *kilobytes))
+    assert not {"RAY_AUTH_TOKEN", "GLOO_SOCKET_IFNAME"} & set(joined)
