@@ -70,16 +70,18 @@ def like(message: Message, device: Any) -> Payload:
 def copy(payload: Payload, into: Payload) -> Payload:
     """Every tensor copied into the memory of `like`; strings are Python's own already."""
     if not isinstance(payload, dict):
-        return into.copy_(payload)
-    for name, value in payload.items():
-        if not isinstance(value, list):
-            into[name].copy_(value)
-        elif isinstance(value[0], str):
-            into[name] = value
-        else:
-            for mine, theirs in zip(into[name], value, strict=True):
-                mine.copy_(theirs)
-    return into
+        return _copy(payload, into)
+    return {
+        name: value if isinstance(value, list) and isinstance(value[0], str)
+        else [_copy(*pair) for pair in zip(value, into[name], strict=True)] if isinstance(value, list)
+        else _copy(value, into[name])
+        for name, value in payload.items()
+    }  # fmt: skip
+
+
+def _copy(tensor: torch.Tensor, into: torch.Tensor) -> torch.Tensor:
+    """A tensor of another type is no copy, but itself, so that the check sees it."""
+    return into.copy_(tensor) if (tensor.dtype, tensor.shape) == (into.dtype, into.shape) else tensor
 
 
 def pack(payload: Payload, message: Message, into: list[Any]) -> None:

@@ -87,13 +87,13 @@ class Run(Struct):
     spans: list[tuple[str, int, str, str, int, float, float]] = []  # process, thread, stage, edge, trip, start, end
 
 
-class Record(Struct):
+class Record(Struct, kw_only=True):
     """A row and its runs."""
 
+    schema_version: int = SCHEMA_VERSION
     row: RowKey
     edges: list[Edge]  # of the flow as its users draw it
     warmup: Count  # trips between the first and the timed ones
-    schema_version: int = SCHEMA_VERSION
     arguments: dict[str, Any] = {}  # every other flag, by its name
     environments: dict[str, dict[str, Any]] = {}  # by the index of the node
     runs: list[Run] = []

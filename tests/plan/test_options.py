@@ -1,7 +1,6 @@
 """The flags: what each script has, and what is refused before anything starts."""
 
 import re
-from pathlib import Path
 
 import psutil
 import pytest
@@ -55,12 +54,6 @@ def test_help_explains_every_transport_of_the_catalogue_and_says_which_is_the_de
     assert f"(default: {DEFAULTS[runtime] or 'auto'})" in entries["--transport"]
 
 
-def test_help_says_of_each_size_whose_it_is_and_its_default(capsys):
-    _, entries = shown(capsys, "store")
-    assert "(online-dpo: 1024)" in entries["--batch-size"]
-    assert "(round-trip: 1024, chain: 1024, scatter-gather: 1024)" in entries["--payload-bytes"]
-
-
 def test_the_defaults_are_the_demos():
     asked = parse("", "store", [])
     assert (asked.flow, asked.transport, asked.iterations, asked.warmup) == ("online-dpo", "ref-queue", 100, 3)
@@ -72,10 +65,7 @@ def test_the_defaults_are_the_demos():
     ("flags", "reason"),
     [
         (["--batch-size", "0"], "--batch-size"),
-        (["--batch-size", "-4"], "--batch-size"),
-        (["--prompt-seq-len", "0"], "--prompt-seq-len"),
         (["--max-new-tokens", "-1"], "--max-new-tokens"),
-        (["--num-samples", "0"], "--num-samples"),
         (["--iterations", "0"], "--iterations"),
         (["--iterations", "1" + "0" * 9], "give 10000000 or less"),
         (["--episode", "0"], "--episode"),
@@ -88,7 +78,6 @@ def test_the_defaults_are_the_demos():
         (["--threads", "0"], "--threads"),
         (["--threads", "100000"], "cores: give"),
         (["--timeout", "0"], "--timeout"),
-        (["--timeout", "-1"], "--timeout"),
         (["--timeout", "nan"], "--timeout"),
         (["--timeout", "inf"], "--timeout"),
         (["--timeout", "soon"], "'soon' is not a number of seconds"),
@@ -109,14 +98,11 @@ def test_the_defaults_are_the_demos():
         (["--flow", "offline-dpo"], "online-dpo"),
         (["--flow", "chain", "--roles", "0"], "--roles"),
         (["--flow", "chain", "--roles", "65"], "give 64 or less"),
-        (["--flow", "chain", "--roles", "1" + "0" * 15], "--roles"),
-        (["--flow", "chain", "--roles", "few"], "'few' is not a whole number"),
         (["--flow", "chain", "--payload-bytes", "0"], "--payload-bytes"),
         (["--flow", "chain", "--payload-bytes", "100000000000000"], "lower --payload-bytes"),
         (["--flow", "chain", "--batch-size", "4"], "--batch-size is for online-dpo: leave it out, or give chain"),
         (["--flow", "round-trip", "--roles", "2"], "--roles is for chain, scatter-gather"),
         (["--flow", "ppo", "--payload-bytes", "8"], "leave it out, or give ppo --rows, --prompt-len, --response-len"),
-        (["--payload-bytes", "8"], "leave it out"),
         (["--rows", "2"], "--rows is for ppo"),
         (["--message", "packed"], "one tensor already: leave it out"),
         (["--transport", "pigeon"], "'pigeon'"),
@@ -128,7 +114,6 @@ def test_the_defaults_are_the_demos():
         (["--device", "cuda"], "use --device cpu"),
         (["--inject", "nobody:1:die"], "nobody is none of the flow's tasks"),
         (["--inject", "policy:1:vanish"], "WHO:TRIP:WHAT"),
-        (["--inject", "policy:die"], "WHO:TRIP:WHAT"),
         (["--reuse-buffers"], "--reuse-buffers is for the compiled graph's shm"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
@@ -217,7 +202,3 @@ def test_actors_of_a_cluster_are_spread_unless_they_shall_not_be():
 @pytest.mark.parametrize("what", WHATS)
 def test_a_fault_is_read_from_its_text(what):
     assert parse("", "store", ["--inject", f"reference:6:{what}"]).inject == Fault("reference", 6, what)
-
-
-def test_records_go_to_the_results_of_the_repository():
-    assert Path(__file__).resolve().parents[2] / "results" == options.RESULTS

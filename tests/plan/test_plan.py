@@ -96,7 +96,3 @@ def test_what_travels_is_each_message_or_one_flat_buffer(make_plan, message):
 def test_what_readers_are_handed_and_what_they_end_with(make_plan, runtime, flags, views, promised):
     plan = make_plan(runtime, *flags, *KILOBYTES)
     assert (plan.views, plan.promised_views) == (views, promised)
-
-
-def test_all_trips_are_the_first_the_warm_up_and_the_timed_ones(make_plan):
-    assert make_plan("store", *KILOBYTES, "--warmup", "3", "--iterations", "10").trips == 14

@@ -42,11 +42,6 @@ def test_a_record_is_read_as_it_was_written_with_all_its_runs(tmp_path, record):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_run_that_nobody_finished_says_so():
-    run = Run(started_at="2026-11-21T12:00:00+00:00")
-    assert (run.status, run.reason) == ("failed", "the run was killed")
-
-
 def test_an_existing_file_is_neither_overwritten_nor_touched(tmp_path, record):
     path = tmp_path / "record.json"
     path.write_text("mine")
@@ -73,17 +68,6 @@ def test_a_record_that_cannot_be_said_in_json_leaves_the_old_one(tmp_path, recor
         files.save(path, record)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_save_that_is_killed_leaves_the_old_record(tmp_path, monkeypatch, record):
-    path = tmp_path / "record.json"
-    files.create(path, record)
-    before = files.load(path)
-    monkeypatch.setattr(files.os, "replace", lambda *_: exec("raise KeyboardInterrupt"))
-    record.runs.pop()
-    with pytest.raises(KeyboardInterrupt):
-        files.save(path, record)
-    assert files.load(path) == before
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from common.plan.options import parse
 from common.record.rows import transports
 from common.run.settle import settle
@@ -87,7 +86,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     asked = parser.parse_args()
     asked.output = asked.output.resolve()
-    os.chdir(ROOT)  # where Ray's workers look for modules
+    os.chdir(Path(__file__).resolve().parents[2])  # where Ray's workers look for modules
     plan, _ = settle("graph", parse("", "graph", ["--transport", "shm", "--device", "cpu", "--timeout", "60", *SMALL]))
     plan = replace(plan, row=transports("graph")["nccl"], gpus=len(plan.flow.actors), store_bytes=100 * 2**20)
     with Workplace() as place:
