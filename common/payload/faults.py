@@ -10,7 +10,9 @@ from common.plan.faults import Fault
 
 
 def install(participant: Any, fault: Fault) -> None:
-    """Let the fault strike when its task is about to receive the message of its trip, or to emit it."""
+    """Let the fault strike when its task is about to receive the message of its trip, or to emit it; or now."""
+    if fault.what == "start":
+        _raise()
     receive, emit = participant.receive, participant.emit
     before: list[Any] = []
 

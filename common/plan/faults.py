@@ -3,12 +3,12 @@
 import argparse
 from dataclasses import dataclass
 
-WHATS = ("die", "stop", "segfault", "hang", "raise", "flip", "stale", "garbage")
+WHATS = ("start", "die", "stop", "segfault", "hang", "raise", "flip", "stale", "garbage")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """who: a task, or the driver. trip: the first message of its that it strikes. what: one of WHATS."""
+    """who: a task, or the driver. trip: from which message of its on; "start" strikes before any. what: of WHATS."""
 
     who: str
     trip: int

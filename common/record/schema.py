@@ -73,7 +73,8 @@ class Run(Struct):
     ceiling_after_seconds: list[Seconds] = []
     ceiling_all_cores_seconds: list[Seconds] = []  # the same by every core
     setup_seconds: dict[str, float] = {}  # what -> once, before the first trip
-    path: dict[str, str] = {}  # edge -> how its bytes travelled, as found at run time
+    # Edge -> how its bytes travelled, as found at run time; a trainer's ends are its tasks "query" and "result".
+    path: dict[str, str] = {}
     payload_copied: bool | None = None  # False: readers held views; None: never seen
     first_seconds: Seconds | None = None  # the very first trip
     seconds: list[Seconds] = []  # the latency of each timed trip, in order

@@ -26,8 +26,8 @@ def sentence(board: Board, flow: Flow, number: int, gone: list[str]) -> str:
         peers = " (Ray Direct Transport ends the peers of one that dies)" if len(actors) > 1 else ""
         return f"{', '.join(actors or gone)} died{peers}"
     stopped = [name for name, pid in board.processes().items() if _status(pid) == psutil.STATUS_STOPPED]
-    if stopped:
-        return f"{', '.join(stopped)} does not answer: its process is stopped"
+    if stopped:  # all that live in the driver's process stop with it
+        return f"{DRIVER if DRIVER in stopped else ', '.join(stopped)} does not answer: its process is stopped"
     received = board.numbers()
     for task in flow.tasks:
         if received[task.actor] < number:

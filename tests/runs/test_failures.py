@@ -67,6 +67,14 @@ def test_a_worker_that_fails_is_reported_by_its_supervisor(run_script, fault, re
     assert_failed_with_samples(finished, 1, reason)
 
 
+@pytest.mark.parametrize(("runtime", "transport"), [("store", "refs"), ("torch", "gloo")])
+def test_a_role_that_cannot_start_is_named(run_script, runtime, transport):
+    finished = run_script(SCRIPTS[runtime], "--transport", transport, *LONG, "--inject", "role-2:1:start")
+    assert (finished.code, finished.run.status, finished.run.seconds) == (1, "failed", [])
+    assert re.fullmatch(r"before the first trip: .*OSError: no luck today", finished.run.reason)
+    assert "role-2" in finished.run.reason
+
+
 @pytest.mark.parametrize(
     ("number", "runtime", "transport"),
     [(signal.SIGINT, "graph", "zero-copy"), (signal.SIGTERM, "torch", "multiprocessing")],
