@@ -68,8 +68,12 @@ class Inbox:
 
     def _stamps(self, inputs: Sequence[Payload]) -> list[list[bytes]]:
         """Of each edge the stamps of its fields."""
-        if self.bare and len(inputs) == len(self.bare) and all(isinstance(tensor, torch.Tensor) for tensor in inputs):
-            return [[read_stamp(tensor, count)] for tensor, count in zip(inputs, self.bare, strict=True)]
+        if self.bare and len(inputs) == len(self.bare):
+            try:
+                return [[read_stamp(tensor, count)] for tensor, count in zip(inputs, self.bare)]  # noqa: B905
+            except AttributeError:  # one of them is no tensor
+                refuse_other(inputs, self.edges)
+                raise
         refuse_other(inputs, self.edges)
         found = []
         for edge, marked, payload in zip(self.edges, self.marked, inputs, strict=True):

@@ -146,21 +146,18 @@ def to_bytes(payload: Payload) -> Any:
 
 def from_bytes(blob: Any, message: Message, device: Any) -> Payload:
     """What `to_bytes` was given, as tensors that nobody may write to."""
-
-    def tensor(part: Any, field: Field, shape: tuple[int, ...]) -> Any:
-        if field.dtype == "str":
-            return part
-        if not part:  # torch makes none of an empty buffer
-            return torch.empty(shape, dtype=getattr(torch, field.dtype), device=device)
-        return torch.frombuffer(part, dtype=getattr(torch, field.dtype)).view(shape).to(device)
-
     if message.bare:
-        field = message.fields[0]
-        return tensor(blob, field, field.shape)
+        return _tensor(blob, message.fields[0], message.fields[0].shape, device)
     return assemble(message, [
-        [tensor(part, field, shape) for part, shape in zip(leaves_of(blob, field), field.shapes, strict=True)]
+        [_tensor(part, field, shape, device) for part, shape in zip(leaves_of(blob, field), field.shapes, strict=True)]
         for field in message.fields
     ])  # fmt: skip
+
+
+def _tensor(part: Any, field: Field, shape: tuple[int, ...], device: Any) -> Any:
+    if not part or field.dtype == "str":  # torch makes no tensor of an empty buffer
+        return part if field.dtype == "str" else torch.empty(shape, dtype=getattr(torch, field.dtype), device=device)
+    return torch.frombuffer(part, dtype=getattr(torch, field.dtype)).view(shape).to(device)
 
 
 def to_wire(payload: Payload, message: Message) -> list[torch.Tensor]:

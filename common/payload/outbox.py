@@ -29,7 +29,8 @@ class Outbox:
         self.pool: list[Payload] = []  # what is stamped
         self.buffers: list[torch.Tensor] = []  # flat memory, where there is any
         self.places: list[list[Any]] = []
-        self.stamps: list[list[tuple[Any, Any]]] = []
+        self.words: list[list[memoryview]] = []  # of each slot where the whole number goes ...
+        self.stamps: list[list[tuple[Field, Any]]] = []  # ... and where something else stands for it
         for slot in range(slots):
             made = [pattern.make_field(field, sender, slot) for field in message.fields]
             skips = [pattern.stamp_bytes(field) for field in message.fields]
@@ -45,18 +46,22 @@ class Outbox:
                 if not packed:  # the payload itself lies there
                     payload = unpack(buffer, message)
             self.pool.append(payload)
-            self.stamps.append([(field, _area(leaves_of(payload, field)[0], skip))
-                                for field, skip in zip(message.fields, skips, strict=True) if skip])  # fmt: skip
+            areas = [
+                (field, _area(leaves_of(payload, field)[0], skip))
+                for field, skip in zip(message.fields, skips, strict=True) if skip
+            ]  # fmt: skip
+            self.words.append([area for field, area in areas if _takes_word(field, area)])
+            self.stamps.append([(field, area) for field, area in areas if not _takes_word(field, area)])
 
     def stamp(self, number: int) -> int:
         """Write the number into this trip's payload; its slot."""
         slot = number % len(self.pool)
-        mark = number.to_bytes(8, "little")
+        mark = number.to_bytes(pattern.STAMP_BYTES, "little")
+        for area in self.words[slot]:
+            area[:] = mark
         for field, area in self.stamps[slot]:
             if isinstance(area, torch.Tensor):  # on a GPU
                 area.copy_(torch.tensor(list(pattern.stamp(field, number)), dtype=torch.uint8))
-            elif len(area) == 8 and field.dtype != "bool":
-                area[:] = mark
             else:
                 area[:] = pattern.stamp(field, number)
         return slot
@@ -89,3 +94,7 @@ def _area(tensor: torch.Tensor, count: int) -> Any:
     if tensor.is_cpu:
         return row.numpy().view(np.uint8).data[:count]
     return row.view(torch.uint8)[:count]
+
+
+def _takes_word(field: Field, area: Any) -> bool:
+    return isinstance(area, memoryview) and len(area) == pattern.STAMP_BYTES and field.dtype != "bool"
