@@ -72,8 +72,9 @@ class RayCrew(Crew):
     def explain(self, error: Exception) -> str | None:
         text = str(error).strip()
         if isinstance(error, ray.exceptions.ActorDiedError) and "error raised in its" in text:
-            # The last line says what its constructor raised.
-            return re.sub(r"^\s*[\w.]+: ", "", text.splitlines()[-1])
+            who = re.findall(r"ray::([\w-]+)\.__init__", text) or ["a role"]
+            what = re.sub(r"^\s*(\w+\.)*(?=\w+:)", "", text.splitlines()[-1])  # without the module of its class
+            return f"{who[-1]} raised {what}"
         if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(error.cause, ray.exceptions.RayActorError):
             # The error of an actor goes through all that wait for it; the innermost one comes last.
             name = re.findall(r"ray::([\w-]+)", text)[-1]
