@@ -29,7 +29,7 @@ lint: .venv/installed
 	$(PY) -m mypy
 
 publish: .venv/installed
-	$(PY) plot_results.py $(RECORDS) --readme
+	$(PY) plot_results.py $(RECORDS) --publish
 
 .venv/installed: requirements.txt
 	$(PYTHON) -m venv .venv

@@ -1,64 +1,84 @@
-"""Measure many rows of the catalogue in one command, and draw them.
+"""Measure many rows in one command, and draw them.
 
     python3 benchmark.py quick         the headline rows, a quarter of the payload, few trips
     python3 benchmark.py benchmark     every row of the ladder at the full payload
     python3 benchmark.py stages        where the time goes: the main rows traced, a Chrome trace each
     python3 benchmark.py hops          small messages, beside the claims of Ray's article on compiled graphs
+    python3 benchmark.py gpu           all that a machine with GPUs can run there
 
-Each run is a process of its own. With --runs, rows take turns: all of them once, then all of them again, and each
-row's record has its runs. Records and pictures go to a folder of their own, results/run-<time>/.
+Or the rows that you choose, for your own messages; a row may bring flags of its own:
+
+    python3 benchmark.py --flow "rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB" \\
+        --rows "store refs" "graph shm" "graph shm --message packed" "graph mapped"
+    python3 benchmark.py --list        every row, what it needs, and whether this machine has it
+
+Every other flag is the scripts' own and holds for all rows (--flow, --iterations, --duration, --device, ...; the
+scripts' --rows is --message-rows here). Each run is a process of its own. With --runs, rows take turns: all of them
+once, then all of them again. Records and pictures go to a folder of their own, results/run-<time>/.
 """
 
 import argparse
+import re
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+from common.analysis.expected import expected_seconds, published
 from common.analysis.results import Result
-from common.errors import SuiteError
-from common.flow.catalogue import MICROBENCHMARKS
-from common.plan.options import RESULTS, Options
+from common.errors import SuiteError, UsageError, Waived
+from common.flow.catalogue import FLOWS, MICROBENCHMARKS
+from common.plan.kinds import did_you_mean
+from common.plan.options import RESULTS, OneLineParser, parse
 from common.plan.plan import Plan
 from common.record import files
-from common.record.rows import ROWS, Row
+from common.record.rows import LADDER, ROWS, transports
 from common.record.schema import Record
 from common.run.settle import settle
 from common.run.supervisor import add_run, add_waived, write_trace
-from common.view.tables import milliseconds
+from common.runtime.needs import resident_bytes
+from common.units import format_bytes
+from common.view.pipe import outlast_reader
+from common.view.screen import print_table
+from common.view.tables import Column, milliseconds
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Rows whose `suites` name it, each with every one of these settings.
+    """Rows with flags: those of the catalogue whose `suites` name `rows`, once with each of `settings`; and `extra`."""
 
-    extra: what is measured beside them: a row's name, and its settings.
-    """
-
-    settings: tuple[dict[str, Any], ...] = ({},)
+    rows: str
+    settings: tuple[str, ...] = ("",)
+    extra: tuple[str, ...] = ()
     traced: bool = False
-    extra: tuple[tuple[str, dict[str, Any]], ...] = ()
 
 
 # Calls of small messages follow each other as in the article, so the bytes are checked after every hundredth.
-HOP = {"iterations": 1000, "episode": 100}
-BYTES, SPREAD = ("store bytes", "graph bytes"), {"flow": "round-trip", "placement": "spread", **HOP}
+HOP = "--flow round-trip --iterations 1000 --episode 100"
+BYTES = ("store bytes", "graph bytes")
+ON_GPU = ("store refs", "graph shm", "graph nccl", "graph mapped", "rdt nccl", "rdt cuda-ipc", "torch nccl-one-gpu")
 SUITES = {
-    "quick": Suite(({"batch_size": 256, "warmup": 1},)),
-    "benchmark": Suite(),
-    "stages": Suite(traced=True),
+    "quick": Suite("quick", ("--batch-size 256 --warmup 1",)),
+    "benchmark": Suite("benchmark"),
+    "stages": Suite("stages", traced=True),
     "hops": Suite(
-        tuple({"flow": flow, "episode": 100} for flow in MICROBENCHMARKS),
+        "hops",
+        tuple(f"--flow {flow} --episode 100" for flow in MICROBENCHMARKS),
         extra=(
-            *((row, {"flow": "round-trip", "payload_bytes": size, **HOP}) for size in (1, 2**20) for row in BYTES),
-            *((row, SPREAD) for row in BYTES),
+            *(f"{row} {HOP} --payload-bytes {size}" for size in ("1B", "1MiB") for row in BYTES),
+            *(f"{row} {HOP} --placement spread" for row in BYTES),
         ),
     ),
+    "gpu": Suite(
+        "benchmark",
+        ("--device cuda --iterations 20",),
+        extra=tuple(f"{row} --device cuda --flow round-trip --payload-bytes 40MB --iterations 50" for row in ON_GPU),
+    ),
 }
+USUAL_TRIPS = "--iterations 30"  # of --rows
 
 
 @dataclass
@@ -66,9 +86,15 @@ class Item:
     """One row to be measured, and its record."""
 
     plan: Plan
-    record: Record
+    waived: Waived | None
     output: Path
-    codes: list[int] = field(default_factory=list)
+    seconds: float  # that a run of it takes, about
+    record: Record = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.record = self.plan.record()
+        if self.waived:
+            add_waived(self.record, self.waived)
 
     @property
     def label(self) -> str:
@@ -76,68 +102,168 @@ class Item:
         return Result((self.record,)).name + (f", {flow}" if flow in MICROBENCHMARKS else "")
 
 
-def asked_for(suite: str) -> Iterator[tuple[Row, dict[str, Any]]]:
-    """Each row of a suite with its flags."""
-    settings = SUITES[suite]
-    for setting in settings.settings:
+def rows_of(suite: str) -> Iterator[str]:
+    """Each row of a suite with its flags, as --rows takes them."""
+    wanted = SUITES[suite]
+    for setting in wanted.settings:
         for row in ROWS:
-            if suite in row.suites:
-                yield row, {"iterations": row.suites[suite], **row.flags, **setting}
-    for name, setting in settings.extra:
-        yield next(row for row in ROWS if row.name == name), setting
+            of_host = "huge_pages" in row.flags or transports(row.runtime)[row.transport].needs.host_only
+            if wanted.rows in row.suites and not (of_host and "cuda" in setting):
+                yield f"{row.name} --iterations {row.suites[wanted.rows]} {setting}"
+    yield from wanted.extra
 
 
-def prepare(suite: str, folder: Path, arguments: argparse.Namespace) -> list[Item]:
-    """Everything that will run; a row that this machine must waive is recorded, and runs no more."""
-    items = []
-    for index, (row, flags) in enumerate(asked_for(suite)):
-        name = "-".join([f"{index:02}", *row.name.replace("--", "").split(), *(str(flags.get("flow", "")).split())])
-        output = folder / f"{name}.json"
-        trace = output.with_suffix(".trace") if SUITES[suite].traced else None
-        options = Options(transport=row.transport, device=arguments.device, trace=trace, **flags)
-        plan, waived = settle(row.runtime, options)
-        item = Item(plan, plan.record(), output)
-        if waived:
-            add_waived(item.record, waived)
-        files.create(output, item.record)
-        items.append(item)
+def plan_of(text: str, flags: Sequence[str], trace: Path | None = None) -> tuple[Plan, Waived | None]:
+    """The plan of one row, such as "graph shm --huge-pages", with the flags of all.
+
+    Raises:
+        UsageError: there is no such row, or it cannot be so.
+    """
+    runtime, transport, *own = [*text.split(), "", ""][: max(2, len(text.split()))]
+    if f"{runtime} {transport}" not in LADDER:
+        raise UsageError(f"there is no row {text}{did_you_mean(text, LADDER)} (--list has them all)")
+    try:
+        traced = ["--trace", str(trace)] if trace else []
+        return settle(runtime, parse("", runtime, ["--transport", transport, *own, *flags, *traced]))
+    except UsageError as error:
+        raise UsageError(f"{runtime} {transport}: {error}") from None
+
+
+def prepare(rows: Sequence[str], flags: Sequence[str], folder: Path, traced: bool) -> list[Item]:
+    """Everything that will run, and what this machine must waive."""
+    items, known = [], published(RESULTS / "published")
+    for index, text in enumerate(rows):
+        output = folder / f"{index:02}-{re.sub('[^a-zA-Z0-9.]+', '-', text)[:60].strip('-')}.json"
+        plan, waived = plan_of(text, flags, output.with_suffix(".trace") if traced else None)
+        items.append(Item(plan, waived, output, 0 if waived else expected_seconds(plan, known)))
     return items
 
 
-def main() -> int:
-    """Exit code 0, 1 (a row failed), 2 (refused), 130 (interrupted; what was finished is kept and drawn)."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suite", choices=list(SUITES))
-    parser.add_argument("--runs", type=int, default=1, help="processes a row (default: %(default)s)")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--output-dir", type=Path, help="where records and pictures go (default: results/run-<time>)")
-    arguments = parser.parse_args()
-    folder = arguments.output_dir or RESULTS / f"run-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    items = prepare(arguments.suite, folder, arguments)
-    waiting = [item for item in items if not item.record.runs]
-    print(f"{len(waiting)} rows, {arguments.runs} run{'s' * (arguments.runs > 1)} each; records: {folder}", flush=True)
-    turns, code = [(run, item) for run in range(arguments.runs) for item in waiting], 0
-    for order, (_, item) in enumerate(turns):
+def list_rows(flags: Sequence[str]) -> None:
+    """Every row, what it is for, and whether this machine can run it."""
+
+    def here(name: str) -> str:
+        try:
+            return str(plan_of(name, flags)[1] or "yes").partition(":")[0]
+        except UsageError as error:
+            return str(error).partition(": ")[2]
+
+    print_table(ROWS, [
+        Column("row", lambda row: row.name),
+        Column("here", lambda row: here(row.name), words=True),
+        Column("what it is", lambda row: row.says or row.because, rank=1, words=True),
+    ])  # fmt: skip
+    print(f"flows: {', '.join(FLOWS)}, or one of your own (--flow 'rollout-1, rollout-2 -> trainer: 12MB')")
+
+
+def print_plans(items: Sequence[Item], runs: int) -> None:
+    """--dry-run: what would be measured, what it takes, and how long."""
+    for flow in {item.plan.asked.name: item.plan.asked for item in items}.values():
+        print(f"{flow.title}: {format_bytes(flow.bytes_per_trip)} a trip")
+        for edge in flow.edges:
+            print(f"  {edge!s:24} {format_bytes(edge.bytes):>10}")
+    print_table(items, [
+        Column("row", lambda item: item.label),
+        Column("trips", lambda item: _trips(item.plan)),
+        Column("memory", lambda item: format_bytes(resident_bytes(item.plan.row, item.plan.options, item.plan.flow))),
+        Column("about", lambda item: f"{runs * item.seconds:.0f} s" if not item.waived else "-"),
+        Column("", lambda item: f"waived: {item.waived}" if item.waived else "", words=True),
+    ])  # fmt: skip
+    print(
+        f"about {_minutes(runs * sum(item.seconds for item in items))} in all, by the bytes "
+        "and the published records, on a machine like theirs; memory of payloads and messages, without Ray's own"
+    )
+
+
+def _trips(plan: Plan) -> str:
+    options = plan.options
+    return f"{options.duration:g} s of them" if options.duration else f"{options.iterations}"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def measure(items: Sequence[Item], runs: int) -> list[int]:
+    """Run them all, each once before any a second time; the exit code of each."""
+    turns = [item for _ in range(runs) for item in items]
+    spent, codes = 0.0, []
+    for order, item in enumerate(turns):
         begin = time.monotonic()
-        code = add_run(item.plan, item.record, item.output, order=order)
+        codes.append(add_run(item.plan, item.record, item.output, order=order))
         write_trace(item.plan, item.record)
-        item.codes.append(code)
-        run = item.record.runs[-1]
+        run, took = item.record.runs[-1], time.monotonic() - begin
+        spent += took
         median = sorted(run.seconds)[len(run.seconds) // 2] if run.seconds else 0
         said = f"{milliseconds(median)} ms a trip, {len(run.seconds)} trips" if run.status == "ok" else f"{run.reason}"
-        print(f"{order + 1:3} of {len(turns)}  {item.label}: {said} ({time.monotonic() - begin:.0f} s)", flush=True)
-        if code == 130:
+        # What is left goes as slowly or fast, against what was expected, as what is done.
+        pace = spent / sum(done.seconds for done in turns[: order + 1])
+        left = pace * sum(waiting.seconds for waiting in turns[order + 1 :])
+        print(f"{order + 1:3} of {len(turns)}  {item.label}: {said} ({took:.0f} s; {_minutes(left)} left)", flush=True)
+        if codes[-1] == 130:
             break
+    return codes
+
+
+def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """This script's own flags, and those of every row."""
+    parser = OneLineParser(
+        description=__doc__, usage="%(prog)s [suite] [flags]", allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--rows", nargs="+", default=[], metavar="ROW", help="rows of your choice, each in quotes")
+    parser.add_argument("--runs", type=int, default=1, help="processes a row (default: %(default)s)")
+    parser.add_argument("--output-dir", type=Path, help="where records and pictures go (default: results/run-<time>)")
+    parser.add_argument("--list", action="store_true", help="the rows, and whether this machine has what they need")
+    parser.add_argument("--dry-run", action="store_true", help="what would be measured, what it takes, and how long")
+    suite, argv = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else ("", argv)
+    arguments, flags = parser.parse_known_args(argv)
+    arguments.suite = suite
+    if suite and suite not in SUITES:
+        raise UsageError(f"there is no suite {suite}: give {', '.join(SUITES)}, or --rows")
+    if not arguments.list and bool(suite) == bool(arguments.rows):
+        raise UsageError("give a suite or --rows, and not both (--help says more)")
+    if arguments.runs < 1:
+        raise UsageError(f"--runs {arguments.runs}: give 1 or more")
+    return arguments, flags
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit code 0, 1 (a row failed), 2 (refused), 130 (interrupted; what was finished is kept and drawn)."""
+    arguments, flags = parse_command(argv)
+    if arguments.list:
+        list_rows(flags)
+        return 0
+    folder = arguments.output_dir or RESULTS / f"run-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    counted = any(flag.partition("=")[0] in ("--iterations", "--duration") for flag in flags)
+    rows = arguments.rows or list(rows_of(arguments.suite))
+    usual = USUAL_TRIPS.split() if arguments.rows and not counted else []
+    items = prepare(rows, [*usual, *flags], folder, bool(arguments.suite) and SUITES[arguments.suite].traced)
+    if arguments.dry_run:
+        print_plans(items, arguments.runs)
+        return 0
+    for item in items:
+        files.create(item.output, item.record)
+    waiting = [item for item in items if not item.waived]
+    about = _minutes(arguments.runs * sum(item.seconds for item in waiting))
+    print(f"{len(waiting)} rows, {arguments.runs} run{'s' * (arguments.runs > 1)} each, about {about}; "
+          f"records: {folder}", flush=True)  # fmt: skip
+    codes = measure(waiting, arguments.runs)
     import plot_results  # matplotlib is not for the runs
 
     plotted = plot_results.main([*map(str, sorted(folder.glob("*.json"))), "--output-dir", str(folder)])
-    return code if code == 130 else max([plotted, *(code for item in items for code in item.codes)])
+    for item in items:
+        bad = [f"{run.status}, {run.reason}" for run in item.record.runs if run.status != "ok"]
+        if bad:
+            print(f"{item.label}: {bad[0]}")
+    return 130 if 130 in codes else max([plotted, *codes])
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    outlast_reader()
     try:
-        sys.exit(main())
+        sys.exit(main(sys.argv[1:]))
     except SuiteError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

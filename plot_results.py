@@ -1,119 +1,171 @@
-"""Draw what the records hold: the ladder of transports, the flow, and the README's table.
+"""Draw what records hold, and print their table: the ladder of transports, the flow, where the time goes.
 
-    python3 plot_results.py results/published/*.json              # img/*.png, and the table as text
-    python3 plot_results.py results/published/*.json --readme     # the README's table too
-    python3 plot_results.py results/*.json --output-dir /tmp/img
+    python3 plot_results.py results/*.json                     the table; pictures beside the first record
+    python3 plot_results.py results/*.json --format csv        the table for a spreadsheet
+    python3 plot_results.py results/published/*.json results/published/*/*.json --publish      img/, the README's tables
 
-Every number comes from the records. Records of unlike machines are refused unless --mixed is given.
+Every number comes from the records; several records of one row are runs of it. Records of unlike machines are refused
+unless --mixed is given.
 """
 
 import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 from common.analysis.ladder import on_one_ceiling
 from common.analysis.results import Result, results_of
-from common.errors import RecordError, SuiteError, UsageError
+from common.errors import RecordError, SuiteError
 from common.flow.catalogue import MICROBENCHMARKS, build_flow
 from common.flow.flow import DRIVER, Flow
+from common.plan.options import OneLineParser
 from common.record import files
 from common.record.environment import MACHINE_KEYS
+from common.record.schema import Record
+from common.units import format_bytes
 from common.view import flow_picture, ladder_chart, markdown, small_messages, stage_chart
-from common.view.tables import mebibytes, table
+from common.view.pipe import outlast_reader
+from common.view.screen import print_table
+from common.view.tables import csv_table, markdown_table
 
 ROOT = Path(__file__).resolve().parent
+Records = dict[Path, Record]
 
 
-def load(paths: list[Path], mixed: bool) -> list[Result]:
-    """What the records hold, in the ladder's order; several records of one row are runs of it.
+def load(paths: list[Path], mixed: bool) -> Records:
+    """The records, by their files.
 
     Raises:
-        RecordError: a record cannot be read, or two are of unlike machines, or none has a run that is ok.
+        RecordError: one cannot be read, or two are of unlike machines, or none has a run that is ok.
     """
-    records = [files.load(path) for path in paths]
-    machines = []
-    for path, record in zip(paths, records, strict=True):
+    records = {path: files.load(path) for path in paths}
+    machines = {}
+    for path, record in records.items():
         try:
             build_flow(record.row.flow, record.row.sizes)
-        except (KeyError, ValueError):
+        except (TypeError, ValueError):
             raise RecordError(f"{path} is of a flow that is unknown here: update the suite, or leave it out") from None
         done = [run for run in record.runs if run.status == "ok"]
         if not all(run.seconds and run.processes for run in done):
             raise RecordError(f"{path} has a row that is ok and has no trips: run its script again")
         if done:
-            machines.append((path, record.environments.get("0", {})))
+            machines[path] = record.environments.get("0", {})
     if not machines:
         raise RecordError("none of the records holds a row that is ok: run the scripts again")
-    first, expected = machines[0]
-    for path, machine in [] if mixed else machines:
+    first, expected = next(iter(machines.items()))
+    for path, machine in {} if mixed else machines.items():
         for key in MACHINE_KEYS:
             if machine.get(key) != expected.get(key):
                 raise RecordError(f"{path} is of another machine than {first} ({key}): plot them apart, or --mixed")
-    return results_of(records)
+    return records
 
 
-def ladder_of(results: list[Result]) -> list[Result]:
-    """The rows of the ladder: one flow at one size, without tracing.
+def parted(records: Records) -> tuple[list[Result], list[Result], list[Result]]:
+    """The rows of a ladder, those of the microbenchmarks, and the traced ones.
+
+    One flow at one size is a ladder, whichever it is; where there are several, the microbenchmarks have a table of
+    their own.
 
     Raises:
-        RecordError: there are several.
+        RecordError: what remains is of several flows or sizes.
     """
-    ladder = [r for r in results if not r.traced and r.record.row.flow not in MICROBENCHMARKS]
-    for result in ladder:
-        first = ladder[0]
-        if (result.flow.name, result.record.edges) != (first.flow.name, first.record.edges):
-            raise RecordError(f"{result.name} moves another flow or other sizes than {first.name}: plot them apart")
-    return on_one_ceiling(ladder)
+    traced = {path: record for path, record in records.items() if any(run.spans for run in record.runs)}
+    others = {path: record for path, record in records.items() if path not in traced}
+    small = {}
+    if len({_moved(record) for record in others.values()}) > 1:
+        small = {path: record for path, record in others.items() if record.row.flow in MICROBENCHMARKS}
+    ladder = {path: record for path, record in others.items() if path not in small}
+    pictured = {**ladder, **traced}
+    for path, record in pictured.items():
+        first, other = next(iter(pictured.items()))
+        if _moved(record) != _moved(other):
+            raise RecordError(f"{path} moves {_words(record)}, {first} {_words(other)}: plot them apart")
+    hops = [result for result in results_of(small.values()) if result.status == "ok"]
+    hops.sort(key=lambda result: (result.flow.name, result.record.edges[0].bytes))
+    return on_one_ceiling(results_of(ladder.values())), hops, results_of(traced.values())
 
 
-def draw_flows(flow: Flow, folder: Path) -> None:
-    """The three pictures of the flow: as ChatLearn moves it, as one graph, and as simulated."""
+def _moved(record: Record) -> tuple[str, tuple[tuple[str, str, int], ...]]:
+    return record.row.flow, tuple((edge.source, edge.reader, edge.bytes) for edge in record.edges)
+
+
+def _words(record: Record) -> str:
+    return f"{format_bytes(record.bytes_per_trip)} of {record.row.flow}"
+
+
+def draw_flows(flow: Flow, folder: Path) -> list[Path]:
+    """What is simulated; of the demo's flow also how ChatLearn moves it, and how one graph does."""
     queues = {str(edge): "queue" for edge in flow.edges}
     graph = {str(edge): "shared memory" if DRIVER in (edge.source, edge.reader) else "NCCL" for edge in flow.edges}
-    sizes = {str(edge): f"{mebibytes(edge.bytes)} MiB" for edge in flow.edges}
-    for name, labels, title, note in (
-        ("chatlearn_data_flow", queues, f"ChatLearn: {flow.title} over queues and the object store",
-         "A queue actor for each edge carries references; each reader fetches the payload from the object store."),
-        ("chatlearn_with_raycg", graph,
-         f"The same flow as one Ray compiled graph, with a GPU for each role: {flow.title}",
-         "The driver is never an NCCL rank, so the first and the last edge go through host memory."),
-        ("simulation", sizes, f"What is simulated: {flow.title}, {mebibytes(flow.bytes_per_trip)} MiB a trip",
+    sizes = {str(edge): format_bytes(edge.bytes) for edge in flow.edges}
+    pictures = [
+        ("simulation", sizes, f"What is simulated: {flow.title}, {format_bytes(flow.bytes_per_trip)} a trip",
          "The clock runs from the query in the driver's hand until its result is there. No model computes."),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    if flow.name == "online-dpo":
+        pictures += [
+            ("chatlearn_data_flow", queues, f"ChatLearn: {flow.title} over queues and the object store",
+             "A queue actor for each edge carries references; each reader fetches the payload from the object store."),
+            ("chatlearn_with_raycg", graph,
+             f"The same flow as one Ray compiled graph, with a GPU for each role: {flow.title}",
+             "The driver is never an NCCL rank, so the first and the last edge go through host memory."),
+        ]  # fmt: skip
+    for name, labels, title, note in pictures:
         flow_picture.draw(flow, folder / f"{name}.png", title, labels, note)
+    return [folder / f"{name}.png" for name, *_ in pictures]
+
+
+def draw(ladder: list[Result], traced: list[Result], folder: Path) -> list[Path]:
+    """Every picture that the rows are good for."""
+    pictures = []
+    if any(result.status == "ok" for result in ladder):
+        pictures = [folder / "benchmark_result.png"]
+        ladder_chart.draw_ladder(ladder, pictures[0])
+        pictures += draw_flows(ladder[0].flow, folder)
+    if traced:
+        pictures.append(folder / "stages.png")
+        stage_chart.draw(traced, ladder, pictures[-1])
+    return pictures
+
+
+def print_results(ladder: list[Result], hops: list[Result], form: str) -> None:
+    """The tables; as text also why rows have no numbers, and what qualifies those that have."""
+    for results, columns in ((ladder, markdown.ladder_columns(ladder)), (hops, small_messages.columns(hops))):
+        if results and form == "text":
+            print_table(results, columns)
+        elif results:
+            print((csv_table if form == "csv" else markdown_table)(results, columns))
+    if form == "text" and ladder:
+        for result in ladder:
+            if result.failure:
+                print(f"{result.name}: {result.failure}")
+        print(ladder_chart.facts(ladder))
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    class OneLineParser(argparse.ArgumentParser):
-        def error(self, message: str) -> NoReturn:
-            raise UsageError(f"{message} (--help lists the flags)")
-
     parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", nargs="+", type=Path, help="records that the scripts wrote")
-    parser.add_argument("--output-dir", type=Path, default=ROOT / "img", help="where the pictures go (default: img)")
-    parser.add_argument("--readme", nargs="?", type=Path, const=ROOT / "README.md", help="rewrite its results table")
+    parser.add_argument("--output-dir", type=Path, help="where the pictures go (default: beside the first record)")
+    parser.add_argument("--format", choices=("text", "csv", "markdown"), default="text", help="of the printed table")
+    parser.add_argument("--readme", nargs="?", type=Path, const=ROOT / "README.md", help="rewrite its tables")
+    parser.add_argument("--publish", action="store_true", help="pictures to img/, tables to README.md")
     parser.add_argument("--mixed", action="store_true", help="allow records of unlike machines in one chart")
-    return parser.parse_args(argv)
+    arguments = parser.parse_all(argv)
+    if arguments.publish:
+        arguments.output_dir = arguments.output_dir or ROOT / "img"
+        arguments.readme = arguments.readme or ROOT / "README.md"
+    arguments.output_dir = arguments.output_dir or arguments.records[0].parent
+    return arguments
 
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code 0, or 2 with one line on what to do."""
     try:
         arguments = parse(argv)
-        results = load(arguments.records, arguments.mixed)
-        ladder = ladder_of(results)
-        traced = [result for result in results if result.traced]
-        hops = [r for r in results if r.record.row.flow in MICROBENCHMARKS and r.status == "ok"]
-        hops.sort(key=lambda result: (result.flow.name, result.record.edges[0].bytes))
+        ladder, hops, traced = parted(load(arguments.records, arguments.mixed))
         for problem in stage_chart.problems(traced):
             raise RecordError(f"{problem}: trace it again on a machine that does nothing else")
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
-        if any(result.status == "ok" for result in ladder):
-            ladder_chart.draw_ladder(ladder, arguments.output_dir / "benchmark_result.png")
-            draw_flows(ladder[0].flow, arguments.output_dir)
-        if traced:
-            stage_chart.draw(traced, ladder, arguments.output_dir / "stages.png")
+        pictures = draw(ladder, traced, arguments.output_dir)
         if arguments.readme:
             texts = {"results": markdown.ladder(ladder) if ladder else None}
             texts["advice"] = markdown.advice(ladder) if ladder else None
@@ -126,17 +178,12 @@ def main(argv: list[str] | None = None) -> int:
         place = f"{error.filename} ({error.strerror})"
         print(f"error: cannot write {place}: give --output-dir another place", file=sys.stderr)
         return 2
-    if ladder:
-        print(table(ladder, markdown.ladder_columns(ladder)))
-        for result in ladder:
-            if result.failure:
-                print(f"{result.name}: {result.failure}")
-        print(ladder_chart.caption(ladder))
-    if hops:
-        print(table(hops, small_messages.columns(hops)))
-    print(f"pictures: {arguments.output_dir}")
+    print_results(ladder, hops, arguments.format)
+    if pictures and arguments.format == "text":
+        print(f"pictures: {', '.join(map(str, pictures))}")
     return 0
 
 
 if __name__ == "__main__":
+    outlast_reader()
     sys.exit(main())

@@ -17,26 +17,21 @@ from common.run import supervisor
 if __name__ == "__main__":
     supervisor.main(__file__, __doc__)  # ends here; a worker imports what follows
 
-import warnings
+from contextlib import suppress
 
-import numpy as np
 import ray
-import torch
 from ray.dag import InputNode, MultiOutputNode
 from ray.dag.context import DAGContext
 
-from common.errors import RunFailed
 from common.flow.flow import DRIVER
-from common.payload.leaves import from_bytes, map_tensors, to_bytes
+from common.payload.leaves import from_arrays, from_bytes, map_tensors, to_arrays, to_bytes
 from common.payload.participant import Model, Participant
 from common.runtime.crew import Crew, Wiring
 from common.runtime.needs import CHANNEL_HEADROOM_BYTES
+from common.runtime.workplace import unlink_mapped_semaphores
 from common.transport import warm_receive
 from common.transport.graph_proof import edge_paths, refuse_fallback
 from common.transport.ring_participant import RingModel, RingParticipant, open_rings
-
-# What torch warns of, writing to a channel or to bytes, nobody does here.
-warnings.filterwarnings("ignore", message="The given (NumPy array|buffer) is not writable")
 
 
 class ChannelEnd(Participant):
@@ -48,6 +43,9 @@ class ChannelEnd(Participant):
         DAGContext.get_current().buffer_size_bytes = largest + CHANNEL_HEADROOM_BYTES
         if plan.options.reuse_buffers:
             warm_receive.install()
+
+    def unlink_semaphores(self):
+        unlink_mapped_semaphores()
 
     def channel_bytes(self, task):
         return self.wire.message(task).bytes + 512 * len(self.wire.message(task).leaves)
@@ -93,19 +91,6 @@ def dense(message):
     return map_tensors(lambda tensor: tensor.contiguous(), message)
 
 
-def to_arrays(message):
-    return map_tensors(lambda tensor: tensor.cpu().numpy(), message)
-
-
-def from_arrays(message, device):
-    def tensor(array):
-        if not isinstance(array, np.ndarray):
-            raise RunFailed(f"expected an array, got {type(array).__name__}")
-        return torch.from_numpy(array).to(device)
-
-    return map_tensors(tensor, message)
-
-
 def bind(flow, actors, hint):
     """The flow as a graph of the actors' methods, not yet compiled.
 
@@ -142,11 +127,17 @@ def compile_graph(crew: Crew, hint: str | None):
     graph = bind(crew.flow, crew.actors, hint).experimental_compile(
         _max_inflight_executions=crew.plan.options.in_flight + 1
     )
-    if crew.plan.layout.address:
+    if crew.plan.layout.address:  # nobody ends that cluster, so nothing of ours may stay in it
         crew.closing.callback(graph.teardown)
+        crew.closing.callback(unlink_semaphores, crew)
     paths = edge_paths(graph, crew.flow)
     refuse_fallback(paths, crew.flow, hint, crew.plan.row.transport)
     return graph, paths
+
+
+def unlink_semaphores(crew):
+    with suppress(ray.exceptions.RayError):  # who is gone cannot be asked
+        crew.ask("unlink_semaphores")
 
 
 def by_nccl(crew: Crew) -> Wiring:

@@ -23,13 +23,12 @@ import ray
 from ray.util.queue import Queue
 
 from common.flow.flow import DRIVER
-from common.payload.leaves import from_bytes, map_tensors, to_bytes
+from common.payload.leaves import from_arrays, from_bytes, map_tensors, to_arrays, to_bytes
 from common.payload.participant import Model
 from common.run.verdict import INLINED_BYTES
 from common.runtime.crew import Crew, Wiring
 
-# What Ray and torch warn of, writing to a view or to bytes, does not happen here.
-warnings.filterwarnings("ignore", message="Zero-copy tensor|The given (NumPy array|buffer) is not writable")
+warnings.filterwarnings("ignore", message="Zero-copy tensor")  # of writing to a view, which nobody does here
 
 
 class HostModel(Model):
@@ -50,6 +49,11 @@ class BytesModel(Model):
         edges = self.wire.edges_to(task)
         inputs = [from_bytes(blob, edge.message, self.device) for blob, edge in zip(blobs, edges, strict=True)]
         return to_bytes(super().forward_step(task, *inputs))
+
+
+class ArrayModel(Model):
+    def forward_step(self, task, *arrays):
+        return to_arrays(super().forward_step(task, *(from_arrays(message, self.device) for message in arrays)))
 
 
 def to_host(message):
@@ -154,6 +158,16 @@ def by_bytes(crew: Crew) -> Wiring:
         return [from_bytes(blob, edge.message, crew.plan.device) for blob, edge in zip(blobs, edges, strict=True)]
 
     return Wiring(lambda query: call_tasks(crew, to_bytes(query)), collect, paths_of_calls(crew))
+
+
+def by_numpy(crew: Crew) -> Wiring:
+    """The same with numpy arrays, which Ray lays into the store as they are and readers map."""
+    crew.start(ArrayModel)
+
+    def collect(references):
+        return [from_arrays(arrays, crew.plan.device) for arrays in ray.get(references)]
+
+    return Wiring(lambda query: call_tasks(crew, to_arrays(query)), collect, paths_of_calls(crew))
 
 
 def call_tasks(crew, message):

@@ -115,8 +115,8 @@ class SharerModel(Sharer, Model):
     def run(self):
         while True:
             for task in self.tasks:
-                inputs = [self.queues[str(edge)].get() for edge in self.wire.edges_to(task)]
-                output = self.forward_step(task, *inputs)
+                # The inputs have no name here: it would keep them, and unmapping them would fall into the next trip.
+                output = self.forward_step(task, *[self.queues[str(e)].get() for e in self.wire.edges_to(task)])
                 for edge in self.wire.edges_from(task):
                     self.queues[str(edge)].put(output)
 

@@ -16,7 +16,8 @@ from common.flow.catalogue import build_flow
 from common.record.rows import BASELINE, LADDER
 from common.record.schema import Cost
 from common.view import markdown, screen
-from common.view.tables import COLUMNS, PEAK
+from common.view.ladder_chart import facts
+from common.view.tables import COLUMNS, PEAK, table
 
 ROOT = Path(plot_results.__file__).parent
 PICTURES = ["benchmark_result.png", "chatlearn_data_flow.png", "chatlearn_with_raycg.png", "simulation.png"]
@@ -81,9 +82,10 @@ def test_the_readme_holds_the_same_numbers_between_its_markers(write, tmp_path):
     assert f"{end}\nbelow\n{advice_start}\n" in text
     assert "outdated" not in text and "| old |" not in text
     # 448 MiB in 25 ms are not said as a rate: nobody moved them. 448 MiB in 2 s are 0.235 GB/s.
-    assert "| graph zero-copy | 448 | 0 | 5,000 | 20 | 25 | 29.5 | 30 | mapped | - | 0 | 0.0 | 80x |" in text
-    queue = "| store driver-queue | 448 | 0 | 5,000 | 2,000 | 2,000 | 2,180 | 2,200 | 0.235 | 1.0% | 0 | 0.0 | 1x |"
-    assert queue in text
+    end = "| mapped | - | 1.0% | 0 | ok | 0.0 | 80x |"
+    assert f"| graph zero-copy | 448 MiB | 0 B | 5,000 | 20 | 25 | 29.5 | 30 {end}" in text
+    end = "| 0.235 | 1.0% | <1% | 0 | ok | 0.0 | 1x |"
+    assert f"| store driver-queue | 448 MiB | 0 B | 5,000 | 2,000 | 2,000 | 2,180 | 2,200 {end}" in text
 
 
 def test_two_records_of_one_row_are_one_result():
@@ -95,7 +97,7 @@ def test_two_records_of_one_row_are_one_result():
     assert (one.name, zero_copy.name) == ("store refs", "store refs --zero-copy")
     assert (one.seconds, len(one.runs), one.failure) == ([2.0, 1.0, 1.2], 2, None)
     assert one.ceiling_seconds == 0.03
-    assert cells(one)["stored MiB"] == "2"
+    assert cells(one)["stored"] == "2 MiB"
     # 1 ms of the suite in each run, over a warm-up trip each and three timed ones, by a median of 1.2 s.
     assert one.harness_share == pytest.approx(0.002 / 5 / 1.2)
 
@@ -135,23 +137,23 @@ def test_a_failed_run_beside_one_that_is_ok_gives_no_samples_and_is_not_hidden(w
     (result,) = results_of(records)
     assert (result.status, result.seconds) == ("ok", [1.0, 1.2, 1.1])
     assert result.failure == "1 of 3 runs failed, reward died"
-    assert cells(result)["wrong"] == "0"
+    assert (cells(result)["wrong bytes"], cells(result)["status"]) == ("0", "ok")
     assert plot_results.main([*write(*records), "--output-dir", str(tmp_path)]) == 0
     assert "store refs: 1 of 3 runs failed, reward died" in capsys.readouterr().out.splitlines()
 
 
 def test_wrong_bytes_of_one_run_are_those_of_its_row():
     (result,) = results_of([a_record("refs", [1.0], failed([1.0], wrong_bytes=8))])
-    assert cells(result)["wrong"] == "WRONG 8"
+    assert (cells(result)["wrong bytes"], cells(result)["status"]) == ("8", "WRONG")
 
 
 def test_a_row_without_a_run_that_is_ok_shows_what_it_finished():
     (partial,) = results_of([a_record("refs", failed([1.0, 3.0], processes={}))])
     assert (partial.status, partial.seconds, partial.failure) == ("failed", [1.0, 3.0], "failed, reward died")
     shown = cells(partial)
-    assert (shown["median ms"], shown["stored MiB"], shown["peak GiB"], shown["wrong"]) == ("2,000", "-", "-", "failed")
+    assert (shown["median ms"], shown["stored"], shown["peak GiB"], shown["status"]) == ("2,000", "-", "-", "failed")
     (nothing,) = results_of([a_record("refs", waived())])
-    assert list(cells(nothing).values()) == ["store refs", "448", *["-"] * 8, "waived", "-"]
+    assert list(cells(nothing).values()) == ["store refs", "448 MiB", *["-"] * 10, "waived", "-"]
 
 
 def test_peak_memory_is_that_of_every_process_of_one_run():
@@ -211,8 +213,11 @@ def test_a_waived_row_is_of_no_machine(write, tmp_path, capsys):
 
 def test_other_sizes_and_other_flows_are_refused_in_one_ladder(write, capsys):
     one = a_record("refs", [1.0])
-    assert "other sizes" in refusal(capsys, *write(one, a_record("shm", [1.0], runtime="graph", batch_size=8)))
-    assert "another flow" in refusal(capsys, *write(one, a_record("shm", [1.0], runtime="graph", flow="ppo")))
+    smaller, other = (
+        a_record("shm", [1.0], runtime="graph", **asked) for asked in ({"batch_size": 8}, {"flow": "ppo"})
+    )
+    assert "1.json moves 3.5 MiB of online-dpo, " in refusal(capsys, *write(one, smaller))
+    assert "0.json 448 MiB of online-dpo: plot them apart" in refusal(capsys, *write(one, other))
 
 
 def test_flags_and_markers_that_are_not_there_are_refused(write, tmp_path, capsys):
@@ -332,11 +337,79 @@ def test_the_advice_says_what_was_measured_here_and_what_was_not():
     assert len({line.count("|") for line in text.splitlines()}) == 1
 
 
-def test_a_microbenchmark_alone_leaves_the_pictures_of_the_ladder_alone(write, tmp_path, capsys):
-    paths = write(a_chain("shm", [0.001, 0.0011], "graph"))
+def test_microbenchmarks_of_several_flows_leave_the_pictures_of_the_ladder_alone(write, tmp_path, capsys):
+    paths = write(a_chain("shm", [0.001, 0.0011], "graph"), a_record("shm", [1.0], runtime="graph", flow="round-trip"))
     assert plot_results.main([*paths, "--output-dir", str(tmp_path / "img")]) == 0
-    assert "graph shm" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "graph shm" in printed and "pictures" not in printed
     assert list((tmp_path / "img").iterdir()) == []
+
+
+def test_any_one_flow_at_one_size_is_a_ladder_and_only_the_demos_is_said_to_be_chatlearns(write, tmp_path, capsys):
+    paths = write(a_chain("shm", [0.001, 0.0011], "graph"), a_chain("refs", [0.01, 0.011], "store"))
+    assert plot_results.main(paths) == 0
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["benchmark_result.png", "simulation.png"]
+    assert f"pictures: {tmp_path / 'benchmark_result.png'}, {tmp_path / 'simulation.png'}" in capsys.readouterr().out
+
+
+def test_nothing_is_drawn_into_the_repository_unless_it_is_published(write, tmp_path, monkeypatch):
+    monkeypatch.setattr(plot_results, "ROOT", tmp_path / "suite")
+    (tmp_path / "suite").mkdir()
+    sections = "".join("{}\n{}\n".format(*markdown.markers(section)) for section in ("results", "advice"))
+    (tmp_path / "suite" / "README.md").write_text(sections)
+    paths = write(*THREE)
+    assert plot_results.main(paths) == 0
+    assert (list((tmp_path / "suite").iterdir()), (tmp_path / PICTURES[0]).exists()) == (
+        [tmp_path / "suite" / "README.md"], True,
+    )  # fmt: skip
+    assert plot_results.main([*paths, "--publish"]) == 0
+    assert sorted(path.name for path in (tmp_path / "suite" / "img").iterdir()) == PICTURES
+    assert "| store driver-queue |" in (tmp_path / "suite" / "README.md").read_text()
+
+
+def test_the_table_is_had_as_csv_and_as_markdown_and_as_nothing_else(write, capsys):
+    paths = write(*THREE)
+    assert plot_results.main([*paths, "--format", "csv"]) == 0
+    first, second, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("transport,payload,stored,first ms,") and first.endswith(",status,peak GiB,speed-up")
+    assert second.startswith('store driver-queue,448 MiB,0 B,"5,000",') and len(rest) == 2
+    assert plot_results.main([*paths, "--format", "markdown"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[0] + line[-1] for line in lines] == ["||"] * 5
+
+
+def test_a_narrow_screen_shows_the_columns_that_matter_most_and_names_the_others():
+    results = results_of(THREE)
+    lines = table(results, width=80).splitlines()
+    assert max(map(len, lines[:-1])) <= 80
+    shown = [word for word in ("transport", "median ms", "p95 ms", "GB/s", "of ceiling", "status") if word in lines[0]]
+    assert shown == ["transport", "median ms", "p95 ms", "GB/s", "of ceiling", "status"]
+    assert "max ms" in lines[-1] and "max ms" not in lines[0]
+    assert table(results) == table(results, width=500)
+
+
+def test_a_row_that_beats_its_own_ceiling_is_told_and_one_that_maps_is_not():
+    fast = [0.01, 0.011, 0.012]
+    copied, viewed = results_of([a_record("refs", fast), a_record("mapped", mapped(fast), runtime="graph")])
+    assert (copied.above_ceiling, viewed.above_ceiling) == (pytest.approx(0.02 / 0.011), None)
+    assert any("182% of its ceiling" in warning for warning in screen.warnings(copied))
+    assert "Faster than the ceiling of its own run: store refs (182%)" in facts([copied, viewed])
+    assert results_of([a_record("refs", SLOW)])[0].above_ceiling is None
+
+
+def test_code_that_is_in_no_commit_is_said_to_be():
+    environment = {"git_commit": "0123456789abcdef", "git_dirty": True}
+    (changed,) = results_of([a_record("refs", [1.0], environment=environment)])
+    (clean,) = results_of([a_record("refs", [1.0], environment=environment | {"git_dirty": False})])
+    assert facts([changed]).endswith("commit 0123456789 with changes that are in no commit.")
+    assert facts([clean]).endswith("commit 0123456789.")
+
+
+def test_the_suites_own_work_is_shown_where_it_is_over_a_hundredth():
+    shares = {
+        f"{seconds}": cells(results_of([a_record("refs", [seconds] * 3)])[0])["harness"] for seconds in (0.01, 1.0)
+    }
+    assert shares == {"0.01": "2.5%", "1.0": "<1%"}
 
 
 def test_a_drift_within_the_noise_of_the_trips_is_no_difference():
@@ -353,22 +426,13 @@ def test_what_reads_records_needs_neither_ray_nor_torch_and_a_screen_no_pictures
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0
 
 
-def test_the_readme_in_the_repository_is_that_of_the_published_records(tmp_path):
-    published = ROOT / "results" / "published"
-    paths = sorted(map(str, [*published.glob("*.json"), *published.glob("hops/*.json")]))
-    copy = tmp_path / "README.md"
-    copy.write_text((ROOT / "README.md").read_text())
-    assert plot_results.main([*paths, "--output-dir", str(tmp_path), "--readme", str(copy)]) == 0
-    assert copy.read_text() == (ROOT / "README.md").read_text()
-
-
 def test_the_screen_shows_flow_and_ceiling_before_the_trips(capsys):
     run = a_run([], ceiling_before_seconds=[0.03, 0.02, 0.025], ceiling_all_cores_seconds=[0.02, 0.012])
     screen.print_start(build_flow("round-trip", {"payload_bytes": 2**20}), 1, run)
     assert capsys.readouterr().out.splitlines() == [
         "round trip: 2 MiB a trip",
-        "  driver -> role-1                  1 MiB",
-        "  role-1 -> driver                  1 MiB",
+        "  driver -> role-1              1 MiB",
+        "  role-1 -> driver              1 MiB",
         "ceiling: 25 ms, one warm copy an edge by 1 thread (0.0839 GB/s); 12 ms by all cores at best",
     ]
 
@@ -382,5 +446,5 @@ def test_the_screen_shows_the_last_run_of_a_record(capsys, tmp_path):
     assert rest[0] == "once, before the first trip: group 500 ms"
     assert [line.split()[0] for line in rest[1:3]] == ["warning:", "warning:"]
     assert "spilled" in rest[1] and "unstable" in rest[2]
-    assert rest[3:] == [f"record: {tmp_path / 'x.json'}", "Execution time: 4.0 seconds"]
+    assert rest[3:] == [f"record: {tmp_path / 'x.json'}", "Execution time: 4 seconds"]
     assert captured.err == "error: reward died\n"

@@ -159,18 +159,33 @@ def test_an_edge_that_was_read_before_it_was_sent_is_a_defect():
 def test_a_file_for_perfetto_has_a_track_for_each_process_and_an_arrow_for_each_edge_of_a_trip(tmp_path):
     write_chrome(tmp_path / "trace.json", a_seen_run(), EDGES)
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    tracks = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
-    assert list(tracks.values()) == ["driver", "a"]
-    spans = [(tracks[e["tid"]], e["name"], e["args"]["edge"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    groups = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert (set(tracks.values()), list(groups.values())) == ({"driver", "a"}, ["a", "driver"])
+    slices = [e for e in events if e["ph"] == "X"]
+    assert {(e["pid"], e["tid"]) for e in events} == set(tracks)  # none without a name
+    assert [(e["name"], groups[e["pid"]], e["ts"], e["dur"]) for e in slices if e["cat"] == "trip"] == [
+        ("trip 0", "driver", *a_seen_run().trips_us[0])
+    ]
+    spans = [(groups[e["pid"]], e["name"], e["args"]["edge"], e["ts"], e["dur"]) for e in slices if e["cat"] == "stage"]
     assert spans == [(process, stage, edge, start, end - start)
                      for process, _, stage, edge, _, start, end in a_seen_run().spans]  # fmt: skip
-    arrows = [(e["ph"], e["id"], e["name"], tracks[e["tid"]], e["ts"]) for e in events if e["ph"] in "sf"]
+    arrows = [(e["ph"], e["id"], e["name"], groups[e["pid"]], e["ts"]) for e in events if e["ph"] in "sf"]
     assert arrows == [
         ("s", 0, "driver -> a", "driver", 0.0),
         ("f", 0, "driver -> a", "a", 20.0),
         ("s", 1, "a -> driver", "a", 40.0),
         ("f", 1, "a -> driver", "driver", 90.0),
     ]
+
+
+def test_every_arrow_begins_and_ends_within_a_slice_or_perfetto_drops_it(tmp_path):
+    write_chrome(tmp_path / "trace.json", a_seen_run(), EDGES)
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    slices = [(e["pid"], e["tid"], e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X"]
+    for e in events:
+        if e["ph"] in "sf":
+            assert any((e["pid"], e["tid"]) == s[:2] and s[2] <= e["ts"] <= s[3] for s in slices)
 
 
 def test_trips_that_stalled_are_left_out():
@@ -306,12 +321,12 @@ def test_an_actor_of_two_tasks_has_the_edges_of_both():
     assert [span[3] for span in fields["spans"]] == ["driver -> a", "one ->", "b -> c", "one ->"]
 
 
-def test_a_trainers_edges_are_those_that_the_driver_has_in_pictures():
-    assert with_trainer(FLOW).actors[0] == "trainer"
+def test_the_edges_of_the_drivers_stand_in_are_those_that_the_driver_has_in_pictures():
+    assert with_trainer(FLOW).actors[0] == "stand-in"
     own = [(1, "make", 0.1, 0.2), (1, "wait", 0.3, 0.4), (1, "stamp", 0.5, 0.6)]
-    fields = collect({DRIVER: [(1, "wait", 0.0, 1.0)], "trainer": own}, [(0.0, 1.0)], FLOW)
+    fields = collect({DRIVER: [(1, "wait", 0.0, 1.0)], "stand-in": own}, [(0.0, 1.0)], FLOW)
     assert [(span[0], span[3]) for span in fields["spans"]] == [
-        (DRIVER, "reward -> driver"), ("trainer", "driver -> policy"), *[("trainer", "reward -> driver")] * 2,
+        (DRIVER, "reward -> driver"), ("stand-in", "driver -> policy"), *[("stand-in", "reward -> driver")] * 2,
     ]  # fmt: skip
 
 

@@ -138,6 +138,12 @@ class Result:
         return sum(costs) / (sum(warmups) + len(self.seconds)) / self.summary.median
 
     @property
+    def above_ceiling(self) -> float | None:
+        """The share of its own runs' ceiling, where a row that copies took less time than that; else None."""
+        own = ceiling_of(self.shown)
+        return own / self.summary.median if self.payload_copied and own and self.summary.median < own else None
+
+    @property
     def ceiling_seconds(self) -> float | None:
         return self.shared_ceiling_seconds or ceiling_of(self.runs)
 

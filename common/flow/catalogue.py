@@ -1,6 +1,7 @@
 """The flows by name. To add one: write a function here that returns a Flow, and name it in FLOWS.
+One can also be written on the command line (common/flow/written.py), without a line of code.
 
-Its parameters are its sizes: each is a flag of every script (common/run/options.py), with this default.
+Its parameters are its sizes: each is a flag of every script (common/plan/options.py), with this default.
 """
 
 import inspect
@@ -11,6 +12,7 @@ from typing import Any
 from common.flow.demo_sizes import Sizes
 from common.flow.flow import DRIVER, Flow, Task
 from common.flow.message import Field, Message, flat
+from common.flow.written import ARROW, read_flow
 
 
 def online_dpo(
@@ -112,7 +114,15 @@ MICROBENCHMARKS = ("round-trip", "chain", "scatter-gather")
 
 
 def sizes_of(name: str) -> dict[str, int]:
-    """The sizes that a flow has, with their defaults."""
+    """The sizes that a flow has, with their defaults; one that is written out has none.
+
+    Raises:
+        ValueError: there is no such flow.
+    """
+    if ARROW in name:
+        return {}
+    if name not in FLOWS:
+        raise ValueError(f"there is no flow {name}: give {', '.join(FLOWS)}, or 'rollout -> trainer: 12MB'")
     return {size: parameter.default for size, parameter in inspect.signature(FLOWS[name]).parameters.items()}
 
 
@@ -125,9 +135,9 @@ def build_flow(name: str, given: Mapping[str, Any]) -> Flow:
     known, asked = sizes_of(name), {size: value for size, value in given.items() if value is not None}
     for size in asked.keys() - known.keys():
         owners = ", ".join(flow for flow in FLOWS if size in sizes_of(flow))
-        own = ", ".join(map(flag_of, known))
-        raise ValueError(f"{flag_of(size)} is for {owners}: leave it out, or give {name} {own}")
-    return FLOWS[name](**{**known, **asked})
+        own = f", or give {name} {', '.join(map(flag_of, known))}" if known else ""
+        raise ValueError(f"{flag_of(size)} is for {owners}: leave it out{own}")
+    return read_flow(name) if ARROW in name else FLOWS[name](**{**known, **asked})
 
 
 def flag_of(size: str) -> str:

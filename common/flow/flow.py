@@ -6,7 +6,7 @@ from functools import cached_property
 from common.flow.message import WORD, Message, flat
 
 DRIVER = "driver"
-TRAINER = "trainer"  # the actor of `with_trainer`
+TRAINER = "stand-in"  # the actor of `with_trainer`; a flow may have a trainer of its own
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,11 @@ class Flow:
         return self.query if name == DRIVER else self.task(name).emits
 
     @property
+    def bare(self) -> bool:
+        """Every message is one tensor."""
+        return self.query.bare and all(task.emits.bare for task in self.tasks)
+
+    @property
     def edges(self) -> tuple[Edge, ...]:
         """All edges, ordered as their readers run; the driver's own come last."""
         return tuple(edge for edges in self._inputs.values() for edge in edges)
@@ -163,6 +168,6 @@ def packed(flow: Flow) -> Flow:
 def with_trainer(flow: Flow) -> Flow:
     """The same flow with the driver's two ends in an actor: it is sent a word, and answers with one."""
     tasks = [replace(task, reads=tuple("query" if s == DRIVER else s for s in task.reads)) for task in flow.tasks]
-    begin = Task("query", (DRIVER,), flow.query, "trainer", TRAINER)
-    end = Task("result", flow.returns, WORD, "trainer", TRAINER)
+    begin = Task("query", (DRIVER,), flow.query, TRAINER, TRAINER)
+    end = Task("result", flow.returns, WORD, TRAINER, TRAINER)
     return replace(flow, query=WORD, tasks=(begin, *tasks, end), returns=("result",))

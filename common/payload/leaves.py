@@ -1,5 +1,6 @@
 """A message as torch has it: one tensor, or a dict of tensors, lists of tensors and lists of strings."""
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import Any
@@ -10,6 +11,9 @@ import torch
 from common.errors import RunFailed
 from common.flow.flow import Edge
 from common.flow.message import ALIGNMENT_BYTES, ITEM_BYTES, Field, Message
+
+# What torch warns of, writing to a channel, to an object in the store or to bytes, nobody does here.
+warnings.filterwarnings("ignore", message="The given (NumPy array|buffer) is not writable")
 
 Payload = Any  # a torch.Tensor, or dict[str, Tensor | list[Tensor] | list[str]]
 
@@ -25,6 +29,26 @@ def _map_field(function: Callable[[Any], Any], value: Any) -> Any:
     if not isinstance(value, list):
         return function(value)
     return value if isinstance(value[0], str) else [function(tensor) for tensor in value]
+
+
+def to_arrays(payload: Payload) -> Any:
+    """The payload with numpy arrays for tensors; on a CPU they are the tensors' own memory."""
+    return map_tensors(lambda tensor: tensor.cpu().numpy(), payload)
+
+
+def from_arrays(arrays: Any, device: Any) -> Payload:
+    """The payload of what `to_arrays` gave.
+
+    Raises:
+        RunFailed: something other than arrays arrived.
+    """
+
+    def tensor(array: Any) -> torch.Tensor:
+        if not isinstance(array, np.ndarray):
+            raise RunFailed(f"expected an array, got {type(array).__name__}")
+        return torch.from_numpy(array).to(device)
+
+    return map_tensors(tensor, arrays)
 
 
 def assemble(message: Message, fields: Iterable[list[Any]]) -> Payload:

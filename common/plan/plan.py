@@ -99,15 +99,16 @@ class Plan:
     def record(self) -> Record:
         """The record of this row, without a run."""
         options, flow = self.options, self.asked
-        bare = all(flow.message(name).bare for name in (DRIVER, *(task.name for task in flow.tasks)))
         flags = options.row_flags
-        arguments = {
-            name: getattr(options, name) for name in ("iterations", "timeout", "episode", "in_flight", "threads")
-        } | {"trace": bool(options.trace), "object_store_bytes": options.object_store_bytes}
+        kept = ("iterations", "duration", "timeout", "episode", "in_flight", "threads")
+        arguments = {name: getattr(options, name) for name in kept} | {
+            "trace": bool(options.trace),
+            "object_store_bytes": options.object_store_bytes,
+        }
         return Record(
             row=RowKey(
                 runtime=self.row.runtime, transport=self.row.transport, flow=options.flow, flags=flags,
-                message="bare" if bare else options.message, sizes=self.sizes, device=self.device,
+                message="bare" if flow.bare else options.message, sizes=self.sizes, device=self.device,
                 layout=self.layout,
             ),
             edges=[Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in flow.edges],

@@ -23,7 +23,7 @@ def sentence(board: Board, flow: Flow, number: int, gone: list[str]) -> str:
     """
     actors = [name for name in gone if name != DRIVER]
     if actors or gone:
-        peers = " (Ray Direct Transport ends the peers of one that dies)" if len(actors) > 1 else ""
+        peers = " (Ray ends those that wait for one that dies)" if len(actors) > 1 else ""
         return f"{', '.join(actors or gone)} died{peers}"
     stopped = [name for name, pid in board.processes().items() if _status(pid) == psutil.STATUS_STOPPED]
     if stopped:  # all that live in the driver's process stop with it

@@ -26,8 +26,8 @@ def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
         options = replace(options, transport="nccl" if found >= len(flow.actors) else "shm")
     row = rows[str(options.transport)]
     options.refuse(row)
-    if options.message == "packed" and flow.query.bare:
-        raise UsageError(f"--message packed: a message of {flow.name} is one tensor already: leave it out")
+    if options.message == "packed" and flow.bare:
+        raise UsageError(f"--message packed: every message of {flow.name} is one tensor already: leave it out")
     if options.inject and options.inject.who not in ("driver", *(task.name for task in flow.tasks)):
         raise UsageError(f"--inject: {options.inject.who} is none of the flow's tasks")
     device, found = gpus.resolve(options.device, row.needs.host_only, row.transport)
@@ -36,6 +36,8 @@ def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
         plan = replace(plan, gpus=needs.need_gpus(row, found, len(plan.flow.actors)))
     except Waived as waived:
         return plan, waived
+    if options.address:
+        needs.need_cluster(options.address)
     needs.need_memory(row, options, plan.flow)
     if runtime != "torch":
         plan = replace(plan, store_bytes=needs.object_store_bytes(row, options, plan.flow))

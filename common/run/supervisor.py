@@ -23,6 +23,7 @@ from common.run.settle import settle
 from common.run.watch import Watch
 from common.runtime.workplace import Workplace, sweep
 from common.trace import chrome
+from common.view.pipe import outlast_reader
 
 
 def main(file: str, description: str, argv: Sequence[str] | None = None) -> NoReturn:
@@ -32,6 +33,7 @@ def main(file: str, description: str, argv: Sequence[str] | None = None) -> NoRe
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    outlast_reader()
     try:
         sys.exit(_main(Path(file).name, description, argv))
     except SuiteError as error:
@@ -51,8 +53,9 @@ def _main(script: str, description: str, argv: Sequence[str] | None) -> int:
     output = options.output or files.default_path(RESULTS, runtime, plan.row.transport)
     record = plan.record()
     if waived is not None:
-        add_waived(record, waived)
-        files.create(output, record)
+        if options.output:  # whoever names a record wants one; nobody else needs to clean up after a refusal
+            add_waived(record, waived)
+            files.create(output, record)
         raise waived
     if options.trace:
         try:

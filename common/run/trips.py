@@ -58,7 +58,8 @@ def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
     driver, board = crew.driver, crew.driver.board
     wrong: dict[str, int] = {}
     mapped: dict[str, bool | None] = {}
-    first_timed, promised = 2 + plan.options.warmup, plan.promised_views
+    first_timed, promised, duration = 2 + plan.options.warmup, plan.promised_views, plan.options.duration
+    begin, last = time.monotonic(), 0
 
     def make_query(number: int) -> Any:
         board.began(number)
@@ -74,6 +75,10 @@ def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
     for numbers in episodes(plan):
         if numbers[0] == first_timed:
             stored_bytes, _ = crew.store_counters()
+            begin = time.monotonic()
+        elif duration and numbers[0] > first_timed and time.monotonic() - begin > duration:
+            break
+        last = numbers[-1]
         way = (make_query, wiring.submit, wiring.collect, receive)
         for trip in run_episode(numbers, plan.options.in_flight, *way):
             board.ended(*trip)
@@ -96,7 +101,7 @@ def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
         processes=_costs(crew.ask("costs")),
     )
     if plan.options.trace:
-        report(**_spans(plan, crew))
+        report(**_spans(plan, crew, last))
     reason = failure(plan, wrong, mapped)
     report(status="failed" if reason else "ok", reason=reason)
 
@@ -116,11 +121,11 @@ def _costs(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _spans(plan: Plan, crew: Crew) -> dict[str, Any]:
+def _spans(plan: Plan, crew: Crew, last: int) -> dict[str, Any]:
     from common.trace import edges
 
     board = crew.driver.board
-    trips = [board.trip(number) for number in range(2 + plan.options.warmup, 1 + plan.trips)]
+    trips = [board.trip(number) for number in range(2 + plan.options.warmup, 1 + last)]
     found = crew.ask("spans")
     if len({id(own) for own in found.values()}) < len(found):  # all in one process
         found = {name: found[DRIVER] for name in found}

@@ -63,16 +63,18 @@ class Watch:
     def _wait(self, worker: subprocess.Popen) -> str | None:
         """Until the worker has ended, or must be; what went wrong, if anything."""
         handle, bar, doomed = os.pidfd_open(worker.pid), None, None
+        gone: list[str] = []
         try:
             while True:
                 ended = bool(select.select([handle], [], [], POLL_SECONDS)[0])
                 # The driver, and all that live in its process, are the worker itself; who has done its work may go.
                 inside = [name for name, pid in self.board.processes().items() if pid == worker.pid]
-                gone = [] if "nodes" in self.known else [n for n in blame.dead(self.board) if n not in inside]
+                if not gone and "nodes" not in self.known:  # who went first; others may follow it
+                    gone = [name for name in blame.dead(self.board) if name not in inside]
                 if not self._read_report():
                     return "the driver's process wrote what is no report"
                 if self.board.progress[2]:  # what stands before the first trip is said by now
-                    bar = bar or _progress_bar(self.plan)
+                    bar = _progress_bar(self.plan) if bar is None else bar
                     bar.update(self.board.progress[2] - bar.n)
                 if "failure" in self.known or gone:
                     doomed = doomed or time.monotonic() + GRACE_SECONDS
@@ -86,7 +88,7 @@ class Watch:
                     return overdue
         finally:
             os.close(handle)
-            if bar:
+            if bar is not None:
                 bar.close()
 
     def _explain(self, gone: list[str]) -> str:
@@ -165,4 +167,5 @@ def _progress_bar(plan: Plan) -> Any:
     from tqdm import tqdm
 
     tqdm.monitor_interval = 0  # a thread that would wake up during trips
-    return tqdm(total=plan.trips, unit="trip", desc=plan.row.transport, disable=None, leave=False)
+    total = None if plan.options.duration else plan.trips
+    return tqdm(total=total, unit="trip", desc=plan.row.transport, disable=None, leave=False)

@@ -35,15 +35,15 @@ class Report:
         self.file.write(json.dumps(fields) + "\n")
 
 
-def crew_of(plan: Plan, closing: ExitStack) -> Any:
+def crew_of(plan: Plan, runtime: ExitStack) -> Any:
     """Participants of this runtime; Ray is imported where it is used."""
     if plan.row.runtime == "torch":
         from common.runtime.process_crew import ProcessCrew
 
-        return ProcessCrew(plan, closing)
+        return ProcessCrew(plan)
     from common.runtime.ray_crew import RayCrew
 
-    return RayCrew(plan, closing)
+    return RayCrew(plan, runtime)
 
 
 def run(plan: Plan, report: Report) -> None:
@@ -61,19 +61,20 @@ def run(plan: Plan, report: Report) -> None:
         Path("/proc/self/clear_refs").write_text("5")  # the peak of this process's memory begins anew
     script = importlib.import_module(Path(RUNTIMES[plan.row.runtime]).stem)
     transport = getattr(script, "by_" + plan.row.transport.replace("-", "_"))
-    with ExitStack() as closing:
-        crew = crew_of(plan, closing)
-        try:
-            wiring = transport(crew)
-            report(path=wiring.path, setup_seconds=wiring.setup_seconds)
-            measure(plan, crew, wiring, report)
-            report(nodes=crew.placement())
-        except Exception as error:
-            explained = crew.explain(error)
-            if explained is None:
-                raise
-            report(failure=explained)
-            return
+    with ExitStack() as runtime:
+        crew = crew_of(plan, runtime)
+        with crew.closing:
+            try:
+                wiring = transport(crew)
+                report(path=wiring.path, setup_seconds=wiring.setup_seconds)
+                measure(plan, crew, wiring, report)
+                report(nodes=crew.placement())
+            except Exception as error:
+                explained = crew.explain(error)
+                if explained is None:
+                    raise
+                report(failure=explained)
+                return
         crew.stop()
     report(ceiling_after_seconds=Ceiling(plan).measure(), finished=True)
 

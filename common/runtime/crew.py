@@ -31,11 +31,11 @@ class Crew:
 
     actors: by name, handles of Ray actors, processes, or participants in this process.
     driver: the driver's ends.
-    closing: what a transport enters here is left when the run ends.
+    closing: what a transport enters here is left when the trips are over, while the actors are still there.
     """
 
-    def __init__(self, plan: Plan, closing: ExitStack) -> None:
-        self.plan, self.closing = plan, closing
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.closing = plan, ExitStack()
         self.actors: dict[str, Any] = {}
         self.driver: Any = None
 

@@ -1,5 +1,7 @@
 """What a run needs of this machine, by its row; refused beforehand where there is less."""
 
+import socket
+
 import psutil
 
 from common.errors import UsageError, Waived
@@ -8,6 +10,7 @@ from common.flow.flow import Flow
 from common.plan.options import MINIMUM_STORE_BYTES, Options
 from common.record.rows import Row
 from common.runtime import gpus
+from common.units import format_bytes
 
 CHANNEL_HEADROOM_BYTES = 64 * 1024  # of a graph's channel, for what is not payload; a tensor's frame is under 1 KiB
 
@@ -30,6 +33,23 @@ def need_gpus(row: Row, found: int, actors: int) -> int:
     return needed or found
 
 
+def need_cluster(address: str) -> None:
+    """Refuse an address at which nobody answers; Ray would try for a minute. `auto` is Ray's to find.
+
+    Raises:
+        UsageError: it is none, or nobody listens there.
+    """
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"--address {address}: give ip:port, as `ray start --head` prints it, or auto")
+    try:
+        socket.create_connection((host, int(port)), timeout=3).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"--address {address}: nobody answers there ({error}): is the cluster running?") from None
+
+
 def object_store_bytes(row: Row, options: Options, flow: Flow) -> int:
     """The store's size for a private cluster: as asked, or Ray's default of 30 % of available memory.
 
@@ -43,14 +63,14 @@ def object_store_bytes(row: Row, options: Options, flow: Flow) -> int:
     needed_bytes, trips = stored_bytes(row, options, flow), options.in_flight + 1
     if store_bytes > shared_bytes:
         raise UsageError(
-            f"the object store of {_mib(store_bytes)} does not fit into the {_mib(shared_bytes)} free in /dev/shm: "
-            "free some, enlarge it (docker run --shm-size), or lower --object-store-bytes"
+            f"the object store of {format_bytes(store_bytes)} does not fit into the {format_bytes(shared_bytes)} free "
+            "in /dev/shm: free some, enlarge it (docker run --shm-size), or lower --object-store-bytes"
         )
     if needed_bytes > store_bytes:
         raise UsageError(
-            f"{'two' if trips == 2 else trips} trips of {flow.name} need {_mib(needed_bytes)} of object store and it "
-            f"has {_mib(store_bytes)}: lower {_smaller(options)}, or raise --object-store-bytes "
-            f"(free shared memory: {_mib(shared_bytes)})"
+            f"{'two' if trips == 2 else trips} trips of {flow.name} need {format_bytes(needed_bytes)} of object store "
+            f"and it has {format_bytes(store_bytes)}: lower {_smaller(options)}, or raise --object-store-bytes "
+            f"(free shared memory: {format_bytes(shared_bytes)})"
         )
     return store_bytes
 
@@ -75,22 +95,24 @@ def need_memory(row: Row, options: Options, flow: Flow) -> None:
     shared_bytes = psutil.disk_usage("/dev/shm").free
     if row.needs.segments and pool_bytes > shared_bytes:
         raise UsageError(
-            f"{row.transport} lays {_mib(pool_bytes)} into /dev/shm, where {_mib(shared_bytes)} are free: free some, "
-            f"enlarge it (docker run --shm-size), or lower {_smaller(options)}"
+            f"{row.transport} lays {format_bytes(pool_bytes)} into /dev/shm, where {format_bytes(shared_bytes)} are "
+            f"free: free some, enlarge it (docker run --shm-size), or lower {_smaller(options)}"
         )
-    resident_bytes = pool_bytes + options.in_flight * flow.bytes_per_trip + stored_bytes(row, options, flow)
-    memory_bytes = psutil.virtual_memory().available
-    if resident_bytes > memory_bytes:
+    needed_bytes, memory_bytes = resident_bytes(row, options, flow), psutil.virtual_memory().available
+    if needed_bytes > memory_bytes:
         raise UsageError(
-            f"{_mib(resident_bytes)} are needed and {_mib(memory_bytes)} of memory are free: lower {_smaller(options)}"
+            f"{format_bytes(needed_bytes)} are needed and {format_bytes(memory_bytes)} of memory are free: "
+            f"lower {_smaller(options)}"
         )
+
+
+def resident_bytes(row: Row, options: Options, flow: Flow) -> int:
+    """What a run keeps in memory: the pools, what readers hold, and what lies in the object store."""
+    held_bytes = options.slots * flow.emitted_bytes + options.in_flight * flow.bytes_per_trip
+    return held_bytes + stored_bytes(row, options, flow)
 
 
 def _smaller(options: Options) -> str:
     """The flags that make less of it."""
     sizes = [flag_of(name) for name in sizes_of(options.flow)][:2]
     return " or ".join([*sizes, *["--in-flight"] * (options.in_flight > 1)])
-
-
-def _mib(count: int) -> str:
-    return f"{count / 2**20:,.0f} MiB"

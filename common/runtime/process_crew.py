@@ -7,7 +7,7 @@ An actor's main thread runs the transport's loop, `run()` of its class. A second
 import multiprocessing
 import sys
 import threading
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any
 
 from common.errors import RoleFailed, SuiteError
@@ -18,8 +18,8 @@ from common.runtime.crew import Crew
 class ProcessCrew(Crew):
     """A process an actor, or all actors in this process."""
 
-    def __init__(self, plan: Plan, closing: ExitStack) -> None:
-        super().__init__(plan, closing)
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
         self.pipes: dict[str, Any] = {}
         # The semaphores of queues bear the run's name too, so that whoever cleans up finds them.
         multiprocessing.current_process()._config["semprefix"] = f"/{plan.folder.name}"  # type: ignore[attr-defined]

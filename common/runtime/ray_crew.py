@@ -24,11 +24,11 @@ JOIN_SECONDS = 60  # until a cluster that does not answer is given up
 class RayCrew(Crew):
     """Actor handles by the actor's name."""
 
-    def __init__(self, plan: Plan, closing: ExitStack) -> None:
-        super().__init__(plan, closing)
+    def __init__(self, plan: Plan, runtime: ExitStack) -> None:
+        super().__init__(plan)
         connect(plan)
         if plan.layout.address:
-            closing.callback(ray.shutdown)  # a private cluster ends with its processes
+            runtime.callback(ray.shutdown)  # a private cluster ends with its processes
 
     def launch(self, model_class: type, *extra: Any) -> None:
         own = ray.get_runtime_context().get_node_id()
@@ -114,8 +114,8 @@ def _join(plan: Plan) -> None:
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         what = str(error).partition("\n")[0][:150]
         raise UsageError(
-            f"cannot join the cluster at {plan.options.address} ({what}): is it running, and are its "
-            "RAY_AUTH_MODE and RAY_AUTH_TOKEN set here?"
+            f"cannot join the cluster at {plan.options.address} ({what}): is it running with this Ray and Python, and "
+            "is its RAY_AUTH_TOKEN set here?"
         ) from None
 
 

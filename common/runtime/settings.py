@@ -1,8 +1,12 @@
 """The environment of a worker, set before it begins: what libraries read when they are imported."""
 
+import os
 import secrets
+from pathlib import Path
 
 from common.plan.plan import Plan
+
+TOKEN = Path.home() / ".ray" / "auth_token"  # where Ray keeps the one of this user's clusters
 
 
 def variables(plan: Plan) -> dict[str, str]:
@@ -27,7 +31,11 @@ def variables(plan: Plan) -> dict[str, str]:
         "RAY_rdt_fetch_fail_timeout_milliseconds": seconds + "000",
         "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": str(int(options.zero_copy)),
     }
-    if not options.address:
+    if options.address:
+        # `ray start` asks for tokens by itself, and a driver that was not told to send one is not let in.
+        if "RAY_AUTH_MODE" not in os.environ and ("RAY_AUTH_TOKEN" in os.environ or TOKEN.exists()):
+            found["RAY_AUTH_MODE"] = "token"
+    else:
         found |= {
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # every listener on 127.0.0.1
             "RAY_AUTH_MODE": "token",

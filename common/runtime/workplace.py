@@ -93,6 +93,14 @@ def remove_semaphores(pids: set[int]) -> None:
             path.unlink(missing_ok=True)
 
 
+def unlink_mapped_semaphores() -> None:
+    """Those of the channels that this process has open, in a cluster that outlives the run."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        found = re.search(rf"{SHARED_MEMORY}/sem\.(obj|hdr)\d+-\d+", line)
+        if found:
+            Path(found[0]).unlink(missing_ok=True)
+
+
 def sweep() -> None:
     """Remove what dead runs of this suite left, of this user alone."""
     for parent in {Path(tempfile.gettempdir()), Path("/tmp")}:

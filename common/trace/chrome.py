@@ -13,25 +13,33 @@ from common.record.schema import Edge, Run
 
 
 def write_chrome(path: Path, run: Run, edges: Sequence[Edge]) -> None:
-    """A track for each thread of each process, and an arrow for each of the record's edges in each trip."""
+    """A named track for each thread of each process, a slice for each trip on the driver's, an arrow for each edge.
+
+    Perfetto drops an arrow that begins outside any slice: the query's begins with its trip's.
+    """
     readers, found = [edge.reader for edge in edges], [span[0] for span in run.spans]
     processes = list(dict.fromkeys([DRIVER, *readers, *found]))
-    events: list[dict[str, Any]] = [
-        {"ph": "M", "name": "thread_name", "pid": 1, "tid": 10 * index, "args": {"name": name}}
-        for index, name in enumerate(processes)
-    ]
-    for process, thread, stage, busy_with, trip, start, end in run.spans:
-        track = 10 * processes.index(process) + thread
-        events.append({
-            "ph": "X", "name": stage, "cat": "stage", "pid": 1, "tid": track, "ts": start, "dur": end - start,
-            "args": {"edge": busy_with, "trip": trip},
-        })  # fmt: skip
-    for index, (edge, trip, sent, received) in enumerate(_arrows(run, edges)):
-        for phase, process, (thread, moment) in (("s", edge.source, sent), ("f", edge.reader, received)):
-            events.append({
-                "ph": phase, "bp": "e", "id": index, "name": f"{edge.source} -> {edge.reader}", "cat": "edge",
-                "pid": 1, "tid": 10 * processes.index(process) + thread, "ts": moment, "args": {"trip": trip},
-            })  # fmt: skip
+    tracks = sorted({(process, 0) for process in processes} | {span[:2] for span in run.spans})
+    events: list[dict[str, Any]] = []
+
+    def add(phase: str, process: str, thread: int, name: str, **more: Any) -> None:
+        where = {"pid": 1 + processes.index(process), "tid": thread}
+        events.append({"ph": phase, "name": name} | where | more)
+
+    for process, thread in tracks:
+        if thread == 0:
+            add("M", process, 0, "process_name", args={"name": process})
+        name = f"{process}, thread {thread}" if thread else process
+        add("M", process, thread, "thread_name", args={"name": name})
+    for trip, (start, end) in enumerate(run.trips_us):
+        add("X", DRIVER, 0, f"trip {trip}", cat="trip", ts=start, dur=end - start, args={"trip": trip})
+    for process, thread, stage, edge, trip, start, end in run.spans:
+        args = {"edge": edge, "trip": trip}
+        add("X", process, thread, stage, cat="stage", ts=start, dur=end - start, args=args)
+    for index, (way, trip, sent, received) in enumerate(_arrows(run, edges)):
+        for phase, process, (thread, moment) in (("s", way.source, sent), ("f", way.reader, received)):
+            name = f"{way.source} -> {way.reader}"
+            add(phase, process, thread, name, bp="e", id=index, cat="edge", ts=moment, args={"trip": trip})
     path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n")
 
 

@@ -13,7 +13,8 @@ from common.analysis.results import Result, ceiling_of
 from common.analysis.statistics import speedup_interval
 from common.record.environment import machine_line
 from common.record.rows import BASELINE
-from common.view.tables import UNSTABLE, mebibytes, milliseconds, three_digits
+from common.units import format_bytes
+from common.view.tables import ABOVE_CEILING, HARNESS_SHOWN, UNSTABLE, milliseconds, three_digits
 
 # kevin85421/RayCG-ChatLearn, README.md, commit 0a603161: seconds for 100 trips of 448 MiB.
 DEMO = {"object store and queues": 279.23, "compiled graph, NCCL edges": 35.37}
@@ -42,15 +43,15 @@ def draw_ladder(results: Sequence[Result], path: Path) -> None:
     panels[0].legend(loc="lower left", bbox_to_anchor=(0.42, 0.997), ncols=2, fontsize=8.5, frameon=False)
     compared = any(result.rung == BASELINE for result in measured)
     figure.suptitle(
-        f"One trip of {measured[0].flow.name}, {mebibytes(trip_bytes)} MiB: "
+        f"One trip of {measured[0].flow.name}, {format_bytes(trip_bytes)}: "
         "median time" + (f", and speed-up over {BASELINE}, the demo's baseline" if compared else ""),
         fontsize=12, x=0.01, ha="left",
     )  # fmt: skip
     if demo_shown:
         _demo(panels[-1])
-    shortest = min(result.summary.min for result in measured)
-    demo_seconds = [seconds / DEMO_TRIPS for seconds in DEMO.values() if demo_shown]
-    longest = max([result.summary.p95 for result in measured] + demo_seconds)
+    drawn = [seconds / DEMO_TRIPS for seconds in DEMO.values() if demo_shown] + list(_limits(measured).values())
+    shortest = min([result.summary.min for result in measured] + drawn)
+    longest = max([result.summary.p95 for result in measured] + drawn)
     last = panels[-1]
     last.set_xlabel("milliseconds a trip (log)")
     last.set_xscale("log")
@@ -93,38 +94,49 @@ def _bar(axes: Any, index: int, result: Result, baseline: Result | None, note: s
 
 
 def _ceiling_lines(axes: Any, results: Sequence[Result]) -> None:
-    """The ladder's shared ceiling, and the best that all cores did."""
+    for (words, seconds), style in zip(_limits(results).items(), ("-", ":"), strict=False):
+        label = f"{words} {seconds * 1e3:.3g} ms"
+        axes.axvline(seconds, color="black", linewidth=1.4 if style == "-" else 1, linestyle=style, label=label)
+
+
+def _limits(results: Sequence[Result]) -> dict[str, float]:
+    """The ladder's shared ceiling, and the best that all cores did, in seconds."""
     one = results[0].ceiling_seconds
     every = [seconds for result in results for run in result.runs for seconds in run.ceiling_all_cores_seconds]
-    if one:
-        axes.axvline(one, color="black", linewidth=1.4, label=f"ceiling: one warm copy an edge, {one * 1e3:.3g} ms")
-    if every:
-        label = f"the same by all cores, at best {min(every) * 1e3:.3g} ms"
-        axes.axvline(min(every), color="black", linewidth=1, linestyle=":", label=label)
+    found = {"ceiling: one warm copy an edge,": one} if one else {}
+    return found | ({"the same by all cores, at best": min(every)} if every else {})
 
 
 def caption(results: Sequence[Result]) -> str:
-    """Machine, versions, counts: what a reader needs to weigh the chart."""
+    """What a reader needs to weigh the chart: how to read it, and the facts."""
+    return "Whiskers: fastest trip to p95. Hatched: readers hold views of another's memory.\n" + facts(results)
+
+
+def _commit(environment: dict[str, Any]) -> str:
+    changed = " with changes that are in no commit" if environment.get("git_dirty") else ""
+    return (environment.get("git_commit") or "unknown")[:10] + changed
+
+
+def facts(results: Sequence[Result]) -> str:
+    """Machine, versions, counts, commits, and what makes some rows less than they seem."""
     done = [result for result in results if result.status == "ok"]
     environments = [record.environments.get("0", {}) for result in done for record in result.records]
     counts = ", ".join(f"{result.name} {len(result.seconds)}" for result in results)
-    commits = sorted({(environment.get("git_commit") or "unknown")[:10] for environment in environments})
+    commits = sorted(set(map(_commit, environments)))
     variable = [f"{result.name} ({result.summary.variation:.0%})" for result in done
                 if result.summary.variation > UNSTABLE]  # fmt: skip
     ceilings = [1e3 * seconds for result in results for run in result.runs if (seconds := ceiling_of([run]))]
     ceilings_range = f"range from {min(ceilings):.3g} to {max(ceilings):.3g} ms" if ceilings else "are unknown"
-    shares = []
-    for copied, words in ((True, "where bytes are copied"), (False, "where they are mapped")):
-        found = [(result.harness_share, result.name) for result in done if result.payload_copied is copied]
-        if found:
-            shares.append(f"{max(found)[0]:.2%} of a trip {words} ({max(found)[1]})")
+    own = [f"{result.name} ({result.harness_share:.1%})" for result in done if result.harness_share > HARNESS_SHOWN]
+    above = [f"{result.name} ({share:.0%})" for result in done if (share := result.above_ceiling)]
     return "\n".join([
         *sorted(set(map(machine_line, environments))),
         *textwrap.wrap(f"Timed trips: {counts}.", 190),
-        "Whiskers: fastest trip to p95. Brackets: 95 % interval of the speed-up within these runs. "
-        "Hatched: readers hold views of shared memory, not bytes of their own.",
+        "Brackets: 95 % interval of the speed-up within these runs.",
         *textwrap.wrap(f"Standard deviation over {UNSTABLE:.0%} of the mean: {', '.join(variable) or 'none'}.", 190),
         f"Ceiling: the median of the runs' own, which {ceilings_range}.",
-        f"The suite's own work inside the clock, all processes together: at most {', '.join(shares)}.",
+        *textwrap.wrap("The suite's own work inside the clock, all processes together, is under "
+                       f"{HARNESS_SHOWN:.0%} of a trip{' but for ' * bool(own)}{', '.join(own)}.", 190),
+        *[f"Faster than the ceiling of its own run: {', '.join(above)}; {ABOVE_CEILING}." for _ in above[:1]],
         f"{results[0].runs[0].started_at[:10]}, commit {', '.join(commits)}.",
     ])  # fmt: skip

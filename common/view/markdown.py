@@ -8,7 +8,7 @@ from common.analysis.results import Result
 from common.analysis.statistics import speedup_interval
 from common.errors import RecordError
 from common.record.rows import CEILING, ROWS, Row
-from common.view.ladder_chart import caption
+from common.view.ladder_chart import facts
 from common.view.tables import COLUMNS, PEAK, Column, markdown_table, milliseconds, three_digits
 
 
@@ -51,7 +51,7 @@ def ladder(results: Sequence[Result]) -> str:
     """The headline and the table, with the reasons of runs that have no numbers, and the caption."""
     lines = [headline(results), "", markdown_table(results, ladder_columns(results))]
     lines += [f"\n{result.name}: {result.failure}." for result in results if result.failure]
-    return "\n".join([*lines, "", *(line + "  " for line in caption(results).splitlines())])
+    return "\n".join([*lines, "", *(line + "  " for line in facts(results).splitlines())])
 
 
 def advice(results: Sequence[Result]) -> str:
@@ -65,13 +65,13 @@ def advice(results: Sequence[Result]) -> str:
 
     columns = [
         Column("", lambda row: f"`{row.name}`"),
-        Column("take it when", lambda row: row.take.when),
-        Column("needs", lambda row: row.take.needs),
-        Column("copies an edge", lambda row: row.take.copies),
-        Column("what breaks it", lambda row: row.take.breaks),
+        Column("take it when", lambda row: row.take.when, words=True),
+        Column("needs", lambda row: row.take.needs, words=True),
+        Column("copies an edge", lambda row: row.take.copies, words=True),
+        Column("what breaks it", lambda row: row.take.breaks, words=True),
         Column("a trip here", measured),
     ]
-    return markdown_table([row for row in ROWS if row.take], columns, left=5)
+    return markdown_table([row for row in ROWS if row.take], columns)
 
 
 def markers(section: str) -> tuple[str, str]:

@@ -1,21 +1,35 @@
 """What a script prints: before its trips, and after them."""
 
+import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from common.analysis.results import Result, ceiling_of
 from common.flow.flow import Flow
 from common.record.schema import Record, Run
-from common.view.tables import UNSTABLE, mebibytes, milliseconds, table
+from common.units import format_bytes
+from common.view import tables
+from common.view.tables import COLUMNS, HARNESS_SHOWN, UNSTABLE, Column, milliseconds, table, three_digits
+
+
+def width() -> int | None:
+    """Of the terminal, in characters; None in a pipe, which has no end."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def print_table(rows: Sequence[Any], columns: Sequence[Column] = COLUMNS) -> None:
+    print(table(rows, columns, width()))
 
 
 def print_start(flow: Flow, threads: int, run: Run) -> None:
     """The edges and the ceiling, before anything is measured."""
-    print(f"{flow.title}: {mebibytes(flow.bytes_per_trip)} MiB a trip")
+    print(f"{flow.title}: {format_bytes(flow.bytes_per_trip)} a trip")
     for edge in flow.edges:
-        print(f"  {edge!s:24} {mebibytes(edge.bytes):>10} MiB")
+        print(f"  {edge!s:24} {format_bytes(edge.bytes):>10}")
     seconds = ceiling_of([run])
     if seconds:
         print(
@@ -30,7 +44,7 @@ def print_end(record: Record, output: Path) -> None:
     """The last run's row, what a reader must know about it, and the demo's last line."""
     run = record.runs[-1]
     result = Result((msgspec.structs.replace(record, runs=[run]),))
-    print(table([result]))
+    print_table([result])
     if record.row.flags.get("in_flight") and run.episode_seconds:
         seconds = sum(run.episode_seconds) / len(run.seconds)
         rate = record.bytes_per_trip / seconds / 1e9
@@ -42,16 +56,22 @@ def print_end(record: Record, output: Path) -> None:
     if run.status != "ok":
         print(f"error: {run.reason}", file=sys.stderr, flush=True)
     print(f"record: {output}")
-    print(f"Execution time: {sum(run.seconds, 0.0)} seconds")
+    print(f"Execution time: {three_digits(sum(run.seconds, 0.0))} seconds")
 
 
 def warnings(result: Result) -> list[str]:
     """What makes a row less than it seems, with what to do about it."""
-    found = []
+    found: list[str] = []
+    if not result.seconds:
+        return found
     if result.spilled_bytes:
-        spilled = f"{result.spilled_bytes / 2**20:,.0f}"
-        found.append(f"{spilled} MiB were spilled to disk and slowed the trips: raise --object-store-bytes")
-    if result.seconds and result.summary.variation > UNSTABLE:
+        spilled = format_bytes(result.spilled_bytes)
+        found.append(f"{spilled} were spilled to disk and slowed the trips: raise --object-store-bytes")
+    if result.summary.variation > UNSTABLE:
         variation = f"{result.summary.variation:.0%}"
         found.append(f"trips vary by {variation} and may be unstable: close other programs, raise --iterations")
+    if result.harness_share > HARNESS_SHOWN:
+        found.append(f"{result.harness_share:.1%} of a trip is the suite's own work: its stamps")
+    if result.above_ceiling:
+        found.append(f"{result.above_ceiling:.0%} of its ceiling: {tables.ABOVE_CEILING}; repeat it on a quiet machine")
     return found

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from common.analysis.results import Result
 from common.analysis.stages import attribute, by_edge, defect, trip_seconds
 from common.record.environment import machine_line
-from common.view.tables import mebibytes, milliseconds
+from common.units import format_bytes
+from common.view.tables import milliseconds
 
 # A grey and a hatch for each stage, so that the picture survives a printer.
 STYLES = {
@@ -45,11 +46,11 @@ def draw(traced: Sequence[Result], untraced: Sequence[Result], path: Path) -> No
         for stage, (grey, hatch) in STYLES.items()
         if any(stage in attribute(result.traced_run)[0] for result in traced)
     ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=11, fontsize=8.5, frameon=False)
+    figure.legend(handles=handles, loc="outside upper left", ncols=6, fontsize=8.5, frameon=False)
     greys = zip(map(str, traced[0].flow.edges), EDGE_GREYS, strict=False)
     keys = [right.barh([-9], [0], facecolor=grey, edgecolor="black", label=name) for name, grey in greys]
     keys.append(right.barh([-9], [0], facecolor="0.35", hatch="..", edgecolor="black", label="several edges at once"))
-    right.legend(handles=keys, loc="lower center", bbox_to_anchor=(0.5, 1.04), ncols=3, fontsize=8, frameon=False)
+    figure.legend(handles=keys, loc="outside upper right", ncols=3, fontsize=8.5, frameon=False)
     figure.supxlabel(caption(traced, untraced), fontsize=8, x=0.01, ha="left")
     figure.savefig(path)
 
@@ -97,7 +98,7 @@ def caption(traced: Sequence[Result], untraced: Sequence[Result]) -> str:
     record = traced[0].record
     return "\n".join([
         machine_line(record.environments.get("0", {})),
-        f"{traced[0].flow.name}, {mebibytes(record.bytes_per_trip)} MiB a trip, the middle half of the traced trips, "
+        f"{traced[0].flow.name}, {format_bytes(record.bytes_per_trip)} a trip, the middle half of the traced trips, "
         f"ms. The stages add up to {explained[worst]:.1%} of the trip where they fit worst ({worst}).",
         "wait: nobody works as far as Python can see: messages, scheduling, wake-ups, and what Ray's C++ writes.",
         *textwrap.wrap(f"Median with tracing over median without, another run: {', '.join(costs) or 'unknown'}.", 230),

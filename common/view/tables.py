@@ -1,18 +1,31 @@
 """Tables as columns, each a header and what it says of a result, and the formats of numbers."""
 
+import csv
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from common.analysis.results import Result
+from common.units import format_bytes
 
 UNSTABLE = 0.10  # standard deviation / mean above which a row is called unstable
+HARNESS_SHOWN = 0.01
+ABOVE_CEILING = "the machine was slower while that was measured, or one copy serves several readers"
 
 
 @dataclass(frozen=True)
 class Column:
+    """What stands above, and what it says of each line's thing: of a result, mostly.
+
+    rank: where a table must be narrower, the columns of the highest rank go first; those of rank 0 never.
+    words: to the left; a table's first column always is.
+    """
+
     header: str
-    cell: Callable[[Any], str]  # of what the table has a line for: results, mostly
+    cell: Callable[[Any], str]
+    rank: int = 0
+    words: bool = False
 
 
 def three_digits(value: float) -> str:
@@ -25,12 +38,8 @@ def milliseconds(seconds: float) -> str:
     return f"{seconds * 1e3:,.4g}" if seconds < 1 else f"{seconds * 1e3:,.0f}"
 
 
-def mebibytes(count: float) -> str:
-    return f"{count / 2**20:,.4g}"
-
-
-def _of_trips(header: str, cell: Callable[[Result], str]) -> Column:
-    return Column(header, lambda result: cell(result) if result.seconds else "-")
+def _of_trips(header: str, cell: Callable[[Result], str], rank: int = 0) -> Column:
+    return Column(header, lambda result: cell(result) if result.seconds else "-", rank)
 
 
 def _rate(result: Result) -> str:
@@ -44,44 +53,69 @@ def _of_ceiling(result: Result) -> str:
     return f"{ceiling / result.summary.median:.1%}" if ceiling and result.payload_copied else "-"
 
 
+def _harness(result: Result) -> str:
+    return f"{result.harness_share:.1%}" if result.harness_share >= HARNESS_SHOWN else "<1%"
+
+
 def _wrong(result: Result) -> str:
     if result.wrong_bytes:
-        return f"WRONG {result.wrong_bytes:,}"
-    return "0" if result.status == "ok" else result.status
+        return f"{result.wrong_bytes:,}"
+    return "0" if result.status == "ok" else "-"
 
 
 def _stored(result: Result) -> str:
-    return f"{result.stored_bytes_per_trip / 2**20:,.0f}" if result.status == "ok" else "-"
+    return format_bytes(round(result.stored_bytes_per_trip), ("iB",)) if result.status == "ok" else "-"
 
 
 COLUMNS = (
     Column("transport", lambda result: result.name + (" (spilled)" if result.spilled_bytes else "")),
-    Column("payload MiB", lambda result: mebibytes(result.record.bytes_per_trip)),
-    _of_trips("stored MiB", _stored),  # of a trip's messages and their copies, in the object store
-    Column("first ms", lambda result: milliseconds(result.first_seconds) if result.first_seconds else "-"),
-    _of_trips("min ms", lambda result: milliseconds(result.summary.min)),
+    Column("payload", lambda result: format_bytes(result.record.bytes_per_trip), 5),
+    _of_trips("stored", _stored, 6),  # of a trip's messages and their copies, in the object store
+    Column("first ms", lambda result: milliseconds(result.first_seconds) if result.first_seconds else "-", 4),
+    _of_trips("min ms", lambda result: milliseconds(result.summary.min), 3),
     _of_trips("median ms", lambda result: milliseconds(result.summary.median)),
-    _of_trips("p95 ms", lambda result: milliseconds(result.summary.p95)),
-    _of_trips("max ms", lambda result: milliseconds(result.summary.max)),
+    _of_trips("p95 ms", lambda result: milliseconds(result.summary.p95), 1),
+    _of_trips("max ms", lambda result: milliseconds(result.summary.max), 3),
     _of_trips("GB/s", _rate),
-    _of_trips("of ceiling", _of_ceiling),
-    Column("wrong", _wrong),
+    _of_trips("of ceiling", _of_ceiling, 2),
+    _of_trips("harness", _harness, 2),  # the suite's own work inside the clock, all processes together
+    Column("wrong bytes", _wrong, 4),
+    Column("status", lambda result: "WRONG" if result.wrong_bytes else result.status),
 )
-PEAK = Column("peak GiB", lambda r: f"{r.peak_memory_bytes / 2**30:.1f}" if r.peak_memory_bytes else "-")
+PEAK = Column("peak GiB", lambda r: f"{r.peak_memory_bytes / 2**30:.1f}" if r.peak_memory_bytes else "-", 6)
 
 
-def table(rows: Sequence[Any], columns: Sequence[Column] = COLUMNS) -> str:
-    """For a terminal: names to the left, figures to the right."""
-    lines = [[column.header for column in columns], *([column.cell(row) for column in columns] for row in rows)]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])]).rstrip() for cells in lines
-    )
+def table(rows: Sequence[Any], columns: Sequence[Column] = COLUMNS, width: int | None = None) -> str:
+    """For a screen; below it, what a `width` in characters has no room for."""
+    shown = list(columns)
+    while width and len(_lines(rows, shown)[0]) > width and any(column.rank for column in shown):
+        shown.remove(max(shown, key=lambda column: column.rank))
+    left_out = [column.header for column in columns if column not in shown]
+    note = [f"(a wider screen, or a pipe, also has: {', '.join(left_out)})"] if left_out else []
+    return "\n".join([*map(str.rstrip, _lines(rows, shown)), *note])
 
 
-def markdown_table(rows: Sequence[Any], columns: Sequence[Column], left: int = 1) -> str:
-    """In Markdown; the first `left` columns are words."""
-    rule = "|---" * left + "|---:" * (len(columns) - left) + "|"
-    lines = [[column.header for column in columns], *([column.cell(row) for column in columns] for row in rows)]
-    header, *rest = ["| " + " | ".join(cells) + " |" for cells in lines]
+def _lines(rows: Sequence[Any], columns: Sequence[Column]) -> list[str]:
+    """Of one width."""
+    cells = _cells(rows, columns)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    turns = [str.ljust if column.words or column is columns[0] else str.rjust for column in columns]
+    return ["  ".join(turn(c, w) for turn, c, w in zip(turns, line, widths, strict=True)) for line in cells]
+
+
+def _cells(rows: Sequence[Any], columns: Sequence[Column]) -> list[list[str]]:
+    return [[column.header for column in columns], *([column.cell(row) for column in columns] for row in rows)]
+
+
+def csv_table(rows: Sequence[Any], columns: Sequence[Column] = COLUMNS) -> str:
+    """As comma-separated values."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(_cells(rows, columns))
+    return text.getvalue().rstrip()
+
+
+def markdown_table(rows: Sequence[Any], columns: Sequence[Column]) -> str:
+    """In Markdown."""
+    rule = "".join("|---" if column.words or column is columns[0] else "|---:" for column in columns) + "|"
+    header, *rest = ["| " + " | ".join(cells) + " |" for cells in _cells(rows, columns)]
     return "\n".join([header, rule, *rest])

@@ -1,6 +1,5 @@
 """The order in which trips run, what their clock covers, and what is checked when."""
 
-from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
@@ -102,9 +101,9 @@ def measured(make_plan, monkeypatch, tmp_path):
         plan = make_plan("torch", "--transport", "memcpy", *threads, *flags, *KILOBYTES, folder=tmp_path)
         board = Board.create(tmp_path, plan.participants, plan.trips)
         known = {}
-        with ExitStack() as closing, monkeypatch.context() as patch:
+        with monkeypatch.context() as patch:
             patch.setattr(Participant, "verify", noted)
-            crew = ProcessCrew(plan, closing)
+            crew = ProcessCrew(plan)
             wiring = script.by_memcpy(crew)
 
             def collect(results):

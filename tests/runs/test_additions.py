@@ -127,5 +127,5 @@ def test_a_flow_is_added_by_its_function_and_runs_with_every_kind_of_transport(
     assert [f"{edge.source} -> {edge.reader}" for edge in record.edges] == EDGES
     assert record.edges[-1].bytes == 8
     assert set(record.row.layout.nodes) == {"driver", "left", "right", "verdict"} | (
-        {"trainer"} if runtime == "rdt" else set()
+        {"stand-in"} if runtime == "rdt" else set()
     )

@@ -39,7 +39,7 @@ def machine(monkeypatch):
 def test_the_store_holds_what_the_trips_under_way_and_the_one_before_emit_and_deliver(machine, make_plan, flags, asked):
     machine()
     assert make_plan("store", *flags, "--object-store-bytes", str(asked)).store_bytes == asked
-    with pytest.raises(UsageError, match=r"trips of online-dpo need [\d,]+ MiB of object store"):
+    with pytest.raises(UsageError, match=r"trips of online-dpo need [\d.]+ [GM]iB of object store"):
         make_plan("store", *flags, "--object-store-bytes", str(asked - 1))
 
 
@@ -83,7 +83,7 @@ def test_a_machine_without_shared_memory_runs_what_needs_none(machine, make_plan
 )
 def test_segments_that_do_not_fit_into_shared_memory_are_refused(machine, make_plan, runtime, transport):
     machine(shared=3 * EMITTED - 1)
-    with pytest.raises(UsageError, match=r"lays 1,056 MiB into /dev/shm, where .* lower --batch-size"):
+    with pytest.raises(UsageError, match=r"lays 1.031 GiB into /dev/shm, where .* lower --batch-size"):
         make_plan(runtime, "--transport", transport)
     machine(shared=3 * EMITTED)
     make_plan(runtime, "--transport", transport)

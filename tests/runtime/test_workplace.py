@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from common.runtime import workplace
+from common.runtime import settings, workplace
 from common.runtime.settings import variables
 from common.runtime.workplace import MARK, Workplace, clean, remember, sweep
 
@@ -116,5 +116,14 @@ def test_settings_of_torch_and_of_ray_are_a_workers_own(make_plan):
     found = variables(plan)
     assert (found["RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"], found["RAY_CGRAPH_get_timeout"]) == ("1", "37")
     assert found["RAY_AUTH_TOKEN"] != variables(plan)["RAY_AUTH_TOKEN"]
-    joined = variables(make_plan("store", "--address", "127.0.0.1:6379", *kilobytes))
-    assert not {"RAY_AUTH_TOKEN", "GLOO_SOCKET_IFNAME"} & set(joined)
+
+
+def test_a_driver_sends_the_token_of_the_cluster_that_it_joins_where_there_is_one(make_plan, monkeypatch, tmp_path):
+    plan = make_plan("store", "--address", "auto", "--batch-size", "4", "--prompt-seq-len", "256")
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setattr(settings, "TOKEN", tmp_path / "auth_token")
+    assert not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "GLOO_SOCKET_IFNAME"} & set(variables(plan))
+    settings.TOKEN.write_text("secret")
+    assert variables(plan)["RAY_AUTH_MODE"] == "token"
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    assert "RAY_AUTH_MODE" not in variables(plan)

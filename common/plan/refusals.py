@@ -1,0 +1,73 @@
+"""Where a flag cannot be used: each takes the row and all that was asked, and says why, or None (or nothing)."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from common.record.rows import Row
+
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+RAYS = "--zero-copy, --address, --placement and --object-store-bytes are Ray's: leave them out"
+
+
+def only_tensors_of_the_store(row: Row, _: Any) -> str | None:
+    if row.runtime == "torch":
+        return RAYS
+    if row.runtime != "store":
+        return "--zero-copy is the object store's: in the compiled graph give --transport zero-copy"
+    if row.transport in ("bytes", "numpy"):
+        return f"--zero-copy maps tensors, not {row.transport}: leave it out, or give --transport refs"
+    return None
+
+
+def only_views(row: Row, options: Any) -> str | None:
+    if not (row.views or options.zero_copy):
+        return f"--copy-out is for mapped transports: {row.transport} hands out copies already"
+    return None
+
+
+def only_shm(row: Row, _: Any) -> str | None:
+    if (row.runtime, row.transport) != ("graph", "shm"):
+        return "--reuse-buffers is for the compiled graph's shm: leave it out"
+    return None
+
+
+def only_ray(row: Row, _: Any) -> str | None:
+    return RAYS if row.runtime == "torch" else None
+
+
+def only_several_machines(row: Row, options: Any) -> str | None:
+    if row.needs.one_machine:
+        return f"{row.transport} is one machine's memory: leave --address out"
+    if options.object_store_bytes:
+        return "--object-store-bytes: the store of --address has its size already: leave it out"
+    return only_ray(row, options)
+
+
+def deeper_than_it_holds(row: Row, options: Any) -> str | None:
+    if options.in_flight > (row.depth or options.in_flight):
+        return f"--in-flight {options.in_flight}: {row.transport} holds {row.depth} trip under way: give {row.depth}"
+    return None
+
+
+def one_clock(_: Row, options: Any) -> str | None:
+    if options.address or options.placement == "spread":
+        return "--trace needs one clock: leave --address and --placement spread out"
+    if options.in_flight > 1:
+        return "--trace tells one trip's time apart: leave --in-flight out"
+    return "--trace is the file of --output: give another name" * (options.trace == options.output)
+
+
+def switched_off(*_: Any) -> str | None:
+    try:
+        off = "[never]" in HUGE_PAGES.read_text()
+    except OSError:
+        off = True
+    return f"--huge-pages: this machine has them switched off: write madvise into {HUGE_PAGES}" if off else None
+
+
+def more_than_cores(_: Row, options: Any) -> str | None:
+    cores = len(os.sched_getaffinity(0))
+    if options.threads > cores:
+        return f"--threads {options.threads}: there are {cores} cores: give {cores} or fewer"
+    return None

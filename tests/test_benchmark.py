@@ -1,0 +1,115 @@
+"""The suite runner: its rows, what it refuses, and what it says without measuring anything."""
+
+import sys
+
+import pytest
+
+import benchmark
+from common.analysis.expected import expected_seconds, published
+from common.errors import UsageError
+from common.plan.options import RESULTS
+from common.record.rows import LADDER, ROWS
+from common.runtime import gpus
+
+QUESTION = ("--flow", "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB")
+
+
+def said(capsys, *argv):
+    assert benchmark.main([*argv]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_the_list_has_every_row_and_whether_this_machine_can_run_it(capsys):
+    lines = said(capsys, "--list").splitlines()
+    here = {row.name: next(line for line in lines if line.startswith(f"{row.name}  ")) for row in ROWS}
+    assert " yes " in here["graph mapped"]
+    assert "needs 3 GPUs and found 0" in here["graph nccl"]
+    refused = said(capsys, "--list", *QUESTION, "--address", "auto").splitlines()
+    assert any(line.startswith("graph mapped") and "one machine's memory" in line for line in refused)
+
+
+def test_a_dry_run_says_what_would_be_measured_and_measures_nothing(capsys, tmp_path):
+    folder = tmp_path / "nothing"
+    rows = ("--rows", "store refs", "graph shm --message packed", "graph mapped --copy-out")
+    text = said(capsys, *QUESTION, *rows, "--dry-run", "--output-dir", str(folder), "--runs", "2")
+    for words in ("240 kB a trip", "rollout-1 -> trainer         120 kB", "graph mapped --copy-out", " 30 ", "in all"):
+        assert words in text
+    assert "graph shm --message packed" in text
+    assert not folder.exists()
+
+
+def test_flags_of_all_rows_and_of_one():
+    plan, waived = benchmark.plan_of("graph shm --in-flight 2", ["--iterations", "7", "--message-rows", "2", *PPO])
+    assert (plan.row.name, plan.options.in_flight, plan.options.iterations, plan.options.rows) == ("graph shm", 2, 7, 2)
+    assert waived is None
+
+
+PPO = ("--flow", "ppo", "--prompt-len", "8", "--response-len", "8")
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        ([], "give a suite or --rows"),
+        (["quick", "--rows", "store refs"], "not both"),
+        (["quikc"], "there is no suite quikc"),
+        (["--rows", "graph shmm"], "did you mean graph shm?"),
+        (["--rows", "graph"], "there is no row graph"),
+        (["--rows", "store refs", "--runs", "0"], "--runs 0"),
+        (["--rows", "store driver-queue --in-flight 2"], "store driver-queue: --in-flight 2"),
+        (["--rows", "store refs", "--transprot", "x"], "store refs: unrecognized arguments"),
+        (["--rows", "store refs", "--payload-bytes", "8"], "store refs: --payload-bytes is for"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_measured_is_refused_in_one_line(argv, reason):
+    with pytest.raises(UsageError) as error:
+        benchmark.main(argv)
+    assert reason in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("suite", sorted(benchmark.SUITES.keys() - {"gpu"}))
+def test_every_row_of_a_suite_can_be_planned_on_this_machine_or_is_waived(suite, tmp_path):
+    traced = benchmark.SUITES[suite].traced
+    items = benchmark.prepare(list(benchmark.rows_of(suite)), ["--device", "cpu"], tmp_path, traced)
+    assert len({item.output for item in items}) == len(items)
+    assert all(item.waived or (bool(item.plan.options.trace) == traced and item.seconds > 0) for item in items)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_the_gpu_suite_says_so_where_there_is_none(tmp_path):
+    with pytest.raises(UsageError, match="torch sees no GPU"):
+        benchmark.main(["gpu", "--output-dir", str(tmp_path / "records")])
+    assert not (tmp_path / "records").exists()
+
+
+def test_the_gpu_suite_plans_every_row_that_one_gpu_is_good_for(monkeypatch, tmp_path):
+    monkeypatch.setattr(gpus, "count", lambda: 1)
+    monkeypatch.setattr(gpus, "need_modules", lambda modules: None)
+    items = benchmark.prepare(list(benchmark.rows_of("gpu")), [], tmp_path, False)
+    assert {item.plan.device for item in items} == {"cuda"}
+    ready = {(item.record.row.flow, item.plan.row.name) for item in items if not item.waived}
+    proofs = {("online-dpo", "rdt cuda-ipc"), ("online-dpo", "torch nccl-one-gpu"), ("online-dpo", "graph mapped")}
+    assert proofs | {("round-trip", "graph nccl"), ("round-trip", "graph mapped")} <= ready
+    assert {item.record.edges[0].bytes for item in items if item.record.row.flow == "round-trip"} == {40_000_000}
+    assert sum(item.seconds for item in items) < 25 * 60
+
+
+def test_what_a_run_will_take_grows_with_its_bytes_and_trips(make_plan):
+    known = published(RESULTS / "published")
+    assert set(known) <= set(LADDER) and known["store driver-queue"] > known["graph shm"]
+
+    def expected(*flags):
+        return expected_seconds(make_plan("store", "--transport", "refs", *flags), known)
+
+    assert expected("--batch-size", "4") < expected("--iterations", "200", "--batch-size", "4") < expected()
+    assert expected("--batch-size", "4", "--duration", "30s") == pytest.approx(37, abs=2)
+
+
+def test_it_imports_neither_ray_nor_torch():
+    import subprocess
+
+    code = "import sys, benchmark; sys.exit(bool({'ray', 'torch', 'matplotlib'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=RESULTS.parent, timeout=60).returncode == 0
