@@ -1,7 +1,8 @@
-# make benchmark   every row at the full payload, then the chart      (about 10 minutes on two cores)
+# make benchmark   every row at the full payload, then the chart      (10 to 15 minutes on two cores)
 # make quick       the headline rows, a quarter of it, few trips      (about a minute)
-# make stages      where the time goes: the main rows traced          (about 3 minutes)
+# make stages      where the time goes: the main rows traced          (about 4 minutes)
 # make hops        the microbenchmarks of small messages              (about 6 minutes)
+# make gpu         all that a machine with GPUs can run there         (under 25 minutes)
 # make test        the tests                                          (about 7 minutes)
 # make unit        those that start nothing                           (under a minute)
 # make lint        ruff and mypy
@@ -11,10 +12,10 @@ PYTHON ?= python3
 PY := .venv/bin/python
 RECORDS ?= results/published/*.json results/published/*/*.json
 
-.PHONY: benchmark quick stages hops test unit lint publish clean
+.PHONY: benchmark quick stages hops gpu test unit lint publish clean
 .DELETE_ON_ERROR:
 
-benchmark quick stages hops: .venv/installed
+benchmark quick stages hops gpu: .venv/installed
 	$(PY) benchmark.py $@
 
 test: .venv/installed

@@ -138,6 +138,7 @@ def print_results(ladder: list[Result], hops: list[Result], form: str) -> None:
         for result in ladder:
             if result.failure:
                 print(f"{result.name}: {result.failure}")
+        print(markdown.headline(ladder).replace("`", ""))
         print(ladder_chart.facts(ladder))
 
 

@@ -364,9 +364,9 @@ def test_a_traced_run_explains_its_trips(run_script, tmp_path, script, transport
     assert result.name.endswith(transport)
 
     events = json.loads(file.read_text())["traceEvents"]
-    names = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
-    assert names == everybody
-    complete = [event for event in events if event["ph"] == "X"]
+    assert {event["args"]["name"] for event in events if event["name"] == "process_name"} == set(everybody)
+    assert len([event for event in events if event.get("cat") == "trip"]) == ITERATIONS
+    complete = [event for event in events if event.get("cat") == "stage"]
     assert len(complete) == len(run.spans)
     assert {event["name"] for event in complete} <= set(stages.STAGES)
     assert all(set(event["args"]) == {"edge", "trip"} and event["dur"] >= 0 for event in complete)

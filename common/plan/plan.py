@@ -72,8 +72,9 @@ class Plan:
 
     @property
     def promised_views(self) -> bool:
-        """Whether that is what readers end with."""
-        return readers_hold_views(self.row, self.options.row_flags)
+        """Whether that is what readers end with; what lies in host memory is copied to a GPU."""
+        shared = self.device == "cpu" or self.row.needs.one_machine
+        return shared and readers_hold_views(self.row, self.options.row_flags)
 
     @property
     def trips(self) -> int:

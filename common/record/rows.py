@@ -31,7 +31,7 @@ class Needs:
         graph's "channels".
     segments: payloads lie in /dev/shm, one pool a sender.
     one_machine: all participants share memory. host_only: it moves host memory, on a machine with GPUs too.
-    trainer: the driver can neither send nor read, so an actor has its ends. one_process: all participants share one.
+    trainer: the driver can neither send nor read, so an actor stands in for it. one_process: all participants share one.
     """
 
     gpus: int = 0
@@ -121,7 +121,7 @@ ROWS = (
         take=Advice("one-sided reads, RDMA between nodes", "nixl, memory registered once", "one, into fresh pages",
                     "the producer must not change the tensor; alpha")),
     Row("rdt", "nixl", flags=_HUGE, above="rdt nixl", because=_HUGE_WHY, suites={"benchmark": 20}),
-    Row("rdt", "gloo", "two-sided, torch.distributed between CPU actors; with a trainer", above="store refs",
+    Row("rdt", "gloo", "two-sided, torch.distributed between CPU actors; an actor stands in for the driver", above="store refs",
         because="tensors stay with their producer; sent by gloo", needs=Needs(host_only=True, trainer=True),
         suites={"benchmark": 20, "quick": 3, "stages": 10, "hops": 1000},
         take=Advice("CPU tensors between actors, any nodes", "a group of all actors; no driver in it",
@@ -151,7 +151,7 @@ ROWS = (
         suites={"benchmark": 30, "stages": 10},
         take=Advice("the same, faster", "one method of Ray's replaced in each reader", "one in, one out",
                     "another version of Ray")),
-    Row("rdt", "nccl", "two-sided, GPU to GPU; with a trainer, and a GPU for each actor",
+    Row("rdt", "nccl", "two-sided, GPU to GPU; an actor stands in for the driver, with a GPU for each",
         needs=Needs(gpu_each=True, modules=("cupy",), trainer=True), suites={"benchmark": 100}),
     Row("torch", "nccl-one-gpu", "the same with all ranks on one GPU; the record says which way the bytes take",
         needs=Needs(gpus=1), suites={"benchmark": 100}),
@@ -192,7 +192,8 @@ ROWS = (
         suites={"benchmark": 100, "stages": 10},
         take=Advice("a fixed graph on one node, readers only read", "arrays instead of tensors", "one in, none out",
                     "a view that is kept blocks the channel two messages later")),
-    Row("rdt", "cuda-ipc", "one-sided, readers map the producer's memory on the same GPU; with a trainer", views=True,
+    Row("rdt", "cuda-ipc", "one-sided, readers map the producer's memory on the same GPU; an actor stands in for the "
+        "driver", views=True,
         above="rdt nccl", because="readers map the producer's GPU memory",
         needs=Needs(gpus=1, one_machine=True, trainer=True), suites={"benchmark": 100},
         take=Advice("roles that share one GPU", "the same GPU for all, no expandable segments", "none",

@@ -109,7 +109,10 @@ def _limits(results: Sequence[Result]) -> dict[str, float]:
 
 def caption(results: Sequence[Result]) -> str:
     """What a reader needs to weigh the chart: how to read it, and the facts."""
-    return "Whiskers: fastest trip to p95. Hatched: readers hold views of another's memory.\n" + facts(results)
+    return (
+        "Whiskers: fastest trip to p95. Hatched: readers hold views of another's memory. "
+        f"Brackets: 95 % interval of the speed-up within these runs.\n{facts(results)}"
+    )
 
 
 def _commit(environment: dict[str, Any]) -> str:
@@ -132,7 +135,6 @@ def facts(results: Sequence[Result]) -> str:
     return "\n".join([
         *sorted(set(map(machine_line, environments))),
         *textwrap.wrap(f"Timed trips: {counts}.", 190),
-        "Brackets: 95 % interval of the speed-up within these runs.",
         *textwrap.wrap(f"Standard deviation over {UNSTABLE:.0%} of the mean: {', '.join(variable) or 'none'}.", 190),
         f"Ceiling: the median of the runs' own, which {ceilings_range}.",
         *textwrap.wrap("The suite's own work inside the clock, all processes together, is under "

@@ -21,7 +21,8 @@ def ladder_columns(results: Sequence[Result]) -> list[Column]:
             return "-"
         return f"{three_digits(speedup_interval(result.seconds, baseline.seconds)[0])}x"
 
-    return [*COLUMNS, PEAK, Column("speed-up", speedup)]
+    compared = any(baseline_of(result, results) for result in results)
+    return [*COLUMNS, PEAK, *[Column("speed-up", speedup)] * compared]
 
 
 def headline(results: Sequence[Result]) -> str:

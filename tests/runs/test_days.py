@@ -1,0 +1,112 @@
+"""A user's day: a cluster that is there already, a reader that leaves, trips by the clock, rows of one's choice."""
+
+import os
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from conftest import KILOBYTES, ROOT, SCRIPTS, SHARED_MEMORY
+
+from common.record import files
+
+PORT = "26379"
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A plain `ray start --head` that asks for its user's token, on the address that it gives back."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("0123456789abcdef" * 4)
+    flags = ("--head", "--port", PORT, "--num-cpus", "2", "--include-dashboard=false", "--disable-usage-stats")
+    memory = ("--object-store-memory", "200000000", "--temp-dir", f"/tmp/ray-{os.getpid()}")
+    ray = os.path.join(os.path.dirname(sys.executable), "ray")
+    environment = os.environ | {"RAY_AUTH_MODE": "token", "OF_TEST": str(tmp_path)}
+    subprocess.run([ray, "start", *flags, *memory], env=environment, timeout=60, check=True, capture_output=True)
+    yield f"127.0.0.1:{PORT}"
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("OF_TEST") == str(tmp_path):
+                process.kill()
+        except psutil.Error:
+            pass
+
+
+def semaphores():
+    return {path.name for path in SHARED_MEMORY.glob("sem.*") if path.name.startswith(("sem.obj", "sem.hdr"))}
+
+
+def test_a_cluster_that_was_there_is_joined_as_written_and_keeps_nothing_of_the_run(begin_run, cluster):
+    before = semaphores()
+    flags = ("--transport", "zero-copy", "--iterations", "3", "--address", cluster, *KILOBYTES)
+    finished = begin_run(SCRIPTS["graph"], *flags).finish()
+    assert (finished.code, finished.run.status) == (0, "ok"), finished.stderr
+    assert "graph zero-copy --address" in finished.stdout
+    broken = begin_run(
+        SCRIPTS["graph"], *flags[:2], "--iterations", "30", *flags[4:], "--inject", "policy:6:die"
+    ).finish()
+    assert (broken.code, broken.run.status) == (1, "failed")
+    deadline = time.monotonic() + 5
+    while semaphores() - before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert semaphores() - before == set()
+
+
+def test_a_run_outlasts_the_reader_of_its_screen(tmp_path):
+    command = [sys.executable, str(SCRIPTS["torch"]), "--transport", "memcpy", "--iterations", "3", *KILOBYTES]
+    with subprocess.Popen(
+        [*command, "--output", str(tmp_path / "x.json")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        run.stdout.close()
+        assert (run.stderr.read(), run.wait(60)) == ("", 0)
+    (found,) = files.load(tmp_path / "x.json").runs
+    assert (found.status, len(found.seconds)) == ("ok", 3)
+
+
+def test_trips_can_be_counted_by_the_clock(run_script):
+    finished = run_script(SCRIPTS["torch"], "--transport", "memcpy", "--duration", "500ms", *KILOBYTES)
+    assert finished.code == 0, finished.stderr
+    run = finished.run
+    assert len(run.seconds) > 3
+    assert sum(run.seconds) < 5
+    assert finished.record.arguments["duration"] == 0.5
+
+
+def test_a_question_is_answered_in_one_command(tmp_path):
+    flow = "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB"
+    rows = ("torch memcpy", "torch gloo --message packed", "torch gloo --in-flight 2")
+    command = [sys.executable, "benchmark.py", "--flow", flow, "--iterations", "4", "--rows", *rows]
+    done = subprocess.run(
+        [*command, "--runs", "2", "--output-dir", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    records = [files.load(path) for path in sorted(tmp_path.glob("*.json"))]
+    assert [[run.order for run in record.runs] for record in records] == [[0, 3], [1, 4], [2, 5]]  # in turns
+    assert [record.row.flow for record in records] == [flow] * 3
+    for name in rows:
+        assert sum(line.startswith(f"{name}  ") for line in done.stdout.splitlines()) == 1
+    assert "6 of 6" in done.stdout and "0 s left" in done.stdout
+    assert (tmp_path / "benchmark_result.png").exists()
+
+
+@pytest.mark.parametrize(
+    "script", [*SCRIPTS.values(), ROOT / "benchmark.py", ROOT / "plot_results.py"], ids=lambda p: p.stem
+)
+def test_without_its_packages_a_script_says_how_to_get_them(script):
+    done = subprocess.run(
+        [sys.executable, "-E", "-s", "-S", str(script), "x"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "is not installed: run make, or pip install -r requirements.txt" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_is_refused_or_waived_leaves_no_record_behind(tmp_path):
+    before = set((ROOT / "results").glob("*.json"))
+    for flags in (["--transport", "nccl"], ["--address", "127.0.0.1:1"], ["--iterations", "0"]):
+        done = subprocess.run([sys.executable, str(SCRIPTS["rdt"]), *flags], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert set((ROOT / "results").glob("*.json")) == before
