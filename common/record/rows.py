@@ -31,7 +31,8 @@ class Needs:
         graph's "channels".
     segments: payloads lie in /dev/shm, one pool a sender.
     one_machine: all participants share memory. host_only: it moves host memory, on a machine with GPUs too.
-    trainer: the driver can neither send nor read, so an actor stands in for it. one_process: all participants share one.
+    trainer: the driver can neither send nor read, so an actor stands in for it.
+    one_process: all participants share one.
     """
 
     gpus: int = 0
@@ -121,9 +122,9 @@ ROWS = (
         take=Advice("one-sided reads, RDMA between nodes", "nixl, memory registered once", "one, into fresh pages",
                     "the producer must not change the tensor; alpha")),
     Row("rdt", "nixl", flags=_HUGE, above="rdt nixl", because=_HUGE_WHY, suites={"benchmark": 20}),
-    Row("rdt", "gloo", "two-sided, torch.distributed between CPU actors; an actor stands in for the driver", above="store refs",
-        because="tensors stay with their producer; sent by gloo", needs=Needs(host_only=True, trainer=True),
-        suites={"benchmark": 20, "quick": 3, "stages": 10, "hops": 1000},
+    Row("rdt", "gloo", "two-sided, torch.distributed between CPU actors; an actor stands in for the driver",
+        above="store refs", because="tensors stay with their producer; sent by gloo",
+        needs=Needs(host_only=True, trainer=True), suites={"benchmark": 20, "quick": 3, "stages": 10, "hops": 1000},
         take=Advice("CPU tensors between actors, any nodes", "a group of all actors; no driver in it",
                     "one, through a socket", "a dead actor takes its peers along; the producer must not change the "
                     "tensor")),
