@@ -48,7 +48,7 @@ class ChannelEnd(Participant):
         unlink_mapped_semaphores()
 
     def channel_bytes(self, task):
-        return self.wire.message(task).bytes + 512 * len(self.wire.message(task).leaves)
+        return self.wire.message(task).shipped_bytes + 512 * len(self.wire.message(task).leaves)
 
 
 class GraphModel(ChannelEnd, Model):

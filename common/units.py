@@ -41,10 +41,10 @@ def parse_seconds(text: str) -> float:
 
 
 def format_bytes(count: float, suffixes: tuple[str, ...] = ("iB", "B")) -> str:
-    """Four significant digits in the unit that fits; of MiB and MB, say, the one that makes the shorter number."""
+    """Four significant digits in the unit that fits: of 2**20 bytes, say, or of 10**6 where that is much shorter."""
     units = [_fitting(count, suffix) for suffix in suffixes]
     shown = [f"{count / BYTES[unit]:,.4g} {unit}" for unit in units]
-    return min(shown, key=lambda text: len(text.partition(" ")[0]))
+    return shown[-1] if len(shown[-1].partition(" ")[0]) < len(shown[0].partition(" ")[0]) - 1 else shown[0]
 
 
 def _fitting(count: float, suffix: str) -> str:

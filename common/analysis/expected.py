@@ -31,7 +31,7 @@ def expected_seconds(plan: Plan, known: dict[str, float]) -> float:
     options, count = plan.options, plan.asked.bytes_per_trip
     name = row_name(plan.row.runtime, plan.row.transport, options.row_flags)
     by_byte = known.get(name, known.get(row_name(plan.row.runtime, plan.row.transport, {}), UNKNOWN[1]))
-    episode = options.episode * (UNKNOWN[0] + by_byte * count) + CHECK_SECONDS + count / CHECK_BYTES_PER_SECOND
-    trips = options.duration or episode * options.iterations / options.episode
-    untimed = (1 + options.warmup) * episode / options.episode
+    episode = options.trips_in_a_row * (UNKNOWN[0] + by_byte * count) + CHECK_SECONDS + count / CHECK_BYTES_PER_SECOND
+    trips = options.duration or episode * options.iterations / options.trips_in_a_row
+    untimed = (1 + options.warmup) * episode / options.trips_in_a_row
     return START_SECONDS + plan.flow.emitted_bytes * options.slots / MAKE_BYTES_PER_SECOND + untimed + trips

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from common.analysis.statistics import Summary, summarise
-from common.flow.catalogue import build_flow
+from common.flow.catalogue import build_flow, flow_of_edges
 from common.flow.flow import Flow
 from common.record.rows import place, row_name
 from common.record.schema import Record, Run
@@ -43,6 +43,7 @@ class Result:
         """How another rung is called with this row's messages, place and device: like is compared with like."""
         row = self.record.row
         words = ["--message packed"] if row.message == "packed" else []
+        words += ["--as-shipped"] if row.sizes.get("as_shipped") else []
         if row.layout.address:
             words.append("--address")
         elif row.layout.placement == "spread":
@@ -54,7 +55,10 @@ class Result:
     @cached_property
     def flow(self) -> Flow:
         """As its users draw it."""
-        return build_flow(self.record.row.flow, self.record.row.sizes)
+        row = self.record.row
+        if ".py:" in row.flow:  # its file may be elsewhere, or changed; the record has its edges
+            return flow_of_edges(row.flow, [(edge.source, edge.reader, edge.bytes) for edge in self.record.edges])
+        return build_flow(row.flow, row.sizes, row.message)
 
     @property
     def episode(self) -> int:

@@ -1,18 +1,22 @@
 """The flows by name. To add one: write a function here that returns a Flow, and name it in FLOWS.
-One can also be written on the command line (common/flow/written.py), without a line of code.
+One can also be written on the command line (common/flow/written.py), or in a file of its own (common/flow/traced.py).
 
 Its parameters are its sizes: each is a flag of every script (common/plan/options.py), with this default.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from common.flow import chatlearn
+from common.flow.chatlearn import Batch, batch_of
 from common.flow.demo_sizes import Sizes
 from common.flow.flow import DRIVER, Flow, Task
-from common.flow.message import Field, Message, flat
+from common.flow.message import Field, flat
+from common.flow.traced import trace_flow
 from common.flow.written import ARROW, read_flow
+from common.units import format_bytes
 
 
 def online_dpo(
@@ -33,52 +37,16 @@ def online_dpo(
     )
 
 
-CHARACTERS = 4  # a token, about
+def of_batches(build: Callable[[Batch], Flow]) -> Callable[..., Flow]:
+    """A flow of ChatLearn's messages, by the samples that each of them has."""
 
+    def flow(
+        rows: int = 128, prompt_len: int | str = 512, response_len: int | str = 512, seq_length: int = 1024,
+        padding: str = "megatron", as_shipped: bool = False,
+    ) -> Flow:  # fmt: skip
+        return build(batch_of(rows, prompt_len, response_len, seq_length, padding, as_shipped))
 
-def ppo(rows: int = 128, prompt_len: int = 512, response_len: int = 512) -> Flow:
-    """ChatLearn's RLHF with PPO: its own fields, of `rows` samples of one length, views cloned.
-
-    Keys, dtypes and shapes: alibaba/ChatLearn at 85ee7dfe, examples/megatron/models (policy_inference.py,
-    reference.py, value_inference.py, reward_inference.py). rm_rewards is a list of Python floats there.
-    """
-    length = prompt_len + response_len
-    prompts = Field("no_padded_query_ids", "int64", lengths=(prompt_len,) * rows)
-    actions = (response_len,) * rows
-    strings = Field("str_prompts", "str", lengths=(CHARACTERS * prompt_len,) * rows)
-    policy = Message((
-        Field("all_tokens", "int64", (rows, length)),
-        Field("logprobs", "float32", (rows, length - 1)),
-        Field("loss_mask", "bool", (rows, length)),
-        prompts,
-        strings,
-        Field("str_outputs", "str", lengths=(CHARACTERS * response_len,) * rows),
-    ))  # fmt: skip
-    reward = Message((
-        Field("all_token_ids_right_padded", "int64", (rows, length)),
-        Field("action_start_indices", "int64", (rows,)),
-        Field("action_logprobs", "float32", lengths=actions),
-        Field("action_values", "float32", lengths=actions),
-        Field("action_rewards", "float32", lengths=actions),
-        Field("loss_mask", "bool", (rows, length)),
-        Field("ref_logprobs", "float32", (rows, length - 1)),
-        Field("old_logprobs", "float32", (rows, length - 1)),
-        prompts,
-        strings,
-        Field("rm_rewards", "float64", (rows,)),
-    ))  # fmt: skip
-    return Flow(
-        name="ppo",
-        title="RLHF (PPO)",
-        query=Message((Field("input_ids", "int64", lengths=(prompt_len,) * rows),)),
-        tasks=(
-            Task("policy", (DRIVER,), policy, "policy inference"),
-            Task("reference", ("policy",), Message((Field("ref_logprobs", "float32", (rows, length - 1)),))),
-            Task("value", ("policy",), Message((Field("old_values", "float32", (rows, length)),))),
-            Task("reward", ("policy", "reference", "value"), reward),
-        ),
-        returns=("value", "reward"),
-    )
+    return flow
 
 
 def round_trip(payload_bytes: int = 1024) -> Flow:
@@ -104,40 +72,91 @@ def scatter_gather(payload_bytes: int = 1024, roles: int = 4) -> Flow:
 
 FLOWS: dict[str, Callable[..., Flow]] = {
     "online-dpo": online_dpo,
-    "ppo": ppo,
+    "ppo": of_batches(chatlearn.ppo),
+    "grpo": of_batches(lambda batch: chatlearn.online_dpo(batch, "grpo", "GRPO")),
+    "grpo-math": of_batches(chatlearn.grpo_math),
+    "dpo": of_batches(chatlearn.dpo),
     "round-trip": round_trip,
     "chain": chain,
     "scatter-gather": scatter_gather,
 }
+# What the demo has as one flat tensor, with ChatLearn's fields: --message fields or packed.
+FIELDS = {"online-dpo": of_batches(chatlearn.online_dpo)}
 # The microbenchmarks of Ray's compiled-graphs article; the others are rungs of the ladder.
 MICROBENCHMARKS = ("round-trip", "chain", "scatter-gather")
 
 
-def sizes_of(name: str) -> dict[str, int]:
-    """The sizes that a flow has, with their defaults; one that is written out has none.
+def function_of(name: str, message: str | None = None) -> Callable[..., Flow]:
+    """What builds a flow, by its name, its file, or its text.
+
+    message: "fields" or "packed" where the demo's flat tensors shall be ChatLearn's fields.
 
     Raises:
         ValueError: there is no such flow.
     """
     if ARROW in name:
-        return {}
+        return lambda: read_flow(name)
+    if ".py:" in name:
+        return of_batches(lambda batch: trace_flow(name, batch))
     if name not in FLOWS:
-        raise ValueError(f"there is no flow {name}: give {', '.join(FLOWS)}, or 'rollout -> trainer: 12MB'")
-    return {size: parameter.default for size, parameter in inspect.signature(FLOWS[name]).parameters.items()}
+        known = ", ".join(FLOWS)
+        raise ValueError(f"there is no flow {name}: give {known}, 'rollout -> trainer: 12MB', or my_flow.py:my_flow")
+    return FIELDS[name] if name in FIELDS and message in ("fields", "packed") else FLOWS[name]
 
 
-def build_flow(name: str, given: Mapping[str, Any]) -> Flow:
+def sizes_of(name: str, message: str | None = None) -> dict[str, Any]:
+    """The sizes that a flow has, with their defaults; one that is written out has none.
+
+    Raises:
+        ValueError: there is no such flow.
+    """
+    parameters = inspect.signature(function_of(name, message)).parameters
+    return {size: parameter.default for size, parameter in parameters.items()}
+
+
+def build_flow(name: str, given: Mapping[str, Any], message: str | None = None) -> Flow:
     """The flow at these sizes; what is None or missing is the flow's own.
 
     Raises:
         ValueError: the sizes do not make a flow, or one is another flow's.
     """
-    known, asked = sizes_of(name), {size: value for size, value in given.items() if value is not None}
+    known, asked = sizes_of(name, message), {size: value for size, value in given.items() if value is not None}
     for size in asked.keys() - known.keys():
-        owners = ", ".join(flow for flow in FLOWS if size in sizes_of(flow))
+        owners = [flow for flow in FLOWS if size in sizes_of(flow)]
+        owners += [f"{flow} --message fields" for flow in FIELDS if size in sizes_of(flow, "fields")]
         own = f", or give {name} {', '.join(map(flag_of, known))}" if known else ""
-        raise ValueError(f"{flag_of(size)} is for {owners}: leave it out{own}")
-    return read_flow(name) if ARROW in name else FLOWS[name](**{**known, **asked})
+        raise ValueError(f"{flag_of(size)} is for {', '.join(owners)}: leave it out{own}")
+    return function_of(name, message)(**{**known, **asked})
+
+
+def flow_of_edges(name: str, edges: Sequence[tuple[str, str, int]]) -> Flow:
+    """A flow of flat messages with these edges, as a record has them."""
+    bytes_of = {source: count for source, _, count in edges}
+    readers = dict.fromkeys(reader for _, reader, _ in edges if reader != DRIVER)
+    reads = {reader: tuple(source for source, other, _ in edges if other == reader) for reader in [*readers, DRIVER]}
+    tasks = tuple(Task(task, reads[task], flat(bytes_of[task])) for task in readers)
+    return Flow(name, name, flat(bytes_of[DRIVER]), tasks, returns=reads[DRIVER])
+
+
+def describe_flows() -> str:
+    """Each flow with who reads from whom, its messages, fields and bytes."""
+    lines = []
+    for name, message in [*((flow, None) for flow in FLOWS), *((flow, "fields") for flow in FIELDS)]:
+        flow = build_flow(name, {}, message)
+        sizes = ", ".join(f"{flag_of(size)} {value}" for size, value in sizes_of(name, message).items() if value)
+        lines.append(f"{name}{' --message fields' if message else ''}: {flow.title}, "
+                     f"{format_bytes(flow.bytes_per_trip)} a trip ({sizes})")  # fmt: skip
+        for sender in (DRIVER, *(task.name for task in flow.tasks)):
+            readers, emits = ", ".join(edge.reader for edge in flow.edges_from(sender)), flow.message(sender)
+            lines.append(f"  {f'{sender} -> {readers}':42} {format_bytes(emits.bytes):>10}")
+            lines += [f"      {field.name:28} {field.dtype:8} {_shape(field)}" for field in emits.fields if field.name]
+    return "\n".join(lines)
+
+
+def _shape(field: Field) -> str:
+    return (
+        f"{len(field.lengths)} x [{min(field.lengths)}..{max(field.lengths)}]" if field.ragged else str([*field.shape])
+    )
 
 
 def flag_of(size: str) -> str:

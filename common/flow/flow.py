@@ -154,6 +154,11 @@ class Flow:
         return sum(edge.bytes for edge in self.edges)
 
     @property
+    def shipped_bytes(self) -> int:
+        """Bytes of all messages of one trip as they are pickled, each once: views bring their storage along."""
+        return self.query.shipped_bytes + sum(task.emits.shipped_bytes for task in self.tasks)
+
+    @property
     def emitted_bytes(self) -> int:
         """Bytes of all messages of one trip, each once."""
         return self.query.bytes + sum(task.emits.bytes for task in self.tasks)

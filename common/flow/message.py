@@ -61,6 +61,13 @@ class Field:
     def bytes(self) -> int:
         return sum(map(math.prod, self.shapes)) * ITEM_BYTES[self.dtype]
 
+    @property
+    def shipped_bytes(self) -> int:
+        """With each tensor's whole storage, as it is pickled."""
+        if not self.storage:
+            return self.bytes
+        return len(self.shapes) * math.prod(self.storage) * ITEM_BYTES[self.dtype]
+
 
 @dataclass(frozen=True)
 class Leaf:
@@ -100,6 +107,10 @@ class Message:
     @property
     def bytes(self) -> int:
         return sum(field.bytes for field in self.fields)
+
+    @property
+    def shipped_bytes(self) -> int:
+        return sum(field.shipped_bytes for field in self.fields)
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:

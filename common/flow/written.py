@@ -33,7 +33,7 @@ def read_flow(text: str) -> Flow:
         found = re.fullmatch(r"([^:]+?)->([^:]+):(.+)", step)
         if not found:
             raise ValueError(f"cannot read {step!r}: write it as 'rollout-1, rollout-2 -> trainer: 12MB'")
-        senders, readers, message = _names(found[1]), _names(found[2]), _message(found[3])
+        senders, readers, message = _names(found[1]), _names(found[2]), read_message(found[3])
         for sender in senders:
             if emits.setdefault(sender, message) != message:
                 raise ValueError(f"{sender} emits two messages: who is called twice needs two names")
@@ -68,7 +68,7 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _message(text: str) -> Message:
+def read_message(text: str) -> Message:
     """`12MB`, or `tokens int64 8MB, logprobs float32 4MB`."""
     parts = [part.split() for part in text.split(",")]
     if len(parts) == 1 and len(parts[0]) < 3:

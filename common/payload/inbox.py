@@ -2,7 +2,7 @@
 
 import ctypes
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -34,10 +34,14 @@ class Inbox:
     """The reading end of a task's edges.
 
     keep: of how many messages the inputs are held until `verify`; of older ones only the stamps.
+    takes: of a number, whether this reader is to have that message; others are another replica's.
     """
 
-    def __init__(self, edges: tuple[Edge, ...], device: str, slots: int, keep: int) -> None:
-        self.edges, self.device, self.slots = edges, device, slots
+    def __init__(
+        self, edges: tuple[Edge, ...], device: str, slots: int, keep: int,
+        takes: Callable[[int], bool] = lambda number: True,
+    ) -> None:  # fmt: skip
+        self.edges, self.device, self.slots, self.takes = edges, device, slots, takes
         self.marked: list[list[tuple[Field, int]]] = [
             [(field, count) for field in edge.message.fields if (count := pattern.stamp_bytes(field))] for edge in edges
         ]
@@ -120,15 +124,16 @@ class Inbox:
                 name = f"{edge}, {field.name}" if field.name else str(edge)
                 wrong[name] = wrong.get(name, 0) + count
 
-        missing = [number for number in range(first, last + 1) if number not in stamps]
-        strangers = len(stamps.keys() - range(first, last + 1))
-        held = {number: inputs for number, inputs in self.held if first <= number <= last}
+        due = list(filter(self.takes, range(first, last + 1)))
+        missing = [number for number in due if number not in stamps]
+        strangers = len(stamps.keys() - set(due))
+        held = {number: inputs for number, inputs in self.held if number in due}
         for index, edge in enumerate(self.edges):
             for _ in (*missing, *range(strangers - len(missing))):
                 for field in edge.message.fields:
                     add(edge, field, field.bytes)
             for number, found in stamps.items():
-                if not first <= number <= last:
+                if number not in due:
                     continue
                 bad = {}
                 if number in held:

@@ -51,6 +51,28 @@ def from_arrays(arrays: Any, device: Any) -> Payload:
     return map_tensors(tensor, arrays)
 
 
+def cut(payload: Payload, rows: int) -> list[Payload]:
+    """A dict of fields of B rows in pieces of so many rows, the last one perhaps of fewer: views."""
+    count = len(next(iter(payload.values())))
+    return [{name: value[start : start + rows] for name, value in payload.items()} for start in range(0, count, rows)]
+
+
+def join(pieces: Sequence[Payload]) -> Payload:
+    """Pieces put together again, tensors by a copy."""
+    return {
+        name: torch.cat([piece[name] for piece in pieces]) if isinstance(value, torch.Tensor)
+        else [leaf for piece in pieces for leaf in piece[name]]
+        for name, value in pieces[0].items()
+    }  # fmt: skip
+
+
+def payload_bytes(payload: Payload) -> int:
+    """What its tensors and strings take."""
+    values = payload.values() if isinstance(payload, dict) else [payload]
+    found = chain.from_iterable(value if isinstance(value, list) else [value] for value in values)
+    return sum(len(leaf.encode()) if isinstance(leaf, str) else leaf.nbytes for leaf in found)
+
+
 def assemble(message: Message, fields: Iterable[list[Any]]) -> Payload:
     """The payload of these leaves, a list a field."""
     found = [leaves if field.ragged else leaves[0] for field, leaves in zip(message.fields, fields, strict=True)]

@@ -38,12 +38,14 @@ class Participant:
         self.plan, self.name, self.flow, self.wire = plan, name, flow, plan.wire
         self.device, self.packed = torch.device(plan.device), plan.packed
         slots = options.slots
-        self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(name)}
+        self.place = plan.places[name]
+        self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(self.place.actor)}
         reads = list(self.tasks) if name != DRIVER else [DRIVER]
         self.outboxes = {
             task: Outbox(task, flow.message(task), slots, self.device, plan.packed, self.memory(task)) for task in reads
         }
-        self.inboxes = {task: Inbox(flow.edges_to(task), plan.device, slots, options.in_flight) for task in reads}
+        edges = {task: flow.edges_to(task) for task in reads}
+        self.inboxes = {t: Inbox(edges[t], plan.device, slots, options.in_flight, self.place.takes) for t in reads}
         # --copy-out: where the reader copies what it was given a view of. Written once, so the pages are warm.
         self.own = {
             task: [[leaves.like(edge.message, self.device) for edge in inbox.edges] for _ in range(options.in_flight)]
@@ -55,7 +57,7 @@ class Participant:
         self.board = Board.join(plan.folder, name, plan.participants, plan.trips)
         if options.trace:
             recorder.install(self)
-        if plan.fault and flow.actor(plan.fault.who) == name:
+        if plan.fault and flow.actor(plan.fault.who) == self.place.actor and not self.place.replica:
             faults.install(self, plan.fault)
 
     def memory(self, task: str) -> Memory | None:

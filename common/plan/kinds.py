@@ -52,10 +52,19 @@ def flow(text: str) -> str:
     """A flow's name, or a flow that is written out."""
     try:
         sizes_of(text)
-        if ARROW in text:
+        if ARROW in text or ".py:" in text:
             build_flow(text, {})
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def counts(text: str) -> str:
+    """`policy=2,reference=3`: a number for some models."""
+    for part in text.split(","):
+        name, _, number = part.partition("=")
+        if not name or not number.isdigit() or not 1 <= int(number) <= 10**6:
+            raise argparse.ArgumentTypeError(f"{part!r}: give policy=2,reference=3, say, each at least 1")
     return text
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from common.errors import UsageError
-from common.flow.catalogue import FLOWS, sizes_of
+from common.flow.catalogue import FLOWS, describe_flows, sizes_of
 from common.plan import kinds, refusals
 from common.plan.faults import Fault
 from common.plan.kinds import at_least, bytes_at_least, seconds
@@ -34,7 +34,7 @@ def flag(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def size(help: str, kind: Callable[[str], int], **argparse_options: Any) -> Any:
+def size(help: str, kind: Callable[[str], Any] | None, **argparse_options: Any) -> Any:
     """A field that is a size of some flows; each has its own default."""
     return flag(None, help, kind, size=True, **argparse_options)
 
@@ -45,10 +45,11 @@ class Options:
 
     # fmt: off
     flow: str = flag("online-dpo", f"who sends what to whom: {', '.join(FLOWS)}, or one of your own, such as "
-        "'rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB' (default: %(default)s)", kinds.flow)
+        "'rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB' or my_flow.py:my_flow (default: "
+        "%(default)s)", kinds.flow)
     transport: str | None = flag(None, "how the bytes travel", str)
-    message: str = flag("fields", "how messages of several fields travel: each as it is, or in one flat buffer "
-        "(default: %(default)s)", choices=["fields", "packed"])
+    message: str | None = flag(None, "how messages of several fields travel: each as it is, or in one flat buffer; "
+        "online-dpo has one flat tensor without it (default: fields)", choices=["fields", "packed"])
     zero_copy: bool = flag(False, "object store: readers map tensors instead of copying them", row=True,
         refuse=refusals.only_tensors_of_the_store)
     copy_out: bool = flag(False, "mapped transports: readers copy what they see into their own memory", row=True,
@@ -63,17 +64,35 @@ class Options:
     max_new_tokens: int | None = size("tokens a response", at_least(0))
     num_samples: int | None = size("responses a prompt", at_least(1))
     rows: int | None = size("samples a message", at_least(1, 100_000), also="--message-rows")
-    prompt_len: int | None = size("tokens of every prompt", at_least(1))
-    response_len: int | None = size("tokens of every response", at_least(1))
+    prompt_len: str | None = size("tokens of a prompt: a number, or drawn, as lognormal:200:0.6:512 (median, sigma, "
+        "longest) or uniform:10:512", str)
+    response_len: str | None = size("tokens of a response, likewise", str)
+    seq_length: int | None = size("tokens that vllm pads to", at_least(1))
+    padding: str | None = size("to the longest of the batch, or to --seq-length", None, choices=["megatron", "vllm"])
+    as_shipped: bool | None = size("messages keep the views that ChatLearn ships, each with all of its storage", None,
+        action="store_const", const=True)
     payload_bytes: int | None = size("bytes of each message, such as 12MB or 64KiB", bytes_at_least(1))
     roles: int | None = size("how many actors", at_least(1, 64))  # each is a process
     iterations: int = flag(100, "timed trips (default: %(default)s)", at_least(1, 10**7))
     duration: float | None = flag(None, "timed trips for so long, the checks between them included, instead of "
         "--iterations: 10s, say", seconds, metavar="SECONDS")
     episode: int = flag(0, "trips in a row, without a check of every byte between them; of the last ones, as many as "
-        "may be under way, all bytes are checked, of the others the stamps (default: --in-flight)", at_least(1),
-        row=True, refuse=lambda _, options: f"--episode {options.episode}: fewer than the {options.in_flight} of "
-        "--in-flight" if options.episode < options.in_flight else None)
+        "may be under way, all bytes are checked, of the others the stamps; store ref-queue makes new queues in each "
+        "(default: --in-flight, and the same queues)", at_least(1), row=True, refuse=refusals.fewer_than_under_way)
+    keep_queues: bool = flag(False, "store ref-queue: make the queues once, and not in every --episode", row=True,
+        refuse=refusals.only_ref_queue("keep_queues"))
+    poll_queues: bool = flag(False, "store ref-queue: ask a queue for its size before each get, as ChatLearn v1.1 does",
+        row=True, refuse=refusals.only_ref_queue("poll_queues"))
+    colocated: bool = flag(False, "store ref-queue: a model waits for all messages of the one before, as where they "
+        "share GPUs", row=True, refuse=refusals.only_ref_queue("colocated"))
+    replicas: str | None = flag(None, "store ref-queue: actors of a model that take whole messages in turn, as "
+        "policy=2,reference=3", kinds.counts, row=True, metavar="MODEL=N,...",
+        refuse=refusals.only_ref_queue("replicas"))
+    ranks: str | None = flag(None, "store ref-queue: ranks of each replica (tp times pp); all receive, the last one "
+        "answers", kinds.counts, row=True, metavar="MODEL=N,...", refuse=refusals.only_ref_queue("ranks"))
+    generation_batch: str | None = flag(None, "store ref-queue: rows that a model takes at a time; it cuts a message "
+        "and puts its answer together again", kinds.counts, row=True, metavar="MODEL=N,...",
+        refuse=refusals.only_ref_queue("generation_batch"))
     in_flight: int = flag(1, "trips under way at a time: handed over and not yet collected (default: %(default)s)",
         at_least(1, 64), row=True, refuse=refusals.deeper_than_it_holds)
     warmup: int = flag(3, "untimed trips after the first one (default: %(default)s)", at_least(0, 10**6))
@@ -98,7 +117,10 @@ class Options:
         if self.duration and self.iterations not in (self.default("iterations"), MOST_TRIPS):
             raise UsageError("--duration says when to stop, so does --iterations: give one of them")
         object.__setattr__(self, "iterations", MOST_TRIPS if self.duration else self.iterations)
-        object.__setattr__(self, "episode", self.episode or self.in_flight)
+        if self.as_shipped and self.message == "packed":
+            raise UsageError("--as-shipped: packing copies what a view shows and nothing more: leave it out")
+        if self.as_shipped and self.message is None:
+            object.__setattr__(self, "message", "fields")
         object.__setattr__(self, "placement", self.placement or ("spread" if self.address else "pack"))
 
     def given(self, field: "dataclasses.Field[Any]") -> bool:
@@ -113,6 +135,21 @@ class Options:
         return {name: getattr(self, name) for name in SIZES}
 
     @property
+    def trips_in_a_row(self) -> int:
+        """Between two checks of every byte."""
+        return self.episode or self.in_flight
+
+    def counts(self, name: str) -> dict[str, int]:
+        """--replicas, --ranks or --generation-batch: of the models that it names."""
+        parts = [part.partition("=") for part in (getattr(self, name) or "").split(",") if part]
+        return {model: int(number) for model, _, number in parts}
+
+    @property
+    def new_queues(self) -> bool:
+        """Whether an episode begins with new queues, as ChatLearn's do."""
+        return bool(self.episode) and not self.keep_queues
+
+    @property
     def slots(self) -> int:
         """Payloads of each sender: those under way, the one being made, and the one that a reader still holds.
 
@@ -123,8 +160,9 @@ class Options:
     @property
     def row_flags(self) -> dict[str, Any]:
         """Those that make another row of a transport, by their names."""
-        asked = [field.name for field in FIELDS if field.metadata["row"] and self.given(field)]
-        return {name: getattr(self, name) for name in asked if (name, self.episode) != ("episode", self.in_flight)}
+        return {
+            field.name: getattr(self, field.name) for field in FIELDS if field.metadata["row"] and self.given(field)
+        }
 
     def refuse(self, row: Row) -> None:
         """UsageError for the first flag that cannot be used with this row."""
@@ -152,6 +190,12 @@ class OneLineParser(argparse.ArgumentParser):
         return found
 
 
+class _ListFlows(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(describe_flows())
+        parser.exit()
+
+
 def parse(description: str, runtime: str, argv: Sequence[str] | None = None) -> Options:
     """The flags of a runtime's script; `argv` None: those of the process.
 
@@ -167,16 +211,20 @@ def parse(description: str, runtime: str, argv: Sequence[str] | None = None) -> 
         given = {"help": metadata["help"], "default": field.default, **metadata["argparse"]}
         names += [given.pop("also")] if "also" in given else []
         if given.pop("size", False):
-            of = {flow: sizes_of(flow)[field.name] for flow in FLOWS if field.name in sizes_of(flow)}
-            given["help"] += f" ({', '.join(f'{flow}: {usual}' for flow, usual in of.items())})"
+            of: dict[Any, list[str]] = {}
+            for flow in FLOWS:
+                of.setdefault(sizes_of(flow).get(field.name), []).append(flow)
+            usual = [f"{', '.join(flows)}: {value}" for value, flows in of.items() if value is not None]
+            given["help"] += f" ({'; '.join(usual)})"
         if metadata["kind"]:
             given["type"] = metadata["kind"]
-        elif "choices" not in given:
+        elif "choices" not in given and "action" not in given:
             given["action"] = "store_true"
         if field.name == "transport":
             given |= {"type": kinds.transport_of(runtime), "default": DEFAULTS[runtime]}
             given["help"] += f", by one of the above (default: {DEFAULTS[runtime] or 'auto'})"
         parser.add_argument(*names, **given)
+    parser.add_argument("--list-flows", action=_ListFlows, nargs=0, default=argparse.SUPPRESS, help="every flow with its messages, and exit")
     return Options(**vars(parser.parse_all(argv)))
 
 

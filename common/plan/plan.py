@@ -13,6 +13,29 @@ from common.record.schema import Edge, Layout, Record, RowKey
 
 
 @dataclass(frozen=True)
+class Place:
+    """Which of an actor's processes one is: the replicas take messages in turn, the ranks of each all of them."""
+
+    actor: str
+    replica: int = 0
+    replicas: int = 1
+    rank: int = 0
+    ranks: int = 1
+
+    @property
+    def answers(self) -> bool:
+        """The last rank does."""
+        return self.rank == self.ranks - 1
+
+    def takes(self, number: int) -> bool:
+        return (number - 1) % self.replicas == self.replica
+
+    def last_due(self, number: int) -> int:
+        """The last message up to this one that it takes; 0 before the first."""
+        return max(0, number - (number - 1 - self.replica) % self.replicas)
+
+
+@dataclass(frozen=True)
 class Plan:
     """What supervisor, worker and participants all know.
 
@@ -45,6 +68,8 @@ class Plan:
             trainer=self.row.needs.trainer,
             one_process=self.row.needs.one_process,
             gpus=self.gpus_per_actor(),
+            replicas=self.options.counts("replicas"),
+            ranks=self.options.counts("ranks"),
         )
 
     @property
@@ -62,8 +87,20 @@ class Plan:
 
     @property
     def participants(self) -> tuple[str, ...]:
-        """The driver and every actor."""
-        return (DRIVER, *self.flow.actors)
+        """The driver and every process of an actor."""
+        return tuple(self.places)
+
+    @cached_property
+    def places(self) -> dict[str, Place]:
+        """Each participant's; an actor of one process bears its own name, others are numbered."""
+        found, replicas, ranks = {DRIVER: Place(DRIVER)}, self.options.counts("replicas"), self.options.counts("ranks")
+        for actor in self.flow.actors:
+            several, wide = replicas.get(actor, 1), ranks.get(actor, 1)
+            for replica in range(several):
+                for rank in range(wide):
+                    name = actor + f".{replica}" * (several > 1) + f".{rank}" * (wide > 1)
+                    found[name] = Place(actor, replica, several, rank, wide)
+        return found
 
     @property
     def views(self) -> bool:
@@ -88,28 +125,34 @@ class Plan:
         """
         if self.gpus == 0:
             return 0
-        share = math.ceil(len(self.flow.actors) / self.gpus)
+        share = math.ceil((len(self.participants) - 1) / self.gpus)
         return 1 if share == 1 else math.floor(10_000 / share) / 10_000  # Ray counts in ten-thousandths
 
     def gpu_of(self, participant: str) -> str:
         """Where a participant's tensors live, as a process that sees every GPU numbers them."""
         if self.device == "cpu":
             return "cpu"
-        return f"cuda:{self.flow.actors.index(participant) % self.gpus if participant != DRIVER else 0}"
+        return (
+            f"cuda:{self.flow.actors.index(self.places[participant].actor) % self.gpus if participant != DRIVER else 0}"
+        )
 
     def record(self) -> Record:
         """The record of this row, without a run."""
         options, flow = self.options, self.asked
         flags = options.row_flags
         kept = ("iterations", "duration", "timeout", "episode", "in_flight", "threads")
-        arguments = {name: getattr(options, name) for name in kept} | {
-            "trace": bool(options.trace),
-            "object_store_bytes": options.object_store_bytes,
-        }
+        arguments = (
+            {name: getattr(options, name) for name in kept}
+            | {"episode": options.trips_in_a_row}
+            | {
+                "trace": bool(options.trace),
+                "object_store_bytes": options.object_store_bytes,
+            }
+        )
         return Record(
             row=RowKey(
-                runtime=self.row.runtime, transport=self.row.transport, flow=options.flow, flags=flags,
-                message="bare" if flow.bare else options.message, sizes=self.sizes, device=self.device,
+                runtime=self.row.runtime, transport=self.row.transport, flow=self.flow_name, flags=flags,
+                message="bare" if flow.bare else options.message or "fields", sizes=self.sizes, device=self.device,
                 layout=self.layout,
             ),
             edges=[Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in flow.edges],
@@ -118,8 +161,13 @@ class Plan:
         )  # fmt: skip
 
     @property
-    def sizes(self) -> dict[str, int]:
+    def flow_name(self) -> str:
+        """As records call it; of a file only its name, since others have it elsewhere."""
+        return Path(self.options.flow).name if ".py:" in self.options.flow else self.options.flow
+
+    @property
+    def sizes(self) -> dict[str, int | str]:
         from common.flow.catalogue import sizes_of
 
         given = {name: value for name, value in self.options.sizes.items() if value is not None}
-        return sizes_of(self.options.flow) | given
+        return sizes_of(self.options.flow, self.options.message) | given

@@ -44,6 +44,21 @@ def only_several_machines(row: Row, options: Any) -> str | None:
     return only_ray(row, options)
 
 
+def fewer_than_under_way(_: Row, options: Any) -> str | None:
+    if options.episode < options.in_flight:
+        return f"--episode {options.episode}: fewer than the {options.in_flight} of --in-flight"
+    return None
+
+
+def only_ref_queue(name: str) -> Any:
+    def refuse(row: Row, _: Any) -> str | None:
+        if (row.runtime, row.transport) != ("store", "ref-queue"):
+            return f"--{name.replace('_', '-')} is ChatLearn's: it is for the object store's ref-queue alone"
+        return None
+
+    return refuse
+
+
 def deeper_than_it_holds(row: Row, options: Any) -> str | None:
     if options.in_flight > (row.depth or options.in_flight):
         return f"--in-flight {options.in_flight}: {row.transport} holds {row.depth} trip under way: give {row.depth}"

@@ -38,6 +38,7 @@ class Layout(Struct):
     one_process: bool = False  # all participants in one
     gpus: float = 0  # of each actor
     replicas: dict[str, int] = {}  # actor -> how many, where it is not one
+    ranks: dict[str, int] = {}  # actor -> of each replica, where it is not one
     nodes: dict[str, int] = {}  # participant -> node, where it was found to run
 
 
@@ -49,7 +50,7 @@ class RowKey(Struct):
     flow: str
     flags: dict[str, Any] = {}  # by the names of the options, those that make it another row
     message: str = "bare"  # "bare": one tensor; "fields": a dict; "packed": a dict in one buffer
-    sizes: dict[str, int] = {}  # of the flow
+    sizes: dict[str, int | str] = {}  # of the flow
     device: str = "cpu"  # or "cuda"
     layout: Layout = msgspec.field(default_factory=Layout)
 
@@ -81,6 +82,8 @@ class Run(Struct):
     episode_seconds: list[Seconds] = []  # from an episode's first query to its last result: throughput
     wrong_bytes: Count = 0  # over all trips, the untimed ones too
     wrong_bytes_by_field: dict[str, int] = {}  # "policy -> reward" or "policy -> reward, logprobs"
+    operations: dict[str, int] = {}  # queue transports: of one timed episode, counted where they happen; all are alike
+    message_bytes: dict[str, list[int]] = {}  # task -> as serialised, of each message of an episode
     stored_bytes: Count = 0  # taken in by the object store during the timed trips; channels bypass it
     spilled_bytes: Count = 0  # written to disk by the object store, from the first trip on
     processes: dict[str, Cost] = {}

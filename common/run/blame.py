@@ -1,11 +1,13 @@
 """Who is to blame for a trip that failed, from the board and the processes, asking nobody who may hang."""
 
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
 from common.flow.flow import DRIVER, Flow
+from common.plan.plan import Place
 from common.trace.board import Board
 
 
@@ -14,12 +16,13 @@ def dead(board: Board) -> list[str]:
     return [name for name, pid in board.processes().items() if _status(pid) in (None, psutil.STATUS_ZOMBIE)]
 
 
-def sentence(board: Board, flow: Flow, number: int, gone: list[str]) -> str:
+def sentence(board: Board, flow: Flow, number: int, gone: list[str], places: Mapping[str, Place] | None = None) -> str:
     """Who died, who is stopped, or who has not passed a message on.
 
     Args:
         number: of the trip that failed.
         gone: the participants that had ended before anybody was killed.
+        places: of the participants, where actors have several processes.
     """
     actors = [name for name in gone if name != DRIVER]
     if actors or gone:
@@ -29,11 +32,12 @@ def sentence(board: Board, flow: Flow, number: int, gone: list[str]) -> str:
     if stopped:  # all that live in the driver's process stop with it
         return f"{DRIVER if DRIVER in stopped else ', '.join(stopped)} does not answer: its process is stopped"
     received = board.numbers()
+    places = places or {actor: Place(actor) for actor in flow.actors}
+    behind = {name: place.actor for name, place in places.items() if received[name] < place.last_due(number)}
     for task in flow.tasks:
-        if received[task.actor] < number:
-            sources = [flow.actor(source) for source in task.reads if flow.actor(source) != DRIVER]
-            if all(received[source] >= number for source in sources):
-                return f"{task.actor} has received {received[task.actor]} trips and waits, or hangs"
+        waiting = [name for name, actor in behind.items() if actor == task.actor]
+        if waiting and not {flow.actor(source) for source in task.reads} & set(behind.values()):
+            return f"{waiting[0]} has received {received[waiting[0]]} trips and waits, or hangs"
     return "every role has received it, its result did not reach the driver"
 
 

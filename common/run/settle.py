@@ -17,7 +17,7 @@ def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
         UsageError: what was asked cannot be.
     """
     try:
-        flow = build_flow(options.flow, options.sizes)
+        flow = build_flow(options.flow, options.sizes, options.message)
     except ValueError as error:
         raise UsageError(str(error)) from None
     rows = transports(runtime)
@@ -28,6 +28,13 @@ def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
     options.refuse(row)
     if options.message == "packed" and flow.bare:
         raise UsageError(f"--message packed: every message of {flow.name} is one tensor already: leave it out")
+    for name in ("replicas", "ranks", "generation_batch"):
+        for model in options.counts(name):
+            if model not in flow.actors:
+                known = ", ".join(flow.actors)
+                raise UsageError(f"--{name.replace('_', '-')}: there is no model {model} in {flow.name}: give {known}")
+    if options.generation_batch and flow.bare:
+        raise UsageError("--generation-batch: a flat tensor has no rows to cut: give --message fields")
     if options.inject and options.inject.who not in ("driver", *(task.name for task in flow.tasks)):
         raise UsageError(f"--inject: {options.inject.who} is none of the flow's tasks")
     device, found = gpus.resolve(options.device, row.needs.host_only, row.transport)

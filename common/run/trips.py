@@ -47,7 +47,7 @@ def episodes(plan: Plan) -> Iterator[range]:
     yield range(1, 2)
     for begin, end, length in (
         (2, 2 + options.warmup, options.in_flight),
-        (2 + options.warmup, 1 + plan.trips, options.episode),
+        (2 + options.warmup, 1 + plan.trips, options.trips_in_a_row),
     ):
         for number in range(begin, end, length):
             yield range(number, min(number + length, end))
@@ -79,6 +79,7 @@ def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
         elif duration and numbers[0] > first_timed and time.monotonic() - begin > duration:
             break
         last = numbers[-1]
+        crew.episode = numbers[0]
         way = (make_query, wiring.submit, wiring.collect, receive)
         for trip in run_episode(numbers, plan.options.in_flight, *way):
             board.ended(*trip)
@@ -100,6 +101,7 @@ def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
         spilled_bytes=spilled_after - spilled_bytes,
         processes=_costs(crew.ask("costs")),
     )
+    report(**wiring.facts())
     if plan.options.trace:
         report(**_spans(plan, crew, last))
     reason = failure(plan, wrong, mapped)

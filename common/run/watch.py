@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from common.plan.plan import Plan
+from common.flow.flow import DRIVER
+from common.plan.plan import Place, Plan
 from common.record.schema import Record, Run
 from common.run import blame
 from common.runtime.settings import variables
@@ -96,7 +97,7 @@ class Watch:
         failure, words = str(self.known.get("failure", "")), blame.last_words(self.plan.folder)
         silent = [name for name in gone if name not in words]
         if silent and " raised " not in failure:
-            return blame.sentence(self.board, self.plan.flow, self._number(), silent)
+            return blame.sentence(self.board, self.plan.flow, self._number(), silent, self._actors())
         return next(iter(words.values()), failure)
 
     def _overdue(self) -> str | None:
@@ -110,8 +111,11 @@ class Watch:
             return None
         if self.board.phase == STARTING:
             return f"nobody was ready within {limit:g} s"
-        who = blame.sentence(self.board, self.plan.flow, self._number(), blame.dead(self.board))
+        who = blame.sentence(self.board, self.plan.flow, self._number(), blame.dead(self.board), self._actors())
         return f"did not end within {limit:g} s (--timeout); {who}"
+
+    def _actors(self) -> dict[str, Place]:
+        return {name: place for name, place in self.plan.places.items() if name != DRIVER}
 
     def _number(self) -> int:
         """The trip that is under way, or was last."""
@@ -156,7 +160,8 @@ class Watch:
         options = self.plan.options
         trips = list(takewhile(lambda trip: trip[1] > 0, map(self.board.trip, range(1, 1 + self.plan.trips))))
         timed = trips[1 + options.warmup :]
-        whole = [timed[n : n + options.episode] for n in range(0, len(timed), options.episode)]
+        length = options.trips_in_a_row
+        whole = [timed[n : n + length] for n in range(0, len(timed), length)]
         self.run.first_seconds = trips[0][1] - trips[0][0] if trips else None
         self.run.seconds = [end - start for start, end in timed]
         self.run.episode_seconds = [episode[-1][1] - episode[0][0] for episode in whole]

@@ -16,6 +16,7 @@ class Wiring:
 
     submit: hands a trip's query over and does not wait; what it gives, `collect` takes.
     collect: waits until this trip's results are held: what returns to the driver, in the flow's order.
+    facts: asked when the trips are over: fields of the record that only the transport knows.
     path: for each edge ("source -> reader"), how its bytes travel, read from the running system where that can be.
     setup_seconds: what it cost once, before the first trip: groups, registration of memory.
     """
@@ -24,6 +25,7 @@ class Wiring:
     collect: Callable[[Any], Sequence[Any]]
     path: dict[str, str]
     setup_seconds: dict[str, float] = field(default_factory=dict)
+    facts: Callable[[], dict[str, Any]] = dict
 
 
 class Crew:
@@ -31,6 +33,7 @@ class Crew:
 
     actors: by name, handles of Ray actors, processes, or participants in this process.
     driver: the driver's ends.
+    episode: the number of its first message; it changes as an episode begins.
     closing: what a transport enters here is left when the trips are over, while the actors are still there.
     """
 
@@ -38,6 +41,7 @@ class Crew:
         self.plan, self.closing = plan, ExitStack()
         self.actors: dict[str, Any] = {}
         self.driver: Any = None
+        self.episode = 0
 
     @property
     def flow(self) -> Flow:

@@ -79,9 +79,10 @@ def stored_bytes(row: Row, options: Options, flow: Flow) -> int:
     """What lies in the object store at a time: the trips under way, and the one before, which queues may still hold."""
     trips = options.in_flight + 1
     if row.needs.store == "messages":
-        return trips * (flow.bytes_per_trip + flow.emitted_bytes)
+        by_value = sum(edge.message.shipped_bytes for edge in flow.edges)
+        return trips * (by_value + flow.shipped_bytes)
     if row.needs.store == "channels":  # they are objects of the store too, made once
-        return trips * flow.emitted_bytes + (len(flow.tasks) + 1) * trips * CHANNEL_HEADROOM_BYTES
+        return trips * flow.shipped_bytes + (len(flow.tasks) + 1) * trips * CHANNEL_HEADROOM_BYTES
     return 0
 
 
@@ -114,5 +115,5 @@ def resident_bytes(row: Row, options: Options, flow: Flow) -> int:
 
 def _smaller(options: Options) -> str:
     """The flags that make less of it."""
-    sizes = [flag_of(name) for name in sizes_of(options.flow)][:2]
+    sizes = [flag_of(name) for name in sizes_of(options.flow, options.message)][:2]
     return " or ".join([*sizes, *["--in-flight"] * (options.in_flight > 1)])

@@ -26,10 +26,10 @@ class ProcessCrew(Crew):
 
     def launch(self, model_class: type, *extra: Any) -> None:
         if self.plan.layout.one_process:
-            self.actors = {name: model_class(self.plan, name, *extra) for name in self.flow.actors}
+            self.actors = {name: model_class(self.plan, name, *extra) for name in self.plan.participants[1:]}
             return
         spawn = multiprocessing.get_context("spawn")
-        for name in self.flow.actors:
+        for name in self.plan.participants[1:]:
             self.pipes[name], theirs = spawn.Pipe()
             where = (model_class, self.plan, name, extra, theirs)
             self.actors[name] = spawn.Process(target=_live, args=where, name=name, daemon=True)

@@ -34,7 +34,7 @@ class RayCrew(Crew):
         own = ray.get_runtime_context().get_node_id()
         others = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] != own]
         nodes = [*others, own] if self.plan.layout.placement == "spread" else [own]
-        for index, name in enumerate(self.flow.actors):
+        for index, name in enumerate(self.plan.participants[1:]):
             # The class bears the actor's name, so its process does too.
             remote = ray.remote(num_cpus=0, enable_tensor_transport=self.plan.row.runtime == "rdt")
             actor_class = remote(type(name, (model_class,), {})).options(
