@@ -252,10 +252,6 @@ def main(argv: Sequence[str]) -> int:
     import plot_results  # matplotlib is not for the runs
 
     plotted = plot_results.main([*map(str, sorted(folder.glob("*.json"))), "--output-dir", str(folder)])
-    for item in items:
-        bad = [f"{run.status}, {run.reason}" for run in item.record.runs if run.status != "ok"]
-        if bad:
-            print(f"{item.label}: {bad[0]}")
     return 130 if 130 in codes else max([plotted, *codes])
 
 

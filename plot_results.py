@@ -80,7 +80,7 @@ def parted(records: Records) -> tuple[list[Result], list[Result], list[Result]]:
         first, other = next(iter(pictured.items()))
         if _moved(record) != _moved(other):
             raise RecordError(f"{path} moves {_words(record)}, {first} {_words(other)}: plot them apart")
-    hops = [result for result in results_of(small.values()) if result.status == "ok"]
+    hops = results_of(small.values())
     hops.sort(key=lambda result: (result.flow.name, result.record.edges[0].bytes))
     return on_one_ceiling(results_of(ladder.values())), hops, results_of(traced.values())
 
@@ -130,15 +130,16 @@ def draw(ladder: list[Result], traced: list[Result], folder: Path) -> list[Path]
 
 def print_results(ladder: list[Result], hops: list[Result], form: str) -> None:
     """The tables; as text also why rows have no numbers, and what qualifies those that have."""
-    for results, columns in ((ladder, markdown.ladder_columns(ladder)), (hops, small_messages.columns(hops))):
+    done = [result for result in hops if result.status == "ok"]
+    for results, columns in ((ladder, markdown.ladder_columns(ladder)), (done, small_messages.columns(done))):
         if results and form == "text":
             print_table(results, columns)
         elif results:
             print((csv_table if form == "csv" else markdown_table)(results, columns))
+    for result in (*ladder, *hops) if form == "text" else ():
+        if result.failure:
+            print(f"{result.name}: {result.failure}")
     if form == "text" and ladder:
-        for result in ladder:
-            if result.failure:
-                print(f"{result.name}: {result.failure}")
         print(markdown.headline(ladder).replace("`", ""))
         print(ladder_chart.facts(ladder))
 
@@ -171,7 +172,8 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.readme:
             texts = {"results": markdown.ladder(ladder) if ladder else None}
             texts["advice"] = markdown.advice(ladder) if ladder else None
-            texts["microbenchmarks"] = small_messages.markdown(hops) if hops else None
+            done = [result for result in hops if result.status == "ok"]
+            texts["microbenchmarks"] = small_messages.markdown(done) if done else None
             markdown.rewrite(arguments.readme, texts)
     except SuiteError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -47,17 +47,17 @@ class Rank(Participant):
             rank=rank, world_size=len(names), timeout=timedelta(seconds=self.plan.options.timeout + 30),
         )  # fmt: skip
         self.wires = {
-            str(edge): [leaves.to_wire(leaves.like(edge.message, self.place(edge)), edge.message)
+            str(edge): [leaves.to_wire(leaves.like(edge.message, self.device_of(edge)), edge.message)
                         for _ in range(self.plan.options.in_flight)]
             for edge in (*self.wire.edges_into(self.name), *self.wire.edges_out_of(self.name))
         }  # fmt: skip
         for edge in self.wire.edges:
             if self.name == self.wire.actor(edge.source):
-                dist.send(torch.ones(1, device=self.place(edge)), self.ranks[edge.reader])
+                dist.send(torch.ones(1, device=self.device_of(edge)), self.ranks[edge.reader])
             elif self.name == self.wire.actor(edge.reader):
-                dist.recv(torch.ones(1, device=self.place(edge)), self.ranks[edge.source])
+                dist.recv(torch.ones(1, device=self.device_of(edge)), self.ranks[edge.source])
 
-    def place(self, edge):
+    def device_of(self, edge):
         """Where this edge's bytes arrive: on the GPU between roles, in host memory to and from the driver."""
         return "cpu" if DRIVER in (edge.source, edge.reader) else self.device
 
@@ -66,7 +66,7 @@ class Rank(Participant):
         sent = []
         for edge in self.wire.edges_from(task):
             for tensor in leaves.to_wire(payload, edge.message):
-                sent.append(dist.isend(tensor.to(self.place(edge)).contiguous(), self.ranks[edge.reader]))
+                sent.append(dist.isend(tensor.to(self.device_of(edge)).contiguous(), self.ranks[edge.reader]))
         return sent
 
     def receive_from(self, task):

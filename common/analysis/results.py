@@ -145,7 +145,7 @@ class Result:
     def above_ceiling(self) -> float | None:
         """The share of its own runs' ceiling, where a row that copies took less time than that; else None."""
         own = ceiling_of(self.shown)
-        return own / self.summary.median if self.payload_copied and own and self.summary.median < own else None
+        return own / self.summary.median if self.payload_copied and own and self.summary.median < 0.99 * own else None
 
     @property
     def ceiling_seconds(self) -> float | None:

@@ -70,9 +70,11 @@ def scatter_gather(payload_bytes: int = 1024, roles: int = 4) -> Flow:
     return Flow(f"scatter-gather-{roles}", f"scatter-gather of {roles}", flat(payload_bytes), answers, returns=names)
 
 
+ppo = of_batches(chatlearn.ppo)
+
 FLOWS: dict[str, Callable[..., Flow]] = {
     "online-dpo": online_dpo,
-    "ppo": of_batches(chatlearn.ppo),
+    "ppo": ppo,
     "grpo": of_batches(lambda batch: chatlearn.online_dpo(batch, "grpo", "GRPO")),
     "grpo-math": of_batches(chatlearn.grpo_math),
     "dpo": of_batches(chatlearn.dpo),

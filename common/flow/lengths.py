@@ -25,8 +25,8 @@ def draw_lengths(spec: int | str, count: int, what: str) -> tuple[int, ...]:
         if not numbers:
             (shortest, longest), draw = (int(kind), int(kind)), None
         elif kind == "lognormal":
-            median, sigma, longest = float(numbers[0]), float(numbers[1]), int(numbers[2])
-            shortest, draw = 1, lambda: round(generator.lognormvariate(math.log(median), sigma))
+            middle, sigma, longest = math.log(float(numbers[0])), float(numbers[1]), int(numbers[2])
+            shortest, draw = 1, lambda: round(generator.lognormvariate(middle, sigma))
         elif kind == "uniform":
             shortest, longest = map(int, numbers)
             draw = lambda: generator.randint(shortest, longest)  # noqa: E731

@@ -224,7 +224,13 @@ def parse(description: str, runtime: str, argv: Sequence[str] | None = None) -> 
             given |= {"type": kinds.transport_of(runtime), "default": DEFAULTS[runtime]}
             given["help"] += f", by one of the above (default: {DEFAULTS[runtime] or 'auto'})"
         parser.add_argument(*names, **given)
-    parser.add_argument("--list-flows", action=_ListFlows, nargs=0, default=argparse.SUPPRESS, help="every flow with its messages, and exit")
+    parser.add_argument(
+        "--list-flows",
+        action=_ListFlows,
+        nargs=0,
+        default=argparse.SUPPRESS,
+        help="every flow with its messages, and exit",
+    )
     return Options(**vars(parser.parse_all(argv)))
 
 

@@ -166,7 +166,7 @@ class Plan:
         return Path(self.options.flow).name if ".py:" in self.options.flow else self.options.flow
 
     @property
-    def sizes(self) -> dict[str, int | str]:
+    def sizes(self) -> dict[str, int | str | bool]:
         from common.flow.catalogue import sizes_of
 
         given = {name: value for name, value in self.options.sizes.items() if value is not None}

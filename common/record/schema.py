@@ -50,7 +50,7 @@ class RowKey(Struct):
     flow: str
     flags: dict[str, Any] = {}  # by the names of the options, those that make it another row
     message: str = "bare"  # "bare": one tensor; "fields": a dict; "packed": a dict in one buffer
-    sizes: dict[str, int | str] = {}  # of the flow
+    sizes: dict[str, int | str | bool] = {}  # of the flow
     device: str = "cpu"  # or "cuda"
     layout: Layout = msgspec.field(default_factory=Layout)
 

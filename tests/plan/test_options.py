@@ -90,7 +90,21 @@ def test_the_defaults_are_the_demos():
         (["--batch-size", "10000000000", "--in-flight", "2"], "or --in-flight"),
         (["--prompt-seq-len", "1" + "0" * 400], "--prompt-seq-len"),
         (["--flow", "ppo", "--rows", "100001"], "give 100000 or less"),
-        (["--flow", "ppo", "--prompt-len", "10000000000"], "lower --rows or --prompt-len"),
+        (["--flow", "ppo", "--prompt-len", "10000000000"], "lengths go from 1 to 1048576"),
+        (["--flow", "ppo", "--rows", "100000", "--prompt-len", "1000000"], "lower --rows or --prompt-len"),
+        (["--flow", "ppo", "--prompt-len", "gauss:3"], "give 389, lognormal:200:0.6:512 or uniform:10:512"),
+        (["--flow", "ppo", "--padding", "vllm", "--seq-length", "1000"], "a sample has 1024 tokens"),
+        (["--flow", "ppo", "--padding", "left"], "'left'"),
+        (["--as-shipped", "--message", "packed"], "packing copies what a view shows"),
+        # 4096 rows of views of a tensor of 4096 x 2047 float32 are 128 GiB.
+        (["--flow", "ppo", "--as-shipped", "--rows", "4096", "--prompt-len", "1024", "--response-len", "1024"], "GiB"),
+        (["--replicas", "policy=0"], "each at least 1"),
+        (["--replicas", "critic=2"], "there is no model critic in online-dpo: give policy, reference, reward"),
+        (["--ranks", "policy"], "give policy=2,reference=3"),
+        (["--generation-batch", "policy=4"], "a flat tensor has no rows to cut: give --message fields"),
+        (["--transport", "refs", "--replicas", "policy=2"], "is for the object store's ref-queue alone"),
+        (["--transport", "refs", "--keep-queues"], "is for the object store's ref-queue alone"),
+        (["--flow", "nowhere.py:flow"], "cannot read nowhere.py"),
         (["--object-store-bytes", "1000"], "--object-store-bytes"),
         (["--object-store-bytes", "80000000"], "raise --object-store-bytes"),
         (["--object-store-bytes", "100000000000000"], "lower --object-store-bytes"),
@@ -103,7 +117,7 @@ def test_the_defaults_are_the_demos():
         (["--flow", "round-trip", "--roles", "2"], "--roles is for chain, scatter-gather"),
         (["--flow", "ppo", "--payload-bytes", "8"], "leave it out, or give ppo --rows, --prompt-len, --response-len"),
         (["--rows", "2"], "--rows is for ppo"),
-        (["--message", "packed"], "one tensor already: leave it out"),
+        (["--flow", "chain", "--message", "packed"], "one tensor already: leave it out"),
         (["--transport", "pigeon"], "pigeon is none of payload-queue, driver-queue"),
         (["--transport", "ref"], "did you mean refs?"),
         (["--transport", "shm"], "run ray_cg_simulate_chat_learn_data_flow.py"),
@@ -192,10 +206,38 @@ def test_what_does_not_fit_into_memory_is_refused_by_every_script(monkeypatch, r
 
 
 def test_trips_in_flight_are_checked_when_they_have_all_come_unless_an_episode_says_otherwise():
-    assert parse("", "store", ["--in-flight", "4"]).episode == 4
-    assert parse("", "store", ["--in-flight", "4", "--episode", "8"]).episode == 8
+    assert parse("", "store", ["--in-flight", "4"]).trips_in_a_row == 4
+    assert parse("", "store", ["--in-flight", "4", "--episode", "8"]).trips_in_a_row == 8
     assert parse("", "store", ["--in-flight", "4"]).slots == 6
     assert parse("", "store", []).slots == 3
+
+
+def test_an_episode_that_is_asked_for_has_new_queues_unless_they_shall_be_kept():
+    asked = (
+        ["--episode", "1"],
+        ["--episode", "4", "--in-flight", "4"],
+        ["--in-flight", "4"],
+        ["--episode", "2", "--keep-queues"],
+        [],
+    )
+    assert [parse("", "store", flags).new_queues for flags in asked] == [True, True, False, False, False]
+
+
+def test_the_demos_tensors_are_flat_unless_fields_are_asked_for():
+    for flags, bare in (
+        ([], True),
+        (["--message", "fields"], False),
+        (["--as-shipped"], False),
+        (["--message", "packed"], False),
+    ):
+        plan, _ = settle("store", parse("", "store", flags))
+        assert plan.asked.bare is bare
+        assert (
+            plan.record().row.message
+            == {0: "bare", 1: "fields", 2: "fields", 3: "packed"}[
+                ([], ["--message", "fields"], ["--as-shipped"], ["--message", "packed"]).index(flags)
+            ]
+        )
 
 
 def test_flags_that_make_another_row_are_told_from_the_others():

@@ -110,7 +110,12 @@ def measured(make_plan, monkeypatch, tmp_path):
                 spoil(board.progress[1], results[0])
                 return results
 
-            measure(plan, crew, SimpleNamespace(submit=wiring.submit, collect=collect), lambda **new: known.update(new))
+            measure(
+                plan,
+                crew,
+                SimpleNamespace(submit=wiring.submit, collect=collect, facts=dict),
+                lambda **new: known.update(new),
+            )
         assert board.phase == ENDING
         assert all(board.trip(number)[1] > 0 for number in range(1, 1 + plan.trips))
         assert board.numbers() == dict.fromkeys(EVERYBODY, plan.trips)

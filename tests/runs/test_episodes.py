@@ -1,0 +1,69 @@
+"""ChatLearn's episodes as they run: what is done to queues, against its formulas, and what the messages take."""
+
+import pytest
+from conftest import SCRIPTS
+
+from common.flow.catalogue import build_flow
+
+SMALL = ("--rows", "3", "--prompt-len", "uniform:4:8", "--response-len", "6", "--warmup", "0")
+CASES = [
+    ("online-dpo", 1, (), {}, {}),
+    ("online-dpo", 4, ("--as-shipped",), {"policy": 2}, {"reward": 2}),
+    ("ppo", 3, ("--poll-queues", "--colocated"), {"reference": 2, "value": 3}, {}),
+    ("grpo-math", 2, ("--generation-batch", "policy=2,reward=1"), {}, {"policy": 2}),
+    ("dpo", 5, (), {}, {}),
+    ("grpo", 2, ("--keep-queues",), {"reward": 2}, {}),
+]
+
+
+@pytest.mark.parametrize(("name", "count", "flags", "replicas", "ranks"), CASES, ids=lambda value: str(value))
+def test_operations_of_an_episode_are_those_of_chatlearns_formulas(run_script, name, count, flags, replicas, ranks):
+    def listed(numbers):
+        return ",".join(f"{model}={number}" for model, number in numbers.items())
+
+    more = [
+        *flags,
+        *(["--replicas", listed(replicas)] if replicas else []),
+        *(["--ranks", listed(ranks)] if ranks else []),
+    ]
+    message = [] if "--as-shipped" in flags else ["--message", "fields"]
+    episodes = ("--episode", str(count), "--in-flight", str(count), "--iterations", str(2 * count))
+    finished = run_script(SCRIPTS["store"], "--flow", name, *message, *SMALL, *episodes, *more)
+    assert (finished.code, finished.stderr) == (0, "")
+    run, key = finished.run, finished.record.row
+    assert (run.status, run.wrong_bytes, len(run.seconds), len(run.episode_seconds)) == ("ok", 0, 2 * count, 2)
+
+    flow = build_flow(name, key.sizes, "fields")
+    inputs, returned = len(flow.edges_from("driver")), len(flow.edges_to("driver"))
+    queues, found = len(flow.edges), run.operations
+    between = queues - inputs - returned
+    assert found["queue_actors"] == (0 if "--keep-queues" in flags else 1 + inputs + between + returned)
+    assert found["driver_put"] == count * queues + count
+    assert found["driver_get"] == count * queues
+    polls = found["driver_get"] if "--poll-queues" in flags else 0
+    assert found["driver_qsize"] == count + 1 + polls
+    assert found["model_tasks"] == count * sum(ranks.get(task.name, 1) for task in flow.tasks)
+    assert (found["stream_dataset_get"], found["stream_dataset_qsize"]) == (count, count + 1)
+    assert found["driver_payload_gets"] == count * returned
+    assert found["driver_payload_bytes"] == count * sum(edge.bytes for edge in flow.edges_to("driver"))
+    assert (key.layout.replicas, key.layout.ranks) == (replicas, ranks)
+
+    assert set(run.message_bytes) == {"driver", *(task.name for task in flow.tasks)}
+    for sender, sizes in run.message_bytes.items():
+        message = flow.message(sender)
+        assert len(sizes) == count and len(set(sizes)) == 1
+        assert message.shipped_bytes < sizes[0] < message.shipped_bytes + 1200 * len(message.leaves)
+
+
+def test_a_flow_in_a_file_runs_and_its_picture_needs_no_file(run_script, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "def mine(models, query):\n    return models.reward(models.policy(query), models.reference(query))\n"
+    )
+    finished = run_script(SCRIPTS["torch"], "--flow", f"{path}:mine", "--iterations", "2", *SMALL)
+    assert (finished.code, finished.run.status) == (0, "ok"), finished.stderr
+    path.unlink()
+    assert finished.record.row.flow == "mine.py:mine"
+    import plot_results
+
+    assert plot_results.main([str(finished.output)]) == 0
