@@ -6,6 +6,7 @@ from functools import cached_property
 from common.flow.message import WORD, Message, flat
 
 DRIVER = "driver"
+DATASET = "stream-dataset"  # the task and actor of `into_dataset`
 TRAINER = "stand-in"  # the actor of `with_trainer`; a flow may have a trainer of its own
 
 
@@ -168,6 +169,11 @@ def packed(flow: Flow) -> Flow:
     """The same flow with one flat buffer a message."""
     tasks = tuple(replace(task, emits=flat(task.emits.packed_bytes)) for task in flow.tasks)
     return replace(flow, query=flat(flow.query.packed_bytes), tasks=tasks)
+
+
+def into_dataset(flow: Flow) -> Flow:
+    """The same flow with a reader of its results behind it, which answers the driver with a word a trip."""
+    return replace(flow, tasks=(*flow.tasks, Task(DATASET, flow.returns, WORD)), returns=(DATASET,))
 
 
 def with_trainer(flow: Flow) -> Flow:

@@ -109,6 +109,12 @@ class Message:
         return sum(field.bytes for field in self.fields)
 
     @property
+    def rows(self) -> int:
+        """Samples, where it is a dict of fields with one entry a sample."""
+        first = self.fields[0]
+        return len(first.lengths) if first.ragged else first.shape[0]
+
+    @property
     def shipped_bytes(self) -> int:
         return sum(field.shipped_bytes for field in self.fields)
 

@@ -11,13 +11,13 @@ nothing answers the driver with one, and the trip ends when every answer is ther
 import re
 from graphlib import CycleError, TopologicalSorter
 
-from common.flow.flow import DRIVER, TRAINER, Flow, Task
+from common.flow.flow import DATASET, DRIVER, TRAINER, Flow, Task
 from common.flow.message import ITEM_BYTES, WORD, Field, Message, flat
 from common.units import parse_bytes
 
 ARROW = "->"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-TAKEN = (TRAINER, "query", "result")  # by transports in which an actor stands in for the driver
+TAKEN = (TRAINER, DATASET, "query", "result")  # by actors that stand in for the driver, or behind it
 
 
 def read_flow(text: str) -> Flow:

@@ -31,6 +31,14 @@ def _map_field(function: Callable[[Any], Any], value: Any) -> Any:
     return value if isinstance(value[0], str) else [function(tensor) for tensor in value]
 
 
+def to_host(payload: Payload) -> Payload:
+    return map_tensors(lambda tensor: tensor.cpu(), payload)
+
+
+def to_device(payload: Payload, device: Any) -> Payload:
+    return map_tensors(lambda tensor: tensor.to(device), payload)
+
+
 def to_arrays(payload: Payload) -> Any:
     """The payload with numpy arrays for tensors; on a CPU they are the tensors' own memory."""
     return map_tensors(lambda tensor: tensor.cpu().numpy(), payload)

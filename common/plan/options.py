@@ -95,6 +95,20 @@ class Options:
         refuse=refusals.only_ref_queue("generation_batch"))
     in_flight: int = flag(1, "trips under way at a time: handed over and not yet collected (default: %(default)s)",
         at_least(1, 64), row=True, refuse=refusals.deeper_than_it_holds)
+    sink: str = flag("driver", "store ref-queue: who takes the results, the driver, or a StreamDataset and trainers "
+        "behind it (default: %(default)s)", choices=["driver", "trainer"], row=True, refuse=refusals.only_episodes)
+    train_global_batch: int = flag(128, "samples of a training step (default: %(default)s)", at_least(1), row=True)
+    train_micro_batch: int = flag(8, "samples of a micro-batch (default: %(default)s)", at_least(1), row=True)
+    data_parallel: int = flag(1, "ranks of a trainer that share its samples (default: %(default)s)", at_least(1, 16),
+        row=True)
+    train_ranks: int = flag(1, "ranks of each of those, which all read the same (default: %(default)s)",
+        at_least(1, 16), row=True)
+    trainers: int = flag(0, "models that are trained (default: two for ppo, policy and value; else one)",
+        at_least(1, 4), row=True)
+    epochs: int = flag(1, "over the samples of an episode, later ones shuffled (default: %(default)s)",
+        at_least(1, 100), row=True)
+    loader: str = flag("fixed", "StreamDataset takes all messages before it gives a micro-batch, or as it needs them "
+        "(default: %(default)s)", choices=["fixed", "dynamic"], row=True)
     warmup: int = flag(3, "untimed trips after the first one (default: %(default)s)", at_least(0, 10**6))
     timeout: float = flag(120.0, "seconds until a trip is given up (default: %(default)s)", seconds, metavar="SECONDS")
     threads: int = flag(1, "torch threads a role (default: %(default)s)", at_least(1), row=True,

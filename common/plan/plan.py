@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from common.flow.flow import DRIVER, Flow, packed, with_trainer
+from common.flow.flow import DRIVER, Flow, into_dataset, packed, with_trainer
 from common.plan.faults import Fault
 from common.plan.options import Options
 from common.record.rows import Row, readers_hold_views
@@ -57,7 +57,9 @@ class Plan:
     @cached_property
     def flow(self) -> Flow:
         """The tasks that run."""
-        return with_trainer(self.asked) if self.row.needs.trainer else self.asked
+        if self.row.needs.trainer:
+            return with_trainer(self.asked)
+        return into_dataset(self.asked) if self.options.sink == "trainer" else self.asked
 
     @cached_property
     def layout(self) -> Layout:

@@ -59,6 +59,19 @@ def only_ref_queue(name: str) -> Any:
     return refuse
 
 
+def only_episodes(row: Row, options: Any) -> str | None:
+    if refused := only_ref_queue("sink")(row, options):
+        return str(refused)
+    if options.trips_in_a_row != options.in_flight:
+        return f"--sink trainer: an episode is handed over as a whole: give --in-flight {options.trips_in_a_row}"
+    step = options.train_micro_batch * options.data_parallel
+    if options.train_global_batch % step:
+        return f"--train-global-batch {options.train_global_batch} is not a whole number of --train-micro-batch " + (
+            f"{options.train_micro_batch} for {options.data_parallel} ranks: give a multiple of {step}"
+        )
+    return None
+
+
 def deeper_than_it_holds(row: Row, options: Any) -> str | None:
     if options.in_flight > (row.depth or options.in_flight):
         return f"--in-flight {options.in_flight}: {row.transport} holds {row.depth} trip under way: give {row.depth}"

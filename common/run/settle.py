@@ -35,6 +35,13 @@ def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
                 raise UsageError(f"--{name.replace('_', '-')}: there is no model {model} in {flow.name}: give {known}")
     if options.generation_batch and flow.bare:
         raise UsageError("--generation-batch: a flat tensor has no rows to cut: give --message fields")
+    if options.sink == "trainer":
+        if flow.bare:
+            raise UsageError("--sink trainer: a flat tensor has no samples: give --message fields")
+        samples = flow.message(flow.returns[0]).rows * options.trips_in_a_row
+        if samples % options.train_global_batch:
+            raise UsageError(f"--train-global-batch {options.train_global_batch}: the {samples} samples of an episode "
+                             f"make no whole steps: give a divisor of {samples}")  # fmt: skip
     if options.inject and options.inject.who not in ("driver", *(task.name for task in flow.tasks)):
         raise UsageError(f"--inject: {options.inject.who} is none of the flow's tasks")
     device, found = gpus.resolve(options.device, row.needs.host_only, row.transport)

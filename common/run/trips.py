@@ -88,6 +88,8 @@ def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
                 wrong[name] = wrong.get(name, 0) + count
             # One trip that took another path is enough to call the row something else.
             mapped |= {edge: how for edge, how in seen.items() if mapped.get(edge, promised) is promised}
+        for name, count in wiring.check().items():
+            wrong[name] = wrong.get(name, 0) + count
         if wrong:
             report(wrong_bytes=sum(wrong.values()), wrong_bytes_by_field=wrong)
         if numbers[0] == 1:

@@ -88,6 +88,8 @@ class RayCrew(Crew):
 
 def connect(plan: Plan) -> None:
     """Join the cluster at --address, or start one on this machine below the run's folder."""
+    # The raylet's advice to its users (many workers, one that died) would come in spite of log_to_driver=False.
+    ray._private.worker.print_to_stdstream = lambda *_, **__: None
     if plan.layout.address:
         _join(plan)
         return

@@ -1,0 +1,203 @@
+"""ChatLearn's driver: an episode's messages through queue actors, and the trainers' steps behind them.
+
+Nothing but references passes through the driver and its queues. What it does is counted as it is done.
+alibaba/ChatLearn at 85ee7dfe: runtime/executor.py, runtime/environment.py, runtime/trainer.py.
+"""
+
+import math
+from collections import Counter
+
+import ray
+from ray.util.queue import Queue
+
+from chatlearn.models import Trainer
+from common.errors import RunFailed
+from common.flow.flow import DATASET, DRIVER
+from common.payload.leaves import payload_bytes, to_device, to_host
+
+OPERATIONS = (
+    "queue_actors", "driver_put", "driver_get", "driver_qsize", "driver_payload_gets", "driver_payload_bytes",
+    "model_tasks", "stream_dataset_get", "stream_dataset_qsize", "trainer_queue_actors", "trainer_put", "trainer_get",
+    "trainer_blocking_gets",
+)  # fmt: skip
+
+
+class Environment:
+    """All messages of an episode are handed over before the first result is asked for, so they go breadth-first: all
+    through one model, then all through the next one. StreamDataset reads the last queue, or the driver in its place.
+    """
+
+    def __init__(self, crew):
+        self.crew, self.options = crew, crew.plan.options
+        self.training = Training(self) if self.options.sink == "trainer" else None
+        self.models = [task for task in crew.flow.tasks if task.name != DATASET]
+        self.results = crew.flow.edges_to(DATASET if self.training else DRIVER)
+        self.edges = [edge for edge in crew.flow.edges if edge.source != DATASET]
+        self.handed_over = self.episode = 0
+        self.waiting, self.collected, self.episodes = [], [], []
+        self.operations = Counter()
+        if not self.options.new_queues:
+            self.make_queues()
+
+    def make_queues(self):
+        self.queues = {edge: Queue() for edge in self.edges}
+        self.last = Queue()
+        self.operations["queue_actors"] += len(self.queues) + 1
+
+    def put(self, queue, iteration, data):
+        queue.put({"iter": iteration, "data": data})
+        self.operations["driver_put"] += 1
+
+    def get(self, queue):
+        if self.options.poll_queues:
+            self.filled(queue)
+        self.operations["driver_get"] += 1
+        return queue.get()["data"]
+
+    def filled(self, queue):
+        self.operations["driver_qsize"] += 1
+        return queue.qsize() > 0
+
+    def submit(self, query):
+        if self.episode != self.crew.episode:
+            self.episode = self.crew.episode
+            self.episodes.append(self.operations)
+            self.operations = Counter()
+            if self.options.new_queues:
+                self.make_queues()
+        self.handed_over += 1
+        reference = ray.put(to_host(query))
+        for edge in self.crew.flow.edges_from(DRIVER):
+            self.put(self.queues[edge], self.handed_over, reference)
+        self.waiting.append(self.handed_over)
+
+    def go_through_models(self):
+        for task in self.models:
+            answers = []
+            for number in self.waiting:
+                inputs = [self.get(self.queues[edge]) for edge in self.crew.flow.edges_to(task.name)]
+                for rank in self.ranks(task, number):
+                    answer = rank.forward_step.remote(task.name, *inputs)
+                    self.operations["model_tasks"] += 1
+                for edge in self.crew.flow.edges_from(task.name):
+                    self.put(self.queues[edge], number, answer)
+                answers.append(answer)
+            if self.options.colocated:
+                ray.wait(answers, num_returns=len(answers), fetch_local=False)
+        returned = [self.queues[edge] for edge in self.results]
+        while self.filled(returned[0]):
+            self.put(self.last, 0, [self.get(queue) for queue in returned])
+
+    def ranks(self, task, number):
+        """Of the replica whose turn it is; the turns go on across episodes."""
+        places = self.crew.plan.places
+        return [self.crew.actors[name] for name, place in places.items()
+                if place.actor == task.actor and place.takes(number)]  # fmt: skip
+
+    def collect(self, _):
+        if self.waiting:
+            self.go_through_models()
+            count, self.waiting = len(self.waiting), []
+            if self.training:
+                self.collected = self.training.train(self.last, count)
+            else:
+                self.collected = self.last_queue(count)
+        return next(self.collected)
+
+    def last_queue(self, count):
+        """What StreamDataset would read, message by message, fetched by the driver."""
+        for _ in range(count):
+            self.operations["stream_dataset_qsize"] += 1
+            self.last.qsize()
+            self.operations["stream_dataset_get"] += 1
+            results = ray.get(self.last.get()["data"])
+            self.operations["driver_payload_gets"] += len(results)
+            self.operations["driver_payload_bytes"] += sum(map(payload_bytes, results))
+            count -= 1
+            if not count:
+                self.operations["stream_dataset_qsize"] += 1
+                self.last.qsize()  # which tells it that there is no more
+            yield [to_device(message, self.crew.plan.device) for message in results]
+
+    def check(self):
+        """Outside the clock: what arrived at the trainers."""
+        return self.training.check() if self.training else {}
+
+    def facts(self):
+        """Of one timed episode; the others that are as long must have been alike."""
+        length = self.options.trips_in_a_row
+        first = 1 + -(-self.options.warmup // self.options.in_flight)
+        timed = [*self.episodes, self.operations][1 + first :]
+        whole = [{name: found[name] for name in OPERATIONS} for found in timed if found["stream_dataset_get"] == length]
+        for found in whole:
+            if found != whole[0]:
+                unlike = [name for name in OPERATIONS if found[name] != whole[0][name]]
+                raise RunFailed(f"episodes differ in {', '.join(unlike)}: {found} and {whole[0]}")
+        sizes = {task: found for own in self.crew.ask("message_bytes", length).values() for task, found in own.items()}
+        return {"operations": whole[0] if whole else {}, "message_bytes": sizes}
+
+
+class Training:
+    """The trainers of an episode: each a number of data-parallel ranks, each of those of tensor and pipeline ranks."""
+
+    def __init__(self, environment):
+        self.environment, self.options = environment, environment.options
+        self.dataset = environment.crew.actors[DATASET]
+        actor, options = ray.remote(num_cpus=0)(Trainer), self.options
+        count = options.trainers or (2 if environment.crew.plan.asked.name == "ppo" else 1)
+        self.trainers = [
+            [[actor.remote(options.threads) for _ in range(options.train_ranks)] for _ in range(options.data_parallel)]
+            for _ in range(count)
+        ]
+        self.epochs = 0
+
+    def train(self, queue, messages):
+        """All epochs over an episode's samples; then the words that answer the driver, a list a message."""
+        options, operations = self.options, self.environment.operations
+        samples = messages * self.environment.crew.plan.flow.edges_to(DATASET)[0].message.rows
+        steps = math.ceil(samples / options.train_global_batch)
+        self.dataset.open_episode.remote(queue, messages)
+        for epoch in range(options.epochs):
+            queues = [Queue() for _ in range(1 + len(self.trainers))]
+            operations["trainer_queue_actors"] += len(queues)
+            self.dataset.open_epoch.remote(epoch)
+            for _ in range(steps):
+                self.step(queues[1:], operations)
+            self.epochs += 1
+        words, done = ray.get(self.dataset.close_episode.remote())
+        operations.update(done)
+        return iter([[word] for word in words])
+
+    def step(self, queues, operations):
+        """One global batch: references to its micro-batches, a list for each data-parallel rank of each trainer."""
+        options = self.options
+        lists = [[] for _ in range(options.data_parallel)]
+        for index in range(options.train_global_batch // options.train_micro_batch):
+            lists[index % len(lists)].append(self.dataset.next.remote())
+            operations["trainer_blocking_gets"] += 1
+            ray.get(self.dataset.has_next.remote())
+        for queue in queues:
+            for references in lists:
+                operations["trainer_put"] += 1
+                queue.put(references)
+        steps = []
+        for queue, ranks_of in zip(queues, self.trainers, strict=True):
+            for ranks in ranks_of:
+                operations["trainer_get"] += 1
+                references = queue.get()
+                steps += [rank.train_step.remote(references) for rank in ranks]
+        ray.get(steps)
+
+    def check(self):
+        """Each sample exactly once an epoch at the ranks of each trainer, every byte of it; wrong ones by trainer."""
+        expected = ray.get(self.dataset.sample_digests.remote())
+        expected = Counter({sample: count * self.epochs for sample, count in expected.items()})
+        self.epochs, wrong = 0, {}
+        for index, ranks_of in enumerate(self.trainers):
+            found = [ray.get([rank.sample_digests.remote() for rank in ranks]) for ranks in ranks_of]
+            alike = all(own == ranks[0] for ranks in found for own in ranks)
+            arrived = sum((ranks[0] for ranks in found), Counter())
+            bad = max(sum((expected - arrived).values()), sum((arrived - expected).values()), int(not alike))
+            if bad:
+                wrong[f"stream-dataset -> trainer {index + 1}, samples"] = bad
+        return wrong

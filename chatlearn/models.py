@@ -1,0 +1,166 @@
+"""ChatLearn's actors without their computation: models, the StreamDataset behind them, and the trainers behind that.
+
+alibaba/ChatLearn at 85ee7dfe: models/base_module.py, utils/decorator.py, data/data.py, runtime/trainer.py.
+"""
+
+import random
+from collections import Counter
+
+import numpy as np
+import ray
+import torch
+import xxhash
+
+from common.flow.flow import DATASET
+from common.payload.leaves import cut, join, to_device, to_host
+from common.payload.participant import Model, Participant
+
+
+class HostModel(Model):
+    """The producing worker copies device to host, the reading worker host to device."""
+
+    def forward_step(self, task, *inputs):
+        return to_host(super().forward_step(task, *(to_device(message, self.device) for message in inputs)))
+
+
+class Sized:
+    """Says what its messages take when Ray serialises them."""
+
+    def message_bytes(self, count):
+        context = ray._private.worker.global_worker.get_serialization_context()
+        return {
+            task: [
+                context.serialize(to_host(outbox.payload(outbox.stamp(number)))).total_bytes
+                for number in range(1, count + 1)
+            ]
+            for task, outbox in self.outboxes.items()
+            if self.wire.edges_from(task) and task != DATASET
+        }
+
+
+class ChatLearnDriver(Sized, Participant):
+    pass
+
+
+class StreamDataset:
+    """Takes what the last queue of an episode holds, splits it into samples, and pads those again into micro-batches.
+
+    Of the fixed kind it takes all messages first, of the dynamic kind no more than the next micro-batch needs.
+    """
+
+    def open_episode(self, queue, messages):
+        self.queue, self.coming, self.samples, self.words = queue, messages, [], []
+        self.operations = Counter()
+
+    def open_epoch(self, epoch):
+        """Later epochs have the same samples in another order."""
+        self.order = None
+        if epoch:
+            self.order = random.Random(epoch).sample(range(len(self.samples)), len(self.samples))
+        self.given = 0
+
+    def _filled_to(self, count):
+        """Whether there are so many samples, after taking what it needs from the queue."""
+        while len(self.samples) < count and self.coming:
+            self._count("stream_dataset_qsize")
+            self.queue.qsize()
+            self._count("stream_dataset_get")
+            inputs = ray.get(self.queue.get()["data"])
+            self.words.append(self.forward_step(DATASET, *inputs))
+            merged = {name: value for message in self._as_dicts(inputs) for name, value in message.items()}
+            self.samples += split(merged)
+            self.coming -= 1
+            if not self.coming:
+                self._count("stream_dataset_qsize")
+                self.queue.qsize()  # which tells it that there is no more
+        return len(self.samples) >= count
+
+    def _as_dicts(self, inputs):
+        return self.unpack(inputs, DATASET) if self.packed else inputs
+
+    def _count(self, name):
+        self.operations[name] += 1
+
+    def next(self):
+        """The next micro-batch; None where there is none."""
+        options = self.plan.options
+        self._filled_to(self.given + options.train_micro_batch if options.loader == "dynamic" else 10**9)
+        order = self.order or range(len(self.samples))
+        batch = [self.samples[index] for index in order[self.given : self.given + options.train_micro_batch]]
+        self.given += len(batch)
+        return padded(batch) if batch else None
+
+    def has_next(self):
+        return bool(self.coming) or self.given < len(self.samples)
+
+    def close_episode(self):
+        """The word that answers the driver for each message, and what was done to the queue."""
+        return self.words, dict(self.operations)
+
+    def verify(self, first, last):
+        if DATASET in self.tasks:
+            self.digests_of_samples = Counter(map(digest, getattr(self, "samples", ())))
+            self.samples = []
+        return super().verify(first, last)
+
+    def sample_digests(self):
+        return self.digests_of_samples
+
+
+class ChatLearnModel(Sized, StreamDataset, HostModel):
+    """A model cuts what is larger than it takes at a time, and every rank but the last is silent."""
+
+    def forward_step(self, task, *inputs):
+        output, rows = super().forward_step(task, *inputs), self.plan.options.counts("generation_batch")
+        if self.place.actor in rows and not self.packed:
+            # The models' own work on the pieces is left out; what they give is put together again.
+            for message in inputs:
+                cut(message, rows[self.place.actor])
+            output = join(cut(output, rows[self.place.actor]))
+        return output if self.place.answers else None
+
+
+class Trainer:
+    """One rank of a trainer: it fetches the micro-batches of a step, and keeps them until they are checked."""
+
+    def __init__(self, threads):
+        torch.set_num_threads(threads)
+        self.batches = []
+
+    def train_step(self, references):
+        self.batches += [batch for batch in ray.get(references) if batch is not None]
+
+    def sample_digests(self):
+        """Of every sample that it got since it was last asked."""
+        found = Counter(digest(sample) for batch in self.batches for sample in split(batch))
+        self.batches = []
+        return found
+
+
+def split(message):
+    """The rows of a dict of fields, each a dict: views."""
+    return [{name: value[row] for name, value in message.items()} for row in range(len(next(iter(message.values()))))]
+
+
+def padded(samples):
+    """Samples as one dict of fields: tensors of unequal length are filled with zeros, strings stay a list."""
+    batch = {}
+    for name, first in samples[0].items():
+        values = [sample[name] for sample in samples]
+        if isinstance(first, str):
+            batch[name] = values
+        elif first.dim() == 1:
+            batch[name] = torch.nn.utils.rnn.pad_sequence(values, batch_first=True)
+        else:
+            batch[name] = torch.stack(values)
+    return batch
+
+
+def digest(sample):
+    """Of every field of a sample, without the zeros that padding adds."""
+    state = xxhash.xxh3_64()
+    for name in sorted(sample):
+        value = sample[name]
+        raw = value.encode() if isinstance(value, str) else np.ascontiguousarray(value.numpy()).tobytes().rstrip(b"\0")
+        state.update(f"{name} {len(raw)} ".encode() + raw)
+    return state.intdigest()
