@@ -2,6 +2,7 @@
 # make quick       the headline rows, a quarter of it, few trips      (about a minute)
 # make stages      where the time goes: the main rows traced          (about 4 minutes)
 # make hops        the microbenchmarks of small messages              (about 6 minutes)
+# make chatlearn   ChatLearn's own messages and episodes             (about 5 minutes)
 # make gpu         all that a machine with GPUs can run there         (under 25 minutes)
 # make test        the tests                                          (about 7 minutes)
 # make unit        those that start nothing                           (under a minute)
@@ -12,10 +13,10 @@ PYTHON ?= python3
 PY := .venv/bin/python
 RECORDS ?= results/published/*.json results/published/*/*.json
 
-.PHONY: benchmark quick stages hops gpu test unit lint publish clean
+.PHONY: benchmark quick stages hops chatlearn gpu test unit lint publish clean
 .DELETE_ON_ERROR:
 
-benchmark quick stages hops gpu: .venv/installed
+benchmark quick stages hops chatlearn gpu: .venv/installed
 	$(PY) benchmark.py $@
 
 test: .venv/installed

@@ -4,6 +4,7 @@
     python3 benchmark.py benchmark     every row of the ladder at the full payload
     python3 benchmark.py stages        where the time goes: the main rows traced, a Chrome trace each
     python3 benchmark.py hops          small messages, beside the claims of Ray's article on compiled graphs
+    python3 benchmark.py chatlearn     ChatLearn's own messages and episodes over every transport
     python3 benchmark.py gpu           all that a machine with GPUs can run there
 
 Or the rows that you choose, for your own messages; a row may bring flags of its own:
@@ -60,6 +61,22 @@ class Suite:
 HOP = "--flow round-trip --iterations 1000 --episode 100"
 BYTES = ("store bytes", "graph bytes")
 ON_GPU = ("store refs", "graph shm", "graph nccl", "graph mapped", "rdt nccl", "rdt cuda-ipc", "torch nccl-one-gpu")
+# An episode of ChatLearn's: 8 messages of 128 samples, the batch of its llama2-7B script with Megatron.
+ALONE = "--flow online-dpo --rows 128 --prompt-len 512 --response-len 512 --episode 8 --iterations 24"
+EPISODE = f"{ALONE} --in-flight 8"
+SHIPPED, PACKED, FIELDS = "--as-shipped", "--message packed", "--message fields"
+CHATLEARN = (
+    f"store ref-queue {SHIPPED} --sink trainer", f"store ref-queue {SHIPPED}", f"store ref-queue {FIELDS}",
+    f"store ref-queue {PACKED}", f"store ref-queue {PACKED} --keep-queues", f"store refs {SHIPPED}",
+    f"store refs {FIELDS}", f"store refs {FIELDS} --zero-copy", f"store refs {PACKED}", f"store numpy {PACKED}",
+    f"rdt gloo {PACKED}", f"graph shm {SHIPPED}", f"graph shm {FIELDS}", f"graph shm {PACKED}",
+    f"graph shm {PACKED} --reuse-buffers", f"graph zero-copy {PACKED}", f"graph mapped {FIELDS}",
+    f"torch gloo {PACKED}", f"torch multiprocessing {PACKED}",
+)  # fmt: skip
+SERIAL = (  # where overlapping costs on few cores, and what cannot overlap
+    f"graph shm {PACKED} --reuse-buffers", f"graph mapped {PACKED} --copy-out", f"graph mapped {FIELDS}",
+    f"graph mapped {PACKED}", f"torch memcpy {PACKED}",
+)  # fmt: skip
 SUITES = {
     "quick": Suite("quick", ("--batch-size 256 --warmup 1",)),
     "benchmark": Suite("benchmark"),
@@ -71,6 +88,9 @@ SUITES = {
             *(f"{row} {HOP} --payload-bytes {size}" for size in ("1B", "1MiB") for row in BYTES),
             *(f"{row} {HOP} --placement spread" for row in BYTES),
         ),
+    ),
+    "chatlearn": Suite(
+        "none", extra=tuple(f"{row} {EPISODE}" for row in CHATLEARN) + tuple(f"{row} {ALONE}" for row in SERIAL)
     ),
     "gpu": Suite(
         "benchmark",

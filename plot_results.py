@@ -22,6 +22,7 @@ from common.record import files
 from common.record.environment import MACHINE_KEYS
 from common.record.schema import Record
 from common.units import format_bytes
+from common.view import episodes as episode_table
 from common.view import flow_picture, ladder_chart, markdown, small_messages, stage_chart
 from common.view.pipe import outlast_reader
 from common.view.screen import print_table
@@ -60,29 +61,31 @@ def load(paths: list[Path], mixed: bool) -> Records:
     return records
 
 
-def parted(records: Records) -> tuple[list[Result], list[Result], list[Result]]:
-    """The rows of a ladder, those of the microbenchmarks, and the traced ones.
+def parted(records: Records) -> tuple[list[Result], list[Result], list[Result], list[Result]]:
+    """The rows of a ladder, those of the microbenchmarks, the traced ones, and ChatLearn's episodes.
 
     One flow at one size is a ladder, whichever it is; where there are several, the microbenchmarks have a table of
-    their own.
+    their own, and so have episodes.
 
     Raises:
         RecordError: what remains is of several flows or sizes.
     """
     traced = {path: record for path, record in records.items() if any(run.spans for run in record.runs)}
-    others = {path: record for path, record in records.items() if path not in traced}
+    episodes = {path: record for path, record in records.items() if episode_table.is_episode(Result((record,)))}
+    others = {path: record for path, record in records.items() if path not in traced and path not in episodes}
     small = {}
     if len({_moved(record) for record in others.values()}) > 1:
         small = {path: record for path, record in others.items() if record.row.flow in MICROBENCHMARKS}
     ladder = {path: record for path, record in others.items() if path not in small}
-    pictured = {**ladder, **traced}
-    for path, record in pictured.items():
-        first, other = next(iter(pictured.items()))
-        if _moved(record) != _moved(other):
-            raise RecordError(f"{path} moves {_words(record)}, {first} {_words(other)}: plot them apart")
+    for pictured in ({**ladder, **traced}, episodes):
+        for path, record in pictured.items():
+            first, other = next(iter(pictured.items()))
+            if _moved(record) != _moved(other):
+                raise RecordError(f"{path} moves {_words(record)}, {first} {_words(other)}: plot them apart")
     hops = results_of(small.values())
     hops.sort(key=lambda result: (result.flow.name, result.record.edges[0].bytes))
-    return on_one_ceiling(results_of(ladder.values())), hops, results_of(traced.values())
+    rows = [on_one_ceiling(results_of(group.values())) for group in (ladder, episodes)]
+    return rows[0], hops, results_of(traced.values()), rows[1]
 
 
 def _moved(record: Record) -> tuple[str, tuple[tuple[str, str, int], ...]]:
@@ -115,7 +118,7 @@ def draw_flows(flow: Flow, folder: Path) -> list[Path]:
     return [folder / f"{name}.png" for name, *_ in pictures]
 
 
-def draw(ladder: list[Result], traced: list[Result], folder: Path) -> list[Path]:
+def draw(ladder: list[Result], traced: list[Result], episodes: list[Result], folder: Path) -> list[Path]:
     """Every picture that the rows are good for."""
     pictures = []
     if any(result.status == "ok" for result in ladder):
@@ -125,20 +128,27 @@ def draw(ladder: list[Result], traced: list[Result], folder: Path) -> list[Path]
     if traced:
         pictures.append(folder / "stages.png")
         stage_chart.draw(traced, ladder, pictures[-1])
+    if any(result.status == "ok" for result in episodes):
+        pictures.append(folder / "chatlearn_episodes.png")
+        episode_table.draw(episodes, pictures[-1])
     return pictures
 
 
-def print_results(ladder: list[Result], hops: list[Result], form: str) -> None:
+def print_results(ladder: list[Result], hops: list[Result], episodes: list[Result], form: str) -> None:
     """The tables; as text also why rows have no numbers, and what qualifies those that have."""
     done = [result for result in hops if result.status == "ok"]
-    for results, columns in ((ladder, markdown.ladder_columns(ladder)), (done, small_messages.columns(done))):
+    found = [result for result in episodes if result.status == "ok"]
+    tables = [(ladder, markdown.ladder_columns(ladder)), (done, small_messages.columns(done))]
+    for results, columns in (*tables, (found, episode_table.columns(found))):
         if results and form == "text":
             print_table(results, columns)
         elif results:
             print((csv_table if form == "csv" else markdown_table)(results, columns))
-    for result in (*ladder, *hops) if form == "text" else ():
+    for result in (*ladder, *hops, *episodes) if form == "text" else ():
         if result.failure:
             print(f"{result.name}: {result.failure}")
+    if form == "text" and found:
+        print(episode_table.findings(found).replace("`", ""))
     if form == "text" and ladder:
         print(markdown.headline(ladder).replace("`", ""))
         print(ladder_chart.facts(ladder))
@@ -150,12 +160,14 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--output-dir", type=Path, help="where the pictures go (default: beside the first record)")
     parser.add_argument("--format", choices=("text", "csv", "markdown"), default="text", help="of the printed table")
     parser.add_argument("--readme", nargs="?", type=Path, const=ROOT / "README.md", help="rewrite its tables")
-    parser.add_argument("--publish", action="store_true", help="pictures to img/, tables to README.md")
+    parser.add_argument("--docs", nargs="?", type=Path, const=ROOT / "docs", help="rewrite the tables of its pages")
+    parser.add_argument("--publish", action="store_true", help="pictures to img/, tables to README.md and docs/")
     parser.add_argument("--mixed", action="store_true", help="allow records of unlike machines in one chart")
     arguments = parser.parse_all(argv)
     if arguments.publish:
         arguments.output_dir = arguments.output_dir or ROOT / "img"
         arguments.readme = arguments.readme or ROOT / "README.md"
+        arguments.docs = arguments.docs or ROOT / "docs"
     arguments.output_dir = arguments.output_dir or arguments.records[0].parent
     return arguments
 
@@ -164,17 +176,19 @@ def main(argv: list[str] | None = None) -> int:
     """Exit code 0, or 2 with one line on what to do."""
     try:
         arguments = parse(argv)
-        ladder, hops, traced = parted(load(arguments.records, arguments.mixed))
+        ladder, hops, traced, episodes = parted(load(arguments.records, arguments.mixed))
         for problem in stage_chart.problems(traced):
             raise RecordError(f"{problem}: trace it again on a machine that does nothing else")
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
-        pictures = draw(ladder, traced, arguments.output_dir)
+        pictures = draw(ladder, traced, episodes, arguments.output_dir)
         if arguments.readme:
             texts = {"results": markdown.ladder(ladder) if ladder else None}
             texts["advice"] = markdown.advice(ladder) if ladder else None
             done = [result for result in hops if result.status == "ok"]
             texts["microbenchmarks"] = small_messages.markdown(done) if done else None
             markdown.rewrite(arguments.readme, texts)
+        if arguments.docs and episodes:
+            markdown.rewrite(arguments.docs / "chatlearn.md", {"episodes": episode_table.markdown(episodes)})
     except SuiteError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -182,7 +196,7 @@ def main(argv: list[str] | None = None) -> int:
         place = f"{error.filename} ({error.strerror})"
         print(f"error: cannot write {place}: give --output-dir another place", file=sys.stderr)
         return 2
-    print_results(ladder, hops, arguments.format)
+    print_results(ladder, hops, episodes, arguments.format)
     if pictures and arguments.format == "text":
         print(f"pictures: {', '.join(map(str, pictures))}")
     return 0

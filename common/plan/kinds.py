@@ -59,6 +59,17 @@ def flow(text: str) -> str:
     return text
 
 
+def fraction(text: str) -> float:
+    """More than 0, at most 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no part of a whole: give more than 0 and at most 1")
+    return value
+
+
 def counts(text: str) -> str:
     """`policy=2,reference=3`: a number for some models."""
     for part in text.split(","):

@@ -2,17 +2,21 @@
 
 import argparse
 import dataclasses
+import shlex
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from common.errors import UsageError
-from common.flow.catalogue import FLOWS, describe_flows, sizes_of
+from common.flow.catalogue import FLOWS, build_flow, describe_flows, sizes_of
 from common.plan import kinds, refusals
 from common.plan.faults import Fault
 from common.plan.kinds import at_least, bytes_at_least, seconds
+from common.plan.presets import PRESETS, flags_of
 from common.record.rows import DEFAULTS, Row, transports
+from common.units import format_bytes
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 MINIMUM_STORE_BYTES = 75 * 2**20  # Ray refuses less
@@ -47,6 +51,9 @@ class Options:
     flow: str = flag("online-dpo", f"who sends what to whom: {', '.join(FLOWS)}, or one of your own, such as "
         "'rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB' or my_flow.py:my_flow (default: "
         "%(default)s)", kinds.flow)
+    preset: str | None = flag(None, "a payload that users know, as flow and sizes (--list-presets)",
+        choices=list(PRESETS))
+    scale: float = flag(1.0, "so much of a preset's rows: 0.25, say", kinds.fraction)
     transport: str | None = flag(None, "how the bytes travel", str)
     message: str | None = flag(None, "how messages of several fields travel: each as it is, or in one flat buffer; "
         "online-dpo has one flat tensor without it (default: fields)", choices=["fields", "packed"])
@@ -204,10 +211,23 @@ class OneLineParser(argparse.ArgumentParser):
         return found
 
 
-class _ListFlows(argparse.Action):
+class _Listing(argparse.Action):
+    """Prints what its `const` gives, and ends."""
+
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print(describe_flows())
+        print(self.const())
         parser.exit()
+
+
+def describe_presets() -> str:
+    """Each preset with its bytes, source and flags."""
+    lines = []
+    for name, preset in PRESETS.items():
+        found = _parser("", "store").parse_all(flags_of(name, 1))
+        flow = build_flow(found.flow, {size: getattr(found, size) for size in SIZES}, found.message)
+        lines.append(f"{name}: {preset.rows} rows, {format_bytes(flow.bytes_per_trip)} a trip; {preset.source}")
+        lines.append(f"    {shlex.join(flags_of(name, 1))}")
+    return "\n".join(lines)
 
 
 def parse(description: str, runtime: str, argv: Sequence[str] | None = None) -> Options:
@@ -216,6 +236,16 @@ def parse(description: str, runtime: str, argv: Sequence[str] | None = None) -> 
     Raises:
         UsageError: a flag is unknown or its value out of range.
     """
+    found = _parser(description, runtime).parse_all(argv)
+    if found.preset:  # what is given beside it counts more
+        given = sys.argv[1:] if argv is None else argv
+        found = _parser(description, runtime).parse_all([*flags_of(found.preset, found.scale), *given])
+    elif found.scale != 1:
+        raise UsageError("--scale is of a --preset: give one, or the sizes themselves")
+    return Options(**vars(found))
+
+
+def _parser(description: str, runtime: str) -> OneLineParser:
     parser = OneLineParser(
         description=f"{description}\n{describe_transports(runtime)}", usage="%(prog)s [flags]", allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -238,14 +268,12 @@ def parse(description: str, runtime: str, argv: Sequence[str] | None = None) -> 
             given |= {"type": kinds.transport_of(runtime), "default": DEFAULTS[runtime]}
             given["help"] += f", by one of the above (default: {DEFAULTS[runtime] or 'auto'})"
         parser.add_argument(*names, **given)
-    parser.add_argument(
-        "--list-flows",
-        action=_ListFlows,
-        nargs=0,
-        default=argparse.SUPPRESS,
-        help="every flow with its messages, and exit",
-    )
-    return Options(**vars(parser.parse_all(argv)))
+    for name, listing, what in (
+        ("--list-flows", describe_flows, "every flow with its messages, and exit"),
+        ("--list-presets", describe_presets, "every preset with its source, and exit"),
+    ):
+        parser.add_argument(name, action=_Listing, const=listing, nargs=0, default=argparse.SUPPRESS, help=what)
+    return parser
 
 
 def describe_transports(runtime: str) -> str:

@@ -142,7 +142,7 @@ class Plan:
         """The record of this row, without a run."""
         options, flow = self.options, self.asked
         flags = options.row_flags
-        kept = ("iterations", "duration", "timeout", "episode", "in_flight", "threads")
+        kept = ("iterations", "duration", "timeout", "episode", "in_flight", "threads", "preset", "scale")
         arguments = (
             {name: getattr(options, name) for name in kept}
             | {"episode": options.trips_in_a_row}

@@ -1,0 +1,141 @@
+"""ChatLearn's own episodes over every transport: table, chart, and what the demo's factor becomes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from common.analysis.results import Result
+from common.record.environment import machine_line
+from common.units import format_bytes
+from common.view.tables import Column, markdown_table, milliseconds, three_digits
+
+DEMO_FACTOR = 279.23 / 35.37  # queues over the compiled graph: kevin85421/RayCG-ChatLearn, README.md, commit 0a603161
+AS_SHIPPED = "store ref-queue"
+
+
+def is_episode(result: Result) -> bool:
+    """Whether the row moves messages of several samples, by fields or packed, in episodes of ChatLearn's."""
+    row = result.record.row
+    return row.message != "bare" and "rows" in row.sizes and "episode" in row.flags
+
+
+def short_name(result: Result) -> str:
+    """Without the length of the episode, which all rows share."""
+    words = result.name.replace("--message packed", "packed").replace("--as-shipped", "as shipped").split()
+    for flag in ("--episode", "--in-flight"):
+        if flag in words:
+            del words[words.index(flag) : words.index(flag) + 2]
+    return " ".join(words)
+
+
+def seconds_a_message(result: Result) -> float:
+    """Of whole episodes, from the first query to the last result, by the messages in them."""
+    runs = [run for run in result.shown if run.episode_seconds]
+    return sum(sum(run.episode_seconds) for run in runs) / sum(len(run.seconds) for run in runs)
+
+
+def baseline(results: Sequence[Result]) -> Result | None:
+    """The queue transport as ChatLearn ships it, with the driver at its end."""
+    return next((result for result in results if result.status == "ok" and result.record.row.sizes.get("as_shipped")
+                 and result.rung.startswith(AS_SHIPPED) and "--sink" not in result.rung), None)  # fmt: skip
+
+
+def columns(results: Sequence[Result]) -> list[Column]:
+    shipped = baseline(results)
+
+    def factor(result: Result) -> str:
+        return f"{three_digits(seconds_a_message(shipped) / seconds_a_message(result))}x" if shipped else "-"
+
+    def of_ceiling(result: Result) -> str:
+        ceiling = result.ceiling_seconds
+        return f"{ceiling / seconds_a_message(result):.1%}" if ceiling and result.payload_copied else "-"
+
+    def in_flight(result: Result) -> str:
+        return str(result.record.row.flags.get("in_flight", 1))
+
+    return [
+        Column("transport", short_name),
+        Column("in flight", in_flight),
+        Column("s an episode", lambda r: three_digits(seconds_a_message(r) * r.episode)),
+        Column("ms a message", lambda r: milliseconds(seconds_a_message(r))),
+        Column("samples/s", lambda r: f"{int(r.record.row.sizes['rows']) / seconds_a_message(r):,.0f}"),
+        Column("stored a message", lambda r: format_bytes(round(r.stored_bytes_per_trip), ("iB",))),
+        Column("ends with", lambda r: "bytes" if r.payload_copied else "views", words=True),
+        Column("of ceiling", of_ceiling),
+        Column("over as shipped", factor),
+        Column("runs", lambda r: str(len(r.shown))),
+    ]
+
+
+def findings(results: Sequence[Result]) -> str:
+    """What the demo's factor becomes, in words."""
+    shipped, done = baseline(results), [result for result in results if result.status == "ok"]
+    if shipped is None:
+        return ""
+
+    def best(words: Sequence[str], copied: bool | None = None, without: Sequence[str] = ()) -> str | None:
+        named = [(result, short_name(result)) for result in done if copied in (None, result.payload_copied)]
+        found = [result for result, name in named if all(word in name for word in words)
+                 and not any(word in name for word in without)]  # fmt: skip
+        if not found:
+            return None
+        fastest = min(found, key=seconds_a_message)
+        factor = three_digits(seconds_a_message(shipped) / seconds_a_message(fastest))
+        return f"{factor} times (`{short_name(fastest)}`)"
+
+    plain = ("packed", "as shipped", "--", "zero-copy", "mapped")
+    lines = [
+        ("the same queues with compact messages", best(["store ref-queue"], None, ("packed", "as shipped", "--"))),
+        ("the same queues with packed messages", best(["store ref-queue", "packed"], None, ("--",))),
+        ("a compiled graph alone, with the messages as they are", best(["graph"], True, plain)),
+        ("the fastest that leaves readers bytes of their own", best([], True, ("memcpy",))),
+        ("the fastest whose readers map", best([], False)),
+    ]
+    told = "; ".join(f"{what} {factor}" for what, factor in lines if factor)
+    return (
+        f"The demo promises {DEMO_FACTOR:.1f} times for a compiled graph over queues. ChatLearn's own messages, against its "
+        f"queues as shipped ({milliseconds(seconds_a_message(shipped))} ms a message of "
+        f"{shipped.record.row.sizes['rows']} samples) on this machine: {told}."
+    )
+
+
+def markdown(results: Sequence[Result]) -> str:
+    done = sorted((r for r in results if r.status == "ok"), key=seconds_a_message, reverse=True)
+    machines = sorted({machine_line(record.environments.get("0", {})) for r in done for record in r.records})
+    return "\n".join([findings(results), "", markdown_table(done, columns(results)), "", *machines])
+
+
+def draw(results: Sequence[Result], path: Path) -> None:
+    """One bar a transport, slowest first, on a log axis; hatched where readers hold views."""
+    done = sorted((r for r in results if r.status == "ok"), key=seconds_a_message, reverse=True)
+    shipped, record = baseline(results), done[0].record
+    rows = int(record.row.sizes["rows"])
+    figure = Figure(figsize=(12, 1.6 + 0.36 * len(done)), dpi=140, layout="constrained")
+    axes = figure.subplots()
+    for index, result in enumerate(done):
+        seconds = seconds_a_message(result)
+        style: dict[str, Any] = {"facecolor": "0.6"} if result.payload_copied else {"facecolor": "0.93", "hatch": "///"}
+        axes.barh(index, seconds, 0.62, edgecolor="black", linewidth=0.8, **style)
+        text = f"{milliseconds(seconds)} ms, {rows / seconds:,.0f} samples/s"
+        if shipped and result is not shipped:
+            text += f", {three_digits(seconds_a_message(shipped) / seconds)}×"
+        axes.text(1.01, index, text, va="center", fontsize=9, transform=axes.get_yaxis_transform())
+    limit = done[0].ceiling_seconds
+    if limit:
+        axes.axvline(limit, color="black", linewidth=1.4)
+        axes.text(limit, -0.75, " ceiling: one warm copy an edge", fontsize=8.5, va="center")
+    axes.set_yticks(range(len(done)), [short_name(result) for result in done])
+    axes.set_ylim(len(done) - 0.4, -1.1)
+    axes.set_xscale("log")
+    axes.set_xlabel("milliseconds a message (log); hatched: readers hold views of another's memory")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds * 1e3:,.4g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    sizes = format_bytes(record.bytes_per_trip)
+    title = f"ChatLearn's own messages: {done[0].flow.title}, {rows} samples a message, {sizes} over all edges"
+    figure.suptitle(title, fontsize=12, x=0.01, ha="left")
+    figure.supxlabel(machine_line(record.environments.get("0", {})), fontsize=8, x=0.01, ha="left")
+    figure.savefig(path)
