@@ -129,8 +129,12 @@ def draw(ladder: list[Result], traced: list[Result], episodes: list[Result], fol
         pictures.append(folder / "stages.png")
         stage_chart.draw(traced, ladder, pictures[-1])
     if any(result.status == "ok" for result in episodes):
-        pictures.append(folder / "chatlearn_episodes.png")
-        episode_table.draw(episodes, pictures[-1])
+        pictures += [folder / "chatlearn_episodes.png", folder / "chatlearn_messages.png"]
+        episode_table.draw(episodes, pictures[-2])
+        flow, rows = episodes[0].flow, episodes[0].record.row.sizes["rows"]
+        title = f"What ChatLearn really moves: {flow.title}, {rows} samples a message"
+        note = "A dict a message: padded tensors of all samples, and lists with a tensor or string for each sample."
+        flow_picture.draw(flow, pictures[-1], title, episode_table.message_labels(flow), note)
     return pictures
 
 

@@ -31,11 +31,12 @@ def a_record(transport: str, *runs: Run | list[float], runtime: str = "store", *
     environment = ENVIRONMENT | asked.pop("environment", {})
     key = {name: asked.pop(name) for name in ("device", "message") if name in asked}
     layout = Layout(**asked.pop("layout", {}))
-    drawn = build_flow(flow, asked)
+    message = key.get("message")
+    drawn = build_flow(flow, asked, message)
     return Record(
         row=RowKey(
-            runtime=runtime, transport=transport, flow=flow, flags=flags, sizes=sizes_of(flow) | asked, layout=layout,
-            **key,
+            runtime=runtime, transport=transport, flow=flow, flags=flags, sizes=sizes_of(flow, message) | asked,
+            layout=layout, **key,
         ),
         edges=[Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in drawn.edges],
         warmup=1,

@@ -1,6 +1,7 @@
 """The pictures: of a flow, that nothing lies outside or on top of something else; those of the repository, current."""
 
 import itertools
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -47,8 +48,12 @@ def test_every_table_and_picture_of_the_repository_is_that_of_the_published_reco
     paths = sorted(map(str, [*published.glob("*.json"), *published.glob("*/*.json")]))
     readme = tmp_path / "README.md"
     readme.write_text((ROOT / "README.md").read_text())
-    assert plot_results.main([*paths, "--output-dir", str(tmp_path / "img"), "--readme", str(readme)]) == 0
+    docs = shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    where = ("--output-dir", str(tmp_path / "img"), "--readme", str(readme), "--docs", str(docs))
+    assert plot_results.main([*paths, *where]) == 0
     assert readme.read_text() == (ROOT / "README.md").read_text()
+    for page in docs.iterdir():
+        assert page.read_text() == (ROOT / "docs" / page.name).read_text(), page.name
     drawn = {path.name for path in (tmp_path / "img").iterdir()}
     assert drawn == {path.name for path in (ROOT / "img").iterdir()}
     for name in drawn:

@@ -10,8 +10,8 @@ from common.record.schema import Edge, Run
 
 # In the order of a message's way; the chart stacks them so.
 STAGES = (
-    "make", "device to host", "submit", "serialise", "write", "wait", "transfer", "deserialise", "host to device",
-    "copy", "stamp", "synchronise", "loop",
+    "make", "pack", "device to host", "submit", "serialise", "write", "wait", "transfer", "deserialise",
+    "host to device", "unpack", "copy", "stamp", "synchronise", "loop",
 )  # fmt: skip
 # What counts only where nothing else goes on: a library's send or receive, which may be waiting for its other
 # end; the turning of a graph's loop, which a process does while another one works already; and waiting.

@@ -149,6 +149,13 @@ class Flow:
             hops[task.name] = max(hops[source] + (self.actor(source) != task.actor) for source in task.reads)
         return 1 + max(hops[name] for name in self.returns)
 
+    def shortest_path(self) -> int:
+        """Edges on the shortest way from the query to a result: where messages pile up first."""
+        hops = {DRIVER: 0}
+        for task in self.tasks:
+            hops[task.name] = min(hops[source] + (self.actor(source) != task.actor) for source in task.reads)
+        return 1 + min(hops[name] for name in self.returns)
+
     @property
     def bytes_per_trip(self) -> int:
         """Bytes that the readers of one trip receive: the sum over the edges."""

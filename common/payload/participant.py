@@ -79,6 +79,10 @@ class Participant:
         slot = outbox.stamp(number)
         if self.name != DRIVER:
             self.harness_seconds += time.perf_counter() - start
+        return self.pack(outbox, slot) if self.packed else outbox.payload(slot)
+
+    def pack(self, outbox: Outbox, slot: int) -> Payload:
+        """--message packed: the payload as one buffer."""
         return outbox.payload(slot)
 
     def receive(self, inputs: Sequence[Payload], task: str = DRIVER) -> int:

@@ -5,7 +5,7 @@ script of its runtime. What a step is worth is measured, not written here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 # How rows call the runtime of a script.
@@ -33,6 +33,7 @@ class Needs:
     one_machine: all participants share memory. host_only: it moves host memory, on a machine with GPUs too.
     trainer: the driver can neither send nor read, so an actor stands in for it.
     one_process: all participants share one.
+    single_buffers: a channel holds one message, so that no more trips can be under way than a path has places.
     """
 
     gpus: int = 0
@@ -44,6 +45,7 @@ class Needs:
     host_only: bool = False
     trainer: bool = False
     one_process: bool = False
+    single_buffers: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,8 @@ ROWS = (
         above="graph pickle", because="plain bytes: no pickle, one copy more on either side", needs=_CHANNELS,
         suites={"benchmark": 20, "hops": 1000}),
     Row("graph", "shm", "TorchTensorType over a shared-memory channel; the default without GPUs", above="graph pickle",
-        because="the type hint: tensors written once, not pickled in band", needs=_CHANNELS,
+        because="the type hint: tensors written once, not pickled in band",
+        needs=replace(_CHANNELS, single_buffers=True),
         suites={"benchmark": 30, "quick": 3, "stages": 10},
         take=Advice("a fixed graph on one node, readers own their bytes", "a compiled graph, buffers sized beforehand",
                     "one in, one out into fresh pages",
@@ -160,7 +163,7 @@ ROWS = (
         above="rdt nccl", because="the same NCCL without Ray", needs=Needs(gpu_each=True), suites={"benchmark": 100}),
     Row("graph", "nccl", "GPU to GPU; the default where every role can have a GPU of its own", above="graph shm",
         because="GPU to GPU, not through host memory",
-        needs=Needs(gpu_each=True, modules=("cupy",), store="channels"), suites={"benchmark": 100},
+        needs=Needs(gpu_each=True, modules=("cupy",), store="channels", single_buffers=True), suites={"benchmark": 100},
         take=Advice("a GPU for each role", "cupy of torch's CUDA", "one, GPU to GPU",
                     "one GPU a rank; joins need extra methods")),
     Row("graph", "zero-copy", flags=_COPY, above="graph shm", because="readers copy into warm memory of their own",

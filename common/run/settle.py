@@ -35,6 +35,11 @@ def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
                 raise UsageError(f"--{name.replace('_', '-')}: there is no model {model} in {flow.name}: give {known}")
     if options.generation_batch and flow.bare:
         raise UsageError("--generation-batch: a flat tensor has no rows to cut: give --message fields")
+    # One in each channel and one in each actor's hands; Ray gives hinted edges a single buffer whatever is asked for.
+    places = 2 * flow.shortest_path() - 1
+    if row.needs.single_buffers and options.in_flight > places:
+        many = f"{options.in_flight}: {row.transport} holds {places} trips of {flow.name} under way: give {places}"
+        raise UsageError(f"--in-flight {many}")
     if options.sink == "trainer":
         if flow.bare:
             raise UsageError("--sink trainer: a flat tensor has no samples: give --message fields")

@@ -5,7 +5,7 @@ from typing import Any
 
 from common.flow.flow import DRIVER, TRAINER, Flow
 
-OUTGOING = ("make", "device to host", "submit", "serialise", "write")
+OUTGOING = ("make", "pack", "device to host", "submit", "serialise", "write")
 # Comes in until the actor holds its inputs, and goes out after that; the driver, which sends first, counts it as in.
 EITHER = ("transfer", "loop")
 

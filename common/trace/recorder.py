@@ -11,7 +11,9 @@ import time
 from typing import Any
 
 # Of each participant itself: Ray gives actors' classes methods of their own, so the class is not the place.
-OWN_POINTS = (("emit", "make"), ("receive", "stamp"), ("copy_out", "copy"))
+OWN_POINTS = (
+    ("emit", "make"), ("pack", "pack"), ("receive", "stamp"), ("unpack", "unpack"), ("copy_out", "copy"),
+)  # fmt: skip
 # module, function, stage. A stage inside another one counts as itself alone: writing an object to the
 # store, say, is put_object without the serialising in it. `wait` is the one stage in which nothing is
 # done: messages, scheduling and wake-ups, and what Ray's C++ does where Python cannot see it. `transfer` is a

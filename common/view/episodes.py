@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from common.analysis.results import Result
+from common.flow.flow import Flow
 from common.record.environment import machine_line
 from common.units import format_bytes
 from common.view.tables import Column, markdown_table, milliseconds, three_digits
@@ -95,11 +96,22 @@ def findings(results: Sequence[Result]) -> str:
         ("the fastest whose readers map", best([], False)),
     ]
     told = "; ".join(f"{what} {factor}" for what, factor in lines if factor)
+    cost, rows = milliseconds(seconds_a_message(shipped)), shipped.record.row.sizes["rows"]
     return (
-        f"The demo promises {DEMO_FACTOR:.1f} times for a compiled graph over queues. ChatLearn's own messages, against its "
-        f"queues as shipped ({milliseconds(seconds_a_message(shipped))} ms a message of "
-        f"{shipped.record.row.sizes['rows']} samples) on this machine: {told}."
+        f"The demo promises {DEMO_FACTOR:.1f} times for a compiled graph over queues. ChatLearn's own messages, "
+        f"against its queues as shipped ({cost} ms a message of {rows} samples) on this machine: {told}."
     )
+
+
+def message_labels(flow: Flow) -> dict[str, str]:
+    """For a picture of the flow: what an edge carries."""
+    labels = {}
+    for edge in flow.edges:
+        strings = sum(len(field.lengths) for field in edge.message.fields if field.dtype == "str")
+        tensors = len(edge.message.leaves) - strings
+        parts = f"{tensors} tensor{'s' * (tensors > 1)}" + (f", {strings} strings" if strings else "")
+        labels[str(edge)] = f"{format_bytes(edge.bytes)}\n{parts}"
+    return labels
 
 
 def markdown(results: Sequence[Result]) -> str:

@@ -76,8 +76,8 @@ def advice(results: Sequence[Result]) -> str:
 
 
 def markers(section: str) -> tuple[str, str]:
-    """Where a section of the README begins and ends."""
-    return f"<!-- {section}: written by plot_results.py --readme -->", f"<!-- end of {section} -->"
+    """Where a section of a page begins and ends."""
+    return f"<!-- {section}: written by plot_results.py --publish -->", f"<!-- end of {section} -->"
 
 
 def rewrite(path: Path, sections: Mapping[str, str | None]) -> None:

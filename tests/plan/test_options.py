@@ -174,6 +174,7 @@ FARTHER = ("--address", "127.0.0.1:6379")
         ("store", ("--object-store-bytes", "100000000", *FARTHER), "has its size already: leave it out"),
         ("store", ("--transport", "driver-queue", "--in-flight", "2"), "holds 1 trip under way: give 1"),
         ("torch", ("--transport", "memcpy", "--in-flight", "4"), "--in-flight 4: memcpy holds 1 trip under way"),
+        ("graph", ("--transport", "shm", "--in-flight", "6"), "shm holds 5 trips of online-dpo under way: give 5"),
         ("graph", ("--trace", "t", *FARTHER), "--trace needs one clock"),
         ("graph", ("--trace", "t", "--placement", "spread"), "--trace needs one clock"),
         ("graph", ("--trace", "t", "--in-flight", "2"), "--trace tells one trip's time apart"),
