@@ -5,7 +5,7 @@ alibaba/ChatLearn at 85ee7dfe: runtime/executor.py, runtime/environment.py, runt
 """
 
 import math
-from collections import Counter
+from collections import Counter, deque
 
 import ray
 from ray.util.queue import Queue
@@ -129,6 +129,7 @@ class Environment:
         first = 1 + -(-self.options.warmup // self.options.in_flight)
         timed = [*self.episodes, self.operations][1 + first :]
         whole = [{name: found[name] for name in OPERATIONS} for found in timed if found["stream_dataset_get"] == length]
+        whole = whole[self.options.relay_episodes - 1 :]  # before that there were fewer samples to train on
         for found in whole:
             if found != whole[0]:
                 unlike = [name for name in OPERATIONS if found[name] != whole[0][name]]
@@ -150,11 +151,13 @@ class Training:
             for _ in range(count)
         ]
         self.epochs = 0
+        self.messages = deque(maxlen=options.relay_episodes)  # of the episodes whose samples are trained on
 
     def train(self, queue, messages):
         """All epochs over an episode's samples; then the words that answer the driver, a list a message."""
         options, operations = self.options, self.environment.operations
-        samples = messages * self.environment.crew.plan.flow.edges_to(DATASET)[0].message.rows
+        self.messages.append(messages)
+        samples = sum(self.messages) * self.environment.crew.plan.flow.edges_to(DATASET)[0].message.rows
         steps = math.ceil(samples / options.train_global_batch)
         self.dataset.open_episode.remote(queue, messages)
         for epoch in range(options.epochs):

@@ -4,14 +4,14 @@ alibaba/ChatLearn at 85ee7dfe: models/base_module.py, utils/decorator.py, data/d
 """
 
 import random
-from collections import Counter
+from collections import Counter, deque
 
-import numpy as np
 import ray
 import torch
 import xxhash
 
 from common.flow.flow import DATASET
+from common.payload import pattern
 from common.payload.leaves import cut, join, to_device, to_host
 from common.payload.participant import Model, Participant
 
@@ -49,7 +49,10 @@ class StreamDataset:
     """
 
     def open_episode(self, queue, messages):
-        self.queue, self.coming, self.samples, self.words = queue, messages, [], []
+        """Its samples, and those of the episodes before it that are still kept."""
+        self.queue, self.coming, self.words, self.fresh = queue, messages, [], []
+        self.kept = getattr(self, "kept", deque(maxlen=self.plan.options.relay_episodes - 1))
+        self.samples = [sample for episode in self.kept for sample in episode]
         self.operations = Counter()
 
     def open_epoch(self, epoch):
@@ -68,7 +71,8 @@ class StreamDataset:
             inputs = ray.get(self.queue.get()["data"])
             self.words.append(self.forward_step(DATASET, *inputs))
             merged = {name: value for message in self._as_dicts(inputs) for name, value in message.items()}
-            self.samples += split(merged)
+            self.fresh += (new := split(merged))
+            self.samples += new
             self.coming -= 1
             if not self.coming:
                 self._count("stream_dataset_qsize")
@@ -99,7 +103,8 @@ class StreamDataset:
 
     def verify(self, first, last):
         if DATASET in self.tasks:
-            self.digests_of_samples = Counter(map(digest, getattr(self, "samples", ())))
+            self.digests_of_samples = Counter(map(digest, self.samples))
+            self.kept.append(self.fresh)
             self.samples = []
         return super().verify(first, last)
 
@@ -143,11 +148,11 @@ def split(message):
 
 
 def padded(samples):
-    """Samples as one dict of fields: tensors of unequal length are filled with zeros, strings stay a list."""
+    """Samples as one dict of fields: tensors of unequal length are filled with zeros, the others stay a list."""
     batch = {}
     for name, first in samples[0].items():
         values = [sample[name] for sample in samples]
-        if isinstance(first, str):
+        if isinstance(first, (str, list)):
             batch[name] = values
         elif first.dim() == 1:
             batch[name] = torch.nn.utils.rnn.pad_sequence(values, batch_first=True)
@@ -161,6 +166,6 @@ def digest(sample):
     state = xxhash.xxh3_64()
     for name in sorted(sample):
         value = sample[name]
-        raw = value.encode() if isinstance(value, str) else np.ascontiguousarray(value.numpy()).tobytes().rstrip(b"\0")
+        raw = pattern.raw(value if isinstance(value, (str, list)) else value.numpy()).tobytes().rstrip(b"\0")
         state.update(f"{name} {len(raw)} ".encode() + raw)
     return state.intdigest()

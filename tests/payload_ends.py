@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from common.flow.catalogue import online_dpo
@@ -27,6 +28,8 @@ FIELDS = Message((
     Field("odd", "uint8", (13,)),
     Field("list", "float32", lengths=(3, 0, 4)),
     Field("words", "str", lengths=(5, 0, 9)),
+    Field("numbers", "ints", lengths=(3, 0, 1)),
+    Field("fractions", "floats", lengths=(1, 1)),
     Field("corner", "int32", (2, 3, 4), storage=(4, 5, 9)),
     Field("rows", "float64", lengths=(2, 3), storage=(4, 8)),
     Field("nothing", "uint8", (0, 4)),
@@ -141,6 +144,10 @@ def flip(payload, name="", index=-1, leaf=-1):
     changed = value[leaf] if isinstance(value, list) else value
     if isinstance(changed, str):
         changed = changed[:index] + "~" + changed[index:][1:]
+    elif isinstance(changed, list):
+        numbers = np.array(changed)
+        numbers.view(np.uint8)[index] ^= 1
+        changed = numbers.tolist()
     else:
         row = changed.reshape(-1).clone().view(torch.uint8)
         row[index] ^= 1

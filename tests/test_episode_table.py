@@ -85,4 +85,4 @@ def test_they_have_a_table_and_pictures_of_their_own_beside_a_ladder(tmp_path, m
 def test_an_edge_of_the_picture_says_how_many_tensors_it_carries(sender):
     labels = message_labels(results_of(RECORDS[:1])[0].flow)
     assert labels["driver -> policy"].endswith("\n4 tensors")
-    assert labels["policy -> reward"].endswith("\n7 tensors, 8 strings")
+    assert labels["policy -> reward"].endswith("\n7 tensors\n8 strings")

@@ -78,6 +78,7 @@ FLOWS: dict[str, Callable[..., Flow]] = {
     "grpo": of_batches(lambda batch: chatlearn.online_dpo(batch, "grpo", "GRPO")),
     "grpo-math": of_batches(chatlearn.grpo_math),
     "dpo": of_batches(chatlearn.dpo),
+    "slime": of_batches(chatlearn.lists_of_numbers),
     "round-trip": round_trip,
     "chain": chain,
     "scatter-gather": scatter_gather,

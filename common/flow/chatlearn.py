@@ -1,16 +1,15 @@
 """What ChatLearn's models really send each other: dicts of tensors, lists of tensors, and strings.
 
 Keys, dtypes and shapes: alibaba/ChatLearn at 85ee7dfe (v1.0.1), examples/megatron/models (policy_inference.py,
-reference.py, value_inference.py, reward_inference.py) and its DPO example. rm_rewards is a list of Python floats there,
-which pickle takes nine bytes for; here it is one float64 tensor. Prompts are repeated in the dataset, so every message
-of a flow has the same rows.
+reference.py, value_inference.py, reward_inference.py) and its DPO example. Prompts are repeated in the dataset, so
+every message of a flow has the same rows.
 """
 
 from dataclasses import dataclass
 
 from common.flow.flow import DRIVER, Flow, Task
 from common.flow.lengths import draw_lengths
-from common.flow.message import Field, Message
+from common.flow.message import WORD, Field, Message
 
 CHARACTERS = 4  # a token, about
 
@@ -101,7 +100,7 @@ def reward(batch: Batch, values: bool = False) -> Message:
         batch.padded_to("old_logprobs", "float32", 1),
         batch.per_row("no_padded_query_ids", "int64", batch.prompts),
         batch.strings("str_prompts", batch.prompts),
-        Field("rm_rewards", "float64", (batch.rows,)),
+        Field("rm_rewards", "floats", lengths=(1,) * batch.rows),
     ))  # fmt: skip
 
 
@@ -121,6 +120,28 @@ def pairs(batch: Batch, scored: bool) -> Message:
         Field("prompt_id_lens", "int64", (rows,)),
         *[Field(name, "float32", (rows,)) for name in ("reference_chosen_logps", "reference_rejected_logps") if scored],
     ))  # fmt: skip
+
+
+def lists_of_numbers(batch: Batch) -> Flow:
+    """What slime and miles hand to training: a dict of Python lists (_convert_samples_to_train_data), and one tensor.
+
+    The ids of the samples are a tensor here, so that the message can bear its number.
+    """
+    rows = batch.rows
+    both = tuple(map(sum, zip(batch.prompts, batch.responses, strict=True)))
+    one = (1,) * rows
+    message = Message((
+        Field("sample_indices", "int64", (rows,)),
+        Field("tokens", "ints", lengths=both),
+        Field("response_lengths", "ints", lengths=one),
+        Field("rewards", "floats", lengths=one),
+        Field("raw_reward", "floats", lengths=one),
+        Field("truncated", "ints", lengths=one),
+        Field("loss_masks", "ints", lengths=batch.responses),
+        Field("rollout_log_probs", "floats", lengths=batch.responses),
+    ))  # fmt: skip
+    tasks = (Task("rollout", (DRIVER,), message), Task("trainer", ("rollout",), WORD))
+    return Flow("slime", "slime: lists of numbers", query(batch), tasks, returns=("trainer",))
 
 
 # What a user's flow of these models sends, by the model's name; the others say it themselves.

@@ -8,7 +8,9 @@ from functools import cached_property
 
 ITEM_BYTES = {
     "int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "float32": 4, "float16": 2, "str": 1,
+    "ints": 8, "floats": 8,
 }  # fmt: skip
+PYTHON = {"str": "uint8", "ints": "int64", "floats": "float64"}  # Python's own objects, and what they are packed as
 ALIGNMENT_BYTES = 8  # of a leaf in a packed message, so that it can be viewed as any dtype
 
 
@@ -17,7 +19,7 @@ class Field:
     """One entry of a message.
 
     name: "" where the message is this one tensor and no dict.
-    dtype: of ITEM_BYTES.
+    dtype: of ITEM_BYTES; "str", "ints" and "floats" are lists of strings, or of lists of Python's numbers.
     shape: of the tensor; () where `lengths` says it.
     lengths: a list instead of one tensor: of each of its flat tensors the items, of each string the UTF-8 bytes.
     storage: the shape of a larger tensor that this one is the first corner of, or, with `lengths`, whose rows its
@@ -36,8 +38,8 @@ class Field:
     def __post_init__(self) -> None:
         if self.dtype not in ITEM_BYTES:
             raise ValueError(f"field {self.name!r}: the dtype {self.dtype} is unknown: give {', '.join(ITEM_BYTES)}")
-        if self.dtype == "str" and (self.shape or not self.lengths):
-            raise ValueError(f"field {self.name!r}: strings need their lengths in bytes, or they cannot be packed")
+        if self.python and (self.shape or not self.lengths):
+            raise ValueError(f"field {self.name!r}: strings and lists need their lengths, or they cannot be packed")
         if min((*self.shape, *self.lengths), default=0) < 0 or (self.shape and self.lengths):
             raise ValueError(f"field {self.name!r}: give a shape, or the lengths of a list, none of them negative")
         extent = self._extent
@@ -47,6 +49,11 @@ class Field:
     @property
     def _extent(self) -> tuple[int, ...]:
         return (len(self.lengths), max(self.lengths)) if self.lengths else self.shape
+
+    @property
+    def python(self) -> bool:
+        """Strings, or lists of Python's numbers: no tensors."""
+        return self.dtype in PYTHON
 
     @property
     def ragged(self) -> bool:
@@ -96,7 +103,7 @@ class Message:
         names = [field.name for field in self.fields]
         if len(set(names)) < len(names) or not names or ("" in names and len(names) > 1):
             raise ValueError(f"a message needs fields, each with a name of its own; got {names}")
-        if not any(field.dtype != "str" and math.prod(field.shapes[0]) for field in self.fields):
+        if not any(not field.python and math.prod(field.shapes[0]) for field in self.fields):
             raise ValueError(f"nothing in the message of {names} can bear its number: the first tensors are empty")
 
     @property

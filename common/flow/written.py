@@ -12,7 +12,7 @@ import re
 from graphlib import CycleError, TopologicalSorter
 
 from common.flow.flow import DATASET, DRIVER, TRAINER, Flow, Task
-from common.flow.message import ITEM_BYTES, WORD, Field, Message, flat
+from common.flow.message import ITEM_BYTES, PYTHON, WORD, Field, Message, flat
 from common.units import parse_bytes
 
 ARROW = "->"
@@ -75,8 +75,8 @@ def read_message(text: str) -> Message:
         return flat(parse_bytes(text))
     fields = []
     for part in parts:
-        if len(part) < 3 or part[1] not in ITEM_BYTES or part[1] == "str":
-            known = ", ".join(name for name in ITEM_BYTES if name != "str")
+        if len(part) < 3 or part[1] not in ITEM_BYTES or part[1] in PYTHON:
+            known = ", ".join(name for name in ITEM_BYTES if name not in PYTHON)
             raise ValueError(f"cannot read the field {' '.join(part)!r}: give name, dtype ({known}) and bytes")
         items, rest = divmod(parse_bytes(" ".join(part[2:])), ITEM_BYTES[part[1]])
         if rest:

@@ -158,11 +158,11 @@ class Inbox:
             if not self._has_type(leaves, field):
                 wrong[field.name] = max(1, field.bytes)
                 continue
-            for leaf in leaves if field.dtype != "str" else ():
+            for leaf in () if field.python else leaves:
                 if leaf.nbytes:
                     lies = leaf.is_cpu and maps.hold(leaf.data_ptr())
                     mapped[str(edge)] = lies if mapped.get(str(edge), lies) == lies else None
-            arrays = leaves if field.dtype == "str" else [leaf.cpu().numpy() for leaf in leaves]
+            arrays = leaves if field.python else [leaf.cpu().numpy() for leaf in leaves]
             expected = digests[edge.source][slot][index]
             wrong[field.name] = pattern.count_wrong_bytes(arrays, field, number, edge.source, slot, expected)
         return wrong
@@ -170,8 +170,8 @@ class Inbox:
     def _has_type(self, leaves: Any, field: Field) -> bool:
         if not isinstance(leaves, list) or len(leaves) != len(field.shapes):
             return False
-        if field.dtype == "str":
-            return all(isinstance(leaf, str) for leaf in leaves)
+        if field.python:
+            return all(isinstance(leaf, str if field.dtype == "str" else list) for leaf in leaves)
         kind = getattr(torch, field.dtype), self.device
         return all(
             isinstance(leaf, torch.Tensor) and leaf.shape == shape and (leaf.dtype, leaf.device.type) == kind

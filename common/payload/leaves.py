@@ -10,16 +10,17 @@ import torch
 
 from common.errors import RunFailed
 from common.flow.flow import Edge
-from common.flow.message import ALIGNMENT_BYTES, ITEM_BYTES, Field, Message
+from common.flow.message import ALIGNMENT_BYTES, ITEM_BYTES, PYTHON, Field, Message
+from common.payload import pattern
 
 # What torch warns of, writing to a channel, to an object in the store or to bytes, nobody does here.
 warnings.filterwarnings("ignore", message="The given (NumPy array|buffer) is not writable")
 
-Payload = Any  # a torch.Tensor, or dict[str, Tensor | list[Tensor] | list[str]]
+Payload = Any  # a torch.Tensor, or dict[str, Tensor | list[Tensor] | list[str] | list[list[int | float]]]
 
 
 def map_tensors(function: Callable[[Any], Any], payload: Payload) -> Any:
-    """The payload with `function` of each of its tensors; strings stay."""
+    """The payload with `function` of each of its tensors; strings and numbers stay."""
     if not isinstance(payload, dict):
         return function(payload)
     return {name: _map_field(function, value) for name, value in payload.items()}
@@ -28,7 +29,7 @@ def map_tensors(function: Callable[[Any], Any], payload: Payload) -> Any:
 def _map_field(function: Callable[[Any], Any], value: Any) -> Any:
     if not isinstance(value, list):
         return function(value)
-    return value if isinstance(value[0], str) else [function(tensor) for tensor in value]
+    return value if isinstance(value[0], (str, list)) else [function(tensor) for tensor in value]
 
 
 def to_host(payload: Payload) -> Payload:
@@ -78,7 +79,7 @@ def payload_bytes(payload: Payload) -> int:
     """What its tensors and strings take."""
     values = payload.values() if isinstance(payload, dict) else [payload]
     found = chain.from_iterable(value if isinstance(value, list) else [value] for value in values)
-    return sum(len(leaf.encode()) if isinstance(leaf, str) else leaf.nbytes for leaf in found)
+    return sum(len(pattern.raw(leaf)) if isinstance(leaf, (str, list)) else leaf.nbytes for leaf in found)
 
 
 def assemble(message: Message, fields: Iterable[list[Any]]) -> Payload:
@@ -115,7 +116,7 @@ def refuse_other(inputs: Sequence[Payload], edges: Sequence[Edge]) -> None:
 def like(message: Message, device: Any) -> Payload:
     """Warm memory that a payload fits into; strings have none."""
     return assemble(message, [
-        [""] * len(field.lengths) if field.dtype == "str"
+        [()] * len(field.lengths) if field.python
         else [torch.ones(shape, dtype=getattr(torch, field.dtype), device=device) for shape in field.shapes]
         for field in message.fields
     ])  # fmt: skip
@@ -126,7 +127,7 @@ def copy(payload: Payload, into: Payload) -> Payload:
     if not isinstance(payload, dict):
         return _copy(payload, into)
     return {
-        name: value if isinstance(value, list) and isinstance(value[0], str)
+        name: value if isinstance(value, list) and isinstance(value[0], (str, list))
         else [_copy(*pair) for pair in zip(value, into[name], strict=True)] if isinstance(value, list)
         else _copy(value, into[name])
         for name, value in payload.items()
@@ -143,6 +144,8 @@ def pack(payload: Payload, message: Message, into: list[Any]) -> None:
     for place, leaf in zip(into, chain.from_iterable(leaves_of(payload, f) for f in message.fields), strict=True):
         if isinstance(leaf, str):
             place[...] = np.frombuffer(leaf.encode(), np.uint8)
+        elif isinstance(leaf, list):
+            place[...] = leaf if isinstance(place, np.ndarray) else torch.tensor(leaf)
         elif isinstance(place, np.ndarray):
             np.copyto(place, leaf.numpy())
         else:
@@ -154,8 +157,7 @@ def places(buffer: torch.Tensor, message: Message) -> list[Any]:
     found: list[Any] = []
     for leaf in message.leaves:
         part = buffer.view(torch.uint8)[leaf.offset : leaf.offset + leaf.bytes]
-        if leaf.field.dtype != "str":
-            part = part.view(getattr(torch, leaf.field.dtype)).reshape(leaf.shape)
+        part = part.view(getattr(torch, PYTHON.get(leaf.field.dtype, leaf.field.dtype))).reshape(leaf.shape)
         found.append(part.numpy() if buffer.is_cpu else part)
     return found
 
@@ -187,7 +189,10 @@ def _unpack_list(raw: torch.Tensor, field: Field, spans: list[int]) -> list[Any]
     item_bytes = ITEM_BYTES[field.dtype]
     whole = len(raw) // item_bytes * item_bytes
     spans = [*spans[:-1], whole - sum(spans[:-1])]  # the last one of a message has no padding
-    parts = raw[:whole].view(getattr(torch, field.dtype)).split([span // item_bytes for span in spans])
+    dtype = getattr(torch, PYTHON.get(field.dtype, field.dtype))
+    parts = raw[:whole].view(dtype).split([span // item_bytes for span in spans])
+    if field.python:
+        return [part.tolist() for part in parts]
     if all(len(part) == count for part, count in zip(parts, field.lengths, strict=True)):
         return list(parts)
     return [part[:count] for part, count in zip(parts, field.lengths, strict=True)]
@@ -209,19 +214,22 @@ def from_bytes(blob: Any, message: Message, device: Any) -> Payload:
 
 
 def _tensor(part: Any, field: Field, shape: tuple[int, ...], device: Any) -> Any:
-    if not part or field.dtype == "str":  # torch makes no tensor of an empty buffer
-        return part if field.dtype == "str" else torch.empty(shape, dtype=getattr(torch, field.dtype), device=device)
+    if not part or field.python:  # torch makes no tensor of an empty buffer
+        return part if field.python else torch.empty(shape, dtype=getattr(torch, field.dtype), device=device)
     return torch.frombuffer(part, dtype=getattr(torch, field.dtype)).view(shape).to(device)
 
 
 def to_wire(payload: Payload, message: Message) -> list[torch.Tensor]:
-    """Every tensor one by one, for what sends nothing else; a list of strings is one tensor of bytes."""
+    """Every tensor one by one, for what sends nothing else; a list of strings or numbers is one tensor."""
     if message.bare:
         return [payload]
     found: list[torch.Tensor] = []
     for field in message.fields:
-        if field.dtype != "str":
+        if not field.python:
             found += leaves_of(payload, field)
+        elif field.dtype != "str":
+            numbers = list(chain.from_iterable(payload[field.name]))
+            found.append(torch.tensor(numbers, dtype=getattr(torch, PYTHON[field.dtype])))
         else:
             text = "".join(payload[field.name]).ljust(field.bytes, "\0")
             found.append(torch.from_numpy(np.frombuffer(bytearray(text.encode()), np.uint8)))
@@ -234,8 +242,10 @@ def from_wire(tensors: list[torch.Tensor], message: Message) -> Payload:
         return tensors[0]
     rest, fields = iter(tensors), list[list[Any]]()
     for field in message.fields:
-        if field.dtype != "str":
+        if not field.python:
             fields.append([next(rest) for _ in field.shapes])
+        elif field.dtype != "str":
+            fields.append([part.tolist() for part in next(rest).split(field.lengths)])
         else:
             text, ends = next(rest).cpu().numpy().tobytes().decode(errors="replace"), [0, *accumulate(field.lengths)]
             fields.append([text[begin:end] for begin, end in pairwise(ends)])

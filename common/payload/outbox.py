@@ -80,8 +80,8 @@ class Outbox:
 
 
 def _tensors(field: Field, leaves: list[Any], device: torch.device) -> list[Any]:
-    if not field.storage or field.dtype == "str":
-        return [leaf if isinstance(leaf, str) else torch.from_numpy(leaf).to(device) for leaf in leaves]
+    if not field.storage or field.python:
+        return leaves if field.python else [torch.from_numpy(leaf).to(device) for leaf in leaves]
     storage = torch.from_numpy(leaves[0].base).to(device)  # one for all, as the arrays have it
     if field.ragged:
         return [storage[index, :count] for index, count in enumerate(field.lengths)]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from common.flow.message import ITEM_BYTES, Field
+from common.flow.message import ITEM_BYTES, PYTHON, Field
 
 STAMP_BYTES = 8
 STAMP_BOOLS = 32  # a field of bools bears the number bit by bit
@@ -25,7 +25,7 @@ def make_field(field: Field, sender: str, slot: int) -> list[Any]:
     generator = np.random.Generator(np.random.SFC64(seed))
     if field.dtype == "str":
         return [generator.integers(97, 123, count, np.uint8).tobytes().decode() for count in field.lengths]
-    dtype = np.dtype(field.dtype)
+    dtype = np.dtype(PYTHON.get(field.dtype, field.dtype))
     if dtype.kind in "iu":  # every value that the type has
         limits = np.iinfo(dtype)
         leaves = [generator.integers(limits.min, limits.max, shape, dtype, endpoint=True) for shape in field.shapes]
@@ -33,6 +33,8 @@ def make_field(field: Field, sender: str, slot: int) -> list[Any]:
         leaves = [generator.integers(0, 2, shape, np.uint8).view(dtype) for shape in field.shapes]
     else:
         leaves = [generator.random(shape).astype(dtype) for shape in field.shapes]
+    if field.python:
+        return [leaf.tolist() for leaf in leaves]
     return _as_views(field, leaves) if field.storage else leaves
 
 
@@ -50,7 +52,7 @@ def _as_views(field: Field, leaves: list[np.ndarray]) -> list[np.ndarray]:
 
 def stamp_bytes(field: Field) -> int:
     """How many bytes the stamp takes at the beginning of the field's first tensor, within its first row."""
-    if field.dtype == "str" or not math.prod(field.shapes[0]):
+    if field.python or not math.prod(field.shapes[0]):
         return 0
     count = (field.shapes[0] or (1,))[-1] * ITEM_BYTES[field.dtype]
     return min(count, STAMP_BOOLS if field.dtype == "bool" else STAMP_BYTES)
@@ -74,7 +76,7 @@ def digest(leaves: Sequence[Any], skip: int) -> int:
 
 
 def raw(leaf: Any) -> memoryview:
-    """The bytes of an array or string as they read, in one row."""
+    """The bytes of an array, string or list of numbers as they read, in one row."""
     if isinstance(leaf, str):
         return memoryview(leaf.encode())
     return np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data

@@ -114,6 +114,8 @@ class Options:
         at_least(1, 4), row=True)
     epochs: int = flag(1, "over the samples of an episode, later ones shuffled (default: %(default)s)",
         at_least(1, 100), row=True)
+    relay_episodes: int = flag(1, "train on the samples of this many episodes, the last one among them (default: "
+        "%(default)s)", at_least(1, 16), row=True)
     loader: str = flag("fixed", "StreamDataset takes all messages before it gives a micro-batch, or as it needs them "
         "(default: %(default)s)", choices=["fixed", "dynamic"], row=True)
     warmup: int = flag(3, "untimed trips after the first one (default: %(default)s)", at_least(0, 10**6))

@@ -65,6 +65,11 @@ PRESETS = {
     "openrlhf-256x16": Preset(
         4096, _batch("rollout -> trainer", [("sequences", "int64", 8192)]), "OpenRLHF#998: 256 x 16 x 8192 int64"
     ),
+    "slime-lists": Preset(
+        128,
+        lambda rows: ["--flow", "slime", "--rows", str(rows), "--prompt-len", "512", "--response-len", "512"],
+        "slime's _convert_samples_to_train_data: Python lists of numbers; the size is a choice",
+    ),
     "transferqueue-perftest": Preset(
         1024,
         _batch(

@@ -129,7 +129,7 @@ class View(_Segment):
             raise SegmentError(f"{reader} finds no segment of {sender}: it has not started, or has died") from None
         self.sender, self.reader, self.index, self.keep = sender, reader, readers.index(reader), keep
         self.message, self.newest, self.released = message, 0, 0
-        self.strings = any(field.dtype == "str" for field in message.fields)
+        self.strings = any(field.python for field in message.fields)
         if slot_bytes >= message.packed_bytes:  # on a GPU the payload is not here
             with warnings.catch_warnings():  # torch warns that nobody may write to them: that is the point
                 warnings.simplefilter("ignore", UserWarning)

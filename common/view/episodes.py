@@ -108,16 +108,26 @@ def message_labels(flow: Flow) -> dict[str, str]:
     labels = {}
     for edge in flow.edges:
         strings = sum(len(field.lengths) for field in edge.message.fields if field.dtype == "str")
-        tensors = len(edge.message.leaves) - strings
-        parts = f"{tensors} tensor{'s' * (tensors > 1)}" + (f", {strings} strings" if strings else "")
-        labels[str(edge)] = f"{format_bytes(edge.bytes)}\n{parts}"
+        numbers = sum(len(field.lengths) for field in edge.message.fields if field.python) - strings
+        tensors = len(edge.message.leaves) - strings - numbers
+        counts = {"tensor": tensors, "string": strings, "list": numbers}
+        parts = [f"{count} {what}{'s' * (count > 1)}" for what, count in counts.items() if count]
+        labels[str(edge)] = "\n".join([format_bytes(edge.bytes), *parts])
     return labels
 
 
 def markdown(results: Sequence[Result]) -> str:
     done = sorted((r for r in results if r.status == "ok"), key=seconds_a_message, reverse=True)
-    machines = sorted({machine_line(record.environments.get("0", {})) for r in done for record in r.records})
-    return "\n".join([findings(results), "", markdown_table(done, columns(results)), "", *machines])
+    return "\n".join([findings(results), "", markdown_table(done, columns(results)), "", facts(results)])
+
+
+def facts(results: Sequence[Result]) -> str:
+    """Machine, day and commit."""
+    found = [record.environments.get("0", {}) for result in results for record in result.records]
+    machines = sorted(set(map(machine_line, found)))
+    commits = sorted({(environment.get("git_commit") or "unknown")[:10] for environment in found})
+    day = results[0].runs[0].started_at[:10]
+    return "\n".join([*machines, f"{day}, commit {', '.join(commits)}; of whole episodes, the rows in turns."])
 
 
 def draw(results: Sequence[Result], path: Path) -> None:
@@ -139,7 +149,8 @@ def draw(results: Sequence[Result], path: Path) -> None:
     if limit:
         axes.axvline(limit, color="black", linewidth=1.4)
         axes.text(limit, -0.75, " ceiling: one warm copy an edge", fontsize=8.5, va="center")
-    axes.set_yticks(range(len(done)), [short_name(result) for result in done])
+    names = [f"{short_name(result)}, {result.record.row.flags.get('in_flight', 1)} in flight" for result in done]
+    axes.set_yticks(range(len(done)), names)
     axes.set_ylim(len(done) - 0.4, -1.1)
     axes.set_xscale("log")
     axes.set_xlabel("milliseconds a message (log); hatched: readers hold views of another's memory")
@@ -149,5 +160,5 @@ def draw(results: Sequence[Result], path: Path) -> None:
     sizes = format_bytes(record.bytes_per_trip)
     title = f"ChatLearn's own messages: {done[0].flow.title}, {rows} samples a message, {sizes} over all edges"
     figure.suptitle(title, fontsize=12, x=0.01, ha="left")
-    figure.supxlabel(machine_line(record.environments.get("0", {})), fontsize=8, x=0.01, ha="left")
+    figure.supxlabel(facts(done), fontsize=8, x=0.01, ha="left")
     figure.savefig(path)

@@ -67,6 +67,14 @@ def test_the_longest_path_is_the_hops_of_a_trip(made, hops):
     assert made.longest_path() == hops
 
 
+@pytest.mark.parametrize(
+    ("made", "edges"), [(round_trip(), 2), (chain(8, 4), 5), (scatter_gather(8, 5), 2), (online_dpo(), 3), (ppo(), 3)],
+    ids=lambda value: getattr(value, "name", value),
+)  # fmt: skip
+def test_the_shortest_path_is_where_messages_pile_up_first(made, edges):
+    assert made.shortest_path() == edges
+
+
 @pytest.mark.parametrize("made", FLOWS, ids=lambda made: made.name)
 def test_a_packed_flow_has_the_same_edges_with_one_flat_buffer_each(made):
     small = packed(made)

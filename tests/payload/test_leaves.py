@@ -29,7 +29,7 @@ def sent(message, packed=False, memory=None):
 def same(one, other, message):
     for field in message.fields:
         for mine, theirs in zip(leaves_of(one, field), leaves_of(other, field), strict=True):
-            if field.dtype == "str":
+            if field.python:
                 assert mine == theirs
             else:
                 assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from payload_ends import FIELDS
 
-from common.flow.message import ITEM_BYTES, Field
+from common.flow.message import ITEM_BYTES, PYTHON, Field
 from common.payload.pattern import digest, make_field, raw, stamp
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,12 +39,15 @@ def test_a_field_is_made_of_its_own_types_and_shapes(field):
     leaves = make_field(field, "policy", 0)
     if field.dtype == "str":
         assert [len(text.encode()) for text in leaves] == list(field.lengths)
+    elif field.python:
+        kind = int if field.dtype == "ints" else float
+        assert [[type(number) for number in leaf] for leaf in leaves] == [[kind] * count for count in field.lengths]
     else:
         assert [(leaf.dtype, leaf.shape) for leaf in leaves] == [(field.dtype, shape) for shape in field.shapes]
         assert all(np.isfinite(leaf).all() for leaf in leaves)
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in ITEM_BYTES if dtype not in ("str", "bool")])
+@pytest.mark.parametrize("dtype", [dtype for dtype in ITEM_BYTES if dtype not in (*PYTHON, "bool")])
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (9,), (4, 1), (4, 5)], ids=str)
 def test_the_stamp_is_the_number_in_as_many_bytes_as_the_first_row_has(dtype, shape):
     count = min(8, (shape or (1,))[-1] * ITEM_BYTES[dtype])

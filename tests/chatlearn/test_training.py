@@ -34,6 +34,8 @@ def test_a_byte_of_any_field_changes_a_sample():
     for name, value in row.items():
         if isinstance(value, str):
             other = value[:-1] + "?"
+        elif isinstance(value, list):
+            other = [number + 1 for number in value]
         else:
             other = value.clone()
             last = other.reshape(-1)[-1:]
@@ -73,5 +75,5 @@ def test_every_sample_once_an_epoch_is_right_and_anything_else_is_counted(check)
     assert check([one], [one]) == {name: 3}  # some twice, others never
     assert check([one], []) == {name: 3}
     assert check([one], [two, two]) == {name: 3}
-    broken = padded([rows[3], rows[4] | {"rm_rewards": rows[4]["rm_rewards"] + 1}, rows[5]])
+    broken = padded([rows[3], rows[4] | {"rm_rewards": [9.5]}, rows[5]])
     assert check([one], [broken]) == {name: 1}

@@ -149,6 +149,15 @@ def test_samples_reach_the_trainers_by_chatlearns_operations(
     assert found["driver_payload_gets"] == found["driver_payload_bytes"] == 0
 
 
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_samples_of_earlier_episodes_are_trained_on_again(run, kept):
+    flags = ("--flow", "grpo", "--message", "fields", "--sink", "trainer", "--in-flight", "2", "--episode", "2")
+    steps = ("--train-global-batch", "8", "--train-micro-batch", "4", "--iterations", "8")
+    _, known = run(*flags, *steps, "--relay-episodes", str(kept), "--epochs", "2")
+    assert (known["status"], known["reason"]) == ("ok", None)
+    assert known["operations"]["trainer_blocking_gets"] == 2 * (kept * 2 * ROWS // 8) * 2
+
+
 def test_queues_that_are_kept_are_made_once_and_none_is_polled_unless_asked(run):
     ListQueue.made = 0
     flags = ("--flow", "grpo", "--message", "fields", "--in-flight", "2", "--iterations", "4")
