@@ -88,7 +88,14 @@ def by_ref_queue(crew: Crew) -> Wiring:
     crew.start(ChatLearnModel, ChatLearnDriver)
     environment = Environment(crew)
     paths = {str(edge): "object store, reference by Queue" for edge in crew.flow.edges}
-    return Wiring(environment.submit, environment.collect, paths, check=environment.check, facts=environment.facts)
+    return Wiring(
+        environment.submit,
+        environment.collect,
+        paths,
+        check=environment.check,
+        facts=environment.facts,
+        spans=environment.spans,
+    )
 
 
 def by_payload_queue(crew: Crew) -> Wiring:

@@ -123,6 +123,10 @@ class Environment:
         """Outside the clock: what arrived at the trainers."""
         return self.training.check() if self.training else {}
 
+    def spans(self):
+        """--trace: of the trainers."""
+        return self.training.spans() if self.training else {}
+
     def facts(self):
         """Of one timed episode; the others that are as long must have been alike."""
         length = self.options.trips_in_a_row
@@ -190,6 +194,15 @@ class Training:
                 references = queue.get()
                 steps += [rank.train_step.remote(references) for rank in ranks]
         ray.get(steps)
+
+    def spans(self):
+        ranks = {
+            f"trainer {index + 1}, rank {data}.{rank}": actor
+            for index, ranks_of in enumerate(self.trainers)
+            for data, ranks in enumerate(ranks_of)
+            for rank, actor in enumerate(ranks)
+        }
+        return {name: ray.get(actor.spans.remote()) for name, actor in ranks.items()}
 
     def check(self):
         """Each sample exactly once an epoch at the ranks of each trainer, every byte of it; wrong ones by trainer."""

@@ -4,6 +4,7 @@ alibaba/ChatLearn at 85ee7dfe: models/base_module.py, utils/decorator.py, data/d
 """
 
 import random
+import time
 from collections import Counter, deque
 
 import ray
@@ -130,10 +131,16 @@ class Trainer:
 
     def __init__(self, threads):
         torch.set_num_threads(threads)
-        self.batches = []
+        self.batches, self.steps = [], []
 
     def train_step(self, references):
+        start = time.perf_counter()
         self.batches += [batch for batch in ray.get(references) if batch is not None]
+        self.steps.append((0, "train", start, time.perf_counter()))
+
+    def spans(self):
+        """When it had a step under way, waiting for its micro-batches included."""
+        return self.steps
 
     def sample_digests(self):
         """Of every sample that it got since it was last asked."""

@@ -11,7 +11,7 @@ from common.record.schema import Edge, Run
 # In the order of a message's way; the chart stacks them so.
 STAGES = (
     "make", "pack", "device to host", "submit", "serialise", "write", "wait", "transfer", "deserialise",
-    "host to device", "unpack", "copy", "stamp", "synchronise", "loop",
+    "host to device", "unpack", "copy", "train", "stamp", "synchronise", "loop",
 )  # fmt: skip
 # What counts only where nothing else goes on: a library's send or receive, which may be waiting for its other
 # end; the turning of a graph's loop, which a process does while another one works already; and waiting.
@@ -38,7 +38,12 @@ def attribute(run: Run) -> tuple[dict[str, float], float]:
 def trip_seconds(run: Run) -> float:
     """Mean time of the middle trips, by the driver's clock."""
     trips = middle_trips(run)
-    return sum(run.seconds[trip] for trip in trips) / len(trips)
+    return sum(_seconds(run)[trip] for trip in trips) / len(trips)
+
+
+def _seconds(run: Run) -> list[float]:
+    """Of what was traced: each trip, or each episode where trips overlap."""
+    return [(end - start) * 1e-6 for start, end in run.trips_us]
 
 
 def by_edge(run: Run) -> dict[str, float]:
@@ -51,7 +56,8 @@ def by_edge(run: Run) -> dict[str, float]:
 
 def middle_trips(run: Run) -> list[int]:
     """The trips of the two middle quarters by their time: one that stalled would hide where the others' time goes."""
-    order = sorted(range(len(run.seconds)), key=run.seconds.__getitem__)
+    seconds = _seconds(run)
+    order = sorted(range(len(seconds)), key=seconds.__getitem__)
     left_out = len(order) // 4
     return order[left_out : len(order) - left_out]
 

@@ -114,9 +114,9 @@ def refuse_other(inputs: Sequence[Payload], edges: Sequence[Edge]) -> None:
 
 
 def like(message: Message, device: Any) -> Payload:
-    """Warm memory that a payload fits into; strings have none."""
+    """Warm memory that a payload fits into; strings and numbers have none."""
     return assemble(message, [
-        [()] * len(field.lengths) if field.python
+        [""] * len(field.lengths) if field.dtype == "str" else [[]] * len(field.lengths) if field.python
         else [torch.ones(shape, dtype=getattr(torch, field.dtype), device=device) for shape in field.shapes]
         for field in message.fields
     ])  # fmt: skip
@@ -228,7 +228,7 @@ def to_wire(payload: Payload, message: Message) -> list[torch.Tensor]:
         if not field.python:
             found += leaves_of(payload, field)
         elif field.dtype != "str":
-            numbers = list(chain.from_iterable(payload[field.name]))
+            numbers = list(chain.from_iterable(payload[field.name])) or [0] * sum(field.lengths)
             found.append(torch.tensor(numbers, dtype=getattr(torch, PYTHON[field.dtype])))
         else:
             text = "".join(payload[field.name]).ljust(field.bytes, "\0")

@@ -129,7 +129,8 @@ class Options:
         refuse=lambda row, options: refusals.only_ray(row, options) if options.placement == "spread" else None)
     object_store_bytes: int | None = flag(None, "size of a private cluster's store, such as 4GiB (default: Ray's, "
         "30%% of free memory)", bytes_at_least(MINIMUM_STORE_BYTES), refuse=refusals.only_ray)
-    trace: Path | None = flag(None, "write where the time goes, as a Chrome trace (costs time itself)", Path,
+    trace: Path | None = flag(None, "write where the time goes, as a Chrome trace (costs time itself); with several "
+        "trips in flight, of whole episodes", Path,
         metavar="FILE", refuse=refusals.one_clock)
     output: Path | None = flag(None, "the record (default: a fresh file in results/)", Path, metavar="FILE")
     inject: Fault | None = flag(None, argparse.SUPPRESS, Fault.parse)

@@ -81,8 +81,6 @@ def deeper_than_it_holds(row: Row, options: Any) -> str | None:
 def one_clock(_: Row, options: Any) -> str | None:
     if options.address or options.placement == "spread":
         return "--trace needs one clock: leave --address and --placement spread out"
-    if options.in_flight > 1:
-        return "--trace tells one trip's time apart: leave --in-flight out"
     return "--trace is the file of --output: give another name" * (options.trace == options.output)
 
 

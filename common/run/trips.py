@@ -105,7 +105,7 @@ def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
     )
     report(**wiring.facts())
     if plan.options.trace:
-        report(**_spans(plan, crew, last))
+        report(**_spans(plan, crew, wiring, last))
     reason = failure(plan, wrong, mapped)
     report(status="failed" if reason else "ok", reason=reason)
 
@@ -125,12 +125,16 @@ def _costs(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _spans(plan: Plan, crew: Crew, last: int) -> dict[str, Any]:
+def _spans(plan: Plan, crew: Crew, wiring: Wiring, last: int) -> dict[str, Any]:
     from common.trace import edges
 
     board = crew.driver.board
     trips = [board.trip(number) for number in range(2 + plan.options.warmup, 1 + last)]
+    if plan.options.in_flight > 1:  # trips overlap: an episode is what can be told apart
+        whole = range(0, len(trips), plan.options.trips_in_a_row)
+        trips = [(trips[n][0], trips[n : n + plan.options.trips_in_a_row][-1][1]) for n in whole]
     found = crew.ask("spans")
     if len({id(own) for own in found.values()}) < len(found):  # all in one process
         found = {name: found[DRIVER] for name in found}
-    return edges.collect(found, trips, plan.asked)
+    actors = {name: place.actor for name, place in plan.places.items()}
+    return edges.collect(found | wiring.spans(), trips, plan.asked, actors)

@@ -17,6 +17,7 @@ class Wiring:
     submit: hands a trip's query over and does not wait; what it gives, `collect` takes.
     collect: waits until this trip's results are held: what returns to the driver, in the flow's order.
     check: asked after each episode, outside the clock, for wrong ones among what the transport's own readers got.
+    spans: with --trace, of processes that are no participants, by what a picture calls them.
     facts: asked when the trips are over: fields of the record that only the transport knows.
     path: for each edge ("source -> reader"), how its bytes travel, read from the running system where that can be.
     setup_seconds: what it cost once, before the first trip: groups, registration of memory.
@@ -28,6 +29,7 @@ class Wiring:
     setup_seconds: dict[str, float] = field(default_factory=dict)
     check: Callable[[], dict[str, int]] = dict
     facts: Callable[[], dict[str, Any]] = dict
+    spans: Callable[[], dict[str, Any]] = dict
 
 
 class Crew:

@@ -32,7 +32,8 @@ def write_chrome(path: Path, run: Run, edges: Sequence[Edge]) -> None:
         name = f"{process}, thread {thread}" if thread else process
         add("M", process, thread, "thread_name", args={"name": name})
     for trip, (start, end) in enumerate(run.trips_us):
-        add("X", DRIVER, 0, f"trip {trip}", cat="trip", ts=start, dur=end - start, args={"trip": trip})
+        name = f"trip {trip}" if len(run.trips_us) == len(run.seconds) else f"episode {trip}"
+        add("X", DRIVER, 0, name, cat="trip", ts=start, dur=end - start, args={"trip": trip})
     for process, thread, stage, edge, trip, start, end in run.spans:
         args = {"edge": edge, "trip": trip}
         add("X", process, thread, stage, cat="stage", ts=start, dur=end - start, args=args)

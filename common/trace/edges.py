@@ -1,6 +1,7 @@
 """Which trip and which edge a span belongs to: from what each process recorded to what a record holds."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from common.flow.flow import DRIVER, TRAINER, Flow
@@ -11,15 +12,17 @@ EITHER = ("transfer", "loop")
 
 
 def collect(
-    found: Mapping[str, Sequence[tuple[int, str, float, float]]], trips: Sequence[tuple[float, float]], flow: Flow
-) -> dict[str, Any]:
+    found: Mapping[str, Sequence[tuple[int, str, float, float]]], trips: Sequence[tuple[float, float]], flow: Flow,
+    actors: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:  # fmt: skip
     """The run's trips_us and spans: the trips' times, and what every process did in them, in microseconds.
 
     Args:
         found: the recorder's spans of each process, which is an actor or the driver; the driver's own object for
             actors that live in the driver's process.
-        trips: start and end of each timed trip, in seconds of the clock.
-        flow: as its users draw it; a trainer's edges are the driver's.
+        trips: start and end of each timed trip (of each episode, where trips overlap), in seconds of the clock.
+        flow: as its users draw it; the edges of the driver's stand-in are the driver's.
+        actors: of each process, where it is one of several of an actor.
 
     Returns:
         trips_us, a (start, end) for each trip counted from the first one's start, and spans, each (process, thread,
@@ -34,7 +37,7 @@ def collect(
     rows = []
     in_one_process = any(own is found[DRIVER] for process, own in found.items() if process != DRIVER)
     for process, own in {DRIVER: found[DRIVER]}.items() if in_one_process else found.items():
-        actor = DRIVER if process == TRAINER else process
+        actor = DRIVER if process == TRAINER else actors.get(process, process)
         threads = list(dict.fromkeys(thread for thread, *_ in own))
         for number, (trip_start, trip_end) in enumerate(trips):
             inside = [span for span in own if span[3] > trip_start and span[2] < trip_end]

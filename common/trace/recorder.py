@@ -25,6 +25,7 @@ POINTS = (
     ("ray._private.worker", "Worker.get_objects", "wait"),
     ("ray._private.worker", "Worker.deserialize_objects", "deserialise"),
     ("ray.actor", "ActorMethod._remote", "submit"),
+    ("ray.actor", "ActorClass._remote", "submit"),
     ("ray.dag.compiled_dag_node", "CompiledDAG.execute", "submit"),
     ("ray.dag.compiled_dag_node", "ExecutableTask.exec_operation", "loop"),
     ("ray.experimental.channel.shared_memory_channel", "Channel.write", "write"),

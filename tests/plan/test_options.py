@@ -177,7 +177,6 @@ FARTHER = ("--address", "127.0.0.1:6379")
         ("graph", ("--transport", "shm", "--in-flight", "6"), "shm holds 5 trips of online-dpo under way: give 5"),
         ("graph", ("--trace", "t", *FARTHER), "--trace needs one clock"),
         ("graph", ("--trace", "t", "--placement", "spread"), "--trace needs one clock"),
-        ("graph", ("--trace", "t", "--in-flight", "2"), "--trace tells one trip's time apart"),
         ("graph", ("--trace", "t", "--output", "t"), "--trace is the file of --output"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

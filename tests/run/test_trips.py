@@ -113,7 +113,7 @@ def measured(make_plan, monkeypatch, tmp_path):
             measure(
                 plan,
                 crew,
-                SimpleNamespace(submit=wiring.submit, collect=collect, check=dict, facts=dict),
+                SimpleNamespace(submit=wiring.submit, collect=collect, check=dict, facts=dict, spans=dict),
                 lambda **new: known.update(new),
             )
         assert board.phase == ENDING

@@ -56,7 +56,9 @@ def test_operations_of_an_episode_are_those_of_chatlearns_formulas(run_script, n
     [("grpo", ("--message", "fields", "--train-ranks", "2", "--loader", "dynamic"), 1, 2, 1)],
     ids=["grpo"],
 )
-def test_samples_reach_the_trainers_by_chatlearns_operations(run_script, name, flags, trainers, ranks, epochs):
+def test_samples_reach_the_trainers_by_chatlearns_operations(
+    run_script, tmp_path, name, flags, trainers, ranks, epochs
+):
     episodes = ("--episode", "2", "--in-flight", "2", "--iterations", "4", "--warmup", "0", "--rows", "8")
     steps = (
         "--train-global-batch",
@@ -69,7 +71,19 @@ def test_samples_reach_the_trainers_by_chatlearns_operations(run_script, name, f
         str(epochs),
     )
     lengths = ("--prompt-len", "uniform:4:8", "--response-len", "6")
-    finished = run_script(SCRIPTS["store"], "--flow", name, "--sink", "trainer", *episodes, *lengths, *steps, *flags)
+    finished = run_script(
+        SCRIPTS["store"],
+        "--flow",
+        name,
+        "--sink",
+        "trainer",
+        *episodes,
+        *lengths,
+        *steps,
+        *flags,
+        "--trace",
+        str(tmp_path / "trace.json"),
+    )
     assert (finished.code, finished.stderr) == (0, "")
     run, found = finished.run, finished.run.operations
     assert (run.status, run.wrong_bytes) == ("ok", 0)
@@ -80,6 +94,13 @@ def test_samples_reach_the_trainers_by_chatlearns_operations(run_script, name, f
     assert (found["stream_dataset_get"], found["stream_dataset_qsize"]) == (2, 3)
     assert (found["driver_payload_gets"], found["driver_payload_bytes"]) == (0, 0)
     assert "stream-dataset" in finished.record.row.layout.nodes
+    # A trace of episodes, not of the trips that overlap in them, with the trainers' steps.
+    assert len(run.trips_us) == len(run.episode_seconds) == 2
+    steps_of = {(span[0], span[4]) for span in run.spans if span[2] == "train"}
+    assert steps_of == {
+        (f"trainer 1, rank {data}.{rank}", trip) for data in (0, 1) for rank in (0, 1) for trip in (0, 1)
+    }
+    assert {"policy", "reward", "stream-dataset"} <= {span[0] for span in run.spans if span[2] == "make"}
 
 
 def test_a_flow_in_a_file_runs_and_its_picture_needs_no_file(run_script, tmp_path):
