@@ -161,7 +161,8 @@ class Training:
         """All epochs over an episode's samples; then the words that answer the driver, a list a message."""
         options, operations = self.options, self.environment.operations
         self.messages.append(messages)
-        samples = sum(self.messages) * self.environment.crew.plan.flow.edges_to(DATASET)[0].message.rows
+        (rows,) = self.environment.crew.plan.flow.edges_to(DATASET)[0].message.rows
+        samples = sum(self.messages) * rows
         steps = math.ceil(samples / options.train_global_batch)
         self.dataset.open_episode.remote(queue, messages)
         for epoch in range(options.epochs):

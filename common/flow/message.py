@@ -116,10 +116,9 @@ class Message:
         return sum(field.bytes for field in self.fields)
 
     @property
-    def rows(self) -> int:
-        """Samples, where it is a dict of fields with one entry a sample."""
-        first = self.fields[0]
-        return len(first.lengths) if first.ragged else first.shape[0]
+    def rows(self) -> set[int]:
+        """Entries of its fields: one number, the samples, where each has one entry a sample."""
+        return {len(field.lengths) if field.ragged else (field.shape or (1,))[0] for field in self.fields}
 
     @property
     def shipped_bytes(self) -> int:

@@ -9,6 +9,8 @@ from common.plan.plan import Plan
 from common.record.rows import transports
 from common.runtime import gpus, needs
 
+MOST_ROWS = 100_000  # of a message that is split into samples
+
 
 def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
     """The plan; with it, where this machine does not meet a need of the row's, what to do about it.
@@ -43,10 +45,10 @@ def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
     if options.sink == "trainer":
         if flow.bare:
             raise UsageError("--sink trainer: a flat tensor has no samples: give --message fields")
-        samples = flow.message(flow.returns[0]).rows * options.trips_in_a_row
-        if samples % options.train_global_batch:
-            raise UsageError(f"--train-global-batch {options.train_global_batch}: the {samples} samples of an episode "
-                             f"make no whole steps: give a divisor of {samples}")  # fmt: skip
+        samples = {count for name in flow.returns for count in flow.message(name).rows}
+        if len(samples) > 1 or max(samples) > MOST_ROWS or any(flow.message(name).bare for name in flow.returns):
+            raise UsageError(f"--sink trainer: what {flow.name} returns is no dict of fields with one entry a sample: "
+                             "give one of ChatLearn's flows (--list-flows)")  # fmt: skip
     if options.inject and options.inject.who not in ("driver", *(task.name for task in flow.tasks)):
         raise UsageError(f"--inject: {options.inject.who} is none of the flow's tasks")
     device, found = gpus.resolve(options.device, row.needs.host_only, row.transport)
