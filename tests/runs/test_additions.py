@@ -59,7 +59,8 @@ def tree(tmp_path):
     """A copy of what a user checks out, without its history."""
     for path in ROOT.glob("*.py"):
         shutil.copy(path, tmp_path)
-    shutil.copytree(ROOT / "common", tmp_path / "common", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("common", "chatlearn"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 
@@ -102,10 +103,8 @@ def test_a_flow_is_added_by_its_function_and_runs_with_every_kind_of_transport(
 ):
     catalogue = tree / "common/flow/catalogue.py"
     insert(catalogue, FLOW, "FLOWS: dict")
-    insert(catalogue, '    "two-judges": two_judges,\n', "}\n# The micro")
-    catalogue.write_text(
-        catalogue.read_text().replace("import Field, Message, flat", "import WORD, Field, Message, flat")
-    )
+    insert(catalogue, '    "two-judges": two_judges,\n', "}\n# What the demo has")
+    catalogue.write_text(catalogue.read_text().replace("import Field, flat", "import WORD, Field, Message, flat"))
     assert changed(tree) == ["common/flow/catalogue.py"]
     flags = (
         "--flow",
