@@ -10,19 +10,19 @@ ORDER = (
     "errors", "units", "flow", "record", "plan", "trace", "payload", "transport", "runtime", "analysis", "view", "run",
     "scripts",
 )  # fmt: skip
-FILES = [*ROOT.glob("*.py"), *ROOT.glob("common/*.py"), *ROOT.glob("common/*/*.py")]
+FILES = [*ROOT.glob("*.py"), *ROOT.glob("chatlearn/*.py"), *ROOT.glob("common/*.py"), *ROOT.glob("common/*/*.py")]
 MODULES = sorted(path for path in FILES if path.relative_to(ROOT).as_posix() != "common/__init__.py")
 
 
 def noun(path):
-    """The package of a file of common/; what lies at the top are scripts."""
+    """The package of a file of common/; what lies at the top, or in chatlearn/, are scripts."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return parts[1] if parts[0] == "common" else "scripts"
 
 
 def imported(path):
     """The packages that a file imports, wherever in it."""
-    scripts = {script.stem for script in ROOT.glob("*.py")}
+    scripts = {script.stem for script in ROOT.glob("*.py")} | {"chatlearn"}
     for node in ast.walk(ast.parse(path.read_text())):
         names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
         if isinstance(node, ast.ImportFrom):
