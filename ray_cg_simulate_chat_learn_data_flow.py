@@ -24,7 +24,8 @@ from ray.dag import InputNode, MultiOutputNode
 from ray.dag.context import DAGContext
 
 from common.flow.flow import DRIVER
-from common.payload.leaves import from_arrays, from_bytes, map_tensors, to_arrays, to_bytes
+from common.payload.forms import from_arrays, from_bytes, to_arrays, to_bytes
+from common.payload.leaves import map_tensors
 from common.payload.participant import Model, Participant
 from common.runtime.crew import Crew, Wiring
 from common.runtime.needs import CHANNEL_HEADROOM_BYTES

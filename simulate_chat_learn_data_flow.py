@@ -25,7 +25,8 @@ from ray.util.queue import Queue
 from chatlearn.environment import Environment
 from chatlearn.models import ChatLearnDriver, ChatLearnModel, HostModel
 from common.flow.flow import DRIVER
-from common.payload.leaves import from_arrays, from_bytes, to_arrays, to_bytes, to_device, to_host
+from common.payload.forms import from_arrays, from_bytes, to_arrays, to_bytes
+from common.payload.leaves import to_device, to_host
 from common.payload.participant import Model
 from common.run.verdict import INLINED_BYTES
 from common.runtime.crew import Crew, Wiring

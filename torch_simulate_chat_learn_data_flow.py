@@ -26,7 +26,7 @@ import torch.multiprocessing
 
 from common.errors import RunFailed
 from common.flow.flow import DRIVER
-from common.payload import leaves
+from common.payload import forms, leaves
 from common.payload.participant import Model, Participant
 from common.runtime.crew import Crew, Wiring
 from common.transport import nccl_proof
@@ -47,7 +47,7 @@ class Rank(Participant):
             rank=rank, world_size=len(names), timeout=timedelta(seconds=self.plan.options.timeout + 30),
         )  # fmt: skip
         self.wires = {
-            str(edge): [leaves.to_wire(leaves.like(edge.message, self.device_of(edge)), edge.message)
+            str(edge): [forms.to_wire(leaves.like(edge.message, self.device_of(edge)), edge.message)
                         for _ in range(self.plan.options.in_flight)]
             for edge in (*self.wire.edges_into(self.name), *self.wire.edges_out_of(self.name))
         }  # fmt: skip
@@ -65,7 +65,7 @@ class Rank(Participant):
         """Begin to send a payload to its readers, tensor by tensor; what must be waited for."""
         sent = []
         for edge in self.wire.edges_from(task):
-            for tensor in leaves.to_wire(payload, edge.message):
+            for tensor in forms.to_wire(payload, edge.message):
                 sent.append(dist.isend(tensor.to(self.device_of(edge)).contiguous(), self.ranks[edge.reader]))
         return sent
 
@@ -77,7 +77,7 @@ class Rank(Participant):
             wires.append(wires.pop(0))
             for tensor in wires[-1]:
                 dist.recv(tensor, self.ranks[edge.source])
-            found.append(leaves.from_wire([tensor.to(self.device) for tensor in wires[-1]], edge.message))
+            found.append(forms.from_wire([tensor.to(self.device) for tensor in wires[-1]], edge.message))
         return found
 
 

@@ -5,6 +5,7 @@ alibaba/ChatLearn at 85ee7dfe: runtime/executor.py, runtime/environment.py, runt
 """
 
 import math
+import time
 from collections import Counter, deque
 
 import ray
@@ -111,8 +112,10 @@ class Environment:
             self.last.qsize()
             self.operations["stream_dataset_get"] += 1
             results = ray.get(self.last.get()["data"])
+            begin = time.perf_counter()
             self.operations["driver_payload_gets"] += len(results)
             self.operations["driver_payload_bytes"] += sum(map(payload_bytes, results))
+            self.crew.driver.harness_seconds += time.perf_counter() - begin  # counting bytes is not ChatLearn's work
             count -= 1
             if not count:
                 self.operations["stream_dataset_qsize"] += 1

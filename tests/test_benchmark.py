@@ -9,6 +9,7 @@ from common.analysis.expected import expected_seconds, published
 from common.errors import UsageError
 from common.plan.options import RESULTS
 from common.record.rows import LADDER, ROWS
+from common.record.suites import SUITES, rows_of
 from common.runtime import gpus
 
 QUESTION = ("--flow", "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB")
@@ -69,10 +70,10 @@ def test_what_cannot_be_measured_is_refused_in_one_line(argv, reason):
     assert reason in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("suite", sorted(benchmark.SUITES.keys() - {"gpu"}))
+@pytest.mark.parametrize("suite", sorted(SUITES.keys() - {"gpu"}))
 def test_every_row_of_a_suite_can_be_planned_on_this_machine_or_is_waived(suite, tmp_path):
-    traced = benchmark.SUITES[suite].traced
-    items = benchmark.prepare(list(benchmark.rows_of(suite)), ["--device", "cpu"], tmp_path, traced)
+    traced = SUITES[suite].traced
+    items = benchmark.prepare(list(rows_of(suite)), ["--device", "cpu"], tmp_path, traced)
     assert len({item.output for item in items}) == len(items)
     assert all(item.waived or (bool(item.plan.options.trace) == traced and item.seconds > 0) for item in items)
     assert not list(tmp_path.iterdir())
@@ -88,7 +89,7 @@ def test_the_gpu_suite_says_so_where_there_is_none(tmp_path):
 def test_the_gpu_suite_plans_every_row_that_one_gpu_is_good_for(monkeypatch, tmp_path):
     monkeypatch.setattr(gpus, "count", lambda: 1)
     monkeypatch.setattr(gpus, "need_modules", lambda modules: None)
-    items = benchmark.prepare(list(benchmark.rows_of("gpu")), [], tmp_path, False)
+    items = benchmark.prepare(list(rows_of("gpu")), [], tmp_path, False)
     assert {item.plan.device for item in items} == {"cuda"}
     ready = {(item.record.row.flow, item.plan.row.name) for item in items if not item.waived}
     proofs = {("online-dpo", "rdt cuda-ipc"), ("online-dpo", "torch nccl-one-gpu"), ("online-dpo", "graph mapped")}

@@ -1,6 +1,5 @@
 """ChatLearn's episodes as a table, a picture and words, from made-up records."""
 
-import pytest
 from made_records import a_record, a_run, written
 
 import plot_results
@@ -81,8 +80,7 @@ def test_they_have_a_table_and_pictures_of_their_own_beside_a_ladder(tmp_path, m
     assert "plot them apart" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("sender", ["driver", "policy"])
-def test_an_edge_of_the_picture_says_how_many_tensors_it_carries(sender):
+def test_an_edge_of_the_picture_says_how_many_tensors_it_carries():
     labels = message_labels(results_of(RECORDS[:1])[0].flow)
     assert labels["driver -> policy"].endswith("\n4 tensors")
     assert labels["policy -> reward"].endswith("\n7 tensors\n8 strings")

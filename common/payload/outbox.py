@@ -8,7 +8,8 @@ import torch
 
 from common.flow.message import Field, Message
 from common.payload import pattern
-from common.payload.leaves import Payload, assemble, leaves_of, map_tensors, pack, places, unpack
+from common.payload.forms import pack, places, unpack
+from common.payload.leaves import Payload, assemble, leaves_of, map_tensors
 
 Memory = Callable[[int], torch.Tensor]  # of a slot, the flat buffer that its payload shall lie in
 

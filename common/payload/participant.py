@@ -14,7 +14,7 @@ import torch
 
 from common.errors import RunFailed
 from common.flow.flow import DRIVER, Task
-from common.payload import faults, leaves
+from common.payload import faults, forms, leaves
 from common.payload.inbox import Inbox
 from common.payload.leaves import Payload
 from common.payload.outbox import Memory, Outbox
@@ -111,7 +111,7 @@ class Participant:
         for edge, buffer in zip(wires, inputs, strict=True):
             if buffer.nbytes != edge.bytes:
                 raise RunFailed(f"expected {edge.bytes} packed bytes for {edge}; got {buffer.nbytes}")
-        return [leaves.unpack(buffer, edge.message) for edge, buffer in zip(edges, inputs, strict=True)]
+        return [forms.unpack(buffer, edge.message) for edge, buffer in zip(edges, inputs, strict=True)]
 
     def copy_out(self, inputs: Sequence[Payload], task: str) -> list[Payload]:
         """--copy-out: what the views show, in the reader's own memory; the next one of as many as may be held."""

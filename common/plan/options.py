@@ -43,6 +43,12 @@ def size(help: str, kind: Callable[[str], Any] | None, **argparse_options: Any) 
     return flag(None, help, kind, size=True, **argparse_options)
 
 
+def training(default: Any, help: str, kind: Callable[[str], Any] | None, **argparse_options: Any) -> Any:
+    """A field that says something of --sink trainer."""
+    help += " (default: %(default)s)"
+    return flag(default, help, kind, row=True, refuse=refusals.only_trainers, **argparse_options)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Everything that was asked."""
@@ -104,20 +110,16 @@ class Options:
         at_least(1, 64), row=True, refuse=refusals.deeper_than_it_holds)
     sink: str = flag("driver", "store ref-queue: who takes the results, the driver, or a StreamDataset and trainers "
         "behind it (default: %(default)s)", choices=["driver", "trainer"], row=True, refuse=refusals.only_episodes)
-    train_global_batch: int = flag(128, "samples of a training step (default: %(default)s)", at_least(1), row=True)
-    train_micro_batch: int = flag(8, "samples of a micro-batch (default: %(default)s)", at_least(1), row=True)
-    data_parallel: int = flag(1, "ranks of a trainer that share its samples (default: %(default)s)", at_least(1, 16),
-        row=True)
-    train_ranks: int = flag(1, "ranks of each of those, which all read the same (default: %(default)s)",
-        at_least(1, 16), row=True)
-    trainers: int = flag(0, "models that are trained (default: two for ppo, policy and value; else one)",
-        at_least(1, 4), row=True)
-    epochs: int = flag(1, "over the samples of an episode, later ones shuffled (default: %(default)s)",
-        at_least(1, 100), row=True)
-    relay_episodes: int = flag(1, "train on the samples of this many episodes, the last one among them (default: "
-        "%(default)s)", at_least(1, 16), row=True)
-    loader: str = flag("fixed", "StreamDataset takes all messages before it gives a micro-batch, or as it needs them "
-        "(default: %(default)s)", choices=["fixed", "dynamic"], row=True)
+    train_global_batch: int = training(128, "samples of a training step", at_least(1))
+    train_micro_batch: int = training(8, "samples of a micro-batch", at_least(1))
+    data_parallel: int = training(1, "ranks of a trainer that share its samples", at_least(1, 16))
+    train_ranks: int = training(1, "ranks of each of those, which all read the same", at_least(1, 16))
+    trainers: int = training(0, "models that are trained; 0 is two for ppo, policy and value, else one", at_least(0, 4))
+    epochs: int = training(1, "over the samples of an episode, later ones shuffled", at_least(1, 100))
+    relay_episodes: int = training(1, "train on the samples of this many episodes, the last one among them",
+        at_least(1, 16))
+    loader: str = training("fixed", "StreamDataset takes all messages before it gives a micro-batch, or (dynamic) as it "
+        "needs them", None, choices=["fixed", "dynamic"])
     warmup: int = flag(3, "untimed trips after the first one (default: %(default)s)", at_least(0, 10**6))
     timeout: float = flag(120.0, "seconds until a trip is given up (default: %(default)s)", seconds, metavar="SECONDS")
     threads: int = flag(1, "torch threads a role (default: %(default)s)", at_least(1), row=True,

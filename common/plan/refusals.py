@@ -72,6 +72,12 @@ def only_episodes(row: Row, options: Any) -> str | None:
     return None
 
 
+def only_trainers(_: Row, options: Any) -> str | None:
+    if options.sink != "trainer":
+        return "--train-..., --data-parallel, --trainers, --epochs, --relay-episodes, --loader: give --sink trainer too"
+    return None
+
+
 def deeper_than_it_holds(row: Row, options: Any) -> str | None:
     if options.in_flight > (row.depth or options.in_flight):
         return f"--in-flight {options.in_flight}: {row.transport} holds {row.depth} trip under way: give {row.depth}"

@@ -27,7 +27,8 @@ import torch
 
 from common.errors import SegmentError
 from common.flow.message import Message
-from common.payload.leaves import Payload, unpack
+from common.payload.forms import unpack
+from common.payload.leaves import Payload
 
 Handle = list  # [task, number]
 

@@ -8,7 +8,8 @@ import torch
 
 from common.errors import RunFailed, SegmentError
 from common.flow.flow import DRIVER
-from common.payload.leaves import Payload, unpack
+from common.payload.forms import unpack
+from common.payload.leaves import Payload
 from common.payload.participant import Model, Participant
 from common.plan.plan import Plan
 from common.transport import ring_cuda

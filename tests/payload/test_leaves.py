@@ -8,8 +8,9 @@ import torch
 from payload_ends import FIELDS
 
 from common.flow.message import Field, Message, flat
+from common.payload.forms import from_bytes, from_wire, pack, places, to_bytes, to_wire, unpack
 from common.payload.inbox import read_stamp
-from common.payload.leaves import copy, from_bytes, from_wire, leaves_of, like, pack, places, to_bytes, to_wire, unpack
+from common.payload.leaves import copy, leaves_of, like
 from common.payload.outbox import Outbox
 from common.payload.pattern import stamp
 

@@ -105,6 +105,8 @@ def test_the_defaults_are_the_demos():
         (["--transport", "refs", "--replicas", "policy=2"], "is for the object store's ref-queue alone"),
         (["--transport", "refs", "--keep-queues"], "is for the object store's ref-queue alone"),
         (["--sink", "trainer"], "a flat tensor has no samples"),
+        (["--epochs", "2"], "give --sink trainer too"),
+        (["--message", "fields", "--train-micro-batch", "4"], "give --sink trainer too"),
         (["--sink", "trainer", "--episode", "4"], "give --in-flight 4"),
         (["--sink", "trainer", "--flow", "slime"], "what slime returns is no dict of fields with one entry a sample"),
         (["--sink", "trainer", "--flow", "a -> driver: x int64 8MB, y int64 8kB"], "give one of ChatLearn's flows"),

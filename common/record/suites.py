@@ -1,0 +1,73 @@
+"""What the suites of benchmark.py measure: rows with flags, as data."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from common.flow.catalogue import MICROBENCHMARKS
+from common.record.rows import ROWS, transports
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Rows with flags: those of the catalogue whose `suites` name `rows`, once with each of `settings`; and `extra`."""
+
+    rows: str
+    settings: tuple[str, ...] = ("",)
+    extra: tuple[str, ...] = ()
+    traced: bool = False
+
+
+# Calls of small messages follow each other as in the article, so the bytes are checked after every hundredth.
+HOP = "--flow round-trip --iterations 1000 --episode 100"
+BYTES = ("store bytes", "graph bytes")
+ON_GPU = ("store refs", "graph shm", "graph nccl", "graph mapped", "rdt nccl", "rdt cuda-ipc", "torch nccl-one-gpu")
+# An episode of ChatLearn's: 8 messages of 128 samples, the batch of its llama2-7B script with Megatron.
+ALONE = "--flow online-dpo --rows 128 --prompt-len 512 --response-len 512 --episode 8 --iterations 24"
+EPISODE, FOUR = f"{ALONE} --in-flight 8", f"{ALONE} --in-flight 4"
+SHIPPED, PACKED, FIELDS = "--as-shipped", "--message packed", "--message fields"
+CHATLEARN = [
+    f"{row} {EPISODE}" for row in (
+        f"store ref-queue {SHIPPED} --sink trainer", f"store ref-queue {SHIPPED}", f"store ref-queue {FIELDS}",
+        f"store ref-queue {PACKED}", f"store ref-queue {PACKED} --keep-queues", f"store refs {SHIPPED}",
+        f"store refs {FIELDS}", f"store refs {FIELDS} --zero-copy", f"store refs {PACKED}", f"store numpy {PACKED}",
+        f"rdt gloo {PACKED}", f"graph zero-copy {PACKED}", f"graph mapped {FIELDS}", f"torch gloo {PACKED}",
+        f"torch multiprocessing {PACKED}",
+    )
+] + [
+    # The hint's channels hold no eight; and one at a time, since overlapping costs where readers spin on few cores.
+    *(f"graph shm {messages} {FOUR}" for messages in (SHIPPED, FIELDS, PACKED)),
+    *(f"{row} {ALONE}" for row in (
+        f"graph shm {PACKED} --reuse-buffers", f"graph mapped {PACKED} --copy-out", f"graph mapped {FIELDS}",
+        f"graph mapped {PACKED}", f"torch memcpy {PACKED}",
+    )),
+]  # fmt: skip
+SUITES = {
+    "quick": Suite("quick", ("--batch-size 256 --warmup 1",)),
+    "benchmark": Suite("benchmark"),
+    "stages": Suite("stages", traced=True),
+    "hops": Suite(
+        "hops",
+        tuple(f"--flow {flow} --episode 100" for flow in MICROBENCHMARKS),
+        extra=(
+            *(f"{row} {HOP} --payload-bytes {size}" for size in ("1B", "1MiB") for row in BYTES),
+            *(f"{row} {HOP} --placement spread" for row in BYTES),
+        ),
+    ),
+    "chatlearn": Suite("none", extra=tuple(CHATLEARN)),
+    "gpu": Suite(
+        "benchmark",
+        ("--device cuda --iterations 20",),
+        extra=tuple(f"{row} --device cuda --flow round-trip --payload-bytes 40MB --iterations 50" for row in ON_GPU),
+    ),
+}
+
+
+def rows_of(suite: str) -> Iterator[str]:
+    """Each row of a suite with its flags, as --rows takes them."""
+    wanted = SUITES[suite]
+    for setting in wanted.settings:
+        for row in ROWS:
+            of_host = "huge_pages" in row.flags or transports(row.runtime)[row.transport].needs.host_only
+            if wanted.rows in row.suites and not (of_host and "cuda" in setting):
+                yield f"{row.name} --iterations {row.suites[wanted.rows]} {setting}"
+    yield from wanted.extra
