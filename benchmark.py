@@ -32,8 +32,9 @@ from common.analysis.expected import expected_seconds, published
 from common.analysis.results import Result
 from common.errors import SuiteError, UsageError, Waived
 from common.flow.catalogue import FLOWS, MICROBENCHMARKS
+from common.plan.command_line import OneLineParser, parse
 from common.plan.kinds import did_you_mean
-from common.plan.options import RESULTS, OneLineParser, parse
+from common.plan.options import RESULTS
 from common.plan.plan import Plan
 from common.record import files
 from common.record.rows import LADDER, ROWS

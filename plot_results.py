@@ -17,7 +17,7 @@ from common.analysis.results import Result, results_of
 from common.errors import RecordError, SuiteError
 from common.flow.catalogue import MICROBENCHMARKS, build_flow
 from common.flow.flow import DRIVER, Flow
-from common.plan.options import OneLineParser
+from common.plan.command_line import OneLineParser
 from common.record import files
 from common.record.environment import MACHINE_KEYS
 from common.record.schema import Record

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from common.plan.options import parse
+from common.plan.command_line import parse
 from common.plan.plan import Plan
 from common.record import files
 from common.record.rows import RUNTIMES

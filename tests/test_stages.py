@@ -13,7 +13,7 @@ from common.errors import UsageError
 from common.flow.catalogue import online_dpo
 from common.flow.flow import DRIVER, Flow, Task, with_trainer
 from common.flow.message import flat
-from common.plan import options
+from common.plan import command_line
 from common.record.rows import LADDER
 from common.record.schema import Edge
 from common.trace import recorder
@@ -379,6 +379,6 @@ def test_a_traced_run_explains_its_trips(run_script, tmp_path, script, transport
 
 @pytest.mark.parametrize("flag", ["--placement=spread", "--address=127.0.0.1:6379"])
 def test_a_trace_of_several_clocks_is_refused(tmp_path, flag):
-    asked = options.parse("", "graph", ["--trace", str(tmp_path / "trace.json"), flag])
+    asked = command_line.parse("", "graph", ["--trace", str(tmp_path / "trace.json"), flag])
     with pytest.raises(UsageError, match="--trace"):
         asked.refuse(LADDER["graph shm"])

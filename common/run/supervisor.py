@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from common.errors import RecordError, SuiteError, UsageError, Waived
-from common.plan.options import RESULTS, parse
+from common.plan.command_line import parse
+from common.plan.options import RESULTS
 from common.plan.plan import Plan
 from common.record import files
 from common.record.environment import describe_environment

@@ -8,8 +8,8 @@ import pytest
 from common.errors import UsageError
 from common.flow.catalogue import build_flow
 from common.plan import refusals
+from common.plan.command_line import parse
 from common.plan.faults import WHATS, Fault
-from common.plan.options import parse
 from common.record.rows import DEFAULTS, RUNTIMES, transports
 from common.run.settle import settle
 

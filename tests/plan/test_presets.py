@@ -3,7 +3,7 @@
 import pytest
 
 from common.flow.catalogue import build_flow
-from common.plan.options import describe_presets, parse
+from common.plan.command_line import describe_presets, parse
 from common.plan.presets import PRESETS
 from common.run.settle import settle
 

@@ -92,7 +92,7 @@ def test_a_refusal_in_a_process_of_its_own_is_one_line_and_imports_neither_ray_n
 def test_a_supervisor_has_neither_ray_nor_torch_nor_numpy_when_it_has_settled_what_to_do():
     program = """
 import json, sys
-from common.plan.options import parse
+from common.plan.command_line import parse
 from common.run import supervisor
 supervisor.settle("graph", parse("", "graph", ["--batch-size", "4"]))
 print(json.dumps([name for name in ("ray", "torch", "numpy", "scipy", "matplotlib") if name in sys.modules]))

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from common.plan.options import parse
+from common.plan.command_line import parse
 from common.record.rows import transports
 from common.run.settle import settle
 from common.runtime.settings import variables

@@ -7,7 +7,8 @@ import psutil
 import pytest
 
 from common.errors import UsageError, Waived
-from common.plan.options import MINIMUM_STORE_BYTES, parse
+from common.plan.command_line import parse
+from common.plan.options import MINIMUM_STORE_BYTES
 from common.record.rows import transports
 from common.run.settle import settle
 from common.runtime import gpus, needs
