@@ -123,8 +123,13 @@ class Environment:
             yield [to_device(message, self.crew.plan.device) for message in results]
 
     def check(self):
-        """Outside the clock: what arrived at the trainers."""
-        return self.training.check() if self.training else {}
+        """Outside the clock: the bytes of samples that did not arrive at the trainers as they should."""
+        if not self.training:
+            return {}
+        edges = self.crew.plan.flow.edges_to(DATASET)
+        (rows,) = edges[0].message.rows
+        sample_bytes = math.ceil(sum(edge.bytes for edge in edges) / rows)
+        return {name: count * sample_bytes for name, count in self.training.check().items()}
 
     def spans(self):
         """--trace: of the trainers."""
@@ -209,7 +214,7 @@ class Training:
         return {name: ray.get(actor.spans.remote()) for name, actor in ranks.items()}
 
     def check(self):
-        """Each sample exactly once an epoch at the ranks of each trainer, every byte of it; wrong ones by trainer."""
+        """Each sample exactly once an epoch at the ranks of each trainer, every byte of it; how many were not."""
         expected = ray.get(self.dataset.sample_digests.remote())
         expected = Counter({sample: count * self.epochs for sample, count in expected.items()})
         self.epochs, wrong = 0, {}
@@ -219,5 +224,5 @@ class Training:
             arrived = sum((ranks[0] for ranks in found), Counter())
             bad = max(sum((expected - arrived).values()), sum((arrived - expected).values()), int(not alike))
             if bad:
-                wrong[f"stream-dataset -> trainer {index + 1}, samples"] = bad
+                wrong[f"stream-dataset -> trainer {index + 1}"] = bad
         return wrong

@@ -142,15 +142,9 @@ class Plan:
         """The record of this row, without a run."""
         options, flow = self.options, self.asked
         flags = options.row_flags
-        kept = ("iterations", "duration", "timeout", "episode", "in_flight", "threads", "preset", "scale")
-        arguments = (
-            {name: getattr(options, name) for name in kept}
-            | {"episode": options.trips_in_a_row}
-            | {
-                "trace": bool(options.trace),
-                "object_store_bytes": options.object_store_bytes,
-            }
-        )
+        kept = ("iterations", "duration", "timeout", "in_flight", "threads", "preset", "scale", "object_store_bytes")
+        arguments = {name: getattr(options, name) for name in kept}
+        arguments |= {"episode": options.trips_in_a_row, "trace": bool(options.trace)}
         return Record(
             row=RowKey(
                 runtime=self.row.runtime, transport=self.row.transport, flow=self.flow_name, flags=flags,

@@ -11,7 +11,7 @@ import ray
 
 from chatlearn import environment
 from chatlearn.environment import Environment
-from chatlearn.models import ChatLearnDriver, ChatLearnModel
+from chatlearn.models import ChatLearnDriver, ChatLearnModel, Trainer
 from common.flow.catalogue import build_flow
 from common.run.trips import measure
 from common.runtime.crew import Crew, Wiring
@@ -157,6 +157,14 @@ def test_samples_of_earlier_episodes_are_trained_on_again(run, kept):
     _, known = run(*flags, *steps, "--relay-episodes", str(kept), "--epochs", "2")
     assert (known["status"], known["reason"]) == ("ok", None)
     assert known["operations"]["trainer_blocking_gets"] == 2 * (kept * 2 * ROWS // 8) * 2
+
+
+def test_a_sample_that_a_trainer_did_not_get_fails_the_row(run, monkeypatch):
+    step = Trainer.train_step
+    monkeypatch.setattr(Trainer, "train_step", lambda self, references: step(self, references[1:]))
+    flags = ("--flow", "grpo", "--message", "fields", "--sink", "trainer", "--in-flight", "2", "--episode", "2")
+    _, known = run(*flags, "--train-global-batch", "8", "--train-micro-batch", "4", "--iterations", "2")
+    assert known["status"] == "failed" and "stream-dataset -> trainer 1" in known["wrong_bytes_by_field"]
 
 
 def test_queues_that_are_kept_are_made_once_and_none_is_polled_unless_asked(run):

@@ -71,7 +71,7 @@ def test_every_sample_once_an_epoch_is_right_and_anything_else_is_counted(check)
     one, two = padded(rows[:3]), padded(rows[3:])
     assert check([one], [two]) == {}
     assert check([one, two], [two, one], epochs=2) == {}
-    name = "stream-dataset -> trainer 1, samples"
+    name = "stream-dataset -> trainer 1"
     assert check([one], [one]) == {name: 3}  # some twice, others never
     assert check([one], []) == {name: 3}
     assert check([one], [two, two]) == {name: 3}
