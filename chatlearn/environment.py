@@ -14,6 +14,7 @@ from ray.util.queue import Queue
 from chatlearn.models import Trainer
 from common.errors import RunFailed
 from common.flow.flow import DATASET, DRIVER
+from common.flow.own_code import load_function
 from common.payload.leaves import payload_bytes, to_device, to_host
 
 OPERATIONS = (
@@ -159,9 +160,18 @@ class Training:
         actor, options = ray.remote(num_cpus=0)(Trainer), self.options
         count = options.trainers or (2 if environment.crew.plan.asked.name == "ppo" else 1)
         self.trainers = [
-            [[actor.remote(options.threads) for _ in range(options.train_ranks)] for _ in range(options.data_parallel)]
+            [
+                [
+                    actor.remote(options.threads, options.model_times.get("trainer", 0.0))
+                    for _ in range(options.train_ranks)
+                ]
+                for _ in range(options.data_parallel)
+            ]
             for _ in range(count)
         ]
+        if options.relay_sample:
+            path = str(environment.crew.plan.here / options.relay_sample)
+            self.dataset.sample_by.remote(load_function(path), path.rpartition(":")[0])
         self.epochs = 0
         self.messages = deque(maxlen=options.relay_episodes)  # of the episodes whose samples are trained on
 
@@ -170,9 +180,9 @@ class Training:
         options, operations = self.options, self.environment.operations
         self.messages.append(messages)
         (rows,) = self.environment.crew.plan.flow.edges_to(DATASET)[0].message.rows
-        samples = sum(self.messages) * rows
-        steps = math.ceil(samples / options.train_global_batch)
         self.dataset.open_episode.remote(queue, messages)
+        samples = ray.get(self.dataset.sampled.remote()) if options.relay_sample else sum(self.messages) * rows
+        steps = math.ceil(samples / options.train_global_batch)
         for epoch in range(options.epochs):
             queues = [Queue() for _ in range(1 + len(self.trainers))]
             operations["trainer_queue_actors"] += len(queues)

@@ -11,10 +11,13 @@ import ray
 import torch
 import xxhash
 
+from common.errors import RunFailed
 from common.flow.flow import DATASET
+from common.flow.own_code import explained
 from common.payload import pattern
 from common.payload.leaves import cut, join, to_device, to_host
 from common.payload.participant import Model, Participant
+from common.payload.samples import padded, split
 
 
 class HostModel(Model):
@@ -56,6 +59,15 @@ class StreamDataset:
         self.samples = [sample for episode in self.kept for sample in episode]
         self.operations = Counter()
 
+    def sample_by(self, function, file):
+        """--relay-sample: `function` chooses from the samples of the episodes that are kept."""
+        self.sampler, self.sampler_file = function, file
+
+    def sampled(self):
+        """How many samples were chosen, after all messages were taken."""
+        self._filled_to(10**9)
+        return len(self.samples)
+
     def open_epoch(self, epoch):
         """Later epochs have the same samples in another order."""
         self.order = None
@@ -71,17 +83,28 @@ class StreamDataset:
             self._count("stream_dataset_get")
             inputs = ray.get(self.queue.get()["data"])
             self.words.append(self.forward_step(DATASET, *inputs))
-            merged = {name: value for message in self._as_dicts(inputs) for name, value in message.items()}
-            self.fresh += (new := split(merged))
-            self.samples += new
             self.coming -= 1
             if not self.coming:
                 self._count("stream_dataset_qsize")
                 self.queue.qsize()  # which tells it that there is no more
+                self.samples = self._chosen() if self.plan.options.relay_sample else self.samples
         return len(self.samples) >= count
 
-    def _as_dicts(self, inputs):
-        return self.unpack(inputs, DATASET) if self.packed else inputs
+    def _chosen(self):
+        episodes = [*self.kept, self.fresh]
+        try:
+            chosen = self.sampler([list(episode) for episode in episodes])
+        except Exception as error:  # whatever the user's function raises is told with its line
+            raise RunFailed(explained(self.sampler_file, error)) from None
+        given = {id(sample) for episode in episodes for sample in episode}
+        if not isinstance(chosen, list) or not chosen or not {id(sample) for sample in chosen} <= given:
+            raise RunFailed(f"{self.sampler_file}: it must return a list of samples that it was given, at least one")
+        return chosen
+
+    def take_samples(self, number, messages):
+        """They become micro-batches when a trainer asks."""
+        self.fresh += (new := split(messages))
+        self.samples += new
 
     def _count(self, name):
         self.operations[name] += 1
@@ -129,13 +152,14 @@ class ChatLearnModel(Sized, StreamDataset, HostModel):
 class Trainer:
     """One rank of a trainer: it fetches the micro-batches of a step, and keeps them until they are checked."""
 
-    def __init__(self, threads):
+    def __init__(self, threads, seconds=0.0):
         torch.set_num_threads(threads)
-        self.batches, self.steps = [], []
+        self.seconds, self.batches, self.steps = seconds, [], []
 
     def train_step(self, references):
         start = time.perf_counter()
         self.batches += [batch for batch in ray.get(references) if batch is not None]
+        time.sleep(self.seconds)  # --model-seconds trainer=...
         self.steps.append((0, "train", start, time.perf_counter()))
 
     def spans(self):
@@ -144,28 +168,9 @@ class Trainer:
 
     def sample_digests(self):
         """Of every sample that it got since it was last asked."""
-        found = Counter(digest(sample) for batch in self.batches for sample in split(batch))
+        found = Counter(digest(sample) for batch in self.batches for sample in split([batch]))
         self.batches = []
         return found
-
-
-def split(message):
-    """The rows of a dict of fields, each a dict: views."""
-    return [{name: value[row] for name, value in message.items()} for row in range(len(next(iter(message.values()))))]
-
-
-def padded(samples):
-    """Samples as one dict of fields: tensors of unequal length are filled with zeros, the others stay a list."""
-    batch = {}
-    for name, first in samples[0].items():
-        values = [sample[name] for sample in samples]
-        if isinstance(first, (str, list)):
-            batch[name] = values
-        elif first.dim() == 1:
-            batch[name] = torch.nn.utils.rnn.pad_sequence(values, batch_first=True)
-        else:
-            batch[name] = torch.stack(values)
-    return batch
 
 
 def digest(sample):

@@ -11,7 +11,7 @@ from common.record.schema import Edge, Run
 # In the order of a message's way; the chart stacks them so.
 STAGES = (
     "make", "pack", "device to host", "submit", "serialise", "write", "wait", "transfer", "deserialise",
-    "host to device", "unpack", "copy", "train", "stamp", "synchronise", "loop",
+    "host to device", "unpack", "copy", "compute", "train", "stamp", "synchronise", "loop",
 )  # fmt: skip
 # What counts only where nothing else goes on: a library's send or receive, which may be waiting for its other
 # end; the turning of a graph's loop, which a process does while another one works already; and waiting.

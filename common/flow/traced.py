@@ -10,17 +10,15 @@ has send what they send there, others say what they send: `models.critic(policy,
 may the query, as its default: `def my_flow(models, query="tokens int64 8MB")`.
 """
 
-import importlib.util
 import inspect
-import traceback
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from common.flow import chatlearn
 from common.flow.chatlearn import Batch
 from common.flow.flow import DRIVER, Flow, Task
 from common.flow.message import Message
+from common.flow.own_code import explained, load_function
 from common.flow.written import NAME, TAKEN, read_message
 
 
@@ -71,19 +69,8 @@ def trace_flow(text: str, batch: Batch) -> Flow:
         ValueError: it is none; the message names the line of the file.
     """
     file, _, name = text.rpartition(":")
-    path, models = Path(file), Models(batch)
+    function, models = load_function(text), Models(batch)
     try:
-        source = path.read_text()
-    except OSError as error:
-        raise ValueError(
-            f"cannot read {file} ({error.strerror}): give the path of a file, as my_flow.py:my_flow"
-        ) from None
-    try:
-        module = importlib.util.module_from_spec(importlib.util.spec_from_loader(path.stem, None))  # type: ignore[arg-type]
-        exec(compile(source, str(path), "exec"), module.__dict__)
-        function = getattr(module, name, None)
-        if not inspect.isfunction(function):
-            raise ValueError(f"there is no function {name}")
         given = [parameter.default for parameter in inspect.signature(function).parameters.values()][1:2]
         query = read_message(given[0]) if given and isinstance(given[0], str) else chatlearn.query(batch)
         result = function(models, Output(DRIVER))
@@ -92,16 +79,4 @@ def trace_flow(text: str, batch: Batch) -> Flow:
             raise ValueError(f"{name} must return what models gave, and returns {result!r}")
         return Flow(name, name.replace("_", " "), query, tuple(models._tasks), tuple(o.task for o in returned))
     except Exception as error:  # whatever the user's file raises is told with its line
-        raise ValueError(f"{_where(path, error)}: {_what(error)}") from None
-
-
-def _where(path: Path, error: Exception) -> str:
-    """File and line, as far down in the user's file as it goes."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    number = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
-    return f"{path}:{number}" if number else str(path)
-
-
-def _what(error: Exception) -> str:
-    text = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())
-    return text if type(error) is ValueError else f"{type(error).__name__}: {text}"
+        raise ValueError(explained(file, error)) from None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 from common.flow.catalogue import build_flow, sizes_of
+from common.flow.own_code import load_function
 from common.flow.written import ARROW
 from common.record.rows import RUNTIMES, transports
 from common.units import parse_bytes, parse_seconds
@@ -59,6 +60,15 @@ def flow(text: str) -> str:
     return text
 
 
+def function(text: str) -> str:
+    """A function in a file of one's own."""
+    try:
+        load_function(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def fraction(text: str) -> float:
     """More than 0, at most 1."""
     try:
@@ -76,6 +86,16 @@ def counts(text: str) -> str:
         name, _, number = part.partition("=")
         if not name or not number.isdigit() or not 1 <= int(number) <= 10**6:
             raise argparse.ArgumentTypeError(f"{part!r}: give policy=2,reference=3, say, each at least 1")
+    return text
+
+
+def times(text: str) -> str:
+    """`policy=200ms,trainer=1s`: a time for some models."""
+    for part in text.split(","):
+        name, _, time = part.partition("=")
+        if not name or not time:
+            raise argparse.ArgumentTypeError(f"{part!r}: give policy=200ms,trainer=50ms, say")
+        seconds(time)
     return text
 
 

@@ -14,6 +14,7 @@ from common.plan.faults import Fault
 from common.plan.kinds import at_least, bytes_at_least, seconds
 from common.plan.presets import PRESETS
 from common.record.rows import Row
+from common.units import parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 MINIMUM_STORE_BYTES = 75 * 2**20  # Ray refuses less
@@ -40,10 +41,10 @@ def size(help: str, kind: Callable[[str], Any] | None, **argparse_options: Any) 
     return flag(None, help, kind, size=True, **argparse_options)
 
 
-def training(default: Any, help: str, kind: Callable[[str], Any] | None, **argparse_options: Any) -> Any:
-    """A field that says something of --sink trainer."""
-    help += " (default: %(default)s)"
-    return flag(default, help, kind, row=True, refuse=refusals.only_trainers, **argparse_options)
+def training(name: str, default: Any, help: str, kind: Callable[[str], Any] | None, **argparse_options: Any) -> Any:
+    """A field that says something of the trainers behind ChatLearn's queues."""
+    refuse = refusals.only_stream_dataset(name)
+    return flag(default, help, kind, row=True, refuse=refuse, **argparse_options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,20 +104,30 @@ class Options:
     generation_batch: str | None = flag(None, "store ref-queue: rows that a model takes at a time; it cuts a message "
         "and puts its answer together again", kinds.counts, row=True, metavar="MODEL=N,...",
         refuse=refusals.only_ref_queue("generation_batch"))
+    model_seconds: str | None = flag(None, "models take so long for each message, asleep, as if on GPUs of their own, "
+        "and the trainer (of --sink trainer) for each step: policy=200ms,trainer=50ms (default: no time)", kinds.times,
+        row=True, metavar="MODEL=TIME,...")
     in_flight: int = flag(1, "trips under way at a time: handed over and not yet collected (default: %(default)s)",
         at_least(1, 64), row=True, refuse=refusals.deeper_than_it_holds)
-    sink: str = flag("driver", "store ref-queue: who takes the results, the driver, or a StreamDataset and trainers "
-        "behind it (default: %(default)s)", choices=["driver", "trainer"], row=True, refuse=refusals.only_episodes)
-    train_global_batch: int = training(128, "samples of a training step", at_least(1))
-    train_micro_batch: int = training(8, "samples of a micro-batch", at_least(1))
-    data_parallel: int = training(1, "ranks of a trainer that share its samples", at_least(1, 16))
-    train_ranks: int = training(1, "ranks of each of those, which all read the same", at_least(1, 16))
-    trainers: int = training(0, "models that are trained; 0 is two for ppo, policy and value, else one", at_least(0, 4))
-    epochs: int = training(1, "over the samples of an episode, later ones shuffled", at_least(1, 100))
-    relay_episodes: int = training(1, "train on the samples of this many episodes, the last one among them",
-        at_least(1, 16))
-    loader: str = training("fixed", "StreamDataset takes all messages before it gives a micro-batch, or (dynamic) as "
-        "it needs them", None, choices=["fixed", "dynamic"])
+    sink: str = flag("driver", "who takes the results: the driver, or a trainer that makes micro-batches of them; "
+        "store ref-queue: a StreamDataset, and trainers behind it (default: %(default)s)",
+        choices=["driver", "trainer"], row=True, refuse=refusals.only_whole_episodes)
+    train_micro_batch: int = flag(8, "samples of a trainer's micro-batch (default: %(default)s)", at_least(1), row=True,
+        refuse=refusals.only_trainers)
+    train_global_batch: int = training("train_global_batch", 128, "samples of a training step (default: %(default)s)",
+        at_least(1))
+    data_parallel: int = training("data_parallel", 1, "ranks of a trainer that share its samples", at_least(1, 16))
+    train_ranks: int = training("train_ranks", 1, "ranks of each of those, which all read the same", at_least(1, 16))
+    trainers: int = training("trainers", 0, "models that are trained (default: two for ppo, policy and value, else "
+        "one)", at_least(1, 4))
+    epochs: int = training("epochs", 1, "over the samples of an episode, later ones shuffled", at_least(1, 100))
+    relay_episodes: int = training("relay_episodes", 1, "train on the samples of this many episodes, the last one "
+        "among them", at_least(1, 16))
+    relay_sample: str | None = training("relay_sample", None, "which of them, and in which order: a function that is "
+        "given a list of samples for each episode and returns one list, as my_sample.py:latest (default: all)",
+        kinds.function)
+    loader: str = training("loader", "fixed", "StreamDataset takes all messages before it gives a micro-batch, or "
+        "(dynamic) as it needs them", None, choices=["fixed", "dynamic"])
     warmup: int = flag(3, "untimed trips after the first one (default: %(default)s)", at_least(0, 10**6))
     timeout: float = flag(120.0, "seconds until a trip is given up (default: %(default)s)", seconds, metavar="SECONDS")
     threads: int = flag(1, "torch threads a role (default: %(default)s)", at_least(1), row=True,
@@ -166,6 +177,12 @@ class Options:
         """--replicas, --ranks or --generation-batch: of the models that it names."""
         parts = [part.partition("=") for part in (getattr(self, name) or "").split(",") if part]
         return {model: int(number) for model, _, number in parts}
+
+    @property
+    def model_times(self) -> dict[str, float]:
+        """--model-seconds: of the models that it names."""
+        parts = [part.partition("=") for part in (self.model_seconds or "").split(",") if part]
+        return {model: parse_seconds(time) for model, _, time in parts}
 
     @property
     def new_queues(self) -> bool:

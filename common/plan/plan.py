@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from common.flow.flow import DRIVER, Flow, into_dataset, packed, with_trainer
 from common.plan.faults import Fault
@@ -43,6 +44,7 @@ class Plan:
     asked: the flow as its users draw it.
     gpus: that may be used, in all. store_bytes: of a private cluster's object store.
     folder: the run's own, for files that end with it; shared: the same in /dev/shm.
+    here: where flags that name files count from.
     """
 
     row: Row
@@ -53,6 +55,7 @@ class Plan:
     store_bytes: int = 0
     folder: Path = Path()
     shared: Path = Path()
+    here: Path = Path()
 
     @cached_property
     def flow(self) -> Flow:
@@ -60,6 +63,13 @@ class Plan:
         if self.row.needs.trainer:
             return with_trainer(self.asked)
         return into_dataset(self.asked) if self.options.sink == "trainer" else self.asked
+
+    @property
+    def sink(self) -> str | None:
+        """--sink trainer: the task that makes micro-batches of what the flow returns."""
+        if self.options.sink == "driver":
+            return None
+        return self.flow.tasks[-1].name
 
     @cached_property
     def layout(self) -> Layout:
@@ -141,7 +151,7 @@ class Plan:
     def record(self) -> Record:
         """The record of this row, without a run."""
         options, flow = self.options, self.asked
-        flags = options.row_flags
+        flags = {name: _without_folder(value) for name, value in options.row_flags.items()}
         kept = ("iterations", "duration", "timeout", "in_flight", "threads", "preset", "scale", "object_store_bytes")
         arguments = {name: getattr(options, name) for name in kept}
         arguments |= {"episode": options.trips_in_a_row, "trace": bool(options.trace)}
@@ -158,8 +168,8 @@ class Plan:
 
     @property
     def flow_name(self) -> str:
-        """As records call it; of a file only its name, since others have it elsewhere."""
-        return Path(self.options.flow).name if ".py:" in self.options.flow else self.options.flow
+        """As records call it."""
+        return str(_without_folder(self.options.flow))
 
     @property
     def sizes(self) -> dict[str, int | str | bool]:
@@ -167,3 +177,8 @@ class Plan:
 
         given = {name: value for name, value in self.options.sizes.items() if value is not None}
         return sizes_of(self.options.flow, self.options.message) | given
+
+
+def _without_folder(value: Any) -> Any:
+    """Of my_flow.py:my_flow only the name, since others have the file elsewhere."""
+    return Path(value).name if isinstance(value, str) and ".py:" in value else value

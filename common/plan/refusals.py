@@ -59,9 +59,9 @@ def only_ref_queue(name: str) -> Any:
     return refuse
 
 
-def only_episodes(row: Row, options: Any) -> str | None:
-    if refused := only_ref_queue("sink")(row, options):
-        return str(refused)
+def only_whole_episodes(row: Row, options: Any) -> str | None:
+    if only_ref_queue("sink")(row, options):
+        return None  # the trainer reads message by message
     if options.trips_in_a_row != options.in_flight:
         return f"--sink trainer: an episode is handed over as a whole: give --in-flight {options.trips_in_a_row}"
     step = options.train_micro_batch * options.data_parallel
@@ -74,8 +74,15 @@ def only_episodes(row: Row, options: Any) -> str | None:
 
 def only_trainers(_: Row, options: Any) -> str | None:
     if options.sink != "trainer":
-        return "--train-..., --data-parallel, --trainers, --epochs, --relay-episodes, --loader: give --sink trainer too"
+        return "--train-..., --data-parallel, --trainers, --epochs, --relay-..., --loader: give --sink trainer too"
     return None
+
+
+def only_stream_dataset(name: str) -> Any:
+    def refuse(row: Row, options: Any) -> str | None:
+        return only_trainers(row, options) or only_ref_queue(name)(row, options)
+
+    return refuse
 
 
 def deeper_than_it_holds(row: Row, options: Any) -> str | None:

@@ -1,6 +1,7 @@
 """The plan that a script's flags ask for on this machine, or why there is none."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from common.errors import UsageError, Waived
 from common.flow.catalogue import build_flow
@@ -35,6 +36,10 @@ def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
             if model not in flow.actors:
                 known = ", ".join(flow.actors)
                 raise UsageError(f"--{name.replace('_', '-')}: there is no model {model} in {flow.name}: give {known}")
+    for model in options.model_times:
+        if model not in (*flow.actors, *["trainer"] * (options.sink == "trainer")):
+            raise UsageError(f"--model-seconds: there is no model {model} in {flow.name}: give {', '.join(flow.actors)}"
+                             + ", or trainer with --sink trainer" * (model == "trainer"))  # fmt: skip
     if options.generation_batch and flow.bare:
         raise UsageError("--generation-batch: a flat tensor has no rows to cut: give --message fields")
     # One in each channel and one in each actor's hands; Ray gives hinted edges a single buffer whatever is asked for.
@@ -52,7 +57,7 @@ def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
     if options.inject and options.inject.who not in ("driver", *(task.name for task in flow.tasks)):
         raise UsageError(f"--inject: {options.inject.who} is none of the flow's tasks")
     device, found = gpus.resolve(options.device, row.needs.host_only, row.transport)
-    plan = Plan(row, options, flow, device)
+    plan = Plan(row, options, flow, device, here=Path.cwd())
     try:
         plan = replace(plan, gpus=needs.need_gpus(row, found, len(plan.flow.actors)))
     except Waived as waived:

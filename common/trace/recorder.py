@@ -13,6 +13,7 @@ from typing import Any
 # Of each participant itself: Ray gives actors' classes methods of their own, so the class is not the place.
 OWN_POINTS = (
     ("emit", "make"), ("pack", "pack"), ("receive", "stamp"), ("unpack", "unpack"), ("copy_out", "copy"),
+    ("compute", "compute"), ("take_samples", "train"),
 )  # fmt: skip
 # module, function, stage. A stage inside another one counts as itself alone: writing an object to the
 # store, say, is put_object without the serialising in it. `wait` is the one stage in which nothing is
@@ -53,6 +54,8 @@ spans: list[tuple[int, str, float, float]] = []  # thread, stage, start and end 
 def install(participant: Any) -> None:
     """Wrap the participant's own points, and those of the libraries that its process uses."""
     for name, stage in OWN_POINTS:
+        if not hasattr(participant, name):  # the driver computes nothing
+            continue
         setattr(participant, name, _timed(getattr(participant, name), stage))
     install_libraries(participant.device.type)
 

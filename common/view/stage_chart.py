@@ -18,8 +18,8 @@ STYLES = {
     "make": ("0.98", "++"), "pack": ("0.5", "//"), "device to host": ("0.85", "oo"), "submit": ("0.9", "--"),
     "serialise": ("0.35", ""), "write": ("0.6", ""), "wait": ("1.0", ""), "transfer": ("0.72", "//"),
     "deserialise": ("0.8", "xx"), "host to device": ("0.85", "OO"), "unpack": ("0.65", "\\\\"),
-    "copy": ("0.7", "\\\\"), "train": ("0.4", "++"), "stamp": ("0.0", ""), "synchronise": ("0.5", ".."),
-    "loop": ("0.95", "||"),
+    "copy": ("0.7", "\\\\"), "compute": ("0.9", "xx"), "train": ("0.4", "++"), "stamp": ("0.0", ""),
+    "synchronise": ("0.5", ".."), "loop": ("0.95", "||"),
 }  # fmt: skip
 EDGE_GREYS = ("0.35", "0.55", "0.72", "0.86", "0.95")
 

@@ -12,6 +12,7 @@ import ray
 from chatlearn import environment
 from chatlearn.environment import Environment
 from chatlearn.models import ChatLearnDriver, ChatLearnModel, Trainer
+from common.errors import RunFailed
 from common.flow.catalogue import build_flow
 from common.run.trips import measure
 from common.runtime.crew import Crew, Wiring
@@ -196,3 +197,32 @@ def test_episodes_that_differ_fail_the_row(run, monkeypatch):
     monkeypatch.setattr(Environment, "filled", once_more)
     with pytest.raises(Exception, match="episodes differ in driver_qsize"):
         run("--flow", "grpo", "--message", "fields", "--in-flight", "2", "--iterations", "8", "--episode", "2")
+
+
+RELAY = (
+    "--flow", "grpo", "--message", "fields", "--sink", "trainer", "--in-flight", "2", "--episode", "2",
+    "--iterations", "8", "--relay-episodes", "2", "--train-global-batch", "4", "--train-micro-batch", "4",
+    "--loader", "dynamic",
+)  # fmt: skip
+
+
+def test_a_function_of_ones_own_chooses_from_the_episodes_that_are_kept(run, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("def newest_twice(episodes):\n    return episodes[-1][:6] + episodes[0][::-1] + episodes[-1][:6]\n")
+    _, known = run(*RELAY, "--epochs", "2", "--relay-sample", f"{path}:newest_twice")
+    assert (known["status"], known["reason"]) == ("ok", None)
+    assert known["operations"]["trainer_blocking_gets"] == 2 * (6 + 2 * ROWS + 6) // 4
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("return 1 / 0", "mine.py:2: ZeroDivisionError"), ("return []", "mine.py: it must return a list of samples"),
+        ("return [{}]", "mine.py: it must return a list of samples"),
+    ],
+)  # fmt: skip
+def test_a_function_that_chooses_nothing_fails_the_row_in_one_line(run, tmp_path, body, reason):
+    path = tmp_path / "mine.py"
+    path.write_text(f"def mine(episodes):\n    {body}\n")
+    with pytest.raises(RunFailed, match=reason):
+        run(*RELAY, "--relay-sample", f"{path}:mine")

@@ -9,23 +9,24 @@ import torch
 
 from chatlearn import environment
 from chatlearn.environment import Training
-from chatlearn.models import Trainer, digest, padded, split
+from chatlearn.models import Trainer, digest
 from common.flow.catalogue import build_flow
 from common.payload.outbox import Outbox
+from common.payload.samples import padded, split
 
 SIZES = {"rows": 6, "prompt_len": "uniform:3:9", "response_len": "uniform:2:7"}
 
 
 def samples(flow="ppo", sender="reward"):
     message = build_flow(flow, SIZES, "fields").message(sender)
-    return split(Outbox(sender, message, 1, torch.device("cpu"), False, None).pool[0])
+    return split([Outbox(sender, message, 1, torch.device("cpu"), False, None).pool[0]])
 
 
 @pytest.mark.parametrize(("flow", "sender"), [("ppo", "reward"), ("online-dpo", "policy"), ("dpo", "reference")])
 def test_samples_are_the_same_after_they_were_padded_into_a_batch(flow, sender):
     rows = samples(flow, sender)
     assert len(rows) == 6 and len({digest(row) for row in rows}) == 6
-    again = split(padded(rows))
+    again = split([padded(rows)])
     assert [digest(row) for row in again] == [digest(row) for row in rows]
 
 

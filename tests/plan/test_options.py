@@ -60,6 +60,9 @@ def test_the_defaults_are_the_demos():
     assert [edge.bytes / 2**20 for edge in flow.edges] == [32, 96, 96, 64, 160]
 
 
+TRAINED = ("--message", "fields", "--sink", "trainer")
+
+
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
@@ -111,7 +114,11 @@ def test_the_defaults_are_the_demos():
         (["--sink", "trainer", "--flow", "slime"], "what slime returns is no dict of fields with one entry a sample"),
         (["--sink", "trainer", "--flow", "a -> driver: x int64 8MB, y int64 8kB"], "give one of ChatLearn's flows"),
         (["--sink", "trainer", "--train-global-batch", "4"], "give a multiple of 8"),
-        (["--transport", "refs", "--sink", "trainer"], "is for the object store's ref-queue alone"),
+        (["--transport", "refs", *TRAINED, "--epochs", "2"], "is for the object store's ref-queue alone"),
+        (["--relay-sample", "nowhere.py:latest"], "cannot read nowhere.py"),
+        ([*TRAINED, "--model-seconds", "critic=1s"], "there is no model critic in online-dpo: give policy, reference"),
+        (["--model-seconds", "trainer=1s"], "trainer with --sink trainer"),
+        (["--model-seconds", "policy=soon"], "soon"),
         (["--flow", "nowhere.py:flow"], "cannot read nowhere.py"),
         (["--object-store-bytes", "1000"], "--object-store-bytes"),
         (["--object-store-bytes", "80000000"], "raise --object-store-bytes"),

@@ -6,6 +6,7 @@ from conftest import SCRIPTS
 from common.flow.catalogue import build_flow
 
 SMALL = ("--rows", "3", "--prompt-len", "uniform:4:8", "--response-len", "6", "--warmup", "0")
+OVERLAP = ("--loader", "dynamic", "--model-seconds", "policy=1500ms,trainer=50ms")
 CASES = [
     ("online-dpo", 3, ("--as-shipped", "--generation-batch", "policy=2"), {"policy": 2}, {"reward": 2}),
     ("ppo", 2, ("--poll-queues", "--colocated"), {}, {}),
@@ -53,7 +54,7 @@ def test_operations_of_an_episode_are_those_of_chatlearns_formulas(run_script, n
 
 @pytest.mark.parametrize(
     ("name", "flags", "trainers", "ranks", "epochs"),
-    [("grpo", ("--message", "fields", "--train-ranks", "2", "--loader", "dynamic"), 1, 2, 1)],
+    [("grpo", ("--message", "fields", "--train-ranks", "2", *OVERLAP), 1, 2, 1)],
     ids=["grpo"],
 )
 def test_samples_reach_the_trainers_by_chatlearns_operations(
@@ -101,6 +102,19 @@ def test_samples_reach_the_trainers_by_chatlearns_operations(
         (f"trainer 1, rank {data}.{rank}", trip) for data in (0, 1) for rank in (0, 1) for trip in (0, 1)
     }
     assert {"policy", "reward", "stream-dataset"} <= {span[0] for span in run.spans if span[2] == "make"}
+    # Rollout and training overlap: the policy is at its second message while the first one's samples are trained on.
+    rollouts = [span[-2:] for span in run.spans if span[0] == "policy" and span[2] == "compute"]
+    training = [span[-2:] for span in run.spans if span[0].startswith("trainer") and span[2] == "train"]
+    assert len(rollouts) == 4 and all(end - start > 1.4e6 for start, end in rollouts)
+    assert any(start < ended and begun < end for start, end in rollouts for begun, ended in training)
+
+
+def test_any_transport_ends_at_a_trainer_that_makes_micro_batches(run_script):
+    flags = ("--flow", "ppo", "--sink", "trainer", "--train-micro-batch", "4", "--iterations", "4", "--in-flight", "2")
+    finished = run_script(SCRIPTS["torch"], "--transport", "multiprocessing", *flags, *SMALL, "--message", "packed")
+    assert (finished.code, finished.stderr) == (0, "")
+    assert finished.record.row.flags == {"in_flight": 2, "sink": "trainer", "train_micro_batch": 4}
+    assert (finished.run.status, finished.run.wrong_bytes, finished.run.payload_copied) == ("ok", 0, False)
 
 
 def test_a_flow_in_a_file_runs_and_its_picture_needs_no_file(run_script, tmp_path):
