@@ -117,7 +117,7 @@ def list_rows(flags: Sequence[str]) -> None:
 
 def print_plans(items: Sequence[Item], runs: int) -> None:
     """--dry-run: what would be measured, what it takes, and how long."""
-    for flow in {item.plan.asked.name: item.plan.asked for item in items}.values():
+    for flow in {str(item.plan.asked.edges): item.plan.asked for item in items}.values():
         print(f"{flow.title}: {format_bytes(flow.bytes_per_trip)} a trip")
         for edge in flow.edges:
             print(f"  {edge!s:24} {format_bytes(edge.bytes):>10}")

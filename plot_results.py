@@ -77,15 +77,16 @@ def parted(records: Records) -> tuple[list[Result], list[Result], list[Result], 
     if len({_moved(record) for record in others.values()}) > 1:
         small = {path: record for path, record in others.items() if record.row.flow in MICROBENCHMARKS}
     ladder = {path: record for path, record in others.items() if path not in small}
-    for pictured in ({**ladder, **traced}, episodes):
-        for path, record in pictured.items():
-            first, other = next(iter(pictured.items()))
-            if _moved(record) != _moved(other):
-                raise RecordError(f"{path} moves {_words(record)}, {first} {_words(other)}: plot them apart")
+    pictured = {**ladder, **traced}
+    for path, record in pictured.items():
+        first, other = next(iter(pictured.items()))
+        if _moved(record) != _moved(other):
+            raise RecordError(f"{path} moves {_words(record)}, {first} {_words(other)}: plot them apart")
     hops = results_of(small.values())
     hops.sort(key=lambda result: (result.flow.name, result.record.edges[0].bytes))
-    rows = [on_one_ceiling(results_of(group.values())) for group in (ladder, episodes)]
-    return rows[0], hops, results_of(traced.values()), rows[1]
+    moved = [on_one_ceiling(group) for group in episode_table.groups(results_of(episodes.values()))]
+    rows = on_one_ceiling(results_of(ladder.values()))
+    return rows, hops, results_of(traced.values()), [result for group in moved for result in group]
 
 
 def _moved(record: Record) -> tuple[str, tuple[tuple[str, str, int], ...]]:
@@ -141,9 +142,9 @@ def draw(ladder: list[Result], traced: list[Result], episodes: list[Result], fol
 def print_results(ladder: list[Result], hops: list[Result], episodes: list[Result], form: str) -> None:
     """The tables; as text also why rows have no numbers, and what qualifies those that have."""
     done = [result for result in hops if result.status == "ok"]
-    found = [result for result in episodes if result.status == "ok"]
+    found = episode_table.groups([result for result in episodes if result.status == "ok"])
     tables = [(ladder, markdown.ladder_columns(ladder)), (done, small_messages.columns(done))]
-    for results, columns in (*tables, (found, episode_table.columns(found))):
+    for results, columns in (*tables, *((group, episode_table.columns(group)) for group in found)):
         if results and form == "text":
             print_table(results, columns)
         elif results:
@@ -151,8 +152,8 @@ def print_results(ladder: list[Result], hops: list[Result], episodes: list[Resul
     for result in (*ladder, *hops, *episodes) if form == "text" else ():
         if result.failure:
             print(f"{result.name}: {result.failure}")
-    if form == "text" and found:
-        print(episode_table.findings(found).replace("`", ""))
+    for group in found if form == "text" else ():
+        print(f"{episode_table.described(group)}. {episode_table.findings(group)}".replace("`", ""))
     if form == "text" and ladder:
         print(markdown.headline(ladder).replace("`", ""))
         print(ladder_chart.facts(ladder))

@@ -5,7 +5,7 @@ from made_records import a_record, a_run, written
 import plot_results
 from common.analysis.results import results_of
 from common.view import markdown
-from common.view.episodes import columns, findings, is_episode, message_labels, short_name
+from common.view.episodes import columns, findings, groups, is_episode, message_labels, short_name
 
 SIZES = {"rows": 4, "prompt_len": 8, "response_len": 8}
 
@@ -76,8 +76,15 @@ def test_they_have_a_table_and_pictures_of_their_own_beside_a_ladder(tmp_path, m
     assert text.startswith("above\n") and text.endswith("below\n") and "old" not in text
     assert "| graph mapped packed | 8 | 0.032 | 4 | 1,000 |" in text
     assert "The demo promises 7.9 times" in capsys.readouterr().out
-    assert plot_results.main([*paths[:2], written(tmp_path / "9.json", an_episode("refs", 0.1, flow="ppo"))]) == 2
-    assert "plot them apart" in capsys.readouterr().err
+
+
+def test_other_messages_and_longer_episodes_are_a_table_and_a_panel_of_their_own(tmp_path, capsys):
+    others = [an_episode("refs", 0.1, flow="ppo"), *RECORDS]
+    paths = [written(tmp_path / f"{index}.json", record) for index, record in enumerate(others)]
+    assert plot_results.main(paths) == 0
+    out = capsys.readouterr().out
+    assert "online DPO, episodes of 8 messages of 4 samples" in out and "RLHF (PPO), episodes of 8" in out
+    assert [len(group) for group in groups(results_of(others))] == [len(RECORDS), 1]
 
 
 def test_an_edge_of_the_picture_says_how_many_tensors_it_carries():

@@ -21,25 +21,35 @@ class Suite:
 HOP = "--flow round-trip --iterations 1000 --episode 100"
 BYTES = ("store bytes", "graph bytes")
 ON_GPU = ("store refs", "graph shm", "graph nccl", "graph mapped", "rdt nccl", "rdt cuda-ipc", "torch nccl-one-gpu")
-# An episode of ChatLearn's: 8 messages of 128 samples, the batch of its llama2-7B script with Megatron.
+# An episode of ChatLearn's llama2-7B script: with Megatron 8 messages of 128 samples, with vLLM 2 of 512.
 ALONE = "--flow online-dpo --rows 128 --prompt-len 512 --response-len 512 --episode 8 --iterations 24"
 EPISODE, FOUR = f"{ALONE} --in-flight 8", f"{ALONE} --in-flight 4"
-SHIPPED, PACKED, FIELDS = "--as-shipped", "--message packed", "--message fields"
+VLLM = "--flow online-dpo --rows 512 --prompt-len 512 --response-len 512 --padding vllm --episode 2 --iterations 6"
+TWO = f"{VLLM} --in-flight 2"
+SHIPPED, PACKED, FIELDS, TRAINER = "--as-shipped", "--message packed", "--message fields", "--sink trainer"
 CHATLEARN = [
     f"{row} {EPISODE}" for row in (
-        f"store ref-queue {SHIPPED} --sink trainer", f"store ref-queue {SHIPPED}", f"store ref-queue {FIELDS}",
+        f"store ref-queue {SHIPPED} {TRAINER}", f"store ref-queue {SHIPPED}", f"store ref-queue {FIELDS}",
         f"store ref-queue {PACKED}", f"store ref-queue {PACKED} --keep-queues", f"store refs {SHIPPED}",
-        f"store refs {FIELDS}", f"store refs {FIELDS} --zero-copy", f"store refs {PACKED}", f"store numpy {PACKED}",
-        f"rdt gloo {PACKED}", f"graph zero-copy {PACKED}", f"graph mapped {FIELDS}", f"torch gloo {PACKED}",
+        f"store refs {FIELDS}", f"store refs {FIELDS} --zero-copy", f"store refs {PACKED}",
+        f"store refs {PACKED} {TRAINER}", f"store numpy {PACKED}", f"rdt gloo {PACKED}", f"rdt gloo {PACKED} {TRAINER}",
+        f"rdt mapped {FIELDS}", f"graph zero-copy {PACKED}", f"graph mapped {FIELDS}",
+        f"graph mapped {FIELDS} {TRAINER}", f"torch gloo {PACKED}", f"torch gloo {PACKED} {TRAINER}",
         f"torch multiprocessing {PACKED}",
     )
 ] + [
     # The hint's channels hold no eight; and one at a time, since overlapping costs where readers spin on few cores.
-    *(f"graph shm {messages} {FOUR}" for messages in (SHIPPED, FIELDS, PACKED)),
+    *(f"graph shm {messages} {FOUR}" for messages in (SHIPPED, FIELDS, PACKED, f"{PACKED} {TRAINER}")),
     *(f"{row} {ALONE}" for row in (
         f"graph shm {PACKED} --reuse-buffers", f"graph mapped {PACKED} --copy-out", f"graph mapped {FIELDS}",
         f"graph mapped {PACKED}", f"torch memcpy {PACKED}",
     )),
+    *(f"{row} {TWO}" for row in (
+        f"store ref-queue {SHIPPED}", f"store ref-queue {FIELDS}", f"store ref-queue {PACKED} --keep-queues",
+        f"store refs {PACKED}", f"graph shm {FIELDS}", f"graph shm {PACKED}", f"graph mapped {FIELDS}",
+        f"rdt gloo {PACKED}", f"torch gloo {PACKED}",
+    )),
+    f"torch memcpy {PACKED} {VLLM}",
 ]  # fmt: skip
 SUITES = {
     "quick": Suite("quick", ("--batch-size 256 --warmup 1",)),

@@ -11,7 +11,7 @@ from common.analysis.results import Result
 from common.flow.flow import Flow
 from common.record.environment import machine_line
 from common.units import format_bytes
-from common.view.tables import Column, markdown_table, milliseconds, three_digits
+from common.view.tables import Column, harness, markdown_table, milliseconds, three_digits
 
 DEMO_FACTOR = 279.23 / 35.37  # queues over the compiled graph: kevin85421/RayCG-ChatLearn, README.md, commit 0a603161
 AS_SHIPPED = "store ref-queue"
@@ -30,6 +30,24 @@ def short_name(result: Result) -> str:
         if flag in words:
             del words[words.index(flag) : words.index(flag) + 2]
     return " ".join(words)
+
+
+def groups(results: Sequence[Result]) -> list[list[Result]]:
+    """Rows of the same messages in episodes of the same length belong together, the larger episodes first."""
+    found: dict[tuple[Any, ...], list[Result]] = {}
+    for result in results:
+        edges = tuple((edge.source, edge.reader, edge.bytes) for edge in result.record.edges)
+        found.setdefault((result.record.row.flow, edges, result.episode), []).append(result)
+    return sorted(found.values(), key=lambda group: -group[0].episode)
+
+
+def described(group: Sequence[Result]) -> str:
+    """What the rows of a group have in common."""
+    first, rows = group[0], group[0].record.row.sizes["rows"]
+    sizes = format_bytes(first.record.bytes_per_trip)
+    padding = first.record.row.sizes.get("padding", "")
+    how = f", padded as {padding} does" if padding else ""
+    return f"{first.flow.title}, episodes of {first.episode} messages of {rows} samples{how}, {sizes} a message"
 
 
 def seconds_a_message(result: Result) -> float:
@@ -66,6 +84,7 @@ def columns(results: Sequence[Result]) -> list[Column]:
         Column("stored a message", lambda r: format_bytes(round(r.stored_bytes_per_trip), ("iB",))),
         Column("ends with", lambda r: "bytes" if r.payload_copied else "views", words=True),
         Column("of ceiling", of_ceiling),
+        Column("harness", lambda r: harness(r.harness_share)),
         Column("over as shipped", factor),
         Column("runs", lambda r: str(len(r.shown))),
     ]
@@ -87,13 +106,13 @@ def findings(results: Sequence[Result]) -> str:
         factor = three_digits(seconds_a_message(shipped) / seconds_a_message(fastest))
         return f"{factor} times (`{short_name(fastest)}`)"
 
-    plain = ("packed", "as shipped", "--", "zero-copy", "mapped")
+    plain, trainer = ("packed", "as shipped", "--", "zero-copy", "mapped"), "--sink"
     lines = [
         ("the same queues with compact messages", best(["store ref-queue"], None, ("packed", "as shipped", "--"))),
         ("the same queues with packed messages", best(["store ref-queue", "packed"], None, ("--",))),
         ("a compiled graph alone, with the messages as they are", best(["graph"], True, plain)),
-        ("the fastest that leaves readers bytes of their own", best([], True, ("memcpy",))),
-        ("the fastest whose readers map", best([], False)),
+        ("the fastest that leaves readers bytes of their own", best([], True, ("memcpy", trainer))),
+        ("the fastest whose readers map", best([], False, (trainer,))),
     ]
     told = "; ".join(f"{what} {factor}" for what, factor in lines if factor)
     cost, rows = milliseconds(seconds_a_message(shipped)), shipped.record.row.sizes["rows"]
@@ -117,8 +136,12 @@ def message_labels(flow: Flow) -> dict[str, str]:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    done = sorted((r for r in results if r.status == "ok"), key=seconds_a_message, reverse=True)
-    return "\n".join([findings(results), "", markdown_table(done, columns(results)), "", facts(results)])
+    """Of each group what it is, the findings and the table."""
+    parts = []
+    for group in groups([result for result in results if result.status == "ok"]):
+        group.sort(key=seconds_a_message, reverse=True)
+        parts += [f"**{described(group)}.** {findings(group)}", markdown_table(group, columns(group))]
+    return "\n\n".join([*parts, facts(results)])
 
 
 def facts(results: Sequence[Result]) -> str:
@@ -131,12 +154,20 @@ def facts(results: Sequence[Result]) -> str:
 
 
 def draw(results: Sequence[Result], path: Path) -> None:
-    """One bar a transport, slowest first, on a log axis; hatched where readers hold views."""
-    done = sorted((r for r in results if r.status == "ok"), key=seconds_a_message, reverse=True)
-    shipped, record = baseline(results), done[0].record
-    rows = int(record.row.sizes["rows"])
-    figure = Figure(figsize=(12, 1.6 + 0.36 * len(done)), dpi=140, layout="constrained")
-    axes = figure.subplots()
+    """A panel for each group: one bar a transport, slowest first, on a log axis; hatched where readers hold views."""
+    found = groups([result for result in results if result.status == "ok"])
+    heights = [1.0 + 0.36 * len(group) for group in found]
+    figure = Figure(figsize=(12, 1.0 + sum(heights)), dpi=140, layout="constrained")
+    panels = figure.subplots(len(found), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, group in zip(panels, found, strict=True):
+        _draw_group(axes, sorted(group, key=seconds_a_message, reverse=True))
+    figure.suptitle("ChatLearn's own messages and episodes over every transport", fontsize=12, x=0.01, ha="left")
+    figure.supxlabel(facts(results), fontsize=8, x=0.01, ha="left")
+    figure.savefig(path)
+
+
+def _draw_group(axes: Any, done: list[Result]) -> None:
+    shipped, rows = baseline(done), int(done[0].record.row.sizes["rows"])
     for index, result in enumerate(done):
         seconds = seconds_a_message(result)
         style: dict[str, Any] = {"facecolor": "0.6"} if result.payload_copied else {"facecolor": "0.93", "hatch": "///"}
@@ -153,12 +184,8 @@ def draw(results: Sequence[Result], path: Path) -> None:
     axes.set_yticks(range(len(done)), names)
     axes.set_ylim(len(done) - 0.4, -1.1)
     axes.set_xscale("log")
+    axes.set_title(described(done), fontsize=10, loc="left")
     axes.set_xlabel("milliseconds a message (log); hatched: readers hold views of another's memory")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds * 1e3:,.4g}"))
     axes.xaxis.set_minor_locator(NullLocator())
-    sizes = format_bytes(record.bytes_per_trip)
-    title = f"ChatLearn's own messages: {done[0].flow.title}, {rows} samples a message, {sizes} over all edges"
-    figure.suptitle(title, fontsize=12, x=0.01, ha="left")
-    figure.supxlabel(facts(done), fontsize=8, x=0.01, ha="left")
-    figure.savefig(path)

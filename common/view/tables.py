@@ -53,8 +53,9 @@ def _of_ceiling(result: Result) -> str:
     return f"{ceiling / result.summary.median:.1%}" if ceiling and result.payload_copied else "-"
 
 
-def _harness(result: Result) -> str:
-    return f"{result.harness_share:.1%}" if result.harness_share >= HARNESS_SHOWN else "<1%"
+def harness(share: float) -> str:
+    """What part of a trip is the suite's own work."""
+    return f"{share:.1%}" if share >= HARNESS_SHOWN else "<1%"
 
 
 def _wrong(result: Result) -> str:
@@ -78,7 +79,8 @@ COLUMNS = (
     _of_trips("max ms", lambda result: milliseconds(result.summary.max), 3),
     _of_trips("GB/s", _rate),
     _of_trips("of ceiling", _of_ceiling, 2),
-    _of_trips("harness", _harness, 2),  # the suite's own work inside the clock, all processes together
+    # The suite's own work inside the clock, all processes together.
+    _of_trips("harness", lambda result: harness(result.harness_share), 2),
     Column("wrong bytes", _wrong, 4),
     Column("status", lambda result: "WRONG" if result.wrong_bytes else result.status),
 )
