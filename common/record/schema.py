@@ -73,6 +73,8 @@ class Run(Struct):
     ceiling_before_seconds: list[Seconds] = []  # one warm copy an edge by --threads threads, one sample a pass
     ceiling_after_seconds: list[Seconds] = []
     ceiling_all_cores_seconds: list[Seconds] = []  # the same by every core
+    hand_over_before_seconds: list[Seconds] = []  # a word through a pipe for each edge, between as many processes
+    hand_over_after_seconds: list[Seconds] = []
     setup_seconds: dict[str, float] = {}  # what -> once, before the first trip
     # Edge -> how its bytes travelled, as found at run time; a trainer's ends are its tasks "query" and "result".
     path: dict[str, str] = {}
@@ -80,6 +82,7 @@ class Run(Struct):
     first_seconds: Seconds | None = None  # the very first trip
     seconds: list[Seconds] = []  # the latency of each timed trip, in order
     episode_seconds: list[Seconds] = []  # from an episode's first query to its last result: throughput
+    cpu_seconds: float | None = None  # of all processes together, Ray's own too, within the timed episodes
     wrong_bytes: Count = 0  # over all trips, the untimed ones too
     wrong_bytes_by_field: dict[str, int] = {}  # "policy -> reward" or "policy -> reward, logprobs"
     operations: dict[str, int] = {}  # queue transports: of one timed episode, counted where they happen; all are alike

@@ -7,6 +7,7 @@ from typing import Any
 
 from common.flow.flow import DRIVER
 from common.plan.plan import Plan
+from common.run.cpu import CpuTime
 from common.run.verdict import failure
 from common.runtime import gpus
 from common.runtime.crew import Crew, Wiring
@@ -59,7 +60,7 @@ def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
     wrong: dict[str, int] = {}
     mapped: dict[str, bool | None] = {}
     first_timed, promised, duration = 2 + plan.options.warmup, plan.promised_views, plan.options.duration
-    begin, last = time.monotonic(), 0
+    begin, last, cpu = time.monotonic(), 0, CpuTime()
 
     def make_query(number: int) -> Any:
         board.began(number)
@@ -81,8 +82,11 @@ def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
         last = numbers[-1]
         crew.episode = numbers[0]
         way = (make_query, wiring.submit, wiring.collect, receive)
+        cpu.start()
         for trip in run_episode(numbers, plan.options.in_flight, *way):
             board.ended(*trip)
+        if numbers[0] >= first_timed:
+            cpu.stop()
         for bad, seen in crew.ask("verify", numbers[0], numbers[-1]).values():
             for name, count in bad.items():
                 wrong[name] = wrong.get(name, 0) + count
@@ -102,6 +106,7 @@ def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
         stored_bytes=stored_after - stored_bytes,
         spilled_bytes=spilled_after - spilled_bytes,
         processes=_costs(crew.ask("costs")),
+        cpu_seconds=cpu.seconds,
     )
     report(**wiring.facts())
     if plan.options.trace:

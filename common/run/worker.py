@@ -22,6 +22,7 @@ from common.plan.plan import Plan
 from common.record.environment import describe_environment
 from common.record.rows import RUNTIMES
 from common.run.ceiling import Ceiling
+from common.run.hand_over import measure_hand_over
 from common.run.trips import measure
 
 
@@ -47,9 +48,10 @@ def crew_of(plan: Plan, runtime: ExitStack) -> Any:
 
 
 def run(plan: Plan, report: Report) -> None:
-    """Measure the ceiling, start the crew, connect the transport, run the trips, measure the ceiling again."""
+    """Measure the ceilings, start the crew, connect the transport, run the trips, measure the ceilings again."""
     if plan.gpus > torch.cuda.device_count():
         raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs and the machine {plan.gpus}: see nvidia-smi")
+    report(hand_over_before_seconds=measure_hand_over(plan.flow))
     ceiling = Ceiling(plan)
     report(
         environment=describe_environment(),
@@ -76,6 +78,7 @@ def run(plan: Plan, report: Report) -> None:
                 report(failure=explained)
                 return
         crew.stop()
+    report(hand_over_after_seconds=measure_hand_over(plan.flow))
     report(ceiling_after_seconds=Ceiling(plan).measure(), finished=True)
 
 
