@@ -17,12 +17,13 @@ from common.view.tables import Column, milliseconds
 
 POINTS_SHOWN = 100  # of a run's samples; where there are more, its box and what lies outside its whiskers
 ROW_PIXELS = 36
-RUN_COLOURS = ("#1f77b4", "#d95f02", "#2a9d6f", "#a05195", "#b08900")
+RUN_COLOURS = ("#3a8fd0", "#d95f02", "#2a9d6f", "#a05195", "#b08900")
 STAGE_COLOURS = (
     "#8cd17d", "#f1ce63", "#499894", "#86bcb6", "#e15759", "#f28e2b", "#d0d0d0", "#4e79a7",
     "#b07aa1", "#59a14f", "#b6992d", "#ffbe7d", "#d37295", "#79706e", "#a0cbe8", "#bab0ac",
 )  # fmt: skip
 KINDS = {"copied": ("#9db4c8", ""), "mapped, as views": ("#9db4c8", "/"), "failed; what it finished": ("#d9877f", "x")}
+CLEAR = "rgba(0,0,0,0)"
 GRID = "rgba(128,128,128,0.3)"
 
 
@@ -90,9 +91,9 @@ def _box(result: Result, run: Run, index: int, y: float, width: float) -> go.Box
     return go.Box(
         x=samples, y=np.full(len(samples), y), orientation="h", width=width, name=f"run {index + 1}",
         legendgroup=f"run {index + 1}", boxpoints="all" if len(samples) <= POINTS_SHOWN else "outliers", jitter=0,
-        pointpos=0, marker={"size": 4, "color": colour, "opacity": 0.6}, line={"width": 1}, fillcolor="rgba(0,0,0,0)",
+        pointpos=0, marker={"size": 4, "color": colour, "opacity": 0.6}, line={"width": 1}, fillcolor=CLEAR,
         customdata=np.arange(1, len(samples) + 1),
-        hovertemplate=f"{html.escape(result.name)}<br>run {index + 1}, {what} %{{customdata}}: %{{x:,.4~r}} ms"
+        hovertemplate=f"{html.escape(result.name)}, run {index + 1}, {what} %{{customdata}}: %{{x:,.4~r}} ms"
                       f"<extra>{html.escape(run.started_at[:19])}</extra>",
     )  # fmt: skip
 
@@ -126,18 +127,18 @@ def stages(results: Sequence[Result]) -> go.Figure:
 def _styled(figure: go.Figure, labels: Sequence[str], quantity: str) -> go.Figure:
     """One line a label, the first on top."""
     places: dict[str, Any] = {"tickvals": list(range(len(labels))), "ticktext": list(labels)}
-    figure.update_yaxes(**places, range=[len(labels) - 0.5, -0.5], automargin=True, showgrid=False, zeroline=False)
+    figure.update_yaxes(**places, range=[len(labels) - 0.5, -0.5], automargin=True, showgrid=False, zeroline=False,
+                        ticks="outside", ticklen=6, tickcolor=CLEAR)  # fmt: skip
     figure.update_xaxes(title=quantity, gridcolor=GRID, zeroline=False, exponentformat="none", separatethousands=True)
     return framed(figure, 130 + ROW_PIXELS * len(labels))
 
 
 def framed(figure: go.Figure, height: int) -> go.Figure:
     """Quiet, and in the colours of the page below it."""
-    clear = "rgba(0,0,0,0)"
     return figure.update_layout(
-        template="none", height=height, paper_bgcolor=clear, plot_bgcolor=clear, font={"size": 12},
+        template="none", height=height, paper_bgcolor=CLEAR, plot_bgcolor=CLEAR, font={"size": 12},
         margin={"l": 10, "r": 15, "t": 50, "b": 50}, hovermode="closest", separators=".,",
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1, "x": 0},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1, "x": 0, "traceorder": "normal"},
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from common.analysis.results import Result
 from common.view.page import table, words
-from common.view.tables import Column
+from common.view.tables import Column, three_digits
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,11 @@ class Place:
         value = self.environment.get(key)
         if isinstance(value, dict):
             value = [f"{name} {version}" for name, version in value.items()]
-        return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
+        if isinstance(value, list):
+            return ", ".join(map(str, value)) or "none"
+        if isinstance(value, float):
+            return three_digits(value)
+        return "unknown" if value is None else str(value)
 
 
 def places(groups: Sequence[Sequence[Result]]) -> list[Place]:
@@ -47,7 +51,7 @@ def environments(groups: Sequence[Sequence[Result]]) -> str:
         Column("row", lambda place: place.result.name),
         Column("flow", lambda place: place.result.flow.name, words=True),
         Column("node", lambda place: place.node),
-        Column("first run", lambda place: place.started_at[:19], words=True),
+        Column("first run", lambda place: place.started_at[:16].replace("T", " "), words=True),
         *[Column(key, methodcaller("says", key), words=True) for key in apart],
     ]
     return f"<p>The same in all records:</p><ul>{common}</ul>{table(found, columns, filterable=True)}"

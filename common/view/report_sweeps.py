@@ -44,7 +44,7 @@ def chart(lines: Mapping[str, Sequence[Result]]) -> go.Figure:
             )  # fmt: skip
         figure.update_yaxes(title=quantity, col=panel)
     figure.update_xaxes(type="log", title="bytes a trip", gridcolor=GRID, exponentformat="SI", dtick=1)
-    figure.update_yaxes(type="log", gridcolor=GRID, exponentformat="none", automargin=True)
+    figure.update_yaxes(type="log", gridcolor=GRID, exponentformat="none", automargin=True, dtick="D2")
     return framed(figure, 460)
 
 
