@@ -130,15 +130,15 @@ def _styled(figure: go.Figure, labels: Sequence[str], quantity: str) -> go.Figur
     figure.update_yaxes(**places, range=[len(labels) - 0.5, -0.5], automargin=True, showgrid=False, zeroline=False,
                         ticks="outside", ticklen=6, tickcolor=CLEAR)  # fmt: skip
     figure.update_xaxes(title=quantity, gridcolor=GRID, zeroline=False, exponentformat="none", separatethousands=True)
-    return framed(figure, 130 + ROW_PIXELS * len(labels))
+    return framed(figure, 180 + ROW_PIXELS * len(labels))
 
 
 def framed(figure: go.Figure, height: int) -> go.Figure:
     """Quiet, and in the colours of the page below it."""
     return figure.update_layout(
         template="none", height=height, paper_bgcolor=CLEAR, plot_bgcolor=CLEAR, font={"size": 12},
-        margin={"l": 10, "r": 15, "t": 50, "b": 50}, hovermode="closest", separators=".,",
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1, "x": 0, "traceorder": "normal"},
+        margin={"l": 10, "r": 15, "t": 50, "b": 50}, hovermode="closest", showlegend=True, separators=".,",
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1, "x": 0, "traceorder": "normal", "maxheight": 400},
     )  # fmt: skip
 
 
