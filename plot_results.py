@@ -2,6 +2,7 @@
 
     python3 plot_results.py results/*.json                     the table; pictures beside the first record
     python3 plot_results.py results/*.json --format csv        the table for a spreadsheet
+    python3 plot_results.py results --html                     report.html of a folder: rows to sort, charts to point at
     python3 plot_results.py results/published/*.json results/published/*/*.json --publish      img/, the README's tables
 
 Every number comes from the records; several records of one row are runs of it. Records of unlike machines are refused
@@ -36,9 +37,9 @@ def load(paths: list[Path], mixed: bool) -> Records:
     """The records, by their files.
 
     Raises:
-        RecordError: one cannot be read, or two are of unlike machines, or none has a run that is ok.
+        RecordError: one cannot be read, or two are of unlike machines.
     """
-    records = {path: files.load(path) for path in paths}
+    records = {path: files.load(path) for path in files.below(paths)}
     machines = {}
     for path, record in records.items():
         try:
@@ -51,9 +52,7 @@ def load(paths: list[Path], mixed: bool) -> Records:
             raise RecordError(f"{path} has a row that is ok and has no trips: run its script again")
         if done:
             machines[path] = record.environments.get("0", {})
-    if not machines:
-        raise RecordError("none of the records holds a row that is ok: run the scripts again")
-    first, expected = next(iter(machines.items()))
+    first, expected = next(iter(machines.items()), (None, {}))
     for path, machine in {} if mixed else machines.items():
         for key in MACHINE_KEYS:
             if machine.get(key) != expected.get(key):
@@ -68,8 +67,10 @@ def parted(records: Records) -> tuple[list[Result], list[Result], list[Result], 
     their own, and so have episodes.
 
     Raises:
-        RecordError: what remains is of several flows or sizes.
+        RecordError: none has a run that is ok, or what remains is of several flows or sizes.
     """
+    if not any(run.status == "ok" for record in records.values() for run in record.runs):
+        raise RecordError("none of the records holds a row that is ok: run the scripts again")
     traced = {path: record for path, record in records.items() if any(run.spans for run in record.runs)}
     episodes = {path: record for path, record in records.items() if episode_table.is_episode(Result((record,)))}
     others = {path: record for path, record in records.items() if path not in traced and path not in episodes}
@@ -161,26 +162,43 @@ def print_results(ladder: list[Result], hops: list[Result], episodes: list[Resul
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("records", nargs="+", type=Path, help="records that the scripts wrote")
+    parser.add_argument("records", nargs="+", type=Path, help="records that the scripts wrote, or folders of them")
     parser.add_argument("--output-dir", type=Path, help="where the pictures go (default: beside the first record)")
     parser.add_argument("--format", choices=("text", "csv", "markdown"), default="text", help="of the printed table")
     parser.add_argument("--readme", nargs="?", type=Path, const=ROOT / "README.md", help="rewrite its tables")
     parser.add_argument("--docs", nargs="?", type=Path, const=ROOT / "docs", help="rewrite the tables of its pages")
     parser.add_argument("--publish", action="store_true", help="pictures to img/, tables to README.md and docs/")
+    parser.add_argument("--html", action="store_true", help="instead of all that one page, report.html, of any flows")
     parser.add_argument("--mixed", action="store_true", help="allow records of unlike machines in one chart")
     arguments = parser.parse_all(argv)
+    if arguments.html and (arguments.publish or arguments.readme or arguments.docs or arguments.format != "text"):
+        parser.error("--html writes a page and nothing else: leave out --publish, --readme, --docs and --format")
     if arguments.publish:
         arguments.output_dir = arguments.output_dir or ROOT / "img"
         arguments.readme = arguments.readme or ROOT / "README.md"
         arguments.docs = arguments.docs or ROOT / "docs"
-    arguments.output_dir = arguments.output_dir or arguments.records[0].parent
+    first = arguments.records[0]
+    arguments.output_dir = arguments.output_dir or (first if first.is_dir() else first.parent)
     return arguments
+
+
+def write_report(arguments: argparse.Namespace) -> int:
+    from common.view.report import report  # plotly, which nothing else needs
+
+    page = report(list(load(arguments.records, arguments.mixed).values()))
+    arguments.output_dir.mkdir(parents=True, exist_ok=True)
+    path = arguments.output_dir / "report.html"
+    path.write_text(page, encoding="utf-8")
+    print(f"report: {path}")
+    return 0
 
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code 0, or 2 with one line on what to do."""
     try:
         arguments = parse(argv)
+        if arguments.html:
+            return write_report(arguments)
         ladder, hops, traced, episodes = parted(load(arguments.records, arguments.mixed))
         for problem in stage_chart.problems(traced):
             raise RecordError(f"{problem}: trace it again on a machine that does nothing else")

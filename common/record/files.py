@@ -1,6 +1,7 @@
 """Records as files: written in one step, never over another one, read in every schema so far."""
 
 import os
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,21 @@ def save(path: Path, record: Record) -> None:
     partial = path.with_name(path.name + ".partial")
     partial.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
     os.replace(partial, path)
+
+
+def below(paths: Iterable[Path]) -> list[Path]:
+    """The files as they are, and those of each folder and its folders that end in .json, by their names.
+
+    Raises:
+        RecordError: a folder has none.
+    """
+    found: list[Path] = []
+    for path in paths:
+        files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+        if not files:
+            raise RecordError(f"{path} holds no record (*.json): name a folder that a script wrote into")
+        found += files
+    return found
 
 
 def load(path: Path) -> Record:

@@ -49,7 +49,7 @@ def draw_ladder(results: Sequence[Result], path: Path) -> None:
     )  # fmt: skip
     if demo_shown:
         _demo(panels[-1])
-    drawn = [seconds / DEMO_TRIPS for seconds in DEMO.values() if demo_shown] + list(_limits(measured).values())
+    drawn = [seconds / DEMO_TRIPS for seconds in DEMO.values() if demo_shown] + list(limits(measured).values())
     shortest = min([result.summary.min for result in measured] + drawn)
     longest = max([result.summary.p95 for result in measured] + drawn)
     last = panels[-1]
@@ -94,12 +94,12 @@ def _bar(axes: Any, index: int, result: Result, baseline: Result | None, note: s
 
 
 def _ceiling_lines(axes: Any, results: Sequence[Result]) -> None:
-    for (words, seconds), style in zip(_limits(results).items(), ("-", ":"), strict=False):
+    for (words, seconds), style in zip(limits(results).items(), ("-", ":"), strict=False):
         label = f"{words} {seconds * 1e3:.3g} ms"
         axes.axvline(seconds, color="black", linewidth=1.4 if style == "-" else 1, linestyle=style, label=label)
 
 
-def _limits(results: Sequence[Result]) -> dict[str, float]:
+def limits(results: Sequence[Result]) -> dict[str, float]:
     """The ladder's shared ceiling, and the best that all cores did, in seconds."""
     one = results[0].ceiling_seconds
     every = [seconds for result in results for run in result.runs for seconds in run.ceiling_all_cores_seconds]

@@ -57,6 +57,11 @@ def ladder(results: Sequence[Result]) -> str:
 
 def advice(results: Sequence[Result]) -> str:
     """Which transport when, each with what was measured here, on any device."""
+    return markdown_table([row for row in ROWS if row.take], advice_columns(results))
+
+
+def advice_columns(results: Sequence[Result]) -> list[Column]:
+    """Of the rows of the catalogue that have advice."""
 
     def measured(row: Row) -> str:
         result = next((result for result in results if result.rung == row.name), None)
@@ -64,7 +69,7 @@ def advice(results: Sequence[Result]) -> str:
             return result.status if result else "not run"
         return f"{milliseconds(result.summary.median)} ms, p95 {milliseconds(result.summary.p95)}"
 
-    columns = [
+    return [
         Column("", lambda row: f"`{row.name}`"),
         Column("take it when", lambda row: row.take.when, words=True),
         Column("needs", lambda row: row.take.needs, words=True),
@@ -72,7 +77,6 @@ def advice(results: Sequence[Result]) -> str:
         Column("what breaks it", lambda row: row.take.breaks, words=True),
         Column("a trip here", measured),
     ]
-    return markdown_table([row for row in ROWS if row.take], columns)
 
 
 def markers(section: str) -> tuple[str, str]:
