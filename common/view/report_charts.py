@@ -20,7 +20,7 @@ ROW_PIXELS = 36
 RUN_COLOURS = ("#3a8fd0", "#d95f02", "#2a9d6f", "#a05195", "#b08900")
 STAGE_COLOURS = (
     "#8cd17d", "#f1ce63", "#499894", "#86bcb6", "#e15759", "#f28e2b", "#d0d0d0", "#4e79a7",
-    "#b07aa1", "#59a14f", "#b6992d", "#ffbe7d", "#d37295", "#79706e", "#a0cbe8", "#bab0ac",
+    "#b07aa1", "#59a14f", "#b6992d", "#ffbe7d", "#d37295", "#79706e", "#a0cbe8", "#bab0ac", "#fabfd2",
 )  # fmt: skip
 KINDS = {"copied": ("#9db4c8", ""), "mapped, as views": ("#9db4c8", "/"), "failed; what it finished": ("#d9877f", "x")}
 CLEAR = "rgba(0,0,0,0)"
@@ -117,7 +117,7 @@ def stages(results: Sequence[Result]) -> go.Figure:
                 for own, total in zip(seconds, totals, strict=True)]  # fmt: skip
         figure.add_bar(
             orientation="h", name=stage, x=[own * 1e3 for own in seconds], y=list(range(len(results))), width=0.7,
-            hovertext=told, hoverinfo="text", marker={"color": STAGE_COLOURS[STAGES.index(stage)]},
+            hovertext=told, hoverinfo="text", marker={"color": dict(zip(STAGES, STAGE_COLOURS, strict=True))[stage]},
         )  # fmt: skip
     labels = [_label(result.name, total) for result, total in zip(results, totals, strict=True)]
     figure.update_layout(barmode="stack")
