@@ -8,10 +8,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from common.analysis.results import Result
-from common.analysis.stages import attribute, by_edge, defect, trip_seconds
+from common.analysis.stages import CAUSES, attribute, by_cause, by_edge, defect, trip_seconds
 from common.record.environment import machine_line
 from common.units import format_bytes
-from common.view.tables import milliseconds
+from common.view.tables import Column, markdown_table, milliseconds
 
 # A grey and a hatch for each stage, so that the picture survives a printer.
 STYLES = {
@@ -104,6 +104,18 @@ def caption(traced: Sequence[Result], untraced: Sequence[Result]) -> str:
         "wait: nobody works as far as Python can see: messages, scheduling, wake-ups, and what Ray's C++ writes.",
         *textwrap.wrap(f"Median with tracing over median without, another run: {', '.join(costs) or 'unknown'}.", 230),
     ])  # fmt: skip
+
+
+def markdown(traced: Sequence[Result], untraced: Sequence[Result]) -> str:
+    """A table of the same trips by cause, in milliseconds, and the caption."""
+
+    def of(cause: str) -> Column:
+        found = {result.name: by_cause(result, traced).get(cause) for result in traced}
+        return Column(cause, lambda result: "-" if (own := found[result.name]) is None else milliseconds(own))
+
+    trip = Column("a trip, ms", lambda result: milliseconds(trip_seconds(result.traced_run)))
+    columns = [Column("transport", lambda result: result.name), trip, *map(of, [*CAUSES, "other"])]
+    return f"{markdown_table(traced, columns)}\n\n{caption(traced, untraced)}"
 
 
 def problems(traced: Sequence[Result]) -> list[str]:
