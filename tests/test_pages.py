@@ -58,6 +58,13 @@ def test_what_a_script_prints_comes_with_the_command_that_makes_it():
     assert pages.printed(ROWS[:0]) is None
 
 
+def test_of_a_row_with_a_run_that_failed_last_the_one_before_it_is_printed(capsys):
+    broken = a_run([9.0], status="failed", reason="reward died")
+    lines = pages.printed(results_of([a_record("refs", [1.0], [3.0, 3.0], broken)])).splitlines()
+    assert lines[-2] == "Execution time: 6 seconds"
+    assert capsys.readouterr() == ("", "")
+
+
 def test_the_short_advice_has_six_rows_of_the_catalogue_and_the_long_one_all():
     texts = pages.sections(ROWS, [], [], [])
     named = {name: [line.split("`")[1] for line in texts[name].splitlines()[2:]] for name in ("choice", "advice")}

@@ -45,7 +45,7 @@ def attribute(run: Run) -> tuple[dict[str, float], float]:
 
 
 def by_cause(result: Result, traced: Sequence[Result]) -> dict[str, float]:
-    """Mean seconds a trip of those of CAUSES that can be told, and of "other"; they add up to the trip.
+    """Mean seconds a trip of those of CAUSES that can be told, and of "other", which is the rest of it.
 
     Args:
         result: a row that was traced.
@@ -60,7 +60,7 @@ def by_cause(result: Result, traced: Sequence[Result]) -> dict[str, float]:
         faults = max(0.0, copied_out - warm[0]) if warm else 0.0
         found |= {"pickling": found["pickling"] - copied_out, "copying": found["copying"] + copied_out - faults}
         found |= {"page faults": faults} if warm else {}
-    return found | {"other": trip_seconds(run) - sum(found.values())}
+    return found | {"other": max(0.0, trip_seconds(run) - sum(found.values()))}
 
 
 def trip_seconds(run: Run) -> float:

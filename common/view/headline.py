@@ -87,7 +87,7 @@ def draw(ladder: Sequence[Result], traced: Sequence[Result], path: Path) -> None
     handles = [Patch(label=cause, **_style(cause)) for cause in STYLES if cause in used]
     panels[0].legend(handles=handles, loc="lower right", ncols=2, fontsize=10, frameon=False)
     figure.suptitle(finding(ladder, traced), fontsize=12.5, weight="bold", x=0.01, ha="left")
-    figure.supxlabel(caption(rows, traced), fontsize=8.5, x=0.01, ha="left")
+    figure.supxlabel(caption(rows), fontsize=8.5, x=0.01, ha="left")
     figure.savefig(path)
 
 
@@ -107,11 +107,12 @@ def _bar(axes: Any, index: int, result: Result, parts: dict[str, float], longest
     axes.text(start + 0.008 * longest, index, text, va="center", fontsize=10, bbox=white)
 
 
-def caption(rows: Sequence[Result], traced: Sequence[Result]) -> str:
+def caption(rows: Sequence[Result]) -> str:
     """What was measured and where, and how the causes are told."""
     record = rows[0].record
+    machine = machine_line(record.environments.get("0", {}))
     return "\n".join([
-        f"{record.row.flow}, {format_bytes(record.bytes_per_trip)} a trip; {machine_line(record.environments['0'])}.",
+        f"{record.row.flow}, {format_bytes(record.bytes_per_trip)} a trip; {machine}.",
         "Medians of untraced trips, shared out as the stages of traced ones.",
         f"Page faults are told apart where the row was traced {WARM} too; elsewhere they are inside the other causes.",
     ])  # fmt: skip

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from common.analysis.ladder import baseline_of
 from common.analysis.results import Result
 from common.errors import RecordError
@@ -57,14 +59,15 @@ def numbers(ladder: Rows) -> str:
 
 
 def printed(ladder: Rows) -> str | None:
-    """The command of the fastest row that copies, and what it printed when its record was made."""
+    """The command of the fastest row that copies, and what it prints of the last run that its record has."""
     result = fastest(ladder, True)
     if result is None:
         return None
-    record, text = result.record, io.StringIO()
+    text, run = io.StringIO(), result.shown[-1]
+    record = msgspec.structs.replace(result.record, runs=[run])
     row = record.row
     with contextlib.redirect_stdout(text):
-        print_start(result.flow, row.flags.get("threads", 1), record.runs[-1])
+        print_start(result.flow, row.flags.get("threads", 1), run)
         print_end(record, Path("results") / f"{row.runtime}-{row.transport}-<time>.json", WIDTH)
     return "\n".join(["```", f"$ {_command(result)}", text.getvalue().rstrip(), "```"])
 
