@@ -102,7 +102,7 @@ def draw(ladder: list[Result], traced: list[Result], episodes: list[Result], fol
         pictures = [folder / "benchmark_result.png"]
         ladder_chart.draw_ladder(ladder, pictures[0])
         pictures += flow_picture.draw_all(ladder[0].flow, folder)
-    if {result.name for result in headline.shown(ladder)} & {result.name for result in traced}:
+    if headline.explained(ladder, traced):
         pictures.append(folder / "headline.png")
         headline.draw(ladder, traced, pictures[-1])
     if traced:

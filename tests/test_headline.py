@@ -1,5 +1,6 @@
 """The first picture: causes that add up to what was measured, and a title that says what they are."""
 
+import msgspec
 import pytest
 from made_records import a_record, a_run, written
 from matplotlib.colors import to_rgb
@@ -87,6 +88,15 @@ def test_rows_that_are_not_of_the_picture_or_were_not_measured_are_not_drawn():
     assert [result.name for result in shown(ladder)] == [
         "store driver-queue", "graph shm", "graph mapped --copy-out", "graph mapped",
     ]  # fmt: skip
+
+
+def test_a_traced_run_that_failed_explains_nothing():
+    run = QUEUE.runs[0]
+    broken = a_record("driver-queue", msgspec.structs.replace(run, status="failed", reason="reward died"))
+    ladder = rows(*LADDER)
+    assert [result.name for result in headline.explained(ladder, rows(QUEUE, broken))] == ["store driver-queue"]
+    assert headline.explained(ladder, rows(broken)) == []
+    assert causes_of(shown(ladder)[0], rows(broken)) == {"not traced": 2.0}
 
 
 def test_it_is_drawn_wider_than_high_where_a_row_of_it_was_traced(tmp_path, monkeypatch):

@@ -33,9 +33,16 @@ def shown(ladder: Sequence[Result]) -> list[Result]:
     return sorted(found, key=lambda result: -result.summary.median)
 
 
+def explained(ladder: Sequence[Result], traced: Sequence[Result]) -> list[Result]:
+    """The traced rows of the picture; a run that failed explains nothing."""
+    names = {result.name for result in shown(ladder)}
+    return [result for result in traced if result.name in names and result.status == "ok"]
+
+
 def causes_of(result: Result, traced: Sequence[Result]) -> dict[str, float]:
     """Seconds of each cause that add up to the row's median: as the stages of its traced run share its trip."""
-    own, median = next((own for own in traced if own.name == result.name), None), result.summary.median
+    median = result.summary.median
+    own = next(iter(explained([result], traced)), None)
     if own is None:
         return {"not traced": median}
     found = by_cause(own, traced)
