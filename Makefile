@@ -7,7 +7,7 @@
 # make test        the tests                                          (about 7 minutes)
 # make unit        those that start nothing                           (under a minute)
 # make lint        ruff and mypy
-# make publish     redraw img/ and the README's tables from results/published
+# make publish     redraw img/ and the tables of README.md and docs/ from results/published
 
 PYTHON ?= python3
 PY := .venv/bin/python

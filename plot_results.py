@@ -3,7 +3,7 @@
     python3 plot_results.py results/*.json                     the table; pictures beside the first record
     python3 plot_results.py results/*.json --format csv        the table for a spreadsheet
     python3 plot_results.py results --html                     report.html of a folder: rows to sort, charts to point at
-    python3 plot_results.py results/published/*.json results/published/*/*.json --publish      img/, the README's tables
+    python3 plot_results.py results/published --publish        img/, README.md, docs/
 
 Every number comes from the records; several records of one row are runs of it. Records of unlike machines are refused
 unless --mixed is given.
@@ -17,14 +17,13 @@ from common.analysis.ladder import on_one_ceiling
 from common.analysis.results import Result, results_of
 from common.errors import RecordError, SuiteError
 from common.flow.catalogue import MICROBENCHMARKS, build_flow
-from common.flow.flow import DRIVER, Flow
 from common.plan.command_line import OneLineParser
 from common.record import files
 from common.record.environment import MACHINE_KEYS
 from common.record.schema import Record
 from common.units import format_bytes
 from common.view import episodes as episode_table
-from common.view import flow_picture, ladder_chart, markdown, small_messages, stage_chart
+from common.view import flow_picture, headline, ladder_chart, markdown, pages, small_messages, stage_chart
 from common.view.pipe import outlast_reader
 from common.view.screen import print_table
 from common.view.tables import csv_table, markdown_table
@@ -98,35 +97,16 @@ def _words(record: Record) -> str:
     return f"{format_bytes(record.bytes_per_trip)} of {record.row.flow}"
 
 
-def draw_flows(flow: Flow, folder: Path) -> list[Path]:
-    """What is simulated; of the demo's flow also how ChatLearn moves it, and how one graph does."""
-    queues = {str(edge): "queue" for edge in flow.edges}
-    graph = {str(edge): "shared memory" if DRIVER in (edge.source, edge.reader) else "NCCL" for edge in flow.edges}
-    sizes = {str(edge): format_bytes(edge.bytes) for edge in flow.edges}
-    pictures = [
-        ("simulation", sizes, f"What is simulated: {flow.title}, {format_bytes(flow.bytes_per_trip)} a trip",
-         "The clock runs from the query in the driver's hand until its result is there. No model computes."),
-    ]  # fmt: skip
-    if flow.name == "online-dpo":
-        pictures += [
-            ("chatlearn_data_flow", queues, f"ChatLearn: {flow.title} over queues and the object store",
-             "A queue actor for each edge carries references; each reader fetches the payload from the object store."),
-            ("chatlearn_with_raycg", graph,
-             f"The same flow as one Ray compiled graph, with a GPU for each role: {flow.title}",
-             "The driver is never an NCCL rank, so the first and the last edge go through host memory."),
-        ]  # fmt: skip
-    for name, labels, title, note in pictures:
-        flow_picture.draw(flow, folder / f"{name}.png", title, labels, note)
-    return [folder / f"{name}.png" for name, *_ in pictures]
-
-
 def draw(ladder: list[Result], traced: list[Result], episodes: list[Result], folder: Path) -> list[Path]:
     """Every picture that the rows are good for."""
     pictures = []
     if any(result.status == "ok" for result in ladder):
         pictures = [folder / "benchmark_result.png"]
         ladder_chart.draw_ladder(ladder, pictures[0])
-        pictures += draw_flows(ladder[0].flow, folder)
+        pictures += flow_picture.draw_all(ladder[0].flow, folder)
+    if headline.explained(ladder, traced):
+        pictures.append(folder / "headline.png")
+        headline.draw(ladder, traced, pictures[-1])
     if traced:
         pictures.append(folder / "stages.png")
         stage_chart.draw(traced, ladder, pictures[-1])
@@ -165,18 +145,16 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("records", nargs="+", type=Path, help="records that the scripts wrote, or folders of them")
     parser.add_argument("--output-dir", type=Path, help="where the pictures go (default: beside the first record)")
     parser.add_argument("--format", choices=("text", "csv", "markdown"), default="text", help="of the printed table")
-    parser.add_argument("--readme", nargs="?", type=Path, const=ROOT / "README.md", help="rewrite its tables")
-    parser.add_argument("--docs", nargs="?", type=Path, const=ROOT / "docs", help="rewrite the tables of its pages")
-    parser.add_argument("--publish", action="store_true", help="pictures to img/, tables to README.md and docs/")
+    parser.add_argument("--pages", type=Path, metavar="FOLDER", help="rewrite the tables of its README.md and docs/")
+    parser.add_argument("--publish", action="store_true", help="this repository's: pictures to img/, and --pages")
     parser.add_argument("--html", action="store_true", help="instead of all that one page, report.html, of any flows")
     parser.add_argument("--mixed", action="store_true", help="allow records of unlike machines in one chart")
     arguments = parser.parse_all(argv)
-    if arguments.html and (arguments.publish or arguments.readme or arguments.docs or arguments.format != "text"):
-        parser.error("--html writes a page and nothing else: leave out --publish, --readme, --docs and --format")
+    if arguments.html and (arguments.publish or arguments.pages or arguments.format != "text"):
+        parser.error("--html writes a page and nothing else: leave out --publish, --pages and --format")
     if arguments.publish:
         arguments.output_dir = arguments.output_dir or ROOT / "img"
-        arguments.readme = arguments.readme or ROOT / "README.md"
-        arguments.docs = arguments.docs or ROOT / "docs"
+        arguments.pages = arguments.pages or ROOT
     first = arguments.records[0]
     arguments.output_dir = arguments.output_dir or (first if first.is_dir() else first.parent)
     return arguments
@@ -204,14 +182,8 @@ def main(argv: list[str] | None = None) -> int:
             raise RecordError(f"{problem}: trace it again on a machine that does nothing else")
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
         pictures = draw(ladder, traced, episodes, arguments.output_dir)
-        if arguments.readme:
-            texts = {"results": markdown.ladder(ladder) if ladder else None}
-            texts["advice"] = markdown.advice(ladder) if ladder else None
-            done = [result for result in hops if result.status == "ok"]
-            texts["microbenchmarks"] = small_messages.markdown(done) if done else None
-            markdown.rewrite(arguments.readme, texts)
-        if arguments.docs and episodes:
-            markdown.rewrite(arguments.docs / "chatlearn.md", {"episodes": episode_table.markdown(episodes)})
+        if arguments.pages:
+            pages.rewrite(arguments.pages, pages.sections(ladder, hops, traced, episodes))
     except SuiteError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

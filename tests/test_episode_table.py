@@ -4,7 +4,7 @@ from made_records import a_record, a_run, written
 
 import plot_results
 from common.analysis.results import results_of
-from common.view import markdown
+from common.view import pages
 from common.view.episodes import columns, findings, groups, is_episode, message_labels, short_name
 
 SIZES = {"rows": 4, "prompt_len": 8, "response_len": 8}
@@ -64,11 +64,12 @@ def test_flat_messages_and_trips_one_by_one_are_no_episodes():
 
 def test_they_have_a_table_and_pictures_of_their_own_beside_a_ladder(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(plot_results, "ROOT", tmp_path)
-    page = tmp_path / "chatlearn.md"
-    page.write_text("above\n{}\nold\n{}\nbelow\n".format(*markdown.markers("episodes")))
+    page = tmp_path / "docs" / "chatlearn.md"
+    page.parent.mkdir()
+    page.write_text("above\n{}\nold\n{}\nbelow\n".format(*pages.markers("episodes")))
     records = [*RECORDS, a_record("refs", [1.0, 1.1])]
     paths = [written(tmp_path / f"{index}.json", record) for index, record in enumerate(records)]
-    assert plot_results.main([*paths, "--docs", str(tmp_path)]) == 0
+    assert plot_results.main([*paths, "--pages", str(tmp_path)]) == 0
     assert {"chatlearn_episodes.png", "chatlearn_messages.png", "benchmark_result.png"} <= {
         p.name for p in tmp_path.iterdir()
     }

@@ -43,18 +43,26 @@ def test_boxes_arrows_and_words_of_a_flow_lie_inside_and_apart(monkeypatch, tmp_
     assert not any(one.overlaps(other) for one, other in itertools.combinations(words, 2))
 
 
-def test_every_table_and_picture_of_the_repository_is_that_of_the_published_records(tmp_path, capsys):
-    published = ROOT / "results" / "published"
-    paths = sorted(map(str, [*published.glob("*.json"), *published.glob("*/*.json")]))
-    readme = tmp_path / "README.md"
-    readme.write_text((ROOT / "README.md").read_text())
-    docs = shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    where = ("--output-dir", str(tmp_path / "img"), "--readme", str(readme), "--docs", str(docs))
-    assert plot_results.main([*paths, *where]) == 0
-    assert readme.read_text() == (ROOT / "README.md").read_text()
-    for page in docs.iterdir():
-        assert page.read_text() == (ROOT / "docs" / page.name).read_text(), page.name
-    drawn = {path.name for path in (tmp_path / "img").iterdir()}
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """A folder with what `make publish` would make of the repository."""
+    folder = tmp_path_factory.mktemp("published")
+    records = ROOT / "results" / "published"
+    shutil.copy(ROOT / "README.md", folder)
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    paths = sorted(map(str, [*records.glob("*.json"), *records.glob("*/*.json")]))
+    assert plot_results.main([*paths, "--output-dir", str(folder / "img"), "--pages", str(folder)]) == 0
+    return folder
+
+
+def test_every_table_of_the_repository_is_that_of_the_published_records(published):
+    for page in [published / "README.md", *(published / "docs").iterdir()]:
+        assert page.read_text() == (ROOT / page.relative_to(published)).read_text(), page.name
+
+
+def test_every_picture_of_the_repository_is_that_of_the_published_records(published):
+    drawn = {path.name for path in (published / "img").iterdir()}
     assert drawn == {path.name for path in (ROOT / "img").iterdir()}
     for name in drawn:
-        assert np.array_equal(imread(tmp_path / "img" / name), imread(ROOT / "img" / name)), f"img/{name}: make publish"
+        new, old = imread(published / "img" / name), imread(ROOT / "img" / name)
+        assert np.array_equal(new, old), f"img/{name}: make publish"

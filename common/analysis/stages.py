@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from common.analysis.results import Result
 from common.flow.flow import DRIVER
 from common.record.schema import Edge, Run
 
@@ -17,6 +18,14 @@ STAGES = (
 # end; the turning of a graph's loop, which a process does while another one works already; and waiting.
 LAST = ("transfer", "loop", "wait")
 Work = tuple[str, str]  # stage and edge
+CAUSES = {
+    "pickling": ("serialise", "deserialise"),
+    "page faults": (),  # only where the row was traced WARM too; elsewhere they are inside the others
+    "copying": ("write", "copy", "transfer", "pack", "unpack", "device to host", "host to device"),
+    "waiting": ("wait", "loop"),
+}
+WARM = "--reuse-buffers"  # what a row lacks with it is the page faults of its readers, and nothing else
+HINT = "TorchTensorType"  # with it a graph does not pickle tensors: what Ray deserialises then is copied out
 
 
 def attribute(run: Run) -> tuple[dict[str, float], float]:
@@ -33,6 +42,25 @@ def attribute(run: Run) -> tuple[dict[str, float], float]:
         totals[stage] += seconds
     explained = sum(totals.values()) / trip_seconds(run)
     return {stage: totals[stage] for stage in STAGES if totals[stage]}, explained
+
+
+def by_cause(result: Result, traced: Sequence[Result]) -> dict[str, float]:
+    """Mean seconds a trip of those of CAUSES that can be told, and of "other", which is the rest of it.
+
+    Args:
+        result: a row that was traced.
+        traced: rows beside it, of which one may be the same WARM.
+    """
+    run = result.traced_run
+    stages = attribute(run)[0]
+    found = {cause: sum(stages.get(stage, 0.0) for stage in own) for cause, own in CAUSES.items() if own}
+    if any(path.startswith(HINT) for path in run.path.values()):
+        copied_out = stages.get("deserialise", 0.0)
+        warm = [attribute(o.traced_run)[0].get("deserialise", 0.0) for o in traced if o.name == f"{result.name} {WARM}"]
+        faults = max(0.0, copied_out - warm[0]) if warm else 0.0
+        found |= {"pickling": found["pickling"] - copied_out, "copying": found["copying"] + copied_out - faults}
+        found |= {"page faults": faults} if warm else {}
+    return found | {"other": max(0.0, trip_seconds(run) - sum(found.values()))}
 
 
 def trip_seconds(run: Run) -> float:

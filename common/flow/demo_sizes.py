@@ -1,7 +1,7 @@
 """How many bytes each message of online DPO has, by the demo's formulas.
 
 Source of the formulas: kevin85421/RayCG-ChatLearn, utils.py, commit 0a603161. They are a lower
-bound of what ChatLearn moves; README.md says where the two differ. Every message is one flat
+bound of what ChatLearn moves; docs/demo.md says where the two differ. Every message is one flat
 int64 tensor, as in the demo, so every size is a whole number of 8-byte words.
 """
 

@@ -94,6 +94,17 @@ def _parser(description: str, runtime: str) -> OneLineParser:
     return parser
 
 
+def describe_flags() -> dict[str, str]:
+    """What --help says of each flag that all scripts share, with its defaults; --transport is each script's own."""
+    shown = [action for action in _parser("", "store")._actions if action.dest not in ("help", "transport")]
+    return {
+        ", ".join(action.option_strings): str(action.help) % vars(action)
+        + (f": {', '.join(action.choices)}" if action.choices and action.dest != "preset" else "")
+        for action in shown
+        if action.help != argparse.SUPPRESS
+    }
+
+
 def describe_transports(runtime: str) -> str:
     """A line for each value of --transport, from the catalogue."""
     rows = transports(runtime)

@@ -71,9 +71,10 @@ class Watch:
                 # The driver, and all that live in its process, are the worker itself; who has done its work may go.
                 inside = [name for name, pid in self.board.processes().items() if pid == worker.pid]
                 dead = [name for name in blame.dead(self.board) if name not in inside]
-                if not self._read_report():  # after looking: what the driver ended itself, it had reported before
+                if not self._read_report():
                     return "the driver's process wrote what is no report"
-                if not gone and "nodes" not in self.known:  # who went first; others may follow it
+                # Who went first; others may follow it. What was reported before they went is read by now.
+                if not gone and "nodes" not in self.known:
                     gone = dead
                 if self.board.progress[2]:  # what stands before the first trip is said by now
                     bar = _progress_bar(self.plan) if bar is None else bar

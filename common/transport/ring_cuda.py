@@ -2,7 +2,7 @@
 
 The ring's header (ring.py) stays in the host's shared memory and says which slot holds what and
 who is done with it. A slot's bytes are on the GPU; the event of the slot lies behind the kernel that
-wrote it, and a reader's stream waits for it before it reads. Not yet run on hardware: see README.md.
+wrote it, and a reader's stream waits for it before it reads. Not yet run on hardware: see docs/gpu.md.
 """
 
 import pickle

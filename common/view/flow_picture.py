@@ -7,10 +7,33 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from common.flow.flow import DRIVER, Edge, Flow
+from common.units import format_bytes
 
 BOX = (1.5, 0.62)  # width and height, in the picture's units
 COLUMN, LINE = 3.0, 1.0  # from one column of boxes to the next, and from one box to the one below
 RESULT = "the result's box"  # the driver's second one; no task can be called so
+
+
+def draw_all(flow: Flow, folder: Path) -> list[Path]:
+    """What is simulated; of the demo's flow also how ChatLearn moves it, and how one graph does."""
+    queues = {str(edge): "queue" for edge in flow.edges}
+    graph = {str(edge): "shared memory" if DRIVER in (edge.source, edge.reader) else "NCCL" for edge in flow.edges}
+    sizes = {str(edge): format_bytes(edge.bytes) for edge in flow.edges}
+    pictures = [
+        ("simulation", sizes, f"What is simulated: {flow.title}, {format_bytes(flow.bytes_per_trip)} a trip",
+         "The clock runs from the query in the driver's hand until its result is there. No model computes."),
+    ]  # fmt: skip
+    if flow.name == "online-dpo":
+        pictures += [
+            ("chatlearn_data_flow", queues, f"ChatLearn: {flow.title} over queues and the object store",
+             "A queue actor for each edge carries references; each reader fetches the payload from the object store."),
+            ("chatlearn_with_raycg", graph,
+             f"The same flow as one Ray compiled graph, with a GPU for each role: {flow.title}",
+             "The driver is never an NCCL rank, so the first and the last edge go through host memory."),
+        ]  # fmt: skip
+    for name, labels, title, note in pictures:
+        draw(flow, folder / f"{name}.png", title, labels, note)
+    return [folder / f"{name}.png" for name, *_ in pictures]
 
 
 def positions(flow: Flow) -> dict[str, tuple[float, float]]:

@@ -31,7 +31,8 @@ def draw_ladder(results: Sequence[Result], path: Path) -> None:
     shown = [(rows, title) for rows, title in groups if rows]
     demo_shown = trip_bytes == DEMO_BYTES
     heights = [len(rows) + 0.6 for rows, _ in shown] + [1.9] * demo_shown
-    figure = Figure(figsize=(12.5, 2.2 + 0.62 * sum(heights)), dpi=140, layout="constrained")
+    # A screen or two high, however many rows.
+    figure = Figure(figsize=(12.5, 1.8 + min(0.43 * sum(heights), 13.5)), dpi=104, layout="constrained")
     panels = figure.subplots(len(heights), 1, height_ratios=heights, sharex=True, squeeze=False)[:, 0]
     for (rows, title), axes in zip(shown, panels, strict=False):
         for index, result in enumerate(rows):
@@ -78,7 +79,7 @@ def _bar(axes: Any, index: int, result: Result, baseline: Result | None, note: s
     """Grey where bytes were copied, hatched where they were mapped; the whisker goes from minimum to p95."""
     summary = result.summary
     style = {"facecolor": "0.6"} if result.payload_copied else {"facecolor": "0.93", "hatch": "///"}
-    axes.barh(index - 0.12, summary.median, height=0.36, edgecolor="black", linewidth=0.8, **style)
+    axes.barh(index - 0.12, summary.median, height=0.38, edgecolor="black", linewidth=0.8, **style)
     spread = [[summary.median - summary.min], [summary.p95 - summary.median]]
     axes.errorbar(summary.median, index - 0.12, xerr=spread, color="black", capsize=3, linewidth=1)
     rate = f", {result.record.bytes_per_trip / summary.median / 1e9:.3g} GB/s" if result.payload_copied else ""
@@ -89,8 +90,8 @@ def _bar(axes: Any, index: int, result: Result, baseline: Result | None, note: s
         text += f" ({three_digits(low)} to {three_digits(high)})" if low != high else ""
     where = axes.get_yaxis_transform()
     axes.text(1.012, index - 0.12, text, va="center", fontsize=9, transform=where)
-    white = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-    axes.text(0.008, index + 0.27, note, transform=where, fontsize=8, style="italic", va="center", bbox=white, zorder=5)
+    white = {"facecolor": "white", "edgecolor": "none", "pad": 0.2}
+    axes.text(0.008, index + 0.28, note, transform=where, fontsize=8, style="italic", va="center", bbox=white, zorder=5)
 
 
 def _ceiling_lines(axes: Any, results: Sequence[Result]) -> None:
@@ -108,11 +109,12 @@ def limits(results: Sequence[Result]) -> dict[str, float]:
 
 
 def caption(results: Sequence[Result]) -> str:
-    """What a reader needs to weigh the chart: how to read it, and the facts."""
-    return (
+    """What a reader needs to weigh the chart: how to read it, the machine, and the day; the rest is the table's."""
+    return "\n".join([
         "Whiskers: fastest trip to p95. Hatched: readers hold views of another's memory. "
-        f"Brackets: 95 % interval of the speed-up within these runs.\n{facts(results)}"
-    )
+        "Brackets: 95 % interval of the speed-up within these runs.",
+        *_where(results),
+    ])  # fmt: skip
 
 
 def _commit(environment: dict[str, Any]) -> str:
@@ -120,12 +122,20 @@ def _commit(environment: dict[str, Any]) -> str:
     return (environment.get("git_commit") or "unknown")[:10] + changed
 
 
+def _where(results: Sequence[Result]) -> list[str]:
+    """Machines and versions; and last the day, with the commits."""
+    environments = [record.environments.get("0", {}) for result in results if result.status == "ok"
+                    for record in result.records]  # fmt: skip
+    commits = ", ".join(sorted(set(map(_commit, environments))))
+    day = f"{results[0].runs[0].started_at[:10]}, commit {commits}."
+    return [*sorted(set(map(machine_line, environments))), day]
+
+
 def facts(results: Sequence[Result]) -> str:
     """Machine, versions, counts, commits, and what makes some rows less than they seem."""
     done = [result for result in results if result.status == "ok"]
-    environments = [record.environments.get("0", {}) for result in done for record in result.records]
+    *machines, day = _where(results)
     counts = ", ".join(f"{result.name} {len(result.seconds)}" for result in results)
-    commits = sorted(set(map(_commit, environments)))
     variable = [f"{result.name} ({result.summary.variation:.0%})" for result in done
                 if result.summary.variation > UNSTABLE]  # fmt: skip
     ceilings = [1e3 * seconds for result in results for run in result.runs if (seconds := ceiling_of([run]))]
@@ -133,12 +143,12 @@ def facts(results: Sequence[Result]) -> str:
     own = [f"{result.name} ({result.harness_share:.1%})" for result in done if result.harness_share > HARNESS_SHOWN]
     above = [f"{result.name} ({share:.0%})" for result in done if (share := result.above_ceiling)]
     return "\n".join([
-        *sorted(set(map(machine_line, environments))),
+        *machines,
         *textwrap.wrap(f"Timed trips: {counts}.", 190),
         *textwrap.wrap(f"Standard deviation over {UNSTABLE:.0%} of the mean: {', '.join(variable) or 'none'}.", 190),
         f"Ceiling: the median of the runs' own, which {ceilings_range}.",
         *textwrap.wrap("The suite's own work inside the clock, all processes together, is under "
                        f"{HARNESS_SHOWN:.0%} of a trip{' but for ' * bool(own)}{', '.join(own)}.", 190),
         *[f"Faster than the ceiling of its own run: {', '.join(above)}; {ABOVE_CEILING}." for _ in above[:1]],
-        f"{results[0].runs[0].started_at[:10]}, commit {', '.join(commits)}.",
+        day,
     ])  # fmt: skip

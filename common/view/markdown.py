@@ -1,12 +1,10 @@
-"""The results as text: headline, table and advice, and their places in the README."""
+"""The results as text: headline, table and advice."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 
 from common.analysis.ladder import baseline_of
 from common.analysis.results import Result
 from common.analysis.statistics import speedup_interval
-from common.errors import RecordError
 from common.record.rows import CEILING, ROWS, Row
 from common.view.ladder_chart import facts
 from common.view.tables import COLUMNS, PEAK, Column, markdown_table, milliseconds, three_digits
@@ -55,9 +53,10 @@ def ladder(results: Sequence[Result]) -> str:
     return "\n".join([*lines, "", *(line + "  " for line in facts(results).splitlines())])
 
 
-def advice(results: Sequence[Result]) -> str:
-    """Which transport when, each with what was measured here, on any device."""
-    return markdown_table([row for row in ROWS if row.take], advice_columns(results))
+def advice(results: Sequence[Result], only: Collection[str] = ()) -> str:
+    """Which transport when, each with what was measured here, on any device; of the rows in `only` the short of it."""
+    rows = [row for row in ROWS if row.take and (not only or row.name in only)]
+    return markdown_table(rows, [column for column in advice_columns(results) if not (only and column.rank)])
 
 
 def advice_columns(results: Sequence[Result]) -> list[Column]:
@@ -73,30 +72,7 @@ def advice_columns(results: Sequence[Result]) -> list[Column]:
         Column("", lambda row: f"`{row.name}`"),
         Column("take it when", lambda row: row.take.when, words=True),
         Column("needs", lambda row: row.take.needs, words=True),
-        Column("copies an edge", lambda row: row.take.copies, words=True),
-        Column("what breaks it", lambda row: row.take.breaks, words=True),
+        Column("copies an edge", lambda row: row.take.copies, rank=1, words=True),
+        Column("what breaks it", lambda row: row.take.breaks, rank=1, words=True),
         Column("a trip here", measured),
     ]
-
-
-def markers(section: str) -> tuple[str, str]:
-    """Where a section of a page begins and ends."""
-    return f"<!-- {section}: written by plot_results.py --publish -->", f"<!-- end of {section} -->"
-
-
-def rewrite(path: Path, sections: Mapping[str, str | None]) -> None:
-    """Put each section's text between its two markers; None leaves what is there.
-
-    Raises:
-        RecordError: a marker is missing.
-    """
-    text = path.read_text()
-    for section, body in sections.items():
-        begin, end = markers(section)
-        if body is None:
-            continue
-        if text.count(begin) != 1 or text.count(end) != 1:
-            raise RecordError(f"{path} must hold each of the two markers once: {begin} and {end}")
-        before, rest = text.split(begin)
-        text = f"{before}{begin}\n{body}\n{end}{rest.split(end)[1]}"
-    path.write_text(text)

@@ -21,8 +21,9 @@ def width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def print_table(rows: Sequence[Any], columns: Sequence[Column] = COLUMNS) -> None:
-    print(table(rows, columns, width()))
+def print_table(rows: Sequence[Any], columns: Sequence[Column] = COLUMNS, wide: int | None = None) -> None:
+    """As wide as the terminal, or `wide` characters."""
+    print(table(rows, columns, wide or width()))
 
 
 def print_start(flow: Flow, threads: int, run: Run) -> None:
@@ -40,11 +41,11 @@ def print_start(flow: Flow, threads: int, run: Run) -> None:
         )
 
 
-def print_end(record: Record, output: Path) -> None:
+def print_end(record: Record, output: Path, wide: int | None = None) -> None:
     """The last run's row, what a reader must know about it, and the demo's last line."""
     run = record.runs[-1]
     result = Result((msgspec.structs.replace(record, runs=[run]),))
-    print_table([result])
+    print_table([result], wide=wide)
     if record.row.flags.get("in_flight") and run.episode_seconds:
         seconds = sum(run.episode_seconds) / len(run.seconds)
         rate = record.bytes_per_trip / seconds / 1e9

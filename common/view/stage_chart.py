@@ -8,10 +8,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from common.analysis.results import Result
-from common.analysis.stages import attribute, by_edge, defect, trip_seconds
+from common.analysis.stages import CAUSES, attribute, by_cause, by_edge, defect, trip_seconds
 from common.record.environment import machine_line
 from common.units import format_bytes
-from common.view.tables import milliseconds
+from common.view.tables import Column, markdown_table, milliseconds
 
 # A grey and a hatch for each stage, so that the picture survives a printer.
 STYLES = {
@@ -26,7 +26,7 @@ EDGE_GREYS = ("0.35", "0.55", "0.72", "0.86", "0.95")
 
 def draw(traced: Sequence[Result], untraced: Sequence[Result], path: Path) -> None:
     """One bar a traced row, of its first traced run, by stage and by edge; the caption says what tracing cost."""
-    figure = Figure(figsize=(15.5, 3.2 + 0.42 * len(traced)), dpi=140, layout="constrained")
+    figure = Figure(figsize=(12.5, 3 + 0.36 * len(traced)), dpi=140, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.35, 1], sharey=True)
     for index, result in enumerate(traced):
         trip, edges = trip_seconds(result.traced_run), _edges(result)
@@ -63,7 +63,7 @@ def _stack(axes: Any, index: int, trip: float, parts: dict[str, tuple[float, str
         share = value / trip
         axes.barh(index, share, 0.62, start, facecolor=grey, hatch=hatch, edgecolor="black", linewidth=0.6)
         text = f"{name} {milliseconds(value)}"
-        if share > 0.016 * len(text):
+        if share > 0.018 * len(text):
             white = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
             axes.text(start + share / 2, index, text, ha="center", va="center", fontsize=7.5, bbox=white)
         start += share
@@ -102,8 +102,20 @@ def caption(traced: Sequence[Result], untraced: Sequence[Result]) -> str:
         f"{traced[0].flow.name}, {format_bytes(record.bytes_per_trip)} a trip, the middle half of the traced trips, "
         f"ms. The stages add up to {explained[worst]:.1%} of the trip where they fit worst ({worst}).",
         "wait: nobody works as far as Python can see: messages, scheduling, wake-ups, and what Ray's C++ writes.",
-        *textwrap.wrap(f"Median with tracing over median without, another run: {', '.join(costs) or 'unknown'}.", 230),
+        *textwrap.wrap(f"Median with tracing over median without, another run: {', '.join(costs) or 'unknown'}.", 190),
     ])  # fmt: skip
+
+
+def markdown(traced: Sequence[Result], untraced: Sequence[Result]) -> str:
+    """A table of the same trips by cause, in milliseconds, and the caption."""
+
+    def of(cause: str) -> Column:
+        found = {result.name: by_cause(result, traced).get(cause) for result in traced}
+        return Column(cause, lambda result: "-" if (own := found[result.name]) is None else milliseconds(own))
+
+    trip = Column("a trip, ms", lambda result: milliseconds(trip_seconds(result.traced_run)))
+    columns = [Column("transport", lambda result: result.name), trip, *map(of, [*CAUSES, "other"])]
+    return f"{markdown_table(traced, columns)}\n\n{caption(traced, untraced)}"
 
 
 def problems(traced: Sequence[Result]) -> list[str]:
