@@ -132,6 +132,15 @@ def test_a_traced_run_is_a_row_of_its_own():
     assert [(len(result.runs), result.traced) for result in results] == [(2, False), (1, True)]
 
 
+def test_a_delayed_row_is_a_row_of_its_own_and_its_name_says_so():
+    delayed = a_record("refs", [1.1])
+    delayed.arguments["inject"] = "policy:1:delay=100ms"
+    found = results_of([a_record("refs", [1.0]), delayed, a_record("driver-queue", [2.0])])
+    names = [result.name for result in found]
+    assert names == ["store driver-queue", "store refs", "store refs --inject policy:1:delay=100ms"]
+    assert baseline_of(found[2], found) is None
+
+
 def test_a_failed_run_beside_one_that_is_ok_gives_no_samples_and_is_not_hidden(write, tmp_path, capsys):
     records = a_record("refs", failed([8.0, 9.0]), [1.0, 1.2]), a_record("refs", [1.1])
     (result,) = results_of(records)

@@ -51,7 +51,14 @@ class Result:
             words.append("--placement spread")
         if row.device == "cuda":
             words.append("on cuda")
+        if self.injected:
+            words.append(f"--inject {self.injected}")
         return " ".join([rung, *words])
+
+    @property
+    def injected(self) -> str | None:
+        """What was made to go wrong, if anything."""
+        return self.record.arguments.get("inject")
 
     @cached_property
     def flow(self) -> Flow:
@@ -184,4 +191,5 @@ def results_of(records: Iterable[Record]) -> list[Result]:
 def _identity(record: Record) -> bytes:
     layout = msgspec.structs.replace(record.row.layout, nodes={})  # where actors were found; asked for was the same
     row = msgspec.structs.replace(record.row, layout=layout)
-    return msgspec.json.encode([row, record.edges, any(run.spans for run in record.runs)], order="sorted")
+    kind = [any(run.spans for run in record.runs), record.arguments.get("inject")]
+    return msgspec.json.encode([row, record.edges, *kind], order="sorted")
