@@ -5,13 +5,13 @@ from conftest import KILOBYTES, SCRIPTS
 import compare_results
 
 
-def test_a_planted_delay_fails_the_comparison_and_the_same_again_does_not(run_script, tmp_path, capsys):
+def test_a_planted_delay_fails_the_comparison_and_the_same_again_does_not(begin_run, tmp_path, capsys):
     flags = ("--transport", "memcpy", *KILOBYTES, "--iterations", "20")
     sides = {"old": (), "again": (), "slow": ("--inject", "reference:1:delay=20ms")}
     for turn in range(3):
         for side, more in sides.items():  # in turns
             (tmp_path / side).mkdir(exist_ok=True)
-            done = run_script(SCRIPTS["torch"], *flags, *more)
+            done = begin_run(SCRIPTS["torch"], *flags, *more).finish()
             assert done.code == 0, done.stderr
             done.output.rename(tmp_path / side / f"{turn}.json")
     old, again, slow = (str(tmp_path / side) for side in sides)
