@@ -22,7 +22,7 @@ import msgspec
 
 from common.analysis.comparison import Pair
 from common.analysis.results import Result, results_of
-from common.analysis.statistics import MINIMUM_RUNS, typical_seconds
+from common.analysis.statistics import MINIMUM_RUNS, scatter, typical_seconds
 from common.errors import SuiteError, UsageError
 from common.plan.command_line import OneLineParser
 from common.plan.faults import Fault
@@ -121,6 +121,7 @@ def planted(one: Judged) -> str:
 
 COLUMNS = [
     Column("row", lambda one: one.row.name),
+    Column("runs differ by", lambda one: f"{scatter(one.row.seconds_by_run):.1%}"),
     Column("pairs", lambda one: one.way, words=True),
     Column("planted", planted),
     Column("number", lambda one: str(len(one.pairs))),

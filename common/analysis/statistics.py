@@ -79,6 +79,11 @@ def typical_seconds(runs: Runs) -> float:
     return float(np.exp(np.mean(_log_medians(runs))))
 
 
+def scatter(runs: Runs) -> float:
+    """By what share runs of a row differ: the standard deviation of the logarithms of their medians; nan of one run."""
+    return float(np.std(_log_medians(runs), ddof=1)) if len(runs) > 1 else float("nan")
+
+
 def ratio(seconds: Runs, baseline: Runs) -> Ratio:
     """How many times as long a row takes as the baseline, by the medians of their runs.
 

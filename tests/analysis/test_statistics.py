@@ -1,10 +1,14 @@
 """Summaries, ratios of rows by their runs, and how often a verdict is right, by simulated runs."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
-from common.analysis.statistics import change, ratio, summarise, typical_seconds
+from common.analysis.statistics import VERDICT_P, change, ratio, scatter, summarise, typical_seconds
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_summary_of_the_samples():
@@ -41,6 +45,7 @@ def test_a_ratio_is_that_of_the_typical_seconds_and_its_interval_that_of_welch()
     margin = stats.t.ppf(0.975, freedom) * sum(squares) ** 0.5
     assert (found.low, found.high) == pytest.approx((found.value / np.exp(margin), found.value * np.exp(margin)))
     assert (found.runs, found.verdict) == (3, "faster")
+    assert scatter(own) == pytest.approx(logs[0].std(ddof=1))
     back = ratio(other, own)
     assert (back.value, back.low, back.high) == pytest.approx((1 / found.value, 1 / found.high, 1 / found.low))
     assert back.verdict == "slower"
@@ -108,6 +113,16 @@ def test_where_runs_differ_more_it_takes_more_of_them():
     rng = np.random.default_rng(11)
     few, many = (called(rows(rng, "quiet", runs, 2), rows(rng, "quiet", runs, 2) * 1.05, "slower") for runs in (5, 15))
     assert few < 0.7 and many > 0.9
+
+
+@pytest.mark.parametrize("runs", [5, 10, 20])
+def test_the_docs_say_how_far_runs_may_differ_for_that(runs):
+    def power(scatter):
+        freedom = 2 * runs - 2
+        return stats.nct.sf(stats.t.isf(VERDICT_P / 2, freedom), freedom, np.log(1.05) / scatter / (2 / runs) ** 0.5)
+
+    most = optimize.brentq(lambda scatter: power(scatter) - 0.9, 0.001, 0.2)
+    assert f"| {runs} | {100 * most:.1f} % |" in (ROOT / "docs" / "statistics.md").read_text()
 
 
 def test_intervals_hold_the_true_ratio_as_often_as_they_say():
