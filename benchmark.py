@@ -15,10 +15,12 @@ Or the rows that you choose, for your own messages; a row may bring flags of its
 
 Every other flag is the scripts' own and holds for all rows (--flow, --iterations, --duration, --device, ...; the
 scripts' --rows is --message-rows here). Each run is a process of its own. With --runs, rows take turns: all of them
-once, then all of them again. Records and pictures go to a folder of their own, results/run-<time>/.
+once, then all of them again, each time in another order, so that drift and neighbours fall on all alike. Records and
+pictures go to a folder of their own, results/run-<time>/.
 """
 
 import argparse
+import random
 import re
 import signal
 import sys
@@ -143,9 +145,14 @@ def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-def measure(items: Sequence[Item], runs: int) -> list[int]:
-    """Run them all, each once before any a second time; the exit code of each."""
-    turns = [item for _ in range(runs) for item in items]
+def turns_of(items: Sequence[Item], runs: int, seed: int) -> list[Item]:
+    """Each once before any a second time; where there are several runs, in an order that is drawn for each turn."""
+    drawn = random.Random(seed)
+    return [item for _ in range(runs) for item in (drawn.sample(items, len(items)) if runs > 1 else items)]
+
+
+def measure(turns: Sequence[Item]) -> list[int]:
+    """Run them all; the exit code of each."""
     spent, codes = 0.0, []
     for order, item in enumerate(turns):
         begin = time.monotonic()
@@ -172,6 +179,9 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     )  # fmt: skip
     parser.add_argument("--rows", nargs="+", default=[], metavar="ROW", help="rows of your choice, each in quotes")
     parser.add_argument("--runs", type=int, default=1, help="processes a row (default: %(default)s)")
+    parser.add_argument("--order-seed", type=int, default=random.randrange(2**32), metavar="N",
+                        help="draws the order of the rows in each turn (default: another one each time; it is in the "
+                        "records)")  # fmt: skip
     parser.add_argument("--output-dir", type=Path, help="where records and pictures go (default: results/run-<time>)")
     parser.add_argument("--list", action="store_true", help="the rows, and whether this machine has what they need")
     parser.add_argument("--dry-run", action="store_true", help="what would be measured, what it takes, and how long")
@@ -202,12 +212,13 @@ def main(argv: Sequence[str]) -> int:
         print_plans(items, arguments.runs)
         return 0
     for item in items:
+        item.record.arguments["order_seed"] = arguments.order_seed
         files.create(item.output, item.record)
     waiting = [item for item in items if not item.waived]
     about = _minutes(arguments.runs * sum(item.seconds for item in waiting))
     print(f"{len(waiting)} rows, {arguments.runs} run{'s' * (arguments.runs > 1)} each, about {about}; "
           f"records: {folder}", flush=True)  # fmt: skip
-    codes = measure(waiting, arguments.runs)
+    codes = measure(turns_of(waiting, arguments.runs, arguments.order_seed))
     import plot_results  # matplotlib is not for the runs
 
     plotted = plot_results.main([*map(str, sorted(folder.glob("*.json"))), "--output-dir", str(folder)])

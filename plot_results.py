@@ -172,7 +172,7 @@ def write_report(arguments: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 0, or 2 with one line on what to do."""
+    """Exit code 0, 1 (a row is impossible), or 2 with one line on what to do."""
     try:
         arguments = parse(argv)
         if arguments.html:
@@ -194,7 +194,7 @@ def main(argv: list[str] | None = None) -> int:
     print_results(ladder, hops, episodes, arguments.format)
     if pictures and arguments.format == "text":
         print(f"pictures: {', '.join(map(str, pictures))}")
-    return 0
+    return int(any(result.status == "impossible" for result in (*ladder, *hops, *traced, *episodes)))
 
 
 if __name__ == "__main__":

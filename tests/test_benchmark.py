@@ -109,6 +109,15 @@ def test_what_a_run_will_take_grows_with_its_bytes_and_trips(make_plan):
     assert expected("--batch-size", "4", "--duration", "30s") == pytest.approx(37, abs=2)
 
 
+def test_several_runs_take_turns_in_an_order_that_its_seed_repeats():
+    items = list("abcdefgh")
+    turns = benchmark.turns_of(items, 5, 1)
+    orders = ["".join(turns[begin : begin + 8]) for begin in range(0, 40, 8)]
+    assert all(sorted(order) == items for order in orders) and len(set(orders)) == 5
+    assert benchmark.turns_of(items, 5, 1) == turns != benchmark.turns_of(items, 5, 2)
+    assert benchmark.turns_of(items, 1, 1) == items
+
+
 def test_it_imports_neither_ray_nor_torch():
     import subprocess
 

@@ -31,5 +31,5 @@ def causes(results: Sequence[Result]) -> dict[str, str]:
         row = LADDER.get(result.rung)
         above = by_name.get(result.named(row.above)) if row else None
         if row and above:
-            found[result.name] = f"{change(above.seconds, result.seconds)} {above.name}: {row.because}"
+            found[result.name] = f"{change(above.seconds_by_run, result.seconds_by_run)} {above.name}: {row.because}"
     return found

@@ -7,6 +7,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from common.analysis.limits import impossible
 from common.analysis.statistics import Summary, summarise
 from common.flow.catalogue import build_flow, flow_of_edges
 from common.flow.flow import Flow
@@ -50,7 +51,14 @@ class Result:
             words.append("--placement spread")
         if row.device == "cuda":
             words.append("on cuda")
+        if self.injected:
+            words.append(f"--inject {self.injected}")
         return " ".join([rung, *words])
+
+    @property
+    def injected(self) -> str | None:
+        """What was made to go wrong, if anything."""
+        return self.record.arguments.get("inject")
 
     @cached_property
     def flow(self) -> Flow:
@@ -70,14 +78,21 @@ class Result:
     def runs(self) -> list[Run]:
         return [run for record in self.records for run in record.runs]
 
-    @property
-    def status(self) -> str:
+    @cached_property
+    def best_status(self) -> str:
         """ok where a run is; failed where one failed and none is ok."""
         return next(s for s in ("ok", "failed", "waived") if any(run.status == s for run in self.runs))
 
+    @cached_property
+    def status(self) -> str:
+        """That of its best runs; impossible where these are ok and say what cannot be."""
+        return "impossible" if impossible(self.record.row, self.shown) else self.best_status
+
     @property
     def failure(self) -> str | None:
-        """What became of the runs that are not ok, and of the first of them why."""
+        """Why its numbers are impossible, or what became of the runs that are not ok, and of the first of them why."""
+        if self.status == "impossible":
+            return f"impossible, {impossible(self.record.row, self.shown)}"
         others = [run for run in self.runs if run.status != "ok"]
         if not others:
             return None
@@ -87,7 +102,7 @@ class Result:
     @cached_property
     def shown(self) -> list[Run]:
         """Whose numbers are shown: the runs that are ok; where none is, what those that failed could finish."""
-        return [run for run in self.runs if run.status == self.status]
+        return [run for run in self.runs if run.status == self.best_status]
 
     @property
     def traced(self) -> bool:
@@ -102,6 +117,11 @@ class Result:
     def seconds(self) -> list[float]:
         """The timed trips of all runs that are shown."""
         return [seconds for run in self.shown for seconds in run.seconds]
+
+    @cached_property
+    def seconds_by_run(self) -> list[list[float]]:
+        """The same, a list for each run that has some."""
+        return [run.seconds for run in self.shown if run.seconds]
 
     @cached_property
     def summary(self) -> Summary:
@@ -138,7 +158,7 @@ class Result:
     def harness_share(self) -> float:
         """What part of a median trip the suite takes itself; harness_seconds starts after the first trip."""
         costs = [cost.harness_seconds for run in self.shown for cost in run.processes.values()]
-        warmups = [record.warmup for record in self.records for run in record.runs if run.status == self.status]
+        warmups = [record.warmup for record in self.records for run in record.runs if run.status == self.best_status]
         return sum(costs) / (sum(warmups) + len(self.seconds)) / self.summary.median
 
     @property
@@ -171,4 +191,5 @@ def results_of(records: Iterable[Record]) -> list[Result]:
 def _identity(record: Record) -> bytes:
     layout = msgspec.structs.replace(record.row.layout, nodes={})  # where actors were found; asked for was the same
     row = msgspec.structs.replace(record.row, layout=layout)
-    return msgspec.json.encode([row, record.edges, any(run.spans for run in record.runs)], order="sorted")
+    kind = [any(run.spans for run in record.runs), record.arguments.get("inject")]
+    return msgspec.json.encode([row, record.edges, *kind], order="sorted")

@@ -1,23 +1,36 @@
-"""What is computed from the samples when a record is read; none of it is stored."""
+"""What is computed from the samples when a record is read; none of it is stored. docs/statistics.md says why so."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+MINIMUM_RUNS = 3  # of each row, for a verdict
+P95_SAMPLES, P99_SAMPLES = 20, 100  # below them a percentile is about the largest sample, whose luck it is
+CONFIDENCE = 0.95  # of the intervals that are shown
+VERDICT_P = 0.01  # of 27 rows at once, 0.05 would call one or two different from themselves
+ALIKE = "no clear difference"
+
+Runs = Sequence[Sequence[float]]  # the seconds of the trips of each run
+
 
 @dataclass(frozen=True)
 class Summary:
-    """Statistics of a row's timed trips, in seconds; `variation` is standard deviation / mean."""
+    """Statistics of a row's timed trips, in seconds; `variation` is standard deviation / mean.
+
+    p95, p99: None where there are too few samples for them.
+    """
 
     count: int
     min: float
     median: float
-    p95: float
+    p95: float | None
+    p99: float | None
     max: float
     variation: float
 
 
-def summarise(seconds: list[float]) -> Summary:
+def summarise(seconds: Sequence[float]) -> Summary:
     """Statistics of the samples.
 
     Raises:
@@ -25,34 +38,83 @@ def summarise(seconds: list[float]) -> Summary:
     """
     if not seconds:
         raise ValueError("no timed trip to summarise")
-    samples = np.asarray(seconds)
+    samples, count = np.asarray(seconds), len(seconds)
     return Summary(
-        count=len(seconds),
+        count=count,
         min=float(samples.min()),
         median=float(np.median(samples)),
-        p95=float(np.percentile(samples, 95)),
+        p95=float(np.percentile(samples, 95)) if count >= P95_SAMPLES else None,
+        p99=float(np.percentile(samples, 99)) if count >= P99_SAMPLES else None,
         max=float(samples.max()),
         variation=float(samples.std() / samples.mean()),
     )
 
 
-def speedup_interval(seconds: list[float], baseline: list[float]) -> tuple[float, float, float]:
-    """How many times faster the median trip is than the baseline's, and its 95 % bootstrap interval."""
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as long one row takes as another.
+
+    low, high: the 95 % interval; None where a row has one run, which says nothing of how runs differ.
+    p: how often two rows that are alike come out at least so far apart.
+    runs: of the row that has fewer.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    p: float | None
+    runs: int
+
+    @property
+    def verdict(self) -> str:
+        if self.p is None or self.runs < MINIMUM_RUNS:
+            return f"{'one run' if self.runs == 1 else f'{self.runs} runs'}: no verdict"
+        if self.p >= VERDICT_P:
+            return ALIKE
+        return "slower" if self.value > 1 else "faster"
+
+
+def typical_seconds(runs: Runs) -> float:
+    """Of a row: the geometric mean of its runs' medians, so that ratios of it are those of `ratio`."""
+    return float(np.exp(np.mean(_log_medians(runs))))
+
+
+def scatter(runs: Runs) -> float:
+    """By what share runs of a row differ: the standard deviation of the logarithms of their medians; nan of one run."""
+    return float(np.std(_log_medians(runs), ddof=1)) if len(runs) > 1 else float("nan")
+
+
+def ratio(seconds: Runs, baseline: Runs) -> Ratio:
+    """How many times as long a row takes as the baseline, by the medians of their runs.
+
+    Trips of one process share its luck (memory, placement, what else went on), so a run counts once, by its median:
+    the luck of the trips inside is in how the medians differ. Their logarithms are compared by Welch's t-test, which
+    asks neither for equal scatter nor for equal numbers of runs. It widens the interval as few runs demand; resampling
+    runs does not (Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician 69, 2015): of
+    five and five that are alike, it calls one pair in eight different, as the tests show.
+    """
     from scipy import stats  # half a second that the scripts do not need
 
-    ratio = float(np.median(baseline) / np.median(seconds))
-    if min(len(seconds), len(baseline)) < 2:
-        return ratio, ratio, ratio
-    interval = stats.bootstrap(
-        (baseline, seconds), lambda a, b, axis: np.median(a, axis=axis) / np.median(b, axis=axis),
-        method="percentile", rng=0, n_resamples=2000,
-    ).confidence_interval  # fmt: skip
-    return ratio, float(interval.low), float(interval.high)
+    own, other = _log_medians(seconds), _log_medians(baseline)
+    value, fewer = float(np.exp(np.mean(own) - np.mean(other))), min(len(own), len(other))
+    if fewer < 2:
+        return Ratio(value, None, None, None, fewer)
+    if np.ptp(own) == np.ptp(other) == 0:  # numbers that were made up: no scatter to test with
+        return Ratio(value, value, value, float(value == 1), fewer)
+    test = stats.ttest_ind(own, other, equal_var=False)
+    low, high = np.exp(test.confidence_interval(CONFIDENCE))
+    return Ratio(value, float(low), float(high), float(test.pvalue), fewer)
 
 
-def change(upper: list[float], lower: list[float]) -> str:
-    """How the lower rung compares with the one above it; nothing is claimed that the samples do not bear out."""
-    ratio, low, high = speedup_interval(lower, upper)
-    if low <= 1 <= high or min(len(upper), len(lower)) < 2:
-        return "no clear difference from"
-    return f"{ratio:.3g}× faster than" if ratio > 1 else f"{1 / ratio:.3g}× slower than"
+def _log_medians(runs: Runs) -> np.ndarray:
+    return np.log([np.median(seconds) for seconds in runs])
+
+
+def change(upper: Runs, lower: Runs) -> str:
+    """How the lower rung compares with the one above it; nothing is claimed that the runs do not bear out."""
+    found = ratio(lower, upper)
+    if found.verdict == "faster":
+        return f"{1 / found.value:.3g}× faster than"
+    if found.verdict == "slower":
+        return f"{found.value:.3g}× slower than"
+    return f"{found.verdict} {'from' if found.verdict == ALIKE else 'against'}"

@@ -4,6 +4,8 @@ import ctypes
 import os
 import signal
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 from common.plan.faults import Fault
@@ -12,13 +14,13 @@ from common.plan.faults import Fault
 def install(participant: Any, fault: Fault) -> None:
     """Let the fault strike when its task is about to receive the message of its trip, or to emit it; or now."""
     if fault.what == "start":
-        _raise()
+        _raise(fault)
     receive, emit = participant.receive, participant.emit
     before: list[Any] = []
 
     def striking_receive(inputs: Any, task: str = fault.who) -> int:
         if task == fault.who and participant.inboxes[task].last + 1 >= fault.trip and fault.what in STRIKES:
-            STRIKES[fault.what]()
+            STRIKES[fault.what](fault)
         return receive(inputs, task)
 
     def striking_emit(number: int, task: str = fault.who) -> Any:
@@ -45,11 +47,11 @@ def _last_byte(payload: Any) -> None:
     tensors[-1].reshape(-1).view(torch.uint8)[-1] ^= 1
 
 
-def _raise() -> None:
+def _raise(_: Fault) -> None:
     raise OSError("no luck today")
 
 
-def _garbage() -> None:
+def _garbage(_: Fault) -> None:
     """What no library should do, and one did."""
     os.write(1, b"\x00\xff{not a report\n" * 1000)
     for folder in sys.argv[1:2]:
@@ -58,11 +60,12 @@ def _garbage() -> None:
     os._exit(0)
 
 
-STRIKES = {
-    "die": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
-    "segfault": lambda: ctypes.string_at(0),
-    "hang": lambda: ctypes.PyDLL(None).pause(),  # in C, and with the interpreter's lock
+STRIKES: dict[str, Callable[[Fault], Any]] = {
+    "die": lambda _: os.kill(os.getpid(), signal.SIGKILL),
+    "stop": lambda _: os.kill(os.getpid(), signal.SIGSTOP),
+    "segfault": lambda _: ctypes.string_at(0),
+    "hang": lambda _: ctypes.PyDLL(None).pause(),  # in C, and with the interpreter's lock
     "raise": _raise,
     "garbage": _garbage,
+    "delay": lambda fault: time.sleep(fault.seconds),
 }

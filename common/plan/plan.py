@@ -155,6 +155,7 @@ class Plan:
         kept = ("iterations", "duration", "timeout", "in_flight", "threads", "preset", "scale", "object_store_bytes")
         arguments = {name: getattr(options, name) for name in kept}
         arguments |= {"episode": options.trips_in_a_row, "trace": bool(options.trace)}
+        arguments |= {"inject": str(options.inject)} if options.inject else {}
         return Record(
             row=RowKey(
                 runtime=self.row.runtime, transport=self.row.transport, flow=self.flow_name, flags=flags,

@@ -82,6 +82,11 @@ def load(path: Path) -> Record:
         raise RecordError(f"{path} is no record of this suite ({what}): leave it out") from None
 
 
+def schema_of(path: Path) -> int:
+    """In which schema a record that `load` reads was written: the numbers of unlike ones may mean unlike things."""
+    return int(msgspec.json.decode(path.read_bytes())["schema_version"])
+
+
 def _of_one_run(old: dict[str, Any]) -> dict[str, Any]:
     """A record of schema 1 or 2, which had one case, one process and one environment, as it would be written today."""
     (case,), arguments = old["cases"], dict(old["arguments"])

@@ -10,11 +10,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from common.analysis.ladder import baseline_of, causes
 from common.analysis.results import Result, ceiling_of
-from common.analysis.statistics import speedup_interval
+from common.analysis.statistics import P95_SAMPLES, ratio
 from common.record.environment import machine_line
 from common.record.rows import BASELINE
 from common.units import format_bytes
-from common.view.tables import ABOVE_CEILING, HARNESS_SHOWN, UNSTABLE, milliseconds, three_digits
+from common.view.tables import ABOVE_CEILING, HARNESS_SHOWN, UNSTABLE, interval, milliseconds, three_digits
 
 # kevin85421/RayCG-ChatLearn, README.md, commit 0a603161: seconds for 100 trips of 448 MiB.
 DEMO = {"object store and queues": 279.23, "compiled graph, NCCL edges": 35.37}
@@ -52,7 +52,7 @@ def draw_ladder(results: Sequence[Result], path: Path) -> None:
         _demo(panels[-1])
     drawn = [seconds / DEMO_TRIPS for seconds in DEMO.values() if demo_shown] + list(limits(measured).values())
     shortest = min([result.summary.min for result in measured] + drawn)
-    longest = max([result.summary.p95 for result in measured] + drawn)
+    longest = max([result.summary.p95 or result.summary.max for result in measured] + drawn)
     last = panels[-1]
     last.set_xlabel("milliseconds a trip (log)")
     last.set_xscale("log")
@@ -76,18 +76,17 @@ def _demo(axes: Any) -> None:
 
 
 def _bar(axes: Any, index: int, result: Result, baseline: Result | None, note: str) -> None:
-    """Grey where bytes were copied, hatched where they were mapped; the whisker goes from minimum to p95."""
+    """Grey where bytes were copied, hatched where mapped; the whisker goes from minimum to p95, or to maximum."""
     summary = result.summary
     style = {"facecolor": "0.6"} if result.payload_copied else {"facecolor": "0.93", "hatch": "///"}
     axes.barh(index - 0.12, summary.median, height=0.38, edgecolor="black", linewidth=0.8, **style)
-    spread = [[summary.median - summary.min], [summary.p95 - summary.median]]
+    spread = [[summary.median - summary.min], [(summary.p95 or summary.max) - summary.median]]
     axes.errorbar(summary.median, index - 0.12, xerr=spread, color="black", capsize=3, linewidth=1)
     rate = f", {result.record.bytes_per_trip / summary.median / 1e9:.3g} GB/s" if result.payload_copied else ""
     text = f"{milliseconds(summary.median)} ms{rate}" + (", spilled" if result.spilled_bytes else "")
     if baseline and baseline is not result:
-        ratio, low, high = speedup_interval(result.seconds, baseline.seconds)
-        text += f"; {three_digits(ratio)}×"
-        text += f" ({three_digits(low)} to {three_digits(high)})" if low != high else ""
+        speedup = ratio(baseline.seconds_by_run, result.seconds_by_run)
+        text += f"; {three_digits(speedup.value)}×{interval(speedup)}"
     where = axes.get_yaxis_transform()
     axes.text(1.012, index - 0.12, text, va="center", fontsize=9, transform=where)
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.2}
@@ -111,8 +110,8 @@ def limits(results: Sequence[Result]) -> dict[str, float]:
 def caption(results: Sequence[Result]) -> str:
     """What a reader needs to weigh the chart: how to read it, the machine, and the day; the rest is the table's."""
     return "\n".join([
-        "Whiskers: fastest trip to p95. Hatched: readers hold views of another's memory. "
-        "Brackets: 95 % interval of the speed-up within these runs.",
+        f"Whiskers: fastest trip to p95, of fewer than {P95_SAMPLES} trips to the slowest. Hatched: readers hold views "
+        "of another's memory. Brackets: 95 % interval of the speed-up, from run to run.",
         *_where(results),
     ])  # fmt: skip
 
@@ -131,11 +130,16 @@ def _where(results: Sequence[Result]) -> list[str]:
     return [*sorted(set(map(machine_line, environments))), day]
 
 
+def _times(result: Result) -> str:
+    runs = len(result.seconds_by_run)
+    return f"{len(result.seconds)}" + (f" in {runs} runs" if runs > 1 else "")
+
+
 def facts(results: Sequence[Result]) -> str:
     """Machine, versions, counts, commits, and what makes some rows less than they seem."""
     done = [result for result in results if result.status == "ok"]
     *machines, day = _where(results)
-    counts = ", ".join(f"{result.name} {len(result.seconds)}" for result in results)
+    counts = ", ".join(f"{result.name} {_times(result)}" for result in results)
     variable = [f"{result.name} ({result.summary.variation:.0%})" for result in done
                 if result.summary.variation > UNSTABLE]  # fmt: skip
     ceilings = [1e3 * seconds for result in results for run in result.runs if (seconds := ceiling_of([run]))]

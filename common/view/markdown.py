@@ -4,10 +4,10 @@ from collections.abc import Collection, Sequence
 
 from common.analysis.ladder import baseline_of
 from common.analysis.results import Result
-from common.analysis.statistics import speedup_interval
+from common.analysis.statistics import ratio
 from common.record.rows import CEILING, ROWS, Row
 from common.view.ladder_chart import facts
-from common.view.tables import COLUMNS, PEAK, Column, markdown_table, milliseconds, three_digits
+from common.view.tables import COLUMNS, PEAK, Column, interval, markdown_table, milliseconds, three_digits
 
 
 def ladder_columns(results: Sequence[Result]) -> list[Column]:
@@ -17,7 +17,7 @@ def ladder_columns(results: Sequence[Result]) -> list[Column]:
         baseline = baseline_of(result, results)
         if baseline is None or not result.seconds:
             return "-"
-        return f"{three_digits(speedup_interval(result.seconds, baseline.seconds)[0])}x"
+        return f"{three_digits(ratio(baseline.seconds_by_run, result.seconds_by_run).value)}x"
 
     compared = any(baseline_of(result, results) for result in results)
     return [*COLUMNS, PEAK, *[Column("speed-up", speedup)] * compared]
@@ -40,8 +40,9 @@ def headline(results: Sequence[Result]) -> str:
         sentence += f", {median / ceiling:.2f} times the ceiling" if copied and ceiling else ""
         baseline = baseline_of(fastest, results)
         if baseline and baseline is not fastest:
-            ratio, low, high = map(three_digits, speedup_interval(fastest.seconds, baseline.seconds))
-            sentence += f"; `{baseline.name}` takes {ratio} times as long (95 % interval {low} to {high})"
+            times = ratio(baseline.seconds_by_run, fastest.seconds_by_run)
+            sentence += f"; `{baseline.name}` takes {three_digits(times.value)} times as long"
+            sentence += interval(times).replace("(", "(95 % interval ") or " (one run: no interval)"
         sentences.append(sentence + ".")
     return " ".join(sentences)
 
@@ -66,7 +67,8 @@ def advice_columns(results: Sequence[Result]) -> list[Column]:
         result = next((result for result in results if result.rung == row.name), None)
         if result is None or result.status != "ok":
             return result.status if result else "not run"
-        return f"{milliseconds(result.summary.median)} ms, p95 {milliseconds(result.summary.p95)}"
+        tail = f", p95 {milliseconds(result.summary.p95)}" if result.summary.p95 else ""
+        return f"{milliseconds(result.summary.median)} ms{tail}"
 
     return [
         Column("", lambda row: f"`{row.name}`"),

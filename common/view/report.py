@@ -73,7 +73,7 @@ def rows(groups: Sequence[Group]) -> str:
     for group in groups:
         for result in group:
             shown = {column.header: column.cell(result) for column in markdown.ladder_columns(group)}
-            counts = {"runs": str(len(result.runs)), "trips": str(len(result.seconds))}
+            counts = {"trips": str(len(result.seconds))}
             lines.append(shown | counts | {"flow": result.flow.name + _kind(result), "why": result.failure or ""})
     most = max(lines, key=len)  # a group without a baseline has no speed-up
     left = ("status", "flow", "why")

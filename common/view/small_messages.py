@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 
 from common.analysis.results import Result
-from common.analysis.statistics import speedup_interval
+from common.analysis.statistics import ratio
 from common.record.rows import row_name
-from common.view.tables import Column, markdown_table
+from common.view.tables import Column, interval, markdown_table
 
 # "Announcing Compiled Graphs", Anyscale, and Ray's documentation: small messages on CPUs, tensors of 40 MB on GPUs.
 CLAIMS = {
@@ -29,8 +29,8 @@ def columns(results: Sequence[Result]) -> list[Column]:
         baseline = _references(result, results)
         if baseline is None or baseline is result:
             return "-"
-        ratio, low, high = speedup_interval(result.seconds, baseline.seconds)
-        return f"{ratio:.3g}x ({low:.3g} to {high:.3g})"
+        times = ratio(baseline.seconds_by_run, result.seconds_by_run)
+        return f"{times.value:.3g}x{interval(times, '{:.3g}'.format)}"
 
     return [
         Column("flow", lambda result: result.flow.name),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.analysis.results import Result
+from common.analysis.statistics import Ratio
 from common.units import format_bytes
 
 UNSTABLE = 0.10  # standard deviation / mean above which a row is called unstable
@@ -36,6 +37,16 @@ def three_digits(value: float) -> str:
 def milliseconds(seconds: float) -> str:
     """Four significant digits; whole milliseconds from a second up."""
     return f"{seconds * 1e3:,.4g}" if seconds < 1 else f"{seconds * 1e3:,.0f}"
+
+
+def interval(ratio: Ratio, form: Callable[[float], str] = three_digits) -> str:
+    """In brackets, after its value; nothing where one run has none."""
+    return f" ({form(ratio.low)} to {form(ratio.high)})" if ratio.low is not None and ratio.high is not None else ""
+
+
+def percentile(seconds: float | None) -> str:
+    """In milliseconds, where there are samples for it."""
+    return milliseconds(seconds) if seconds else "-"
 
 
 def _of_trips(header: str, cell: Callable[[Result], str], rank: int = 0) -> Column:
@@ -73,9 +84,11 @@ COLUMNS = (
     Column("payload", lambda result: format_bytes(result.record.bytes_per_trip), 5),
     _of_trips("stored", _stored, 6),  # of a trip's messages and their copies, in the object store
     Column("first ms", lambda result: milliseconds(result.first_seconds) if result.first_seconds else "-", 4),
+    _of_trips("runs", lambda result: str(len(result.seconds_by_run)), 4),
     _of_trips("min ms", lambda result: milliseconds(result.summary.min), 3),
     _of_trips("median ms", lambda result: milliseconds(result.summary.median)),
-    _of_trips("p95 ms", lambda result: milliseconds(result.summary.p95), 1),
+    _of_trips("p95 ms", lambda result: percentile(result.summary.p95), 1),
+    _of_trips("p99 ms", lambda result: percentile(result.summary.p99), 3),
     _of_trips("max ms", lambda result: milliseconds(result.summary.max), 3),
     _of_trips("GB/s", _rate),
     _of_trips("of ceiling", _of_ceiling, 2),

@@ -155,6 +155,8 @@ TRAINED = ("--message", "fields", "--sink", "trainer")
         (["--device", "cuda"], "use --device cpu"),
         (["--inject", "nobody:1:die"], "nobody is none of the flow's tasks"),
         (["--inject", "policy:1:vanish"], "WHO:TRIP:WHAT"),
+        (["--inject", "policy:1:delay"], "delay=5ms"),
+        (["--inject", "policy:1:die=5ms"], "WHO:TRIP:WHAT"),
         (["--reuse-buffers"], "--reuse-buffers is for the compiled graph's shm"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
@@ -268,6 +270,15 @@ def test_actors_of_a_cluster_are_spread_unless_they_shall_not_be():
     assert parse("", "store", []).placement == "pack"
 
 
-@pytest.mark.parametrize("what", WHATS)
+@pytest.mark.parametrize("what", sorted({*WHATS} - {"delay"}))
 def test_a_fault_is_read_from_its_text(what):
-    assert parse("", "store", ["--inject", f"reference:6:{what}"]).inject == Fault("reference", 6, what)
+    fault = Fault("reference", 6, what)
+    assert parse("", "store", ["--inject", f"reference:6:{what}"]).inject == fault
+    assert Fault.parse(str(fault)) == fault
+
+
+def test_a_delay_says_how_long_and_is_in_the_record(make_plan):
+    text = "reference:6:delay=1.5ms"
+    assert Fault.parse(text) == Fault("reference", 6, "delay", 0.0015) and str(Fault.parse(text)) == text
+    assert make_plan("torch", "--inject", text).record().arguments["inject"] == text
+    assert "inject" not in make_plan("torch").record().arguments

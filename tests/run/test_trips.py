@@ -119,7 +119,8 @@ def measured(make_plan, monkeypatch, tmp_path):
         assert board.phase == ENDING
         assert all(board.trip(number)[1] > 0 for number in range(1, 1 + plan.trips))
         assert board.numbers() == dict.fromkeys(EVERYBODY, plan.trips)
-        return SimpleNamespace(known=known, verified=verified)
+        seconds = [end - start for start, end in map(board.trip, range(1, 1 + plan.trips))]
+        return SimpleNamespace(known=known, verified=verified, seconds=seconds)
 
     return run
 
@@ -163,6 +164,12 @@ def test_a_fault_of_a_task_is_seen_by_all_who_read_it(measured, what):
     assert done.known["status"] == "failed"
     assert "most of them in policy -> re" in done.known["reason"]
     assert set(done.known["wrong_bytes_by_field"]) == {"policy -> reference", "policy -> reward"}
+
+
+def test_a_delay_makes_each_trip_from_its_own_on_longer_and_nothing_wrong(measured):
+    done = measured("--warmup", "1", "--iterations", "4", "--inject", "policy:5:delay=100ms")
+    assert done.known["status"] == "ok"
+    assert [seconds > 0.1 for seconds in done.seconds] == [False, False, False, False, True, True]
 
 
 def test_a_task_that_raises_ends_the_trips(measured):
