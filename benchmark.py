@@ -41,7 +41,7 @@ from common.record.rows import LADDER, ROWS
 from common.record.schema import Record
 from common.record.suites import SUITES, rows_of
 from common.run.settle import settle
-from common.run.supervisor import add_run, add_waived, write_trace
+from common.run.supervisor import add_runs, add_waived, write_trace
 from common.runtime.needs import resident_bytes
 from common.units import format_bytes
 from common.view.pipe import outlast_reader
@@ -149,7 +149,7 @@ def measure(items: Sequence[Item], runs: int) -> list[int]:
     spent, codes = 0.0, []
     for order, item in enumerate(turns):
         begin = time.monotonic()
-        codes.append(add_run(item.plan, item.record, item.output, order=order))
+        codes.append(add_runs(item.plan, item.record, item.output, order=order))
         write_trace(item.plan, item.record)
         run, took = item.record.runs[-1], time.monotonic() - begin
         spent += took
@@ -194,7 +194,7 @@ def main(argv: Sequence[str]) -> int:
         list_rows(flags)
         return 0
     folder = arguments.output_dir or RESULTS / f"run-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    counted = any(flag.partition("=")[0] in ("--iterations", "--duration") for flag in flags)
+    counted = any(flag.partition("=")[0] in ("--iterations", "--duration", "--sweep") for flag in flags)
     rows = arguments.rows or list(rows_of(arguments.suite))
     usual = USUAL_TRIPS.split() if arguments.rows and not counted else []
     items = prepare(rows, [*usual, *flags], folder, bool(arguments.suite) and SUITES[arguments.suite].traced)
