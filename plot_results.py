@@ -12,6 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from common.analysis.costs import costs_of
 from common.analysis.ladder import on_one_ceiling
 from common.analysis.results import Result, results_of
 from common.errors import RecordError, SuiteError
@@ -23,7 +24,7 @@ from common.record.environment import MACHINE_KEYS
 from common.record.schema import Record
 from common.units import format_bytes
 from common.view import episodes as episode_table
-from common.view import flow_picture, ladder_chart, markdown, small_messages, stage_chart
+from common.view import flow_picture, ladder_chart, markdown, small_messages, stage_chart, sweep_chart, sweep_table
 from common.view.pipe import outlast_reader
 from common.view.screen import print_table
 from common.view.tables import csv_table, markdown_table
@@ -138,6 +139,33 @@ def draw(ladder: list[Result], traced: list[Result], episodes: list[Result], fol
     return pictures
 
 
+def draw_sweeps(results: list[Result], folder: Path) -> list[Path]:
+    """A picture for each thing that was swept, of the flow of which there are most points."""
+    done: dict[str, dict[str, list[Result]]] = {}
+    for result in results:
+        if result.status == "ok":
+            done.setdefault(sweep_chart.swept_of(result), {}).setdefault(result.flow.name, []).append(result)
+    pictures = []
+    for swept, by_flow in done.items():
+        pictures.append(folder / f"sweep_{swept}.png")
+        sweep_chart.draw(max(by_flow.values(), key=len), costs_of(results), pictures[-1])
+    return pictures
+
+
+def print_sweeps(results: list[Result], form: str) -> None:
+    """The cost model, and as text the points that have no time."""
+    costs = costs_of(results)
+    if form != "text":
+        print((csv_table if form == "csv" else markdown_table)(list(costs.values()), sweep_table.columns()))
+        return
+    print_table(list(costs.values()), sweep_table.columns())
+    for result in results:
+        if result.failure:
+            print(f"{result.name}, {format_bytes(result.record.bytes_per_trip)}: {result.failure}")
+    for sentence in sweep_table.sentences(costs):
+        print(sentence)
+
+
 def print_results(ladder: list[Result], hops: list[Result], episodes: list[Result], form: str) -> None:
     """The tables; as text also why rows have no numbers, and what qualifies those that have."""
     done = [result for result in hops if result.status == "ok"]
@@ -180,11 +208,13 @@ def main(argv: list[str] | None = None) -> int:
     """Exit code 0, or 2 with one line on what to do."""
     try:
         arguments = parse(argv)
-        ladder, hops, traced, episodes = parted(load(arguments.records, arguments.mixed))
+        records = load(arguments.records, arguments.mixed)
+        swept = results_of(record for record in records.values() if record.sweep)
+        ladder, hops, traced, episodes = parted({path: r for path, r in records.items() if not r.sweep})
         for problem in stage_chart.problems(traced):
             raise RecordError(f"{problem}: trace it again on a machine that does nothing else")
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
-        pictures = draw(ladder, traced, episodes, arguments.output_dir)
+        pictures = draw(ladder, traced, episodes, arguments.output_dir) + draw_sweeps(swept, arguments.output_dir)
         if arguments.readme:
             texts = {"results": markdown.ladder(ladder) if ladder else None}
             texts["advice"] = markdown.advice(ladder) if ladder else None
@@ -193,6 +223,8 @@ def main(argv: list[str] | None = None) -> int:
             markdown.rewrite(arguments.readme, texts)
         if arguments.docs and episodes:
             markdown.rewrite(arguments.docs / "chatlearn.md", {"episodes": episode_table.markdown(episodes)})
+        if arguments.docs and swept:
+            markdown.rewrite(arguments.docs / "cost-model.md", {"fits": sweep_table.markdown(costs_of(swept))})
     except SuiteError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -201,6 +233,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: cannot write {place}: give --output-dir another place", file=sys.stderr)
         return 2
     print_results(ladder, hops, episodes, arguments.format)
+    if swept:
+        print_sweeps(swept, arguments.format)
     if pictures and arguments.format == "text":
         print(f"pictures: {', '.join(map(str, pictures))}")
     return 0
