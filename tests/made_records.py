@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from common.flow.catalogue import build_flow, sizes_of
 from common.record import files
 from common.record.schema import Cost, Edge, Layout, Record, RowKey, Run
@@ -43,6 +45,18 @@ def a_record(transport: str, *runs: Run | list[float], runtime: str = "store", *
         environments={"0": environment},
         runs=[run if isinstance(run, Run) else a_run(run) for run in runs],
     )  # fmt: skip
+
+
+def a_sweep(transport: str, swept: str, points: dict[int, Run | list[float]], **asked: Any) -> Record:
+    """A record of a sweep: of each value of what is swept, the run there or its trips."""
+    records = {
+        value: a_record(transport, run, **asked, **({swept: value} if swept != "in_flight" else {}))
+        for value, run in points.items()
+    }
+    first = next(iter(records.values()))
+    row = replace(first.row, sizes={name: size for name, size in first.row.sizes.items() if name != swept})
+    runs = [replace(record.runs[0], at={swept: value}, edges=record.edges) for value, record in records.items()]
+    return replace(first, row=row, runs=runs, sweep=f"{swept}={','.join(map(str, points))}")
 
 
 def a_chain(transport: str, seconds: list[float], runtime: str) -> Record:

@@ -14,6 +14,7 @@ SWEPT: dict[str, Callable[[str], int]] = {
     "in_flight": at_least(1, 64),
     "roles": at_least(1, 64),  # each is a process
 }
+POINTS = "FIRST:LAST:FACTORx, FIRST:LAST:+STEP or VALUE,VALUE,..."
 MOST_POINTS = 64
 POINT_SECONDS = 1.0  # of timed trips, without --duration or --iterations
 
@@ -31,10 +32,10 @@ class Sweep:
         """`NAME=FIRST:LAST:FACTORx`, `NAME=FIRST:LAST:+STEP` or `NAME=VALUE,VALUE,...`."""
         name, _, points = text.partition("=")
         option = name.strip().replace("-", "_")
-        if option not in SWEPT:
+        if option not in SWEPT or not points:
             known = [name.replace("_", "-") for name in SWEPT]
-            raise argparse.ArgumentTypeError(f"{text!r}: give {', '.join(known)}, as payload=1KiB:1GiB:4x"
-                                             + did_you_mean(name, known))  # fmt: skip
+            hint = did_you_mean(name, known)
+            raise argparse.ArgumentTypeError(f"{text!r}: give {', '.join(known)}, each as NAME={POINTS}{hint}")
         values = tuple(sorted(set(_values(points, SWEPT[option]))))
         if len(values) < 2:
             raise argparse.ArgumentTypeError(f"{text!r} is one point: give two or more")
@@ -46,7 +47,7 @@ def _values(points: str, value: Callable[[str], int]) -> list[int]:
     if not rest:
         return [value(part) for part in points.split(",")]
     if len(rest) != 2:
-        raise argparse.ArgumentTypeError(f"{points!r}: give FIRST:LAST:FACTORx, FIRST:LAST:+STEP, or VALUE,VALUE")
+        raise argparse.ArgumentTypeError(f"{points!r}: give {POINTS}")
     lowest, highest, (step, add, factor) = value(first), value(rest[0]), _step(rest[1], value)
     found, at = [], float(lowest)
     while at <= highest * (1 + 1e-9):  # a factor of 1.1 may fall short of its last value by a rounding
