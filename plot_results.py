@@ -21,6 +21,7 @@ from common.flow.flow import DRIVER, Flow
 from common.plan.command_line import OneLineParser
 from common.record import files
 from common.record.environment import MACHINE_KEYS
+from common.record.points import points
 from common.record.schema import Record
 from common.units import format_bytes
 from common.view import episodes as episode_table
@@ -43,8 +44,9 @@ def load(paths: list[Path], mixed: bool) -> Records:
     machines = {}
     for path, record in records.items():
         try:
-            if ".py:" not in record.row.flow:
-                build_flow(record.row.flow, record.row.sizes, record.row.message)
+            for point in points(record) if ".py:" not in record.row.flow else ():
+                if point is record or point.edges:  # a point of a sweep that cannot be has none
+                    build_flow(point.row.flow, point.row.sizes, point.row.message)
         except (TypeError, ValueError):
             raise RecordError(f"{path} is of a flow that is unknown here: update the suite, or leave it out") from None
         done = [run for run in record.runs if run.status == "ok"]

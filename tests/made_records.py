@@ -35,9 +35,10 @@ def a_record(transport: str, *runs: Run | list[float], runtime: str = "store", *
     layout = Layout(**asked.pop("layout", {}))
     message = key.get("message")
     drawn = build_flow(flow, asked, message)
+    sizes = sizes_of(flow, None if "fields" in asked else message)
     return Record(
         row=RowKey(
-            runtime=runtime, transport=transport, flow=flow, flags=flags, sizes=sizes_of(flow, message) | asked,
+            runtime=runtime, transport=transport, flow=flow, flags=flags, sizes=sizes | asked,
             layout=layout, **key,
         ),
         edges=[Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in drawn.edges],
@@ -54,7 +55,8 @@ def a_sweep(transport: str, swept: str, points: dict[int, Run | list[float]], **
         for value, run in points.items()
     }
     first = next(iter(records.values()))
-    row = replace(first.row, sizes={name: size for name, size in first.row.sizes.items() if name != swept})
+    key = {} if swept != "fields" or "message" in asked else {"message": "fields"}  # which flat messages become
+    row = replace(first.row, **key, sizes={name: size for name, size in first.row.sizes.items() if name != swept})
     runs = [replace(record.runs[0], at={swept: value}, edges=record.edges) for value, record in records.items()]
     return replace(first, row=row, runs=runs, sweep=f"{swept}={','.join(map(str, points))}")
 

@@ -41,13 +41,14 @@ class Wanted:
 class Choice:
     """A row that may be taken.
 
-    measured: of just this flow; the newest. predicted: by the fit of the row's sweeps; reached: within their sizes.
+    measured: of just this flow; the newest. predicted: by the fit of the row's sweeps.
+    beyond: in what the flow lies outside of what was swept.
     """
 
     row: Row
     measured: Result | None
     predicted: Estimate | None
-    reached: bool
+    beyond: list[str]
 
     @property
     def seconds(self) -> float | None:
@@ -86,7 +87,7 @@ def choices(wanted: Wanted, results: Sequence[Result], costs: Mapping[str, Costs
         own = next((costs[name].fit for name in wanted.names(row) if name in costs), None)
         found.append(Choice(
             row, max(exact, key=lambda result: result.runs[0].started_at, default=None),
-            own.predict(size) if own else None, bool(own and own.reaches(size)),
+            own.predict(size) if own else None, own.beyond(size) if own else [],
         ))  # fmt: skip
     return sorted(found, key=lambda choice: choice.seconds or float("inf"))
 

@@ -17,7 +17,7 @@ from common.record.rows import INLINED_BYTES
 
 CONFIDENCE = 0.95
 FAR = 0.1  # from where a residual counts less
-NOTHING = 1e-6  # of a trip: what a bounded fit leaves instead of 0
+NOTHING = 1e-4  # of a trip: what a bounded fit leaves instead of 0
 TERMS = ("message", "stored message", "tensor", "byte", "byte beyond the knee")
 
 
@@ -147,13 +147,16 @@ class Fit:
         relative = self._quantile * float(np.sqrt(own @ self._covariance @ own + scatter)) / value
         return Estimate(value, value * float(np.exp(-relative)), value * float(np.exp(relative)))
 
-    def reaches(self, size: Size) -> bool:
-        """Whether such a trip lies within what was measured: nothing of it less or more than of any point."""
-        sizes = np.array([self.features(point.size) for point in self.points])
-        own, terms = self.features(size), slice(1, 3)  # messages of another number are what `a` is for
-        counts = bool((own[terms] <= sizes.max(axis=0)[terms]).all())
-        total = [point.size.bytes for point in self.points]
-        return counts and min(total) <= size.bytes <= max(total)
+    def beyond(self, size: Size) -> list[str]:
+        """In what a trip lies outside of what was measured; nothing where it lies within."""
+        sizes, found = [point.size for point in self.points], []
+        if not min(own.bytes for own in sizes) <= size.bytes <= max(own.bytes for own in sizes):
+            found.append("bytes")
+        if size.tensors > max(own.tensors for own in sizes):
+            found.append("tensors")
+        if size.messages not in {own.messages for own in sizes}:
+            found.append("messages")
+        return found
 
 
 def fit(points: Sequence[Point], inlines: bool) -> Fit:

@@ -10,7 +10,8 @@ from common.flow.flow import packed
 from common.record.rows import transports
 from common.units import format_bytes
 
-HELD_OUT_ABOVE_BYTES = 64 * 2**20  # the fit that is tested knows trips up to here
+HELD_OUT_ABOVE_BYTES = 64 * 2**20  # the fit that is tested knows trips up to here, and the rounding of their messages
+ROUNDING = 1.001
 TOLERANCE = 0.10
 PAGE_BYTES = 4096
 FAULTED_MORE = 0.25  # of a trip's bytes: so many more in fresh pages, and that is what a byte costs more for
@@ -74,19 +75,23 @@ def held_out(costs: Costs) -> str | None:
 
     Where it is wrong by more than TOLERANCE, what broke the line.
     """
-    known = [point for point in costs.fit.points if point.size.bytes <= HELD_OUT_ABOVE_BYTES]
-    beyond = [point for point in costs.fit.points if point.size.bytes > 2 * HELD_OUT_ABOVE_BYTES]
+    known = [point for point in costs.fit.points if point.size.bytes <= HELD_OUT_ABOVE_BYTES * ROUNDING]
+    beyond = [point for point in costs.fit.points if point not in known]
     if not beyond or len({point.size for point in known}) < 3:
         return None
-    fitted, words = fit(known, costs.fit.inlines), []
+    fitted, words, worst = fit(known, costs.fit.inlines), [], 0.0
     for point in beyond:
         said = fitted.predict(point.size).value
         error = said / point.seconds - 1
-        words.append(f"{format_bytes(point.size.bytes)}: {said * 1e3:,.3g} ms foretold, {point.seconds * 1e3:,.3g} ms "
-                     f"measured ({error:+.0%})" + "; the line broke" * (abs(error) > TOLERANCE))  # fmt: skip
-    broken = any("broke" in word for word in words)
-    cause = f": {knee_cause(costs)}" if broken else ""
+        worst = max(worst, abs(error))
+        times = f"{_milliseconds(said)} foretold, {_milliseconds(point.seconds)} measured"
+        words.append(f"{format_bytes(point.size.bytes)}: {times} ({error:+.0%})")
+    cause = f"; the line broke: {knee_cause(costs)}" if worst > TOLERANCE else ""
     return f"{costs.name}, fitted up to {format_bytes(HELD_OUT_ABOVE_BYTES)}: {', '.join(words)}{cause}"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:,.0f} ms" if seconds >= 0.1 else f"{1e3 * seconds:.3g} ms"
 
 
 def knee_cause(costs: Costs) -> str:

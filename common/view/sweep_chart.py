@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from common.analysis.costs import Costs, knees, transport_of
+from common.analysis.costs import ROUNDING, Costs, knees, transport_of
 from common.analysis.results import Result
 from common.record.environment import machine_line
 from common.record.rows import CEILING
@@ -29,9 +29,8 @@ def swept_of(result: Result) -> str:
 
 
 def place_of(result: Result) -> int:
-    """Where on the axis it stands: a payload by the bytes that it really was."""
-    at = result.runs[0].at[swept_of(result)]
-    return result.record.bytes_per_trip if swept_of(result) == "payload" else at
+    """Where on the axis it stands."""
+    return result.runs[0].at[swept_of(result)]
 
 
 def rate_of(result: Result) -> float:
@@ -55,7 +54,7 @@ def draw(results: Sequence[Result], costs: Mapping[str, Costs], path: Path) -> N
         if line[0].payload_copied:
             rates.plot(x, [rate_of(result) / 1e9 for result in line], **style)
         if name in bends:
-            knee = [result for result in line if place_of(result) <= (costs[name].fit.knee_bytes or 0)][-1]
+            knee = [result for result in line if place_of(result) <= (costs[name].fit.knee_bytes or 0) * ROUNDING][-1]
             times.plot(place_of(knee), 1e3 * knee.summary.median, "o", ms=17, mfc="none", mec="black", mew=1.4)
     _ceiling(times, rates, results)
     times.set_title("median trip, milliseconds", loc="left", fontsize=12)
@@ -108,7 +107,7 @@ def _scale(axes: Any, swept: str, places: Sequence[int]) -> None:
     shown = sorted(set(places))
     while len(shown) > 6:
         shown = shown[::2]
-    text = _bytes if swept == "payload" else str
+    text = format_bytes if swept == "payload" else str
     axes.set_xticks(shown, [text(place).replace(" ", "\n") for place in shown], fontsize=9.5)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_locator(LogLocator(subs=(1,)))
@@ -125,8 +124,3 @@ def _caption(results: Sequence[Result], bends: Mapping[str, str]) -> str:
     environments = [record.environments.get("0", {}) for result in results for record in result.records]
     lines += sorted(set(map(machine_line, environments)))
     return "\n".join(part for line in lines for part in textwrap.wrap(line, 150))
-
-
-def _bytes(place: int) -> str:
-    """Two digits are enough on an axis."""
-    return format_bytes(float(f"{place:.2g}") if place < 2048 else place)
