@@ -141,33 +141,6 @@ def draw(ladder: list[Result], traced: list[Result], episodes: list[Result], fol
     return pictures
 
 
-def draw_sweeps(results: list[Result], folder: Path) -> list[Path]:
-    """A picture for each thing that was swept, of the flow of which there are most points."""
-    done: dict[str, dict[str, list[Result]]] = {}
-    for result in results:
-        if result.status == "ok":
-            done.setdefault(sweep_chart.swept_of(result), {}).setdefault(result.flow.name, []).append(result)
-    pictures = []
-    for swept, by_flow in done.items():
-        pictures.append(folder / f"sweep_{swept}.png")
-        sweep_chart.draw(max(by_flow.values(), key=len), costs_of(results), pictures[-1])
-    return pictures
-
-
-def print_sweeps(results: list[Result], form: str) -> None:
-    """The cost model, and as text the points that have no time."""
-    costs = costs_of(results)
-    if form != "text":
-        print((csv_table if form == "csv" else markdown_table)(list(costs.values()), sweep_table.columns()))
-        return
-    print_table(list(costs.values()), sweep_table.columns())
-    for result in results:
-        if result.failure:
-            print(f"{result.name}, {format_bytes(result.record.bytes_per_trip)}: {result.failure}")
-    for sentence in sweep_table.sentences(costs):
-        print(sentence)
-
-
 def print_results(ladder: list[Result], hops: list[Result], episodes: list[Result], form: str) -> None:
     """The tables; as text also why rows have no numbers, and what qualifies those that have."""
     done = [result for result in hops if result.status == "ok"]
@@ -216,7 +189,9 @@ def main(argv: list[str] | None = None) -> int:
         for problem in stage_chart.problems(traced):
             raise RecordError(f"{problem}: trace it again on a machine that does nothing else")
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
-        pictures = draw(ladder, traced, episodes, arguments.output_dir) + draw_sweeps(swept, arguments.output_dir)
+        pictures = draw(ladder, traced, episodes, arguments.output_dir) + sweep_chart.draw_all(
+            swept, arguments.output_dir
+        )
         if arguments.readme:
             texts = {"results": markdown.ladder(ladder) if ladder else None}
             texts["advice"] = markdown.advice(ladder) if ladder else None
@@ -236,7 +211,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     print_results(ladder, hops, episodes, arguments.format)
     if swept:
-        print_sweeps(swept, arguments.format)
+        sweep_table.print_costs(swept, arguments.format)
     if pictures and arguments.format == "text":
         print(f"pictures: {', '.join(map(str, pictures))}")
     return 0

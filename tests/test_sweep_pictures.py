@@ -53,7 +53,7 @@ def test_each_thing_that_was_swept_has_a_picture_and_the_costs_a_line_a_transpor
     assert pictures == {"sweep_payload.png", "sweep_fields.png"}
     lines = [line.split("  ")[0] for line in text.splitlines()]
     assert lines.count("graph shm --reuse-buffers") == 1
-    assert "store bytes, 1 GiB: waived, lower --payload" in text
+    assert "store bytes, payload 1 GiB: waived, lower --payload" in text
     assert "graph shm --reuse-buffers bends at 32 MiB: of unknown cause." in text
     assert "graph shm, fitted up to 64 MiB: 128 MiB" in text
 

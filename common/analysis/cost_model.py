@@ -10,44 +10,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy import optimize, stats
 
-from common.flow.flow import Flow
-from common.record.rows import INLINED_BYTES
+from common.analysis.size import Point, Size
 
 CONFIDENCE = 0.95
 FAR = 0.1  # from where a residual counts less
 NOTHING = 1e-4  # of a trip: what a bounded fit leaves instead of 0
 TERMS = ("message", "stored message", "tensor", "byte", "byte beyond the knee")
-
-
-@dataclass(frozen=True)
-class Size:
-    """What the model counts of a trip.
-
-    stored: of its messages, those that are too large to be inlined.
-    tensors: beyond the first one of each message.
-    """
-
-    messages: int
-    stored: int
-    tensors: int
-    bytes: int
-
-
-def size_of(flow: Flow) -> Size:
-    """The size of a flow whose messages travel as they are drawn; of a packed one, give the packed flow."""
-    edges = flow.edges
-    tensors = sum(len(edge.message.leaves) for edge in edges) - len(edges)
-    return Size(len(edges), sum(edge.bytes > INLINED_BYTES for edge in edges), tensors, flow.bytes_per_trip)
-
-
-@dataclass(frozen=True)
-class Point:
-    """A size, and the median seconds of its trips."""
-
-    size: Size
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -87,6 +56,8 @@ class Fit:
 
         A median that lies far off counts by its distance and not by the square of it (soft L1 loss).
         """
+        from scipy import optimize  # half a second that the scripts do not need
+
         rows = self._rows / self._scale
         begin, _ = optimize.nnls(rows, np.ones(len(rows)))
         loss = {"loss": "soft_l1", "f_scale": FAR}
@@ -120,6 +91,8 @@ class Fit:
 
     @property
     def _quantile(self) -> float:
+        from scipy import stats
+
         return float(stats.t.ppf((1 + CONFIDENCE) / 2, self.degrees_of_freedom))
 
     @staticmethod
@@ -167,6 +140,8 @@ def fit(points: Sequence[Point], inlines: bool) -> Fit:
     """
     if len(points) < 3:
         raise ValueError(f"{len(points)} sizes are too few for a fit: give three or more")
+    from scipy import stats
+
     straight = Fit(tuple(sorted(points, key=lambda point: point.size.bytes)), inlines)
     sizes = sorted({point.size.bytes for point in points})
     bent = [replace(straight, knee_bytes=count) for count in sizes[2:-1]]

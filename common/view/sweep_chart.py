@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from common.analysis.costs import ROUNDING, Costs, knees, transport_of
+from common.analysis.costs import ROUNDING, Costs, costs_of, knees, transport_of
 from common.analysis.results import Result
 from common.record.environment import machine_line
 from common.record.rows import CEILING
@@ -37,6 +37,17 @@ def rate_of(result: Result) -> float:
     """Bytes a second that readers received, in the order in which trips overlapped."""
     seconds = sum(second for run in result.shown for second in run.episode_seconds) / len(result.seconds)
     return result.record.bytes_per_trip / (seconds if result.episode > 1 else result.summary.median)
+
+
+def draw_all(results: Sequence[Result], folder: Path) -> list[Path]:
+    """A picture for each thing that was swept, of the flow of which there are most points."""
+    done: dict[str, dict[str, list[Result]]] = {}
+    for result in results:
+        if result.status == "ok":
+            done.setdefault(swept_of(result), {}).setdefault(result.flow.name, []).append(result)
+    for swept, by_flow in done.items():
+        draw(max(by_flow.values(), key=len), costs_of(results), folder / f"sweep_{swept}.png")
+    return [folder / f"sweep_{swept}.png" for swept in done]
 
 
 def draw(results: Sequence[Result], costs: Mapping[str, Costs], path: Path) -> None:

@@ -1,13 +1,15 @@
 """The cost model of each transport as a table and sentences."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from common.analysis.cost_model import Estimate
-from common.analysis.costs import Costs, held_out, knees
+from common.analysis.costs import Costs, costs_of, held_out, knees
+from common.analysis.results import Result
 from common.units import format_bytes
-from common.view.tables import Column, markdown_table, three_digits
+from common.view.screen import point_words, print_table
+from common.view.tables import Column, csv_table, markdown_table, three_digits
 
 MIB = 2**20
 
@@ -69,6 +71,21 @@ def sentences(costs: Mapping[str, Costs]) -> list[str]:
     if loose:
         found.append(f"Medians far off the fit: {', '.join(loose)}; repeat these sweeps on a quiet machine.")
     return found
+
+
+def print_costs(results: Sequence[Result], form: str) -> None:
+    """The fits of sweeps; as text also the points that have no time, knees, and what was foretold."""
+    costs = costs_of(results)
+    if form != "text":
+        print((csv_table if form == "csv" else markdown_table)(list(costs.values()), columns()))
+        return
+    if costs:
+        print_table(list(costs.values()), columns())
+    for result in results:
+        if result.failure:
+            print(f"{result.name}, {point_words(result.runs[0].at)}: {result.failure}")
+    for sentence in sentences(costs):
+        print(sentence)
 
 
 def markdown(costs: Mapping[str, Costs]) -> str:
