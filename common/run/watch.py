@@ -70,10 +70,12 @@ class Watch:
                 ended = bool(select.select([handle], [], [], POLL_SECONDS)[0])
                 # The driver, and all that live in its process, are the worker itself; who has done its work may go.
                 inside = [name for name, pid in self.board.processes().items() if pid == worker.pid]
-                if not gone and "nodes" not in self.known:  # who went first; others may follow it
-                    gone = [name for name in blame.dead(self.board) if name not in inside]
+                fallen = [name for name in blame.dead(self.board) if name not in inside]
                 if not self._read_report():
                     return "the driver's process wrote what is no report"
+                # Who went first; others may follow it. What was read after they fell says whether their work was done.
+                if not gone and "nodes" not in self.known:
+                    gone = fallen
                 if self.board.progress[2]:  # what stands before the first trip is said by now
                     bar = _progress_bar(self.plan) if bar is None else bar
                     bar.update(self.board.progress[2] - bar.n)
