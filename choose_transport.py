@@ -10,23 +10,22 @@ counts; else the cost model that is fitted to this machine's sweeps (python3 ben
 
 import argparse
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.analysis.choice import ENOUGH, Choice, Wanted, check, choices, reason, ruled_out
+from common.analysis.choice import ENOUGH, Wanted, check, choices
 from common.analysis.costs import Costs, costs_of
-from common.analysis.machine import Known, known
+from common.analysis.machine import known
 from common.analysis.results import Result, results_of
 from common.errors import SuiteError, UsageError
 from common.flow.catalogue import build_flow
 from common.plan.command_line import OneLineParser, parse
 from common.plan.options import FIELDS, RESULTS, SIZES, Options
-from common.record.rows import LADDER, ROWS
 from common.units import format_bytes
+from common.view import answer
 from common.view.pipe import outlast_reader
 from common.view.screen import print_table
-from common.view.tables import Column, milliseconds
+from common.view.tables import Column
 
 TOLD = ("flow", "preset", "scale", "message", *SIZES)  # of the scripts' flags, those that say what is sent
 
@@ -66,65 +65,6 @@ def wanted_of(own: argparse.Namespace, options: Options) -> Wanted:
     return Wanted(flow, suffix, own.reads == "all", own.nodes, own.gpus)
 
 
-def _time(choice: Choice) -> str:
-    """What was measured, and what is expected."""
-    words = [f"{milliseconds(choice.measured.summary.median)} ms measured"] if choice.measured else []
-    if choice.predicted:
-        low, high = choice.predicted.low, choice.predicted.high
-        interval = (
-            f" (95 %: {milliseconds(low)} to {milliseconds(high)})" if low is not None and high is not None else ""
-        )
-        outside = f", beyond what was swept in {' and '.join(choice.beyond)}" if choice.beyond else ""
-        words.append(f"{milliseconds(choice.predicted.value)} ms expected{interval}{outside}")
-    return ", ".join(words)
-
-
-def answer(wanted: Wanted, found: Sequence[Choice]) -> str:
-    """The sentence that comes first.
-
-    Raises:
-        UsageError: nothing is known of any row.
-    """
-    best = found[0] if found and found[0].seconds else None
-    if best is None:
-        raise UsageError("no record tells anything of such rows: run python3 benchmark.py sweeps, or the rows "
-                         "themselves (benchmark.py --flow ... --rows ...)")  # fmt: skip
-    ends = "readers end with bytes of their own" if wanted.own_bytes else "readers may hold views"
-    return (f"Take `{best.row.name}{wanted.suffix}`: {_time(best)} a trip of {wanted.flow.name} "
-            f"({format_bytes(wanted.flow.bytes_per_trip)}; {ends}).")  # fmt: skip
-
-
-def print_ranking(found: Sequence[Choice]) -> None:
-    """Each row with its times, its needs, what breaks it, and what the next faster one does that it does not."""
-    for place, choice in enumerate(found):
-        slower = f", {choice.seconds / found[0].seconds:.2g} times" if place else ""  # type: ignore[operator]
-        print(f"{place + 1:3}. {choice.row.name}: {_time(choice)}{slower}")
-        lines, usual = [], LADDER[f"{choice.row.runtime} {choice.row.transport}"]
-        if take := choice.row.take or usual.take:
-            like = "" if choice.row.take else f"as {usual.name}: "
-            lines = [f"{like}needs {take.needs}; breaks: {take.breaks}"]
-        why = [(other.row.name, why) for other in reversed(found[:place]) if (why := reason(choice.row, other.row))]
-        lines += [f"slower than {name}; there: {because}" for name, because in why[:1]]
-        lines += ["why it is slower is not known: no faster row here is above it in the ladder"] * (
-            place > 0 and not why
-        )
-        for line in lines:
-            print(textwrap.fill(line, 110, initial_indent=" " * 5, subsequent_indent=" " * 5))
-
-
-def print_unknown(wanted: Wanted, found: Sequence[Choice], records: Known) -> None:
-    """What this answer does not say."""
-    unknown = [choice.row.name for choice in found if not choice.seconds]
-    out: dict[str, list[str]] = {}
-    for row in ROWS:
-        if why := ruled_out(row, wanted):
-            out.setdefault(why, []).append(row.name)
-    notes = [f"ruled out, {why}: {', '.join(names)}" for why, names in out.items()]
-    notes += [f"not known, no record: {', '.join(unknown)}"] * bool(unknown)
-    for note in [*notes, *records.notes]:
-        print(textwrap.fill(note, 115, subsequent_indent="    ", break_on_hyphens=False))
-
-
 def checked(results: Sequence[Result], costs: dict[str, Costs]) -> int:
     """--check: what was foretold beside what was measured; exit code 0 where it is right often enough."""
     flows = list(check(results, costs))
@@ -152,9 +92,9 @@ def main(argv: Sequence[str]) -> int:
     if own.check:
         return checked(results_of(known([own.check], True).records), costs)
     found = choices(wanted, results, costs)
-    print(answer(wanted, found))
-    print_ranking([choice for choice in found if choice.seconds])
-    print_unknown(wanted, found, records)
+    print(answer.sentence(wanted, found))
+    answer.print_ranking(found)
+    answer.print_unknown(wanted, found, records.notes)
     return 0
 
 

@@ -111,6 +111,7 @@ def test_why_one_is_slower_is_what_the_rungs_between_them_do():
     both = f"{LADDER['store refs'].because}; {LADDER['store bytes'].because}"
     assert reason(LADDER["store ref-queue"], LADDER["store bytes"]) == both
     assert reason(LADDER["torch gloo"], LADDER["graph shm"]) is None
+    assert "nothing is copied out" in reason(LADDER["graph mapped --copy-out"], LADDER["graph mapped"])
 
 
 def folder(tmp_path, records, name="records"):
@@ -126,8 +127,8 @@ def test_the_answer_comes_first_with_its_needs_and_what_is_not_known(tmp_path, c
     assert choose_transport.main(["--payload", "100MB", "--records", str(where)]) == 0
     text = capsys.readouterr().out
     first, second, *_ = text.splitlines()
-    assert first.startswith("Take `graph shm`: 12.5 ms expected (95 %: ")
-    assert "readers end with bytes of their own" in first
+    asked = "online-dpo (100 MB a trip; readers end with bytes of their own)"
+    assert first.startswith(f"Take `graph shm` for {asked}: 12.5 ms expected (95 %: 12.5 to 12.5).")
     assert second.startswith("  1. graph shm: ")
     flat = " ".join(text.split())
     assert "needs a compiled graph, buffers sized beforehand; breaks: Ray is winding" in flat
@@ -136,6 +137,17 @@ def test_the_answer_comes_first_with_its_needs_and_what_is_not_known(tmp_path, c
     assert "ruled out, no transport of its own: torch memcpy" in flat
     assert "1 files are no records that can be read: left out" in flat
     assert "1 records of other machines: left out" in flat
+
+
+def test_what_is_as_fast_is_named_and_an_interval_that_tells_nothing_is_none(tmp_path, capsys):
+    noisy = swept("graph", "zero-copy", 5e-2, 1e-8, flags={"copy_out": True})
+    for run, factor in zip(noisy.runs, (0.2, 5, 0.2, 5, 0.2), strict=True):
+        run.seconds = [second * factor for second in run.seconds]
+    where = folder(tmp_path, [swept("graph", "shm", 5e-4, 1e-10), swept("torch", "gloo", 5e-4, 1.05e-10), noisy])
+    assert choose_transport.main(["--payload", "1GB", "--records", str(where)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith("Take `graph shm`") and "Within 10 % of it: `torch gloo`. 1. graph shm" in text
+    assert "its samples lie too far apart" in text
 
 
 def test_records_of_another_machine_are_refused_unless_they_are_asked_for(tmp_path, capsys, records):

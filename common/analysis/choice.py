@@ -93,8 +93,14 @@ def choices(wanted: Wanted, results: Sequence[Result], costs: Mapping[str, Costs
     return sorted(found, key=lambda choice: choice.seconds or float("inf"))
 
 
+def transport_like(one: Row, other: Row) -> bool:
+    return (one.runtime, one.transport) == (other.runtime, other.transport)
+
+
 def reason(slower: Row, faster: Row) -> str | None:
-    """What the faster one does that the slower one does not, where it is a rung above it in the ladder."""
+    """What the faster one does that the slower one does not, where the ladder goes from the one down to the other."""
+    if slower.flags == {**faster.flags, "copy_out": True} and transport_like(slower, faster):
+        return "readers stay with their views: nothing is copied out of them"
     steps, row = [], faster
     while row.above:
         steps.append(row.because)
