@@ -3,6 +3,8 @@
 # make stages      where the time goes: the main rows traced          (about 4 minutes)
 # make hops        the microbenchmarks of small messages              (about 6 minutes)
 # make chatlearn   ChatLearn's own messages and episodes             (about 5 minutes)
+# make sweeps      ten rows by bytes and tensors, for choose_transport.py (about 17 minutes)
+# make held-out    flows that the sweeps do not know, to check it     (about 8 minutes)
 # make gpu         all that a machine with GPUs can run there         (under 25 minutes)
 # make test        the tests                                          (about 7 minutes)
 # make unit        those that start nothing                           (under a minute)
@@ -13,10 +15,10 @@ PYTHON ?= python3
 PY := .venv/bin/python
 RECORDS ?= results/published/*.json results/published/*/*.json
 
-.PHONY: benchmark quick stages hops chatlearn gpu test unit lint publish clean
+.PHONY: benchmark quick stages hops chatlearn sweeps held-out gpu test unit lint publish clean
 .DELETE_ON_ERROR:
 
-benchmark quick stages hops chatlearn gpu: .venv/installed
+benchmark quick stages hops chatlearn sweeps held-out gpu: .venv/installed
 	$(PY) benchmark.py $@
 
 test: .venv/installed

@@ -5,6 +5,8 @@
     python3 benchmark.py stages        where the time goes: the main rows traced, a Chrome trace each
     python3 benchmark.py hops          small messages, beside the claims of Ray's article on compiled graphs
     python3 benchmark.py chatlearn     ChatLearn's own messages and episodes over every transport
+    python3 benchmark.py sweeps        ten rows by bytes and tensors: what choose_transport.py reckons with
+    python3 benchmark.py held-out      other flows, to check it: choose_transport.py --check FOLDER
     python3 benchmark.py gpu           all that a machine with GPUs can run there
 
 Or the rows that you choose, for your own messages; a row may bring flags of its own:
@@ -30,7 +32,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from common.analysis.expected import expected_seconds, published
+from common.analysis.expected import expected_seconds, points_of, published
 from common.analysis.results import Result
 from common.errors import SuiteError, UsageError, Waived
 from common.flow.catalogue import FLOWS, MICROBENCHMARKS
@@ -43,7 +45,7 @@ from common.record.rows import LADDER, ROWS
 from common.record.schema import Record
 from common.record.suites import SUITES, rows_of
 from common.run.settle import settle
-from common.run.supervisor import add_run, add_waived, write_trace
+from common.run.supervisor import add_runs, add_waived, write_trace
 from common.runtime.needs import resident_bytes
 from common.units import format_bytes
 from common.view.pipe import outlast_reader
@@ -126,7 +128,7 @@ def print_plans(items: Sequence[Item], runs: int) -> None:
     print_table(items, [
         Column("row", lambda item: item.label),
         Column("trips", lambda item: _trips(item.plan)),
-        Column("memory", lambda item: format_bytes(resident_bytes(item.plan.row, item.plan.options, item.plan.flow))),
+        Column("memory", lambda item: format_bytes(_most_memory(item.plan))),
         Column("about", lambda item: f"{runs * item.seconds:.0f} s" if not item.waived else "-"),
         Column("", lambda item: f"waived: {item.waived}" if item.waived else "", words=True),
     ])  # fmt: skip
@@ -134,6 +136,10 @@ def print_plans(items: Sequence[Item], runs: int) -> None:
         f"about {_minutes(runs * sum(item.seconds for item in items))} in all, by the bytes "
         "and the published records, on a machine like theirs; memory of payloads and messages, without Ray's own"
     )
+
+
+def _most_memory(plan: Plan) -> int:
+    return max(resident_bytes(point.row, point.options, point.flow) for point in points_of(plan))
 
 
 def _trips(plan: Plan) -> str:
@@ -156,12 +162,14 @@ def measure(turns: Sequence[Item]) -> list[int]:
     spent, codes = 0.0, []
     for order, item in enumerate(turns):
         begin = time.monotonic()
-        codes.append(add_run(item.plan, item.record, item.output, order=order))
+        codes.append(add_runs(item.plan, item.record, item.output, order=order))
         write_trace(item.plan, item.record)
         run, took = item.record.runs[-1], time.monotonic() - begin
         spent += took
         median = sorted(run.seconds)[len(run.seconds) // 2] if run.seconds else 0
         said = f"{milliseconds(median)} ms a trip, {len(run.seconds)} trips" if run.status == "ok" else f"{run.reason}"
+        if item.record.sweep:
+            said = f"{sum(run.status == 'ok' for run in item.record.runs)} points of {item.record.sweep}"
         # What is left goes as slowly or fast, against what was expected, as what is done.
         pace = spent / sum(done.seconds for done in turns[: order + 1])
         left = pace * sum(waiting.seconds for waiting in turns[order + 1 :])
@@ -204,7 +212,7 @@ def main(argv: Sequence[str]) -> int:
         list_rows(flags)
         return 0
     folder = arguments.output_dir or RESULTS / f"run-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    counted = any(flag.partition("=")[0] in ("--iterations", "--duration") for flag in flags)
+    counted = any(flag.partition("=")[0] in ("--iterations", "--duration", "--sweep") for flag in flags)
     rows = arguments.rows or list(rows_of(arguments.suite))
     usual = USUAL_TRIPS.split() if arguments.rows and not counted else []
     items = prepare(rows, [*usual, *flags], folder, bool(arguments.suite) and SUITES[arguments.suite].traced)

@@ -20,10 +20,21 @@ from common.flow.catalogue import MICROBENCHMARKS, build_flow
 from common.plan.command_line import OneLineParser
 from common.record import files
 from common.record.environment import MACHINE_KEYS
+from common.record.points import points
 from common.record.schema import Record
 from common.units import format_bytes
 from common.view import episodes as episode_table
-from common.view import flow_picture, headline, ladder_chart, markdown, pages, small_messages, stage_chart
+from common.view import (
+    flow_picture,
+    headline,
+    ladder_chart,
+    markdown,
+    pages,
+    small_messages,
+    stage_chart,
+    sweep_chart,
+    sweep_table,
+)
 from common.view.pipe import outlast_reader
 from common.view.screen import print_table
 from common.view.tables import csv_table, markdown_table
@@ -42,8 +53,9 @@ def load(paths: list[Path], mixed: bool) -> Records:
     machines = {}
     for path, record in records.items():
         try:
-            if ".py:" not in record.row.flow:
-                build_flow(record.row.flow, record.row.sizes, record.row.message)
+            for point in points(record) if ".py:" not in record.row.flow else ():
+                if point is record or point.edges:  # a point of a sweep that cannot be has none
+                    build_flow(point.row.flow, point.row.sizes, point.row.message)
         except (TypeError, ValueError):
             raise RecordError(f"{path} is of a flow that is unknown here: update the suite, or leave it out") from None
         done = [run for run in record.runs if run.status == "ok"]
@@ -177,13 +189,16 @@ def main(argv: list[str] | None = None) -> int:
         arguments = parse(argv)
         if arguments.html:
             return write_report(arguments)
-        ladder, hops, traced, episodes = parted(load(arguments.records, arguments.mixed))
+        records = load(arguments.records, arguments.mixed)
+        swept = results_of(record for record in records.values() if record.sweep)
+        ladder, hops, traced, episodes = parted({path: r for path, r in records.items() if not r.sweep})
         for problem in stage_chart.problems(traced):
             raise RecordError(f"{problem}: trace it again on a machine that does nothing else")
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
         pictures = draw(ladder, traced, episodes, arguments.output_dir)
+        pictures += sweep_chart.draw_all(swept, arguments.output_dir)
         if arguments.pages:
-            pages.rewrite(arguments.pages, pages.sections(ladder, hops, traced, episodes))
+            pages.rewrite(arguments.pages, pages.sections(ladder, hops, traced, episodes, swept))
     except SuiteError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -192,6 +207,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: cannot write {place}: give --output-dir another place", file=sys.stderr)
         return 2
     print_results(ladder, hops, episodes, arguments.format)
+    if swept:
+        sweep_table.print_costs(swept, arguments.format)
     if pictures and arguments.format == "text":
         print(f"pictures: {', '.join(map(str, pictures))}")
     return int(any(result.status == "impossible" for result in (*ladder, *hops, *traced, *episodes)))

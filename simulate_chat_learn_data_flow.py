@@ -28,7 +28,7 @@ from common.flow.flow import DRIVER
 from common.payload.forms import from_arrays, from_bytes, to_arrays, to_bytes
 from common.payload.leaves import to_device, to_host
 from common.payload.participant import Model
-from common.run.verdict import INLINED_BYTES
+from common.record.rows import INLINED_BYTES
 from common.runtime.crew import Crew, Wiring
 
 warnings.filterwarnings("ignore", message="Zero-copy tensor")  # of writing to a view, which nobody does here

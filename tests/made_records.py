@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from common.flow.catalogue import build_flow, sizes_of
 from common.record import files
 from common.record.schema import Cost, Edge, Layout, Record, RowKey, Run
@@ -33,9 +35,10 @@ def a_record(transport: str, *runs: Run | list[float], runtime: str = "store", *
     layout = Layout(**asked.pop("layout", {}))
     message = key.get("message")
     drawn = build_flow(flow, asked, message)
+    sizes = sizes_of(flow, None if "fields" in asked else message)
     return Record(
         row=RowKey(
-            runtime=runtime, transport=transport, flow=flow, flags=flags, sizes=sizes_of(flow, message) | asked,
+            runtime=runtime, transport=transport, flow=flow, flags=flags, sizes=sizes | asked,
             layout=layout, **key,
         ),
         edges=[Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in drawn.edges],
@@ -43,6 +46,19 @@ def a_record(transport: str, *runs: Run | list[float], runtime: str = "store", *
         environments={"0": environment},
         runs=[run if isinstance(run, Run) else a_run(run) for run in runs],
     )  # fmt: skip
+
+
+def a_sweep(transport: str, swept: str, points: dict[int, Run | list[float]], **asked: Any) -> Record:
+    """A record of a sweep: of each value of what is swept, the run there or its trips."""
+    records = {
+        value: a_record(transport, run, **asked, **({swept: value} if swept != "in_flight" else {}))
+        for value, run in points.items()
+    }
+    first = next(iter(records.values()))
+    key = {} if swept != "fields" or "message" in asked else {"message": "fields"}  # which flat messages become
+    row = replace(first.row, **key, sizes={name: size for name, size in first.row.sizes.items() if name != swept})
+    runs = [replace(record.runs[0], at={swept: value}, edges=record.edges) for value, record in records.items()]
+    return replace(first, row=row, runs=runs, sweep=f"{swept}={','.join(map(str, points))}")
 
 
 def a_chain(transport: str, seconds: list[float], runtime: str) -> Record:

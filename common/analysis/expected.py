@@ -1,9 +1,14 @@
 """How long a run will take, about: from the published records of its row, by bytes. Only for waiting people."""
 
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from common.flow.catalogue import build_flow
+from common.plan.options import LEAST_TRIPS
 from common.plan.plan import Plan
 from common.record import files
 from common.record.rows import row_name
@@ -26,12 +31,24 @@ def published(folder: Path) -> dict[str, float]:
     return found
 
 
+def points_of(plan: Plan) -> Iterator[Plan]:
+    """The plan of each point of a sweep at which there is a flow, whether or not it fits here."""
+    for options in plan.options.points:
+        with suppress(ValueError):
+            asked = build_flow(options.flow, options.sizes, options.message)
+            yield replace(plan, options=replace(options, sweep=None), asked=asked)
+
+
 def expected_seconds(plan: Plan, known: dict[str, float]) -> float:
-    """Of one run, from its start to its record."""
+    """Of one run, from its start to its record; of a sweep, of all its points."""
+    if plan.options.sweep:
+        return sum(expected_seconds(point, known) for point in points_of(plan))
     options, count = plan.options, plan.asked.bytes_per_trip
     name = row_name(plan.row.runtime, plan.row.transport, options.row_flags)
     by_byte = known.get(name, known.get(row_name(plan.row.runtime, plan.row.transport, {}), UNKNOWN[1]))
     episode = options.trips_in_a_row * (UNKNOWN[0] + by_byte * count) + CHECK_SECONDS + count / CHECK_BYTES_PER_SECOND
-    trips = options.duration or episode * options.iterations / options.trips_in_a_row
+    trips = episode * options.iterations / options.trips_in_a_row
+    if options.duration:
+        trips = max(options.duration, LEAST_TRIPS * episode / options.trips_in_a_row)
     untimed = (1 + options.warmup) * episode / options.trips_in_a_row
     return START_SECONDS + plan.flow.emitted_bytes * options.slots / MAKE_BYTES_PER_SECOND + untimed + trips

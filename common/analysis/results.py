@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import msgspec
 import numpy as np
@@ -11,6 +12,7 @@ from common.analysis.limits import impossible
 from common.analysis.statistics import Summary, summarise
 from common.flow.catalogue import build_flow, flow_of_edges
 from common.flow.flow import Flow
+from common.record.points import points
 from common.record.rows import place, row_name
 from common.record.schema import Record, Run
 
@@ -45,6 +47,7 @@ class Result:
         row = self.record.row
         words = ["--message packed"] if row.message == "packed" else []
         words += ["--as-shipped"] if row.sizes.get("as_shipped") else []
+        words += [f"--fields {row.sizes['fields']}"] if "fields" in row.sizes else []
         if row.layout.address:
             words.append("--address")
         elif row.layout.placement == "spread":
@@ -181,7 +184,7 @@ def ceiling_of(runs: Iterable[Run]) -> float | None:
 def results_of(records: Iterable[Record]) -> list[Result]:
     """The rows in the ladder's order, each with the runs of all its records; traced ones are rows of their own."""
     found: dict[bytes, list[Record]] = {}
-    for record in records:
+    for record in chain.from_iterable(map(points, records)):
         if record.runs:
             found.setdefault(_identity(record), []).append(record)
     results = [Result(tuple(own)) for own in found.values()]

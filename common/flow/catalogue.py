@@ -14,6 +14,7 @@ from common.flow.chatlearn import Batch, batch_of
 from common.flow.demo_sizes import Sizes
 from common.flow.flow import DRIVER, Flow, Task
 from common.flow.message import Field, flat
+from common.flow.resized import cut_into, scaled_to
 from common.flow.traced import trace_flow
 from common.flow.written import ARROW, read_flow
 from common.units import format_bytes
@@ -118,18 +119,23 @@ def sizes_of(name: str, message: str | None = None) -> dict[str, Any]:
 
 
 def build_flow(name: str, given: Mapping[str, Any], message: str | None = None) -> Flow:
-    """The flow at these sizes; what is None or missing is the flow's own.
+    """The flow at these sizes; what is None or missing is the flow's own. `payload` and `fields` are any flow's.
 
     Raises:
         ValueError: the sizes do not make a flow, or one is another flow's.
     """
-    known, asked = sizes_of(name, message), {size: value for size, value in given.items() if value is not None}
+    asked = {size: value for size, value in given.items() if value is not None}
+    trip_bytes, fields = asked.pop("payload", None), asked.pop("fields", None)
+    message = None if fields else message  # what is cut is the flat message
+    known = sizes_of(name, message)
     for size in asked.keys() - known.keys():
         owners = [flow for flow in FLOWS if size in sizes_of(flow)]
         owners += [f"{flow} --message fields" for flow in FIELDS if size in sizes_of(flow, "fields")]
         own = f", or give {name} {', '.join(map(flag_of, known))}" if known else ""
         raise ValueError(f"{flag_of(size)} is for {', '.join(owners)}: leave it out{own}")
-    return function_of(name, message)(**{**known, **asked})
+    flow = function_of(name, message)(**{**known, **asked})
+    flow = scaled_to(flow, trip_bytes) if trip_bytes else flow
+    return cut_into(flow, fields) if fields else flow
 
 
 def flow_of_edges(name: str, edges: Sequence[tuple[str, str, int]]) -> Flow:

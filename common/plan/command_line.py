@@ -77,7 +77,7 @@ def _parser(description: str, runtime: str) -> OneLineParser:
             for flow in FLOWS:
                 of.setdefault(sizes_of(flow).get(field.name), []).append(flow)
             usual = [f"{', '.join(flows)}: {value}" for value, flows in of.items() if value is not None]
-            given["help"] += f" ({'; '.join(usual)})"
+            given["help"] += f" ({'; '.join(usual)})" if usual else ""
         if metadata["kind"]:
             given["type"] = metadata["kind"]
         elif "choices" not in given and "action" not in given:

@@ -13,12 +13,13 @@ from common.plan import kinds, refusals
 from common.plan.faults import Fault
 from common.plan.kinds import at_least, bytes_at_least, seconds
 from common.plan.presets import PRESETS
+from common.plan.sweep import POINT_SECONDS, SWEPT, Sweep
 from common.record.rows import Row
 from common.units import parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 MINIMUM_STORE_BYTES = 75 * 2**20  # Ray refuses less
-MOST_TRIPS = 10**6  # of --duration
+LEAST_TRIPS, MOST_TRIPS = 3, 10**6  # of --duration, however long or short they are
 
 
 def flag(
@@ -74,7 +75,7 @@ class Options:
     prompt_seq_len: int | None = size("tokens a prompt", at_least(1))
     max_new_tokens: int | None = size("tokens a response", at_least(0))
     num_samples: int | None = size("responses a prompt", at_least(1))
-    rows: int | None = size("samples a message", at_least(1, 100_000), also="--message-rows")
+    rows: int | None = size("samples a message", SWEPT["rows"], also="--message-rows")
     prompt_len: str | None = size("tokens of a prompt: a number, or drawn, as lognormal:200:0.6:512 (median, sigma, "
         "longest) or uniform:10:512", str)
     response_len: str | None = size("tokens of a response, likewise", str)
@@ -83,7 +84,14 @@ class Options:
     as_shipped: bool | None = size("messages keep the views that ChatLearn ships, each with all of its storage", None,
         action="store_const", const=True)
     payload_bytes: int | None = size("bytes of each message, such as 12MB or 64KiB", bytes_at_least(1))
-    roles: int | None = size("how many actors", at_least(1, 64))  # each is a process
+    roles: int | None = size("how many actors", SWEPT["roles"])
+    payload: int | None = size("bytes of a trip, such as 64MiB: the flow's flat messages scaled in proportion",
+        SWEPT["payload"])
+    fields: int | None = size("tensors that each flat message is cut into: the same bytes as a dict of them",
+        SWEPT["fields"])
+    sweep: Sweep | None = flag(None, "a run at each of several sizes, in one record: payload, rows, fields, in-flight "
+        "or roles, as payload=1KiB:1GiB:4x, in-flight=1:4:+1 or fields=1,8,64, with --duration 1s each", Sweep.parse,
+        metavar="NAME=POINTS")
     iterations: int = flag(100, "timed trips (default: %(default)s)", at_least(1, 10**7))
     duration: float | None = flag(None, "timed trips for so long, the checks between them included, instead of "
         "--iterations: 10s, say", seconds, metavar="SECONDS")
@@ -108,7 +116,7 @@ class Options:
         "and the trainer (of --sink trainer) for each step: policy=200ms,trainer=50ms (default: no time)", kinds.times,
         row=True, metavar="MODEL=TIME,...")
     in_flight: int = flag(1, "trips under way at a time: handed over and not yet collected (default: %(default)s)",
-        at_least(1, 64), row=True, refuse=refusals.deeper_than_it_holds)
+        SWEPT["in_flight"], row=True, refuse=refusals.deeper_than_it_holds)
     sink: str = flag("driver", "who takes the results: the driver, or a trainer that makes micro-batches of them; "
         "store ref-queue: a StreamDataset, and trainers behind it (default: %(default)s)",
         choices=["driver", "trainer"], row=True, refuse=refusals.only_whole_episodes)
@@ -147,7 +155,9 @@ class Options:
     # fmt: on
 
     def __post_init__(self) -> None:
-        """The defaults that follow from other flags."""
+        """The defaults that follow from other flags; of a sweep, its first point."""
+        if self.sweep:
+            self._begin(self.sweep)
         if self.duration and self.iterations not in (self.default("iterations"), MOST_TRIPS):
             raise UsageError("--duration says when to stop, so does --iterations: give one of them")
         object.__setattr__(self, "iterations", MOST_TRIPS if self.duration else self.iterations)
@@ -156,6 +166,30 @@ class Options:
         if self.as_shipped and self.message is None:
             object.__setattr__(self, "message", "fields")
         object.__setattr__(self, "placement", self.placement or ("spread" if self.address else "pack"))
+
+    def _begin(self, sweep: Sweep) -> None:
+        name, value = sweep.name, getattr(self, sweep.name)
+        if self.trace:
+            raise UsageError("--trace is of one run, and --sweep has several: leave one of them out")
+        if value not in (self.default(name), *sweep.values):
+            raise UsageError(f"--sweep says --{name.replace('_', '-')} already: leave one of them out")
+        if value not in sweep.values:
+            object.__setattr__(self, name, sweep.values[0])
+        if self.duration is None and self.iterations == self.default("iterations"):
+            object.__setattr__(self, "duration", POINT_SECONDS)
+
+    @property
+    def points(self) -> list["Options"]:
+        """Of a sweep: what each of its runs is asked."""
+        if not self.sweep:
+            return [self]
+        values: list[dict[str, Any]] = [{self.sweep.name: value} for value in self.sweep.values]
+        return [dataclasses.replace(self, **value) for value in values]
+
+    @property
+    def at(self) -> dict[str, int]:
+        """Of a sweep: at which point this is."""
+        return {self.sweep.name: getattr(self, self.sweep.name)} if self.sweep else {}
 
     def given(self, field: "dataclasses.Field[Any]") -> bool:
         return getattr(self, field.name) != field.default

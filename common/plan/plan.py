@@ -151,7 +151,10 @@ class Plan:
     def record(self) -> Record:
         """The record of this row, without a run."""
         options, flow = self.options, self.asked
-        flags = {name: _without_folder(value) for name, value in options.row_flags.items()}
+        flags, sizes = (
+            {name: _without_folder(value) for name, value in of.items() if name not in options.at}
+            for of in (options.row_flags, self.sizes)
+        )
         kept = ("iterations", "duration", "timeout", "in_flight", "threads", "preset", "scale", "object_store_bytes")
         arguments = {name: getattr(options, name) for name in kept}
         arguments |= {"episode": options.trips_in_a_row, "trace": bool(options.trace)}
@@ -159,13 +162,19 @@ class Plan:
         return Record(
             row=RowKey(
                 runtime=self.row.runtime, transport=self.row.transport, flow=self.flow_name, flags=flags,
-                message="bare" if flow.bare else options.message or "fields", sizes=self.sizes, device=self.device,
+                message="bare" if flow.bare else options.message or "fields", sizes=sizes, device=self.device,
                 layout=self.layout,
             ),
-            edges=[Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in flow.edges],
+            edges=self.edges,
+            sweep=options.sweep.text if options.sweep else "",
             warmup=options.warmup,
             arguments=arguments,
         )  # fmt: skip
+
+    @property
+    def edges(self) -> list[Edge]:
+        """As records have them."""
+        return [Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in self.asked.edges]
 
     @property
     def flow_name(self) -> str:
@@ -177,7 +186,7 @@ class Plan:
         from common.flow.catalogue import sizes_of
 
         given = {name: value for name, value in self.options.sizes.items() if value is not None}
-        return sizes_of(self.options.flow, self.options.message) | given
+        return sizes_of(self.options.flow, None if self.options.fields else self.options.message) | given
 
 
 def _without_folder(value: Any) -> Any:

@@ -36,6 +36,12 @@ def _cpu_model() -> str | None:
     return platform.processor() or None
 
 
+def _cache_bytes() -> int:
+    """Of the first core's largest cache."""
+    sizes = [path.read_text().strip() for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    return max(int(size.removesuffix("K")) * 1024 for size in sizes)
+
+
 def _versions() -> dict[str, str]:
     found = {}
     for name in DISTRIBUTIONS:
@@ -76,6 +82,7 @@ def cuda_version() -> str | None:
 PROBES: dict[str, Callable[[], Any]] = {
     "cpu_model": _cpu_model,
     "logical_cpus": lambda: len(os.sched_getaffinity(0)),
+    "cache_bytes": _cache_bytes,
     "memory_gib": lambda: round(psutil.virtual_memory().total / 2**30),
     "shared_memory_bytes": lambda: psutil.disk_usage("/dev/shm").total,
     "transparent_hugepages": lambda: Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip(),

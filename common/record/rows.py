@@ -19,6 +19,8 @@ RUNTIMES = {
 DEFAULTS: dict[str, str | None] = {"store": "ref-queue", "graph": None, "rdt": "gloo", "torch": "gloo"}
 BASELINE = "store driver-queue"
 CEILING = "torch memcpy"  # which is no transport
+# Ray keeps smaller results in its messages, not in shared memory (max_direct_call_object_size).
+INLINED_BYTES = 100 * 1024
 
 
 @dataclass(frozen=True)

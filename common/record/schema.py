@@ -5,13 +5,14 @@ History of the schema:
     2   2026-11-20   setup_seconds; trips_us and spans, when what was done, with --trace; new flags in arguments
     3   2026-11-21   a row has runs, each a process of its own; what it is of stands in `row`; costs by process,
                      environments by node; the time of whole episodes; wrong bytes by field
+    4   2026-11-21   a row may be swept over a size: each run says at which point it is (sweep; at, edges)
 """
 
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -68,6 +69,8 @@ class Run(Struct):
 
     started_at: str  # UTC, ISO 8601
     order: Count = 0  # its turn among the runs of its suite: drift can be seen
+    at: dict[str, int] = {}  # of a sweep: what of the row's sizes or flags this run had, in addition
+    edges: list[Edge] = []  # of a sweep: the record's are those of its first point
     status: Literal["ok", "waived", "failed"] = "failed"
     reason: str | None = "the run was killed"  # why it is waived or failed, and what to do
     ceiling_before_seconds: list[Seconds] = []  # one warm copy an edge by --threads threads, one sample a pass
@@ -100,6 +103,7 @@ class Record(Struct, kw_only=True):
     schema_version: int = SCHEMA_VERSION
     row: RowKey
     edges: list[Edge]  # of the flow as its users draw it
+    sweep: str = ""  # as asked: each run is a point of it; `record.points` makes a record of each
     warmup: Count  # trips between the first and the timed ones
     arguments: dict[str, Any] = {}  # every other flag, by its name
     environments: dict[str, dict[str, Any]] = {}  # by the index of the node

@@ -51,6 +51,22 @@ CHATLEARN = [
     )),
     f"torch memcpy {PACKED} {VLLM}",
 ]  # fmt: skip
+# What the cost model is fitted to: bytes at five messages a trip, and tensors at the same bytes.
+SWEPT = (
+    "store refs", "store numpy", "graph shm", "graph shm --reuse-buffers", "graph zero-copy", "graph mapped",
+    "graph mapped --copy-out", "rdt gloo", "torch gloo", "torch multiprocessing",
+)  # fmt: skip
+SWEEPS = ("--sweep payload=8KiB:512MiB:4x", "--payload 1MiB --sweep fields=1:64:8x")
+# Flows and sizes that it does not know, each with two sizes; and the rows that may be the best somewhere.
+HELD_OUT = (
+    "--flow grpo --prompt-len 128 --response-len 128 --sweep rows=8,256",
+    "--flow ppo --prompt-len 256 --response-len 256 --sweep rows=16,64",
+    "--flow chain --roles 3 --sweep payload=60kB,24MB",
+    "--flow scatter-gather --roles 2 --sweep payload=1MB,160MB",
+    "--flow rollout-1,rollout-2->trainer:12MB --sweep payload=3MB,300MB",
+)
+CHECKED = ("graph shm --reuse-buffers", "graph zero-copy", "graph mapped", "graph mapped --copy-out", "torch gloo",
+           "torch multiprocessing")  # fmt: skip
 SUITES = {
     "quick": Suite("quick", ("--batch-size 256 --warmup 1",)),
     "benchmark": Suite("benchmark"),
@@ -64,6 +80,8 @@ SUITES = {
         ),
     ),
     "chatlearn": Suite("none", extra=tuple(CHATLEARN)),
+    "sweeps": Suite("none", extra=tuple(f"{row} --warmup 2 {sweep}" for sweep in SWEEPS for row in SWEPT)),
+    "held-out": Suite("none", extra=tuple(f"{row} --warmup 2 {flow}" for flow in HELD_OUT for row in CHECKED)),
     "gpu": Suite(
         "benchmark",
         ("--device cuda --iterations 20",),

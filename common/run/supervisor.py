@@ -72,7 +72,7 @@ def _main(script: str, description: str, argv: Sequence[str] | None) -> int:
         raise
     from common.view import screen  # with numpy, which those who are refused need not wait for
 
-    code = add_run(plan, record, output, lambda run: screen.print_start(plan.asked, options.threads, run))
+    code = add_runs(plan, record, output, lambda run: screen.print_start(plan.asked, options.threads, run))
     write_trace(plan, record)
     screen.print_end(record, output)
     return code
@@ -92,6 +92,40 @@ def add_waived(record: Record, reason: Waived) -> None:
     record.runs.append(Run(started_at=now(), status="waived", reason=str(reason)))
 
 
+def add_runs(
+    plan: Plan, record: Record, output: Path, started: Callable[[Run], None] = lambda _: None, order: int = 0
+) -> int:
+    """Measure the plan once more, at each point of its sweep if it has one; what does not fit is waived there.
+
+    Returns:
+        The exit code: the worst of the points'.
+    """
+    if not plan.options.sweep:
+        return add_run(plan, record, output, started, order)
+    codes: list[int] = []
+    for options in plan.options.points:
+        try:
+            point, waived = settle(plan.row.runtime, options)
+            if waived:
+                raise waived
+        except UsageError as refused:
+            run = Run(started_at=now(), order=order, at=options.at, status="waived", reason=str(refused))
+            record.runs.append(run)
+            files.save(output, record)
+        else:
+            codes.append(add_run(point, record, output, started if not codes else lambda _: None, order))
+        _print_point(record.runs[-1])
+        if 130 in codes:
+            break
+    return max(codes, default=2)
+
+
+def _print_point(run: Run) -> None:
+    from common.view import screen
+
+    screen.print_point(run)
+
+
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -107,7 +141,7 @@ def add_run(
     Returns:
         The exit code.
     """
-    run = Run(started_at=now(), order=order)
+    run = Run(started_at=now(), order=order, at=plan.options.at, edges=plan.edges if plan.options.sweep else [])
     record.runs.append(run)
     files.save(output, record)
     sweep()

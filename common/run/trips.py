@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from common.flow.flow import DRIVER
+from common.plan.options import LEAST_TRIPS
 from common.plan.plan import Plan
 from common.run.cpu import CpuTime
 from common.run.verdict import failure
@@ -77,7 +78,7 @@ def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
         if numbers[0] == first_timed:
             stored_bytes, _ = crew.store_counters()
             begin = time.monotonic()
-        elif duration and numbers[0] > first_timed and time.monotonic() - begin > duration:
+        elif duration and numbers[0] >= first_timed + LEAST_TRIPS and time.monotonic() - begin > duration:
             break
         last = numbers[-1]
         crew.episode = numbers[0]

@@ -2,9 +2,8 @@
 
 from common.flow.flow import Flow
 from common.plan.plan import Plan
+from common.record.rows import INLINED_BYTES
 
-# Ray keeps smaller results in its messages, not in shared memory (max_direct_call_object_size).
-INLINED_BYTES = 100 * 1024
 SEEN = {True: "mapped", False: "copied", None: "mapped in part"}
 
 

@@ -115,5 +115,6 @@ def resident_bytes(row: Row, options: Options, flow: Flow) -> int:
 
 def _smaller(options: Options) -> str:
     """The flags that make less of it."""
-    sizes = [flag_of(name) for name in sizes_of(options.flow, options.message)][:2]
+    own = [flag_of(name) for name in sizes_of(options.flow, options.message)][:2]
+    sizes = ["--payload"] if options.payload else own
     return " or ".join([*sizes, *["--in-flight"] * (options.in_flight > 1)])

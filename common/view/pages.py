@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from common.analysis.costs import costs_of
 from common.analysis.ladder import baseline_of
 from common.analysis.results import Result
 from common.errors import RecordError
@@ -19,7 +20,7 @@ from common.record.environment import machine_line
 from common.record.rows import BASELINE, CEILING, RUNTIMES
 from common.units import format_bytes
 from common.view import episodes as episode_table
-from common.view import markdown, small_messages, stage_chart
+from common.view import markdown, small_messages, stage_chart, sweep_table
 from common.view.screen import print_end, print_start
 from common.view.tables import Column, markdown_table, milliseconds, three_digits
 
@@ -96,8 +97,8 @@ def flags() -> str:
     return markdown_table(list(describe_flags().items()), columns)
 
 
-def sections(ladder: Rows, hops: Rows, traced: Rows, episodes: Rows) -> dict[str, str | None]:
-    """Each section's text, from the rows of the ladder, the microbenchmarks, the traced ones, ChatLearn's episodes.
+def sections(ladder: Rows, hops: Rows, traced: Rows, episodes: Rows, swept: Rows) -> dict[str, str | None]:
+    """Each section's text, from the rows of the ladder, the microbenchmarks, the traced ones, episodes, and sweeps.
 
     Without such a row it is None.
     """
@@ -112,6 +113,7 @@ def sections(ladder: Rows, hops: Rows, traced: Rows, episodes: Rows) -> dict[str
         "stages": stage_chart.markdown(traced, ladder) if traced else None,
         "microbenchmarks": small_messages.markdown(done) if done else None,
         "episodes": episode_table.markdown(episodes) if episodes else None,
+        "fits": sweep_table.markdown(costs_of(swept)) if swept else None,
         "flags": flags(),
     }
 

@@ -2,14 +2,16 @@
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from common.analysis.results import Result, ceiling_of
 from common.flow.flow import Flow
+from common.record.points import points
 from common.record.schema import Record, Run
 from common.units import format_bytes
 from common.view import tables
@@ -43,6 +45,8 @@ def print_start(flow: Flow, threads: int, run: Run) -> None:
 
 def print_end(record: Record, output: Path, wide: int | None = None) -> None:
     """The last run's row, what a reader must know about it, and the demo's last line."""
+    if record.sweep:
+        return _print_sweep(record, output)
     run = record.runs[-1]
     result = Result((msgspec.structs.replace(record, runs=[run]),))
     print_table([result], wide=wide)
@@ -58,6 +62,29 @@ def print_end(record: Record, output: Path, wide: int | None = None) -> None:
         print(f"error: {run.reason}", file=sys.stderr, flush=True)
     print(f"record: {output}")
     print(f"Execution time: {three_digits(sum(run.seconds, 0.0))} seconds")
+
+
+def point_words(at: Mapping[str, int]) -> str:
+    """Where a sweep is: `payload 1 MiB`."""
+    shown = {name: format_bytes(value) if name == "payload" else f"{value}" for name, value in at.items()}
+    return ", ".join(f"{name.replace('_', '-')} {value}" for name, value in shown.items())
+
+
+def print_point(run: Run) -> None:
+    """A line as soon as a sweep has a point."""
+    done = f"{milliseconds(float(np.median(run.seconds)))} ms, {len(run.seconds)} trips" if run.seconds else ""
+    print(f"  {point_words(run.at)}: {done if run.status == 'ok' else f'{run.status}, {run.reason}'}", flush=True)
+
+
+def _print_sweep(record: Record, output: Path) -> None:
+    """A row a point, and why points have none."""
+    results = [Result((point,)) for point in points(record)]
+    print_table(results, [Column("at", lambda result: point_words(result.runs[0].at)), *COLUMNS])
+    for result in results:
+        if result.failure:
+            print(f"{point_words(result.runs[0].at)}: {result.failure}")
+    print(f"record: {output}")
+    print(f"Execution time: {three_digits(sum((sum(run.seconds) for run in record.runs), 0.0))} seconds")
 
 
 def warnings(result: Result) -> list[str]:

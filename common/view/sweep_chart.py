@@ -1,0 +1,137 @@
+"""Time and rate against what was swept, of several transports, with the ceiling: two panels, readable in grey."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from common.analysis.costs import ROUNDING, Costs, costs_of, knees, transport_of
+from common.analysis.results import Result
+from common.record.environment import machine_line
+from common.record.rows import CEILING
+from common.units import format_bytes
+
+# Each transport has a marker and a grey of its own: copied rows full lines, mapped ones dashed with hollow markers.
+MARKERS = "osD^vP*Xph<>"
+GREYS = ("0.0", "0.45", "0.65")
+AXES = {"payload": "bytes a trip", "fields": "tensors a message, the bytes alike", "rows": "samples a message",
+        "in_flight": "trips under way", "roles": "actors"}  # fmt: skip
+Line = list[Result]
+
+
+def swept_of(result: Result) -> str:
+    """What was swept at this point."""
+    return next(iter(result.runs[0].at))
+
+
+def place_of(result: Result) -> int:
+    """Where on the axis it stands."""
+    return result.runs[0].at[swept_of(result)]
+
+
+def rate_of(result: Result) -> float:
+    """Bytes a second that readers received, in the order in which trips overlapped."""
+    seconds = sum(second for run in result.shown for second in run.episode_seconds) / len(result.seconds)
+    return result.record.bytes_per_trip / (seconds if result.episode > 1 else result.summary.median)
+
+
+def draw_all(results: Sequence[Result], folder: Path) -> list[Path]:
+    """A picture for each thing that was swept, of the flow of which there are most points."""
+    done: dict[str, dict[str, list[Result]]] = {}
+    for result in results:
+        if result.status == "ok":
+            done.setdefault(swept_of(result), {}).setdefault(result.flow.name, []).append(result)
+    for swept, by_flow in done.items():
+        draw(max(by_flow.values(), key=len), costs_of(results), folder / f"sweep_{swept}.png")
+    return [folder / f"sweep_{swept}.png" for swept in done]
+
+
+def draw(results: Sequence[Result], costs: Mapping[str, Costs], path: Path) -> None:
+    """Points of one flow that are ok, all of one thing swept; left the median trip, right GB/s of rows that copy."""
+    lines = _lines(results)
+    figure = Figure(figsize=(10.5, 5.5 + 0.3 * (len(lines) // 3 + 1)), dpi=140, layout="constrained")
+    heights = [5, 0.3 * (len(lines) // 3 + 1)]
+    panels = figure.subplot_mosaic([["times", "rates"], ["legend", "legend"]], height_ratios=heights)
+    times, rates, legend = panels["times"], panels["rates"], panels["legend"]
+    bends = knees(costs) if swept_of(results[0]) == "payload" else {}
+    for index, (name, line) in enumerate(lines.items()):
+        style = _style(index, bool(line[0].payload_copied))
+        x = [place_of(result) for result in line]
+        times.plot(x, [1e3 * result.summary.median for result in line], label=name, **style)
+        if line[0].payload_copied:
+            rates.plot(x, [rate_of(result) / 1e9 for result in line], **style)
+        if name in bends:
+            knee = [result for result in line if place_of(result) <= (costs[name].fit.knee_bytes or 0) * ROUNDING][-1]
+            times.plot(place_of(knee), 1e3 * knee.summary.median, "o", ms=17, mfc="none", mec="black", mew=1.4)
+    _ceiling(times, rates, results)
+    times.set_title("median trip, milliseconds", loc="left", fontsize=12)
+    rates.set_title("GB/s to readers with bytes of their own", loc="left", fontsize=12)
+    for axes in (times, rates):
+        _scale(axes, swept_of(results[0]), [place_of(result) for result in results])
+    figure.suptitle(f"What a trip of {results[0].flow.title} takes, by {AXES[swept_of(results[0])]}", fontsize=13.5,
+                    x=0.01, ha="left")  # fmt: skip
+    legend.set_axis_off()
+    legend.legend(*times.get_legend_handles_labels(), loc="center", ncols=3, fontsize=10.5, frameon=False,
+                  handlelength=3.2)  # fmt: skip
+    figure.supxlabel(_caption(results, bends), fontsize=9, x=0.01, ha="left")
+    figure.savefig(path)
+
+
+def _lines(results: Sequence[Result]) -> dict[str, Line]:
+    """The transports in the ladder's order, their points by size; the ceiling itself is a line of its own."""
+    found: dict[str, Line] = {}
+    for result in sorted(results, key=place_of):
+        found.setdefault(transport_of(result), []).append(result)
+    order = dict.fromkeys(transport_of(result) for result in results)
+    return {name: found[name] for name in order if name != CEILING}
+
+
+def _style(index: int, copied: bool) -> dict[str, Any]:
+    shade = GREYS[index % len(GREYS)]
+    face = shade if copied else "white"
+    return {"color": shade, "marker": MARKERS[index % len(MARKERS)], "markerfacecolor": face, "markersize": 6.5,
+            "linestyle": "-" if copied else "--", "linewidth": 1.5}  # fmt: skip
+
+
+def _ceiling(times: Any, rates: Any, results: Sequence[Result]) -> None:
+    """One warm copy an edge: the median of what all runs at a size found before and after their trips."""
+    found: dict[int, list[tuple[float, int]]] = {}
+    for result in results:
+        if result.ceiling_seconds:
+            found.setdefault(place_of(result), []).append((result.ceiling_seconds, result.record.bytes_per_trip))
+    x = sorted(found)
+    seconds = np.array([np.median([second for second, _ in found[place]]) for place in x])
+    counts = np.array([found[place][0][1] for place in x])
+    style = {"color": "black", "linewidth": 3.2, "alpha": 0.35, "zorder": 0}
+    times.plot(x, 1e3 * seconds, label="ceiling: one warm copy an edge", **style)
+    rates.plot(x, counts / seconds / 1e9, **style)
+
+
+def _scale(axes: Any, swept: str, places: Sequence[int]) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(AXES[swept], fontsize=11)
+    shown = sorted(set(places))
+    while len(shown) > 6:
+        shown = shown[::2]
+    text = format_bytes if swept == "payload" else str
+    axes.set_xticks(shown, [text(place).replace(" ", "\n") for place in shown], fontsize=9.5)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_locator(LogLocator(subs=(1,)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    axes.tick_params(axis="y", labelsize=10)
+    axes.grid(which="major", color="0.9", linewidth=0.7)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _caption(results: Sequence[Result], bends: Mapping[str, str]) -> str:
+    """How to read it, and where it is from."""
+    lines = ["Dashed, hollow: readers hold views of another's memory, and nobody moved bytes to them."]
+    lines += [f"Ring: knee of {name} at {words}." for name, words in bends.items()]
+    environments = [record.environments.get("0", {}) for result in results for record in result.records]
+    lines += sorted(set(map(machine_line, environments)))
+    return "\n".join(part for line in lines for part in textwrap.wrap(line, 150))
