@@ -18,7 +18,7 @@ from common.view import pages
 
 ROOT = Path(plot_results.__file__).parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-NONE = pages.sections([], [], [], [])
+NONE = pages.sections([], [], [], [], [])
 ROWS = results_of(
     [
         a_record("driver-queue", [2.0, 2.0, 2.2]),
