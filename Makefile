@@ -1,13 +1,15 @@
-# make benchmark   every row at the full payload, then the chart      (10 to 15 minutes on two cores)
+# make benchmark   every row at the full payload, then the chart      (about ten minutes on two cores)
 # make quick       the headline rows, a quarter of it, few trips      (about a minute)
-# make stages      where the time goes: the main rows traced          (about 4 minutes)
-# make hops        the microbenchmarks of small messages              (about 6 minutes)
-# make chatlearn   ChatLearn's own messages and episodes             (about 5 minutes)
-# make sweeps      ten rows by bytes and tensors, for choose_transport.py (about 17 minutes)
+# make published   five runs of every row, as for results/published   (about fifty minutes)
+# make stages      where the time goes: the main rows traced          (about 5 minutes)
+# make hops        the microbenchmarks of small messages              (about 7 minutes)
+# make chatlearn   ChatLearn's own messages and episodes              (about 9 minutes)
+# make in-flight   what several trips under way are worth             (about 8 minutes)
+# make sweeps      rows by bytes and tensors, for choose_transport.py (about 18 minutes)
 # make held-out    flows that the sweeps do not know, to check it     (about 8 minutes)
 # make gpu         all that a machine with GPUs can run there         (under 25 minutes)
-# make test        the tests                                          (about 7 minutes)
-# make unit        those that start nothing                           (under a minute)
+# make test        the tests                                          (about 8 minutes)
+# make unit        those that start nothing                           (under two minutes)
 # make lint        ruff and mypy
 # make publish     redraw img/ and the tables of README.md and docs/ from results/published
 
@@ -15,11 +17,14 @@ PYTHON ?= python3
 PY := .venv/bin/python
 RECORDS ?= results/published/*.json results/published/*/*.json
 
-.PHONY: benchmark quick stages hops chatlearn sweeps held-out gpu test unit lint publish clean
+.PHONY: benchmark quick published stages hops chatlearn in-flight sweeps held-out gpu test unit lint publish clean
 .DELETE_ON_ERROR:
 
-benchmark quick stages hops chatlearn sweeps held-out gpu: .venv/installed
+benchmark quick stages hops chatlearn in-flight sweeps held-out gpu: .venv/installed
 	$(PY) benchmark.py $@
+
+published: .venv/installed
+	$(PY) benchmark.py published --runs 5
 
 test: .venv/installed
 	$(PY) -m pytest

@@ -64,11 +64,28 @@ class Item:
     output: Path
     seconds: float  # that a run of it takes, about
     record: Record = field(init=False)
+    finished: int = 0  # runs that an earlier call made
 
     def __post_init__(self) -> None:
         self.record = self.plan.record()
         if self.waived:
             add_waived(self.record, self.waived)
+
+    def keep_finished(self) -> None:
+        """--continue: the runs that an earlier call finished stay, and count; those that failed are made again.
+
+        Raises:
+            UsageError: what lies there is of something else.
+        """
+        found = files.load(self.output)
+        found.row.layout.nodes = {}  # where actors were found to run
+        asked = {name: value for name, value in self.record.arguments.items() if name != "order_seed"}
+        if (found.row, found.sweep) != (self.record.row, self.record.sweep) or asked.items() - found.arguments.items():
+            raise UsageError(f"--continue: {self.output} was measured otherwise: give the flags of that call again")
+        whole = len(self.plan.options.points) if found.sweep else 1
+        finished = [run for run in found.runs if run.status == "ok" or (run.at and run.status == "waived")]
+        found.runs = finished[: len(finished) // whole * whole]
+        self.record, self.finished = found, len(found.runs) // whole
 
     @property
     def label(self) -> str:
@@ -158,9 +175,13 @@ def turns_of(items: Sequence[Item], runs: int, seed: int) -> list[Item]:
 
 
 def measure(turns: Sequence[Item]) -> list[int]:
-    """Run them all; the exit code of each."""
-    spent, codes = 0.0, []
+    """Run them all but those that are finished; the exit code of each."""
+    spent, expected, codes = 0.0, 0.0, []
+    finished = {item.label: item.finished for item in turns}
     for order, item in enumerate(turns):
+        if finished[item.label]:
+            finished[item.label] -= 1
+            continue
         begin = time.monotonic()
         codes.append(add_runs(item.plan, item.record, item.output, order=order))
         write_trace(item.plan, item.record)
@@ -171,10 +192,11 @@ def measure(turns: Sequence[Item]) -> list[int]:
         if item.record.sweep:
             said = f"{sum(run.status == 'ok' for run in item.record.runs)} points of {item.record.sweep}"
         # What is left goes as slowly or fast, against what was expected, as what is done.
-        pace = spent / sum(done.seconds for done in turns[: order + 1])
-        left = pace * sum(waiting.seconds for waiting in turns[order + 1 :])
+        expected += item.seconds
+        left = spent / expected * sum(waiting.seconds for waiting in turns[order + 1 :])
         print(f"{order + 1:3} of {len(turns)}  {item.label}: {said} ({took:.0f} s; {_minutes(left)} left)", flush=True)
         if codes[-1] == 130:
+            print(f"to go on: the same command with --continue --output-dir {item.output.parent}", flush=True)
             break
     return codes
 
@@ -191,6 +213,8 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
                         help="draws the order of the rows in each turn (default: another one each time; it is in the "
                         "records)")  # fmt: skip
     parser.add_argument("--output-dir", type=Path, help="where records and pictures go (default: results/run-<time>)")
+    parser.add_argument("--continue", dest="go_on", action="store_true", help="what an earlier call with the same "
+                        "flags finished in --output-dir is kept, and the rest is measured")  # fmt: skip
     parser.add_argument("--list", action="store_true", help="the rows, and whether this machine has what they need")
     parser.add_argument("--dry-run", action="store_true", help="what would be measured, what it takes, and how long")
     suite, argv = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else ("", argv)
@@ -200,6 +224,8 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         raise UsageError(f"there is no suite {suite}: give {', '.join(SUITES)}, or --rows")
     if not arguments.list and bool(suite) == bool(arguments.rows):
         raise UsageError("give a suite or --rows, and not both (--help says more)")
+    if arguments.go_on and not (arguments.output_dir and arguments.output_dir.is_dir()):
+        raise UsageError("--continue: give the folder of the earlier call as --output-dir")
     if arguments.runs < 1:
         raise UsageError(f"--runs {arguments.runs}: give 1 or more")
     return arguments, flags
@@ -220,8 +246,11 @@ def main(argv: Sequence[str]) -> int:
         print_plans(items, arguments.runs)
         return 0
     for item in items:
-        item.record.arguments["order_seed"] = arguments.order_seed
-        files.create(item.output, item.record)
+        if arguments.go_on and item.output.exists() and not item.waived:
+            item.keep_finished()
+        elif not (arguments.go_on and item.output.exists()):
+            item.record.arguments["order_seed"] = arguments.order_seed
+            files.create(item.output, item.record)
     waiting = [item for item in items if not item.waived]
     about = _minutes(arguments.runs * sum(item.seconds for item in waiting))
     print(f"{len(waiting)} rows, {arguments.runs} run{'s' * (arguments.runs > 1)} each, about {about}; "

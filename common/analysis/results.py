@@ -165,6 +165,18 @@ class Result:
         return sum(costs) / (sum(warmups) + len(self.seconds)) / self.summary.median
 
     @property
+    def cpu_seconds_per_trip(self) -> float | None:
+        """Of all processes together; None where it was not measured."""
+        found = [run.cpu_seconds for run in self.shown if run.cpu_seconds is not None]
+        return sum(found) / len(self.seconds) if found and len(found) == len(self.shown) else None
+
+    @property
+    def hand_over_seconds(self) -> float | None:
+        """What a word through a pipe for each edge took beside these runs."""
+        samples = [s for run in self.runs for s in run.hand_over_before_seconds + run.hand_over_after_seconds]
+        return float(np.median(samples)) if samples else None
+
+    @property
     def above_ceiling(self) -> float | None:
         """The share of its own runs' ceiling, where a row that copies took less time than that; else None."""
         own = ceiling_of(self.shown)

@@ -10,6 +10,7 @@ import platform
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -94,6 +95,7 @@ PROBES: dict[str, Callable[[], Any]] = {
     "gpu_driver": lambda: _run("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split("\n")[0],
     "cuda": cuda_version,
     "nccl": _nccl,
+    "clock_resolution_seconds": lambda: time.get_clock_info("perf_counter").resolution,
     "git_commit": lambda: _run("git", "rev-parse", "HEAD"),
     "git_dirty": lambda: bool(_run("git", "status", "--porcelain", "--untracked-files=no")),
     "variables": lambda: {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ},

@@ -5,7 +5,8 @@ History of the schema:
     2   2026-11-20   setup_seconds; trips_us and spans, when what was done, with --trace; new flags in arguments
     3   2026-11-21   a row has runs, each a process of its own; what it is of stands in `row`; costs by process,
                      environments by node; the time of whole episodes; wrong bytes by field
-    4   2026-11-21   a row may be swept over a size: each run says at which point it is (sweep; at, edges)
+    4   2026-11-21   a row may be swept over a size: each run says at which point it is (sweep; at, edges); CPU time,
+                     the hand-over alone, and what else the machine did
 """
 
 from typing import Annotated, Any, Literal
@@ -73,6 +74,8 @@ class Run(Struct):
     edges: list[Edge] = []  # of a sweep: the record's are those of its first point
     status: Literal["ok", "waived", "failed"] = "failed"
     reason: str | None = "the run was killed"  # why it is waived or failed, and what to do
+    busy_cores: float = 0.0  # of work that others did just before
+    throttled_seconds: float = 0.0  # for which a container's CPU limit held the run back
     ceiling_before_seconds: list[Seconds] = []  # one warm copy an edge by --threads threads, one sample a pass
     ceiling_after_seconds: list[Seconds] = []
     ceiling_all_cores_seconds: list[Seconds] = []  # the same by every core

@@ -20,6 +20,7 @@ from common.record import files
 from common.record.environment import describe_environment
 from common.record.rows import RUNTIMES
 from common.record.schema import Record, Run
+from common.run import quiet
 from common.run.settle import settle
 from common.run.watch import Watch
 from common.runtime.workplace import Workplace, sweep
@@ -141,10 +142,12 @@ def add_run(
     Returns:
         The exit code.
     """
-    run = Run(started_at=now(), order=order, at=plan.options.at, edges=plan.edges if plan.options.sweep else [])
+    edges = plan.edges if plan.options.sweep else []
+    run = Run(started_at=now(), order=order, at=plan.options.at, edges=edges)
     record.runs.append(run)
     files.save(output, record)
     sweep()
+    run.busy_cores, held_back = quiet.busy_cores(), quiet.throttled_seconds()
     try:
         with Workplace() as place:
             Watch(replace(plan, folder=place.folder, shared=place.shared), record, run, started).until_end()
@@ -153,4 +156,5 @@ def add_run(
         run.status, run.reason = "failed", f"interrupted after {len(run.seconds)} timed trips"
         return 130
     finally:
+        run.throttled_seconds = quiet.throttled_seconds() - held_back
         files.save(output, record)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -19,6 +20,9 @@ from common.view.tables import ABOVE_CEILING, HARNESS_SHOWN, UNSTABLE, interval,
 # kevin85421/RayCG-ChatLearn, README.md, commit 0a603161: seconds for 100 trips of 448 MiB.
 DEMO = {"object store and queues": 279.23, "compiled graph, NCCL edges": 35.37}
 DEMO_TRIPS, DEMO_BYTES = 100, 448 * 2**20
+# What no row can beat, as its line is drawn; the last one holds for rows that copy nothing too.
+LIMITS = {"ceiling: one warm copy an edge,": "-", "the same by all cores, at best": ":",
+          "hand-over alone: a word through a pipe an edge,": "-."}  # fmt: skip
 
 
 def draw_ladder(results: Sequence[Result], path: Path) -> None:
@@ -94,17 +98,18 @@ def _bar(axes: Any, index: int, result: Result, baseline: Result | None, note: s
 
 
 def _ceiling_lines(axes: Any, results: Sequence[Result]) -> None:
-    for (words, seconds), style in zip(limits(results).items(), ("-", ":"), strict=False):
+    for words, seconds in limits(results).items():
+        style = LIMITS[words]
         label = f"{words} {seconds * 1e3:.3g} ms"
         axes.axvline(seconds, color="black", linewidth=1.4 if style == "-" else 1, linestyle=style, label=label)
 
 
 def limits(results: Sequence[Result]) -> dict[str, float]:
-    """The ladder's shared ceiling, and the best that all cores did, in seconds."""
-    one = results[0].ceiling_seconds
+    """The ladder's shared ceiling, the best that all cores did, and handing over alone, in seconds."""
     every = [seconds for result in results for run in result.runs for seconds in run.ceiling_all_cores_seconds]
-    found = {"ceiling: one warm copy an edge,": one} if one else {}
-    return found | ({"the same by all cores, at best": min(every)} if every else {})
+    handed = [seconds for result in results if (seconds := result.hand_over_seconds)]
+    found = (results[0].ceiling_seconds, min(every, default=None), float(np.median(handed)) if handed else None)
+    return {words: seconds for words, seconds in zip(LIMITS, found, strict=True) if seconds}
 
 
 def caption(results: Sequence[Result]) -> str:

@@ -20,7 +20,7 @@ from common.record.environment import machine_line
 from common.record.rows import BASELINE, CEILING, RUNTIMES
 from common.units import format_bytes
 from common.view import episodes as episode_table
-from common.view import markdown, small_messages, stage_chart, sweep_table
+from common.view import in_flight, markdown, small_messages, stage_chart, sweep_table
 from common.view.screen import print_end, print_start
 from common.view.tables import Column, markdown_table, milliseconds, three_digits
 
@@ -114,6 +114,7 @@ def sections(ladder: Rows, hops: Rows, traced: Rows, episodes: Rows, swept: Rows
         "microbenchmarks": small_messages.markdown(done) if done else None,
         "episodes": episode_table.markdown(episodes) if episodes else None,
         "fits": sweep_table.markdown(costs_of(swept)) if swept else None,
+        "in-flight": in_flight.markdown([r for r in swept if "in_flight" in r.runs[0].at]),
         "flags": flags(),
     }
 

@@ -53,7 +53,7 @@ def trips(results: Sequence[Result], columns: Sequence[Column]) -> go.Figure:
             box = _box(result, run, index, place - 0.4 + 0.8 * (line + 0.5) / len(runs), 0.7 / len(runs))
             figure.add_trace(box.update(showlegend=index not in named))
             named.add(index)
-    for (what, seconds), dash in zip(limits(results).items(), ("solid", "dot"), strict=False):
+    for (what, seconds), dash in zip(limits(results).items(), ("solid", "dot", "dash"), strict=False):
         figure.add_scatter(
             x=[seconds * 1e3] * 2, y=[-0.5, len(results) - 0.5], mode="lines", hoverinfo="name",
             name=f"{what} {seconds * 1e3:.3g} ms", line={"color": "#808080", "width": 1.6, "dash": dash},

@@ -14,12 +14,13 @@ from common.analysis.results import Result
 from common.record.environment import machine_line
 from common.record.rows import CEILING
 from common.units import format_bytes
+from common.view import in_flight
 
 # Each transport has a marker and a grey of its own: copied rows full lines, mapped ones dashed with hollow markers.
 MARKERS = "osD^vP*Xph<>"
 GREYS = ("0.0", "0.45", "0.65")
 AXES = {"payload": "bytes a trip", "fields": "tensors a message, the bytes alike", "rows": "samples a message",
-        "in_flight": "trips under way", "roles": "actors"}  # fmt: skip
+        "roles": "actors"}  # fmt: skip
 Line = list[Result]
 
 
@@ -46,8 +47,12 @@ def draw_all(results: Sequence[Result], folder: Path) -> list[Path]:
         if result.status == "ok":
             done.setdefault(swept_of(result), {}).setdefault(result.flow.name, []).append(result)
     for swept, by_flow in done.items():
-        draw(max(by_flow.values(), key=len), costs_of(results), folder / f"sweep_{swept}.png")
-    return [folder / f"sweep_{swept}.png" for swept in done]
+        most, path = max(by_flow.values(), key=len), folder / f"sweep_{swept}.png"
+        if swept != "in_flight":
+            draw(most, costs_of(results), path)
+        elif in_flight.lines_of(most):
+            in_flight.draw(most, path)
+    return [path for swept in done if (path := folder / f"sweep_{swept}.png").exists()]
 
 
 def draw(results: Sequence[Result], costs: Mapping[str, Costs], path: Path) -> None:

@@ -64,6 +64,17 @@ def _of_ceiling(result: Result) -> str:
     return f"{ceiling / result.summary.median:.1%}" if ceiling and result.payload_copied else "-"
 
 
+def _of_hand_over(result: Result) -> str:
+    """The limit that mapped rows and small messages have too."""
+    seconds = result.hand_over_seconds
+    return f"{seconds / result.summary.median:.1%}" if seconds else "-"
+
+
+def _cpu(result: Result) -> str:
+    seconds = result.cpu_seconds_per_trip
+    return milliseconds(seconds) if seconds is not None else "-"
+
+
 def harness(share: float) -> str:
     """What part of a trip is the suite's own work."""
     return f"{share:.1%}" if share >= HARNESS_SHOWN else "<1%"
@@ -92,6 +103,8 @@ COLUMNS = (
     _of_trips("max ms", lambda result: milliseconds(result.summary.max), 3),
     _of_trips("GB/s", _rate),
     _of_trips("of ceiling", _of_ceiling, 2),
+    _of_trips("of hand-over", _of_hand_over, 3),
+    _of_trips("CPU ms", _cpu, 3),  # of all processes together: more than the trip where they spin or work at once
     # The suite's own work inside the clock, all processes together.
     _of_trips("harness", lambda result: harness(result.harness_share), 2),
     Column("wrong bytes", _wrong, 4),

@@ -110,3 +110,27 @@ def test_what_is_refused_or_waived_leaves_no_record_behind(tmp_path):
         done = subprocess.run([sys.executable, str(SCRIPTS["rdt"]), *flags], capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert set((ROOT / "results").glob("*.json")) == before
+
+
+def benchmark(folder, *flags):
+    command = [sys.executable, str(ROOT / "benchmark.py"), "--rows", "torch memcpy", "torch multiprocessing"]
+    small = [*KILOBYTES, "--iterations", "5", "--output-dir", str(folder)]
+    return subprocess.run([*command, *small, *flags], capture_output=True, text=True, timeout=120)
+
+
+def test_what_was_stopped_goes_on_and_what_was_finished_stays(tmp_path):
+    folder = tmp_path / "records"
+    assert benchmark(folder, "--runs", "2").returncode == 0
+    first, second = sorted(folder.glob("*.json"))
+    kept, stopped = files.load(first), files.load(second)
+    stopped.runs[1].status, stopped.runs[1].reason = "failed", "interrupted after 2 timed trips"
+    files.save(second, stopped)
+    again = benchmark(folder, "--runs", "3", "--continue")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.count(" left)") == 3  # the third of the first row, the second and third of the other
+    assert files.load(first).runs[:2] == kept.runs and files.load(second).runs[:1] == stopped.runs[:1]
+    assert [[run.status for run in files.load(path).runs] for path in (first, second)] == [["ok"] * 3] * 2
+    other = benchmark(folder, "--runs", "3", "--continue", "--timeout", "60")
+    assert other.returncode == 2 and "was measured otherwise" in other.stderr and len(other.stderr.splitlines()) == 1
+    nowhere = benchmark(tmp_path / "nowhere", "--continue")
+    assert nowhere.returncode == 2 and "give the folder of the earlier call" in nowhere.stderr

@@ -1,0 +1,23 @@
+"""Whether the machine has anything else to do, or is held back: what makes a run's times say less."""
+
+from pathlib import Path
+
+import psutil
+
+LOOK_SECONDS = 0.2
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def busy_cores() -> float:
+    """How many cores' worth of work others do, over a moment in which the run has not begun."""
+    return psutil.cpu_percent(interval=LOOK_SECONDS) / 100 * (psutil.cpu_count() or 1)
+
+
+def throttled_seconds() -> float:
+    """For how long the container's CPU limit has held processes back so far; 0 where nothing says so (cgroup v2)."""
+    try:
+        own = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
+        stat = dict(line.split() for line in (CGROUPS / own / "cpu.stat").read_text().splitlines())
+        return int(stat["throttled_usec"]) / 1e6
+    except (OSError, KeyError, ValueError):
+        return 0.0

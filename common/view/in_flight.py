@@ -1,0 +1,130 @@
+"""What overlapping is worth: trips a second against how many are under way, beside what the slowest stage allows."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from common.analysis.results import Result
+from common.flow.flow import DRIVER
+from common.record.environment import machine_line
+from common.units import format_bytes
+from common.view.tables import Column, markdown_table, three_digits
+
+ENOUGH = 0.95  # of the best throughput
+MARKERS, GREYS = "osD^vP*Xph<>", ("0.0", "0.45", "0.65")
+Line = list[Result]  # of one transport, by trips under way
+
+
+def transport_of(result: Result) -> str:
+    """The row's name, however many trips are in a row and under way."""
+    return re.sub(r" --(episode|in-flight) \d+", "", result.name)
+
+
+def depth(result: Result) -> int:
+    """Trips under way at a time."""
+    return int(result.record.row.flags.get("in_flight", 1))
+
+
+def trips_per_second(result: Result) -> float:
+    """Of whole episodes, their starts and ends included."""
+    runs = [run for run in result.shown if run.episode_seconds]
+    return sum(len(run.seconds) for run in runs) / sum(sum(run.episode_seconds) for run in runs)
+
+
+def bound_seconds(result: Result) -> float | None:
+    """Below what no trip can come down, however many are under way: what its slowest stage takes.
+
+    Where bytes are copied, the copies of the actor that reads most, one thread an actor, and all copies by all cores.
+    Where they are mapped, one hop of handing over alone.
+    """
+    flow = result.flow
+    if not result.payload_copied:
+        return result.hand_over_seconds / flow.longest_path() if result.hand_over_seconds else None
+    ceiling, every = result.ceiling_seconds, [s for run in result.runs for s in run.ceiling_all_cores_seconds]
+    if not ceiling or not every:
+        return None
+    most = max(sum(edge.bytes for edge in flow.edges_into(actor)) for actor in (*flow.actors, DRIVER))
+    return max(ceiling * most / flow.bytes_per_trip, min(every))
+
+
+def lines_of(results: Sequence[Result]) -> list[Line]:
+    """The transports with more than one point that is ok."""
+    found: dict[str, Line] = {}
+    for result in sorted(results, key=depth):
+        if result.status == "ok":
+            found.setdefault(transport_of(result), []).append(result)
+    return [line for line in found.values() if len(line) > 1]
+
+
+def columns() -> list[Column]:
+    """Of a line for each transport."""
+
+    def best(line: Line) -> float:
+        return max(map(trips_per_second, line))
+
+    def enough(line: Line) -> str:
+        return str(next(depth(result) for result in line if trips_per_second(result) >= ENOUGH * best(line)))
+
+    def of_bound(line: Line) -> str:
+        fastest = max(line, key=trips_per_second)
+        bound = bound_seconds(fastest)
+        return f"{bound * best(line):.0%}" if bound else "-"
+
+    return [
+        Column("transport", lambda line: transport_of(line[0])),
+        Column("trips a second, one by one", lambda line: three_digits(trips_per_second(line[0]))),
+        Column("at best", lambda line: three_digits(best(line))),
+        Column("overlapping is worth", lambda line: f"{best(line) / trips_per_second(line[0]):.2f}x"),
+        Column("enough under way", enough),
+        Column("of what its slowest stage allows", of_bound),
+        Column("ends with", lambda line: "bytes" if line[0].payload_copied else "views", words=True),
+    ]
+
+
+def markdown(results: Sequence[Result]) -> str | None:
+    """The table of a sweep over trips under way; None where there is none."""
+    lines = lines_of(results)
+    if not lines:
+        return None
+    first = lines[0][0]
+    moved = f"{first.flow.title}, {format_bytes(first.record.bytes_per_trip)} a trip, {first.episode} trips in a row."
+    return f"{moved}\n\n{markdown_table(lines, columns())}"
+
+
+def draw(results: Sequence[Result], path: Path) -> None:
+    """A line a transport on log axes; dashed where readers hold views."""
+    lines = lines_of(results)
+    first = lines[0][0]
+    figure = Figure(figsize=(10.5, 6), dpi=140, layout="constrained")
+    axes = figure.subplots()
+    for index, line in enumerate(lines):
+        shade, copied = GREYS[index % len(GREYS)], line[0].payload_copied
+        axes.plot(
+            [depth(result) for result in line], [trips_per_second(result) for result in line],
+            label=transport_of(line[0]), color=shade, marker=MARKERS[index % len(MARKERS)],
+            markerfacecolor=shade if copied else "white", linestyle="-" if copied else "--",
+        )  # fmt: skip
+    bounds = [seconds for line in lines if line[0].payload_copied and (seconds := bound_seconds(line[-1]))]
+    if bounds:
+        most = 1 / sorted(bounds)[len(bounds) // 2]
+        axes.axhline(most, label="what the copies of the slowest actor allow", color="black", linewidth=3.2, alpha=0.35)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    depths = sorted({depth(result) for line in lines for result in line})
+    axes.set_xticks(depths, [str(each) for each in depths])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    axes.set_xlabel("trips under way", fontsize=11)
+    axes.set_ylabel("trips a second", fontsize=11)
+    axes.grid(which="major", color="0.9", linewidth=0.7)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=10, frameon=False)
+    moved = format_bytes(first.record.bytes_per_trip)
+    figure.suptitle(f"What overlapping is worth: {first.flow.title}, {moved} a trip", fontsize=13, x=0.01, ha="left")
+    environment = first.record.environments.get("0", {})
+    figure.supxlabel(f"Dashed, hollow: readers hold views. {machine_line(environment)}", fontsize=9, x=0.01, ha="left")
+    figure.savefig(path)
