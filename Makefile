@@ -15,7 +15,7 @@
 
 PYTHON ?= python3
 PY := .venv/bin/python
-RECORDS ?= results/published/*.json results/published/*/*.json
+RECORDS ?= results/published
 
 .PHONY: benchmark quick published stages hops chatlearn in-flight sweeps held-out gpu test unit lint publish clean
 .DELETE_ON_ERROR:

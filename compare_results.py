@@ -26,17 +26,16 @@ from common.view.screen import print_table
 from common.view.tables import Column, csv_table, markdown_table, milliseconds
 
 
-def load(path: Path) -> tuple[list[Result], set[int]]:
-    """The rows of one side, and the schemas of its records.
+def load(path: Path) -> list[Result]:
+    """The rows of one side.
 
     Raises:
         RecordError: it holds none, or one that cannot be read.
     """
-    paths = sorted(path.rglob("*.json")) if path.is_dir() else [path]
-    results = results_of(files.load(file) for file in paths)
+    results = results_of(map(files.load, files.below([path])))
     if not results:
         raise RecordError(f"{path} holds no record with a run: name a record that a script wrote, or their folder")
-    return results, {files.schema_of(file) for file in paths}
+    return results
 
 
 def columns(pairs: list[Pair]) -> list[Column]:
@@ -137,11 +136,7 @@ def main(argv: list[str] | None = None) -> int:
     """Exit code 0, 1 (--fail-above), or 2 with one line on what to do."""
     try:
         arguments = parse(argv)
-        (old, old_schemas), (new, new_schemas) = load(arguments.old), load(arguments.new)
-        if old_schemas != new_schemas:
-            words = [" and ".join(map(str, sorted(schemas))) for schemas in (old_schemas, new_schemas)]
-            raise RecordError(f"OLD is of schema {words[0]}, NEW of schema {words[1]}: measure both anew")
-        found = compare(old, new, arguments.mixed)
+        found = compare(load(arguments.old), load(arguments.new), arguments.mixed)
         beyond = [] if arguments.fail_above is None else slower(found, arguments.fail_above)
     except SuiteError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -80,7 +80,7 @@ def parted(records: Records) -> tuple[list[Result], list[Result], list[Result], 
     Raises:
         RecordError: none has a run that is ok, or what remains is of several flows or sizes.
     """
-    if not any(run.status == "ok" for record in records.values() for run in record.runs):
+    if records and not any(run.status == "ok" for record in records.values() for run in record.runs):
         raise RecordError("none of the records holds a row that is ok: run the scripts again")
     traced = {path: record for path, record in records.items() if any(run.spans for run in record.runs)}
     episodes = {path: record for path, record in records.items() if episode_table.is_episode(Result((record,)))}

@@ -89,7 +89,7 @@ def judged(folder: Path, count: int, shuffles: int, seed: int) -> list[Judged]:
     Raises:
         UsageError: a delayed row lacks the row that it was made of, or no row has enough runs.
     """
-    results = [result for result in results_of(map(files.load, sorted(folder.glob("*.json")))) if result.seconds]
+    results = [result for result in results_of(map(files.load, files.below([folder]))) if result.seconds]
     found: list[Judged] = []
     for result in results:
         if result.injected is None:

@@ -179,7 +179,7 @@ def test_what_cannot_be_answered_is_refused_in_one_line(tmp_path, records, flags
 
 
 def test_a_folder_without_records_or_none_at_all_is_told(tmp_path):
-    with pytest.raises(RecordError, match="there is no record of this machine"):
+    with pytest.raises(RecordError, match="holds no record"):
         choose_transport.main(["--records", str(tmp_path)])
     with pytest.raises(RecordError, match="does not exist"):
         choose_transport.main(["--records", str(tmp_path / "nowhere")])

@@ -132,12 +132,6 @@ def test_unlike_machines_are_compared_where_that_is_wanted(sides, capsys):
     assert "no clear difference" in said(capsys, [*argv, "--mixed"]).out
 
 
-def test_records_of_unlike_schemas_are_refused(capsys, tmp_path):
-    old = ROOT / "results" / "published" / "store-refs.json"  # of schema 2
-    new = written(tmp_path / "new.json", a_record("refs", *QUIET))
-    assert "OLD is of schema 2, NEW of schema 3: measure both anew" in refused(capsys, [str(old), new])
-
-
 def test_a_delayed_row_is_compared_with_itself_without_the_delay_and_not_both_at_once(sides, capsys):
     delayed = a_record("refs", *times(1.25))
     delayed.arguments["inject"] = "policy:1:delay=250ms"

@@ -66,7 +66,7 @@ def test_of_a_row_with_a_run_that_failed_last_the_one_before_it_is_printed(capsy
 
 
 def test_the_short_advice_has_six_rows_of_the_catalogue_and_the_long_one_all():
-    texts = pages.sections(ROWS, [], [], [])
+    texts = pages.sections(ROWS, [], [], [], [])
     named = {name: [line.split("`")[1] for line in texts[name].splitlines()[2:]] for name in ("choice", "advice")}
     assert sorted(named["choice"]) == sorted(pages.CHOICE) and len(pages.CHOICE) == 6
     assert named["advice"] == [name for name, row in LADDER.items() if row.take]

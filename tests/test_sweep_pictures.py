@@ -77,7 +77,7 @@ def test_a_page_has_the_fits_of_the_sweeps_that_are_published(tmp_path):
     page = docs / "cost-model.md"
     page.write_text((plot_results.ROOT / "docs" / "cost-model.md").read_text())
     paths = files(tmp_path, [of_bytes(2, ROWS[2])])
-    assert plot_results.main([*paths, "--docs", str(docs), "--output-dir", str(tmp_path / "img")]) == 0
+    assert plot_results.main([*paths, "--pages", str(tmp_path), "--output-dir", str(tmp_path / "img")]) == 0
     assert "| graph shm | 60 (60 to 60) |" in page.read_text()
     assert "Not yet published" not in page.read_text()
 

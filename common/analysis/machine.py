@@ -65,9 +65,8 @@ def _machine(environment: dict[str, Any]) -> list[Any]:
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
-    """Every JSON file that is named, or lies in a folder that is."""
+    """Every record that is named, or lies in a folder that is."""
     for path in paths:
         if not path.exists():
             raise RecordError(f"{path} does not exist: name records, or folders of them")
-    found = [file for path in paths for file in (sorted(path.rglob("*.json")) if path.is_dir() else [path])]
-    return list(dict.fromkeys(file.resolve() for file in found))
+    return list(dict.fromkeys(file.resolve() for file in files.below(paths)))

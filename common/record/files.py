@@ -1,6 +1,8 @@
 """Records as files: written in one step, never over another one, read in every schema so far."""
 
+import gzip
 import os
+import zlib
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,14 +48,14 @@ def save(path: Path, record: Record) -> None:
 
 
 def below(paths: Iterable[Path]) -> list[Path]:
-    """The files as they are, and those of each folder and its folders that end in .json, by their names.
+    """The files as they are, and the records of each folder and its folders (*.json, *.json.gz), by their names.
 
     Raises:
         RecordError: a folder has none.
     """
     found: list[Path] = []
     for path in paths:
-        files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+        files = sorted([*path.rglob("*.json"), *path.rglob("*.json.gz")]) if path.is_dir() else [path]
         if not files:
             raise RecordError(f"{path} holds no record (*.json): name a folder that a script wrote into")
         found += files
@@ -61,16 +63,17 @@ def below(paths: Iterable[Path]) -> list[Path]:
 
 
 def load(path: Path) -> Record:
-    """Read a record of any schema.
+    """Read a record of any schema, compressed by gzip where its name says so, as those with spans are published.
 
     Raises:
         RecordError: no such file, not JSON (truncated, say), not a record, or a newer schema.
     """
     try:
-        found = msgspec.json.decode(path.read_bytes())
+        written = path.read_bytes()
+        found = msgspec.json.decode(gzip.decompress(written) if path.suffix == ".gz" else written)
     except OSError as problem:
         raise RecordError(f"cannot read {path} ({problem.strerror}): name a record that a script wrote") from None
-    except msgspec.DecodeError:  # bad JSON and bad UTF-8 alike
+    except (msgspec.DecodeError, zlib.error, EOFError):  # bad JSON and bad UTF-8 alike
         raise RecordError(f"{path} is not JSON, truncated perhaps: run its script again") from None
     version = found.get("schema_version") if isinstance(found, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
@@ -80,11 +83,6 @@ def load(path: Path) -> Record:
     except (msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
         what = str(error).partition("\n")[0][:120]
         raise RecordError(f"{path} is no record of this suite ({what}): leave it out") from None
-
-
-def schema_of(path: Path) -> int:
-    """In which schema a record that `load` reads was written: the numbers of unlike ones may mean unlike things."""
-    return int(msgspec.json.decode(path.read_bytes())["schema_version"])
 
 
 def _of_one_run(old: dict[str, Any]) -> dict[str, Any]:

@@ -165,8 +165,9 @@ class Watch:
         length = options.trips_in_a_row
         whole = [timed[n : n + length] for n in range(0, len(timed), length)]
         self.run.first_seconds = trips[0][1] - trips[0][0] if trips else None
-        self.run.seconds = [end - start for start, end in timed]
-        self.run.episode_seconds = [episode[-1][1] - episode[0][0] for episode in whole]
+        # To the nanosecond, of which the clock's ticks are; more digits would only fill records.
+        self.run.seconds = [round(end - start, 9) for start, end in timed]
+        self.run.episode_seconds = [round(episode[-1][1] - episode[0][0], 9) for episode in whole]
 
 
 def _progress_bar(plan: Plan) -> Any:

@@ -161,7 +161,7 @@ def test_a_record_of_an_old_schema_is_read_as_one_of_today(version):
     assert record.row.flags == ({"zero_copy": True} if version == 2 else {})
 
 
-@pytest.mark.parametrize("path", sorted(PUBLISHED.rglob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", files.below([PUBLISHED]), ids=lambda path: path.stem)
 def test_every_published_record_is_read(path):
     record = files.load(path)
     assert record.runs
