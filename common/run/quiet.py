@@ -16,8 +16,13 @@ def busy_cores() -> float:
 def throttled_seconds() -> float:
     """For how long the container's CPU limit has held processes back so far; 0 where nothing says so (cgroup v2)."""
     try:
-        own = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
-        stat = dict(line.split() for line in (CGROUPS / own / "cpu.stat").read_text().splitlines())
+        stat = dict(line.split() for line in (CGROUPS / own_group() / "cpu.stat").read_text().splitlines())
         return int(stat["throttled_usec"]) / 1e6
     except (OSError, KeyError, ValueError):
         return 0.0
+
+
+def own_group() -> str:
+    """Of this process, below CGROUPS; the root where it has none."""
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    return next((line[3:].lstrip("/") for line in lines if line.startswith("0::")), "")

@@ -108,8 +108,10 @@ def need_memory(row: Row, options: Options, flow: Flow) -> None:
 
 
 def resident_bytes(row: Row, options: Options, flow: Flow) -> int:
-    """What a run keeps in memory: the pools, what readers hold, and what lies in the object store."""
+    """What a run keeps in memory: pools, what readers hold, a trainer's micro-batches, and what the store has."""
     held_bytes = options.slots * flow.emitted_bytes + options.in_flight * flow.bytes_per_trip
+    if options.sink == "trainer":
+        held_bytes += options.trips_in_a_row * sum(edge.bytes for edge in flow.edges_to(flow.tasks[-1].name))
     return held_bytes + stored_bytes(row, options, flow)
 
 
