@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -51,9 +52,9 @@ def described(group: Sequence[Result]) -> str:
 
 
 def seconds_a_message(result: Result) -> float:
-    """Of whole episodes, from the first query to the last result, by the messages in them."""
+    """Of whole episodes, from the first query to the last result, by the messages in them; the median of the runs."""
     runs = [run for run in result.shown if run.episode_seconds]
-    return sum(sum(run.episode_seconds) for run in runs) / sum(len(run.seconds) for run in runs)
+    return float(np.median([sum(run.episode_seconds) / len(run.seconds) for run in runs]))
 
 
 def baseline(results: Sequence[Result]) -> Result | None:
@@ -150,7 +151,12 @@ def facts(results: Sequence[Result]) -> str:
     machines = sorted(set(map(machine_line, found)))
     commits = sorted({(environment.get("git_commit") or "unknown")[:10] for environment in found})
     day = results[0].runs[0].started_at[:10]
-    return "\n".join([*machines, f"{day}, commit {', '.join(commits)}; of whole episodes, the rows in turns."])
+    return "\n".join(
+        [
+            *machines,
+            f"{day}, commit {', '.join(commits)}; of whole episodes, the rows in turns, the median of the runs.",
+        ]
+    )
 
 
 def draw(results: Sequence[Result], path: Path) -> None:
