@@ -5,8 +5,10 @@
     python3 benchmark.py stages        where the time goes: the main rows traced, a Chrome trace each
     python3 benchmark.py hops          small messages, beside the claims of Ray's article on compiled graphs
     python3 benchmark.py chatlearn     ChatLearn's own messages and episodes over every transport
-    python3 benchmark.py sweeps        ten rows by bytes and tensors: what choose_transport.py reckons with
+    python3 benchmark.py sweeps        rows by bytes and tensors: what choose_transport.py reckons with
     python3 benchmark.py held-out      other flows, to check it: choose_transport.py --check FOLDER
+    python3 benchmark.py in-flight     what several trips under way are worth
+    python3 benchmark.py published     every row of the ladder, in short runs: with --runs 5 as in results/published
     python3 benchmark.py gpu           all that a machine with GPUs can run there
 
 Or the rows that you choose, for your own messages; a row may bring flags of its own:
@@ -27,11 +29,13 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from common.analysis.disturbances import disturbances
 from common.analysis.expected import expected_seconds, points_of, published
 from common.analysis.results import Result
 from common.errors import SuiteError, UsageError, Waived
@@ -41,6 +45,7 @@ from common.plan.kinds import did_you_mean
 from common.plan.options import RESULTS
 from common.plan.plan import Plan
 from common.record import files
+from common.record.environment import MACHINE_KEYS, describe_environment
 from common.record.rows import LADDER, ROWS
 from common.record.schema import Record
 from common.record.suites import SUITES, rows_of
@@ -53,6 +58,17 @@ from common.view.screen import print_table
 from common.view.tables import Column, milliseconds
 
 USUAL_TRIPS = "--iterations 30"  # of --rows
+
+
+CUT_OFF = re.compile("interrupted|the run was killed")  # how a run that was not finished ends
+# What no run of a row may differ in from the others, as far as can be told without torch.
+CONTINUED = tuple(key for key in MACHINE_KEYS if key != "nccl")
+
+
+def _asked(record: Record) -> tuple[Any, ...]:
+    """What was asked for; the order of the rows is not."""
+    arguments = {name: value for name, value in record.arguments.items() if name != "order_seed"}
+    return record.row, record.sweep, record.warmup, arguments, [] if record.sweep else record.edges
 
 
 @dataclass
@@ -72,19 +88,22 @@ class Item:
             add_waived(self.record, self.waived)
 
     def keep_finished(self) -> None:
-        """--continue: the runs that an earlier call finished stay, and count; those that failed are made again.
+        """--continue: the runs that an earlier call finished stay, and count, failed ones too.
 
         Raises:
             UsageError: what lies there is of something else.
         """
         found = files.load(self.output)
         found.row.layout.nodes = {}  # where actors were found to run
-        asked = {name: value for name, value in self.record.arguments.items() if name != "order_seed"}
-        if (found.row, found.sweep) != (self.record.row, self.record.sweep) or asked.items() - found.arguments.items():
+        if _asked(found) != _asked(self.record):
             raise UsageError(f"--continue: {self.output} was measured otherwise: give the flags of that call again")
+        here, there = describe_environment(), found.environments.get("0", {})
+        unlike = [key for key in (*CONTINUED, "git_commit") if there and here.get(key) != there.get(key)]
+        if unlike:
+            raise UsageError(f"--continue: {self.output} was measured with another {unlike[0]}: measure all anew")
         whole = len(self.plan.options.points) if found.sweep else 1
-        finished = [run for run in found.runs if run.status == "ok" or (run.at and run.status == "waived")]
-        found.runs = finished[: len(finished) // whole * whole]
+        runs = [run for run in found.runs if not (run.status == "failed" and CUT_OFF.match(run.reason or ""))]
+        found.runs = runs[: len(runs) // whole * whole]  # of a sweep only whole turns; the last one may be none
         self.record, self.finished = found, len(found.runs) // whole
 
     @property
@@ -179,10 +198,10 @@ def turns_of(items: Sequence[Item], runs: int, seed: int) -> list[Item]:
 def measure(turns: Sequence[Item]) -> list[int]:
     """Run them all but those that are finished; the exit code of each."""
     spent, expected, codes = 0.0, 0.0, []
-    finished = {item.label: item.finished for item in turns}
+    skipped = {item.output: item.finished for item in turns}
     for order, item in enumerate(turns):
-        if finished[item.label]:
-            finished[item.label] -= 1
+        if skipped[item.output]:
+            skipped[item.output] -= 1
             continue
         begin = time.monotonic()
         codes.append(add_runs(item.plan, item.record, item.output, order=order))
@@ -195,12 +214,21 @@ def measure(turns: Sequence[Item]) -> list[int]:
             said = f"{sum(run.status == 'ok' for run in item.record.runs)} points of {item.record.sweep}"
         # What is left goes as slowly or fast, against what was expected, as what is done.
         expected += item.seconds
-        left = spent / expected * sum(waiting.seconds for waiting in turns[order + 1 :])
+        left = spent / expected * _waiting_seconds(turns[order + 1 :], skipped)
         print(f"{order + 1:3} of {len(turns)}  {item.label}: {said} ({took:.0f} s; {_minutes(left)} left)", flush=True)
+        for line in disturbances(run):
+            print(f"         {line}", flush=True)
         if codes[-1] == 130:
             print(f"to go on: the same command with --continue --output-dir {item.output.parent}", flush=True)
             break
     return codes
+
+
+def _waiting_seconds(turns: Sequence[Item], skipped: Mapping[Path, int]) -> float:
+    """What these turns will take, about, without those that are skipped."""
+    items = {item.output: item for item in turns}
+    return sum(item.seconds for item in turns) - sum(count * items[path].seconds for path, count in skipped.items()
+                                                     if path in items)  # fmt: skip
 
 
 def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -247,17 +275,19 @@ def main(argv: Sequence[str]) -> int:
     if arguments.dry_run:
         print_plans(items, arguments.runs)
         return 0
+    kept = [item for item in items if arguments.go_on and item.output.exists() and not item.waived]
+    for item in kept:
+        item.keep_finished()
+    seed = next((item.record.arguments.get("order_seed") for item in kept), None) or arguments.order_seed
     for item in items:
-        if arguments.go_on and item.output.exists() and not item.waived:
-            item.keep_finished()
-        elif not (arguments.go_on and item.output.exists()):
-            item.record.arguments["order_seed"] = arguments.order_seed
+        if not (arguments.go_on and item.output.exists()):
+            item.record.arguments["order_seed"] = seed
             files.create(item.output, item.record)
     waiting = [item for item in items if not item.waived]
-    about = _minutes(arguments.runs * sum(item.seconds for item in waiting))
+    about = _minutes(sum(max(0, arguments.runs - item.finished) * item.seconds for item in waiting))
     print(f"{len(waiting)} rows, {arguments.runs} run{'s' * (arguments.runs > 1)} each, about {about}; "
           f"records: {folder}", flush=True)  # fmt: skip
-    codes = measure(turns_of(waiting, arguments.runs, arguments.order_seed))
+    codes = measure(turns_of(waiting, arguments.runs, seed))
     import plot_results  # matplotlib is not for the runs
 
     plotted = plot_results.main([*map(str, sorted(folder.glob("*.json"))), "--output-dir", str(folder)])

@@ -2,7 +2,7 @@
 
     python3 choose_transport.py --flow grpo --rows 256
     python3 choose_transport.py --flow "rollout -> trainer: tokens int64 8MB, logprobs float32 4MB" --reads some
-    python3 choose_transport.py --check results/published/held-out         the fits beside flows they do not know
+    python3 choose_transport.py --check results/held-out                   the fits beside flows they do not know
 
 The flow, its sizes and its message are given as to the scripts. Where records have just this flow, its newest time
 counts; else the cost model that is fitted to this machine's sweeps (python3 benchmark.py sweeps makes them).
@@ -90,7 +90,7 @@ def main(argv: Sequence[str]) -> int:
     results = [result for record in records.records for result in results_of([record])]  # apart: the newest counts
     costs = costs_of(results_of(record for record in records.records if record.sweep))
     if own.check:
-        return checked(results_of(known([own.check], True).records), costs)
+        return checked(results_of(known([own.check], own.any_machine).records), costs)
     found = choices(wanted, results, costs)
     print(answer.sentence(wanted, found))
     answer.print_ranking(found)

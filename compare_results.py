@@ -70,7 +70,9 @@ def notes(found: Comparison) -> list[str]:
     for what, results in (("Only in OLD", found.only_old), ("Only in NEW", found.only_new)):
         lines += [f"{what}: {', '.join(result.name for result in results)}"] if results else []
     lines += [f"{result.name} was ok in OLD and is not in NEW: {result.failure}" for result in found.broken]
-    return lines + [f"{result.name} has no numbers in OLD: {result.failure}" for result in found.unmeasured]
+    return (
+        lines + worse(found) + [f"{result.name} has no numbers in OLD: {result.failure}" for result in found.unmeasured]
+    )
 
 
 def too_few(found: Comparison) -> str:
@@ -107,7 +109,17 @@ def slower(found: Comparison, limit: float) -> list[str]:
         raise UsageError(f"--fail-above: {too_few(found)}: measure with --runs 5")
     beyond = [pair for pair in found.pairs if pair.ratio.verdict == "slower" and pair.ratio.value > 1 + limit]
     named = [f"{pair.new.name} is slower by {pair.ratio.value - 1:.1%}" for pair in beyond]
-    return named + [f"{result.name} is {result.status}" for result in found.broken]
+    return named + [f"{result.name} is {result.status}" for result in found.broken] + worse(found)
+
+
+def worse(found: Comparison) -> list[str]:
+    """Rows that are ok on both sides, of which more runs failed in NEW."""
+
+    def failed(result: Result) -> int:
+        return sum(run.status == "failed" for run in result.runs)
+
+    pairs = [pair for pair in found.pairs if failed(pair.new) > failed(pair.old)]
+    return [f"{pair.new.name}: more runs failed than before: {pair.new.failure}" for pair in pairs]
 
 
 def percent(text: str) -> float:

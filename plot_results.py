@@ -138,7 +138,7 @@ def main(argv: list[str] | None = None) -> int:
         sweep_table.print_costs(swept, arguments.format)
     if pictures and arguments.format == "text":
         print(f"pictures: {', '.join(map(str, pictures))}")
-    return int(any(result.status == "impossible" for result in (*ladder, *hops, *traced, *episodes)))
+    return int(any(result.status == "impossible" for result in (*ladder, *hops, *traced, *episodes, *swept)))
 
 
 if __name__ == "__main__":

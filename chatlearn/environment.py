@@ -143,9 +143,11 @@ class Environment:
         timed = [*self.episodes, self.operations][1 + first :]
         whole = [{name: found[name] for name in OPERATIONS} for found in timed if found["stream_dataset_get"] == length]
         whole = whole[self.options.relay_episodes - 1 :]  # before that there were fewer samples to train on
+        # How many steps there are is then for the user's function to say, episode by episode.
+        alike = [name for name in OPERATIONS if not (self.options.relay_sample and name.startswith("trainer_"))]
         for found in whole:
-            if found != whole[0]:
-                unlike = [name for name in OPERATIONS if found[name] != whole[0][name]]
+            unlike = [name for name in alike if found[name] != whole[0][name]]
+            if unlike:
                 raise RunFailed(f"episodes differ in {', '.join(unlike)}: {found} and {whole[0]}")
         sizes = {task: found for own in self.crew.ask("message_bytes", length).values() for task, found in own.items()}
         return {"operations": whole[0] if whole else {}, "message_bytes": sizes}

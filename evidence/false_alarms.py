@@ -12,6 +12,7 @@ judges: `in turns`, every other run is new; `one after the other`; `at random`, 
 runs. A delayed row is judged against the one of its folder that is not, measured in turns with it.
 """
 
+import argparse
 import random
 import sys
 from collections.abc import Iterator, Sequence
@@ -144,7 +145,7 @@ def summary(found: Sequence[Judged], count: int) -> list[str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = OneLineParser(description=__doc__.partition("\n")[0])
+    parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, help="of records of benchmark.py")
     usual = "(default: %(default)s)"
     parser.add_argument("--runs", type=at_least(MINIMUM_RUNS), default=5, help=f"of each side of a pair {usual}")

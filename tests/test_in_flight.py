@@ -24,13 +24,12 @@ def test_a_line_says_what_overlapping_is_worth_and_how_many_suffice():
     assert (shown["overlapping is worth"], shown["enough under way"]) == ("2.02x", "2")
     # 192 of the 448 MiB are read by one actor, 43 % of 0.1 s; all copies by all cores take longer, 0.06 s.
     assert in_flight.bound_seconds(line[0]) == 0.06
-    assert shown["of what its slowest stage allows"] == "12%"
+    assert shown["of what its copies allow"] == "12%"
 
 
-def test_readers_that_map_are_bound_by_handing_over():
-    mapped = {"payload_copied": False, "hand_over_before_seconds": [4e-5], "hand_over_after_seconds": [4e-5]}
-    (line,) = in_flight.lines_of(results_of([swept("refs", {1: 4.0, 2: 2.0}, **mapped)]))
-    assert in_flight.bound_seconds(line[0]) == 4e-5 / line[0].flow.longest_path()
+def test_where_nothing_is_copied_no_copy_bounds_it():
+    (line,) = in_flight.lines_of(results_of([swept("refs", {1: 4.0, 2: 2.0}, **COPIED, payload_copied=False)]))
+    assert in_flight.bound_seconds(line[0]) is None
 
 
 def test_it_is_drawn(tmp_path):

@@ -41,7 +41,7 @@ def test_the_chart_has_a_line_for_each_limit_that_was_measured():
         ({}, None),
         ({"busy_cores": 1.2}, "other programs kept 1.2 cores busy"),
         ({"throttled_seconds": 0.5}, "a CPU limit held it back for 0.5 s"),
-        ({"ceiling_after_seconds": [0.04]}, "the ceiling went from 20 to 40 ms"),
+        ({"ceiling_after_seconds": [0.04]}, "its ceiling went from 20 to 40 ms"),
     ],
 )
 def test_what_disturbed_a_run_is_said_with_what_to_do(changes, words):

@@ -135,6 +135,8 @@ class Fit:
 def fit(points: Sequence[Point], inlines: bool) -> Fit:
     """The model with a knee where the points bear one out (F test, two terms more, at 5 %), and none elsewhere.
 
+    The level is shared among the places where a knee could have been (Bonferroni), as the best of them is tested.
+
     Raises:
         ValueError: there are fewer than three points.
     """
@@ -150,7 +152,7 @@ def fit(points: Sequence[Point], inlines: bool) -> Fit:
     if best is straight or freedom < 1:
         return straight
     ratio = (_misfit(straight) - _misfit(best)) / 2 / max(_misfit(best) / freedom, 1e-12)
-    return best if stats.f.sf(ratio, 2, freedom) < 1 - CONFIDENCE else straight
+    return best if stats.f.sf(ratio, 2, freedom) < (1 - CONFIDENCE) / len(bent) else straight
 
 
 def _misfit(found: Fit) -> float:

@@ -27,22 +27,21 @@ def known(paths: Sequence[Path], any_machine: bool, leave_out: Path | None = Non
 
     Args:
         any_machine: where none is, those of the machine that has most.
-        leave_out: a folder whose records shall not be known.
+        leave_out: a folder whose runs shall not be known, wherever copies of them lie.
 
     Raises:
         RecordError: there is none.
     """
     by_machine: dict[str, list[Record]] = {}
     notes, unread = [], 0
+    unknown = {_runs(files.load(path)) for path in _files([leave_out])} if leave_out else set()
     for path in _files(paths):
-        if leave_out and path.is_relative_to(leave_out.resolve()):
-            continue
         try:
             record = files.load(path)
         except RecordError:
             unread += 1
             continue
-        if any(run.status == "ok" for run in record.runs):
+        if _runs(record) not in unknown and any(run.status == "ok" for run in record.runs):
             by_machine.setdefault(repr(_machine(record.environments.get("0", {}))), []).append(record)
     if unread:
         notes.append(f"{unread} files are no records that can be read: left out")
@@ -58,6 +57,11 @@ def known(paths: Sequence[Path], any_machine: bool, leave_out: Path | None = Non
         others -= len(own)
         notes.append(f"of another machine than this: {machine_line(own[0].environments.get('0', {}))}")
     return Known(own, [*notes, *[f"{others} records of other machines: left out"] * bool(others)])
+
+
+def _runs(record: Record) -> tuple[Any, ...]:
+    """What no other record has: when its runs began, and what they took."""
+    return tuple((run.started_at, run.first_seconds, *run.seconds) for run in record.runs)
 
 
 def _machine(environment: dict[str, Any]) -> list[Any]:

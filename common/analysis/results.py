@@ -89,13 +89,18 @@ class Result:
     @cached_property
     def status(self) -> str:
         """That of its best runs; impossible where these are ok and say what cannot be."""
-        return "impossible" if impossible(self.record.row, self.shown) else self.best_status
+        return "impossible" if self._impossible else self.best_status
+
+    @cached_property
+    def _impossible(self) -> str | None:
+        """Why its numbers cannot be."""
+        return impossible(self.flow, self.record.row.layout.one_process, self.shown) if self.seconds else None
 
     @property
     def failure(self) -> str | None:
         """Why its numbers are impossible, or what became of the runs that are not ok, and of the first of them why."""
-        if self.status == "impossible":
-            return f"impossible, {impossible(self.record.row, self.shown)}"
+        if self._impossible:
+            return f"impossible, {self._impossible}"
         others = [run for run in self.runs if run.status != "ok"]
         if not others:
             return None

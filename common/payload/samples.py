@@ -63,5 +63,6 @@ def _joined(batches: Sequence[Batch], field: Field) -> list[Any]:
     if field.python:
         return rows
     if not field.ragged:
-        return [torch.stack(rows).cpu().numpy()] if rows else []
+        alike = {row.shape for row in rows}
+        return [torch.stack(rows).cpu().numpy()] if len(alike) == 1 else []
     return [row[:count].cpu().numpy() for row, count in zip(rows, field.lengths, strict=False)]

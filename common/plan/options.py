@@ -113,7 +113,8 @@ class Options:
         "and puts its answer together again", kinds.counts, row=True, metavar="MODEL=N,...",
         refuse=refusals.only_ref_queue("generation_batch"))
     model_seconds: str | None = flag(None, "models take so long for each message, asleep, as if on GPUs of their own, "
-        "and the trainer (of --sink trainer) for each step: policy=200ms,trainer=50ms (default: no time)", kinds.times,
+        "and the trainer (of --sink trainer) for each step, where it is the reading actor for each message: "
+        "policy=200ms,trainer=50ms (default: no time)", kinds.times,
         row=True, metavar="MODEL=TIME,...")
     in_flight: int = flag(1, "trips under way at a time: handed over and not yet collected (default: %(default)s)",
         SWEPT["in_flight"], row=True, refuse=refusals.deeper_than_it_holds)

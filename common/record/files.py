@@ -35,7 +35,9 @@ def create(path: Path, record: Record) -> None:
         path.open("x").close()
     except OSError as error:
         if os.path.isfile(path):
-            raise RecordError(f"{path} exists: give --output another name, or move it away") from None
+            raise RecordError(
+                f"{path} exists: give another name, go on with it (benchmark.py --continue), or move it away"
+            ) from None
         raise RecordError(f"cannot write {path} ({error.strerror}): give --output another place") from None
     save(path, record)
 

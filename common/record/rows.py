@@ -70,7 +70,6 @@ class Row:
     above, because: the row that it is compared with, and what it does that that one does not.
     depth: trips that can be under way; None: as many as memory holds.
     suites: in which of benchmark.py's it is, with how many timed trips.
-    above_ceiling_because: why its readers may have their bytes sooner than one copy an edge, one after the other.
     """
 
     runtime: str
@@ -84,7 +83,6 @@ class Row:
     needs: Needs = Needs()
     take: Advice | None = None
     suites: Mapping[str, int] = field(default_factory=dict)
-    above_ceiling_because: str = ""
 
     @property
     def name(self) -> str:
@@ -104,7 +102,6 @@ _BREAKS_RING = "a reader that keeps a view holds up the producer three messages 
 _HUGE, _HUGE_WHY = {"huge_pages": True}, "fresh memory in pages of 2 MiB: fewer page faults"
 _COPY, _ZERO = {"copy_out": True}, {"zero_copy": True}
 _BOTH = {"copy_out": True, "threads": 2}
-_AT_ONCE = "two readers of one message copy it at the same time"
 
 ROWS = (
     Row("store", "payload-queue", "what people write by mistake: the payload itself goes through the queue actor",
@@ -174,24 +171,21 @@ ROWS = (
         take=Advice("a GPU for each role", "cupy of torch's CUDA", "one, GPU to GPU",
                     "one GPU a rank; joins need extra methods")),
     Row("graph", "zero-copy", flags=_COPY, above="graph shm", because="readers copy into warm memory of their own",
-        suites={"benchmark": 30}, above_ceiling_because=_AT_ONCE),
+        suites={"benchmark": 30}),
     Row("rdt", "mapped", flags=_COPY, above="rdt gloo",
-        because="handles instead of payloads; one warm copy in each reader", suites={"benchmark": 30},
-        above_ceiling_because=_AT_ONCE),
+        because="handles instead of payloads; one warm copy in each reader", suites={"benchmark": 30}),
     Row("torch", "multiprocessing", flags=_COPY, above="torch gloo",
-        because="shared tensors, mapped anew each time; one copy in each reader", suites={"benchmark": 50},
-        above_ceiling_because=_AT_ONCE),
+        because="shared tensors, mapped anew each time; one copy in each reader", suites={"benchmark": 50}),
     Row("graph", "mapped", flags=_COPY, above="graph zero-copy --copy-out",
         because="nothing is written into a channel: one copy an edge", suites={"benchmark": 100, "stages": 10},
-        above_ceiling_because=_AT_ONCE,
         take=Advice("the lowest latency where readers own their bytes, one node",
                     "producers that write into shared memory, a buffer in each reader", "one", _BREAKS_RING)),
     Row("torch", "mapped", flags=_COPY, above="graph mapped --copy-out", because="no Ray: numbers through pipes",
-        suites={"benchmark": 100}, above_ceiling_because=_AT_ONCE),
+        suites={"benchmark": 100}),
     Row("graph", "mapped", flags=_BOTH, above="graph mapped --copy-out", because="each copy by two cores",
-        suites={"benchmark": 100}, above_ceiling_because=_AT_ONCE),
+        suites={"benchmark": 100}),
     Row("torch", "mapped", flags=_BOTH, above="torch mapped --copy-out", because="each copy by two cores",
-        suites={"benchmark": 100}, above_ceiling_because=_AT_ONCE),
+        suites={"benchmark": 100}),
     Row("torch", "memcpy", "one process and one warm copy an edge: the ceiling itself, on the clock",
         above="graph mapped --copy-out", because="one process: no message, no other process to wake", depth=1,
         needs=Needs(host_only=True, one_process=True), suites={"benchmark": 100, "quick": 3, "stages": 10}),
@@ -234,7 +228,7 @@ ROWS = (
     Row("torch", "mapped", "the same shared memory without Ray: processes pass on the messages' numbers through pipes",
         views=True, above="graph mapped", because="no Ray: a number of 8 bytes through a pipe is all that moves",
         needs=_RING, suites={"benchmark": 100, "quick": 3, "stages": 10, "hops": 1000},
-        take=Advice("the lowest latency there is, one node", "no Ray, producers that write into shared memory", "none",
+        take=Advice("the lowest latency without Ray, one node", "producers that write into shared memory", "none",
                     _BREAKS_RING)),
     Row("torch", "multiprocessing", flags={"episode": 10}, views=True, above="torch multiprocessing",
         because="trips in a row: processors' caches stay warm", suites={"benchmark": 100}),

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable
 
+from common.errors import RunFailed
 from common.flow.flow import DRIVER, Flow
 
 WORD_BYTES = 8
@@ -13,8 +14,11 @@ Pipes = dict[tuple[str, str], tuple[int, int]]  # (source, reader) -> what is re
 def measure_hand_over(flow: Flow, passes: int = 50) -> list[float]:
     """Seconds of each pass: the flow's tasks read a word from each input and write one to each output, nothing else.
 
-    Each actor is a forked process that does no more than read and write, and sleeps in between. It needs no
-    allocator and no lock, so forking is safe here, though the caller has threads.
+    Each actor is a forked process that reads and writes, and sleeps in between. It takes none of the locks that other
+    threads of the caller may hold: nothing is imported, printed or logged in it, and no library is called.
+
+    Raises:
+        RunFailed: one of them died.
     """
     pipes: Pipes = {(edge.source, edge.reader): os.pipe() for edge in flow.edges}
     children = []
@@ -33,7 +37,8 @@ def measure_hand_over(flow: Flow, passes: int = 50) -> list[float]:
     for _ in range(passes // 10 + passes):
         start = time.perf_counter()
         write_query()
-        read_results()
+        if not read_results():
+            raise RunFailed("a process that only hands words over died: is there memory for it?")
         samples.append(time.perf_counter() - start)
     for (source, reader), (read, write) in pipes.items():
         if DRIVER in (source, reader):

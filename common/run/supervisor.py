@@ -146,9 +146,10 @@ def add_run(
     run = Run(started_at=now(), order=order, at=plan.options.at, edges=edges)
     record.runs.append(run)
     files.save(output, record)
-    sweep()
-    run.busy_cores, held_back = quiet.busy_cores(), quiet.throttled_seconds()
+    held_back = quiet.throttled_seconds()
     try:
+        sweep()
+        run.busy_cores = quiet.busy_cores()
         with Workplace() as place:
             Watch(replace(plan, folder=place.folder, shared=place.shared), record, run, started).until_end()
         return 0 if run.status == "ok" else 1

@@ -107,7 +107,7 @@ def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
         stored_bytes=stored_after - stored_bytes,
         spilled_bytes=spilled_after - spilled_bytes,
         processes=_costs(crew.ask("costs")),
-        cpu_seconds=cpu.seconds,
+        cpu_seconds=None if plan.options.address else cpu.seconds,  # whose processes are not this one's children
     )
     report(**wiring.facts())
     if plan.options.trace:

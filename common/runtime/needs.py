@@ -111,7 +111,9 @@ def resident_bytes(row: Row, options: Options, flow: Flow) -> int:
     """What a run keeps in memory: pools, what readers hold, a trainer's micro-batches, and what the store has."""
     held_bytes = options.slots * flow.emitted_bytes + options.in_flight * flow.bytes_per_trip
     if options.sink == "trainer":
-        held_bytes += options.trips_in_a_row * sum(edge.bytes for edge in flow.edges_to(flow.tasks[-1].name))
+        samples = options.trips_in_a_row * sum(edge.bytes for edge in flow.edges_to(flow.tasks[-1].name))
+        ranks = max(1, options.trainers) * options.train_ranks
+        held_bytes += samples * options.relay_episodes * (1 + ranks * options.epochs)
     return held_bytes + stored_bytes(row, options, flow)
 
 

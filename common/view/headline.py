@@ -9,6 +9,7 @@ from matplotlib.patches import Patch
 
 from common.analysis.results import Result
 from common.analysis.stages import WARM, by_cause
+from common.analysis.statistics import ratio
 from common.record.environment import machine_line
 from common.record.rows import BASELINE
 from common.units import format_bytes
@@ -59,7 +60,7 @@ def finding(ladder: Sequence[Result], traced: Sequence[Result]) -> str:
     for copied, words in ((True, "is"), (False, "(readers map)")):
         own = [result for result in rows[1:] if result.payload_copied is copied]
         if own:
-            fastest.append(f"{own[-1].name} {words} {three_digits(slowest / own[-1].summary.median)} times as fast")
+            fastest.append(f"{own[-1].name} {words} {three_digits(_factor(rows[0], own[-1]))} times as fast")
     lines = [f"A trip takes {milliseconds(slowest)} ms over {rows[0].name}" if cause == "not traced" else share]
     return ";\n".join(lines + [", ".join(fastest)] * bool(fastest))
 
@@ -103,13 +104,18 @@ def _style(cause: str) -> dict[str, Any]:
     return {"facecolor": colour, "hatch": hatch, "edgecolor": "black", "linewidth": 0.6}
 
 
+def _factor(slowest: Result, result: Result) -> float:
+    """As the tables have it: by runs."""
+    return ratio(slowest.seconds_by_run, result.seconds_by_run).value
+
+
 def _bar(axes: Any, index: int, result: Result, parts: dict[str, float], longest: float, slowest: Result) -> None:
     start = 0.0
     for cause, seconds in parts.items():
         axes.barh(index, seconds, 0.66, start, **_style(cause))
         start += seconds
     text = f"{milliseconds(start)} ms"
-    text += f", {three_digits(slowest.summary.median / start)}×" if result is not slowest else ""
+    text += f", {three_digits(_factor(slowest, result))}×" if result is not slowest else ""
     white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
     axes.text(start + 0.008 * longest, index, text, va="center", fontsize=10, bbox=white)
 

@@ -1,4 +1,4 @@
-"""What overlapping is worth: trips a second against how many are under way, beside what the slowest stage allows."""
+"""What overlapping is worth: trips a second against how many are under way, beside what copying alone allows."""
 
 import re
 from collections.abc import Sequence
@@ -35,19 +35,18 @@ def trips_per_second(result: Result) -> float:
 
 
 def bound_seconds(result: Result) -> float | None:
-    """Below what no trip can come down, however many are under way: what its slowest stage takes.
+    """What a trip's copies take at best, however many are under way; None where nothing is copied.
 
-    Where bytes are copied, the copies of the actor that reads most, one thread an actor, and all copies by all cores.
-    Where they are mapped, one hop of handing over alone.
+    The copies of the actor that reads most, by one thread, or all copies by all cores, whichever takes longer; of each
+    the fastest pass that was seen.
     """
     flow = result.flow
-    if not result.payload_copied:
-        return result.hand_over_seconds / flow.longest_path() if result.hand_over_seconds else None
-    ceiling, every = result.ceiling_seconds, [s for run in result.runs for s in run.ceiling_all_cores_seconds]
-    if not ceiling or not every:
+    passes = [s for run in result.runs for s in run.ceiling_before_seconds + run.ceiling_after_seconds]
+    every = [s for run in result.runs for s in run.ceiling_all_cores_seconds]
+    if not result.payload_copied or not passes or not every:
         return None
     most = max(sum(edge.bytes for edge in flow.edges_into(actor)) for actor in (*flow.actors, DRIVER))
-    return max(ceiling * most / flow.bytes_per_trip, min(every))
+    return max(min(passes) * most / flow.bytes_per_trip, min(every))
 
 
 def lines_of(results: Sequence[Result]) -> list[Line]:
@@ -79,7 +78,7 @@ def columns() -> list[Column]:
         Column("at best", lambda line: three_digits(best(line))),
         Column("overlapping is worth", lambda line: f"{best(line) / trips_per_second(line[0]):.2f}x"),
         Column("enough under way", enough),
-        Column("of what its slowest stage allows", of_bound),
+        Column("of what its copies allow", of_bound),
         Column("ends with", lambda line: "bytes" if line[0].payload_copied else "views", words=True),
     ]
 

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from common.analysis.disturbances import disturbances
 from common.analysis.ladder import baseline_of, causes
 from common.analysis.results import Result, ceiling_of
 from common.analysis.statistics import P95_SAMPLES, ratio
@@ -20,7 +21,8 @@ from common.view.tables import ABOVE_CEILING, HARNESS_SHOWN, UNSTABLE, interval,
 # kevin85421/RayCG-ChatLearn, README.md, commit 0a603161: seconds for 100 trips of 448 MiB.
 DEMO = {"object store and queues": 279.23, "compiled graph, NCCL edges": 35.37}
 DEMO_TRIPS, DEMO_BYTES = 100, 448 * 2**20
-# What no row can beat, as its line is drawn; the last one holds for rows that copy nothing too.
+# What rows are held against, as its line is drawn: the last one for rows that copy nothing. Who spins instead of
+# sleeping can be under it.
 LIMITS = {"ceiling: one warm copy an edge,": "-", "the same by all cores, at best": ":",
           "hand-over alone: a word through a pipe an edge,": "-."}  # fmt: skip
 
@@ -150,6 +152,8 @@ def facts(results: Sequence[Result]) -> str:
     ceilings = [1e3 * seconds for result in results for run in result.runs if (seconds := ceiling_of([run]))]
     ceilings_range = f"range from {min(ceilings):.3g} to {max(ceilings):.3g} ms" if ceilings else "are unknown"
     own = [f"{result.name} ({result.harness_share:.1%})" for result in done if result.harness_share > HARNESS_SHOWN]
+    disturbed = [f"{result.name} ({count} of {len(result.shown)})" for result in done
+                 if (count := sum(bool(disturbances(run)) for run in result.shown))]  # fmt: skip
     above = [f"{result.name} ({share:.0%})" for result in done if (share := result.above_ceiling)]
     return "\n".join([
         *machines,
@@ -158,6 +162,8 @@ def facts(results: Sequence[Result]) -> str:
         f"Ceiling: the median of the runs' own, which {ceilings_range}.",
         *textwrap.wrap("The suite's own work inside the clock, all processes together, is under "
                        f"{HARNESS_SHOWN:.0%} of a trip{' but for ' * bool(own)}{', '.join(own)}.", 190),
+        *textwrap.wrap(f"Runs beside which the machine did something else, or changed its speed by a quarter: "
+                       f"{', '.join(disturbed) or 'none'}.", 190),
         *[f"Faster than the ceiling of its own run: {', '.join(above)}; {ABOVE_CEILING}." for _ in above[:1]],
         day,
     ])  # fmt: skip

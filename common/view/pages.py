@@ -12,6 +12,7 @@ import msgspec
 from common.analysis.costs import costs_of
 from common.analysis.ladder import baseline_of
 from common.analysis.results import Result
+from common.analysis.statistics import ratio
 from common.errors import RecordError
 from common.flow.catalogue import FLOWS, sizes_of
 from common.plan.command_line import describe_flags
@@ -49,7 +50,8 @@ def numbers(ladder: Rows) -> str:
     for result, words in found:
         if result:
             median, baseline = result.summary.median, baseline_of(result, ladder)
-            factor = baseline.summary.median / median if baseline and baseline is not result else None
+            compared = baseline and baseline is not result
+            factor = ratio(baseline.seconds_by_run, result.seconds_by_run).value if compared and baseline else None
             more = f", {three_digits(factor)} times as fast" if factor else ""
             lines.append(f"* **{milliseconds(median)} ms** over `{result.name}`, {words}{more}")
     one = next(result for result in ladder if result.status == "ok")

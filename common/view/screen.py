@@ -2,13 +2,14 @@
 
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from common.analysis.disturbances import disturbances
 from common.analysis.results import Result, ceiling_of
 from common.flow.flow import Flow
 from common.record.points import points
@@ -16,9 +17,6 @@ from common.record.schema import Record, Run
 from common.units import format_bytes
 from common.view import tables
 from common.view.tables import COLUMNS, HARNESS_SHOWN, UNSTABLE, Column, milliseconds, table, three_digits
-
-BUSY_CORES = 0.5  # of others' work, above which a run is disturbed
-DRIFT = 0.25  # of the ceiling, between before and after
 
 
 def width() -> int | None:
@@ -90,21 +88,6 @@ def _print_sweep(record: Record, output: Path) -> None:
     print(f"Execution time: {three_digits(sum((sum(run.seconds) for run in record.runs), 0.0))} seconds")
 
 
-def disturbances(result: Result) -> Iterator[str]:
-    """What the machine did beside the run, or to it."""
-    run, environment = result.runs[-1], result.record.environments.get("0", {})
-    if run.busy_cores > BUSY_CORES:
-        yield f"other programs kept {run.busy_cores:.1f} cores busy before it began: close them, and repeat it"
-    if run.throttled_seconds > sum(run.seconds) / 20:
-        yield f"a CPU limit held it back for {run.throttled_seconds:.1f} s: raise the container's limit"
-    before, after = (float(np.median(s or [0])) for s in (run.ceiling_before_seconds, run.ceiling_after_seconds))
-    if before and after and max(before / after, after / before) > 1 + DRIFT:
-        yield (f"the ceiling went from {milliseconds(before)} to {milliseconds(after)} ms while it ran: the machine "
-               "changes its speed; repeat it with --runs 5")  # fmt: skip
-    if result.summary.median < 100 * environment.get("clock_resolution_seconds", 0):
-        yield "a trip is under a hundred ticks of the clock: give it more to do (--roles, --payload)"
-
-
 def warnings(result: Result) -> list[str]:
     """What makes a row less than it seems, with what to do about it."""
     found: list[str] = []
@@ -116,7 +99,8 @@ def warnings(result: Result) -> list[str]:
     if result.summary.variation > UNSTABLE:
         variation = f"{result.summary.variation:.0%}"
         found.append(f"trips vary by {variation} and may be unstable: close other programs, raise --iterations")
-    found += disturbances(result)
+    environment = result.record.environments.get("0", {})
+    found += disturbances(result.runs[-1], environment.get("clock_resolution_seconds", 0.0))
     if result.harness_share > HARNESS_SHOWN:
         found.append(f"{result.harness_share:.1%} of a trip is the suite's own work: its stamps")
     if result.above_ceiling:
