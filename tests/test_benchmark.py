@@ -1,14 +1,17 @@
 """The suite runner: its rows, what it refuses, and what it says without measuring anything."""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from made_records import a_record, a_run
 
 import benchmark
 from common.analysis.expected import expected_seconds, published
 from common.errors import UsageError
 from common.plan.options import RESULTS
+from common.record import files
 from common.record.rows import LADDER, ROWS
 from common.record.suites import SUITES, rows_of
 from common.runtime import gpus
@@ -118,6 +121,41 @@ def test_several_runs_take_turns_in_an_order_that_its_seed_repeats():
     assert benchmark.turns_of(items, 5, 1) == turns != benchmark.turns_of(items, 5, 2)
     slow, quick = SimpleNamespace(seconds=9), SimpleNamespace(seconds=1)
     assert benchmark.turns_of([slow, quick], 1, 1) == [quick, slow]
+
+
+def test_what_is_finished_is_told_by_record_and_not_by_name(monkeypatch):
+    made = []
+
+    def run(plan, record, output, order):
+        made.append((order, output.name))
+        record.runs.append(a_run([1.0]))
+        return 0
+
+    monkeypatch.setattr(benchmark, "add_runs", run)
+    monkeypatch.setattr(benchmark, "write_trace", lambda plan, record: None)
+    same = {"label": "store refs", "plan": None, "seconds": 1.0}
+    done, begun = (
+        SimpleNamespace(**same, output=Path(name), finished=finished, record=a_record("refs"))
+        for name, finished in (("bytes", 2), ("tensors", 1))
+    )
+    assert benchmark.measure([done, begun, begun, done]) == [0]
+    assert made == [(2, "tensors")]
+
+
+def test_what_an_earlier_call_finished_is_kept_with_what_failed_and_not_what_was_cut_off(tmp_path, monkeypatch):
+    plan, _ = benchmark.plan_of("torch memcpy", ["--iterations", "3"])
+    item = benchmark.Item(plan, None, tmp_path / "a.json", 1.0)
+    found = plan.record()
+    found.environments["0"] = benchmark.describe_environment()
+    found.runs = [a_run([1.0]), a_run([1.0], status="failed", reason="3 wrong bytes arrived"),
+                  a_run([1.0], status="failed", reason="interrupted after 1 timed trips")]  # fmt: skip
+    files.save(item.output, found)
+    item.keep_finished()
+    assert (item.finished, [run.status for run in item.record.runs]) == (2, ["ok", "failed"])
+    found.environments["0"]["git_commit"] = "another"
+    files.save(item.output, found)
+    with pytest.raises(UsageError, match="measured with another git_commit"):
+        item.keep_finished()
 
 
 def test_it_imports_neither_ray_nor_torch():
