@@ -128,6 +128,8 @@ def compile_graph(crew: Crew, hint: str | None):
     graph = bind(crew.flow, crew.actors, hint).experimental_compile(
         _max_inflight_executions=crew.plan.options.in_flight + 1
     )
+    # Ray starts a process beside every graph, which would go on starting in the first trips.
+    ray.get(graph._proxy_actor.__ray_ready__.remote())
     if crew.plan.layout.address:  # nobody ends that cluster, so nothing of ours may stay in it
         crew.closing.callback(graph.teardown)
         crew.closing.callback(unlink_semaphores, crew)
