@@ -130,7 +130,7 @@ class Participant:
         if first == 1:  # the first trip pays for much that has nothing to do with it
             self.harness_seconds = 0.0
             self.minor_faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-            # What lives by now lives to the end; going through all of torch and Ray for garbage takes 0.2 s of some trip.
+            # What lives by now lives to the end; going through torch and Ray for garbage takes 0.2 s of some trip.
             gc.collect()
             gc.freeze()
         wrong: dict[str, int] = {}
