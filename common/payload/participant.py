@@ -131,7 +131,6 @@ class Participant:
             self.harness_seconds = 0.0
             self.minor_faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
             # What lives by now lives to the end; going through torch and Ray for garbage takes 0.2 s of some trip.
-            gc.collect()
             gc.freeze()
         wrong: dict[str, int] = {}
         mapped: dict[str, bool | None] = {}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import psutil
 
-LOOK_SECONDS = 0.2
+LOOK_SECONDS = 0.1
 CGROUPS = Path("/sys/fs/cgroup")
 
 
