@@ -62,7 +62,7 @@ USUAL_TRIPS = "--iterations 30"  # of --rows
 
 CUT_OFF = re.compile("interrupted|the run was killed")  # how a run that was not finished ends
 # What no run of a row may differ in from the others, as far as can be told without torch.
-CONTINUED = tuple(key for key in MACHINE_KEYS if key != "nccl")
+CONTINUED = (*(key for key in MACHINE_KEYS if key != "nccl"), "git_commit")
 
 
 def _asked(record: Record) -> tuple[Any, ...]:
@@ -98,7 +98,7 @@ class Item:
         if _asked(found) != _asked(self.record):
             raise UsageError(f"--continue: {self.output} was measured otherwise: give the flags of that call again")
         here, there = describe_environment(), found.environments.get("0", {})
-        unlike = [key for key in (*CONTINUED, "git_commit") if there and here.get(key) != there.get(key)]
+        unlike = [key for key in CONTINUED if there and (here.get(key) or None) != (there.get(key) or None)]
         if unlike:
             raise UsageError(f"--continue: {self.output} was measured with another {unlike[0]}: measure all anew")
         whole = len(self.plan.options.points) if found.sweep else 1
