@@ -430,10 +430,10 @@ def test_the_suites_own_work_is_shown_where_it_is_over_a_hundredth():
 
 
 def test_a_row_that_was_under_its_ceiling_in_every_run_is_impossible_and_has_no_bar(write, tmp_path, capsys):
-    fast = [a_run([0.01, 0.011, 0.012], ceiling_after_seconds=[0.0118]) for _ in range(3)]
+    fast = [a_run([0.007, 0.008, 0.009], ceiling_after_seconds=[0.0118]) for _ in range(3)]
     (result,) = results_of([a_record("refs", *fast)])
-    assert (result.status, cells(result)["median ms"], cells(result)["status"]) == ("impossible", "11", "impossible")
-    assert "in each of its 3 runs" in result.failure and "by 7.3% or more" in result.failure
+    assert (result.status, cells(result)["median ms"], cells(result)["status"]) == ("impossible", "8", "impossible")
+    assert "in each of its 3 runs" in result.failure and "by 20.0% or more" in result.failure
     paths = write(a_record("refs", *fast), a_record("driver-queue", SLOW))
     assert plot_results.main([*paths, "--output-dir", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
@@ -443,11 +443,11 @@ def test_a_row_that_was_under_its_ceiling_in_every_run_is_impossible_and_has_no_
 @pytest.mark.parametrize(
     "runs",
     [
-        [a_run([0.011])] * 2,
-        [*[a_run([0.011])] * 4, a_run([0.021])],
-        [a_run([0.0199], ceiling_after_seconds=[0.0198])] * 5,
-        [mapped([0.011])] * 5,
-        [a_run([0.011], ceiling_before_seconds=[])] * 5,
+        [a_run([0.008])] * 2,
+        [*[a_run([0.008])] * 4, a_run([0.021])],
+        [a_run([0.0199], ceiling_all_cores_seconds=[0.0198])] * 5,
+        [mapped([0.008])] * 5,
+        [a_run([0.008], ceiling_before_seconds=[], ceiling_all_cores_seconds=[])] * 5,
     ],
     ids=["two runs", "one run is not", "within the passes", "views", "no ceiling"],
 )

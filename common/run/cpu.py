@@ -18,18 +18,28 @@ class CpuTime:
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self._pids = _family()
         self._began: dict[int, float] = {}
 
     def start(self) -> None:
-        self._began = _clocks()
+        self._began = _clocks(self._pids)
 
     def stop(self) -> None:
-        self.seconds += sum(clock - self._began.get(pid, 0.0) for pid, clock in _clocks().items())
+        found = _clocks(self._pids)
+        # Who began meanwhile is looked for last: that takes longer than all clocks.
+        self._pids = _family()
+        found |= _clocks([pid for pid in self._pids if pid not in found])
+        self.seconds += sum(clock - self._began.get(pid, 0.0) for pid, clock in found.items())
 
 
-def _clocks() -> dict[int, float]:
+def _family() -> list[int]:
+    """This process and its descendants."""
+    return [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]
+
+
+def _clocks(pids: list[int]) -> dict[int, float]:
     found = {}
-    for pid in (os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))):
+    for pid in pids:
         with suppress(OSError):  # it has ended
             found[pid] = time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
     return found

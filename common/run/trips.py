@@ -77,7 +77,7 @@ def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
     for numbers in episodes(plan):
         if numbers[0] == first_timed:
             stored_bytes, _ = crew.store_counters()
-            begin = time.monotonic()
+            begin, cpu = time.monotonic(), CpuTime()
         elif duration and numbers[0] >= first_timed + LEAST_TRIPS and time.monotonic() - begin > duration:
             break
         last = numbers[-1]

@@ -45,7 +45,7 @@ def test_a_record_is_read_as_it_was_written_with_all_its_runs(tmp_path, record):
 def test_an_existing_file_is_neither_overwritten_nor_touched(tmp_path, record):
     path = tmp_path / "record.json"
     path.write_text("mine")
-    with pytest.raises(RecordError, match="exists: give --output another name"):
+    with pytest.raises(RecordError, match="exists: give another name"):
         files.create(path, record)
     assert path.read_text() == "mine"
 
