@@ -194,6 +194,10 @@ class Model(Participant):
         time.sleep(seconds)
 
     def take_samples(self, number: int, messages: Sequence[Payload]) -> None:
+        """--sink trainer: what the flow returned; ChatLearn's StreamDataset keeps it for trainers that are others."""
+        self.train(number, messages)
+
+    def train(self, number: int, messages: Sequence[Payload]) -> None:
         """--sink trainer: this actor is the trainer; it keeps an episode's micro-batches until they are checked."""
         self.batches[number] = samples.micro_batches(messages, self.plan.options.train_micro_batch)
         if "trainer" in self.times:

@@ -13,7 +13,7 @@ from typing import Any
 # Of each participant itself: Ray gives actors' classes methods of their own, so the class is not the place.
 OWN_POINTS = (
     ("emit", "make"), ("pack", "pack"), ("receive", "stamp"), ("unpack", "unpack"), ("copy_out", "copy"),
-    ("compute", "compute"), ("take_samples", "train"),
+    ("compute", "compute"), ("train", "train"),
 )  # fmt: skip
 # module, function, stage. A stage inside another one counts as itself alone: writing an object to the
 # store, say, is put_object without the serialising in it. `wait` is the one stage in which nothing is

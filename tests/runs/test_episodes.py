@@ -97,7 +97,7 @@ def test_samples_reach_the_trainers_by_chatlearns_operations(
     assert "stream-dataset" in finished.record.row.layout.nodes
     # A trace of episodes, not of the trips that overlap in them, with the trainers' steps.
     assert len(run.trips_us) == len(run.episode_seconds) == 2
-    steps_of = {(span[0], span[4]) for span in run.spans if span[2] == "train" and span[0] != "stream-dataset"}
+    steps_of = {(span[0], span[4]) for span in run.spans if span[2] == "train"}
     assert steps_of == {
         (f"trainer 1, rank {data}.{rank}", trip) for data in (0, 1) for rank in (0, 1) for trip in (0, 1)
     }
