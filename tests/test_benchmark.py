@@ -12,6 +12,7 @@ from common.analysis.expected import expected_seconds, published
 from common.errors import UsageError
 from common.plan.options import RESULTS
 from common.record import files
+from common.record.environment import describe_environment
 from common.record.rows import LADDER, ROWS
 from common.record.suites import SUITES, rows_of
 from common.runtime import gpus
@@ -146,7 +147,7 @@ def test_what_an_earlier_call_finished_is_kept_with_what_failed_and_not_what_was
     plan, _ = benchmark.plan_of("torch memcpy", ["--iterations", "3"])
     item = benchmark.Item(plan, None, tmp_path / "a.json", 1.0)
     found = plan.record()
-    found.environments["0"] = benchmark.describe_environment()
+    found.environments["0"] = describe_environment()
     found.runs = [a_run([1.0]), a_run([1.0], status="failed", reason="3 wrong bytes arrived"),
                   a_run([1.0], status="failed", reason="interrupted after 1 timed trips")]  # fmt: skip
     files.save(item.output, found)
