@@ -101,18 +101,21 @@ class Piped(RingParticipant):
 
     def __init__(self, plan, name, pipes):
         super().__init__(plan, name)
-        self.pipes = pipes
+        self.pipes = pipes  # its files are open for as long as this is held
+        reads = [DRIVER] if name == DRIVER else list(self.tasks)
+        self.sources = {
+            task: [(e.source, pipes[str(e)][0].fileno()) for e in self.wire.edges_to(task)] for task in reads
+        }
+        self.targets = {task: [pipes[str(e)][1].fileno() for e in self.wire.edges_from(task)] for task in reads}
 
     def hand_over(self, task):
         number = self.rings[task].newest.to_bytes(8, "little")
-        for edge in self.wire.edges_from(task):
-            os.write(self.pipes[str(edge)][1].fileno(), number)
+        for pipe in self.targets[task]:
+            os.write(pipe, number)
 
     def take(self, task):
         """The payloads of a task's edges: views."""
-        edges = self.wire.edges_to(task)
-        numbers = [os.read(self.pipes[str(edge)][0].fileno(), 8) for edge in edges]
-        return self.open(task, [[e.source, int.from_bytes(n, "little")] for e, n in zip(edges, numbers, strict=True)])
+        return self.open(task, [[who, int.from_bytes(os.read(pipe, 8), "little")] for who, pipe in self.sources[task]])
 
 
 class PipedModel(Piped, Model):

@@ -102,7 +102,7 @@ class RingParticipant(Participant):
         if tensor.data_ptr() not in self.lies:
             raise SegmentError(f"{self.name} was to send a tensor that does not lie in shared memory")
         task, slot = self.lies[tensor.data_ptr()]
-        return [task, int(self.rings[task].written[slot])]
+        return [task, self.rings[task].written[slot]]
 
     def emit(self, number: int, task: str = DRIVER) -> Payload:
         """The payload, stamped in place; waits until nobody reads the slot's last message any more."""
