@@ -234,6 +234,8 @@ ROWS = (
         because="trips in a row: processors' caches stay warm", suites={"benchmark": 100}),
     Row("graph", "mapped", flags={"episode": 10}, views=True, above="graph mapped",
         because="trips in a row: processors' caches stay warm", suites={"benchmark": 100}),
+    Row("torch", "mapped", flags={"episode": 10}, views=True, above="torch mapped",
+        because="trips in a row: processors' caches stay warm", suites={"benchmark": 100}),
 )  # fmt: skip
 LADDER = {row.name: row for row in ROWS}
 
