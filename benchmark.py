@@ -48,10 +48,10 @@ from common.run.item import Item
 from common.run.settle import settle
 from common.run.supervisor import add_runs, write_trace
 from common.runtime.needs import resident_bytes
+from common.text.pipe import outlast_reader
+from common.text.screen import print_table
+from common.text.tables import Column, milliseconds
 from common.units import format_bytes
-from common.view.pipe import outlast_reader
-from common.view.screen import print_table
-from common.view.tables import Column, milliseconds
 
 USUAL_TRIPS = "--iterations 30"  # of --rows
 

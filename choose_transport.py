@@ -13,19 +13,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.analysis.choice import ENOUGH, Wanted, check, choices
-from common.analysis.costs import Costs, costs_of
 from common.analysis.machine import known
 from common.analysis.results import Result, results_of
+from common.cost.choice import ENOUGH, Wanted, check, choices
+from common.cost.costs import Costs, costs_of
 from common.errors import SuiteError, UsageError
 from common.flow.catalogue import build_flow
 from common.plan.command_line import OneLineParser, parse
 from common.plan.options import FIELDS, RESULTS, SIZES, Options
+from common.text import answer
+from common.text.pipe import outlast_reader
+from common.text.screen import print_table
+from common.text.tables import Column
 from common.units import format_bytes
-from common.view import answer
-from common.view.pipe import outlast_reader
-from common.view.screen import print_table
-from common.view.tables import Column
 
 TOLD = ("flow", "preset", "scale", "message", *SIZES)  # of the scripts' flags, those that say what is sent
 

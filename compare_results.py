@@ -20,10 +20,10 @@ from common.analysis.statistics import MINIMUM_RUNS
 from common.errors import RecordError, SuiteError, UsageError
 from common.plan.command_line import OneLineParser
 from common.record import files
+from common.text.pipe import outlast_reader
+from common.text.screen import print_table
+from common.text.tables import Column, csv_table, markdown_table, milliseconds
 from common.units import format_bytes
-from common.view.pipe import outlast_reader
-from common.view.screen import print_table
-from common.view.tables import Column, csv_table, markdown_table, milliseconds
 
 
 def load(path: Path) -> list[Result]:

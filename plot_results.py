@@ -14,24 +14,16 @@ import sys
 from pathlib import Path
 
 from common.analysis.results import Result, results_of
+from common.charts import episodes as episode_table
+from common.charts import flow_picture, headline, ladder_chart, stage_chart, sweep_chart
 from common.errors import RecordError, SuiteError
+from common.pages import generated, markdown
+from common.pages.parts import load, parted
 from common.plan.command_line import OneLineParser
-from common.view import episodes as episode_table
-from common.view import (
-    flow_picture,
-    headline,
-    ladder_chart,
-    markdown,
-    pages,
-    small_messages,
-    stage_chart,
-    sweep_chart,
-    sweep_table,
-)
-from common.view.parts import load, parted
-from common.view.pipe import outlast_reader
-from common.view.screen import print_table
-from common.view.tables import csv_table, markdown_table
+from common.text import small_messages, sweep_table
+from common.text.pipe import outlast_reader
+from common.text.screen import print_table
+from common.text.tables import csv_table, markdown_table
 
 ROOT = Path(__file__).resolve().parent
 
@@ -100,7 +92,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def write_report(arguments: argparse.Namespace) -> int:
-    from common.view.report import report  # plotly, which nothing else needs
+    from common.pages.report import report  # plotly, which nothing else needs
 
     page = report(list(load(arguments.records, arguments.mixed).values()))
     arguments.output_dir.mkdir(parents=True, exist_ok=True)
@@ -125,7 +117,7 @@ def main(argv: list[str] | None = None) -> int:
         pictures = draw(ladder, traced, episodes, arguments.output_dir)
         pictures += sweep_chart.draw_all(swept, arguments.output_dir)
         if arguments.pages:
-            pages.rewrite(arguments.pages, pages.sections(ladder, hops, traced, episodes, swept))
+            generated.rewrite(arguments.pages, generated.sections(ladder, hops, traced, episodes, swept))
     except SuiteError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

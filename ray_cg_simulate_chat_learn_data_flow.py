@@ -26,7 +26,8 @@ from ray.dag.context import DAGContext
 from common.flow.flow import DRIVER
 from common.payload.forms import from_arrays, from_bytes, to_arrays, to_bytes
 from common.payload.leaves import map_tensors
-from common.payload.participant import Model, Participant
+from common.payload.model import Model
+from common.payload.participant import Participant
 from common.runtime.crew import Crew, Wiring
 from common.runtime.needs import CHANNEL_HEADROOM_BYTES
 from common.runtime.workplace import unlink_mapped_semaphores

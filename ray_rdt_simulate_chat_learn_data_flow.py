@@ -26,7 +26,7 @@ import ray
 
 from common.flow.flow import DRIVER
 from common.payload.leaves import map_tensors
-from common.payload.participant import Model
+from common.payload.model import Model
 from common.runtime.crew import Crew, Wiring
 from common.transport import ring_rdt
 from common.transport.ring_participant import RingParticipant, open_rings

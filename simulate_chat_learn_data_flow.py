@@ -27,7 +27,7 @@ from chatlearn.models import ChatLearnDriver, ChatLearnModel, HostModel
 from common.flow.flow import DRIVER
 from common.payload.forms import from_arrays, from_bytes, to_arrays, to_bytes
 from common.payload.leaves import to_device, to_host
-from common.payload.participant import Model
+from common.payload.model import Model
 from common.record.rows import INLINED_BYTES
 from common.runtime.crew import Crew, Wiring
 

@@ -28,7 +28,8 @@ import torch.multiprocessing
 from common.errors import RunFailed
 from common.flow.flow import DRIVER
 from common.payload import forms, leaves
-from common.payload.participant import Model, Participant
+from common.payload.model import Model
+from common.payload.participant import Participant
 from common.runtime.crew import Crew, Wiring
 from common.transport import nccl_proof
 from common.transport.process_group import GroupMember

@@ -16,7 +16,8 @@ from common.flow.flow import DATASET
 from common.flow.own_code import explained
 from common.payload import pattern
 from common.payload.leaves import cut, join, to_device, to_host
-from common.payload.participant import Model, Participant
+from common.payload.model import Model
+from common.payload.participant import Participant
 from common.payload.samples import padded, split
 
 

@@ -30,8 +30,8 @@ from common.plan.faults import Fault
 from common.plan.kinds import at_least
 from common.record import files
 from common.record.schema import Run
-from common.view.screen import print_table
-from common.view.tables import Column, markdown_table
+from common.text.screen import print_table
+from common.text.tables import Column, markdown_table
 
 DELAY = 0.05  # of a trip: what a comparison shall find
 

@@ -10,8 +10,9 @@ from common.flow.flow import DRIVER, Edge, Flow, Task
 from common.flow.message import Field, Message
 from common.payload.inbox import Inbox
 from common.payload.leaves import map_tensors
+from common.payload.model import Model
 from common.payload.outbox import Outbox
-from common.payload.participant import Model, Participant
+from common.payload.participant import Participant
 from common.plan.options import Options
 from common.plan.plan import Plan
 from common.record.rows import transports

@@ -4,10 +4,10 @@ import pytest
 from made_records import a_record, a_run, a_sweep, written
 
 import choose_transport
-from common.analysis.choice import Wanted, check, choices, reason, ruled_out
-from common.analysis.costs import costs_of
 from common.analysis.machine import KEYS
 from common.analysis.results import results_of
+from common.cost.choice import Wanted, check, choices, reason, ruled_out
+from common.cost.costs import costs_of
 from common.errors import RecordError, UsageError
 from common.flow.catalogue import build_flow
 from common.record.environment import describe_environment

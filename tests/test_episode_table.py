@@ -4,8 +4,8 @@ from made_records import a_record, a_run, written
 
 import plot_results
 from common.analysis.results import results_of
-from common.view import pages
-from common.view.episodes import columns, findings, groups, is_episode, message_labels, short_name
+from common.charts.episodes import columns, findings, groups, is_episode, message_labels, short_name
+from common.pages import generated
 
 SIZES = {"rows": 4, "prompt_len": 8, "response_len": 8}
 
@@ -66,7 +66,7 @@ def test_they_have_a_table_and_pictures_of_their_own_beside_a_ladder(tmp_path, m
     monkeypatch.setattr(plot_results, "ROOT", tmp_path)
     page = tmp_path / "docs" / "chatlearn.md"
     page.parent.mkdir()
-    page.write_text("above\n{}\nold\n{}\nbelow\n".format(*pages.markers("episodes")))
+    page.write_text("above\n{}\nold\n{}\nbelow\n".format(*generated.markers("episodes")))
     records = [*RECORDS, a_record("refs", [1.0, 1.1])]
     paths = [written(tmp_path / f"{index}.json", record) for index, record in enumerate(records)]
     assert plot_results.main([*paths, "--pages", str(tmp_path)]) == 0

@@ -9,8 +9,8 @@ from matplotlib.image import imread
 import plot_results
 from common.analysis.results import results_of
 from common.analysis.stages import CAUSES, STAGES, by_cause
-from common.view import headline
-from common.view.headline import STYLES, causes_of, finding, shown
+from common.charts import headline
+from common.charts.headline import STYLES, causes_of, finding, shown
 
 HINT = {"driver -> policy": "TorchTensorType over BufferedSharedMemoryChannel"}
 

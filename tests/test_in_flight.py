@@ -3,7 +3,7 @@
 from made_records import a_run, a_sweep
 
 from common.analysis.results import results_of
-from common.view import in_flight
+from common.charts import in_flight
 
 
 def swept(transport, by_depth, **more):

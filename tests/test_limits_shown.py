@@ -4,9 +4,9 @@ import pytest
 from made_records import a_record, a_run
 
 from common.analysis.results import results_of
-from common.view import ladder_chart
-from common.view.screen import warnings
-from common.view.tables import COLUMNS
+from common.charts import ladder_chart
+from common.text.screen import warnings
+from common.text.tables import COLUMNS
 
 QUIET = {
     "ceiling_before_seconds": [0.02], "ceiling_after_seconds": [0.021],

@@ -5,8 +5,8 @@ from made_records import a_record
 
 from common.analysis.results import Result
 from common.flow.catalogue import MICROBENCHMARKS
-from common.view import small_messages
-from common.view.small_messages import CLAIMS, GPU_CLAIM
+from common.text import small_messages
+from common.text.small_messages import CLAIMS, GPU_CLAIM
 
 
 def a_result(flow, transport, seconds, runtime="graph", payload_bytes=1000, **asked):

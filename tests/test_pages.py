@@ -11,14 +11,14 @@ from made_records import a_record, a_run
 import plot_results
 from common.analysis.results import results_of
 from common.errors import RecordError
+from common.pages import generated
 from common.plan.command_line import parse
 from common.plan.options import FIELDS
 from common.record.rows import LADDER
-from common.view import pages
 
 ROOT = Path(plot_results.__file__).parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-NONE = pages.sections([], [], [], [], [])
+NONE = generated.sections([], [], [], [], [])
 ROWS = results_of(
     [
         a_record("driver-queue", [2.0, 2.0, 2.2]),
@@ -36,7 +36,7 @@ def written_by_hand(page):
 
 
 def test_the_three_numbers_are_the_baseline_and_the_fastest_that_copies_and_that_maps():
-    lines = pages.numbers(ROWS).splitlines()
+    lines = generated.numbers(ROWS).splitlines()
     assert lines[0] == "One trip of online-dpo, 448 MiB over 5 edges:"
     assert [line.split(",")[0] for line in lines[2:5]] == [
         "* **2", "* **50 ms** over `graph mapped --copy-out`", "* **4 ms** over `graph mapped`",
@@ -48,35 +48,35 @@ def test_the_three_numbers_are_the_baseline_and_the_fastest_that_copies_and_that
 def test_what_a_script_prints_comes_with_the_command_that_makes_it():
     small = a_record("shm", [0.002], runtime="graph", batch_size=8, flags={"reuse_buffers": True})
     small.arguments["iterations"] = 1
-    command, flow, *rest = pages.printed(results_of([small])).splitlines()[1:-1]
+    command, flow, *rest = generated.printed(results_of([small])).splitlines()[1:-1]
     assert flow == "online DPO: 3.5 MiB a trip"
     assert rest[-1] == "Execution time: 0.002 seconds"
     prompt, _, script, *flags = shlex.split(command)
     assert (prompt, script) == ("$", "ray_cg_simulate_chat_learn_data_flow.py")
     asked = parse("", "graph", flags)
     assert (asked.transport, asked.reuse_buffers, asked.batch_size, asked.iterations) == ("shm", True, 8, 1)
-    assert pages.printed(ROWS[:0]) is None
+    assert generated.printed(ROWS[:0]) is None
 
 
 def test_of_a_row_with_a_run_that_failed_last_the_one_before_it_is_printed(capsys):
     broken = a_run([9.0], status="failed", reason="reward died")
-    lines = pages.printed(results_of([a_record("refs", [1.0], [3.0, 3.0], broken)])).splitlines()
+    lines = generated.printed(results_of([a_record("refs", [1.0], [3.0, 3.0], broken)])).splitlines()
     assert lines[-2] == "Execution time: 6 seconds"
     assert capsys.readouterr() == ("", "")
 
 
 def test_the_short_advice_has_six_rows_of_the_catalogue_and_the_long_one_all():
-    texts = pages.sections(ROWS, [], [], [], [])
+    texts = generated.sections(ROWS, [], [], [], [])
     named = {name: [line.split("`")[1] for line in texts[name].splitlines()[2:]] for name in ("choice", "advice")}
-    assert sorted(named["choice"]) == sorted(pages.CHOICE) and len(pages.CHOICE) == 6
+    assert sorted(named["choice"]) == sorted(generated.CHOICE) and len(generated.CHOICE) == 6
     assert named["advice"] == [name for name, row in LADDER.items() if row.take]
 
 
 def test_every_flag_of_the_scripts_stands_on_its_page():
-    shown = re.findall(r"`--([a-z-]+)`", pages.flags())
+    shown = re.findall(r"`--([a-z-]+)`", generated.flags())
     expected = {field.name.replace("_", "-") for field in FIELDS if field.metadata["help"] != argparse.SUPPRESS}
     assert expected - set(shown) == {"transport"}
-    assert len({line.count("|") - line.count("\\|") for line in pages.flags().splitlines()}) == 1
+    assert len({line.count("|") - line.count("\\|") for line in generated.flags().splitlines()}) == 1
 
 
 def test_every_section_has_one_place_in_the_repository():
@@ -87,23 +87,23 @@ def test_every_section_has_one_place_in_the_repository():
 @pytest.mark.parametrize(
     "text",
     [
-        pages.markers("advice")[0],
-        pages.markers("advice")[1],
-        "".join(pages.markers("advice")) * 2,
-        "".join(pages.markers("unheard-of")),
+        generated.markers("advice")[0],
+        generated.markers("advice")[1],
+        "".join(generated.markers("advice")) * 2,
+        "".join(generated.markers("unheard-of")),
     ],
     ids=["no end", "no begin", "twice", "unknown"],
 )
 def test_marks_that_nothing_can_be_written_between_are_refused(tmp_path, text):
     (tmp_path / "README.md").write_text(text)
     with pytest.raises(RecordError, match="two markers once"):
-        pages.rewrite(tmp_path, NONE)
+        generated.rewrite(tmp_path, NONE)
     assert (tmp_path / "README.md").read_text() == text
 
 
 def test_a_section_without_rows_stays_as_it_is(tmp_path):
-    (tmp_path / "README.md").write_text("a\n{}\nold\n{}\nb".format(*pages.markers("results")))
-    pages.rewrite(tmp_path, NONE)
+    (tmp_path / "README.md").write_text("a\n{}\nold\n{}\nb".format(*generated.markers("results")))
+    generated.rewrite(tmp_path, NONE)
     assert "\nold\n" in (tmp_path / "README.md").read_text()
 
 

@@ -10,8 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 
 import plot_results
+from common.charts import flow_picture
 from common.flow.catalogue import build_flow
-from common.view import flow_picture
 
 ROOT = Path(plot_results.__file__).parent
 

@@ -11,12 +11,13 @@ from made_records import a_chain, a_record, a_run, written
 import plot_results
 from common.analysis.ladder import baseline_of, causes, on_one_ceiling
 from common.analysis.results import results_of
+from common.charts.ladder_chart import facts
 from common.flow.catalogue import build_flow
+from common.pages import generated, markdown
 from common.record.rows import BASELINE, LADDER
 from common.record.schema import Cost
-from common.view import markdown, pages, screen
-from common.view.ladder_chart import facts
-from common.view.tables import COLUMNS, PEAK, table
+from common.text import screen
+from common.text.tables import COLUMNS, PEAK, table
 
 ROOT = Path(plot_results.__file__).parent
 PICTURES = ["benchmark_result.png", "chatlearn_data_flow.png", "chatlearn_with_raycg.png", "simulation.png"]
@@ -72,8 +73,8 @@ def test_draws_every_picture_and_prints_the_table(write, tmp_path, capsys):
 
 def test_the_readme_holds_the_same_numbers_between_its_markers(write, tmp_path):
     readme = tmp_path / "README.md"
-    start, end = pages.markers("results")
-    advice_start, advice_end = pages.markers("advice")
+    start, end = generated.markers("results")
+    advice_start, advice_end = generated.markers("advice")
     readme.write_text(f"above\n{start}\n| outdated |\n{end}\nbelow\n{advice_start}\n| old |\n{advice_end}\nend\n")
     assert plot_results.main([*write(*THREE), "--output-dir", str(tmp_path), "--pages", str(tmp_path)]) == 0
     text = readme.read_text()
@@ -233,7 +234,7 @@ def test_flags_and_markers_that_are_not_there_are_refused(write, tmp_path, capsy
     (path,) = write(a_record("refs", [1.0]))
     assert "--help" in refusal(capsys, path, "--unknown")
     readme = tmp_path / "README.md"
-    readme.write_text(pages.markers("advice")[0])
+    readme.write_text(generated.markers("advice")[0])
     assert "markers" in refusal(capsys, path, "--pages", str(tmp_path))
 
 
@@ -331,10 +332,10 @@ def test_a_microbenchmark_has_a_table_of_its_own(write, tmp_path):
     chains = a_chain("refs", [0.003, 0.003], "store"), a_chain("mapped", [0.0003, 0.0003], "graph")
     sections = ("advice", "results", "microbenchmarks")
     readme = tmp_path / "README.md"
-    readme.write_text("".join("{}\n| outdated |\n{}\n".format(*pages.markers(section)) for section in sections))
+    readme.write_text("".join("{}\n| outdated |\n{}\n".format(*generated.markers(section)) for section in sections))
     paths = write(*chains, *THREE)
     assert plot_results.main([*paths, "--output-dir", str(tmp_path), "--pages", str(tmp_path)]) == 0
-    ladder, hops = readme.read_text().split(pages.markers("microbenchmarks")[0])
+    ladder, hops = readme.read_text().split(generated.markers("microbenchmarks")[0])
     assert "outdated" not in ladder + hops
     assert "chain-2" not in ladder
     # Three messages follow one another, so a hop is a third of the trip.
@@ -372,7 +373,7 @@ def test_any_one_flow_at_one_size_is_a_ladder_and_only_the_demos_is_said_to_be_c
 def test_nothing_is_drawn_into_the_repository_unless_it_is_published(write, tmp_path, monkeypatch):
     monkeypatch.setattr(plot_results, "ROOT", tmp_path / "suite")
     (tmp_path / "suite").mkdir()
-    sections = "".join("{}\n{}\n".format(*pages.markers(section)) for section in ("results", "advice"))
+    sections = "".join("{}\n{}\n".format(*generated.markers(section)) for section in ("results", "advice"))
     (tmp_path / "suite" / "README.md").write_text(sections)
     paths = write(*THREE)
     assert plot_results.main(paths) == 0
@@ -464,7 +465,7 @@ def test_a_row_that_says_why_it_may_be_above_its_ceiling_is_held_to_that_of_all_
     assert (between.status, below.status) == ("ok", "impossible")
 
 
-@pytest.mark.parametrize("module", ["plot_results", "common.view.screen"])
+@pytest.mark.parametrize("module", ["plot_results", "common.text.screen"])
 def test_what_reads_records_needs_neither_ray_nor_torch_and_a_screen_no_pictures(module):
     heavy = {"ray", "torch", "scipy"} | ({"matplotlib"} if module != "plot_results" else set())
     code = f"import sys, {module}; sys.exit(bool({heavy} & set(sys.modules)))"

@@ -10,11 +10,11 @@ from plotly.offline import get_plotlyjs
 
 import plot_results
 from common.analysis.results import results_of
+from common.pages import markdown
+from common.pages.html_page import sort_value, table
+from common.pages.report import groups_of, report
 from common.record.rows import ROWS
-from common.view import markdown
-from common.view.page import sort_value, table
-from common.view.report import groups_of, report
-from common.view.tables import COLUMNS, Column
+from common.text.tables import COLUMNS, Column
 
 COLUMNS_AND_PEAK = len(COLUMNS) + 1  # before the speed-up
 

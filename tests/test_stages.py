@@ -9,6 +9,7 @@ from made_records import a_chain, a_record, a_run, written
 import plot_results
 from common.analysis import stages
 from common.analysis.results import results_of
+from common.charts import stage_chart
 from common.errors import UsageError
 from common.flow.catalogue import online_dpo
 from common.flow.flow import DRIVER, Flow, Task, with_trainer
@@ -19,7 +20,6 @@ from common.record.schema import Edge
 from common.trace import recorder
 from common.trace.chrome import write_chrome
 from common.trace.edges import collect
-from common.view import stage_chart
 
 GRAPH = ROOT / "ray_cg_simulate_chat_learn_data_flow.py"
 TORCH = ROOT / "torch_simulate_chat_learn_data_flow.py"

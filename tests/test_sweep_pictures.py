@@ -7,9 +7,9 @@ from made_records import a_record, a_run, a_sweep, written
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import plot_results
-from common.analysis.costs import costs_of
 from common.analysis.results import results_of
-from common.view import sweep_chart
+from common.charts import sweep_chart
+from common.cost.costs import costs_of
 
 SIZES = [2**power for power in range(13, 30, 2)]
 ROWS = [

@@ -18,7 +18,7 @@ def _seconds_by_run(result: Result) -> Runs:
     """Of the trips; where several are under way, of whole episodes by their trips, as latencies then hold waiting."""
     if result.record.row.flags.get("in_flight", 1) == 1:
         return result.seconds_by_run
-    return [[sum(run.episode_seconds) / len(run.seconds)] for run in result.shown if run.episode_seconds]
+    return [[seconds] for seconds in result.paced_by_run]
 
 
 @dataclass(frozen=True)

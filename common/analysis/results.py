@@ -132,6 +132,16 @@ class Result:
         return [run.seconds for run in self.shown if run.seconds]
 
     @cached_property
+    def paced_by_run(self) -> list[float]:
+        """Seconds a trip of each run, by its whole episodes: of trips that overlap each takes longer."""
+        return [sum(run.episode_seconds) / len(run.seconds) for run in self.shown if run.episode_seconds]
+
+    @property
+    def paced_seconds(self) -> float:
+        """The median of these runs."""
+        return float(np.median(self.paced_by_run))
+
+    @cached_property
     def summary(self) -> Summary:
         """Statistics of the trips; ValueError where there is none."""
         return summarise(self.seconds)

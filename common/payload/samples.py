@@ -52,6 +52,7 @@ def wrong_bytes(
             bad = max(1, field.bytes)
         else:
             bad = pattern.count_wrong_bytes(found, field, number, edge.source, slot, digests[edge.source][slot][index])
+            bad += _not_zero(batches, field)
         if bad:
             wrong[f"{edge}, micro-batches, {name}"] = bad
     return wrong
@@ -66,3 +67,12 @@ def _joined(batches: Sequence[Batch], field: Field) -> list[Any]:
         alike = {row.shape for row in rows}
         return [torch.stack(rows).cpu().numpy()] if len(alike) == 1 else []
     return [row[:count].cpu().numpy() for row, count in zip(rows, field.lengths, strict=False)]
+
+
+def _not_zero(batches: Sequence[Batch], field: Field) -> int:
+    """Bytes of padding that are something else."""
+    if field.python or not field.ragged:
+        return 0
+    rows = [row for batch in batches for row in batch[field.name]]
+    padding = [row[count:].contiguous().view(torch.uint8) for row, count in zip(rows, field.lengths, strict=True)]
+    return sum(int(each.count_nonzero()) for each in padding)

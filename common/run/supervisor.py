@@ -24,8 +24,8 @@ from common.run import quiet
 from common.run.settle import settle
 from common.run.watch import Watch
 from common.runtime.workplace import Workplace, sweep
+from common.text.pipe import outlast_reader
 from common.trace import chrome
-from common.view.pipe import outlast_reader
 
 
 def main(file: str, description: str, argv: Sequence[str] | None = None) -> NoReturn:
@@ -71,7 +71,7 @@ def _main(script: str, description: str, argv: Sequence[str] | None) -> int:
         if options.trace:
             options.trace.unlink()
         raise
-    from common.view import screen  # with numpy, which those who are refused need not wait for
+    from common.text import screen  # with numpy, which those who are refused need not wait for
 
     code = add_runs(plan, record, output, lambda run: screen.print_start(plan.asked, options.threads, run))
     write_trace(plan, record)
@@ -122,7 +122,7 @@ def add_runs(
 
 
 def _print_point(run: Run) -> None:
-    from common.view import screen
+    from common.text import screen
 
     screen.print_point(run)
 

@@ -10,7 +10,8 @@ from common.errors import RunFailed, SegmentError
 from common.flow.flow import DRIVER
 from common.payload.forms import unpack
 from common.payload.leaves import Payload
-from common.payload.participant import Model, Participant
+from common.payload.model import Model
+from common.payload.participant import Participant
 from common.plan.plan import Plan
 from common.transport import ring_cuda
 from common.transport.ring import Handle, Ring, View

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from common.analysis.cost_model import TERMS, fit
-from common.analysis.size import Point, Size, size_of
+from common.cost.cost_model import TERMS, fit
+from common.cost.size import Point, Size, size_of
 from common.flow.catalogue import build_flow
 
 SIZES = [2**power for power in range(13, 30, 2)]  # 8 KiB to 512 MiB

@@ -5,10 +5,10 @@ import re
 import pytest
 from made_records import a_record, a_run, a_sweep
 
-from common.analysis.costs import costs_of, held_out, knee_cause
 from common.analysis.results import results_of
+from common.cost.costs import costs_of, held_out, knee_cause
 from common.record.schema import Cost
-from common.view import sweep_table
+from common.text import sweep_table
 
 SIZES = [2**power for power in range(13, 30, 2)]
 MIB = 2**20

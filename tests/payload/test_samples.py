@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from common.flow.catalogue import build_flow
+from common.payload.model import Model
 from common.payload.outbox import Outbox
-from common.payload.participant import Model
 from common.payload.samples import micro_batches, wrong_bytes
 from common.trace.board import Board
 
@@ -46,6 +46,16 @@ def test_what_is_lost_doubled_out_of_order_or_changed_is_counted_by_field(sent):
         list(found) == [f"{EDGES[0]}, micro-batches, old_values"]
         and 1 <= found[f"{EDGES[0]}, micro-batches, old_values"] <= 4
     )
+
+
+def test_padding_that_is_not_zero_is_counted(sent):
+    messages, digests = sent
+    batches = micro_batches(messages, 6)
+    edge, field = next((edge, f) for edge in EDGES for f in edge.message.fields if f.ragged and not f.python)
+    shortest = min(range(6), key=lambda row: field.lengths[row])
+    batches[0][field.name][shortest, -1] = 1
+    found = wrong_bytes(batches, EDGES, NUMBER, SLOTS, digests)
+    assert list(found) == [f"{edge}, micro-batches, {field.name}"] and 1 <= sum(found.values()) <= 8
 
 
 def test_they_lie_in_memory_of_the_trainers_own(sent):

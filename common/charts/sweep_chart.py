@@ -9,16 +9,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from common.analysis.costs import ROUNDING, Costs, costs_of, knees, transport_of
 from common.analysis.results import Result
+from common.charts import in_flight
+from common.charts.line_style import clear, line_style
+from common.cost.costs import ROUNDING, Costs, costs_of, knees, transport_of
 from common.record.environment import machine_line
 from common.record.rows import CEILING
 from common.units import format_bytes
-from common.view import in_flight
 
-# Each transport has a marker and a grey of its own: copied rows full lines, mapped ones dashed with hollow markers.
-MARKERS = "osD^vP*Xph<>"
-GREYS = ("0.0", "0.45", "0.65")
 AXES = {"payload": "bytes a trip", "fields": "tensors a message, the bytes alike", "rows": "samples a message",
         "roles": "actors"}  # fmt: skip
 Line = list[Result]
@@ -35,9 +33,8 @@ def place_of(result: Result) -> int:
 
 
 def rate_of(result: Result) -> float:
-    """Bytes a second that readers received, in the order in which trips overlapped."""
-    seconds = sum(second for run in result.shown for second in run.episode_seconds) / len(result.seconds)
-    return result.record.bytes_per_trip / (seconds if result.episode > 1 else result.summary.median)
+    """Bytes a second that readers received; where trips overlap, by whole episodes."""
+    return result.record.bytes_per_trip / (result.paced_seconds if result.episode > 1 else result.summary.median)
 
 
 def draw_all(results: Sequence[Result], folder: Path) -> list[Path]:
@@ -64,7 +61,7 @@ def draw(results: Sequence[Result], costs: Mapping[str, Costs], path: Path) -> N
     times, rates, legend = panels["times"], panels["rates"], panels["legend"]
     bends = knees(costs) if swept_of(results[0]) == "payload" else {}
     for index, (name, line) in enumerate(lines.items()):
-        style = _style(index, bool(line[0].payload_copied))
+        style = line_style(index, bool(line[0].payload_copied))
         x = [place_of(result) for result in line]
         times.plot(x, [1e3 * result.summary.median for result in line], label=name, **style)
         if line[0].payload_copied:
@@ -95,13 +92,6 @@ def _lines(results: Sequence[Result]) -> dict[str, Line]:
     return {name: found[name] for name in order if name != CEILING}
 
 
-def _style(index: int, copied: bool) -> dict[str, Any]:
-    shade = GREYS[index % len(GREYS)]
-    face = shade if copied else "white"
-    return {"color": shade, "marker": MARKERS[index % len(MARKERS)], "markerfacecolor": face, "markersize": 6.5,
-            "linestyle": "-" if copied else "--", "linewidth": 1.5}  # fmt: skip
-
-
 def _ceiling(times: Any, rates: Any, results: Sequence[Result]) -> None:
     """One warm copy an edge: the median of what all runs at a size found before and after their trips."""
     found: dict[int, list[tuple[float, int]]] = {}
@@ -129,8 +119,7 @@ def _scale(axes: Any, swept: str, places: Sequence[int]) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1,)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
     axes.tick_params(axis="y", labelsize=10)
-    axes.grid(which="major", color="0.9", linewidth=0.7)
-    axes.spines[["top", "right"]].set_visible(False)
+    clear(axes)
 
 
 def _caption(results: Sequence[Result], bends: Mapping[str, str]) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from common.analysis.cost_model import Estimate
-from common.analysis.costs import Costs, costs_of, held_out, knees
 from common.analysis.results import Result
+from common.cost.cost_model import Estimate
+from common.cost.costs import Costs, costs_of, held_out, knees
+from common.text.screen import point_words, print_table
+from common.text.tables import Column, csv_table, markdown_table, three_digits
 from common.units import format_bytes
-from common.view.screen import point_words, print_table
-from common.view.tables import Column, csv_table, markdown_table, three_digits
 
 MIB = 2**20
 

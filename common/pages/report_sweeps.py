@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from common.analysis.results import Result
+from common.pages.html_page import words
+from common.pages.report_charts import GRID, RUN_COLOURS, as_html, framed
 from common.units import format_bytes
-from common.view.page import words
-from common.view.report_charts import GRID, RUN_COLOURS, as_html, framed
 
 
 def sweeps(groups: Sequence[Sequence[Result]]) -> str:

@@ -15,8 +15,8 @@ from common.analysis.results import Result, ceiling_of
 from common.analysis.statistics import P95_SAMPLES, ratio
 from common.record.environment import machine_line
 from common.record.rows import BASELINE
+from common.text.tables import ABOVE_CEILING, HARNESS_SHOWN, UNSTABLE, interval, milliseconds, three_digits
 from common.units import format_bytes
-from common.view.tables import ABOVE_CEILING, HARNESS_SHOWN, UNSTABLE, interval, milliseconds, three_digits
 
 # kevin85421/RayCG-ChatLearn, README.md, commit 0a603161: seconds for 100 trips of 448 MiB.
 DEMO = {"object store and queues": 279.23, "compiled graph, NCCL edges": 35.37}

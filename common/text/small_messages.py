@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from common.analysis.results import Result
 from common.analysis.statistics import ratio
 from common.record.rows import row_name
-from common.view.tables import Column, interval, markdown_table
+from common.text.tables import Column, interval, markdown_table
 
 # "Announcing Compiled Graphs", Anyscale, and Ray's documentation: small messages on CPUs, tensors of 40 MB on GPUs.
 CLAIMS = {

@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 
 from common.analysis.results import Result
 from common.analysis.stages import STAGES, attribute, trip_seconds
+from common.charts.episodes import is_episode, short_name
+from common.charts.ladder_chart import limits
 from common.record.schema import Run
-from common.view.episodes import is_episode, seconds_a_message, short_name
-from common.view.ladder_chart import limits
-from common.view.tables import Column, milliseconds
+from common.text.tables import Column, milliseconds
 
 POINTS_SHOWN = 100  # of a run's samples; where there are more, its box and what lies outside its whiskers
 ROW_PIXELS = 36
@@ -75,7 +75,7 @@ def _name(result: Result) -> str:
 
 def _typical(result: Result) -> float:
     """Seconds: of episodes a message's part of them, for their messages overlap; else the median trip."""
-    return seconds_a_message(result) if is_episode(result) else result.summary.median
+    return result.paced_seconds if is_episode(result) else result.summary.median
 
 
 def _samples(result: Result, run: Run) -> list[float]:

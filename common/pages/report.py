@@ -7,17 +7,18 @@ from typing import Any
 
 from common.analysis.ladder import on_one_ceiling
 from common.analysis.results import Result, results_of
+from common.charts import episodes as episode_table
+from common.charts import ladder_chart, stage_chart
 from common.errors import RecordError
+from common.pages import markdown, report_charts
+from common.pages.html_page import page, table, words
+from common.pages.report_environment import environments, places
+from common.pages.report_sweeps import sweeps
 from common.record.environment import machine_line
 from common.record.rows import ROWS
 from common.record.schema import Record
+from common.text.tables import COLUMNS, Column
 from common.units import format_bytes
-from common.view import episodes as episode_table
-from common.view import ladder_chart, markdown, report_charts, stage_chart
-from common.view.page import page, table, words
-from common.view.report_environment import environments, places
-from common.view.report_sweeps import sweeps
-from common.view.tables import COLUMNS, Column
 
 HINT = "Drag over a chart to look closer, double click to come back; a click on a name in its legend hides that."
 Group = list[Result]  # rows that compare with each other

@@ -3,12 +3,12 @@
 import textwrap
 from collections.abc import Sequence
 
-from common.analysis.choice import WITHIN, Choice, Wanted, reason, ruled_out
-from common.analysis.cost_model import Estimate
+from common.cost.choice import WITHIN, Choice, Wanted, reason, ruled_out
+from common.cost.cost_model import Estimate
 from common.errors import UsageError
 from common.record.rows import LADDER, ROWS
+from common.text.tables import milliseconds
 from common.units import format_bytes
-from common.view.tables import milliseconds
 
 TOO_WIDE = 10  # times the value: an interval that reaches farther tells nothing
 

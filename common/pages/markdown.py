@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from common.analysis.ladder import baseline_of
 from common.analysis.results import Result
 from common.analysis.statistics import ratio
+from common.charts.ladder_chart import facts
 from common.record.rows import CEILING, ROWS, Row
-from common.view.ladder_chart import facts
-from common.view.tables import COLUMNS, PEAK, Column, interval, markdown_table, milliseconds, three_digits
+from common.text.tables import COLUMNS, PEAK, Column, interval, markdown_table, milliseconds, three_digits
 
 
 def ladder_columns(results: Sequence[Result]) -> list[Column]:

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from common.analysis.cost_model import Fit, fit
 from common.analysis.results import Result
-from common.analysis.size import Point, Size, size_of
+from common.cost.cost_model import Fit, fit
+from common.cost.size import Point, Size, size_of
 from common.flow.flow import packed
 from common.record.rows import transports
 from common.units import format_bytes

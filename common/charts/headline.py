@@ -12,8 +12,8 @@ from common.analysis.stages import WARM, by_cause
 from common.analysis.statistics import ratio
 from common.record.environment import machine_line
 from common.record.rows import BASELINE
+from common.text.tables import milliseconds, three_digits
 from common.units import format_bytes
-from common.view.tables import milliseconds, three_digits
 
 # One of each kind; what differs little from its neighbour stands in the whole ladder.
 SHOWN = (

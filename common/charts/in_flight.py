@@ -8,13 +8,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from common.analysis.results import Result
+from common.charts.line_style import clear, line_style
 from common.flow.flow import DRIVER
 from common.record.environment import machine_line
+from common.text.tables import Column, markdown_table, three_digits
 from common.units import format_bytes
-from common.view.tables import Column, markdown_table, three_digits
 
 ENOUGH = 0.95  # of the best throughput
-MARKERS, GREYS = "osD^vP*Xph<>", ("0.0", "0.45", "0.65")
 Line = list[Result]  # of one transport, by trips under way
 
 
@@ -30,8 +30,7 @@ def depth(result: Result) -> int:
 
 def trips_per_second(result: Result) -> float:
     """Of whole episodes, their starts and ends included."""
-    runs = [run for run in result.shown if run.episode_seconds]
-    return sum(len(run.seconds) for run in runs) / sum(sum(run.episode_seconds) for run in runs)
+    return 1 / result.paced_seconds
 
 
 def bound_seconds(result: Result) -> float | None:
@@ -100,12 +99,9 @@ def draw(results: Sequence[Result], path: Path) -> None:
     figure = Figure(figsize=(10.5, 6), dpi=140, layout="constrained")
     axes = figure.subplots()
     for index, line in enumerate(lines):
-        shade, copied = GREYS[index % len(GREYS)], line[0].payload_copied
-        axes.plot(
-            [depth(result) for result in line], [trips_per_second(result) for result in line],
-            label=transport_of(line[0]), color=shade, marker=MARKERS[index % len(MARKERS)],
-            markerfacecolor=shade if copied else "white", linestyle="-" if copied else "--",
-        )  # fmt: skip
+        points = [(depth(result), trips_per_second(result)) for result in line]
+        axes.plot(*zip(*points, strict=True), label=transport_of(line[0]),
+                  **line_style(index, bool(line[0].payload_copied)))  # fmt: skip
     bounds = [seconds for line in lines if line[0].payload_copied and (seconds := bound_seconds(line[-1]))]
     if bounds:
         most = 1 / sorted(bounds)[len(bounds) // 2]
@@ -119,8 +115,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
     axes.set_xlabel("trips under way", fontsize=11)
     axes.set_ylabel("trips a second", fontsize=11)
-    axes.grid(which="major", color="0.9", linewidth=0.7)
-    axes.spines[["top", "right"]].set_visible(False)
+    clear(axes)
     figure.legend(loc="outside lower center", ncols=3, fontsize=10, frameon=False)
     moved = format_bytes(first.record.bytes_per_trip)
     figure.suptitle(f"What overlapping is worth: {first.flow.title}, {moved} a trip", fontsize=13, x=0.01, ha="left")

@@ -14,9 +14,9 @@ from common.analysis.results import Result, ceiling_of
 from common.flow.flow import Flow
 from common.record.points import points
 from common.record.schema import Record, Run
+from common.text import tables
+from common.text.tables import COLUMNS, HARNESS_SHOWN, UNSTABLE, Column, milliseconds, table, three_digits
 from common.units import format_bytes
-from common.view import tables
-from common.view.tables import COLUMNS, HARNESS_SHOWN, UNSTABLE, Column, milliseconds, table, three_digits
 
 
 def width() -> int | None:
@@ -52,9 +52,9 @@ def print_end(record: Record, output: Path, wide: int | None = None) -> None:
     result = Result((msgspec.structs.replace(record, runs=[run]),))
     print_table([result], wide=wide)
     if record.row.flags.get("in_flight") and run.episode_seconds:
-        seconds = sum(run.episode_seconds) / len(run.seconds)
-        rate = record.bytes_per_trip / seconds / 1e9
-        print(f"throughput: a trip every {milliseconds(seconds)} ms, {rate:.3g} GB/s, with its episode's start and end")
+        rate = record.bytes_per_trip / result.paced_seconds / 1e9
+        every = milliseconds(result.paced_seconds)
+        print(f"throughput: a trip every {every} ms, {rate:.3g} GB/s, with its episode's start and end")
     for what, seconds in run.setup_seconds.items():
         print(f"once, before the first trip: {what} {milliseconds(seconds)} ms")
     for warning in warnings(result):

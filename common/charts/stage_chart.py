@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from common.analysis.results import Result
 from common.analysis.stages import CAUSES, attribute, by_cause, by_edge, defect, trip_seconds
 from common.record.environment import machine_line
+from common.text.tables import Column, markdown_table, milliseconds
 from common.units import format_bytes
-from common.view.tables import Column, markdown_table, milliseconds
 
 # A grey and a hatch for each stage, so that the picture survives a printer.
 STYLES = {

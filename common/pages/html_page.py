@@ -8,8 +8,8 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
+from common.text.tables import Column
 from common.units import BYTES
-from common.view.tables import Column
 
 HERE = Path(__file__).parent
 KINDS = ("number", "words")  # of columns

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from common.analysis.cost_model import Estimate
-from common.analysis.costs import Costs, transport_of
 from common.analysis.results import Result
-from common.analysis.size import size_of
+from common.cost.cost_model import Estimate
+from common.cost.costs import Costs, transport_of
+from common.cost.size import size_of
 from common.flow.flow import Flow, packed
 from common.record.rows import LADDER, ROWS, Row, readers_hold_views
 

@@ -6,8 +6,8 @@ from operator import methodcaller
 from typing import Any
 
 from common.analysis.results import Result
-from common.view.page import table, words
-from common.view.tables import Column, three_digits
+from common.pages.html_page import table, words
+from common.text.tables import Column, three_digits
 
 
 @dataclass(frozen=True)

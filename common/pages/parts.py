@@ -4,6 +4,7 @@ from pathlib import Path
 
 from common.analysis.ladder import on_one_ceiling
 from common.analysis.results import Result, results_of
+from common.charts import episodes as episode_table
 from common.errors import RecordError
 from common.flow.catalogue import MICROBENCHMARKS, build_flow
 from common.record import files
@@ -11,7 +12,6 @@ from common.record.environment import MACHINE_KEYS
 from common.record.points import points
 from common.record.schema import Record
 from common.units import format_bytes
-from common.view import episodes as episode_table
 
 Records = dict[Path, Record]
 

@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from common.analysis.results import Result
 from common.flow.flow import Flow
 from common.record.environment import machine_line
+from common.text.tables import Column, harness, markdown_table, milliseconds, three_digits
 from common.units import format_bytes
-from common.view.tables import Column, harness, markdown_table, milliseconds, three_digits
 
 DEMO_FACTOR = 279.23 / 35.37  # queues over the compiled graph: kevin85421/RayCG-ChatLearn, README.md, commit 0a603161
 AS_SHIPPED = "store ref-queue"
@@ -51,12 +50,6 @@ def described(group: Sequence[Result]) -> str:
     return f"{first.flow.title}, episodes of {first.episode} messages of {rows} samples{how}, {sizes} a message"
 
 
-def seconds_a_message(result: Result) -> float:
-    """Of whole episodes, from the first query to the last result, by the messages in them; the median of the runs."""
-    runs = [run for run in result.shown if run.episode_seconds]
-    return float(np.median([sum(run.episode_seconds) / len(run.seconds) for run in runs]))
-
-
 def baseline(results: Sequence[Result]) -> Result | None:
     """The queue transport as ChatLearn ships it, with the driver at its end."""
     return next((result for result in results if result.status == "ok" and result.record.row.sizes.get("as_shipped")
@@ -67,11 +60,11 @@ def columns(results: Sequence[Result]) -> list[Column]:
     shipped = baseline(results)
 
     def factor(result: Result) -> str:
-        return f"{three_digits(seconds_a_message(shipped) / seconds_a_message(result))}x" if shipped else "-"
+        return f"{three_digits(shipped.paced_seconds / result.paced_seconds)}x" if shipped else "-"
 
     def of_ceiling(result: Result) -> str:
         ceiling = result.ceiling_seconds
-        return f"{ceiling / seconds_a_message(result):.1%}" if ceiling and result.payload_copied else "-"
+        return f"{ceiling / result.paced_seconds:.1%}" if ceiling and result.payload_copied else "-"
 
     def in_flight(result: Result) -> str:
         return str(result.record.row.flags.get("in_flight", 1))
@@ -79,9 +72,9 @@ def columns(results: Sequence[Result]) -> list[Column]:
     return [
         Column("transport", short_name),
         Column("in flight", in_flight),
-        Column("s an episode", lambda r: three_digits(seconds_a_message(r) * r.episode)),
-        Column("ms a message", lambda r: milliseconds(seconds_a_message(r))),
-        Column("samples/s", lambda r: f"{int(r.record.row.sizes['rows']) / seconds_a_message(r):,.0f}"),
+        Column("s an episode", lambda r: three_digits(r.paced_seconds * r.episode)),
+        Column("ms a message", lambda r: milliseconds(r.paced_seconds)),
+        Column("samples/s", lambda r: f"{int(r.record.row.sizes['rows']) / r.paced_seconds:,.0f}"),
         Column("stored a message", lambda r: format_bytes(round(r.stored_bytes_per_trip), ("iB",))),
         Column("ends with", lambda r: "bytes" if r.payload_copied else "views", words=True),
         Column("of ceiling", of_ceiling),
@@ -103,8 +96,8 @@ def findings(results: Sequence[Result]) -> str:
                  and not any(word in name for word in without)]  # fmt: skip
         if not found:
             return None
-        fastest = min(found, key=seconds_a_message)
-        factor = three_digits(seconds_a_message(shipped) / seconds_a_message(fastest))
+        fastest = min(found, key=lambda result: result.paced_seconds)
+        factor = three_digits(shipped.paced_seconds / fastest.paced_seconds)
         return f"{factor} times (`{short_name(fastest)}`)"
 
     plain, trainer = ("packed", "as shipped", "--", "zero-copy", "mapped"), "--sink"
@@ -116,7 +109,7 @@ def findings(results: Sequence[Result]) -> str:
         ("the fastest whose readers map", best([], False, (trainer,))),
     ]
     told = "; ".join(f"{what} {factor}" for what, factor in lines if factor)
-    cost, rows = milliseconds(seconds_a_message(shipped)), shipped.record.row.sizes["rows"]
+    cost, rows = milliseconds(shipped.paced_seconds), shipped.record.row.sizes["rows"]
     return (
         f"The demo promises {DEMO_FACTOR:.1f} times for a compiled graph over queues. ChatLearn's own messages, "
         f"against its queues as shipped ({cost} ms a message of {rows} samples) on this machine: {told}."
@@ -140,7 +133,7 @@ def markdown(results: Sequence[Result]) -> str:
     """Of each group what it is, the findings and the table."""
     parts = []
     for group in groups([result for result in results if result.status == "ok"]):
-        group.sort(key=seconds_a_message, reverse=True)
+        group.sort(key=lambda result: result.paced_seconds, reverse=True)
         parts += [f"**{described(group)}.** {findings(group)}", markdown_table(group, columns(group))]
     return "\n\n".join([*parts, facts(results)])
 
@@ -166,7 +159,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
     figure = Figure(figsize=(12, 1.0 + sum(heights)), dpi=140, layout="constrained")
     panels = figure.subplots(len(found), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, group in zip(panels, found, strict=True):
-        _draw_group(axes, sorted(group, key=seconds_a_message, reverse=True))
+        _draw_group(axes, sorted(group, key=lambda result: result.paced_seconds, reverse=True))
     figure.suptitle("ChatLearn's own messages and episodes over every transport", fontsize=12, x=0.01, ha="left")
     figure.supxlabel(facts(results), fontsize=8, x=0.01, ha="left")
     figure.savefig(path)
@@ -175,12 +168,12 @@ def draw(results: Sequence[Result], path: Path) -> None:
 def _draw_group(axes: Any, done: list[Result]) -> None:
     shipped, rows = baseline(done), int(done[0].record.row.sizes["rows"])
     for index, result in enumerate(done):
-        seconds = seconds_a_message(result)
+        seconds = result.paced_seconds
         style: dict[str, Any] = {"facecolor": "0.6"} if result.payload_copied else {"facecolor": "0.93", "hatch": "///"}
         axes.barh(index, seconds, 0.62, edgecolor="black", linewidth=0.8, **style)
         text = f"{milliseconds(seconds)} ms, {rows / seconds:,.0f} samples/s"
         if shipped and result is not shipped:
-            text += f", {three_digits(seconds_a_message(shipped) / seconds)}×"
+            text += f", {three_digits(shipped.paced_seconds / seconds)}×"
         axes.text(1.01, index, text, va="center", fontsize=9, transform=axes.get_yaxis_transform())
     limit = done[0].ceiling_seconds
     if limit:

@@ -9,21 +9,23 @@ from pathlib import Path
 
 import msgspec
 
-from common.analysis.costs import costs_of
 from common.analysis.ladder import baseline_of
 from common.analysis.results import Result
 from common.analysis.statistics import ratio
+from common.charts import episodes as episode_table
+from common.charts import in_flight, stage_chart
+from common.cost.costs import costs_of
 from common.errors import RecordError
 from common.flow.catalogue import FLOWS, sizes_of
+from common.pages import markdown
 from common.plan.command_line import describe_flags
 from common.plan.options import Options
 from common.record.environment import machine_line
 from common.record.rows import BASELINE, CEILING, RUNTIMES
+from common.text import small_messages, sweep_table
+from common.text.screen import print_end, print_start
+from common.text.tables import Column, markdown_table, milliseconds, three_digits
 from common.units import format_bytes
-from common.view import episodes as episode_table
-from common.view import in_flight, markdown, small_messages, stage_chart, sweep_table
-from common.view.screen import print_end, print_start
-from common.view.tables import Column, markdown_table, milliseconds, three_digits
 
 # The six of the README: a row for each kind of need.
 CHOICE = (

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from common.analysis.size import Point, Size
+from common.cost.size import Point, Size
 
 CONFIDENCE = 0.95
 FAR = 0.1  # from where a residual counts less

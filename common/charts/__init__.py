@@ -1,0 +1,1 @@
+"""Pictures, each with the table of what it shows."""

@@ -1,0 +1,1 @@
+"""What is published: README.md and docs/, and report.html."""

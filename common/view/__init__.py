@@ -1,1 +1,0 @@
-"""Screen, tables, charts, pictures."""
