@@ -66,7 +66,9 @@ def _joined(batches: Sequence[Batch], field: Field) -> list[Any]:
     if not field.ragged:
         alike = {row.shape for row in rows}
         return [torch.stack(rows).cpu().numpy()] if len(alike) == 1 else []
-    return [row[:count].cpu().numpy() for row, count in zip(rows, field.lengths, strict=False)]
+    if len(rows) != len(field.lengths):
+        return []
+    return [row[:count].cpu().numpy() for row, count in zip(rows, field.lengths, strict=True)]
 
 
 def _not_zero(batches: Sequence[Batch], field: Field) -> int:

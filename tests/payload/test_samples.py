@@ -36,7 +36,7 @@ def test_what_is_lost_doubled_out_of_order_or_changed_is_counted_by_field(sent):
     messages, digests = sent
     one, two, three = micro_batches(messages, 2)
     fields = {field.name for edge in EDGES for field in edge.message.fields}
-    for batches in ([one, two], [one, two, two, three], []):
+    for batches in ([one, two], [one, two, two, three], [one, two, three, three], []):
         found = wrong_bytes(batches, EDGES, NUMBER, SLOTS, digests)
         assert {name.rpartition(", ")[2] for name in found} == fields
     assert len(wrong_bytes([one, three, two], EDGES, NUMBER, SLOTS, digests)) > len(fields) / 2
