@@ -2,7 +2,7 @@
 
     python3 choose_transport.py --flow grpo --rows 256
     python3 choose_transport.py --flow "rollout -> trainer: tokens int64 8MB, logprobs float32 4MB" --reads some
-    python3 choose_transport.py --check results/held-out                   the fits beside flows they do not know
+    python3 choose_transport.py --check results/evidence/held-out      the fits beside flows they do not know
 
 The flow, its sizes and its message are given as to the scripts. Where records have just this flow, its newest time
 counts; else the cost model that is fitted to this machine's sweeps (python3 benchmark.py sweeps makes them).
@@ -24,8 +24,6 @@ from common.plan.options import FIELDS, RESULTS, SIZES, Options
 from common.text import answer
 from common.text.pipe import outlast_reader
 from common.text.screen import print_table
-from common.text.tables import Column
-from common.units import format_bytes
 
 TOLD = ("flow", "preset", "scale", "message", *SIZES)  # of the scripts' flags, those that say what is sent
 
@@ -70,16 +68,9 @@ def checked(results: Sequence[Result], costs: dict[str, Costs]) -> int:
     flows = list(check(results, costs))
     if not flows:
         raise UsageError("--check: no flow of these records was carried by two transports that have a fit")
-    print_table(flows, [
-        Column("flow", lambda c: f"{c.flow.title[:44]}, {format_bytes(c.flow.bytes_per_trip)}"),
-        Column("reads", lambda c: "all" if c.own_bytes else "some"),
-        Column("foretold best", lambda c: c.foretold, words=True),
-        Column("measured best", lambda c: c.best, words=True),
-        Column("times the best", lambda c: f"{c.times:.3f}"), Column("", lambda c: "right" if c.right else "WRONG"),
-    ])  # fmt: skip
-    right = sum(c.right for c in flows)
-    print(f"{right} of {len(flows)} right: the best, or within 10 % of it")
-    return 0 if right >= ENOUGH * len(flows) else 1
+    print_table(flows, answer.CHECKED)
+    print(answer.checked_words(flows))
+    return 0 if sum(c.right for c in flows) >= ENOUGH * len(flows) else 1
 
 
 def main(argv: Sequence[str]) -> int:

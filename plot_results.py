@@ -13,13 +13,17 @@ import argparse
 import sys
 from pathlib import Path
 
+from common.analysis.false_alarms import PAIRED, SHUFFLES, Judged, judged
 from common.analysis.results import Result, results_of
 from common.charts import episodes as episode_table
 from common.charts import flow_picture, headline, ladder_chart, stage_chart, sweep_chart
+from common.cost.choice import Checked, check
+from common.cost.costs import costs_of
 from common.errors import RecordError, SuiteError
 from common.pages import generated, markdown
 from common.pages.parts import load, parted
 from common.plan.command_line import OneLineParser
+from common.record import files
 from common.text import small_messages, sweep_table
 from common.text.pipe import outlast_reader
 from common.text.screen import print_table
@@ -71,6 +75,15 @@ def print_results(ladder: list[Result], hops: list[Result], episodes: list[Resul
         print(ladder_chart.facts(ladder))
 
 
+def backed(folder: Path | None, swept: list[Result]) -> tuple[list[Judged], list[Checked]]:
+    """The evidence of a folder: pairs of runs that were alike, or delayed; and flows that the fits do not know."""
+    if folder is None:
+        return [], []
+    pairs = [one for name in ("alike", "delayed") for one in judged(folder / name, PAIRED, SHUFFLES, 0)]
+    held_out = results_of(map(files.load, files.below([folder / "held-out"])))
+    return pairs, list(check(held_out, costs_of(swept)))
+
+
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", nargs="+", type=Path, help="records that the scripts wrote, or folders of them")
@@ -78,6 +91,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--format", choices=("text", "csv", "markdown"), default="text", help="of the printed table")
     parser.add_argument("--pages", type=Path, metavar="FOLDER", help="rewrite the tables of its README.md and docs/")
     parser.add_argument("--publish", action="store_true", help="this repository's: pictures to img/, and --pages")
+    parser.add_argument("--evidence", type=Path, metavar="FOLDER", help="for --pages: how often verdicts and choices "
+                        "are right (its alike/, delayed/ and held-out/; with --publish: results/evidence)")  # fmt: skip
     parser.add_argument("--html", action="store_true", help="instead of all that one page, report.html, of any flows")
     parser.add_argument("--mixed", action="store_true", help="allow records of unlike machines in one chart")
     arguments = parser.parse_all(argv)
@@ -86,6 +101,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     if arguments.publish:
         arguments.output_dir = arguments.output_dir or ROOT / "img"
         arguments.pages = arguments.pages or ROOT
+        arguments.evidence = arguments.evidence or ROOT / "results" / "evidence"
     first = arguments.records[0]
     arguments.output_dir = arguments.output_dir or (first if first.is_dir() else first.parent)
     return arguments
@@ -117,7 +133,8 @@ def main(argv: list[str] | None = None) -> int:
         pictures = draw(ladder, traced, episodes, arguments.output_dir)
         pictures += sweep_chart.draw_all(swept, arguments.output_dir)
         if arguments.pages:
-            generated.rewrite(arguments.pages, generated.sections(ladder, hops, traced, episodes, swept))
+            texts = generated.sections(ladder, hops, traced, episodes, swept, *backed(arguments.evidence, swept))
+            generated.rewrite(arguments.pages, texts)
     except SuiteError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from made_records import a_record, a_run, written
 
+from common.analysis.false_alarms import delays, judged
 from common.plan.faults import Fault
 from evidence import false_alarms
 
@@ -39,7 +40,7 @@ def times(pair):
 
 def test_pairs_of_one_way_share_no_run_and_old_and_new_take_turns_or_follow_each_other(folder):
     own = runs(43, 0.01)
-    turns, after, mixed = false_alarms.judged(folder(a_record("refs", *own[::-1])), 5, 3, 0)
+    turns, after, mixed = judged(folder(a_record("refs", *own[::-1])), 5, 3, 0)
     assert [(one.way, len(one.pairs)) for one in (turns, after, mixed)] == [
         ("in turns", 4), ("one after the other", 4), ("at random", 12),
     ]  # fmt: skip
@@ -75,8 +76,8 @@ def test_a_planted_delay_is_judged_against_the_row_without_it(folder, capsys):
 
 
 def test_the_delays_that_are_proposed_are_five_percent_of_the_rows(folder):
-    found = false_alarms.judged(folder(a_record("refs", *runs(10, 0))), 5, 1, 0)
-    (line,) = false_alarms.delays(found)
+    found = judged(folder(a_record("refs", *runs(10, 0))), 5, 1, 0)
+    (line,) = delays(found)
     assert Fault.parse(line.split("--inject ")[1].rstrip('"')) == Fault("policy", 1, "delay", 0.05)
 
 

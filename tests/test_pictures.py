@@ -50,7 +50,9 @@ def published(tmp_path_factory):
     records = ROOT / "results" / "published"
     shutil.copy(ROOT / "README.md", folder)
     shutil.copytree(ROOT / "docs", folder / "docs")
-    assert plot_results.main([str(records), "--output-dir", str(folder / "img"), "--pages", str(folder)]) == 0
+    evidence = ("--evidence", str(ROOT / "results" / "evidence"))
+    where = ("--output-dir", str(folder / "img"), "--pages", str(folder))
+    assert plot_results.main([str(records), *where, *evidence]) == 0
     return folder
 
 

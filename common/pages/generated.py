@@ -9,11 +9,13 @@ from pathlib import Path
 
 import msgspec
 
+from common.analysis.false_alarms import PAIRED, Judged
 from common.analysis.ladder import baseline_of
 from common.analysis.results import Result
 from common.analysis.statistics import ratio
 from common.charts import episodes as episode_table
 from common.charts import in_flight, stage_chart
+from common.cost.choice import Checked
 from common.cost.costs import costs_of
 from common.errors import RecordError
 from common.flow.catalogue import FLOWS, sizes_of
@@ -22,7 +24,7 @@ from common.plan.command_line import describe_flags
 from common.plan.options import Options
 from common.record.environment import machine_line
 from common.record.rows import BASELINE, CEILING, RUNTIMES
-from common.text import small_messages, sweep_table
+from common.text import answer, false_alarms, small_messages, sweep_table
 from common.text.screen import print_end, print_start
 from common.text.tables import Column, markdown_table, milliseconds, three_digits
 from common.units import format_bytes
@@ -101,10 +103,13 @@ def flags() -> str:
     return markdown_table(list(describe_flags().items()), columns)
 
 
-def sections(ladder: Rows, hops: Rows, traced: Rows, episodes: Rows, swept: Rows) -> dict[str, str | None]:
+def sections(
+    ladder: Rows, hops: Rows, traced: Rows, episodes: Rows, swept: Rows,
+    pairs: Sequence[Judged] = (), held_out: Sequence[Checked] = (),
+) -> dict[str, str | None]:  # fmt: skip
     """Each section's text, from the rows of the ladder, the microbenchmarks, the traced ones, episodes, and sweeps.
 
-    Without such a row it is None.
+    Without such a row it is None. pairs, held_out: the evidence on verdicts and on choices.
     """
     done = [result for result in hops if result.status == "ok"]
     measured = any(result.status == "ok" for result in ladder)
@@ -119,6 +124,8 @@ def sections(ladder: Rows, hops: Rows, traced: Rows, episodes: Rows, swept: Rows
         "episodes": episode_table.markdown(episodes) if episodes else None,
         "fits": sweep_table.markdown(costs_of(swept)) if swept else None,
         "in-flight": in_flight.markdown([r for r in swept if "in_flight" in r.runs[0].at]),
+        "verdicts": false_alarms.markdown(pairs, PAIRED) if pairs else None,
+        "held-out": answer.checked_markdown(held_out) if held_out else None,
         "flags": flags(),
     }
 

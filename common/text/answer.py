@@ -3,11 +3,11 @@
 import textwrap
 from collections.abc import Sequence
 
-from common.cost.choice import WITHIN, Choice, Wanted, reason, ruled_out
+from common.cost.choice import WITHIN, Checked, Choice, Wanted, reason, ruled_out
 from common.cost.cost_model import Estimate
 from common.errors import UsageError
 from common.record.rows import LADDER, ROWS
-from common.text.tables import milliseconds
+from common.text.tables import Column, markdown_table, milliseconds
 from common.units import format_bytes
 
 TOO_WIDE = 10  # times the value: an interval that reaches farther tells nothing
@@ -78,3 +78,23 @@ def print_unknown(wanted: Wanted, found: Sequence[Choice], notes: Sequence[str])
     lines += [f"not known, no record: {', '.join(unknown)}"] * bool(unknown)
     for line in [*lines, *notes]:
         print(textwrap.fill(line, 115, subsequent_indent="    ", break_on_hyphens=False))
+
+
+# --check: what was foretold beside what was measured.
+CHECKED = [
+    Column("flow", lambda c: f"{c.flow.title[:44]}, {format_bytes(c.flow.bytes_per_trip)}"),
+    Column("reads", lambda c: "all" if c.own_bytes else "some"),
+    Column("foretold best", lambda c: c.foretold, words=True),
+    Column("measured best", lambda c: c.best, words=True),
+    Column("times the best", lambda c: f"{c.times:.3f}"),
+    Column("", lambda c: "right" if c.right else "WRONG"),
+]
+
+
+def checked_words(flows: Sequence[Checked]) -> str:
+    return f"{sum(c.right for c in flows)} of {len(flows)} right: the best, or within 10 % of it"
+
+
+def checked_markdown(flows: Sequence[Checked]) -> str:
+    """For docs/."""
+    return f"{markdown_table(flows, CHECKED)}\n\n{checked_words(flows)}."

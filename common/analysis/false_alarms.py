@@ -1,0 +1,103 @@
+"""How often a comparison is wrong: many runs of one row cut into pairs, as if they had been old and new, and judged."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from common.analysis.comparison import Pair
+from common.analysis.results import Result, results_of
+from common.analysis.statistics import typical_seconds
+from common.errors import UsageError
+from common.plan.faults import Fault
+from common.record import files
+from common.record.schema import Run
+
+DELAY = 0.05  # of a trip: what a comparison shall find
+PAIRED, SHUFFLES = 5, 12  # runs of each side of a pair; how often runs are paired at random
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Pairs of runs of one row that were made in one way."""
+
+    row: Result
+    way: str
+    pairs: list[Pair]
+
+    def called(self, verdict: str) -> int:
+        return sum(pair.ratio.verdict == verdict for pair in self.pairs)
+
+
+def in_time(result: Result) -> list[Run]:
+    return sorted((run for run in result.shown if run.seconds), key=lambda run: (run.started_at, run.order))
+
+
+def blocks(runs: Sequence[Run], length: int) -> list[Sequence[Run]]:
+    """One after the other, without what is left over."""
+    return [runs[begin : begin + length] for begin in range(0, len(runs) - length + 1, length)]
+
+
+def judge(old: Result, old_runs: Sequence[Run], new: Result, new_runs: Sequence[Run]) -> Pair:
+    """As compare_results.py would, had these been all the runs."""
+    before, after = (
+        Result((msgspec.structs.replace(result.record, runs=list(runs)),))
+        for result, runs in ((old, old_runs), (new, new_runs))
+    )
+    return Pair(before, after)
+
+
+def alike(row: Result, count: int, shuffles: int, seed: int) -> Iterator[Judged]:
+    """The row against itself, in each of the three ways; within a way, or within a shuffle, pairs share no run."""
+    runs, drawn = in_time(row), random.Random(seed)
+    yield Judged(row, "in turns", [judge(row, own[::2], row, own[1::2]) for own in blocks(runs, 2 * count)])
+    for way, orders in (
+        ("one after the other", [runs]),
+        ("at random", [drawn.sample(runs, len(runs)) for _ in range(shuffles)]),
+    ):
+        halves = [own for order in orders for own in blocks(order, 2 * count)]
+        yield Judged(row, way, [judge(row, own[:count], row, own[count:]) for own in halves])
+
+
+def delayed(slow: Result, plain: Result, count: int) -> Judged:
+    """A delayed row against itself without the delay, in runs that were measured meanwhile."""
+    chunks = zip(blocks(in_time(plain), count), blocks(in_time(slow), count), strict=False)
+    return Judged(slow, "delayed", [judge(plain, old, slow, new) for old, new in chunks])
+
+
+def judged(folder: Path, count: int, shuffles: int, seed: int) -> list[Judged]:
+    """All the pairs of a folder.
+
+    Raises:
+        UsageError: a delayed row lacks the row that it was made of, or no row has enough runs.
+    """
+    results = [result for result in results_of(map(files.load, files.below([folder]))) if result.seconds]
+    found: list[Judged] = []
+    for result in results:
+        if result.injected is None:
+            found += alike(result, count, shuffles, seed)
+            continue
+        plain = next((o for o in results if o.injected is None and o.record.row == result.record.row), None)
+        if plain is None:
+            raise UsageError(f"{folder} has {result.name} and not the row without its delay: measure both in one call")
+        found.append(delayed(result, plain, count))
+    if not any(one.pairs for one in found):
+        raise UsageError(f"{folder} has no row with {2 * count} runs, for a pair: raise benchmark.py's --runs")
+    return found
+
+
+def delays(found: Sequence[Judged]) -> list[str]:
+    """Of each row that is not delayed: how the next measurement has it, and has it slowed down."""
+    rows = {one.row.name: one.row for one in found if not one.row.injected}
+    seconds = {name: round(DELAY * typical_seconds(row.seconds_by_run), 7) for name, row in rows.items()}
+    return [f'"{name}" "{name} --inject {Fault(row.flow.actors[0], 1, "delay", seconds[name])}"'
+            for name, row in rows.items()]  # fmt: skip
+
+
+def planted(one: Judged) -> str:
+    """The delay as a share of the trips that it was added to."""
+    if not one.row.injected or not one.pairs:
+        return "-"
+    return f"{Fault.parse(one.row.injected).seconds / typical_seconds([[p.old_seconds] for p in one.pairs]):.1%}"

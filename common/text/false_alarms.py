@@ -1,0 +1,35 @@
+"""What came of pairs of rows that were alike, or delayed: a table and sentences."""
+
+from collections.abc import Sequence
+
+from common.analysis.false_alarms import Judged, planted
+from common.analysis.statistics import scatter
+from common.text.tables import Column, markdown_table
+
+COLUMNS = [
+    Column("row", lambda one: one.row.name),
+    Column("runs differ by", lambda one: f"{scatter(one.row.seconds_by_run):.1%}"),
+    Column("pairs", lambda one: one.way, words=True),
+    Column("planted", planted),
+    Column("number", lambda one: str(len(one.pairs))),
+    Column("slower", lambda one: str(one.called("slower"))),
+    Column("faster", lambda one: str(one.called("faster"))),
+    Column("between", lambda one: " to ".join(f"{pick(p.ratio.value for p in one.pairs):.3f}" for pick in (min, max))
+           if one.pairs else "-"),
+]  # fmt: skip
+
+
+def summary(found: Sequence[Judged], count: int) -> list[str]:
+    """A sentence for each way."""
+    lines = []
+    for way in dict.fromkeys(one.way for one in found):
+        own = [one for one in found if one.way == way]
+        slower, faster = (sum(one.called(verdict) for one in own) for verdict in ("slower", "faster"))
+        said = f"{slower} found slower" if way == "delayed" else f"{slower + faster} called different"
+        lines.append(f"Rows {way}: {sum(len(one.pairs) for one in own)} pairs of {count} runs each, {said}.")
+    return lines
+
+
+def markdown(found: Sequence[Judged], count: int) -> str:
+    """For docs/."""
+    return "\n".join([markdown_table(found, COLUMNS), "", *(f"* {sentence}" for sentence in summary(found, count))])
