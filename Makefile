@@ -24,7 +24,7 @@ benchmark quick stages hops chatlearn in-flight sweeps held-out gpu: .venv/insta
 	$(PY) benchmark.py $@
 
 published: .venv/installed
-	$(PY) benchmark.py published --runs 5
+	$(PY) benchmark.py benchmark --runs 5
 
 test: .venv/installed
 	$(PY) -m pytest

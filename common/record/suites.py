@@ -74,8 +74,7 @@ CHECKED = ("graph shm --reuse-buffers", "graph zero-copy", "graph mapped", "grap
            "torch multiprocessing")  # fmt: skip
 SUITES = {
     "quick": Suite("quick", ("--batch-size 256 --warmup 1",)),
-    "benchmark": Suite("benchmark", trips=0.3),
-    "published": Suite("benchmark", trips=0.2),  # of each of its five runs
+    "benchmark": Suite("benchmark", trips=0.2),
     "stages": Suite("stages", traced=True),
     "hops": Suite(
         "hops",
