@@ -1,14 +1,13 @@
 """Measure many rows in one command, and draw them.
 
     python3 benchmark.py quick         the headline rows, a quarter of the payload, few trips
-    python3 benchmark.py benchmark     every row of the ladder at the full payload
+    python3 benchmark.py benchmark     every row of the ladder at the full payload (--runs 5: as published)
     python3 benchmark.py stages        where the time goes: the main rows traced, a Chrome trace each
     python3 benchmark.py hops          small messages, beside the claims of Ray's article on compiled graphs
     python3 benchmark.py chatlearn     ChatLearn's own messages and episodes over every transport
     python3 benchmark.py sweeps        rows by bytes and tensors: what choose_transport.py reckons with
     python3 benchmark.py held-out      other flows, to check it: choose_transport.py --check FOLDER
     python3 benchmark.py in-flight     what several trips under way are worth
-    python3 benchmark.py published     every row of the ladder, in short runs: with --runs 5 as in results/published
     python3 benchmark.py gpu           all that a machine with GPUs can run there
 
 Or the rows that you choose, for your own messages; a row may bring flags of its own:
@@ -34,7 +33,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from common.analysis.disturbances import disturbances
-from common.analysis.expected import expected_seconds, points_of, published
+from common.analysis.expected import expected_seconds, published
 from common.errors import SuiteError, UsageError, Waived
 from common.flow.catalogue import FLOWS
 from common.plan.command_line import OneLineParser, parse
@@ -44,20 +43,22 @@ from common.plan.plan import Plan
 from common.record import files
 from common.record.rows import LADDER, ROWS
 from common.record.suites import SUITES, rows_of
-from common.run.item import Item
+from common.run.item import Item, minutes, print_plans
 from common.run.settle import settle
 from common.run.supervisor import add_runs, write_trace
-from common.runtime.needs import resident_bytes
 from common.text.pipe import outlast_reader
-from common.text.screen import print_table
+from common.text.screen import point_words, print_table
 from common.text.tables import Column, milliseconds
-from common.units import format_bytes
 
-USUAL_TRIPS = "--iterations 30"  # of --rows
+USUAL_TRIPS = "--iterations 30"  # of --rows that say nothing else
+PlanOrWaived = tuple[Plan, Waived | None]
+COUNTS = ("--iterations", "--duration")  # of these the one takes the place of the other
 
 
-def plan_of(text: str, flags: Sequence[str], trace: Path | None = None) -> tuple[Plan, Waived | None]:
+def plan_of(text: str, flags: Sequence[str], trace: Path | None = None, of_suite: bool = False) -> PlanOrWaived:
     """The plan of one row, such as "graph shm --huge-pages", with the flags of all.
+
+    A suite's own flags give way to those of all; what the caller says of one row does not.
 
     Raises:
         UsageError: there is no such row, or it cannot be so.
@@ -65,19 +66,38 @@ def plan_of(text: str, flags: Sequence[str], trace: Path | None = None) -> tuple
     runtime, transport, *own = [*text.split(), "", ""][: max(2, len(text.split()))]
     if f"{runtime} {transport}" not in LADDER:
         raise UsageError(f"there is no row {text}{did_you_mean(text, LADDER)} (--list has them all)")
+    first, last = (own, flags) if of_suite else (flags, own)
+    if gives(last, COUNTS):
+        first = without(first, COUNTS)
+    usual = [] if of_suite or gives([*first, *last], (*COUNTS, "--sweep")) else USUAL_TRIPS.split()
+    traced = ["--trace", str(trace)] if trace else []
     try:
-        traced = ["--trace", str(trace)] if trace else []
-        return settle(runtime, parse("", runtime, ["--transport", transport, *own, *flags, *traced]))
+        return settle(runtime, parse("", runtime, ["--transport", transport, *usual, *first, *last, *traced]))
     except UsageError as error:
         raise UsageError(f"{runtime} {transport}: {error}") from None
 
 
-def prepare(rows: Sequence[str], flags: Sequence[str], folder: Path, traced: bool) -> list[Item]:
-    """Everything that will run, and what this machine must waive."""
+def gives(words: Sequence[str], names: Sequence[str]) -> bool:
+    return any(word.partition("=")[0] in names for word in words)
+
+
+def without(words: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The same without these flags and what they are set to."""
+    left, following = [], False
+    for word in words:
+        if not following and word.partition("=")[0] not in names:
+            left.append(word)
+        following = not following and word in names
+    return left
+
+
+def prepare(rows: Sequence[str], flags: Sequence[str], folder: Path, suite: str = "") -> list[Item]:
+    """Everything that will run, and what this machine must waive. suite: whose rows these are, if of one."""
     items, known = [], published(RESULTS / "published")
+    traced = bool(suite) and SUITES[suite].traced
     for index, text in enumerate(rows):
         output = folder / f"{index:02}-{re.sub('[^a-zA-Z0-9.]+', '-', text)[:60].strip('-')}.json"
-        plan, waived = plan_of(text, flags, output.with_suffix(".trace") if traced else None)
+        plan, waived = plan_of(text, flags, output.with_suffix(".trace") if traced else None, bool(suite))
         items.append(Item(plan, waived, output, 0 if waived else expected_seconds(plan, known)))
     return items
 
@@ -99,38 +119,6 @@ def list_rows(flags: Sequence[str]) -> None:
     print(f"flows: {', '.join(FLOWS)}, or one of your own (--flow 'rollout-1, rollout-2 -> trainer: 12MB')")
 
 
-def print_plans(items: Sequence[Item], runs: int) -> None:
-    """--dry-run: what would be measured, what it takes, and how long."""
-    for flow in {str(item.plan.asked.edges): item.plan.asked for item in items}.values():
-        print(f"{flow.title}: {format_bytes(flow.bytes_per_trip)} a trip")
-        for edge in flow.edges:
-            print(f"  {edge!s:24} {format_bytes(edge.bytes):>10}")
-    print_table(items, [
-        Column("row", lambda item: item.label),
-        Column("trips", lambda item: _trips(item.plan)),
-        Column("memory", lambda item: format_bytes(_most_memory(item.plan))),
-        Column("about", lambda item: f"{runs * item.seconds:.0f} s" if not item.waived else "-"),
-        Column("", lambda item: f"waived: {item.waived}" if item.waived else "", words=True),
-    ])  # fmt: skip
-    print(
-        f"about {_minutes(runs * sum(item.seconds for item in items))} in all, by the bytes "
-        "and the published records, on a machine like theirs; memory of payloads and messages, without Ray's own"
-    )
-
-
-def _most_memory(plan: Plan) -> int:
-    return max(resident_bytes(point.row, point.options, point.flow) for point in points_of(plan))
-
-
-def _trips(plan: Plan) -> str:
-    options = plan.options
-    return f"{options.duration:g} s of them" if options.duration else f"{options.iterations}"
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-
-
 def turns_of(items: Sequence[Item], runs: int, seed: int) -> list[Item]:
     """Each once before any a second time, in an order that is drawn for each turn; of one run the quick rows first."""
     if runs == 1:
@@ -147,21 +135,23 @@ def measure(turns: Sequence[Item]) -> list[int]:
         if skipped[item.output]:
             skipped[item.output] -= 1
             continue
-        begin = time.monotonic()
+        begin, before = time.monotonic(), len(item.record.runs)
         codes.append(add_runs(item.plan, item.record, item.output, order=order))
         write_trace(item.plan, item.record)
-        run, took = item.record.runs[-1], time.monotonic() - begin
+        runs, took = item.record.runs[before:], time.monotonic() - begin
+        run = runs[-1]
         spent += took
         median = sorted(run.seconds)[len(run.seconds) // 2] if run.seconds else 0
         said = f"{milliseconds(median)} ms a trip, {len(run.seconds)} trips" if run.status == "ok" else f"{run.reason}"
         if item.record.sweep:
-            said = f"{sum(run.status == 'ok' for run in item.record.runs)} points of {item.record.sweep}"
-        # What is left goes as slowly or fast, against what was expected, as what is done.
+            said = f"{sum(run.status == 'ok' for run in runs)} points of {item.record.sweep}"
+        # What is done took longer or shorter than was expected; what is left will, too.
         expected += item.seconds
         left = spent / expected * _waiting_seconds(turns[order + 1 :], skipped)
-        print(f"{order + 1:3} of {len(turns)}  {item.label}: {said} ({took:.0f} s; {_minutes(left)} left)", flush=True)
-        for line in disturbances(run):
-            print(f"         {line}", flush=True)
+        print(f"{order + 1:3} of {len(turns)}  {item.label}: {said} ({took:.0f} s; {minutes(left)} left)", flush=True)
+        for own in runs:
+            for line in disturbances(own):
+                print(f"         {point_words(own.at) + ': ' if own.at else ''}{line}", flush=True)
         if codes[-1] == 130:
             print(f"to go on: the same command with --continue --output-dir {item.output.parent}", flush=True)
             break
@@ -212,10 +202,7 @@ def main(argv: Sequence[str]) -> int:
         list_rows(flags)
         return 0
     folder = arguments.output_dir or RESULTS / f"run-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    counted = any(flag.partition("=")[0] in ("--iterations", "--duration", "--sweep") for flag in flags)
-    rows = arguments.rows or list(rows_of(arguments.suite))
-    usual = USUAL_TRIPS.split() if arguments.rows and not counted else []
-    items = prepare(rows, [*usual, *flags], folder, bool(arguments.suite) and SUITES[arguments.suite].traced)
+    items = prepare(arguments.rows or list(rows_of(arguments.suite)), flags, folder, arguments.suite)
     if arguments.dry_run:
         print_plans(items, arguments.runs)
         return 0
@@ -228,7 +215,7 @@ def main(argv: Sequence[str]) -> int:
             item.record.arguments["order_seed"] = seed
             files.create(item.output, item.record)
     waiting = [item for item in items if not item.waived]
-    about = _minutes(sum(max(0, arguments.runs - item.finished) * item.seconds for item in waiting))
+    about = minutes(sum(max(0, arguments.runs - item.finished) * item.seconds for item in waiting))
     print(f"{len(waiting)} rows, {arguments.runs} run{'s' * (arguments.runs > 1)} each, about {about}; "
           f"records: {folder}", flush=True)  # fmt: skip
     codes = measure(turns_of(waiting, arguments.runs, seed))

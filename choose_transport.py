@@ -4,7 +4,8 @@
     python3 choose_transport.py --flow "rollout -> trainer: tokens int64 8MB, logprobs float32 4MB" --reads some
     python3 choose_transport.py --check results/evidence/held-out      the fits beside flows they do not know
 
-The flow, its sizes and its message are given as to the scripts. Where records have just this flow, its newest time
+The flow, its sizes and its message are given as to the scripts (--flow, --preset, --message, --payload, --rows, ...;
+their --help has them all). Where records have just this flow, its newest time
 counts; else the cost model that is fitted to this machine's sweeps (python3 benchmark.py sweeps makes them).
 """
 
@@ -49,6 +50,8 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Options]:
     for field in FIELDS:
         if options.given(field) and field.name not in (*TOLD, "placement"):
             raise UsageError(f"--{field.name.replace('_', '-')} does not say what is sent: leave it out")
+    if options.placement == "spread":
+        raise UsageError("--placement spread is a run's: give --nodes 2")
     if own.nodes < 1 or own.gpus < 0:
         raise UsageError(f"--nodes {own.nodes} --gpus {own.gpus}: give at least 1, and 0")
     return own, options

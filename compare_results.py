@@ -157,6 +157,7 @@ def main(argv: list[str] | None = None) -> int:
         print(as_json(found))
     elif arguments.form == "csv":
         print(csv_table(found.pairs, columns(found.pairs)))
+        print("\n".join(notes(found)), file=sys.stderr)  # a spreadsheet takes rows alone
     elif arguments.form == "markdown":
         print("\n\n".join([markdown_table(found.pairs, columns(found.pairs)), *notes(found)]))
     else:

@@ -76,12 +76,11 @@ def print_results(ladder: list[Result], hops: list[Result], episodes: list[Resul
 
 
 def backed(folder: Path | None, swept: list[Result]) -> tuple[list[Judged], list[Checked]]:
-    """The evidence of a folder: pairs of runs that were alike, or delayed; and flows that the fits do not know."""
-    if folder is None:
-        return [], []
-    pairs = [one for name in ("alike", "delayed") for one in judged(folder / name, PAIRED, SHUFFLES, 0)]
-    held_out = results_of(map(files.load, files.below([folder / "held-out"])))
-    return pairs, list(check(held_out, costs_of(swept)))
+    """What there is in a folder: pairs of runs that were alike, or delayed; and flows that the fits do not know."""
+    alike, delayed, held_out = (folder / name if folder else None for name in ("alike", "delayed", "held-out"))
+    pairs = [one for path in (alike, delayed) if path and path.is_dir() for one in judged(path, PAIRED, SHUFFLES, 0)]
+    others = results_of(map(files.load, files.below([held_out]))) if held_out and held_out.is_dir() else []
+    return pairs, list(check(others, costs_of(swept)))
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:

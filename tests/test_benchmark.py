@@ -51,6 +51,25 @@ def test_flags_of_all_rows_and_of_one():
     assert waived is None
 
 
+@pytest.mark.parametrize(
+    ("row", "flags", "of_suite", "trips", "seconds"),
+    [
+        ("torch memcpy", [], False, 30, None),
+        ("torch memcpy --iterations 5", [], False, 5, None),
+        ("torch memcpy --iterations 5", ["--iterations", "7"], False, 5, None),
+        ("torch memcpy --duration 2s", ["--iterations=7"], False, None, 2.0),
+        ("torch memcpy --iterations 5", ["--iterations", "7"], True, 7, None),
+        ("torch memcpy --iterations 5", ["--duration", "2s"], True, None, 2.0),
+        ("torch memcpy --iterations=5", ["--duration=2s"], True, None, 2.0),
+        ("torch memcpy --sweep payload=1MiB,2MiB", [], False, None, 1.0),
+    ],
+)
+def test_a_rows_own_trips_count_and_a_suites_give_way(row, flags, of_suite, trips, seconds):
+    plan, _ = benchmark.plan_of(row, flags, of_suite=of_suite)
+    assert plan.options.duration == seconds
+    assert trips is None or plan.options.iterations == trips
+
+
 PPO = ("--flow", "ppo", "--prompt-len", "8", "--response-len", "8")
 
 
@@ -78,7 +97,7 @@ def test_what_cannot_be_measured_is_refused_in_one_line(argv, reason):
 @pytest.mark.parametrize("suite", sorted(SUITES.keys() - {"gpu"}))
 def test_every_row_of_a_suite_can_be_planned_on_this_machine_or_is_waived(suite, tmp_path):
     traced = SUITES[suite].traced
-    items = benchmark.prepare(list(rows_of(suite)), ["--device", "cpu"], tmp_path, traced)
+    items = benchmark.prepare(list(rows_of(suite)), ["--device", "cpu"], tmp_path, suite)
     assert len({item.output for item in items}) == len(items)
     assert all(item.waived or (bool(item.plan.options.trace) == traced and item.seconds > 0) for item in items)
     assert not list(tmp_path.iterdir())
@@ -94,7 +113,7 @@ def test_the_gpu_suite_says_so_where_there_is_none(tmp_path):
 def test_the_gpu_suite_plans_every_row_that_one_gpu_is_good_for(monkeypatch, tmp_path):
     monkeypatch.setattr(gpus, "count", lambda: 1)
     monkeypatch.setattr(gpus, "need_modules", lambda modules: None)
-    items = benchmark.prepare(list(rows_of("gpu")), [], tmp_path, False)
+    items = benchmark.prepare(list(rows_of("gpu")), [], tmp_path, "gpu")
     assert {item.plan.device for item in items} == {"cuda"}
     ready = {(item.record.row.flow, item.plan.row.name) for item in items if not item.waived}
     proofs = {("online-dpo", "rdt cuda-ipc"), ("online-dpo", "torch nccl-one-gpu"), ("online-dpo", "graph mapped")}

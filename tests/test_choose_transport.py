@@ -2,6 +2,7 @@
 
 import pytest
 from made_records import a_record, a_run, a_sweep, written
+from msgspec.structs import replace
 
 import choose_transport
 from common.analysis.machine import KEYS
@@ -12,6 +13,7 @@ from common.errors import RecordError, UsageError
 from common.flow.catalogue import build_flow
 from common.record.environment import describe_environment
 from common.record.rows import LADDER
+from common.record.schema import Edge
 
 SIZES = [2**power for power in range(13, 30, 4)]
 HERE = {key: value for key, value in describe_environment().items() if key in KEYS}
@@ -92,6 +94,7 @@ def test_another_flow_is_foretold_by_its_messages_tensors_and_bytes(records):
         ("graph nccl", {"gpus": 2}, "too few GPUs"),
         ("graph nccl", {"gpus": 3}, None),
         ("rdt cuda-ipc", {"own_bytes": False}, "too few GPUs"),
+        ("rdt gloo", {"gpus": 1}, "host's memory"),
     ],
 )
 def test_rows_that_cannot_be_taken_are_ruled_out_with_the_reason(row, wanted, why):
@@ -104,6 +107,18 @@ def test_of_several_nodes_only_records_of_several_nodes_tell_anything(records):
     records.append(a_record("refs", [0.9], environment=HERE, layout={"placement": "spread"}))
     assert [(name, choice.seconds) for name, choice in ranked(records, nodes=2)] == [("store refs", 0.9)]
     assert dict(ranked(records))["store refs"].seconds == 0.7
+
+
+def test_a_flow_of_a_file_is_known_again_by_who_read_how_much(records, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("def mine(models, query):\n    return models.reward(models.policy(query))\n")
+    flow = build_flow(f"{path}:mine", {})
+    edges = [Edge(edge.source, edge.reader, edge.bytes) for edge in flow.edges]
+    record = replace(a_record("refs", [0.3], environment=HERE), edges=edges)
+    record.row.flow = "mine.py:mine"
+    assert dict(ranked([*records, record], flow=flow))["store refs"].seconds == 0.3
+    record.edges[0].bytes += 1
+    assert "store refs" not in dict(ranked([*records, record], flow=flow))
 
 
 def test_why_one_is_slower_is_what_the_rungs_between_them_do():
@@ -132,7 +147,7 @@ def test_the_answer_comes_first_with_its_needs_and_what_is_not_known(tmp_path, c
     assert second.startswith("  1. graph shm: ")
     flat = " ".join(text.split())
     assert "needs a compiled graph, buffers sized beforehand; breaks: Ray is winding" in flat
-    assert "2. torch gloo: 30.5 ms expected" in flat and "2.4 times" in flat
+    assert "2. torch gloo: 30.5 ms expected" in flat and "2.44 times" in flat
     assert "not known, no record: store payload-queue" in flat
     assert "ruled out, no transport of its own: torch memcpy" in flat
     assert "1 files are no records that can be read: left out" in flat
@@ -163,6 +178,7 @@ def test_records_of_another_machine_are_refused_unless_they_are_asked_for(tmp_pa
     ("flags", "reason"),
     [
         (["--transport", "shm"], "--transport does not say what is sent: leave it out"),
+        (["--placement", "spread"], "give --nodes 2"),
         (["--in-flight", "2"], "--in-flight does not say what is sent"),
         (["--rows", "8"], "--rows is for ppo"),
         (["--flow", "gpro"], "there is no flow gpro"),

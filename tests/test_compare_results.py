@@ -166,7 +166,9 @@ def test_the_same_numbers_as_json_csv_and_markdown(sides, capsys):
     assert row["ratio"] == pytest.approx(1.25) == pytest.approx(row["new_seconds"] / row["old_seconds"])
     assert found["geometric_mean"] == pytest.approx((1.25 * 0.5 * 1.001) ** (1 / 3))
     assert (found["only_old"], found["broken"]) == ([], [])
-    header, *lines = csv.reader(said(capsys, [*argv, "--csv"]).out.splitlines())
+    sheet = said(capsys, [*argv, "--csv"])
+    assert sheet.err.startswith("Geometric mean of new / old over 3 rows")
+    header, *lines = csv.reader(sheet.out.splitlines())
     assert dict(zip(header, lines[1], strict=True))["new / old"] == "1.250"
     text = said(capsys, [*argv, "--markdown"]).out
     assert "| store refs | 1,000 | 1,250 | 1.250 |" in text and "\n\nGeometric mean" in text

@@ -1,10 +1,12 @@
 """The evidence on comparisons, from made-up runs: how they are paired, and what is counted."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from made_records import a_record, a_run, written
 
-from common.analysis.false_alarms import delays, judged
+from common.analysis.false_alarms import PAIRED, SHUFFLES, delays, judged
 from common.plan.faults import Fault
 from evidence import false_alarms
 
@@ -94,3 +96,18 @@ def test_what_cannot_be_judged_is_refused_in_one_line(folder, capsys, records, f
     assert false_alarms.main([str(folder(*records)), *flags]) == 2
     found = capsys.readouterr()
     assert words in found.err and found.err.count("\n") == 1 and found.out == ""
+
+
+EVIDENCE = Path(__file__).resolve().parent.parent / "results" / "evidence"
+
+
+@pytest.mark.skipif(not EVIDENCE.is_dir(), reason="no evidence is committed")
+def test_of_the_committed_runs_few_that_are_alike_are_called_different_and_most_delays_are_found():
+    found = [one for name in ("alike", "delayed") for one in judged(EVIDENCE / name, PAIRED, SHUFFLES, 0)]
+    alike = [one for one in found if one.way != "delayed"]
+    pairs = sum(len(one.pairs) for one in alike)
+    wrong = sum(one.called("slower") + one.called("faster") for one in alike)
+    assert pairs >= 100 and wrong < 0.05 * pairs
+    delayed = [one for one in found if one.way == "delayed"]
+    assert sum(len(one.pairs) for one in delayed) >= 10
+    assert sum(one.called("slower") for one in delayed) >= 0.9 * sum(len(one.pairs) for one in delayed)

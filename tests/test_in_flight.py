@@ -1,5 +1,6 @@
 """What overlapping is worth, from a sweep over trips under way."""
 
+import pytest
 from made_records import a_run, a_sweep
 
 from common.analysis.results import results_of
@@ -24,12 +25,16 @@ def test_a_line_says_what_overlapping_is_worth_and_how_many_suffice():
     assert (shown["overlapping is worth"], shown["enough under way"]) == ("2.02x", "2")
     # 192 of the 448 MiB are read by one actor, 43 % of 0.1 s; all copies by all cores take longer, 0.06 s.
     assert in_flight.bound_seconds(line[0]) == 0.06
-    assert shown["of what its copies allow"] == "12%"
+    assert shown["of what its slowest stage allows"] == "12%"
 
 
-def test_where_nothing_is_copied_no_copy_bounds_it():
-    (line,) = in_flight.lines_of(results_of([swept("refs", {1: 4.0, 2: 2.0}, **COPIED, payload_copied=False)]))
+def test_where_nothing_is_copied_handing_over_bounds_it():
+    mapped = COPIED | {"payload_copied": False}
+    (line,) = in_flight.lines_of(results_of([swept("refs", {1: 4.0, 2: 2.0}, **mapped)]))
     assert in_flight.bound_seconds(line[0]) is None
+    mapped |= {"hand_over_before_seconds": [2e-4, 3e-4], "hand_over_after_seconds": [1e-4]}
+    (line,) = in_flight.lines_of(results_of([swept("refs", {1: 4.0, 2: 2.0}, **mapped)]))
+    assert in_flight.bound_seconds(line[0]) == pytest.approx(1e-4 * 2 / 5)  # two of five words are the reward's
 
 
 def test_it_is_drawn(tmp_path):

@@ -120,6 +120,11 @@ def test_no_measured_number_is_written_by_hand(page):
     assert re.findall(r"\d[\d.,]* ?(?:ms|µs|us|s|seconds|GB/s|MB/s|×|x|times|%|minutes)(?!\w)[^\n]*", text) == []
 
 
+def test_every_picture_stands_on_a_page():
+    shown = {path for page in PAGES for path in re.findall(r"!\[[^\]]*\]\((?:\.\./)?img/([^)]+)\)", page.read_text())}
+    assert shown == {path.name for path in (ROOT / "img").iterdir()}
+
+
 def test_the_readme_is_short_and_every_page_is_reached_from_it():
     readme = PAGES[0].read_text()
     assert len(readme.splitlines()) <= 150

@@ -5,7 +5,7 @@ import re
 
 import msgspec
 import pytest
-from made_records import a_chain, a_record, a_run, written
+from made_records import a_chain, a_record, a_run, a_sweep, written
 from plotly.offline import get_plotlyjs
 
 import plot_results
@@ -70,6 +70,18 @@ def test_only_the_sections_that_records_have_something_for():
     assert list(sections(report(LADDER[2:]))) == ["Rows", "Advice", "Environment"]
     several = [a_record("refs", [size * 0.1] * 2, batch_size=size) for size in (8, 16)]
     assert "Sweeps" in sections(report(several)) and "Sweeps" not in sections(report(several[:1]))
+
+
+def test_a_sweep_has_a_chart_for_what_was_swept_and_none_a_point():
+    ceiling = {"ceiling_before_seconds": [0.05]}
+    fields = a_sweep("refs", "fields", {count: a_run([count * 0.1] * 3, **ceiling) for count in (1, 8)}, payload=2**20)
+    depths = a_sweep("bytes", "in_flight", {count: a_run([0.2] * 4, episode_seconds=[0.8 / count]) for count in (1, 4)},
+                     flags={"episode": 4})  # fmt: skip
+    found = sections(report([fields, depths]))
+    headings = re.findall(r"<h3>(.*?)</h3>", found["Sweeps"])
+    assert headings == ["online-dpo, by tensors a message, the bytes alike", "online-dpo, by trips under way"]
+    assert "Times" not in found
+    assert re.findall(r'"name":"(store refs|ceiling|store bytes)"', found["Sweeps"])[:2] == ["store refs", "ceiling"]
 
 
 def test_the_advice_says_what_was_measured_here():

@@ -15,7 +15,7 @@ def disturbances(run: Run, clock_resolution_seconds: float = 0.0) -> list[str]:
     found = []
     if run.busy_cores > BUSY_CORES:
         found.append(f"other programs kept {run.busy_cores:.1f} cores busy before it began: close them, and repeat it")
-    if run.throttled_seconds > THROTTLED * sum(run.seconds):
+    if (run.throttled_seconds or 0) > THROTTLED * sum(run.seconds):
         found.append(f"a CPU limit held it back for {run.throttled_seconds:.1f} s: raise the container's limit")
     before, after = (float(np.median(s or [0])) for s in (run.ceiling_before_seconds, run.ceiling_after_seconds))
     if before and after and max(before / after, after / before) > 1 + DRIFT:

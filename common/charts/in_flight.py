@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -34,18 +35,22 @@ def trips_per_second(result: Result) -> float:
 
 
 def bound_seconds(result: Result) -> float | None:
-    """What a trip's copies take at best, however many are under way; None where nothing is copied.
+    """What a trip takes at best, however many are under way: the slowest stage. None where that was not measured.
 
-    The copies of the actor that reads most, by one thread, or all copies by all cores, whichever takes longer; of each
-    the fastest pass that was seen.
+    Of rows that copy: the copies of the actor that reads most, by one thread, or all copies by all cores, whichever
+    takes longer. Of rows that map: the hand-overs to the actor that reads most, as its part of all of them. Of each the
+    fastest pass that was seen.
     """
-    flow = result.flow
-    passes = [s for run in result.runs for s in run.ceiling_before_seconds + run.ceiling_after_seconds]
-    every = [s for run in result.runs for s in run.ceiling_all_cores_seconds]
-    if not result.payload_copied or not passes or not every:
+    flow, runs = result.flow, result.runs
+    into = [flow.edges_into(actor) for actor in (*flow.actors, DRIVER)]
+    if not result.payload_copied:
+        words = [s for run in runs for s in run.hand_over_before_seconds + run.hand_over_after_seconds]
+        return min(words) * max(map(len, into)) / len(flow.edges) if words else None
+    passes = [s for run in runs for s in run.ceiling_before_seconds + run.ceiling_after_seconds]
+    every = [s for run in runs for s in run.ceiling_all_cores_seconds]
+    if not passes or not every:
         return None
-    most = max(sum(edge.bytes for edge in flow.edges_into(actor)) for actor in (*flow.actors, DRIVER))
-    return max(min(passes) * most / flow.bytes_per_trip, min(every))
+    return max(min(passes) * max(sum(edge.bytes for edge in edges) for edges in into) / flow.bytes_per_trip, min(every))
 
 
 def lines_of(results: Sequence[Result]) -> list[Line]:
@@ -77,7 +82,7 @@ def columns() -> list[Column]:
         Column("at best", lambda line: three_digits(best(line))),
         Column("overlapping is worth", lambda line: f"{best(line) / trips_per_second(line[0]):.2f}x"),
         Column("enough under way", enough),
-        Column("of what its copies allow", of_bound),
+        Column("of what its slowest stage allows", of_bound),
         Column("ends with", lambda line: "bytes" if line[0].payload_copied else "views", words=True),
     ]
 
@@ -102,10 +107,11 @@ def draw(results: Sequence[Result], path: Path) -> None:
         points = [(depth(result), trips_per_second(result)) for result in line]
         axes.plot(*zip(*points, strict=True), label=transport_of(line[0]),
                   **line_style(index, bool(line[0].payload_copied)))  # fmt: skip
-    bounds = [seconds for line in lines if line[0].payload_copied and (seconds := bound_seconds(line[-1]))]
-    if bounds:
-        most = 1 / sorted(bounds)[len(bounds) // 2]
-        axes.axhline(most, label="what the copies of the slowest actor allow", color="black", linewidth=3.2, alpha=0.35)
+    for copied, what, style in ((True, "copies", "-"), (False, "hand-overs", ":")):
+        bounds = [s for line in lines if bool(line[0].payload_copied) is copied and (s := bound_seconds(line[-1]))]
+        if bounds:
+            most, name = 1 / float(np.median(bounds)), f"what the {what} of the slowest actor allow"
+            axes.axhline(most, label=name, color="black", linestyle=style, linewidth=3.2, alpha=0.35)
     axes.set_xscale("log")
     axes.set_yscale("log")
     depths = sorted({depth(result) for line in lines for result in line})

@@ -21,8 +21,8 @@ from common.units import format_bytes
 # kevin85421/RayCG-ChatLearn, README.md, commit 0a603161: seconds for 100 trips of 448 MiB.
 DEMO = {"object store and queues": 279.23, "compiled graph, NCCL edges": 35.37}
 DEMO_TRIPS, DEMO_BYTES = 100, 448 * 2**20
-# What rows are held against, as its line is drawn: the last one for rows that copy nothing. Who spins instead of
-# sleeping can be under it.
+# Limits and how their lines are drawn. The last is for rows that copy nothing; it sleeps between words, so a row whose
+# readers spin may take less.
 LIMITS = {"ceiling: one warm copy an edge,": "-", "the same by all cores, at best": ":",
           "hand-over alone: a word through a pipe an edge,": "-."}  # fmt: skip
 

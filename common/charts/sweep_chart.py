@@ -18,7 +18,7 @@ from common.record.rows import CEILING
 from common.units import format_bytes
 
 AXES = {"payload": "bytes a trip", "fields": "tensors a message, the bytes alike", "rows": "samples a message",
-        "roles": "actors"}  # fmt: skip
+        "roles": "actors", "in_flight": "trips under way"}  # fmt: skip
 Line = list[Result]
 
 
@@ -67,8 +67,8 @@ def draw(results: Sequence[Result], costs: Mapping[str, Costs], path: Path) -> N
         if line[0].payload_copied:
             rates.plot(x, [rate_of(result) / 1e9 for result in line], **style)
         if name in bends:
-            knee = [result for result in line if place_of(result) <= (costs[name].fit.knee_bytes or 0) * ROUNDING][-1]
-            times.plot(place_of(knee), 1e3 * knee.summary.median, "o", ms=17, mfc="none", mec="black", mew=1.4)
+            for knee in [r for r in line if place_of(r) <= (costs[name].fit.knee_bytes or 0) * ROUNDING][-1:]:
+                times.plot(place_of(knee), 1e3 * knee.summary.median, "o", ms=17, mfc="none", mec="black", mew=1.4)
     _ceiling(times, rates, results)
     times.set_title("median trip, milliseconds", loc="left", fontsize=12)
     rates.set_title("GB/s to readers with bytes of their own", loc="left", fontsize=12)
@@ -104,6 +104,10 @@ def _ceiling(times: Any, rates: Any, results: Sequence[Result]) -> None:
     style = {"color": "black", "linewidth": 3.2, "alpha": 0.35, "zorder": 0}
     times.plot(x, 1e3 * seconds, label="ceiling: one warm copy an edge", **style)
     rates.plot(x, counts / seconds / 1e9, **style)
+    words = {place_of(result): result.hand_over_seconds for result in results if result.hand_over_seconds}
+    if words:
+        hand_over = [1e3 * words[place] for place in sorted(words)]
+        times.plot(sorted(words), hand_over, label="handing over alone: a word an edge", **style | {"linestyle": ":"})
 
 
 def _scale(axes: Any, swept: str, places: Sequence[int]) -> None:

@@ -68,16 +68,26 @@ def ruled_out(row: Row, wanted: Wanted) -> str | None:
         return "readers hold views of another's memory (--reads some would allow it)"
     if wanted.nodes > 1 and (needs.one_machine or needs.segments):
         return "one machine's memory"
+    if wanted.gpus and needs.host_only:
+        return "its payloads lie in the host's memory"
     if needs.gpus > wanted.gpus or (needs.gpu_each and wanted.gpus < len(wanted.flow.actors)):
         return "too few GPUs"
     return None
+
+
+def is_of(result: Result, flow: Flow) -> bool:
+    """Whether it was measured of just this flow; of one in a file, which may have changed, by who read how much."""
+    if ".py:" not in result.record.row.flow:
+        return result.flow.edges == flow.edges
+    wanted = [(edge.source, edge.reader, edge.bytes) for edge in flow.edges]
+    return [(edge.source, edge.reader, edge.bytes) for edge in result.flow.edges] == wanted
 
 
 def choices(wanted: Wanted, results: Sequence[Result], costs: Mapping[str, Costs]) -> list[Choice]:
     """Every row that may be taken, the fastest first, those of which nothing is known last."""
     by_name: dict[str, list[Result]] = {}
     for result in results:
-        if result.status == "ok" and not result.traced and result.flow.edges == wanted.flow.edges:
+        if result.status == "ok" and not result.traced and is_of(result, wanted.flow):
             by_name.setdefault(transport_of(result), []).append(result)
     size = size_of(packed(wanted.flow) if wanted.packed else wanted.flow)
     found = []

@@ -83,9 +83,12 @@ def rows(groups: Sequence[Group]) -> str:
 
 
 def times(groups: Sequence[Group]) -> str:
-    """A chart for each group of rows that compare, with a switch to a log axis, and what qualifies it."""
+    """A chart for each group of rows that compare, with a switch to a log axis, and what qualifies it.
+
+    Points of sweeps have charts of their own.
+    """
     parts: list[str] = []
-    for index, group in enumerate(groups):
+    for index, group in enumerate([r for r in group if not r.runs[0].at] for group in groups):
         shown = report_charts.drawn(group)
         if not shown or group[0].traced:
             continue

@@ -75,7 +75,7 @@ class Run(Struct):
     status: Literal["ok", "waived", "failed"] = "failed"
     reason: str | None = "the run was killed"  # why it is waived or failed, and what to do
     busy_cores: float = 0.0  # of work that others did just before
-    throttled_seconds: float = 0.0  # for which a container's CPU limit held the run back
+    throttled_seconds: float | None = None  # for which a container's CPU limit held it back; None: nothing says so
     ceiling_before_seconds: list[Seconds] = []  # one warm copy an edge by --threads threads, one sample a pass
     ceiling_after_seconds: list[Seconds] = []
     ceiling_all_cores_seconds: list[Seconds] = []  # the same by every core

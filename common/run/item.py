@@ -1,10 +1,12 @@
 """A row that is to be measured among others, its record, and what an earlier call finished of it."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from common.analysis.expected import points_of
 from common.analysis.results import Result
 from common.errors import UsageError, Waived
 from common.flow.catalogue import MICROBENCHMARKS
@@ -13,6 +15,10 @@ from common.record import files
 from common.record.environment import MACHINE_KEYS, describe_environment
 from common.record.schema import Record
 from common.run.supervisor import add_waived
+from common.runtime.needs import resident_bytes
+from common.text.screen import print_table
+from common.text.tables import Column
+from common.units import format_bytes
 
 CUT_OFF = re.compile("interrupted|the run was killed")  # how a run that was not finished ends
 # What no run of a row may differ in from the others, as far as can be told without torch.
@@ -64,3 +70,35 @@ class Item:
     def label(self) -> str:
         flow = self.record.row.flow
         return Result((self.record,)).name + (f", {flow}" if flow in MICROBENCHMARKS else "")
+
+
+def print_plans(items: Sequence[Item], runs: int) -> None:
+    """--dry-run: what would be measured, what it takes, and how long."""
+    for flow in {str(item.plan.asked.edges): item.plan.asked for item in items}.values():
+        print(f"{flow.title}: {format_bytes(flow.bytes_per_trip)} a trip")
+        for edge in flow.edges:
+            print(f"  {edge!s:24} {format_bytes(edge.bytes):>10}")
+    print_table(items, [
+        Column("row", lambda item: item.label),
+        Column("trips", lambda item: _trips(item.plan)),
+        Column("memory", lambda item: format_bytes(_most_memory(item.plan))),
+        Column("about", lambda item: f"{runs * item.seconds:.0f} s" if not item.waived else "-"),
+        Column("", lambda item: f"waived: {item.waived}" if item.waived else "", words=True),
+    ])  # fmt: skip
+    print(
+        f"about {minutes(runs * sum(item.seconds for item in items))} in all, by the bytes "
+        "and the published records, on a machine like theirs; memory of payloads and messages, without Ray's own"
+    )
+
+
+def _most_memory(plan: Plan) -> int:
+    return max(resident_bytes(point.row, point.options, point.flow) for point in points_of(plan))
+
+
+def _trips(plan: Plan) -> str:
+    options = plan.options
+    return f"{options.duration:g} s of them" if options.duration else f"{options.iterations}"
+
+
+def minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

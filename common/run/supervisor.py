@@ -157,5 +157,6 @@ def add_run(
         run.status, run.reason = "failed", f"interrupted after {len(run.seconds)} timed trips"
         return 130
     finally:
-        run.throttled_seconds = quiet.throttled_seconds() - held_back
+        if held_back is not None and (now_held_back := quiet.throttled_seconds()) is not None:
+            run.throttled_seconds = now_held_back - held_back
         files.save(output, record)

@@ -7,7 +7,7 @@ from common.cost.choice import WITHIN, Checked, Choice, Wanted, reason, ruled_ou
 from common.cost.cost_model import Estimate
 from common.errors import UsageError
 from common.record.rows import LADDER, ROWS
-from common.text.tables import Column, markdown_table, milliseconds
+from common.text.tables import Column, markdown_table, milliseconds, three_digits
 from common.units import format_bytes
 
 TOO_WIDE = 10  # times the value: an interval that reaches farther tells nothing
@@ -52,7 +52,7 @@ def print_ranking(found: Sequence[Choice]) -> None:
     """Each row of which a time is known, its needs, what breaks it, and what a faster one does that it does not."""
     known = [(choice, choice.seconds) for choice in found if choice.seconds]
     for place, (choice, seconds) in enumerate(known):
-        slower = f", {seconds / known[0][1]:.2g} times" if place else ""
+        slower = f", {three_digits(seconds / known[0][1])} times" if place else ""
         print(f"{place + 1:3}. {choice.row.name}: {_time(choice)}{slower}")
         lines, usual = [], LADDER[f"{choice.row.runtime} {choice.row.transport}"]
         if take := choice.row.take or usual.take:

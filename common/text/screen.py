@@ -82,8 +82,11 @@ def _print_sweep(record: Record, output: Path) -> None:
     results = [Result((point,)) for point in points(record)]
     print_table(results, [Column("at", lambda result: point_words(result.runs[0].at)), *COLUMNS])
     for result in results:
+        at = point_words(result.runs[0].at)
         if result.failure:
-            print(f"{point_words(result.runs[0].at)}: {result.failure}")
+            print(f"{at}: {result.failure}")
+        for warning in warnings(result):
+            print(f"warning: {at}: {warning}")
     print(f"record: {output}")
     print(f"Execution time: {three_digits(sum((sum(run.seconds) for run in record.runs), 0.0))} seconds")
 

@@ -3,6 +3,8 @@
 import os
 import time
 
+import pytest
+
 from common.run import quiet
 
 
@@ -20,12 +22,20 @@ def test_a_process_that_works_keeps_a_core_busy():
         os.waitpid(child, 0)
 
 
-def test_throttling_is_what_the_cgroup_says_and_nothing_where_it_says_nothing(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("group", "folder", "line"),
+    [("0::/mine", "mine", "throttled_usec 1500000"), ("3:cpu,cpuacct:/mine", "cpu/mine", "throttled_time 1500000000")],
+    ids=["cgroup v2", "cgroup v1"],
+)
+def test_throttling_is_what_the_cgroup_says_and_unknown_where_it_says_nothing(
+    tmp_path, monkeypatch, group, folder, line
+):
+    (tmp_path / "groups").write_text(f"2:memory:/other\n{group}\n")
     monkeypatch.setattr(quiet, "CGROUPS", tmp_path)
-    assert quiet.throttled_seconds() == 0
-    own = tmp_path / quiet.own_group()
-    own.mkdir(parents=True, exist_ok=True)
-    (own / "cpu.stat").write_text("usage_usec 9\nnr_throttled 2\nthrottled_usec 1500000\n")
-    assert quiet.throttled_seconds() == 1.5
-    (own / "cpu.stat").write_text("usage_usec 9\n")
-    assert quiet.throttled_seconds() == 0
+    monkeypatch.setattr(quiet, "OWN_GROUPS", tmp_path / "groups")
+    assert quiet.throttled_seconds() is None
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "cpu.stat").write_text(f"nr_throttled 2\n{line}\n")
+    assert quiet.throttled_seconds() == pytest.approx(1.5)
+    (tmp_path / folder / "cpu.stat").write_text("usage_usec 9\n")
+    assert quiet.throttled_seconds() is None
