@@ -483,9 +483,18 @@ def test_the_screen_shows_flow_and_ceiling_before_the_trips(capsys):
     ]
 
 
-def test_the_screen_shows_the_last_run_of_a_record(capsys, tmp_path):
+def test_the_screen_shows_all_runs_of_a_record_as_one_row(capsys, tmp_path):
+    screen.print_end(a_record("refs", [1.0, 3.0], [2.0, 2.0], failed([])), tmp_path / "x.json")
+    captured = capsys.readouterr()
+    header, row, *_, last = captured.out.splitlines()
+    shown = dict(zip(re.split(r"  +", header), re.split(r"  +", row), strict=True))
+    assert (shown["runs"], shown["median ms"], last) == ("2", "2,000", "Execution time: 8 seconds")
+    assert captured.err == "error: reward died\n"
+
+
+def test_the_screen_says_what_became_of_a_run_that_failed(capsys, tmp_path):
     last = failed([1.0, 3.0], setup_seconds={"group": 0.5}, spilled_bytes=2**20)
-    screen.print_end(a_record("refs", [7.0], last), tmp_path / "x.json")
+    screen.print_end(a_record("refs", last), tmp_path / "x.json")
     captured = capsys.readouterr()
     header, row, *rest = captured.out.splitlines()
     assert header.startswith("transport") and row.startswith("store refs (spilled)") and row.endswith("failed")

@@ -92,6 +92,8 @@ class Options:
     sweep: Sweep | None = flag(None, "a run at each of several sizes, in one record: payload, rows, fields, in-flight "
         "or roles, as payload=1KiB:1GiB:4x, in-flight=1:4:+1 or fields=1,8,64, with --duration 1s each", Sweep.parse,
         metavar="NAME=POINTS")
+    runs: int = flag(1, "processes that measure it, one after the other; rows in turns: benchmark.py --runs (default: "
+        "%(default)s)", at_least(1, 1000))
     iterations: int = flag(100, "timed trips (default: %(default)s)", at_least(1, 10**7))
     duration: float | None = flag(None, "timed trips for so long, the checks between them included, instead of "
         "--iterations: 10s, say", seconds, metavar="SECONDS")
@@ -162,6 +164,8 @@ class Options:
         if self.duration and self.iterations not in (self.default("iterations"), MOST_TRIPS):
             raise UsageError("--duration says when to stop, so does --iterations: give one of them")
         object.__setattr__(self, "iterations", MOST_TRIPS if self.duration else self.iterations)
+        if self.trace and self.runs > 1:
+            raise UsageError("--trace is of one run, and --runs asks for several: leave one of them out")
         if self.as_shipped and self.message == "packed":
             raise UsageError("--as-shipped: packing copies what a view shows and nothing more: leave it out")
         if self.as_shipped and self.message is None:

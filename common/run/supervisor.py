@@ -73,10 +73,17 @@ def _main(script: str, description: str, argv: Sequence[str] | None) -> int:
         raise
     from common.text import screen  # with numpy, which those who are refused need not wait for
 
-    code = add_runs(plan, record, output, lambda run: screen.print_start(plan.asked, options.threads, run))
+    codes: list[int] = []
+    for turn in range(options.runs):
+        started = (lambda run: screen.print_start(plan.asked, options.threads, run)) if not turn else lambda _: None
+        codes.append(add_runs(plan, record, output, started, turn))
+        if options.runs > 1 and not options.sweep:
+            screen.print_point(record.runs[-1], {"run": turn + 1})
+        if 130 in codes:
+            break
     write_trace(plan, record)
     screen.print_end(record, output)
-    return code
+    return max(codes)
 
 
 def write_trace(plan: Plan, record: Record) -> None:
@@ -124,7 +131,7 @@ def add_runs(
 def _print_point(run: Run) -> None:
     from common.text import screen
 
-    screen.print_point(run)
+    screen.print_point(run, run.at)
 
 
 def now() -> str:

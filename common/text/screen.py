@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from common.analysis.disturbances import disturbances
@@ -45,13 +44,12 @@ def print_start(flow: Flow, threads: int, run: Run) -> None:
 
 
 def print_end(record: Record, output: Path, wide: int | None = None) -> None:
-    """The last run's row, what a reader must know about it, and the demo's last line."""
+    """The row of its runs, what a reader must know about it, and the demo's last line."""
     if record.sweep:
         return _print_sweep(record, output)
-    run = record.runs[-1]
-    result = Result((msgspec.structs.replace(record, runs=[run]),))
+    result, run = Result((record,)), record.runs[-1]
     print_table([result], wide=wide)
-    if record.row.flags.get("in_flight") and run.episode_seconds:
+    if record.row.flags.get("in_flight") and result.paced_by_run:
         rate = record.bytes_per_trip / result.paced_seconds / 1e9
         every = milliseconds(result.paced_seconds)
         print(f"throughput: a trip every {every} ms, {rate:.3g} GB/s, with its episode's start and end")
@@ -59,10 +57,11 @@ def print_end(record: Record, output: Path, wide: int | None = None) -> None:
         print(f"once, before the first trip: {what} {milliseconds(seconds)} ms")
     for warning in warnings(result):
         print(f"warning: {warning}")
-    if run.status != "ok":
-        print(f"error: {run.reason}", file=sys.stderr, flush=True)
+    for run in record.runs:
+        if run.status != "ok":
+            print(f"error: {run.reason}", file=sys.stderr, flush=True)
     print(f"record: {output}")
-    print(f"Execution time: {three_digits(sum(run.seconds, 0.0))} seconds")
+    print(f"Execution time: {three_digits(sum(result.seconds, 0.0))} seconds")
 
 
 def point_words(at: Mapping[str, int]) -> str:
@@ -71,10 +70,10 @@ def point_words(at: Mapping[str, int]) -> str:
     return ", ".join(f"{name.replace('_', '-')} {value}" for name, value in shown.items())
 
 
-def print_point(run: Run) -> None:
-    """A line as soon as a sweep has a point."""
+def print_point(run: Run, at: Mapping[str, int]) -> None:
+    """A line as soon as a sweep has a point, or one of several runs has ended."""
     done = f"{milliseconds(float(np.median(run.seconds)))} ms, {len(run.seconds)} trips" if run.seconds else ""
-    print(f"  {point_words(run.at)}: {done if run.status == 'ok' else f'{run.status}, {run.reason}'}", flush=True)
+    print(f"  {point_words(at)}: {done if run.status == 'ok' else f'{run.status}, {run.reason}'}", flush=True)
 
 
 def _print_sweep(record: Record, output: Path) -> None:
@@ -103,7 +102,8 @@ def warnings(result: Result) -> list[str]:
         variation = f"{result.summary.variation:.0%}"
         found.append(f"trips vary by {variation} and may be unstable: close other programs, raise --iterations")
     environment = result.record.environments.get("0", {})
-    found += disturbances(result.runs[-1], environment.get("clock_resolution_seconds", 0.0))
+    for run in result.runs:
+        found += disturbances(run, environment.get("clock_resolution_seconds", 0.0))
     if result.harness_share > HARNESS_SHOWN:
         found.append(f"{result.harness_share:.1%} of a trip is the suite's own work: its stamps")
     if result.above_ceiling:

@@ -75,6 +75,15 @@ def test_trips_can_be_counted_by_the_clock(run_script):
     assert finished.record.arguments["duration"] == 0.5
 
 
+def test_a_script_measures_its_row_in_several_processes(run_script):
+    finished = run_script(SCRIPTS["torch"], "--transport", "memcpy", "--runs", "2", "--iterations", "3", *KILOBYTES)
+    assert (finished.code, finished.stderr) == (0, "")
+    record = finished.record
+    assert [(run.order, run.status, len(run.seconds)) for run in record.runs] == [(0, "ok", 3), (1, "ok", 3)]
+    assert sum(line.startswith("  run ") for line in finished.stdout.splitlines()) == 2
+    assert sum(line.startswith("torch memcpy  ") for line in finished.stdout.splitlines()) == 1
+
+
 def test_a_question_is_answered_in_one_command(tmp_path):
     flow = "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB"
     rows = ("torch memcpy", "torch gloo --in-flight 2 --message packed")
