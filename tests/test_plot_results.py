@@ -1,5 +1,6 @@
 """Results of records, the chart, the pictures and the README's tables, from made-up records."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
