@@ -108,7 +108,7 @@ ROWS = (
         needs=_STORE, suites={"benchmark": 10}),
     Row("store", "driver-queue", "the demo's own baseline: the driver materialises and re-sends every payload",
         above="store payload-queue", because="no queue actor that holds the payload; the driver does",
-        depth=1, needs=_STORE, suites={"benchmark": 40, "quick": 3, "stages": 10},
+        depth=1, needs=_STORE, suites={"benchmark": 100, "quick": 3, "stages": 10},
         take=Advice("never: it is the demo's baseline", "nothing", "two through the driver, pickled",
                     "a driver short of memory")),
     Row("store", "ref-queue", "what ChatLearn does: queue actors carry references",
