@@ -97,7 +97,7 @@ class Options:
         "--iterations: 10s, say", seconds, metavar="SECONDS")
     episode: int = flag(0, "trips in a row, without a check of every byte between them; of the last ones, as many as "
         "may be under way, all bytes are checked, of the others the stamps; store ref-queue makes new queues in each "
-        "(default: --in-flight, and the same queues)", at_least(1), row=True, refuse=refusals.fewer_than_under_way)
+        "(default: --in-flight, and the same queues)", at_least(1), row=True, refuse=refusals.no_such_episode)
     keep_queues: bool = flag(False, "store ref-queue: make the queues once, and not in every --episode", row=True,
         refuse=refusals.only_ref_queue("keep_queues"))
     poll_queues: bool = flag(False, "store ref-queue: ask a queue for its size before each get, as ChatLearn v1.1 does",
