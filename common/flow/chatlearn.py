@@ -28,7 +28,7 @@ class Batch:
         return len(self.prompts)
 
     def per_row(self, name: str, dtype: str, lengths: tuple[int, ...], view_of: int = 0) -> Field:
-        """A list of a tensor a row; as shipped views of one tensor with `view_of` items a row, all of which each ships."""
+        """A list of a tensor a row; as shipped views of one tensor of `view_of` items a row, all of it with each."""
         return Field(name, dtype, lengths=lengths, storage=(self.rows, view_of) if view_of and self.as_shipped else ())
 
     def strings(self, name: str, lengths: tuple[int, ...]) -> Field:
