@@ -43,7 +43,7 @@ class Sized:
         }
 
 
-class ChatLearnDriver(Sized, Participant):
+class SizedDriver(Sized, Participant):
     pass
 
 

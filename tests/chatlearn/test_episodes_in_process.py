@@ -11,7 +11,7 @@ import ray
 
 from chatlearn import environment
 from chatlearn.environment import Environment
-from chatlearn.models import ChatLearnDriver, ChatLearnModel, Trainer
+from chatlearn.models import ChatLearnModel, SizedDriver, Trainer
 from common.errors import RunFailed
 from common.flow.catalogue import build_flow
 from common.run.trips import measure
@@ -64,7 +64,7 @@ def run(make_plan, monkeypatch, tmp_path):
     ):  # fmt: skip
         monkeypatch.setattr(ray, name, stand_in)
     monkeypatch.setattr(environment, "Queue", ListQueue)
-    for kind in (ChatLearnModel, ChatLearnDriver):
+    for kind in (ChatLearnModel, SizedDriver):
         monkeypatch.setattr(kind, "message_bytes", lambda self, count: {})
 
     def run(*flags):
@@ -72,9 +72,9 @@ def run(make_plan, monkeypatch, tmp_path):
         (tmp_path / "board").unlink(missing_ok=True)
         Board.create(tmp_path, plan.participants, plan.trips)
         crew, known = InProcess(plan), {}
-        crew.start(ChatLearnModel, ChatLearnDriver)
+        crew.start(ChatLearnModel, SizedDriver)
         made = Environment(crew)
-        wiring = Wiring(made.submit, made.collect, {}, check=made.check, facts=made.facts)
+        wiring = Wiring(made.submit, made.collect, {}, check=made.check, facts=made.operations.facts)
         measure(plan, crew, wiring, lambda **new: known.update(new))
         return plan, known
 
