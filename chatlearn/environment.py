@@ -142,15 +142,15 @@ class Training:
             path = str(environment.crew.plan.here / options.relay_sample)
             self.dataset.sample_by.remote(load_function(path), path.rpartition(":")[0])
         self.epochs = 0
+        (self.rows,) = environment.crew.plan.flow.edges_to(DATASET)[0].message.rows
         self.messages = deque(maxlen=options.relay_episodes)  # of the episodes whose samples are trained on
 
     def train(self, queue, messages):
         """All epochs over an episode's samples; then the words that answer the driver, a list a message."""
         options, operations = self.options, self.environment.operations.now
         self.messages.append(messages)
-        (rows,) = self.environment.crew.plan.flow.edges_to(DATASET)[0].message.rows
         self.dataset.open_episode.remote(queue, messages)
-        samples = ray.get(self.dataset.sampled.remote()) if options.relay_sample else sum(self.messages) * rows
+        samples = ray.get(self.dataset.sampled.remote()) if options.relay_sample else sum(self.messages) * self.rows
         steps = math.ceil(samples / options.train_global_batch)
         for epoch in range(options.epochs):
             queues = [Queue() for _ in range(1 + len(self.trainers))]
@@ -193,10 +193,16 @@ class Training:
         return {name: ray.get(actor.spans.remote()) for name, actor in ranks.items()}
 
     def check(self):
-        """Each sample exactly once an epoch at the ranks of each trainer, every byte of it; how many were not."""
-        expected = ray.get(self.dataset.sample_digests.remote())
+        """Each sample exactly once an epoch at the ranks of each trainer, every byte of it; how many were not.
+
+        The samples are StreamDataset's; whether these are as many as the messages had rows is asked first.
+        """
+        expected, wrong = ray.get(self.dataset.sample_digests.remote()), {}
+        samples = sum(expected.values())
+        if not self.options.relay_sample and samples != sum(self.messages) * self.rows:
+            wrong[DATASET] = abs(samples - sum(self.messages) * self.rows)
         expected = Counter({sample: count * self.epochs for sample, count in expected.items()})
-        self.epochs, wrong = 0, {}
+        self.epochs = 0
         for index, ranks_of in enumerate(self.trainers):
             found = [ray.get([rank.sample_digests.remote() for rank in ranks]) for ranks in ranks_of]
             alike = all(own == ranks[0] for ranks in found for own in ranks)
