@@ -127,7 +127,6 @@ class Training:
         self.environment, self.options = environment, environment.options
         self.dataset = environment.crew.actors[DATASET]
         actor, options = ray.remote(num_cpus=0)(Trainer), self.options
-        count = options.trainers or (2 if environment.crew.plan.asked.name == "ppo" else 1)
         self.trainers = [
             [
                 [
@@ -136,7 +135,7 @@ class Training:
                 ]
                 for _ in range(options.data_parallel)
             ]
-            for _ in range(count)
+            for _ in range(options.trainer_count)
         ]
         if options.relay_sample:
             path = str(environment.crew.plan.here / options.relay_sample)
