@@ -197,9 +197,9 @@ class Training:
         The samples are StreamDataset's; whether these are as many as the messages had rows is asked first.
         """
         expected, wrong = ray.get(self.dataset.sample_digests.remote()), {}
-        samples = sum(expected.values())
-        if not self.options.relay_sample and samples != sum(self.messages) * self.rows:
-            wrong[DATASET] = abs(samples - sum(self.messages) * self.rows)
+        lost = sum(self.messages) * self.rows - sum(expected.values())
+        if lost and not self.options.relay_sample:
+            wrong[DATASET] = abs(lost)
         expected = Counter({sample: count * self.epochs for sample, count in expected.items()})
         self.epochs = 0
         for index, ranks_of in enumerate(self.trainers):
