@@ -23,7 +23,8 @@ import ray
 from ray.util.queue import Queue
 
 from chatlearn.environment import Environment
-from chatlearn.models import ChatLearnDriver, ChatLearnModel, HostModel
+from chatlearn.models import ChatLearnModel, HostModel, Sized, SizedDriver
+from chatlearn.operations import Operations
 from common.flow.flow import DRIVER
 from common.payload.forms import from_arrays, from_bytes, to_arrays, to_bytes
 from common.payload.leaves import to_device, to_host
@@ -34,7 +35,11 @@ from common.runtime.crew import Crew, Wiring
 warnings.filterwarnings("ignore", message="Zero-copy tensor")  # of writing to a view, which nobody does here
 
 
-class PumpModel(HostModel):
+class SlotModel(Sized, Model):
+    """The demo hands tensors over as they are; the driver moves them between host and device."""
+
+
+class PumpModel(Sized, HostModel):
     def pump(self, task, inbox, outbox):
         """payload-queue: this actor's own loop body takes the payload itself from queue to queue."""
         output = self.forward_step(task, *(queue.get() for queue in inbox))
@@ -56,24 +61,28 @@ class ArrayModel(Model):
 
 def by_driver_queue(crew: Crew) -> Wiring:
     """The demo's own stand-in for a queue: one slot in the driver, over ray.put and ray.get."""
-    crew.start(Model)  # the demo hands tensors over as they are; the driver moves them between host and device
-    flow, device, slots = crew.flow, crew.plan.device, {}
+    crew.start(SlotModel, SizedDriver)
+    flow, device, slots, done = crew.flow, crew.plan.device, {}, Operations(crew)
 
     def put(edge, data):
+        done.count("driver_put")
         # ray.put takes no bare reference, so the demo wraps it.
         slots[edge] = ray.put({"reference": data} if isinstance(data, ray.ObjectRef) else to_host(data))
 
     def get(edge):
+        done.count("driver_get")
         data = ray.get(slots[edge])
         if isinstance(data, dict) and "reference" in data:
             data = ray.get(data["reference"])
-        return to_device(data, device)
+        return to_device(done.materialised(data), device)
 
     def submit(query):
+        done.begins()
         for task in flow.tasks:
             # Each payload into the driver; the query is there, and as in the demo it passes no queue.
             inputs = [query if edge.source == DRIVER else get(edge) for edge in flow.edges_to(task.name)]
             output = crew.actors[task.actor].forward_step.remote(task.name, *inputs)  # and out again, by value
+            done.count("model_tasks")
             for edge in flow.edges_from(task.name):
                 put(edge, output)
 
@@ -81,12 +90,12 @@ def by_driver_queue(crew: Crew) -> Wiring:
         return [get(edge) for edge in flow.edges_to(DRIVER)]
 
     path = {str(edge): "argument of a call" if edge.source == DRIVER else "object store, driver" for edge in flow.edges}
-    return Wiring(submit, collect, path)
+    return Wiring(submit, collect, path, facts=done.facts)
 
 
 def by_ref_queue(crew: Crew) -> Wiring:
     """What ChatLearn does: queue actors for each edge carry references, resolved in the reading actor."""
-    crew.start(ChatLearnModel, ChatLearnDriver)
+    crew.start(ChatLearnModel, SizedDriver)
     environment = Environment(crew)
     paths = {str(edge): "object store, reference by Queue" for edge in crew.flow.edges}
     return Wiring(
@@ -94,20 +103,28 @@ def by_ref_queue(crew: Crew) -> Wiring:
         environment.collect,
         paths,
         check=environment.check,
-        facts=environment.facts,
+        facts=environment.operations.facts,
         spans=environment.spans,
     )
 
 
 def by_payload_queue(crew: Crew) -> Wiring:
     """What people write by mistake: the payload itself goes into the queue actor and out again."""
-    crew.start(PumpModel)
-    flow = crew.flow
+    crew.start(PumpModel, SizedDriver)
+    flow, done = crew.flow, Operations(crew)
     queues = {edge: Queue() for edge in flow.edges}
+    done.count("queue_actors", len(queues))  # once, before the first episode
+
+    def get(edge):
+        done.count("driver_get")
+        return to_device(done.materialised(queues[edge].get()), crew.plan.device)
 
     def submit(query):
+        done.begins()
         for edge in flow.edges_from(DRIVER):
+            done.count("driver_put")
             queues[edge].put(to_host(query))
+        done.count("model_tasks", len(flow.tasks))
         return [
             crew.actors[task.actor].pump.remote(
                 task.name,
@@ -119,9 +136,10 @@ def by_payload_queue(crew: Crew) -> Wiring:
 
     def collect(pumps):
         ray.get(pumps)  # raises if an actor dies, where the queue alone would wait for ever
-        return [to_device(queues[edge].get(), crew.plan.device) for edge in flow.edges_to(DRIVER)]
+        return [get(edge) for edge in flow.edges_to(DRIVER)]
 
-    return Wiring(submit, collect, {str(edge): "object store, payload by Queue" for edge in flow.edges})
+    path = {str(edge): "object store, payload by Queue" for edge in flow.edges}
+    return Wiring(submit, collect, path, facts=done.facts)
 
 
 def by_refs(crew: Crew) -> Wiring:

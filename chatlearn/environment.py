@@ -1,27 +1,20 @@
 """ChatLearn's driver: an episode's messages through queue actors, and the trainers' steps behind them.
 
-Nothing but references passes through the driver and its queues. What it does is counted as it is done.
+Nothing but references passes through the driver and its queues.
 alibaba/ChatLearn at 85ee7dfe: runtime/executor.py, runtime/environment.py, runtime/trainer.py.
 """
 
 import math
-import time
 from collections import Counter, deque
 
 import ray
 from ray.util.queue import Queue
 
 from chatlearn.models import Trainer
-from common.errors import RunFailed
+from chatlearn.operations import Operations
 from common.flow.flow import DATASET, DRIVER
 from common.flow.own_code import load_function
-from common.payload.leaves import payload_bytes, to_device, to_host
-
-OPERATIONS = (
-    "queue_actors", "driver_put", "driver_get", "driver_qsize", "driver_payload_gets", "driver_payload_bytes",
-    "model_tasks", "stream_dataset_get", "stream_dataset_qsize", "trainer_queue_actors", "trainer_put", "trainer_get",
-    "trainer_blocking_gets",
-)  # fmt: skip
+from common.payload.leaves import to_device, to_host
 
 
 class Environment:
@@ -30,43 +23,37 @@ class Environment:
     """
 
     def __init__(self, crew):
-        self.crew, self.options = crew, crew.plan.options
+        self.crew, self.options, self.operations = crew, crew.plan.options, Operations(crew)
         self.training = Training(self) if self.options.sink == "trainer" else None
         self.models = [task for task in crew.flow.tasks if task.name != DATASET]
         self.results = crew.flow.edges_to(DATASET if self.training else DRIVER)
         self.edges = [edge for edge in crew.flow.edges if edge.source != DATASET]
-        self.handed_over = self.episode = 0
-        self.waiting, self.collected, self.episodes = [], [], []
-        self.operations = Counter()
+        self.handed_over, self.waiting, self.collected = 0, [], []
         if not self.options.new_queues:
             self.make_queues()
 
     def make_queues(self):
         self.queues = {edge: Queue() for edge in self.edges}
         self.last = Queue()
-        self.operations["queue_actors"] += len(self.queues) + 1
+        self.operations.count("queue_actors", len(self.queues) + 1)
 
     def put(self, queue, iteration, data):
         queue.put({"iter": iteration, "data": data})
-        self.operations["driver_put"] += 1
+        self.operations.count("driver_put")
 
     def get(self, queue):
         if self.options.poll_queues:
             self.filled(queue)
-        self.operations["driver_get"] += 1
+        self.operations.count("driver_get")
         return queue.get()["data"]
 
     def filled(self, queue):
-        self.operations["driver_qsize"] += 1
+        self.operations.count("driver_qsize")
         return queue.qsize() > 0
 
     def submit(self, query):
-        if self.episode != self.crew.episode:
-            self.episode = self.crew.episode
-            self.episodes.append(self.operations)
-            self.operations = Counter()
-            if self.options.new_queues:
-                self.make_queues()
+        if self.operations.begins() and self.options.new_queues:
+            self.make_queues()
         self.handed_over += 1
         reference = ray.put(to_host(query))
         for edge in self.crew.flow.edges_from(DRIVER):
@@ -80,7 +67,7 @@ class Environment:
                 inputs = [self.get(self.queues[edge]) for edge in self.crew.flow.edges_to(task.name)]
                 for rank in self.ranks(task, number):
                     answer = rank.forward_step.remote(task.name, *inputs)
-                    self.operations["model_tasks"] += 1
+                    self.operations.count("model_tasks")
                 for edge in self.crew.flow.edges_from(task.name):
                     self.put(self.queues[edge], number, answer)
                 answers.append(answer)
@@ -109,17 +96,13 @@ class Environment:
     def last_queue(self, count):
         """What StreamDataset would read, message by message, fetched by the driver."""
         for _ in range(count):
-            self.operations["stream_dataset_qsize"] += 1
+            self.operations.count("stream_dataset_qsize")
             self.last.qsize()
-            self.operations["stream_dataset_get"] += 1
-            results = ray.get(self.last.get()["data"])
-            begin = time.perf_counter()
-            self.operations["driver_payload_gets"] += len(results)
-            self.operations["driver_payload_bytes"] += sum(map(payload_bytes, results))
-            self.crew.driver.harness_seconds += time.perf_counter() - begin  # counting bytes is not ChatLearn's work
+            self.operations.count("stream_dataset_get")
+            results = [self.operations.materialised(message) for message in ray.get(self.last.get()["data"])]
             count -= 1
             if not count:
-                self.operations["stream_dataset_qsize"] += 1
+                self.operations.count("stream_dataset_qsize")
                 self.last.qsize()  # which tells it that there is no more
             yield [to_device(message, self.crew.plan.device) for message in results]
 
@@ -136,22 +119,6 @@ class Environment:
         """--trace: of the trainers."""
         return self.training.spans() if self.training else {}
 
-    def facts(self):
-        """Of one timed episode; the others that are as long must have been alike."""
-        length = self.options.trips_in_a_row
-        first = 1 + -(-self.options.warmup // self.options.in_flight)
-        timed = [*self.episodes, self.operations][1 + first :]
-        whole = [{name: found[name] for name in OPERATIONS} for found in timed if found["stream_dataset_get"] == length]
-        whole = whole[self.options.relay_episodes - 1 :]  # before that there were fewer samples to train on
-        # How many steps there are is then for the user's function to say, episode by episode.
-        alike = [name for name in OPERATIONS if not (self.options.relay_sample and name.startswith("trainer_"))]
-        for found in whole:
-            unlike = [name for name in alike if found[name] != whole[0][name]]
-            if unlike:
-                raise RunFailed(f"episodes differ in {', '.join(unlike)}: {found} and {whole[0]}")
-        sizes = {task: found for own in self.crew.ask("message_bytes", length).values() for task, found in own.items()}
-        return {"operations": whole[0] if whole else {}, "message_bytes": sizes}
-
 
 class Training:
     """The trainers of an episode: each a number of data-parallel ranks, each of those of tensor and pipeline ranks."""
@@ -160,7 +127,6 @@ class Training:
         self.environment, self.options = environment, environment.options
         self.dataset = environment.crew.actors[DATASET]
         actor, options = ray.remote(num_cpus=0)(Trainer), self.options
-        count = options.trainers or (2 if environment.crew.plan.asked.name == "ppo" else 1)
         self.trainers = [
             [
                 [
@@ -169,21 +135,21 @@ class Training:
                 ]
                 for _ in range(options.data_parallel)
             ]
-            for _ in range(count)
+            for _ in range(options.trainer_count)
         ]
         if options.relay_sample:
             path = str(environment.crew.plan.here / options.relay_sample)
             self.dataset.sample_by.remote(load_function(path), path.rpartition(":")[0])
         self.epochs = 0
+        (self.rows,) = environment.crew.plan.flow.edges_to(DATASET)[0].message.rows
         self.messages = deque(maxlen=options.relay_episodes)  # of the episodes whose samples are trained on
 
     def train(self, queue, messages):
         """All epochs over an episode's samples; then the words that answer the driver, a list a message."""
-        options, operations = self.options, self.environment.operations
+        options, operations = self.options, self.environment.operations.now
         self.messages.append(messages)
-        (rows,) = self.environment.crew.plan.flow.edges_to(DATASET)[0].message.rows
         self.dataset.open_episode.remote(queue, messages)
-        samples = ray.get(self.dataset.sampled.remote()) if options.relay_sample else sum(self.messages) * rows
+        samples = ray.get(self.dataset.sampled.remote()) if options.relay_sample else sum(self.messages) * self.rows
         steps = math.ceil(samples / options.train_global_batch)
         for epoch in range(options.epochs):
             queues = [Queue() for _ in range(1 + len(self.trainers))]
@@ -226,10 +192,16 @@ class Training:
         return {name: ray.get(actor.spans.remote()) for name, actor in ranks.items()}
 
     def check(self):
-        """Each sample exactly once an epoch at the ranks of each trainer, every byte of it; how many were not."""
-        expected = ray.get(self.dataset.sample_digests.remote())
+        """Each sample exactly once an epoch at the ranks of each trainer, every byte of it; how many were not.
+
+        The samples are StreamDataset's; whether these are as many as the messages had rows is asked first.
+        """
+        expected, wrong = ray.get(self.dataset.sample_digests.remote()), {}
+        lost = sum(self.messages) * self.rows - sum(expected.values())
+        if lost and not self.options.relay_sample:
+            wrong[DATASET] = abs(lost)
         expected = Counter({sample: count * self.epochs for sample, count in expected.items()})
-        self.epochs, wrong = 0, {}
+        self.epochs = 0
         for index, ranks_of in enumerate(self.trainers):
             found = [ray.get([rank.sample_digests.remote() for rank in ranks]) for ranks in ranks_of]
             alike = all(own == ranks[0] for ranks in found for own in ranks)

@@ -43,22 +43,28 @@ class Sized:
         }
 
 
-class ChatLearnDriver(Sized, Participant):
+class SizedDriver(Sized, Participant):
     pass
 
 
 class StreamDataset:
     """Takes what the last queue of an episode holds, splits it into samples, and pads those again into micro-batches.
 
-    Of the fixed kind it takes all messages first, of the dynamic kind no more than the next micro-batch needs.
+    It takes no more messages than the next micro-batch needs. The fixed loader knows how many come, the dynamic one
+    asks the queue. Where samples of earlier episodes are trained on again, either takes all messages first.
     """
 
     def open_episode(self, queue, messages):
         """Its samples, and those of the episodes before it that are still kept."""
-        self.queue, self.coming, self.words, self.fresh = queue, messages, [], []
-        self.kept = getattr(self, "kept", deque(maxlen=self.plan.options.relay_episodes - 1))
+        options = self.plan.options
+        self.queue, self.coming, self.filled, self.words, self.fresh = queue, messages, None, [], []
+        self.kept = getattr(self, "kept", deque(maxlen=options.relay_episodes - 1))
         self.samples = [sample for episode in self.kept for sample in episode]
         self.operations = Counter()
+        self.relays = options.relay_episodes > 1 or bool(options.relay_sample)
+        self.asks = self.relays or options.loader == "dynamic"
+        if not self.asks:
+            self._size()
 
     def sample_by(self, function, file):
         """--relay-sample: `function` chooses from the samples of the episodes that are kept."""
@@ -66,7 +72,8 @@ class StreamDataset:
 
     def sampled(self):
         """How many samples were chosen, after all messages were taken."""
-        self._filled_to(10**9)
+        self._fill(0)
+        self.samples = self._chosen()
         return len(self.samples)
 
     def open_epoch(self, epoch):
@@ -76,20 +83,27 @@ class StreamDataset:
             self.order = random.Random(epoch).sample(range(len(self.samples)), len(self.samples))
         self.given = 0
 
-    def _filled_to(self, count):
-        """Whether there are so many samples, after taking what it needs from the queue."""
-        while len(self.samples) < count and self.coming:
-            self._count("stream_dataset_qsize")
-            self.queue.qsize()
-            self._count("stream_dataset_get")
+    def _fill(self, count):
+        """Take messages until there are so many samples, or all of them."""
+        while (self.relays or len(self.samples) < count) and self._more():
+            if not self.asks:
+                self._size()
+            self.operations["stream_dataset_get"] += 1
             inputs = ray.get(self.queue.get()["data"])
             self.words.append(self.forward_step(DATASET, *inputs))
-            self.coming -= 1
-            if not self.coming:
-                self._count("stream_dataset_qsize")
-                self.queue.qsize()  # which tells it that there is no more
-                self.samples = self._chosen() if self.plan.options.relay_sample else self.samples
-        return len(self.samples) >= count
+            self.coming, self.filled = self.coming - 1, None
+
+    def _more(self):
+        """Whether there is another message; who asks the queue does so once for each, and once when it is empty."""
+        if not self.asks:
+            return self.coming > 0
+        if self.filled is None:
+            self.filled = self._size() > 0
+        return self.filled
+
+    def _size(self):
+        self.operations["stream_dataset_qsize"] += 1
+        return self.queue.qsize()
 
     def _chosen(self):
         episodes = [*self.kept, self.fresh]
@@ -107,20 +121,17 @@ class StreamDataset:
         self.fresh += (new := split(messages))
         self.samples += new
 
-    def _count(self, name):
-        self.operations[name] += 1
-
     def next(self):
         """The next micro-batch; None where there is none."""
-        options = self.plan.options
-        self._filled_to(self.given + options.train_micro_batch if options.loader == "dynamic" else 10**9)
+        end = self.given + self.plan.options.train_micro_batch
+        self._fill(end)
         order = self.order or range(len(self.samples))
-        batch = [self.samples[index] for index in order[self.given : self.given + options.train_micro_batch]]
+        batch = [self.samples[index] for index in order[self.given : end]]
         self.given += len(batch)
         return padded(batch) if batch else None
 
     def has_next(self):
-        return bool(self.coming) or self.given < len(self.samples)
+        return self.given < len(self.samples) or self._more()
 
     def close_episode(self):
         """The word that answers the driver for each message, and what was done to the queue."""
@@ -138,15 +149,16 @@ class StreamDataset:
 
 
 class ChatLearnModel(Sized, StreamDataset, HostModel):
-    """A model cuts what is larger than it takes at a time, and every rank but the last is silent."""
+    """A model cuts a message that has more rows than it takes at a time, and every rank but the last is silent."""
 
     def forward_step(self, task, *inputs):
-        output, rows = super().forward_step(task, *inputs), self.plan.options.counts("generation_batch")
-        if self.place.actor in rows and not self.packed:
+        output, most = super().forward_step(task, *inputs), self.plan.options.counts("generation_batch")
+        rows = most.get(self.place.actor)
+        if rows and len(next(iter(output.values()))) > rows:
             # The models' own work on the pieces is left out; what they give is put together again.
             for message in inputs:
-                cut(message, rows[self.place.actor])
-            output = join(cut(output, rows[self.place.actor]))
+                cut(message, rows)
+            output = join(cut(output, rows))
         return output if self.place.answers else None
 
 
@@ -179,6 +191,7 @@ def digest(sample):
     state = xxhash.xxh3_64()
     for name in sorted(sample):
         value = sample[name]
-        raw = pattern.raw(value if isinstance(value, (str, list)) else value.numpy()).tobytes().rstrip(b"\0")
-        state.update(f"{name} {len(raw)} ".encode() + raw)
+        python = isinstance(value, (str, list))
+        raw = pattern.raw(value if python else value.numpy()).tobytes().rstrip(b"\0")
+        state.update(f"{name} {type(value).__name__ if python else value.dtype} {len(raw)} ".encode() + raw)
     return state.intdigest()

@@ -155,11 +155,18 @@ def describe_flows() -> str:
         sizes = ", ".join(f"{flag_of(size)} {value}" for size, value in sizes_of(name, message).items() if value)
         lines.append(f"{name}{' --message fields' if message else ''}: {flow.title}, "
                      f"{format_bytes(flow.bytes_per_trip)} a trip ({sizes})")  # fmt: skip
-        for sender in (DRIVER, *(task.name for task in flow.tasks)):
-            readers, emits = ", ".join(edge.reader for edge in flow.edges_from(sender)), flow.message(sender)
-            lines.append(f"  {f'{sender} -> {readers}':42} {format_bytes(emits.bytes):>10}")
-            lines += [f"      {field.name:28} {field.dtype:8} {_shape(field)}" for field in emits.fields if field.name]
+        lines += describe_messages(flow)
     return "\n".join(lines)
+
+
+def describe_messages(flow: Flow) -> list[str]:
+    """Of each message who reads it, its bytes and its fields."""
+    lines = []
+    for sender in (DRIVER, *(task.name for task in flow.tasks)):
+        readers, emits = ", ".join(edge.reader for edge in flow.edges_from(sender)), flow.message(sender)
+        lines.append(f"  {f'{sender} -> {readers}':42} {format_bytes(emits.bytes):>10}")
+        lines += [f"      {field.name:28} {field.dtype:8} {_shape(field)}" for field in emits.fields if field.name]
+    return lines
 
 
 def _shape(field: Field) -> str:

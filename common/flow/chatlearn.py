@@ -27,10 +27,9 @@ class Batch:
     def rows(self) -> int:
         return len(self.prompts)
 
-    def per_row(self, name: str, dtype: str, lengths: tuple[int, ...], view: bool = False) -> Field:
-        """A list of a tensor a row; `view`: as shipped they are views of one padded tensor, which each brings along."""
-        storage = (self.rows, self.padded - 1) if view and self.as_shipped else ()
-        return Field(name, dtype, lengths=lengths, storage=storage)
+    def per_row(self, name: str, dtype: str, lengths: tuple[int, ...], view_of: int = 0) -> Field:
+        """A list of a tensor a row; as shipped views of one tensor of `view_of` items a row, all of it with each."""
+        return Field(name, dtype, lengths=lengths, storage=(self.rows, view_of) if view_of and self.as_shipped else ())
 
     def strings(self, name: str, lengths: tuple[int, ...]) -> Field:
         return Field(name, "str", lengths=tuple(CHARACTERS * tokens for tokens in lengths))
@@ -87,13 +86,16 @@ def value(batch: Batch) -> Message:
 
 
 def reward(batch: Batch, values: bool = False) -> Message:
-    """17 B L + 8 Σa + 8 Σp + 9 B + characters, and 4 Σa more with `values`, PPO's."""
+    """17 B L + 8 Σa + 8 Σp + 9 B + characters, and 4 Σa more with `values`, PPO's.
+
+    ChatLearn's rm_rewards is a flat list of floats, 9 bytes each when pickled; here it is a list of lists of one float.
+    """
     return Message((
         batch.padded_to("all_token_ids_right_padded", "int64"),
         Field("action_start_indices", "int64", (batch.rows,)),
-        # Views of the tensor that the reward model received (reward_inference.py:445).
-        batch.per_row("action_logprobs", "float32", batch.responses, view=True),
-        *[batch.per_row("action_values", "float32", batch.responses)] * values,
+        # Views of tensors that the reward model received, old_logprobs and old_values (reward_inference.py:445).
+        batch.per_row("action_logprobs", "float32", batch.responses, view_of=batch.padded - 1),
+        *[batch.per_row("action_values", "float32", batch.responses, view_of=batch.padded)] * values,
         batch.per_row("action_rewards", "float32", batch.responses),
         batch.padded_to("loss_mask", "bool"),
         batch.padded_to("ref_logprobs", "float32", 1),
@@ -105,8 +107,11 @@ def reward(batch: Batch, values: bool = False) -> Message:
 
 
 def rule_reward(batch: Batch) -> Message:
-    """What a reward that is computed by rule gives: a number a sample."""
-    return Message((Field("rm_rewards", "float64", (batch.rows,)),))
+    """What a reward that is computed by rule gives: a number a sample (reward_math.py at 3401ed57).
+
+    ChatLearn's is a list of numbers; here it is a tensor, so that the message can bear its number.
+    """
+    return Message((Field("math_rewards", "float64", (batch.rows,)),))
 
 
 def pairs(batch: Batch, scored: bool) -> Message:

@@ -107,9 +107,14 @@ class Flow:
         return self.query if name == DRIVER else self.task(name).emits
 
     @property
+    def messages(self) -> tuple[Message, ...]:
+        """Each once: the query, and what every task emits."""
+        return (self.query, *(task.emits for task in self.tasks))
+
+    @property
     def bare(self) -> bool:
         """Every message is one tensor."""
-        return self.query.bare and all(task.emits.bare for task in self.tasks)
+        return all(message.bare for message in self.messages)
 
     @property
     def edges(self) -> tuple[Edge, ...]:
@@ -164,12 +169,12 @@ class Flow:
     @property
     def shipped_bytes(self) -> int:
         """Bytes of all messages of one trip as they are pickled, each once: views bring their storage along."""
-        return self.query.shipped_bytes + sum(task.emits.shipped_bytes for task in self.tasks)
+        return sum(message.shipped_bytes for message in self.messages)
 
     @property
     def emitted_bytes(self) -> int:
         """Bytes of all messages of one trip, each once."""
-        return self.query.bytes + sum(task.emits.bytes for task in self.tasks)
+        return sum(message.bytes for message in self.messages)
 
 
 def packed(flow: Flow) -> Flow:

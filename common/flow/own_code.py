@@ -32,10 +32,10 @@ def load_function(text: str) -> Callable[..., Any]:
     return function
 
 
-def explained(file: str, error: Exception) -> str:
-    """File and line, as far down in the user's file as it goes, and what was raised."""
+def explained(file: str, error: Exception, usual: int | None = None) -> str:
+    """File and line, as far down in the user's file as it goes, and what was raised; `usual`: where it has no line."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    number = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+    number = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else usual
     text = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())
     what = text if type(error) is ValueError else f"{type(error).__name__}: {text}"
     return f"{file}:{number}: {what}" if number else f"{file}: {what}"

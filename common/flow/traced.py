@@ -11,6 +11,7 @@ may the query, as its default: `def my_flow(models, query="tokens int64 8MB")`.
 """
 
 import inspect
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,17 +36,18 @@ class Models:
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
         self._tasks: list[Task] = []
+        self._lines: dict[str, int] = {}  # of the user's file, in which each task is called
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
 
         def call(*inputs: Output, emits: str | None = None) -> Output:
-            return self._call(name, inputs, emits)
+            return self._call(name, inputs, emits, sys._getframe(1).f_lineno)
 
         return call
 
-    def _call(self, model: str, inputs: tuple[Any, ...], emits: str | None) -> Output:
+    def _call(self, model: str, inputs: tuple[Any, ...], emits: str | None, line: int) -> Output:
         if not NAME.fullmatch(model) or model in (*TAKEN, DRIVER):
             raise ValueError(f"the name {model} is taken: give the model another one")
         if not inputs:
@@ -59,6 +61,7 @@ class Models:
         calls = sum(task.actor == model for task in self._tasks)
         name = f"{model}-{calls + 1}" if calls else model
         self._tasks.append(Task(name, tuple(given.task for given in inputs), message, actor=model))
+        self._lines[name] = line
         return Output(name)
 
 
@@ -75,8 +78,13 @@ def trace_flow(text: str, batch: Batch) -> Flow:
         query = read_message(given[0]) if given and isinstance(given[0], str) else chatlearn.query(batch)
         result = function(models, Output(DRIVER))
         returned = result if isinstance(result, (tuple, list)) else [result]
-        if not all(isinstance(output, Output) and output.task != DRIVER for output in returned):
+        if not returned or not all(isinstance(output, Output) and output.task != DRIVER for output in returned):
             raise ValueError(f"{name} must return what models gave, and returns {result!r}")
-        return Flow(name, name.replace("_", " "), query, tuple(models._tasks), tuple(o.task for o in returned))
     except Exception as error:  # whatever the user's file raises is told with its line
-        raise ValueError(explained(file, error)) from None
+        raise ValueError(explained(file, error, function.__code__.co_firstlineno)) from None
+    returns = tuple(output.task for output in returned)
+    read = {source for task in models._tasks for source in task.reads} | {*returns}
+    for task in models._tasks:
+        if task.name not in read:
+            raise ValueError(f"{file}:{models._lines[task.name]}: nobody reads what {task.name} emits")
+    return Flow(name, name.replace("_", " "), query, tuple(models._tasks), returns)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from common.errors import UsageError
-from common.flow.catalogue import FLOWS, build_flow, describe_flows, sizes_of
+from common.flow.catalogue import FLOWS, build_flow, describe_flows, describe_messages, sizes_of
 from common.plan import kinds
 from common.plan.options import FIELDS, SIZES, Options
 from common.plan.presets import PRESETS, flags_of
@@ -38,13 +38,13 @@ class _Listing(argparse.Action):
 
 
 def describe_presets() -> str:
-    """Each preset with its bytes, source and flags."""
+    """Each preset with its bytes, source, flags and messages."""
     lines = []
     for name, preset in PRESETS.items():
         found = _parser("", "store").parse_all(flags_of(name, 1))
         flow = build_flow(found.flow, {size: getattr(found, size) for size in SIZES}, found.message)
         lines.append(f"{name}: {preset.rows} rows, {format_bytes(flow.bytes_per_trip)} a trip; {preset.source}")
-        lines.append(f"    {shlex.join(flags_of(name, 1))}")
+        lines += [f"    {shlex.join(flags_of(name, 1))}", *describe_messages(flow)]
     return "\n".join(lines)
 
 
@@ -88,7 +88,7 @@ def _parser(description: str, runtime: str) -> OneLineParser:
         parser.add_argument(*names, **given)
     for name, listing, what in (
         ("--list-flows", describe_flows, "every flow with its messages, and exit"),
-        ("--list-presets", describe_presets, "every preset with its source, and exit"),
+        ("--list-presets", describe_presets, "every preset with its source and messages, and exit"),
     ):
         parser.add_argument(name, action=_Listing, const=listing, nargs=0, default=argparse.SUPPRESS, help=what)
     return parser

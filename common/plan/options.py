@@ -99,7 +99,7 @@ class Options:
         "--iterations: 10s, say", seconds, metavar="SECONDS")
     episode: int = flag(0, "trips in a row, without a check of every byte between them; of the last ones, as many as "
         "may be under way, all bytes are checked, of the others the stamps; store ref-queue makes new queues in each "
-        "(default: --in-flight, and the same queues)", at_least(1), row=True, refuse=refusals.fewer_than_under_way)
+        "(default: --in-flight, and the same queues)", at_least(1), row=True, refuse=refusals.no_such_episode)
     keep_queues: bool = flag(False, "store ref-queue: make the queues once, and not in every --episode", row=True,
         refuse=refusals.only_ref_queue("keep_queues"))
     poll_queues: bool = flag(False, "store ref-queue: ask a queue for its size before each get, as ChatLearn v1.1 does",
@@ -137,8 +137,9 @@ class Options:
     relay_sample: str | None = training("relay_sample", None, "which of them, and in which order: a function that is "
         "given a list of samples for each episode and returns one list, as my_sample.py:latest (default: all)",
         kinds.function)
-    loader: str = training("loader", "fixed", "StreamDataset takes all messages before it gives a micro-batch, or "
-        "(dynamic) as it needs them", None, choices=["fixed", "dynamic"])
+    loader: str = training("loader", "fixed", "StreamDataset takes messages as its next micro-batch needs them (with "
+        "--relay-episodes or --relay-sample all first) and knows how many come, or (dynamic) asks the queue whether "
+        "there is another", None, choices=["fixed", "dynamic"])
     warmup: int = flag(3, "untimed trips after the first one (default: %(default)s)", at_least(0, 10**6))
     timeout: float = flag(120.0, "seconds until a trip is given up (default: %(default)s)", seconds, metavar="SECONDS")
     threads: int = flag(1, "torch threads a role (default: %(default)s)", at_least(1), row=True,
@@ -216,6 +217,11 @@ class Options:
         """--replicas, --ranks or --generation-batch: of the models that it names."""
         parts = [part.partition("=") for part in (getattr(self, name) or "").split(",") if part]
         return {model: int(number) for model, _, number in parts}
+
+    @property
+    def trainer_count(self) -> int:
+        """Models that are trained behind a StreamDataset: in PPO policy and value."""
+        return self.trainers or (2 if self.flow == "ppo" else 1)
 
     @property
     def model_times(self) -> dict[str, float]:

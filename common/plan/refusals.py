@@ -44,15 +44,19 @@ def only_several_machines(row: Row, options: Any) -> str | None:
     return only_ray(row, options)
 
 
-def fewer_than_under_way(_: Row, options: Any) -> str | None:
+def no_such_episode(row: Row, options: Any) -> str | None:
     if options.episode < options.in_flight:
         return f"--episode {options.episode}: fewer than the {options.in_flight} of --in-flight"
+    if row.is_chatlearns and 1 < options.in_flight < options.episode:
+        return f"--in-flight {options.in_flight}: ChatLearn hands over a whole episode at a time: give --in-flight " + (
+            f"{options.episode} with --episode {options.episode}, or leave it out"
+        )
     return None
 
 
 def only_ref_queue(name: str) -> Any:
     def refuse(row: Row, _: Any) -> str | None:
-        if (row.runtime, row.transport) != ("store", "ref-queue"):
+        if not row.is_chatlearns:
             return f"--{name.replace('_', '-')} is ChatLearn's: it is for the object store's ref-queue alone"
         return None
 

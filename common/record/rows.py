@@ -88,6 +88,11 @@ class Row:
     def name(self) -> str:
         return row_name(self.runtime, self.transport, self.flags)
 
+    @property
+    def is_chatlearns(self) -> bool:
+        """Whether it is ChatLearn's own way, with its episodes, replicas and trainers."""
+        return (self.runtime, self.transport) == ("store", "ref-queue")
+
 
 def row_name(runtime: str, transport: str, flags: Mapping[str, Any]) -> str:
     """Runtime, transport, and the flags that make it another row."""

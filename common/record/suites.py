@@ -51,6 +51,8 @@ CHATLEARN = [
         f"rdt gloo {PACKED}", f"torch gloo {PACKED}",
     )),
     f"torch memcpy {PACKED} {VLLM}",
+    # At the end, since records are numbered.
+    f"torch mapped {FIELDS} {EPISODE}", f"torch mapped {FIELDS} {ALONE}", f"store ref-queue {PACKED} {TWO}",
 ]  # fmt: skip
 # What the cost model is fitted to: bytes at five messages a trip, and tensors at the same bytes.
 SWEPT = (

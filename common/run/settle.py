@@ -5,12 +5,14 @@ from pathlib import Path
 
 from common.errors import UsageError, Waived
 from common.flow.catalogue import build_flow
+from common.flow.flow import Flow
 from common.plan.options import Options
 from common.plan.plan import Plan
-from common.record.rows import transports
+from common.record.rows import Row, transports
 from common.runtime import gpus, needs
 
 MOST_ROWS = 100_000  # of a message that is split into samples
+MOST_PROCESSES = 64  # of a model
 
 
 def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
@@ -29,8 +31,31 @@ def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
         options = replace(options, transport="nccl" if found >= len(flow.actors) else "shm")
     row = rows[str(options.transport)]
     options.refuse(row)
+    _refuse(row, options, flow)
+    device, found = gpus.resolve(options.device, row.needs.host_only, row.transport)
+    plan = Plan(row, options, flow, device, here=Path.cwd())
+    try:
+        plan = replace(plan, gpus=needs.need_gpus(row, found, len(plan.flow.actors)))
+    except Waived as waived:
+        return plan, waived
+    if options.address:
+        needs.need_cluster(options.address)
+    needs.need_memory(row, options, plan.flow)
+    if runtime != "torch":
+        plan = replace(plan, store_bytes=needs.object_store_bytes(row, options, plan.flow))
+    return plan, None
+
+
+def _refuse(row: Row, options: Options, flow: Flow) -> None:
+    """What can be told once the flow is there.
+
+    Raises:
+        UsageError: it does not go with the flags.
+    """
     if options.message == "packed" and flow.bare:
         raise UsageError(f"--message packed: every message of {flow.name} is one tensor already: leave it out")
+    if options.as_shipped and not any(field.storage for message in flow.messages for field in message.fields):
+        raise UsageError(f"--as-shipped: ChatLearn ships no views in {flow.name}: leave it out")
     for name in ("replicas", "ranks", "generation_batch"):
         for model in options.counts(name):
             if model not in flow.actors:
@@ -40,8 +65,23 @@ def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
         if model not in (*flow.actors, *["trainer"] * (options.sink == "trainer")):
             raise UsageError(f"--model-seconds: there is no model {model} in {flow.name}: give {', '.join(flow.actors)}"
                              + ", or trainer with --sink trainer" * (model == "trainer"))  # fmt: skip
-    if options.generation_batch and flow.bare:
+    replicas, ranks = options.counts("replicas"), options.counts("ranks")
+    for model in flow.actors:
+        count = replicas.get(model, 1) * ranks.get(model, 1)
+        if count > MOST_PROCESSES:
+            raise UsageError(f"--replicas times --ranks: {model} has {count} processes: give {MOST_PROCESSES} or fewer")
+    if options.generation_batch and (flow.bare or options.message == "packed"):
         raise UsageError("--generation-batch: a flat tensor has no rows to cut: give --message fields")
+    for model in options.counts("generation_batch"):
+        messages = [flow.message(name) for task in flow.tasks_of(model) for name in (task.name, *task.reads)]
+        rows = {count for message in messages for count in message.rows}
+        if len(rows) > 1 or any(message.bare for message in messages):
+            raise UsageError(f"--generation-batch: not every field that {model} reads and sends in {flow.name} has one "
+                             "entry a sample: give one of ChatLearn's flows (--list-flows)")  # fmt: skip
+    whole = options.trips_in_a_row * options.relay_episodes
+    if row.is_chatlearns and options.iterations < whole:
+        raise UsageError(f"--iterations {options.iterations}: the operations of a whole episode are recorded: give "
+                         f"--episode times --relay-episodes, {whole} or more")  # fmt: skip
     # One in each channel and one in each actor's hands; Ray gives hinted edges a single buffer whatever is asked for.
     places = 2 * flow.shortest_path() - 1
     if row.needs.single_buffers and options.in_flight > places:
@@ -56,15 +96,3 @@ def settle(runtime: str, options: Options) -> tuple[Plan, Waived | None]:
                              "give one of ChatLearn's flows (--list-flows)")  # fmt: skip
     if options.inject and options.inject.who not in ("driver", *(task.name for task in flow.tasks)):
         raise UsageError(f"--inject: {options.inject.who} is none of the flow's tasks")
-    device, found = gpus.resolve(options.device, row.needs.host_only, row.transport)
-    plan = Plan(row, options, flow, device, here=Path.cwd())
-    try:
-        plan = replace(plan, gpus=needs.need_gpus(row, found, len(plan.flow.actors)))
-    except Waived as waived:
-        return plan, waived
-    if options.address:
-        needs.need_cluster(options.address)
-    needs.need_memory(row, options, plan.flow)
-    if runtime != "torch":
-        plan = replace(plan, store_bytes=needs.object_store_bytes(row, options, plan.flow))
-    return plan, None

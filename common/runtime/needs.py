@@ -109,11 +109,21 @@ def need_memory(row: Row, options: Options, flow: Flow) -> None:
 
 def resident_bytes(row: Row, options: Options, flow: Flow) -> int:
     """What a run keeps in memory: pools, what readers hold, a trainer's micro-batches, and what the store has."""
-    held_bytes = options.slots * flow.emitted_bytes + options.in_flight * flow.bytes_per_trip
+    replicas, ranks = options.counts("replicas"), options.counts("ranks")
+
+    def processes(task: str) -> int:
+        actor = flow.actor(task)
+        return replicas.get(actor, 1) * ranks.get(actor, 1)
+
+    pools = flow.query.bytes + sum(task.emits.bytes * processes(task.name) for task in flow.tasks)
+    inputs = sum(edge.bytes * processes(edge.reader) for edge in flow.edges)
+    held_bytes = options.slots * pools + options.in_flight * inputs
     if options.sink == "trainer":
-        samples = options.trips_in_a_row * sum(edge.bytes for edge in flow.edges_to(flow.tasks[-1].name))
-        ranks = max(1, options.trainers) * options.train_ranks
-        held_bytes += samples * options.relay_episodes * (1 + ranks * options.epochs)
+        messages = [edge.message for edge in flow.edges_to(flow.tasks[-1].name)]
+        trips = options.trips_in_a_row * options.relay_episodes
+        trainers = options.trainer_count * options.train_ranks if row.is_chatlearns else 1
+        held_bytes += trips * sum(message.shipped_bytes for message in messages)  # what views are of, they bring along
+        held_bytes += trips * sum(message.bytes for message in messages) * trainers * options.epochs
     return held_bytes + stored_bytes(row, options, flow)
 
 

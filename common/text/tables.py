@@ -90,8 +90,15 @@ def _stored(result: Result) -> str:
     return format_bytes(round(result.stored_bytes_per_trip), ("iB",)) if result.status == "ok" else "-"
 
 
+def _transport(result: Result) -> str:
+    """The row, and beside it what else a reader of its numbers must know."""
+    preset, scale = result.record.arguments.get("preset"), result.record.arguments.get("scale", 1)
+    part = f" ({scale:g} of {preset})" if preset and scale != 1 else ""
+    return result.name + part + (" (spilled)" if result.spilled_bytes else "")
+
+
 COLUMNS = (
-    Column("transport", lambda result: result.name + (" (spilled)" if result.spilled_bytes else "")),
+    Column("transport", _transport),
     Column("payload", lambda result: format_bytes(result.record.bytes_per_trip), 5),
     _of_trips("stored", _stored, 6),  # of a trip's messages and their copies, in the object store
     Column("first ms", lambda result: milliseconds(result.first_seconds) if result.first_seconds else "-", 4),

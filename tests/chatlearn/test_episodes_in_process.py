@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import pytest
 import ray
 
-from chatlearn import environment
+from chatlearn import environment, models
 from chatlearn.environment import Environment
-from chatlearn.models import ChatLearnDriver, ChatLearnModel, Trainer
+from chatlearn.models import ChatLearnModel, SizedDriver, Trainer
 from common.errors import RunFailed
 from common.flow.catalogue import build_flow
+from common.payload.samples import split
 from common.run.trips import measure
 from common.runtime.crew import Crew, Wiring
 from common.trace.board import Board
@@ -64,7 +65,7 @@ def run(make_plan, monkeypatch, tmp_path):
     ):  # fmt: skip
         monkeypatch.setattr(ray, name, stand_in)
     monkeypatch.setattr(environment, "Queue", ListQueue)
-    for kind in (ChatLearnModel, ChatLearnDriver):
+    for kind in (ChatLearnModel, SizedDriver):
         monkeypatch.setattr(kind, "message_bytes", lambda self, count: {})
 
     def run(*flags):
@@ -72,9 +73,9 @@ def run(make_plan, monkeypatch, tmp_path):
         (tmp_path / "board").unlink(missing_ok=True)
         Board.create(tmp_path, plan.participants, plan.trips)
         crew, known = InProcess(plan), {}
-        crew.start(ChatLearnModel, ChatLearnDriver)
+        crew.start(ChatLearnModel, SizedDriver)
         made = Environment(crew)
-        wiring = Wiring(made.submit, made.collect, {}, check=made.check, facts=made.facts)
+        wiring = Wiring(made.submit, made.collect, {}, check=made.check, facts=made.operations.facts)
         measure(plan, crew, wiring, lambda **new: known.update(new))
         return plan, known
 
@@ -100,7 +101,7 @@ def listed(flag, numbers):
     ids=str,
 )
 def test_operations_are_those_of_chatlearns_formulas(run, name, count, replicas, ranks):
-    message = ["--as-shipped"] if count == 2 else ["--message", "fields"]
+    message = ["--as-shipped"] if count == 2 and name != "dpo" else ["--message", "fields"]
     episodes = ("--episode", str(count), "--in-flight", str(count), "--iterations", str(3 * count))
     more = (*listed("--replicas", replicas), *listed("--ranks", ranks), "--generation-batch", "reference=3")
     plan, known = run("--flow", name, *message, *episodes, *more)
@@ -166,6 +167,47 @@ def test_a_sample_that_a_trainer_did_not_get_fails_the_row(run, monkeypatch):
     flags = ("--flow", "grpo", "--message", "fields", "--sink", "trainer", "--in-flight", "2", "--episode", "2")
     _, known = run(*flags, "--train-global-batch", "8", "--train-micro-batch", "4", "--iterations", "2")
     assert known["status"] == "failed" and "stream-dataset -> trainer 1" in known["wrong_bytes_by_field"]
+
+
+def test_a_sample_that_the_dataset_lost_fails_the_row(run, monkeypatch):
+    take = ChatLearnModel.take_samples
+
+    def without_the_last(self, number, messages):
+        with monkeypatch.context() as patch:
+            patch.setattr(models, "split", lambda messages: split(messages)[:-1])
+            take(self, number, messages)
+
+    monkeypatch.setattr(ChatLearnModel, "take_samples", without_the_last)
+    flags = ("--flow", "grpo", "--message", "fields", "--sink", "trainer", "--in-flight", "2", "--episode", "2")
+    _, known = run(*flags, "--train-global-batch", "8", "--train-micro-batch", "4", "--iterations", "2")
+    assert (known["status"], set(known["wrong_bytes_by_field"])) == ("failed", {"stream-dataset"})
+
+
+@pytest.mark.parametrize(
+    ("more", "taken"), [((), 1), (("--loader", "dynamic"), 1), (("--relay-episodes", "2"), 2)], ids=str
+)
+def test_no_more_is_taken_than_a_micro_batch_needs_unless_earlier_episodes_count_too(run, monkeypatch, more, taken):
+    give, seen = ChatLearnModel.next, []
+
+    def noted(self):
+        batch = give(self)
+        seen.append((self.given, len(self.words)))
+        return batch
+
+    monkeypatch.setattr(ChatLearnModel, "next", noted)
+    flags = ("--flow", "grpo", "--message", "fields", "--sink", "trainer", "--in-flight", "2", "--episode", "2")
+    _, known = run(*flags, *more, "--train-global-batch", "8", "--train-micro-batch", "4", "--iterations", "4")
+    assert (known["status"], known["reason"]) == ("ok", None)
+    assert [words for given, words in seen if given == 4][-1] == taken
+    assert (known["operations"]["stream_dataset_get"], known["operations"]["stream_dataset_qsize"]) == (2, 3)
+
+
+@pytest.mark.parametrize(("most", "pieces"), [(3, {3}), (ROWS, set()), (ROWS + 1, set())])
+def test_a_model_cuts_only_messages_that_are_larger_than_it_takes(run, monkeypatch, most, pieces):
+    cut, rows = models.cut, set()
+    monkeypatch.setattr(models, "cut", lambda payload, count: rows.add(count) or cut(payload, count))
+    _, known = run("--flow", "ppo", "--message", "fields", "--generation-batch", f"reward={most}", "--iterations", "2")
+    assert (known["status"], rows) == ("ok", pieces)
 
 
 def test_queues_that_are_kept_are_made_once_and_none_is_polled_unless_asked(run):

@@ -44,20 +44,26 @@ def test_a_byte_of_any_field_changes_a_sample():
         assert digest(row | {name: other}) != digest(row), name
 
 
+def test_the_same_bytes_as_another_dtype_are_another_sample():
+    row = samples()[2]
+    assert digest(row | {"ref_logprobs": row["ref_logprobs"].view(torch.int32)}) != digest(row)
+
+
 def remote(function):
     return SimpleNamespace(remote=function)
 
 
 @pytest.fixture
 def check(monkeypatch):
-    """check(batches of each data-parallel rank, ...) -> what is wrong, after one epoch over samples()."""
+    """check(batches of each data-parallel rank, ...) -> what is wrong, after one epoch over samples() or `given`."""
     monkeypatch.setattr(ray, "get", lambda what: what)
     monkeypatch.setattr(environment.ray, "get", lambda what: what)
 
-    def check(*ranks, epochs=1):
+    def check(*ranks, epochs=1, given=None):
         training = object.__new__(Training)
-        training.epochs, training.trainers = epochs, [[]]
-        training.dataset = SimpleNamespace(sample_digests=remote(lambda: Counter(map(digest, samples()))))
+        training.epochs, training.trainers, training.messages, training.rows = epochs, [[]], [1], 6
+        training.options = SimpleNamespace(relay_sample=None)
+        training.dataset = SimpleNamespace(sample_digests=remote(lambda: Counter(map(digest, given or samples()))))
         for batches in ranks:
             trainer = Trainer(1)
             trainer.train_step(batches)
@@ -78,3 +84,9 @@ def test_every_sample_once_an_epoch_is_right_and_anything_else_is_counted(check)
     assert check([one], [two, two]) == {name: 3}
     broken = padded([rows[3], rows[4] | {"rm_rewards": [9.5]}, rows[5]])
     assert check([one], [broken]) == {name: 1}
+
+
+def test_a_sample_that_the_dataset_lost_is_missed_although_trainers_got_all_that_it_had(check):
+    rows = samples()
+    assert check([padded(rows[1:])], given=rows[1:]) == {"stream-dataset": 1}
+    assert check([padded([*rows, rows[0]])], given=[*rows, rows[0]]) == {"stream-dataset": 1}

@@ -75,7 +75,7 @@ def test_ppo_has_the_bytes_of_chatlearns_messages(rows, prompt, response):
         "policy": 13 * tokens - 4 * rows + 8 * prompts + prompt_text + response_text,
         "reference": 4 * (tokens - rows),
         "value": 4 * tokens,
-        # ChatLearn's own rm_rewards is a list of Python floats, 9 bytes each when pickled; here it is float64.
+        # ChatLearn's own rm_rewards is a list of floats, 9 bytes each when pickled; here a list of lists of one float.
         "reward": 17 * tokens + 12 * responses + 8 * prompts + 8 * rows + prompt_text,
     }
     assert [str(edge) for edge in made.edges] == [

@@ -26,7 +26,7 @@ def test_messages_have_the_bytes_of_chatlearns_formulas(name, padding, rows, pro
         "policy": 13 * padded - 4 * rows + 8 * prompts + 4 * (prompts + responses),
         "reference": 4 * (padded - rows),
         "value": 4 * padded,
-        # rm_rewards is float64 here, where ChatLearn pickles a list of floats, nine bytes each.
+        # rm_rewards is a list of lists of one float here, where ChatLearn pickles a flat list, nine bytes a float.
         "reward": 17 * padded + (12 if name == "ppo" else 8) * responses + 8 * prompts + 8 * rows + 4 * prompts,
         "reward1": 8 * rows,
     }
@@ -58,6 +58,16 @@ def test_as_shipped_every_row_brings_the_padded_tensor_of_all_rows_along():
     assert (views.name, views.shipped_bytes) == ("action_logprobs", 64 * 64 * 1023 * 4)
     assert compact.shipped_bytes == compact.emitted_bytes == shipped.emitted_bytes
     assert shipped.shipped_bytes == compact.shipped_bytes - views.bytes + views.shipped_bytes
+    reward = build_flow("ppo", sizes | {"as_shipped": True}).message("reward")
+    assert {field.name: field.shipped_bytes for field in reward.fields if field.storage} == {
+        "action_logprobs": 64 * 64 * 1023 * 4, "action_values": 64 * 64 * 1024 * 4,
+    }  # fmt: skip
+
+
+def test_the_two_rewards_of_grpo_math_have_names_of_their_own():
+    """Or one of them would be lost where messages are merged."""
+    fields = [field.name for edge in build_flow("grpo-math", {}).edges_to("driver") for field in edge.message.fields]
+    assert len(set(fields)) == len(fields) and {"rm_rewards", "math_rewards"} <= set(fields)
 
 
 def test_the_demos_flow_is_flat_without_fields():

@@ -1,11 +1,14 @@
 """Payloads that users know: their bytes, parts of them, and what is given beside them."""
 
 import pytest
+from made_records import a_record
 
+from common.analysis.results import results_of
 from common.flow.catalogue import build_flow
 from common.plan.command_line import describe_presets, parse
 from common.plan.presets import PRESETS
 from common.run.settle import settle
+from common.text.tables import table
 
 MIB = 2**20
 
@@ -31,6 +34,20 @@ def test_a_part_of_a_preset_has_that_part_of_its_bytes_and_is_recorded_as_such(n
     record = settle("store", parse("", "store", ["--preset", name, "--scale", "0.25"]))[0].record()
     assert (record.arguments["preset"], record.arguments["scale"]) == (name, 0.25)
     assert f"{name}: {PRESETS[name].rows} rows" in describe_presets()
+
+
+def test_presets_are_listed_with_their_fields():
+    text = describe_presets()
+    for words in ("nested_3", "old_log_probs", "rollout_log_probs", "driver -> policy ", "128 x [512..512]"):
+        assert words in text
+
+
+@pytest.mark.parametrize(("scale", "label"), [(0.25, "store refs (0.25 of verl-dapo)"), (1.0, "store refs")])
+def test_a_part_of_a_preset_is_labelled_where_its_row_is_shown(scale, label):
+    record = a_record("refs", [1.0, 1.1])
+    record.arguments |= {"preset": "verl-dapo", "scale": scale}
+    (line,) = table(results_of([record])).splitlines()[1:]
+    assert line.split("  ")[0] == label
 
 
 def test_what_is_given_beside_a_preset_counts_more():

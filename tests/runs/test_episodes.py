@@ -49,7 +49,8 @@ def test_operations_of_an_episode_are_those_of_chatlearns_formulas(run_script, n
     for sender, sizes in run.message_bytes.items():
         message = flow.message(sender)
         assert len(sizes) == count and len(set(sizes)) == 1
-        assert message.shipped_bytes < sizes[0] < message.shipped_bytes + 1200 * len(message.leaves)
+        # A few hundred bytes of pickle for each tensor (tests/chatlearn/test_sizes.py), and what a message has once.
+        assert message.shipped_bytes < sizes[0] < message.shipped_bytes + 700 + 300 * len(message.leaves)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def check(finished, runtime, transport):
     row, key = transports(runtime)[transport], record.row
     assert (key.runtime, key.transport, key.device) == (runtime, transport, "cpu")
     assert (run.status, run.reason, run.wrong_bytes, run.wrong_bytes_by_field) == ("ok", None, 0, {})
-    flow = build_flow(key.flow, key.sizes)
+    flow = build_flow(key.flow, key.sizes, key.message)
     assert [f"{edge.source} -> {edge.reader}" for edge in record.edges] == [str(edge) for edge in flow.edges]
     assert [edge.bytes for edge in record.edges] == [edge.bytes for edge in flow.edges]
     assert run.payload_copied is not readers_hold_views(row, key.flags)
@@ -76,9 +76,29 @@ def check(finished, runtime, transport):
     assert set(key.layout.nodes.values()) == {0}
     if runtime in ("graph", "torch"):
         assert run.stored_bytes == 0
+    if transport in ("driver-queue", "payload-queue"):
+        assert {name: count for name, count in run.operations.items() if count} == operations(
+            transport, flow, record.arguments["episode"]
+        )
+        assert set(run.message_bytes) == {"driver", *(task.name for task in flow.tasks)}
+        for sender, sizes in run.message_bytes.items():
+            assert len(sizes) == record.arguments["episode"] and min(sizes) > flow.message(sender).shipped_bytes
     last_line = re.fullmatch(r"Execution time: (\d+(?:\.\d+)?) seconds", finished.stdout.splitlines()[-1])
     assert float(last_line[1]) == pytest.approx(sum(run.seconds), rel=0.01)
     assert f"record: {finished.output}" in finished.stdout
+
+
+def operations(transport, flow, count):
+    """Of an episode of so many messages what the driver does, other than nothing."""
+    asked, answers = flow.edges_from("driver"), flow.edges_to("driver")
+    of_driver = [edge for edge in flow.edges if edge not in asked] if transport == "driver-queue" else answers
+    return {
+        "driver_put": count * len(of_driver if transport == "driver-queue" else asked),
+        "driver_get": count * len(of_driver),
+        "driver_payload_gets": count * len(of_driver),
+        "driver_payload_bytes": count * sum(edge.bytes for edge in of_driver),
+        "model_tasks": count * len(flow.tasks),
+    }
 
 
 @pytest.mark.parametrize("row", CPU, ids=lambda row: row.name)

@@ -73,6 +73,41 @@ def test_payloads_that_do_not_fit_into_memory_are_refused(machine, make_plan):
         make_plan("torch", "--transport", "gloo")
 
 
+def test_every_replica_and_rank_has_a_pool_and_inputs_of_its_own(machine, make_plan):
+    machine()
+
+    def resident(*flags):
+        plan = make_plan("store", "--flow", "grpo", "--in-flight", "2", *flags)
+        return needs.resident_bytes(plan.row, plan.options, plan.flow), plan.flow
+
+    alone, flow = resident()
+    several, _ = resident("--replicas", "reward=2", "--ranks", "reward=3")
+    inputs = sum(edge.bytes for edge in flow.edges_to("reward"))
+    assert several - alone == 5 * (4 * flow.message("reward").bytes + 2 * inputs)
+
+
+def test_what_is_behind_the_last_queue_keeps_storages_and_what_its_trainers_read(machine, make_plan):
+    machine()
+
+    def resident(*flags):
+        plan = make_plan("store", "--flow", "ppo", *flags)
+        return needs.resident_bytes(plan.row, plan.options, plan.flow), plan.flow
+
+    def of_trainers(*flags):
+        with_them, flow = resident("--sink", "trainer", *flags)
+        return with_them, sum(edge.bytes for edge in flow.edges_to("stream-dataset")), flow
+
+    two, samples, _ = of_trainers()
+    one, _, _ = of_trainers("--trainers", "1")
+    assert two - one == samples  # of policy and value
+    shipped, _, flow = of_trainers("--as-shipped")
+    kept = sum(edge.message.shipped_bytes for edge in flow.edges_to("stream-dataset"))
+    plan = make_plan("store", "--flow", "ppo", "--sink", "trainer", "--as-shipped")
+    stored = needs.stored_bytes(plan.row, plan.options, plan.flow)
+    compact = make_plan("store", "--flow", "ppo", "--sink", "trainer")
+    assert shipped - two == kept - samples + stored - needs.stored_bytes(compact.row, compact.options, compact.flow)
+
+
 @pytest.mark.parametrize("transport", ["gloo", "memcpy"])
 def test_a_machine_without_shared_memory_runs_what_needs_none(machine, make_plan, transport):
     machine(shared=0)
