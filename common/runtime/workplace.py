@@ -39,7 +39,8 @@ class Workplace:
 
     def __exit__(self, *_: object) -> None:
         clean(self.folder)
-        os.write(self.alive, b"done")
+        with suppress(BrokenPipeError):  # somebody has killed the guard
+            os.write(self.alive, b"done")
         os.close(self.alive)
         os.waitpid(self.guard, 0)
 
