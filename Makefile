@@ -9,7 +9,7 @@
 # make held-out    flows that the sweeps do not know, to check it     (about 8 minutes)
 # make gpu         all that a machine with GPUs can run there         (under 25 minutes)
 # make test        the tests                                          (about 8 minutes)
-# make unit        those that start nothing                           (under two minutes)
+# make unit        those that start nothing                           (about a minute)
 # make lint        ruff and mypy
 # make publish     redraw img/ and the tables of README.md and docs/ from results/published
 
@@ -27,10 +27,10 @@ published: .venv/installed
 	$(PY) benchmark.py benchmark --runs 5
 
 test: .venv/installed
-	$(PY) -m pytest
+	$(PY) -m pytest -n 2 --dist worksteal
 
 unit: .venv/installed
-	$(PY) -m pytest -m "not runs"
+	$(PY) -m pytest -n 2 --dist worksteal -m "not runs"
 
 lint: .venv/installed
 	$(PY) -m ruff check .

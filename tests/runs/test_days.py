@@ -7,7 +7,7 @@ import time
 
 import psutil
 import pytest
-from conftest import KILOBYTES, ROOT, SCRIPTS, SHARED_MEMORY
+from conftest import KILOBYTES, ROOT, SCRIPTS, orphaned_semaphores
 
 from common.record import files
 
@@ -35,12 +35,8 @@ def cluster(tmp_path, monkeypatch):
             pass
 
 
-def semaphores():
-    return {path.name for path in SHARED_MEMORY.glob("sem.*") if path.name.startswith(("sem.obj", "sem.hdr"))}
-
-
 def test_a_cluster_that_was_there_is_joined_as_written_and_keeps_nothing_of_the_run(begin_run, cluster):
-    before = semaphores()
+    before = orphaned_semaphores()
     flags = ("--transport", "zero-copy", "--iterations", "3", "--address", cluster, *KILOBYTES)
     finished = begin_run(SCRIPTS["graph"], *flags).finish()
     assert (finished.code, finished.run.status) == (0, "ok"), finished.stderr
@@ -50,9 +46,9 @@ def test_a_cluster_that_was_there_is_joined_as_written_and_keeps_nothing_of_the_
     ).finish()
     assert (broken.code, broken.run.status) == (1, "failed")
     deadline = time.monotonic() + 5
-    while semaphores() - before and time.monotonic() < deadline:
+    while orphaned_semaphores() - before and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert semaphores() - before == set()
+    assert orphaned_semaphores() - before == set()
 
 
 def test_a_run_outlasts_the_reader_of_its_screen(tmp_path):
