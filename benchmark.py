@@ -5,6 +5,7 @@
     python3 benchmark.py stages        where the time goes: the main rows traced, a Chrome trace each
     python3 benchmark.py hops          small messages, beside the claims of Ray's article on compiled graphs
     python3 benchmark.py chatlearn     ChatLearn's own messages and episodes over every transport
+    python3 benchmark.py chatlearn-stages   where the time of such messages goes, one at a time, traced
     python3 benchmark.py sweeps        rows by bytes and tensors: what choose_transport.py reckons with
     python3 benchmark.py held-out      other flows, to check it: choose_transport.py --check FOLDER
     python3 benchmark.py in-flight     what several trips under way are worth

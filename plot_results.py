@@ -21,7 +21,7 @@ from common.cost.choice import Checked, check
 from common.cost.costs import costs_of
 from common.errors import RecordError, SuiteError
 from common.pages import generated, markdown
-from common.pages.parts import load, parted
+from common.pages.parts import Parts, load, parted
 from common.plan.command_line import OneLineParser
 from common.record import files
 from common.text import small_messages, sweep_table
@@ -32,9 +32,9 @@ from common.text.tables import csv_table, markdown_table
 ROOT = Path(__file__).resolve().parent
 
 
-def draw(ladder: list[Result], traced: list[Result], episodes: list[Result], folder: Path) -> list[Path]:
+def draw(parts: Parts, folder: Path) -> list[Path]:
     """Every picture that the rows are good for."""
-    pictures = []
+    pictures, ladder, traced, episodes = [], parts.ladder, parts.traced, parts.episodes
     if any(result.status == "ok" for result in ladder):
         pictures = [folder / "benchmark_result.png"]
         ladder_chart.draw_ladder(ladder, pictures[0])
@@ -42,9 +42,10 @@ def draw(ladder: list[Result], traced: list[Result], episodes: list[Result], fol
     if headline.explained(ladder, traced):
         pictures.append(folder / "headline.png")
         headline.draw(ladder, traced, pictures[-1])
-    if traced:
-        pictures.append(folder / "stages.png")
-        stage_chart.draw(traced, ladder, pictures[-1])
+    for name, rows, untraced in (("stages", traced, ladder), ("chatlearn_stages", parts.fields, [])):
+        if rows:
+            pictures.append(folder / f"{name}.png")
+            stage_chart.draw(rows, untraced, pictures[-1])
     if any(result.status == "ok" for result in episodes):
         pictures += [folder / "chatlearn_episodes.png", folder / "chatlearn_messages.png"]
         episode_table.draw(episodes, pictures[-2])
@@ -55,8 +56,9 @@ def draw(ladder: list[Result], traced: list[Result], episodes: list[Result], fol
     return pictures
 
 
-def print_results(ladder: list[Result], hops: list[Result], episodes: list[Result], form: str) -> None:
+def print_results(parts: Parts, form: str) -> None:
     """The tables; as text also why rows have no numbers, and what qualifies those that have."""
+    ladder, hops, episodes = parts.ladder, parts.hops, parts.episodes
     done = [result for result in hops if result.status == "ok"]
     found = episode_table.groups([result for result in episodes if result.status == "ok"])
     tables = [(ladder, markdown.ladder_columns(ladder)), (done, small_messages.columns(done))]
@@ -125,14 +127,14 @@ def main(argv: list[str] | None = None) -> int:
             return write_report(arguments)
         records = load(arguments.records, arguments.mixed)
         swept = results_of(record for record in records.values() if record.sweep)
-        ladder, hops, traced, episodes = parted({path: r for path, r in records.items() if not r.sweep})
-        for problem in stage_chart.problems(traced):
+        parts = parted({path: record for path, record in records.items() if not record.sweep})
+        for problem in stage_chart.problems([*parts.traced, *parts.fields]):
             raise RecordError(f"{problem}: trace it again on a machine that does nothing else")
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
-        pictures = draw(ladder, traced, episodes, arguments.output_dir)
+        pictures = draw(parts, arguments.output_dir)
         pictures += sweep_chart.draw_all(swept, arguments.output_dir)
         if arguments.pages:
-            texts = generated.sections(ladder, hops, traced, episodes, swept, *backed(arguments.evidence, swept))
+            texts = generated.sections(parts, swept, *backed(arguments.evidence, swept))
             generated.rewrite(arguments.pages, texts)
     except SuiteError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -141,12 +143,13 @@ def main(argv: list[str] | None = None) -> int:
         place = f"{error.filename} ({error.strerror})"
         print(f"error: cannot write {place}: give --output-dir another place", file=sys.stderr)
         return 2
-    print_results(ladder, hops, episodes, arguments.format)
+    print_results(parts, arguments.format)
     if swept:
         sweep_table.print_costs(swept, arguments.format)
     if pictures and arguments.format == "text":
         print(f"pictures: {', '.join(map(str, pictures))}")
-    return int(any(result.status == "impossible" for result in (*ladder, *hops, *traced, *episodes, *swept)))
+    rows = (*parts.ladder, *parts.hops, *parts.traced, *parts.episodes, *parts.fields, *swept)
+    return int(any(result.status == "impossible" for result in rows))
 
 
 if __name__ == "__main__":

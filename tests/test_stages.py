@@ -14,6 +14,7 @@ from common.errors import UsageError
 from common.flow.catalogue import online_dpo
 from common.flow.flow import DRIVER, Flow, Task, with_trainer
 from common.flow.message import flat
+from common.pages import generated
 from common.plan import command_line
 from common.record.rows import LADDER
 from common.record.schema import Edge
@@ -225,6 +226,21 @@ def test_ladder_traces_and_microbenchmarks_are_drawn_in_one_call(write, tmp_path
     shown = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
     assert shown.count("graph shm") == 1  # the traced run is no rung
     assert shown.count("chain-2") == 1
+
+
+def test_traces_of_fields_have_a_picture_and_a_table_of_their_own_beside_a_ladder(write, tmp_path):
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "docs" / "chatlearn.md"
+    page.write_text("{}\n{}".format(*generated.markers("chatlearn-stages")))
+    fields = a_record("refs", traced(WHOLE), message="fields", rows=4)
+    paths = write(a_traced("shm", "graph", WHOLE), a_record("shm", [0.08] * 3, runtime="graph"), fields)
+    where = ("--output-dir", str(tmp_path / "img"), "--pages", str(tmp_path))
+    assert plot_results.main([*paths, *where]) == 0
+    assert {"stages.png", "chatlearn_stages.png"} <= {path.name for path in (tmp_path / "img").iterdir()}
+    header, _, row = page.read_text().splitlines()[1:4]
+    assert header.startswith("| transport | a trip, ms | ") and row.startswith("| store refs | ")
+    assert plot_results.main([paths[-1], "--output-dir", str(tmp_path / "alone")]) == 0  # then it is a trace as any
+    assert [path.name for path in (tmp_path / "alone").iterdir()] == ["stages.png"]
 
 
 def test_traces_alone_leave_the_pictures_of_the_ladder_alone(write, tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from common.analysis.results import Result
-from common.analysis.stages import CAUSES, attribute, by_cause, by_edge, defect, trip_seconds
+from common.analysis.stages import CAUSES, STAGES, attribute, by_cause, by_edge, defect, trip_seconds
 from common.record.environment import machine_line
 from common.text.tables import Column, markdown_table, milliseconds
 from common.units import format_bytes
@@ -116,6 +116,19 @@ def markdown(traced: Sequence[Result], untraced: Sequence[Result]) -> str:
     trip = Column("a trip, ms", lambda result: milliseconds(trip_seconds(result.traced_run)))
     columns = [Column("transport", lambda result: result.name), trip, *map(of, [*CAUSES, "other"])]
     return f"{markdown_table(traced, columns)}\n\n{caption(traced, untraced)}"
+
+
+def stages_markdown(traced: Sequence[Result]) -> str:
+    """A table of the stages themselves, in milliseconds, and the caption."""
+    found = {result.name: attribute(result.traced_run)[0] for result in traced}
+
+    def of(stage: str) -> Column:
+        return Column(stage, lambda result: milliseconds(found[result.name].get(stage, 0.0)))
+
+    trip = Column("a trip, ms", lambda result: milliseconds(trip_seconds(result.traced_run)))
+    seen = [stage for stage in STAGES if any(stage in own for own in found.values())]
+    columns = [Column("transport", lambda result: result.name), trip, *map(of, seen)]
+    return f"{markdown_table(traced, columns)}\n\n{caption(traced, [])}"
 
 
 def problems(traced: Sequence[Result]) -> list[str]:

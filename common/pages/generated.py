@@ -20,6 +20,7 @@ from common.cost.costs import costs_of
 from common.errors import RecordError
 from common.flow.catalogue import FLOWS, sizes_of
 from common.pages import markdown
+from common.pages.parts import Parts
 from common.plan.command_line import describe_flags
 from common.plan.options import Options
 from common.record.environment import machine_line
@@ -104,14 +105,11 @@ def flags() -> str:
 
 
 def sections(
-    ladder: Rows, hops: Rows, traced: Rows, episodes: Rows, swept: Rows,
-    pairs: Sequence[Judged] = (), held_out: Sequence[Checked] = (),
-) -> dict[str, str | None]:  # fmt: skip
-    """Each section's text, from the rows of the ladder, the microbenchmarks, the traced ones, episodes, and sweeps.
-
-    Without such a row it is None. pairs, held_out: the evidence on verdicts and on choices.
-    """
-    done = [result for result in hops if result.status == "ok"]
+    parts: Parts, swept: Rows = (), pairs: Sequence[Judged] = (), held_out: Sequence[Checked] = ()
+) -> dict[str, str | None]:
+    """Each section's text; None without such rows. pairs, held_out: the evidence on verdicts and on choices."""
+    ladder, traced, episodes = parts.ladder, parts.traced, parts.episodes
+    done = [result for result in parts.hops if result.status == "ok"]
     measured = any(result.status == "ok" for result in ladder)
     return {
         "numbers": numbers(ladder) if measured else None,
@@ -120,6 +118,7 @@ def sections(
         "results": markdown.ladder(ladder) if measured else None,
         "advice": markdown.advice(ladder) if measured else None,
         "stages": stage_chart.markdown(traced, ladder) if traced else None,
+        "chatlearn-stages": stage_chart.stages_markdown(parts.fields) if parts.fields else None,
         "microbenchmarks": small_messages.markdown(done) if done else None,
         "episodes": episode_table.markdown(episodes) if episodes else None,
         "fits": sweep_table.markdown(costs_of(swept)) if swept else None,

@@ -1,5 +1,6 @@
 """Which of the records belong into which table and picture."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from common.analysis.ladder import on_one_ceiling
@@ -14,6 +15,20 @@ from common.record.schema import Record
 from common.units import format_bytes
 
 Records = dict[Path, Record]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Rows, by the table and the picture that they belong into.
+
+    traced: of the ladder's flow. fields: traced, of messages of fields, where the former are there too.
+    """
+
+    ladder: list[Result]
+    hops: list[Result]
+    traced: list[Result]
+    episodes: list[Result]
+    fields: list[Result]
 
 
 def load(paths: list[Path], mixed: bool) -> Records:
@@ -44,10 +59,8 @@ def load(paths: list[Path], mixed: bool) -> Records:
     return records
 
 
-def parted(records: Records) -> tuple[list[Result], list[Result], list[Result], list[Result]]:
-    """The rows of a ladder, those of the microbenchmarks, the traced ones, and ChatLearn's episodes.
-
-    One flow at one size is a ladder, whichever it is; where there are several, the microbenchmarks have a table of
+def parted(records: Records) -> Parts:
+    """One flow at one size is a ladder, whichever it is; where there are several, the microbenchmarks have a table of
     their own, and so have episodes.
 
     Raises:
@@ -56,8 +69,13 @@ def parted(records: Records) -> tuple[list[Result], list[Result], list[Result], 
     if records and not any(run.status == "ok" for record in records.values() for run in record.runs):
         raise RecordError("none of the records holds a row that is ok: run the scripts again")
     traced = {path: record for path, record in records.items() if any(run.spans for run in record.runs)}
-    episodes = {path: record for path, record in records.items() if episode_table.is_episode(Result((record,)))}
-    others = {path: record for path, record in records.items() if path not in traced and path not in episodes}
+    fields = {path: record for path, record in traced.items() if record.row.message != "bare"}
+    if len(fields) == len(traced):
+        fields = {}
+    traced = {path: record for path, record in traced.items() if path not in fields}
+    left = {path: record for path, record in records.items() if path not in fields}
+    episodes = {path: record for path, record in left.items() if episode_table.is_episode(Result((record,)))}
+    others = {path: record for path, record in left.items() if path not in traced and path not in episodes}
     small = {}
     if len({_moved(record) for record in others.values()}) > 1:
         small = {path: record for path, record in others.items() if record.row.flow in MICROBENCHMARKS}
@@ -71,7 +89,8 @@ def parted(records: Records) -> tuple[list[Result], list[Result], list[Result], 
     hops.sort(key=lambda result: (result.flow.name, result.record.edges[0].bytes))
     moved = [on_one_ceiling(group) for group in episode_table.groups(results_of(episodes.values()))]
     rows = on_one_ceiling(results_of(ladder.values()))
-    return rows, hops, results_of(traced.values()), [result for group in moved for result in group]
+    shown = [result for group in moved for result in group]
+    return Parts(rows, hops, results_of(traced.values()), shown, results_of(fields.values()))
 
 
 def _moved(record: Record) -> tuple[str, tuple[tuple[str, str, int], ...]]:

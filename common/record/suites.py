@@ -54,6 +54,10 @@ CHATLEARN = [
     # At the end, since records are numbered.
     f"torch mapped {FIELDS} {EPISODE}", f"torch mapped {FIELDS} {ALONE}", f"store ref-queue {PACKED} {TWO}",
 ]  # fmt: skip
+# Why it costs so: one message at a time.
+ONE = "--flow online-dpo --rows 128 --prompt-len 512 --response-len 512 --iterations 10"
+EXPLAINED = (f"store refs {SHIPPED}", f"store refs {FIELDS}", f"store refs {PACKED}", f"graph shm {FIELDS}",
+             f"graph shm {PACKED}", f"graph mapped {FIELDS}", f"torch gloo {PACKED}")  # fmt: skip
 # What the cost model is fitted to: bytes at five messages a trip, and tensors at the same bytes.
 SWEPT = (
     "store refs", "store numpy", "graph shm", "graph shm --reuse-buffers", "graph zero-copy", "graph mapped",
@@ -87,6 +91,7 @@ SUITES = {
         ),
     ),
     "chatlearn": Suite("none", extra=tuple(CHATLEARN)),
+    "chatlearn-stages": Suite("none", extra=tuple(f"{row} {ONE}" for row in EXPLAINED), traced=True),
     "sweeps": Suite("none", extra=tuple(f"{row} --warmup 2 {sweep}" for sweep in SWEEPS for row in SWEPT)),
     "in-flight": Suite("none", extra=tuple(f"{row} {DEPTHS}" for row in UNDER_WAY)),
     "held-out": Suite("none", extra=tuple(f"{row} --warmup 2 {flow}" for flow in HELD_OUT for row in CHECKED)),
