@@ -119,7 +119,7 @@ def test_what_is_refused_or_waived_leaves_no_record_behind(tmp_path):
 
 
 def benchmark(folder, *flags):
-    command = [sys.executable, str(ROOT / "benchmark.py"), "--rows", "torch memcpy", "torch memcpy --message packed"]
+    command = [sys.executable, str(ROOT / "benchmark.py"), "--rows", "torch memcpy", "torch multiprocessing"]
     small = [*KILOBYTES, "--iterations", "5", "--output-dir", str(folder)]
     return subprocess.run([*command, *small, *flags], capture_output=True, text=True, timeout=120)
 
