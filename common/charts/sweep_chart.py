@@ -61,11 +61,12 @@ def draw(results: Sequence[Result], costs: Mapping[str, Costs], path: Path) -> N
     times, rates, legend = panels["times"], panels["rates"], panels["legend"]
     bends = knees(costs) if swept_of(results[0]) == "payload" else {}
     for index, (name, line) in enumerate(lines.items()):
-        style = line_style(index, bool(line[0].payload_copied))
+        style = line_style(index, bool(line[-1].payload_copied))  # the object store copies small messages, maps others
         x = [place_of(result) for result in line]
         times.plot(x, [1e3 * result.summary.median for result in line], label=name, **style)
-        if line[0].payload_copied:
-            rates.plot(x, [rate_of(result) / 1e9 for result in line], **style)
+        copied = [result for result in line if result.payload_copied]
+        if copied:
+            rates.plot([place_of(result) for result in copied], [rate_of(result) / 1e9 for result in copied], **style)
         if name in bends:
             for knee in [r for r in line if place_of(r) <= (costs[name].fit.knee_bytes or 0) * ROUNDING][-1:]:
                 times.plot(place_of(knee), 1e3 * knee.summary.median, "o", ms=17, mfc="none", mec="black", mew=1.4)

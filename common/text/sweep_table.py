@@ -55,9 +55,9 @@ def _term(term: str, factor: float) -> Callable[[Costs], str]:
 
 
 def _rate(costs: Costs) -> str:
-    """Of rows that copy: nobody moved the bytes of the others."""
+    """Of rows that copy what is large: nobody moved the bytes of the others."""
     seconds = costs.fit.estimate("byte").value
-    if not costs.results[0].payload_copied:
+    if not max(costs.results, key=lambda result: result.record.bytes_per_trip).payload_copied:
         return "mapped"
     return three_digits(1e-9 / seconds) if seconds else "-"
 
