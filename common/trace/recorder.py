@@ -43,6 +43,8 @@ POINTS = (
     ("multiprocessing.queues", "SimpleQueue.put", "write"),
     ("multiprocessing.queues", "SimpleQueue.get", "wait"),
     ("multiprocessing.queues", "_ForkingPickler.loads", "deserialise"),
+    ("os", "write", "write"),  # torch mapped: a number into a pipe, and out of it
+    ("os", "read", "wait"),
     ("torch", "Tensor.copy_", "copy"),
 )
 ON_GPUS = (("torch", "Tensor.cpu", "device to host"), ("torch", "Tensor.to", "host to device"))
