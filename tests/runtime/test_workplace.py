@@ -72,11 +72,12 @@ def test_a_run_has_two_folders_of_its_own_that_end_with_it(monkeypatch, place, l
 def test_a_guard_that_somebody_killed_is_not_missed(place):
     with Workplace() as run:
         os.kill(run.guard, 9)
-        psutil.Process(run.guard).wait(5)
+        while psutil.Process(run.guard).status() != psutil.STATUS_ZOMBIE:
+            pass
     assert not run.folder.exists()
 
 
-@pytest.mark.parametrize("owner", ["999999999 1.0", f"{os.getpid()} 1.0"])
+@pytest.mark.parametrize("owner", ["999999999 1.0", f"{os.getpid()} 1.0"], ids=["gone", "another process by now"])
 def test_the_next_run_removes_what_a_dead_one_left(place, dead_run, owner):
     """Its process is gone, or its number is another one's by now."""
     folder = dead_run(owner)
