@@ -101,8 +101,8 @@ def draw(results: Sequence[Result], path: Path) -> None:
     """A line a transport on log axes; dashed where readers hold views."""
     lines = lines_of(results)
     first = lines[0][0]
-    figure = Figure(figsize=(10.5, 6), dpi=140, layout="constrained")
-    axes = figure.subplots()
+    figure = Figure(figsize=(10.5, 7), dpi=140, layout="constrained")
+    axes, legend = figure.subplots(2, 1, height_ratios=[5, 0.28 * (len(lines) // 3 + 1)])
     for index, line in enumerate(lines):
         points = [(depth(result), trips_per_second(result)) for result in line]
         axes.plot(*zip(*points, strict=True), label=transport_of(line[0]),
@@ -118,11 +118,12 @@ def draw(results: Sequence[Result], path: Path) -> None:
     axes.set_xticks(depths, [str(each) for each in depths])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.set_xlabel("trips under way", fontsize=11)
     axes.set_ylabel("trips a second", fontsize=11)
     clear(axes)
-    figure.legend(loc="outside lower center", ncols=3, fontsize=10, frameon=False)
+    legend.set_axis_off()
+    legend.legend(*axes.get_legend_handles_labels(), loc="center", ncols=3, fontsize=10, frameon=False)
     moved = format_bytes(first.record.bytes_per_trip)
     figure.suptitle(f"What overlapping is worth: {first.flow.title}, {moved} a trip", fontsize=13, x=0.01, ha="left")
     environment = first.record.environments.get("0", {})
