@@ -42,10 +42,10 @@ def draw(parts: Parts, folder: Path) -> list[Path]:
     if headline.explained(ladder, traced):
         pictures.append(folder / "headline.png")
         headline.draw(ladder, traced, pictures[-1])
-    for name, rows, untraced in (("stages", traced, ladder), ("chatlearn_stages", parts.fields, [])):
-        if rows:
+    for name, spans, untraced in (("stages", traced, ladder), ("chatlearn_stages", parts.fields, [])):
+        if spans:
             pictures.append(folder / f"{name}.png")
-            stage_chart.draw(rows, untraced, pictures[-1])
+            stage_chart.draw(spans, untraced, pictures[-1])
     if any(result.status == "ok" for result in episodes):
         pictures += [folder / "chatlearn_episodes.png", folder / "chatlearn_messages.png"]
         episode_table.draw(episodes, pictures[-2])
