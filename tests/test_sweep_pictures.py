@@ -79,6 +79,7 @@ def test_a_page_has_the_fits_of_the_sweeps_that_are_published(tmp_path):
     paths = files(tmp_path, [of_bytes(2, ROWS[2])])
     assert plot_results.main([*paths, "--pages", str(tmp_path), "--output-dir", str(tmp_path / "img")]) == 0
     assert "| graph shm | 60 (60 to 60) |" in page.read_text()
+    assert "Not yet published" not in page.read_text()
 
 
 @pytest.mark.parametrize("count", [1, 4, len(ROWS)])

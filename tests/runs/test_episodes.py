@@ -9,7 +9,7 @@ SMALL = ("--rows", "3", "--prompt-len", "uniform:4:8", "--response-len", "6", "-
 OVERLAP = ("--loader", "dynamic", "--model-seconds", "policy=1500ms,trainer=50ms")
 CASES = [
     ("online-dpo", 3, ("--as-shipped", "--generation-batch", "policy=2"), {"policy": 2}, {"reward": 2}),
-    ("grpo", 2, ("--poll-queues", "--colocated"), {}, {}),
+    ("ppo", 2, ("--poll-queues", "--colocated"), {}, {}),
 ]
 
 

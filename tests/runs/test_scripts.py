@@ -10,8 +10,6 @@ from common.record.rows import ROWS, readers_hold_views, transports
 
 # Lists, strings, booleans and views; two results; a role that reads from three.
 PPO = ("--flow", "ppo", "--rows", "2", "--prompt-len", "8", "--response-len", "8")
-# A queue is a process, and this flow has half as many edges.
-DPO = ("--flow", "online-dpo", *PPO[2:])
 OVER_100_KIB = ("--flow", "ppo", "--rows", "64", "--prompt-len", "256", "--response-len", "256")  # Ray inlines less
 OVERLAPPING = ("--in-flight", "4")
 PACKED = ("--message", "packed")
@@ -107,7 +105,7 @@ def test_fields_arrive_with_as_many_trips_in_flight_as_there_may_be(run_script, 
         pytest.importorskip("nixl")
     more = OVERLAPPING if row.depth is None else ()
     of_store = row.views and row.needs.store == "messages"  # where small messages are inlined, and not mapped
-    fields = OVER_100_KIB if of_store else (*DPO, "--message", "fields") if "queue" in row.transport else PPO
+    fields = OVER_100_KIB if of_store else PPO
     flags = ("--transport", row.transport, *fields, *more, "--iterations", "8", "--warmup", "2")
     finished = run_script(SCRIPTS[row.runtime], *flags)
     check(finished, row.runtime, row.transport)
