@@ -29,7 +29,7 @@ from common.payload.leaves import map_tensors
 from common.payload.model import Model
 from common.payload.participant import Participant
 from common.runtime.crew import Crew, Wiring
-from common.runtime.needs import CHANNEL_HEADROOM_BYTES
+from common.runtime.needs import CHANNEL_HEADROOM_BYTES, stored_trips
 from common.runtime.workplace import unlink_mapped_semaphores
 from common.transport import warm_receive
 from common.transport.graph_proof import edge_paths, refuse_fallback
@@ -121,13 +121,10 @@ def bind(flow, actors, hint):
 
 
 def compile_graph(crew: Crew, hint: str | None):
-    """The graph, and how its edges really travel.
-
-    Each channel has a buffer more than trips may be under way: a reader may hold the views of those until it is
-    handed the next one, while that one is written beside them. Without it, a held view would block the writer.
-    """
+    """The graph, and how its edges really travel."""
+    # As many buffers a channel: a reader may hold the views of some, while others are written beside them.
     graph = bind(crew.flow, crew.actors, hint).experimental_compile(
-        _max_inflight_executions=crew.plan.options.in_flight + 1
+        _max_inflight_executions=stored_trips(crew.plan.row, crew.plan.options)
     )
     # Ray starts a process beside every graph, which would go on starting in the first trips.
     ray.get(graph._proxy_actor.__ray_ready__.remote())

@@ -146,8 +146,9 @@ class Script:
 
     def left(self) -> list[str]:
         shared = (orphaned_semaphores() - self.orphans_before) | (shared_memory_names() - self.shared_before)
-        # Another test's run, which is under way beside this one, has a folder of the same name as long as it lives.
-        others = [path.name for path in Path("/tmp").glob("t-*/tmp/data-flow-*") if path.parent != self.temporary]
+        # Another run, which is under way beside this one, has a folder of the same name as long as it lives.
+        places = (Path("/tmp").glob(place) for place in ("t-*/tmp/data-flow-*", "data-flow-*"))
+        others = [path.name for paths in places for path in paths if path.parent != self.temporary]
         return [
             *(f"process {process}" for process in self.living()),
             *(str(path) for path in shared if not any(name in path.name for name in others)),

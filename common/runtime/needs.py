@@ -60,7 +60,7 @@ def object_store_bytes(row: Row, options: Options, flow: Flow) -> int:
     shared_bytes = psutil.disk_usage("/dev/shm").free
     default_bytes = max(MINIMUM_STORE_BYTES, min(int(0.3 * memory_bytes), int(0.95 * shared_bytes)))
     store_bytes = options.object_store_bytes or default_bytes
-    needed_bytes, trips = stored_bytes(row, options, flow), options.in_flight + 1
+    needed_bytes, trips = stored_bytes(row, options, flow), stored_trips(row, options)
     if store_bytes > shared_bytes:
         raise UsageError(
             f"the object store of {format_bytes(store_bytes)} does not fit into the {format_bytes(shared_bytes)} free "
@@ -75,9 +75,18 @@ def object_store_bytes(row: Row, options: Options, flow: Flow) -> int:
     return store_bytes
 
 
+def stored_trips(row: Row, options: Options) -> int:
+    """How many trips the object store holds: those under way, and the one before, which queues may still hold.
+
+    Of a graph whose readers map its channels: those under way, and as many that readers hold until they are checked.
+    With fewer buffers a held view blocks the writer, and more than a path has places for never arrive.
+    """
+    return options.in_flight + (options.in_flight if row.views and row.needs.store == "channels" else 1)
+
+
 def stored_bytes(row: Row, options: Options, flow: Flow) -> int:
-    """What lies in the object store at a time: the trips under way, and the one before, which queues may still hold."""
-    trips = options.in_flight + 1
+    """What lies in the object store at a time."""
+    trips = stored_trips(row, options)
     if row.needs.store == "messages":
         by_value = sum(edge.message.shipped_bytes for edge in flow.edges)
         return trips * (by_value + flow.shipped_bytes)

@@ -28,11 +28,14 @@ class ProcessCrew(Crew):
         if self.plan.layout.one_process:
             self.actors = {name: model_class(self.plan, name, *extra) for name in self.plan.participants[1:]}
             return
-        spawn = multiprocessing.get_context("spawn")
+        # Forked off a process that imports torch once for all of them, and does nothing else; torch starts no thread by
+        # being imported, and touches no GPU.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["torch"])
         for name in self.plan.participants[1:]:
-            self.pipes[name], theirs = spawn.Pipe()
+            self.pipes[name], theirs = context.Pipe()
             where = (model_class, self.plan, name, extra, theirs)
-            self.actors[name] = spawn.Process(target=_live, args=where, name=name, daemon=True)
+            self.actors[name] = context.Process(target=_live, args=where, name=name, daemon=True)
             self.actors[name].start()
             theirs.close()
         for name in self.pipes:

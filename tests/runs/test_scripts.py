@@ -11,7 +11,8 @@ from common.record.rows import ROWS, readers_hold_views, transports
 # Lists, strings, booleans and views; two results; a role that reads from three.
 PPO = ("--flow", "ppo", "--rows", "2", "--prompt-len", "8", "--response-len", "8")
 OVER_100_KIB = ("--flow", "ppo", "--rows", "64", "--prompt-len", "256", "--response-len", "256")  # Ray inlines less
-OVERLAPPING = ("--in-flight", "4")
+# More than a path has places, and again as many: readers hold all that they may, and are handed others.
+OVERLAPPING = ("--in-flight", "6", "--episode", "12")
 PACKED = ("--message", "packed")
 # Bytes that are no whole words, in flows of another shape.
 SCATTER_ODD = ("--flow", "scatter-gather", "--payload-bytes", "1001", "--roles", "2")
@@ -106,7 +107,7 @@ def test_fields_arrive_with_as_many_trips_in_flight_as_there_may_be(run_script, 
     more = OVERLAPPING if row.depth is None else ()
     of_store = row.views and row.needs.store == "messages"  # where small messages are inlined, and not mapped
     fields = OVER_100_KIB if of_store else PPO
-    flags = ("--transport", row.transport, *fields, *more, "--iterations", "8", "--warmup", "2")
+    flags = ("--transport", row.transport, *fields, *more, "--iterations", "12", "--warmup", "2")
     finished = run_script(SCRIPTS[row.runtime], *flags)
     check(finished, row.runtime, row.transport)
     edges = [f"{edge.source} -> {edge.reader}" for edge in finished.record.edges]

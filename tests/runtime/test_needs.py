@@ -52,6 +52,13 @@ def test_the_channels_of_a_graph_are_counted_and_handles_are_not(machine, make_p
     assert needs.stored_bytes(mapped.row, mapped.options, mapped.flow) == 0
 
 
+@pytest.mark.parametrize(("transport", "trips"), [("pickle", 9), ("zero-copy", 16)])
+def test_readers_that_hold_views_of_eight_trips_leave_room_for_eight_others(machine, make_plan, transport, trips):
+    machine()
+    plan = make_plan("graph", "--transport", transport, "--in-flight", "8", "--payload", "1MiB")
+    assert needs.stored_trips(plan.row, plan.options) == trips
+
+
 @pytest.mark.parametrize(
     ("memory", "shared", "store"),
     [
