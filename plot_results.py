@@ -11,7 +11,9 @@ unless --mixed is given.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from common.analysis.false_alarms import PAIRED, SHUFFLES, Judged, judged
 from common.analysis.results import Result, results_of
@@ -27,7 +29,7 @@ from common.record import files
 from common.text import small_messages, sweep_table
 from common.text.pipe import outlast_reader
 from common.text.screen import print_table
-from common.text.tables import csv_table, markdown_table
+from common.text.tables import Column, csv_table, markdown_table
 
 ROOT = Path(__file__).resolve().parent
 
@@ -61,13 +63,17 @@ def print_results(parts: Parts, form: str) -> None:
     ladder, hops, episodes = parts.ladder, parts.hops, parts.episodes
     done = [result for result in hops if result.status == "ok"]
     found = episode_table.groups([result for result in episodes if result.status == "ok"])
-    tables = [(ladder, markdown.ladder_columns(ladder)), (done, small_messages.columns(done))]
-    for results, columns in (*tables, *((group, episode_table.columns(group)) for group in found)):
+    tables: list[tuple[Sequence[Any], list[Column]]] = [
+        (ladder, markdown.ladder_columns(ladder)), (done, small_messages.columns(done)),
+        *((group, episode_table.columns(group)) for group in found),
+        *((episode_table.beside_flat(group, parts.flat), episode_table.BESIDE_FLAT) for group in found),
+    ]  # fmt: skip
+    for results, columns in tables:
         if results and form == "text":
             print_table(results, columns)
         elif results:
             print((csv_table if form == "csv" else markdown_table)(results, columns))
-    for result in (*ladder, *hops, *episodes) if form == "text" else ():
+    for result in (*ladder, *hops, *episodes, *parts.flat) if form == "text" else ():
         if result.failure:
             print(f"{result.name}: {result.failure}")
     for group in found if form == "text" else ():
@@ -148,7 +154,7 @@ def main(argv: list[str] | None = None) -> int:
         sweep_table.print_costs(swept, arguments.format)
     if pictures and arguments.format == "text":
         print(f"pictures: {', '.join(map(str, pictures))}")
-    rows = (*parts.ladder, *parts.hops, *parts.traced, *parts.episodes, *parts.fields, *swept)
+    rows = (*parts.ladder, *parts.hops, *parts.traced, *parts.episodes, *parts.fields, *parts.flat, *swept)
     return int(any(result.status == "impossible" for result in rows))
 
 

@@ -4,7 +4,16 @@ from made_records import a_record, a_run, written
 
 import plot_results
 from common.analysis.results import results_of
-from common.charts.episodes import columns, findings, groups, is_episode, message_labels, short_name
+from common.charts.episodes import (
+    columns,
+    findings,
+    groups,
+    is_episode,
+    is_flat_episode,
+    markdown,
+    message_labels,
+    short_name,
+)
 from common.pages import generated
 
 SIZES = {"rows": 4, "prompt_len": 8, "response_len": 8}
@@ -60,6 +69,21 @@ def test_flat_messages_and_trips_one_by_one_are_no_episodes():
         a_record("refs", [1.0], flags={"episode": 2}),
     ):
         assert not is_episode(results_of([record])[0])
+
+
+def test_a_packed_message_stands_beside_a_flat_one_of_as_many_bytes():
+    episodes = results_of(RECORDS)
+    moved = episodes[0].record.bytes_per_trip
+    flags, run = {"episode": 8, "in_flight": 8}, a_run([0.064] * 8, episode_seconds=[0.064])
+
+    def flat(payload, transport="shm", **more):
+        return a_record(transport, run, runtime="graph", flags=flags | more, payload=payload)
+
+    records = [flat(moved), flat(2 * moved), flat(moved, episode=4), flat(moved, "bytes")]
+    found = [results_of([record])[0] for record in records]
+    assert [is_flat_episode(result, episodes) for result in found] == [True, False, False, True]
+    text = markdown(episodes, found)
+    assert text.count("| graph shm | 10 | 8 | 1.25 | 1, 1 |") == 1 and text.count(" flat tensors of as many bytes") == 1
 
 
 def test_they_have_a_table_and_pictures_of_their_own_beside_a_ladder(tmp_path, monkeypatch, capsys):

@@ -19,7 +19,7 @@ from common.record.rows import LADDER
 
 ROOT = Path(plot_results.__file__).parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-NONE = generated.sections(Parts([], [], [], [], []))
+NONE = generated.sections(Parts([], [], [], [], [], []))
 ROWS = results_of(
     [
         a_record("driver-queue", [2.0, 2.0, 2.2]),
@@ -67,7 +67,7 @@ def test_of_a_row_with_a_run_that_failed_last_the_one_before_it_is_printed(capsy
 
 
 def test_the_short_advice_has_six_rows_of_the_catalogue_and_the_long_one_all():
-    texts = generated.sections(Parts(ROWS, [], [], [], []))
+    texts = generated.sections(Parts(ROWS, [], [], [], [], []))
     named = {name: [line.split("`")[1] for line in texts[name].splitlines()[2:]] for name in ("choice", "advice")}
     assert sorted(named["choice"]) == sorted(generated.CHOICE) and len(generated.CHOICE) == 6
     assert named["advice"] == [name for name, row in LADDER.items() if row.take]

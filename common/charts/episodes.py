@@ -23,6 +23,16 @@ def is_episode(result: Result) -> bool:
     return row.message != "bare" and "rows" in row.sizes and "episode" in row.flags
 
 
+def is_flat_episode(result: Result, episodes: Sequence[Result]) -> bool:
+    """Whether it moves flat tensors of as many bytes as the messages of these, in episodes of the same length."""
+    rounded = 4 * len(result.record.edges)  # each edge to whole numbers
+    return result.record.row.message == "bare" and any(
+        other.episode == result.episode > 1
+        and abs(other.record.bytes_per_trip - result.record.bytes_per_trip) <= rounded
+        for other in episodes
+    )
+
+
 def short_name(result: Result) -> str:
     """Without the length of the episode, which all rows share."""
     words = result.name.replace("--message packed", "packed").replace("--as-shipped", "as shipped").split()
@@ -129,13 +139,35 @@ def message_labels(flow: Flow) -> dict[str, str]:
     return labels
 
 
-def markdown(results: Sequence[Result]) -> str:
-    """Of each group what it is, the findings and the table."""
+def markdown(results: Sequence[Result], flat: Sequence[Result] = ()) -> str:
+    """Of each group what it is, the findings and the table; beside packed messages flat ones of as many bytes."""
     parts = []
     for group in groups([result for result in results if result.status == "ok"]):
         group.sort(key=lambda result: result.paced_seconds, reverse=True)
         parts += [f"**{described(group)}.** {findings(group)}", markdown_table(group, columns(group))]
+        pairs = beside_flat(group, [result for result in flat if is_flat_episode(result, group)])
+        if pairs:
+            parts += [
+                "Fields packed into one buffer, beside flat tensors of as many bytes:",
+                markdown_table(pairs, BESIDE_FLAT),
+            ]
     return "\n\n".join([*parts, facts(results)])
+
+
+BESIDE_FLAT = [
+    Column("transport", lambda pair: short_name(pair[1])),
+    Column("packed, ms a message", lambda pair: milliseconds(pair[0].paced_seconds)),
+    Column("flat, ms a message", lambda pair: milliseconds(pair[1].paced_seconds)),
+    Column("packed / flat", lambda pair: f"{pair[0].paced_seconds / pair[1].paced_seconds:.2f}"),
+    Column("runs", lambda pair: ", ".join(str(len(result.shown)) for result in pair)),
+]
+
+
+def beside_flat(group: Sequence[Result], flat: Sequence[Result]) -> list[tuple[Result, Result]]:
+    """Packed rows, each with the same row of flat tensors."""
+    packed = {short_name(result): result for result in group if result.record.row.message == "packed"}
+    by_name = {f"{short_name(result)} packed": result for result in flat if result.status == "ok"}
+    return [(result, by_name[name]) for name, result in packed.items() if name in by_name]
 
 
 def facts(results: Sequence[Result]) -> str:

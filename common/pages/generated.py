@@ -120,7 +120,7 @@ def sections(
         "stages": stage_chart.markdown(traced, ladder) if traced else None,
         "chatlearn-stages": stage_chart.stages_markdown(parts.fields) if parts.fields else None,
         "microbenchmarks": small_messages.markdown(done) if done else None,
-        "episodes": episode_table.markdown(episodes) if episodes else None,
+        "episodes": episode_table.markdown(episodes, parts.flat) if episodes else None,
         "fits": sweep_table.markdown(costs_of(swept)) if swept else None,
         "in-flight": in_flight.markdown([r for r in swept if "in_flight" in r.runs[0].at]),
         "verdicts": false_alarms.markdown(pairs, PAIRED) if pairs else None,

@@ -22,6 +22,7 @@ class Parts:
     """Rows, by the table and the picture that they belong into.
 
     traced: of the ladder's flow. fields: traced, of messages of fields, where the former are there too.
+    flat: episodes of flat tensors of as many bytes as the others' messages.
     """
 
     ladder: list[Result]
@@ -29,6 +30,7 @@ class Parts:
     traced: list[Result]
     episodes: list[Result]
     fields: list[Result]
+    flat: list[Result]
 
 
 def load(paths: list[Path], mixed: bool) -> Records:
@@ -75,7 +77,11 @@ def parted(records: Records) -> Parts:
     traced = {path: record for path, record in traced.items() if path not in fields}
     left = {path: record for path, record in records.items() if path not in fields}
     episodes = {path: record for path, record in left.items() if episode_table.is_episode(Result((record,)))}
-    others = {path: record for path, record in left.items() if path not in traced and path not in episodes}
+    moved = [on_one_ceiling(group) for group in episode_table.groups(results_of(episodes.values()))]
+    shown = [result for group in moved for result in group]
+    flat = {path: record for path, record in left.items() if episode_table.is_flat_episode(Result((record,)), shown)}
+    apart = {*traced, *episodes, *flat}
+    others = {path: record for path, record in left.items() if path not in apart}
     small = {}
     if len({_moved(record) for record in others.values()}) > 1:
         small = {path: record for path, record in others.items() if record.row.flow in MICROBENCHMARKS}
@@ -87,10 +93,10 @@ def parted(records: Records) -> Parts:
             raise RecordError(f"{path} moves {_words(record)}, {first} {_words(other)}: plot them apart")
     hops = results_of(small.values())
     hops.sort(key=lambda result: (result.flow.name, result.record.edges[0].bytes))
-    moved = [on_one_ceiling(group) for group in episode_table.groups(results_of(episodes.values()))]
     rows = on_one_ceiling(results_of(ladder.values()))
-    shown = [result for group in moved for result in group]
-    return Parts(rows, hops, results_of(traced.values()), shown, results_of(fields.values()))
+    return Parts(
+        rows, hops, results_of(traced.values()), shown, results_of(fields.values()), results_of(flat.values())
+    )  # fmt: skip
 
 
 def _moved(record: Record) -> tuple[str, tuple[tuple[str, str, int], ...]]:

@@ -27,6 +27,7 @@ ALONE = "--flow online-dpo --rows 128 --prompt-len 512 --response-len 512 --epis
 EPISODE, FOUR = f"{ALONE} --in-flight 8", f"{ALONE} --in-flight 4"
 VLLM = "--flow online-dpo --rows 512 --prompt-len 512 --response-len 512 --padding vllm --episode 2 --iterations 6"
 TWO = f"{VLLM} --in-flight 2"
+FLAT = "--payload 10092032B --episode 8 --iterations 24"  # a message of ALONE
 SHIPPED, PACKED, FIELDS, TRAINER = "--as-shipped", "--message packed", "--message fields", "--sink trainer"
 CHATLEARN = [
     f"{row} {EPISODE}" for row in (
@@ -53,6 +54,9 @@ CHATLEARN = [
     f"torch memcpy {PACKED} {VLLM}",
     # At the end, since records are numbered.
     f"torch mapped {FIELDS} {EPISODE}", f"torch mapped {FIELDS} {ALONE}", f"store ref-queue {PACKED} {TWO}",
+    # As many bytes in flat tensors: what fields cost that are packed into one buffer.
+    *(f"{row} {FLAT} --in-flight 8" for row in ("store refs", "rdt gloo", "torch gloo")),
+    f"graph shm {FLAT} --in-flight 4", f"graph shm {FLAT} --reuse-buffers", f"torch memcpy {FLAT}",
 ]  # fmt: skip
 # Why it costs so: one message at a time.
 ONE = "--flow online-dpo --rows 128 --prompt-len 512 --response-len 512 --iterations 10"

@@ -11,8 +11,6 @@ from common.record.rows import ROWS, readers_hold_views, transports
 # Lists, strings, booleans and views; two results; a role that reads from three.
 PPO = ("--flow", "ppo", "--rows", "2", "--prompt-len", "8", "--response-len", "8")
 OVER_100_KIB = ("--flow", "ppo", "--rows", "64", "--prompt-len", "256", "--response-len", "256")  # Ray inlines less
-# More than a path has places, and again as many: readers hold all that they may, and are handed others.
-OVERLAPPING = ("--in-flight", "6", "--episode", "12")
 PACKED = ("--message", "packed")
 # Bytes that are no whole words, in flows of another shape.
 SCATTER_ODD = ("--flow", "scatter-gather", "--payload-bytes", "1001", "--roles", "2")
@@ -104,7 +102,9 @@ def operations(transport, flow, count):
 def test_fields_arrive_with_as_many_trips_in_flight_as_there_may_be(run_script, row):
     if "nixl" in row.needs.modules:
         pytest.importorskip("nixl")
-    more = OVERLAPPING if row.depth is None else ()
+    # More than a path has places, and again as many: readers hold all that they may, and are handed others.
+    many = "5" if row.needs.single_buffers else "6"
+    more = ("--in-flight", many, *(() if row.is_chatlearns else ("--episode", "12"))) if row.depth is None else ()
     of_store = row.views and row.needs.store == "messages"  # where small messages are inlined, and not mapped
     fields = OVER_100_KIB if of_store else PPO
     flags = ("--transport", row.transport, *fields, *more, "--iterations", "12", "--warmup", "2")
