@@ -35,61 +35,19 @@ from pathlib import Path
 
 from common.analysis.disturbances import disturbances
 from common.analysis.expected import expected_seconds, published
-from common.errors import SuiteError, UsageError, Waived
+from common.errors import SuiteError, UsageError
 from common.flow.catalogue import FLOWS
-from common.plan.command_line import OneLineParser, parse
-from common.plan.kinds import did_you_mean
+from common.plan.command_line import OneLineParser
 from common.plan.options import RESULTS
-from common.plan.plan import Plan
 from common.record import files
-from common.record.rows import LADDER, ROWS
+from common.record.rows import ROWS
 from common.record.suites import SUITES, rows_of
 from common.run.item import Item, minutes, print_plans
-from common.run.settle import settle
+from common.run.row_plan import plan_of
 from common.run.supervisor import add_runs, write_trace
 from common.text.pipe import outlast_reader
 from common.text.screen import point_words, print_table
 from common.text.tables import Column, milliseconds
-
-USUAL_TRIPS = "--iterations 30"  # of --rows that say nothing else
-PlanOrWaived = tuple[Plan, Waived | None]
-COUNTS = ("--iterations", "--duration")  # of these the one takes the place of the other
-
-
-def plan_of(text: str, flags: Sequence[str], trace: Path | None = None, of_suite: bool = False) -> PlanOrWaived:
-    """The plan of one row, such as "graph shm --huge-pages", with the flags of all.
-
-    A suite's own flags give way to those of all; what the caller says of one row does not.
-
-    Raises:
-        UsageError: there is no such row, or it cannot be so.
-    """
-    runtime, transport, *own = [*text.split(), "", ""][: max(2, len(text.split()))]
-    if f"{runtime} {transport}" not in LADDER:
-        raise UsageError(f"there is no row {text}{did_you_mean(text, LADDER)} (--list has them all)")
-    first, last = (own, flags) if of_suite else (flags, own)
-    if gives(last, COUNTS):
-        first = without(first, COUNTS)
-    usual = [] if of_suite or gives([*first, *last], (*COUNTS, "--sweep")) else USUAL_TRIPS.split()
-    traced = ["--trace", str(trace)] if trace else []
-    try:
-        return settle(runtime, parse("", runtime, ["--transport", transport, *usual, *first, *last, *traced]))
-    except UsageError as error:
-        raise UsageError(f"{runtime} {transport}: {error}") from None
-
-
-def gives(words: Sequence[str], names: Sequence[str]) -> bool:
-    return any(word.partition("=")[0] in names for word in words)
-
-
-def without(words: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The same without these flags and what they are set to."""
-    left, following = [], False
-    for word in words:
-        if not following and word.partition("=")[0] not in names:
-            left.append(word)
-        following = not following and word in names
-    return left
 
 
 def prepare(rows: Sequence[str], flags: Sequence[str], folder: Path, suite: str = "") -> list[Item]:

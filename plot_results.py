@@ -17,8 +17,7 @@ from typing import Any
 
 from common.analysis.false_alarms import PAIRED, SHUFFLES, Judged, judged
 from common.analysis.results import Result, results_of
-from common.charts import episodes as episode_table
-from common.charts import flow_picture, headline, ladder_chart, stage_chart, sweep_chart
+from common.charts import episode_chart, flow_picture, headline, ladder_chart, stage_chart, sweep_chart
 from common.cost.choice import Checked, check
 from common.cost.costs import costs_of
 from common.errors import RecordError, SuiteError
@@ -26,6 +25,7 @@ from common.pages import generated, markdown
 from common.pages.parts import Parts, load, parted
 from common.plan.command_line import OneLineParser
 from common.record import files
+from common.text import episodes as episode_table
 from common.text import small_messages, sweep_table
 from common.text.pipe import outlast_reader
 from common.text.screen import print_table
@@ -50,11 +50,11 @@ def draw(parts: Parts, folder: Path) -> list[Path]:
             stage_chart.draw(spans, untraced, pictures[-1])
     if any(result.status == "ok" for result in episodes):
         pictures += [folder / "chatlearn_episodes.png", folder / "chatlearn_messages.png"]
-        episode_table.draw(episodes, pictures[-2])
+        episode_chart.draw(episodes, pictures[-2])
         flow, rows = episodes[0].flow, episodes[0].record.row.sizes["rows"]
         title = f"What ChatLearn really moves: {flow.title}, {rows} samples a message"
         note = "A dict a message: padded tensors of all samples, and lists with a tensor or string for each sample."
-        flow_picture.draw(flow, pictures[-1], title, episode_table.message_labels(flow), note)
+        flow_picture.draw(flow, pictures[-1], title, episode_chart.message_labels(flow), note)
     return pictures
 
 

@@ -31,7 +31,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, help="of records of benchmark.py")
     usual = "(default: %(default)s)"
-    parser.add_argument("--runs", type=at_least(MINIMUM_RUNS), default=PAIRED, help=f"of each side of a pair {usual}")
+    parser.add_argument("--runs", type=at_least(MINIMUM_RUNS), nargs="+", default=PAIRED,
+                        help=f"of each side of a pair {usual}")  # fmt: skip
     parser.add_argument(
         "--shuffles", type=at_least(1), default=SHUFFLES, help=f"how often runs are paired at random {usual}"
     )
@@ -45,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(markdown_table(found, COLUMNS)) if arguments.markdown else print_table(found, COLUMNS)
-    print("\n".join(["", *summary(found, arguments.runs)]))
+    print("\n".join(["", *summary(found)]))
     if not any(one.row.injected for one in found):
         print(f"The same rows with {DELAY:.0%} planted, as --rows of benchmark.py:", *delays(found), sep="\n    ")
     return 0

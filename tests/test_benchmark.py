@@ -15,6 +15,7 @@ from common.record import files
 from common.record.environment import describe_environment
 from common.record.rows import LADDER, ROWS
 from common.record.suites import SUITES, rows_of
+from common.run.row_plan import plan_of
 from common.runtime import gpus
 
 QUESTION = ("--flow", "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB")
@@ -46,7 +47,7 @@ def test_a_dry_run_says_what_would_be_measured_and_measures_nothing(capsys, tmp_
 
 
 def test_flags_of_all_rows_and_of_one():
-    plan, waived = benchmark.plan_of("graph shm --in-flight 2", ["--iterations", "7", "--message-rows", "2", *PPO])
+    plan, waived = plan_of("graph shm --in-flight 2", ["--iterations", "7", "--message-rows", "2", *PPO])
     assert (plan.row.name, plan.options.in_flight, plan.options.iterations, plan.options.rows) == ("graph shm", 2, 7, 2)
     assert waived is None
 
@@ -65,7 +66,7 @@ def test_flags_of_all_rows_and_of_one():
     ],
 )
 def test_a_rows_own_trips_count_and_a_suites_give_way(row, flags, of_suite, trips, seconds):
-    plan, _ = benchmark.plan_of(row, flags, of_suite=of_suite)
+    plan, _ = plan_of(row, flags, of_suite=of_suite)
     assert plan.options.duration == seconds
     assert trips is None or plan.options.iterations == trips
 
@@ -163,7 +164,7 @@ def test_what_is_finished_is_told_by_record_and_not_by_name(monkeypatch):
 
 
 def test_what_an_earlier_call_finished_is_kept_with_what_failed_and_not_what_was_cut_off(tmp_path, monkeypatch):
-    plan, _ = benchmark.plan_of("torch memcpy", ["--iterations", "3"])
+    plan, _ = plan_of("torch memcpy", ["--iterations", "3"])
     item = benchmark.Item(plan, None, tmp_path / "a.json", 1.0)
     found = plan.record()
     found.environments["0"] = describe_environment()

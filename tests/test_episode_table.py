@@ -4,17 +4,17 @@ from made_records import a_record, a_run, written
 
 import plot_results
 from common.analysis.results import results_of
-from common.charts.episodes import (
+from common.charts.episode_chart import message_labels
+from common.pages import generated
+from common.text.episodes import (
     columns,
     findings,
     groups,
     is_episode,
     is_flat_episode,
     markdown,
-    message_labels,
     short_name,
 )
-from common.pages import generated
 
 SIZES = {"rows": 4, "prompt_len": 8, "response_len": 8}
 

@@ -42,7 +42,7 @@ def times(pair):
 
 def test_pairs_of_one_way_share_no_run_and_old_and_new_take_turns_or_follow_each_other(folder):
     own = runs(43, 0.01)
-    turns, after, mixed = judged(folder(a_record("refs", *own[::-1])), 5, 3, 0)
+    turns, after, mixed = judged(folder(a_record("refs", *own[::-1])), [5], 3, 0)
     assert [(one.way, len(one.pairs)) for one in (turns, after, mixed)] == [
         ("in turns", 4), ("one after the other", 4), ("at random", 12),
     ]  # fmt: skip
@@ -71,14 +71,15 @@ def test_a_planted_delay_is_judged_against_the_row_without_it(folder, capsys):
     assert false_alarms.main([str(where), "--markdown"]) == 0
     printed = capsys.readouterr().out
     assert "Rows delayed: 4 pairs of 5 runs each, 4 found slower." in printed
-    (line,) = [line for line in printed.splitlines() if "| delayed |" in line]
+    assert "Rows delayed: 1 pairs of 12 runs each, 1 found slower." in printed
+    line, _ = [line for line in printed.splitlines() if "| delayed |" in line]
     cells = line.split(" | ")
     assert cells[0] == "| store refs --inject policy:1:delay=50ms" and 0.005 < float(cells[1].rstrip("%")) / 100 < 0.015
-    assert cells[2:7] == ["delayed", "5.0%", "4", "4", "0"] and cells[7].startswith("1.0")
+    assert cells[2:8] == ["delayed", "5", "5.0%", "4", "4", "0"] and cells[8].startswith("1.0")
 
 
 def test_the_delays_that_are_proposed_are_five_percent_of_the_rows(folder):
-    found = judged(folder(a_record("refs", *runs(10, 0))), 5, 1, 0)
+    found = judged(folder(a_record("refs", *runs(10, 0))), [5], 1, 0)
     (line,) = delays(found)
     assert Fault.parse(line.split("--inject ")[1].rstrip('"')) == Fault("policy", 1, "delay", 0.05)
 

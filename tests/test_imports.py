@@ -7,8 +7,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ORDER = (
-    "errors", "units", "flow", "record", "plan", "trace", "payload", "transport", "runtime", "analysis", "cost", "text",
-    "charts", "pages", "run", "scripts",
+    "errors", "units", "flow", "record", "plan", "trace", "payload", "transport", "runtime", "machine", "analysis",
+    "cost", "text", "charts", "pages", "run", "scripts",
 )  # fmt: skip
 FILES = [*ROOT.glob("*.py"), *ROOT.glob("chatlearn/*.py"), *ROOT.glob("common/*.py"), *ROOT.glob("common/*/*.py")]
 MODULES = sorted(path for path in FILES if path.relative_to(ROOT).as_posix() != "common/__init__.py")

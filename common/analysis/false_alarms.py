@@ -16,15 +16,17 @@ from common.record import files
 from common.record.schema import Run
 
 DELAY = 0.05  # of a trip: what a comparison shall find
-PAIRED, SHUFFLES = 5, 12  # runs of each side of a pair; how often runs are paired at random
+PAIRED = (5, 12)  # runs of each side of a pair: what is published, and what a delay needs on a restless machine
+SHUFFLES = 12  # how often runs are paired at random
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Pairs of runs of one row that were made in one way."""
+    """Pairs of runs of one row that were made in one way, so many runs on each side."""
 
     row: Result
     way: str
+    count: int
     pairs: list[Pair]
 
     def called(self, verdict: str) -> int:
@@ -52,23 +54,23 @@ def judge(old: Result, old_runs: Sequence[Run], new: Result, new_runs: Sequence[
 def alike(row: Result, count: int, shuffles: int, seed: int) -> Iterator[Judged]:
     """The row against itself, in each of the three ways; within a way, or within a shuffle, pairs share no run."""
     runs, drawn = in_time(row), random.Random(seed)
-    yield Judged(row, "in turns", [judge(row, own[::2], row, own[1::2]) for own in blocks(runs, 2 * count)])
+    yield Judged(row, "in turns", count, [judge(row, own[::2], row, own[1::2]) for own in blocks(runs, 2 * count)])
     for way, orders in (
         ("one after the other", [runs]),
         ("at random", [drawn.sample(runs, len(runs)) for _ in range(shuffles)]),
     ):
         halves = [own for order in orders for own in blocks(order, 2 * count)]
-        yield Judged(row, way, [judge(row, own[:count], row, own[count:]) for own in halves])
+        yield Judged(row, way, count, [judge(row, own[:count], row, own[count:]) for own in halves])
 
 
 def delayed(slow: Result, plain: Result, count: int) -> Judged:
     """A delayed row against itself without the delay, in runs that were measured meanwhile."""
     chunks = zip(blocks(in_time(plain), count), blocks(in_time(slow), count), strict=False)
-    return Judged(slow, "delayed", [judge(plain, old, slow, new) for old, new in chunks])
+    return Judged(slow, "delayed", count, [judge(plain, old, slow, new) for old, new in chunks])
 
 
-def judged(folder: Path, count: int, shuffles: int, seed: int) -> list[Judged]:
-    """All the pairs of a folder.
+def judged(folder: Path, counts: Sequence[int], shuffles: int, seed: int) -> list[Judged]:
+    """All the pairs of a folder, of as many runs a side as each of these.
 
     Raises:
         UsageError: a delayed row lacks the row that it was made of, or no row has enough runs.
@@ -77,14 +79,15 @@ def judged(folder: Path, count: int, shuffles: int, seed: int) -> list[Judged]:
     found: list[Judged] = []
     for result in results:
         if result.injected is None:
-            found += alike(result, count, shuffles, seed)
+            found += [one for count in counts for one in alike(result, count, shuffles, seed)]
             continue
         plain = next((o for o in results if o.injected is None and o.record.row == result.record.row), None)
         if plain is None:
             raise UsageError(f"{folder} has {result.name} and not the row without its delay: measure both in one call")
-        found.append(delayed(result, plain, count))
-    if not any(one.pairs for one in found):
-        raise UsageError(f"{folder} has no row with {2 * count} runs, for a pair: raise benchmark.py's --runs")
+        found += [delayed(result, plain, count) for count in counts]
+    found = [one for one in found if one.pairs]
+    if not found:
+        raise UsageError(f"{folder} has no row with {2 * min(counts)} runs, for a pair: raise benchmark.py's --runs")
     return found
 
 
@@ -98,6 +101,6 @@ def delays(found: Sequence[Judged]) -> list[str]:
 
 def planted(one: Judged) -> str:
     """The delay as a share of the trips that it was added to."""
-    if not one.row.injected or not one.pairs:
+    if not one.row.injected:
         return "-"
     return f"{Fault.parse(one.row.injected).seconds / typical_seconds([[p.old_seconds] for p in one.pairs]):.1%}"

@@ -11,7 +11,7 @@ ITEM_BYTES = {
     "ints": 8, "floats": 8,
 }  # fmt: skip
 PYTHON = {"str": "uint8", "ints": "int64", "floats": "float64"}  # Python's own objects, and what they are packed as
-ALIGNMENT_BYTES = 8  # of a leaf in a packed message, so that it can be viewed as any dtype
+ALIGNMENT_BYTES = 8  # of a field in a packed message, so that it can be viewed as any dtype
 
 
 @dataclass(frozen=True)
@@ -126,16 +126,17 @@ class Message:
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
-        """The static table of offsets of the packed message."""
+        """The static table of offsets of the packed message; the leaves of a list follow each other without a gap."""
         return tuple(self._lay_out())
 
     def _lay_out(self) -> Iterator[Leaf]:
         offset = 0
         for field in self.fields:
+            offset = -(-offset // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
             for shape in field.shapes:
                 leaf = Leaf(field, shape, offset)
                 yield leaf
-                offset += -(-leaf.bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+                offset += leaf.bytes
 
     @cached_property
     def packed_bytes(self) -> int:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from common.analysis.false_alarms import PAIRED, Judged
+from common.analysis.false_alarms import Judged
 from common.analysis.ladder import baseline_of
 from common.analysis.results import Result
 from common.analysis.statistics import ratio
-from common.charts import episodes as episode_table
 from common.charts import in_flight, stage_chart
 from common.cost.choice import Checked
 from common.cost.costs import costs_of
@@ -26,6 +25,7 @@ from common.plan.options import Options
 from common.record.environment import machine_line
 from common.record.rows import BASELINE, CEILING, RUNTIMES
 from common.text import answer, false_alarms, small_messages, sweep_table
+from common.text import episodes as episode_table
 from common.text.screen import print_end, print_start
 from common.text.tables import Column, markdown_table, milliseconds, three_digits
 from common.units import format_bytes
@@ -123,7 +123,7 @@ def sections(
         "episodes": episode_table.markdown(episodes, parts.flat) if episodes else None,
         "fits": sweep_table.markdown(costs_of(swept)) if swept else None,
         "in-flight": in_flight.markdown([r for r in swept if "in_flight" in r.runs[0].at]),
-        "verdicts": false_alarms.markdown(pairs, PAIRED) if pairs else None,
+        "verdicts": false_alarms.markdown(pairs) if pairs else None,
         "held-out": answer.checked_markdown(held_out) if held_out else None,
         "flags": flags(),
     }

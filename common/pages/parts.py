@@ -5,13 +5,13 @@ from pathlib import Path
 
 from common.analysis.ladder import on_one_ceiling
 from common.analysis.results import Result, results_of
-from common.charts import episodes as episode_table
 from common.errors import RecordError
 from common.flow.catalogue import MICROBENCHMARKS, build_flow
 from common.record import files
 from common.record.environment import MACHINE_KEYS
 from common.record.points import points
 from common.record.schema import Record
+from common.text import episodes as episode_table
 from common.units import format_bytes
 
 Records = dict[Path, Record]

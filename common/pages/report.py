@@ -7,7 +7,6 @@ from typing import Any
 
 from common.analysis.ladder import on_one_ceiling
 from common.analysis.results import Result, results_of
-from common.charts import episodes as episode_table
 from common.charts import ladder_chart, stage_chart
 from common.errors import RecordError
 from common.pages import markdown, report_charts
@@ -17,6 +16,7 @@ from common.pages.report_sweeps import sweeps
 from common.record.environment import machine_line
 from common.record.rows import ROWS
 from common.record.schema import Record
+from common.text import episodes as episode_table
 from common.text.tables import COLUMNS, Column
 from common.units import format_bytes
 

@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 
 from common.analysis.results import Result
 from common.analysis.stages import STAGES, attribute, trip_seconds
-from common.charts.episodes import is_episode, short_name
 from common.charts.ladder_chart import limits
 from common.record.schema import Run
+from common.text.episodes import is_episode, short_name
 from common.text.tables import Column, milliseconds
 
 POINTS_SHOWN = 100  # of a run's samples; where there are more, its box and what lies outside its whiskers

@@ -1,6 +1,7 @@
 """The forms in which a payload travels where it does not go as it is: arrays, one buffer, bytes, tensors one by one."""
 
 import warnings
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import torch
 
 from common.errors import RunFailed
-from common.flow.message import ALIGNMENT_BYTES, ITEM_BYTES, PYTHON, Field, Message
+from common.flow.message import PYTHON, Field, Message
 from common.payload.leaves import Payload, assemble, leaves_of, map_tensors
 
 # What torch warns of, writing to a channel, to an object in the store or to bytes, nobody does here.
@@ -36,62 +37,66 @@ def from_arrays(arrays: Any, device: Any) -> Payload:
 
 
 def pack(payload: Payload, message: Message, into: list[Any]) -> None:
-    """Write every leaf to its place; `into` are the places, as `places` gives them."""
-    for place, leaf in zip(into, chain.from_iterable(leaves_of(payload, f) for f in message.fields), strict=True):
-        if isinstance(leaf, str):
-            place[...] = np.frombuffer(leaf.encode(), np.uint8)
-        elif isinstance(leaf, list):
-            place[...] = leaf if isinstance(place, np.ndarray) else torch.tensor(leaf)
+    """Write every field to its place; `into` are the places, as `places` gives them. A list costs one call."""
+    for place, field in zip(into, message.fields, strict=True):
+        leaves = leaves_of(payload, field)
+        if field.dtype == "str":
+            _write(place, np.frombuffer("".join(leaves).encode(), np.uint8))
+        elif field.python:
+            _write(place, np.array([*chain.from_iterable(leaves)], PYTHON[field.dtype]))
+        elif field.ragged:
+            torch.cat(leaves, out=place)
         elif isinstance(place, np.ndarray):
-            np.copyto(place, leaf.numpy())
+            np.copyto(place, leaves[0].numpy())
         else:
-            place.copy_(leaf)
+            place.copy_(leaves[0])
+
+
+def _write(place: Any, items: np.ndarray) -> None:
+    if isinstance(place, np.ndarray):
+        np.copyto(place, items)
+    else:
+        place.copy_(torch.from_numpy(items))
 
 
 def places(buffer: torch.Tensor, message: Message) -> list[Any]:
-    """Where each leaf lies in a flat buffer: arrays on a CPU, which are ten times cheaper to write to, else tensors."""
+    """Where each field lies in a flat buffer: what is no list of tensors as an array, cheaper to write to, on a CPU."""
     found: list[Any] = []
-    for leaf in message.leaves:
-        part = buffer.view(torch.uint8)[leaf.offset : leaf.offset + leaf.bytes]
-        part = part.view(getattr(torch, PYTHON.get(leaf.field.dtype, leaf.field.dtype))).reshape(leaf.shape)
-        found.append(part.numpy() if buffer.is_cpu else part)
+    for field, part in zip(message.fields, _parts(buffer, message), strict=True):
+        array = buffer.is_cpu and (field.python or not field.ragged)
+        found.append(part.numpy() if array else part)
     return found
+
+
+def _parts(buffer: torch.Tensor, message: Message) -> Iterator[torch.Tensor]:
+    """Of each field the tensor, or all of its list as one."""
+    raw, starts = buffer.view(torch.uint8), {leaf.field.name: leaf.offset for leaf in reversed(message.leaves)}
+    for field in message.fields:
+        part = raw[starts[field.name] : starts[field.name] + field.bytes]
+        part = part.view(getattr(torch, PYTHON.get(field.dtype, field.dtype)))
+        yield part if field.ragged else part.view(field.shape)
 
 
 def unpack(buffer: torch.Tensor, message: Message) -> Payload:
     """The payload whose tensors are views of a flat buffer. A list costs one call, not one a tensor."""
-    raw, offset, fields = buffer.view(torch.uint8), 0, []
-    for field in message.fields:
-        item_bytes = ITEM_BYTES[field.dtype]
-        if field.ragged:
-            spans = [-(-count * item_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for count in field.lengths]
-            end = min(offset + sum(spans), len(raw))
-            fields.append(_unpack_list(raw[offset:end], field, spans))
-            offset += sum(spans)
+    fields: list[list[Any]] = []
+    for field, part in zip(message.fields, _parts(buffer, message), strict=True):
+        if field.dtype == "str":
+            fields.append(_strings(part, field.lengths))
+        elif field.python:
+            fields.append(_cut(part.tolist(), field.lengths))
         else:
-            part = raw[offset : offset + field.bytes].view(getattr(torch, field.dtype))
-            fields.append([part.view(field.shape)])
-            offset += -(-field.bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+            fields.append(list(part.split(field.lengths)) if field.ragged else [part])
     return assemble(message, fields)
 
 
-def _unpack_list(raw: torch.Tensor, field: Field, spans: list[int]) -> list[Any]:
-    if field.dtype == "str":
-        text, begin, found = raw.cpu().numpy().tobytes(), 0, []
-        for count, span in zip(field.lengths, spans, strict=True):
-            found.append(text[begin : begin + count].decode(errors="replace"))
-            begin += span
-        return found
-    item_bytes = ITEM_BYTES[field.dtype]
-    whole = len(raw) // item_bytes * item_bytes
-    spans = [*spans[:-1], whole - sum(spans[:-1])]  # the last one of a message has no padding
-    dtype = getattr(torch, PYTHON.get(field.dtype, field.dtype))
-    parts = raw[:whole].view(dtype).split([span // item_bytes for span in spans])
-    if field.python:
-        return [part.tolist() for part in parts]
-    if all(len(part) == count for part, count in zip(parts, field.lengths, strict=True)):
-        return list(parts)
-    return [part[:count] for part, count in zip(parts, field.lengths, strict=True)]
+def _cut(items: Any, lengths: Sequence[int]) -> list[Any]:
+    """What follows each other, one by one."""
+    return [items[begin:end] for begin, end in pairwise([0, *accumulate(lengths)])]
+
+
+def _strings(part: torch.Tensor, lengths: Sequence[int]) -> list[str]:
+    return [text.decode(errors="replace") for text in _cut(part.cpu().numpy().tobytes(), lengths)]
 
 
 def to_bytes(payload: Payload) -> Any:
@@ -141,8 +146,7 @@ def from_wire(tensors: list[torch.Tensor], message: Message) -> Payload:
         if not field.python:
             fields.append([next(rest) for _ in field.shapes])
         elif field.dtype != "str":
-            fields.append([part.tolist() for part in next(rest).split(field.lengths)])
+            fields.append(_cut(next(rest).tolist(), field.lengths))
         else:
-            text, ends = next(rest).cpu().numpy().tobytes().decode(errors="replace"), [0, *accumulate(field.lengths)]
-            fields.append([text[begin:end] for begin, end in pairwise(ends)])
+            fields.append(_strings(next(rest), field.lengths))
     return assemble(message, fields)

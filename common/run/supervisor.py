@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from common.errors import RecordError, SuiteError, UsageError, Waived
+from common.machine import quiet
 from common.plan.command_line import parse
 from common.plan.options import RESULTS
 from common.plan.plan import Plan
@@ -20,7 +21,6 @@ from common.record import files
 from common.record.environment import describe_environment
 from common.record.rows import RUNTIMES
 from common.record.schema import Record, Run
-from common.run import quiet
 from common.run.settle import settle
 from common.run.watch import Watch
 from common.runtime.workplace import Workplace, sweep

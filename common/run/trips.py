@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from common.flow.flow import DRIVER
+from common.machine.cpu import CpuTime
 from common.plan.options import LEAST_TRIPS
 from common.plan.plan import Plan
-from common.run.cpu import CpuTime
 from common.run.verdict import failure
 from common.runtime import gpus
 from common.runtime.crew import Crew, Wiring

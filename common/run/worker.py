@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 from common.errors import RunFailed, SuiteError
+from common.machine.ceiling import Ceiling
+from common.machine.hand_over import measure_hand_over
 from common.plan.plan import Plan
 from common.record.environment import describe_environment
 from common.record.rows import RUNTIMES
-from common.run.ceiling import Ceiling
-from common.run.hand_over import measure_hand_over
 from common.run.trips import measure
 
 

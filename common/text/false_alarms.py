@@ -10,26 +10,26 @@ COLUMNS = [
     Column("row", lambda one: one.row.name),
     Column("runs differ by", lambda one: f"{scatter(one.row.seconds_by_run):.1%}"),
     Column("pairs", lambda one: one.way, words=True),
+    Column("runs a side", lambda one: str(one.count)),
     Column("planted", planted),
     Column("number", lambda one: str(len(one.pairs))),
     Column("slower", lambda one: str(one.called("slower"))),
     Column("faster", lambda one: str(one.called("faster"))),
-    Column("between", lambda one: " to ".join(f"{pick(p.ratio.value for p in one.pairs):.3f}" for pick in (min, max))
-           if one.pairs else "-"),
+    Column("between", lambda one: " to ".join(f"{pick(p.ratio.value for p in one.pairs):.3f}" for pick in (min, max))),
 ]  # fmt: skip
 
 
-def summary(found: Sequence[Judged], count: int) -> list[str]:
-    """A sentence for each way."""
+def summary(found: Sequence[Judged]) -> list[str]:
+    """A sentence for each way and number of runs."""
     lines = []
-    for way in dict.fromkeys(one.way for one in found):
-        own = [one for one in found if one.way == way]
+    for way, count in dict.fromkeys((one.way, one.count) for one in found):
+        own = [one for one in found if (one.way, one.count) == (way, count)]
         slower, faster = (sum(one.called(verdict) for one in own) for verdict in ("slower", "faster"))
         said = f"{slower} found slower" if way == "delayed" else f"{slower + faster} called different"
         lines.append(f"Rows {way}: {sum(len(one.pairs) for one in own)} pairs of {count} runs each, {said}.")
     return lines
 
 
-def markdown(found: Sequence[Judged], count: int) -> str:
+def markdown(found: Sequence[Judged]) -> str:
     """For docs/."""
-    return "\n".join([markdown_table(found, COLUMNS), "", *(f"* {sentence}" for sentence in summary(found, count))])
+    return "\n".join([markdown_table(found, COLUMNS), "", *(f"* {sentence}" for sentence in summary(found))])

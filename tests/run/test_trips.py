@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import torch_simulate_chat_learn_data_flow as script
+from common.machine.ceiling import Ceiling
 from common.payload.participant import Participant
-from common.run.ceiling import Ceiling
 from common.run.trips import episodes, measure, run_episode
 from common.runtime.process_crew import ProcessCrew
 from common.trace.board import ENDING, Board

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from common.run import quiet
+from common.machine import quiet
 
 
 def test_a_process_that_works_keeps_a_core_busy():

@@ -7,8 +7,8 @@ import psutil
 import pytest
 
 from common.flow.catalogue import build_flow
-from common.run import hand_over
-from common.run.cpu import CpuTime
+from common.machine import hand_over
+from common.machine.cpu import CpuTime
 
 
 @pytest.mark.parametrize("name", ["online-dpo", "ppo", "round-trip", "chain", "scatter-gather", "dpo"])
