@@ -125,24 +125,32 @@ class Message:
         return sum(field.shipped_bytes for field in self.fields)
 
     @cached_property
+    def spans(self) -> tuple[slice, ...]:
+        """Where the bytes of each field lie in the packed message; the leaves of a list follow each other in it."""
+        found, end = [], 0
+        for field in self.fields:
+            begin = -(-end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+            end = begin + field.bytes
+            found.append(slice(begin, end))
+        return tuple(found)
+
+    @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
-        """The static table of offsets of the packed message; the leaves of a list follow each other without a gap."""
+        """The static table of offsets of the packed message."""
         return tuple(self._lay_out())
 
     def _lay_out(self) -> Iterator[Leaf]:
-        offset = 0
-        for field in self.fields:
-            offset = -(-offset // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        for field, span in zip(self.fields, self.spans, strict=True):
+            offset = span.start
             for shape in field.shapes:
                 leaf = Leaf(field, shape, offset)
                 yield leaf
                 offset += leaf.bytes
 
-    @cached_property
+    @property
     def packed_bytes(self) -> int:
         """Bytes of one flat buffer that holds every leaf."""
-        last = self.leaves[-1]
-        return max(1, last.offset + last.bytes)
+        return max(1, self.spans[-1].stop)
 
 
 def flat(count: int) -> Message:

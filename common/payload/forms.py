@@ -70,10 +70,9 @@ def places(buffer: torch.Tensor, message: Message) -> list[Any]:
 
 def _parts(buffer: torch.Tensor, message: Message) -> Iterator[torch.Tensor]:
     """Of each field the tensor, or all of its list as one."""
-    raw, starts = buffer.view(torch.uint8), {leaf.field.name: leaf.offset for leaf in reversed(message.leaves)}
-    for field in message.fields:
-        part = raw[starts[field.name] : starts[field.name] + field.bytes]
-        part = part.view(getattr(torch, PYTHON.get(field.dtype, field.dtype)))
+    raw = buffer.view(torch.uint8)
+    for field, span in zip(message.fields, message.spans, strict=True):
+        part = raw[span].view(getattr(torch, PYTHON.get(field.dtype, field.dtype)))
         yield part if field.ragged else part.view(field.shape)
 
 
