@@ -8,7 +8,7 @@
 # make sweeps      rows by bytes and tensors, for choose_transport.py (about 18 minutes)
 # make held-out    flows that the sweeps do not know, to check it     (about 8 minutes)
 # make gpu         all that a machine with GPUs can run there         (under 25 minutes)
-# make test        the tests                                          (about 8 minutes)
+# make test        the tests                                          (about 10 minutes)
 # make unit        those that start nothing                           (about a minute)
 # make lint        ruff and mypy
 # make publish     redraw img/ and the tables of README.md and docs/ from results/published
@@ -42,9 +42,11 @@ publish: .venv/installed
 
 .venv/installed: requirements.txt
 	$(PYTHON) -m venv .venv
-	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	# NIXL asks for packages of every CUDA; where it cannot be had its rows are waived.
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt
+# NIXL asks for packages of every CUDA; where it cannot be had its rows are waived.
 	-$(PY) -m pip install --quiet --disable-pip-version-check --no-deps nixl==1.5.1 nixl-cu12==1.5.1
+# pip would compile one file after the other. Some are of other Pythons and cannot be compiled.
+	$(PY) -m compileall -qq -j 0 .venv/lib || true
 	touch $@
 
 clean:
