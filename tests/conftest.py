@@ -108,7 +108,7 @@ class Script:
     def folders(self) -> list[Path]:
         """The run's own; another one may share TMPDIR."""
         owned = [path for path in self.temporary.glob("data-flow-*/owner")]
-        return [path.parent for path in owned if path.read_text().partition(" ")[0] == str(self.process.pid)]
+        return [path.parent for path in owned if owner_of(path.parent) == str(self.process.pid)]
 
     def guard(self) -> psutil.Process:
         """The supervisor's fork, which cleans up where the supervisor cannot."""
@@ -148,12 +148,20 @@ class Script:
         shared = (orphaned_semaphores() - self.orphans_before) | (shared_memory_names() - self.shared_before)
         # Another run, which is under way beside this one, has a folder of the same name as long as it lives.
         places = (Path("/tmp").glob(place) for place in ("t-*/tmp/data-flow-*", "data-flow-*"))
-        others = [path.name for paths in places for path in paths if path.parent != self.temporary]
+        found = [path for paths in places for path in paths if path.parent != self.temporary]
+        others = [path.name for path in found if owner_of(path) != str(self.process.pid)]
         return [
             *(f"process {process}" for process in self.living()),
             *(str(path) for path in shared if not any(name in path.name for name in others)),
             *map(str, self.temporary.iterdir()),
         ]
+
+
+def owner_of(folder: Path) -> str:
+    """The process id of the supervisor whose run's folder this is."""
+    with suppress(OSError):  # it is being made, or removed
+        return (folder / "owner").read_text().partition(" ")[0]
+    return ""
 
 
 def orphaned_semaphores() -> set[Path]:
