@@ -1,8 +1,9 @@
 """What a trip costs by its messages, tensors and bytes: t = a·messages + b·tensors + bytes/B, fitted to measured sizes.
 
-For one flow a·messages is the model's constant. Two things are known to break the line, and are terms of their own: a
-store keeps messages of at most INLINED_BYTES in its calls, so that larger ones cost c more each; and beyond some size a
-byte may cost more, or less, than before: the knee. Errors are relative, as sizes go over orders of magnitude.
+For one flow a·messages is the model's constant. Three things are known to break the line, and are terms of their own:
+Ray's store keeps messages of at most INLINED_BYTES in its calls, so that larger ones cost so much more each; tensors of
+over THREADED_BYTES are copied by threads that must be started; and beyond some size a byte may cost more, or less, than
+before: the knee. Errors are relative, as sizes go over orders of magnitude.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from common.cost.size import Point, Size
 CONFIDENCE = 0.95
 FAR = 0.1  # from where a residual counts less
 NOTHING = 1e-4  # of a trip: what a bounded fit leaves instead of 0
-TERMS = ("message", "stored message", "tensor", "byte", "byte beyond the knee")
+TERMS = ("message", "stored message", "threaded tensor", "tensor", "byte", "byte beyond the knee")
 
 
 @dataclass(frozen=True)
@@ -32,18 +33,20 @@ class Estimate:
 class Fit:
     """The model of one transport.
 
-    inlines: whether it keeps small messages in its calls.
+    steps: which of "stored message" and "threaded tensor" it knows.
     knee_bytes: of a trip, where the cost of a byte changes; None: it does not, as far as was measured.
     """
 
     points: tuple[Point, ...]
-    inlines: bool
+    steps: tuple[str, ...] = ()
     knee_bytes: int | None = None
 
     def features(self, size: Size) -> np.ndarray:
         """What each of TERMS is multiplied by."""
         below = min(size.bytes, self.knee_bytes) if self.knee_bytes else size.bytes
-        return np.array([size.messages, size.stored * self.inlines, size.tensors, below, size.bytes - below], float)
+        stored = size.stored if "stored message" in self.steps else 0
+        threaded = size.threaded if "threaded tensor" in self.steps else 0
+        return np.array([size.messages, stored, threaded, size.tensors, below, size.bytes - below], float)
 
     @cached_property
     def _rows(self) -> np.ndarray:
@@ -132,7 +135,7 @@ class Fit:
         return found
 
 
-def fit(points: Sequence[Point], inlines: bool) -> Fit:
+def fit(points: Sequence[Point], steps: tuple[str, ...] = ()) -> Fit:
     """The model with a knee where the points bear one out (F test, two terms more, at 5 %), and none elsewhere.
 
     The level is shared among the places where a knee could have been (Bonferroni), as the best of them is tested.
@@ -144,7 +147,7 @@ def fit(points: Sequence[Point], inlines: bool) -> Fit:
         raise ValueError(f"{len(points)} sizes are too few for a fit: give three or more")
     from scipy import stats
 
-    straight = Fit(tuple(sorted(points, key=lambda point: point.size.bytes)), inlines)
+    straight = Fit(tuple(sorted(points, key=lambda point: point.size.bytes)), steps)
     sizes = sorted({point.size.bytes for point in points})
     bent = [replace(straight, knee_bytes=count) for count in sizes[2:-1]]
     best = min(bent, key=_misfit, default=straight)

@@ -46,10 +46,14 @@ def point_of(result: Result) -> Point:
     return Point(measured_size(result), result.summary.median)
 
 
-def inlines(result: Result) -> bool:
-    """Whether small messages take another way than large ones: in a call, not through the object store."""
+def steps(result: Result) -> tuple[str, ...]:
+    """Which of the model's steps the row has: messages that go through the object store where smaller ones travel in
+    calls, and tensors that Ray has copied by threads."""
     row = result.record.row
-    return transports(row.runtime)[row.transport].needs.store == "messages"
+    known = transports(row.runtime)[row.transport]
+    return ("stored message",) * (known.needs.store == "messages") + ("threaded tensor",) * (
+        known.buffers or "zero_copy" in row.flags
+    )
 
 
 def costs_of(results: Iterable[Result]) -> dict[str, Costs]:
@@ -66,7 +70,7 @@ def costs_of(results: Iterable[Result]) -> dict[str, Costs]:
     for name, own in found.items():
         kept = tuple(result for result in own if not result.spilled_bytes)
         if len({measured_size(result) for result in kept}) >= 3:
-            fitted = fit([point_of(result) for result in kept], inlines(own[0]))
+            fitted = fit([point_of(result) for result in kept], steps(own[0]))
             costs[name] = Costs(name, fitted, kept, tuple(result for result in own if result.spilled_bytes))
     return costs
 
@@ -80,7 +84,7 @@ def held_out(costs: Costs) -> str | None:
     beyond = [point for point in costs.fit.points if point not in known]
     if not beyond or len({point.size for point in known}) < 3:
         return None
-    fitted, words, worst = fit(known, costs.fit.inlines), [], 0.0
+    fitted, words, worst = fit(known, costs.fit.steps), [], 0.0
     for point in beyond:
         said = fitted.predict(point.size).value
         error = said / point.seconds - 1

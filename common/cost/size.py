@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from common.flow.flow import Flow
-from common.record.rows import INLINED_BYTES
+from common.record.rows import INLINED_BYTES, THREADED_BYTES
 
 
 @dataclass(frozen=True)
@@ -11,11 +11,13 @@ class Size:
     """What the model counts of a trip.
 
     stored: of its messages, those that are too large to be inlined.
+    threaded: of its tensors, those that Ray has copied by threads of their own.
     tensors: beyond the first one of each message.
     """
 
     messages: int
     stored: int
+    threaded: int
     tensors: int
     bytes: int
 
@@ -23,8 +25,14 @@ class Size:
 def size_of(flow: Flow) -> Size:
     """The size of a flow whose messages travel as they are drawn; of a packed one, give the packed flow."""
     edges = flow.edges
-    tensors = sum(len(edge.message.leaves) for edge in edges) - len(edges)
-    return Size(len(edges), sum(edge.bytes > INLINED_BYTES for edge in edges), tensors, flow.bytes_per_trip)
+    leaves = [leaf for edge in edges for leaf in edge.message.leaves]
+    return Size(
+        messages=len(edges),
+        stored=sum(edge.bytes > INLINED_BYTES for edge in edges),
+        threaded=sum(leaf.bytes > THREADED_BYTES and not leaf.field.python for leaf in leaves),
+        tensors=len(leaves) - len(edges),
+        bytes=flow.bytes_per_trip,
+    )
 
 
 @dataclass(frozen=True)

@@ -100,11 +100,15 @@ class Message:
     fields: tuple[Field, ...]
 
     def __post_init__(self) -> None:
-        names = [field.name for field in self.fields]
+        names = self.names
         if len(set(names)) < len(names) or not names or ("" in names and len(names) > 1):
             raise ValueError(f"a message needs fields, each with a name of its own; got {names}")
         if not any(not field.python and math.prod(field.shapes[0]) for field in self.fields):
             raise ValueError(f"nothing in the message of {names} can bear its number: the first tensors are empty")
+
+    @cached_property
+    def names(self) -> list[str]:
+        return [field.name for field in self.fields]
 
     @property
     def bare(self) -> bool:

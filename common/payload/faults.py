@@ -60,6 +60,13 @@ def _garbage(_: Fault) -> None:
     os._exit(0)
 
 
+def _compute(seconds: float) -> None:
+    """Take this long exactly: who sleeps wakes up later than asked, and finds its caches cold."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
 STRIKES: dict[str, Callable[[Fault], Any]] = {
     "die": lambda _: os.kill(os.getpid(), signal.SIGKILL),
     "stop": lambda _: os.kill(os.getpid(), signal.SIGSTOP),
@@ -67,5 +74,5 @@ STRIKES: dict[str, Callable[[Fault], Any]] = {
     "hang": lambda _: ctypes.PyDLL(None).pause(),  # in C, and with the interpreter's lock
     "raise": _raise,
     "garbage": _garbage,
-    "delay": lambda fault: time.sleep(fault.seconds),
+    "delay": lambda fault: _compute(fault.seconds),
 }

@@ -84,9 +84,9 @@ def refuse_other(inputs: Sequence[Payload], edges: Sequence[Edge]) -> None:
         if message.bare:
             if isinstance(payload, torch.Tensor):
                 continue
-        elif isinstance(payload, dict) and list(payload) == [field.name for field in message.fields]:
+        elif isinstance(payload, dict) and list(payload) == message.names:
             continue
-        wanted = "a tensor" if message.bare else f"a dict of {', '.join(field.name for field in message.fields)}"
+        wanted = "a tensor" if message.bare else f"a dict of {', '.join(message.names)}"
         raise RunFailed(f"expected {wanted} for {edge}; got {type(payload).__name__}")
 
 

@@ -21,6 +21,9 @@ BASELINE = "store driver-queue"
 CEILING = "torch memcpy"  # which is no transport
 # Ray keeps smaller results in its messages, not in shared memory (max_direct_call_object_size).
 INLINED_BYTES = 100 * 1024
+# Ray has a larger buffer copied by six threads, begun anew each time (serialization.pxi: kMemcopyDefaultThreshold and
+# MEMCOPY_THREADS).
+THREADED_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class Row:
     says: one line, for --help; of rows without flags.
     flags: with which it is a row of its own, by the names of the options.
     views: readers end with views of another's memory, not with bytes of their own.
+    buffers: Ray writes each tensor as a buffer of its own, not within a pickle; so it does with --zero-copy.
     above, because: the row that it is compared with, and what it does that that one does not.
     depth: trips that can be under way; None: as many as memory holds.
     suites: in which of benchmark.py's it is, with how many timed trips.
@@ -77,6 +81,7 @@ class Row:
     says: str = ""
     flags: Mapping[str, Any] = field(default_factory=dict)
     views: bool = False
+    buffers: bool = False
     above: str = ""
     because: str = ""
     depth: int | None = None
@@ -153,7 +158,7 @@ ROWS = (
         suites={"benchmark": 20, "hops": 1000}),
     Row("graph", "shm", "TorchTensorType over a shared-memory channel; the default without GPUs", above="graph pickle",
         because="the type hint: tensors written once, not pickled in band",
-        needs=replace(_CHANNELS, single_buffers=True),
+        needs=replace(_CHANNELS, single_buffers=True), buffers=True,
         suites={"benchmark": 30, "quick": 3, "stages": 10},
         take=Advice("a fixed graph on one node, readers own their bytes", "a compiled graph, buffers sized beforehand",
                     "one in, one out into fresh pages",
@@ -203,11 +208,13 @@ ROWS = (
                     "one in, none out", "a reader's write is seen by all; messages under 100 KiB are copied")),
     Row("store", "numpy", "numpy arrays by reference, mapped on reading: what most RLHF code is closest to", views=True,
         above="store refs", because="arrays lie in the store as they are, and readers map them", needs=_STORE,
+        buffers=True,
         suites={"benchmark": 30, "stages": 10},
         take=Advice("messages are numpy arrays already, any nodes, readers only read", "tensors as arrays",
                     "one in, none out on the same node", "a reader must not write; under 100 KiB they are copied")),
     Row("graph", "zero-copy", "arrays out, mapped as tensors by the readers: nothing is copied on reading", views=True,
         above="store refs --zero-copy", because="warm channel buffers instead of new store objects", needs=_CHANNELS,
+        buffers=True,
         suites={"benchmark": 100, "stages": 10},
         take=Advice("a fixed graph on one node, readers only read", "arrays instead of tensors", "one in, none out",
                     "a view that is kept blocks the channel two messages later")),

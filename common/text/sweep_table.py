@@ -20,6 +20,7 @@ def columns() -> list[Column]:
         Column("transport", lambda costs: costs.name),
         Column("µs a message", _term("message", 1e6)),
         Column("and if over 100 KiB", _term("stored message", 1e6), 4),
+        Column("and a tensor over 1 MiB", _term("threaded tensor", 1e6), 4),
         Column("µs a tensor more", _term("tensor", 1e6), 1),
         Column("µs a MiB", _term("byte", 1e6 * MIB)),
         Column("B, GB/s", _rate, 2),

@@ -9,7 +9,7 @@ from payload_ends import FIELDS
 
 from common.flow.message import Field, Message, flat
 from common.payload.forms import from_bytes, from_wire, pack, places, to_bytes, to_wire, unpack
-from common.payload.inbox import read_stamp
+from common.payload.inbox import read_stamp, reader
 from common.payload.leaves import copy, leaves_of, like
 from common.payload.outbox import Outbox
 from common.payload.pattern import stamp
@@ -96,4 +96,4 @@ def test_a_stamp_is_written_where_it_is_read(shape, gap):
     _, payload = sent(message)
     (leaf,) = leaves_of(payload, field)
     mark = stamp(field, 4)
-    assert leaf.contiguous().numpy().tobytes()[: len(mark)] == read_stamp(leaf, len(mark)) == mark
+    assert leaf.contiguous().numpy().tobytes()[: len(mark)] == read_stamp(leaf, len(mark), reader(len(mark))) == mark
