@@ -5,7 +5,7 @@
 # make hops        the microbenchmarks of small messages              (about 7 minutes)
 # make chatlearn   ChatLearn's own messages and episodes              (about 9 minutes)
 # make in-flight   what several trips under way are worth             (about 8 minutes)
-# make sweeps      rows by bytes and tensors, for choose_transport.py (about 18 minutes)
+# make sweeps      rows by bytes and tensors, for choose_transport.py (about 25 minutes)
 # make held-out    flows that the sweeps do not know, to check it     (about 8 minutes)
 # make gpu         all that a machine with GPUs can run there         (under 25 minutes)
 # make test        the tests                                          (about 10 minutes)

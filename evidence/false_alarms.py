@@ -1,11 +1,10 @@
 """How often compare_results.py is wrong: rows compared with themselves, and with themselves slowed down.
 
-    F="--batch-size 256 --iterations 20 --runs 20"
-    python3 benchmark.py --rows "torch memcpy" "torch multiprocessing" "torch gloo" $F \\
-        --output-dir results/evidence/alike
-    python3 -m evidence.false_alarms results/evidence/alike        also says the delayed rows of the next command
-    python3 benchmark.py --rows "torch memcpy" "torch memcpy --inject policy:1:delay=0.35ms" ... $F \\
-        --output-dir results/evidence/delayed
+    python3 benchmark.py --rows "torch memcpy" "torch multiprocessing" "torch gloo" \\
+        --batch-size 256 --iterations 20 --runs 20 --output-dir results/evidence/alike
+    python3 -m evidence.false_alarms results/evidence/alike        also says which delay is 5 % of which row
+    python3 benchmark.py --rows "torch mapped --copy-out" "torch mapped --copy-out --inject policy:1:delay=0.5ms" \\
+        --payload 128MiB --iterations 120 --runs 160 --output-dir results/evidence/delayed
     python3 -m evidence.false_alarms results/evidence/alike results/evidence/delayed
 
 The runs of each row of a folder are cut into pairs of --runs each, old and new, which the code of compare_results.py

@@ -103,7 +103,8 @@ def ratio(seconds: Runs, baseline: Runs) -> Ratio:
     value, fewer = typical_seconds(seconds) / typical_seconds(baseline), min(len(own), len(other))
     if fewer < 2:
         return Ratio(value, None, None, None, fewer)
-    if all(np.ptp(stats.trimboth(side, TRIMMED)) == 0 for side in (own, other)):  # numbers that were made up: no scatter to test with
+    # Numbers that were made up have no scatter to test with.
+    if all(np.ptp(stats.trimboth(side, TRIMMED)) == 0 for side in (own, other)):
         return Ratio(value, value, value, float(value == 1), fewer)
     test = stats.ttest_ind(own, other, equal_var=False, trim=TRIMMED)
     low, high = np.exp(test.confidence_interval(CONFIDENCE))

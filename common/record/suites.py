@@ -71,7 +71,8 @@ SWEPT = (
 UNDER_WAY = ("store refs", "rdt gloo", "graph zero-copy", "graph mapped", "graph mapped --copy-out", "torch gloo",
              "torch multiprocessing", "torch mapped", "torch mapped --copy-out")  # fmt: skip
 DEPTHS = "--payload 64MiB --episode 48 --iterations 96 --sweep in-flight=1,2,3,4,6,8"
-SWEEPS = ("--sweep payload=8KiB:512MiB:4x", "--payload 1MiB --sweep fields=1:64:8x")
+POINTS = "8KiB,128KiB,512KiB,1MiB,2MiB,4MiB,8MiB,16MiB,32MiB,64MiB,128MiB,512MiB"  # denser where lines bend
+SWEEPS = (f"--sweep payload={POINTS}", "--payload 1MiB --sweep fields=1:64:8x")
 # Flows and sizes that it does not know, each with two sizes; and the rows that may be the best somewhere.
 HELD_OUT = (
     "--flow grpo --prompt-len 128 --response-len 128 --sweep rows=8,256",

@@ -13,6 +13,8 @@ def variables(plan: Plan) -> dict[str, str]:
     """What the worker's environment has beside the user's own."""
     options = plan.options
     found = {"THP_MEM_ALLOC_ENABLE": "1"} if options.huge_pages else {}
+    if options.threads > 1:  # else the threads of who has copied spin on, on the cores of who copies next
+        found["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
     if plan.row.runtime == "torch":
         return found | {"GLOO_SOCKET_IFNAME": "lo"}
     # Later than the supervisor's own deadline: when it expires, Ray's ways of ending a trip name nobody.

@@ -117,6 +117,16 @@ def test_cleaning_up_twice_is_no_error(dead_run):
     clean(folder)
 
 
+def test_threads_that_copied_sleep_unless_the_user_says_otherwise(make_plan, monkeypatch):
+    """Else they spin on for a while, on the cores of who copies next: OpenMP's own way."""
+    plan = make_plan("torch", "--threads", "2", "--batch-size", "4", "--prompt-seq-len", "256")
+    for set_by_user, expected in ((None, "passive"), ("active", "active")):
+        monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+        if set_by_user:
+            monkeypatch.setenv("OMP_WAIT_POLICY", set_by_user)
+        assert variables(plan)["OMP_WAIT_POLICY"] == expected
+
+
 def test_settings_of_torch_and_of_ray_are_a_workers_own(make_plan):
     kilobytes = ("--batch-size", "4", "--prompt-seq-len", "256")
     assert variables(make_plan("torch", *kilobytes)) == {"GLOO_SOCKET_IFNAME": "lo"}
