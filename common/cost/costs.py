@@ -1,8 +1,10 @@
 """The cost model of each transport that was swept over sizes: what was fitted, how far it holds, and what ends it."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from common.analysis.results import Result
 from common.cost.cost_model import Fit, fit
@@ -16,6 +18,7 @@ ROUNDING = 1.001
 TOLERANCE = 0.10
 PAGE_BYTES = 4096
 FAULTED_MORE = 0.25  # of a trip's bytes: so many more in fresh pages, and that is what a byte costs more for
+BUSY = 0.85  # of all cores, throughout the trips
 HELD_TIMES = 3.4  # a trip's bytes, what a run keeps: three payloads a sender, and what each reader received
 
 
@@ -106,7 +109,8 @@ def knee_cause(costs: Costs) -> str:
         return f"the store spilled to disk from {format_bytes(min(map(_bytes, costs.spilled)))} on"
     if knee is None:
         worst = max(abs(costs.fit.residuals))
-        return f"no knee that the samples bear out; medians lie up to {worst:.0%} off any line"
+        found = f"no knee that the samples bear out; medians lie up to {worst:.0%} off any line"
+        return f"{found}; {spinning}" if (spinning := _spinning(costs.results)) else found
     ordered = sorted(costs.results, key=_bytes)
     before = [_faulted(result) for result in ordered if _bytes(result) <= knee][-1]
     after = next(_faulted(result) for result in ordered if _bytes(result) > knee)
@@ -115,7 +119,21 @@ def knee_cause(costs: Costs) -> str:
     cache = costs.results[0].record.environments.get("0", {}).get("cache_bytes")
     if cache and 0.25 <= HELD_TIMES * knee / cache <= 4:
         return f"the payloads outgrow the processor's cache of {format_bytes(cache)}"
-    return "of unknown cause"
+    return _spinning(costs.results) or "of unknown cause"
+
+
+def _spinning(results: Sequence[Result]) -> str | None:
+    """Where readers of a graph spin while they wait, more of them than there are cores: what the records show of it."""
+    first, cores = results[0], results[0].record.environments.get("0", {}).get("logical_cpus")
+    processes = 1 + max(len(result.flow.actors) for result in results)
+    if first.record.row.runtime != "graph" or not cores or processes <= cores:
+        return None
+    shares = [result.cpu_seconds_per_trip / float(np.mean(result.seconds)) / cores
+              for result in results if result.cpu_seconds_per_trip]  # fmt: skip
+    if not shares or (busy := float(np.median(shares))) < BUSY:
+        return None
+    return (f"its readers spin, {processes} processes on {cores} cores that are {min(1, busy):.0%} busy, so that who has "
+            "work waits for one")  # fmt: skip
 
 
 def knees(costs: Mapping[str, Costs]) -> dict[str, str]:

@@ -84,6 +84,18 @@ def test_what_bends_the_line_is_named_where_the_record_can_tell(made, words):
     assert "the line broke" in held_out(costs) and words in held_out(costs)
 
 
+@pytest.mark.parametrize(
+    ("runtime", "busy", "cores", "said"),
+    [("graph", 0.95, 2, True), ("graph", 0.5, 2, False), ("graph", 0.95, 8, False), ("torch", 0.95, 2, False)],
+)
+def test_readers_that_spin_are_named_where_they_outnumber_the_cores_and_keep_them_busy(runtime, busy, cores, said):
+    record = swept(runtime, "mapped", beyond=6e-10, knee=2**25, environment={"logical_cpus": cores})
+    for run in record.runs:
+        run.cpu_seconds = busy * cores * sum(run.seconds)
+    words = knee_cause(fitted(record))
+    assert ("4 processes on 2 cores that are 95% busy" in words) == said and ("of unknown cause" in words) != said
+
+
 def test_a_point_that_spilled_is_in_no_fit_and_is_what_ended_the_line():
     slow = a_run([9.0], spilled_bytes=10**9)
     costs = fitted(swept("store", "refs", changes={SIZES[-1]: slow}))
