@@ -132,8 +132,8 @@ def _spinning(results: Sequence[Result]) -> str | None:
               for result in results if result.cpu_seconds_per_trip]  # fmt: skip
     if not shares or (busy := float(np.median(shares))) < BUSY:
         return None
-    return (f"its readers spin, {processes} processes on {cores} cores that are {min(1, busy):.0%} busy, so that who has "
-            "work waits for one")  # fmt: skip
+    many = f"{processes} processes on {cores} cores that are {min(1, busy):.0%} busy"
+    return f"its readers spin, {many}, so that who has work waits for one"
 
 
 def knees(costs: Mapping[str, Costs]) -> dict[str, str]:
