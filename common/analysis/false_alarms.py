@@ -16,7 +16,7 @@ from common.record import files
 from common.record.schema import Run
 
 DELAY = 0.05  # of a trip: what a comparison shall find
-PAIRED = (5, 16)  # runs of each side of a pair: what is published, and what a delay takes here
+PAIRED = (5, 16)  # runs of each side of a pair: what is published, and more
 SHUFFLES = 12  # how often runs are paired at random
 
 
