@@ -54,9 +54,11 @@ def steps(result: Result) -> tuple[str, ...]:
     calls, and tensors that Ray has copied by threads."""
     row = result.record.row
     known = transports(row.runtime)[row.transport]
-    return ("stored message",) * (known.needs.store == "messages") + ("threaded tensor",) * (
-        known.buffers or "zero_copy" in row.flags
-    )
+    has = {
+        "stored message": known.needs.store == "messages",
+        "threaded tensor": known.buffers or "zero_copy" in row.flags,
+    }
+    return tuple(step for step, does in has.items() if does)
 
 
 def costs_of(results: Iterable[Result]) -> dict[str, Costs]:
