@@ -17,8 +17,6 @@ from common.run import supervisor
 if __name__ == "__main__":
     supervisor.main(__file__, __doc__)  # ends here; a worker imports what follows
 
-from contextlib import suppress
-
 import ray
 from ray.dag import InputNode, MultiOutputNode
 from ray.dag.context import DAGContext
@@ -30,7 +28,7 @@ from common.payload.model import Model
 from common.payload.participant import Participant
 from common.runtime.crew import Crew, Wiring
 from common.runtime.needs import CHANNEL_HEADROOM_BYTES, stored_trips
-from common.runtime.workplace import unlink_mapped_semaphores
+from common.runtime.workplace import channel_semaphores, remember, unlink_semaphores
 from common.transport import warm_receive
 from common.transport.graph_proof import edge_paths, refuse_fallback
 from common.transport.ring_participant import RingModel, RingParticipant, open_rings
@@ -46,8 +44,11 @@ class ChannelEnd(Participant):
         if plan.options.reuse_buffers:
             warm_receive.install()
 
-    def unlink_semaphores(self):
-        unlink_mapped_semaphores()
+    def channel_semaphores(self):
+        return channel_semaphores()
+
+    def unlink_semaphores(self, names):
+        unlink_semaphores(names)
 
     def channel_bytes(self, task):
         return self.wire.message(task).shipped_bytes + 512 * len(self.wire.message(task).leaves)
@@ -130,15 +131,17 @@ def compile_graph(crew: Crew, hint: str | None):
     ray.get(graph._proxy_actor.__ray_ready__.remote())
     if crew.plan.layout.address:  # nobody ends that cluster, so nothing of ours may stay in it
         crew.closing.callback(graph.teardown)
-        crew.closing.callback(unlink_semaphores, crew)
+        names = [name for found in crew.ask("channel_semaphores").values() for name in found]
+        remember(crew.plan.folder, semaphores=names)  # removed with the folder; on other machines by who is there
+        crew.closing.callback(unlink_elsewhere, crew, names)
     paths = edge_paths(graph, crew.flow)
     refuse_fallback(paths, crew.flow, hint, crew.plan.row.transport)
     return graph, paths
 
 
-def unlink_semaphores(crew):
-    with suppress(ray.exceptions.RayError):  # who is gone cannot be asked
-        crew.ask("unlink_semaphores")
+def unlink_elsewhere(crew, names):
+    unlinked = [actor.unlink_semaphores.remote(names) for actor in crew.actors.values()]
+    ray.wait(unlinked, num_returns=len(unlinked), timeout=5)
 
 
 def by_nccl(crew: Crew) -> Wiring:

@@ -74,16 +74,17 @@ def clean(folder: Path) -> None:
                 process.kill()
         psutil.wait_procs(found, timeout=0.2)
     remove_semaphores(pids)
-    for path in SHARED_MEMORY.glob(f"sem.{folder.name}-*"):
-        path.unlink(missing_ok=True)
+    unlink_semaphores(path.name for path in SHARED_MEMORY.glob(f"sem.{folder.name}-*"))
+    unlink_semaphores(name for path in folder.glob("semaphores") for name in path.read_text().split())
     shutil.rmtree(SHARED_MEMORY / folder.name, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def remember(folder: Path, pids: Iterable[int]) -> None:
-    """Keep the ids of processes that may be gone when the run is cleaned up."""
-    with (folder / "pids").open("a") as file:
-        print(*pids, file=file)
+def remember(folder: Path, pids: Iterable[int] = (), semaphores: Iterable[str] = ()) -> None:
+    """Keep the ids of processes that may be gone when the run is cleaned up, and names of what they leave."""
+    for kind, found in (("pids", pids), ("semaphores", semaphores)):
+        with (folder / kind).open("a") as file:
+            print(*found, file=file)
 
 
 def remove_semaphores(pids: set[int]) -> None:
@@ -94,12 +95,25 @@ def remove_semaphores(pids: set[int]) -> None:
             path.unlink(missing_ok=True)
 
 
-def unlink_mapped_semaphores() -> None:
-    """Those of the channels that this process has open, in a cluster that outlives the run."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        found = re.search(rf"{SHARED_MEMORY}/sem\.(obj|hdr)\d+-\d+", line)
-        if found:
-            Path(found[0]).unlink(missing_ok=True)
+def channel_semaphores() -> list[str]:
+    """Names of the channels' semaphores that this process has open.
+
+    Who makes one maps it under a passing name, so they are found by their inodes.
+    """
+    mapped = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if "/sem." in line]
+    inodes = {int(columns[4]) for columns in mapped}
+    found = []
+    for path in SHARED_MEMORY.glob("sem.*-*"):
+        with suppress(FileNotFoundError):  # another run's
+            if path.stat().st_ino in inodes:
+                found.append(path.name)
+    return found
+
+
+def unlink_semaphores(names: Iterable[str]) -> None:
+    """Those of this machine among them; whoever has them open keeps them."""
+    for name in names:
+        (SHARED_MEMORY / name).unlink(missing_ok=True)
 
 
 def sweep() -> None:
