@@ -19,8 +19,9 @@ Or the rows that you choose, for your own messages; a row may bring flags of its
 
 Every other flag is the scripts' own and holds for all rows (--flow, --iterations, --duration, --device, ...; the
 scripts' --rows is --message-rows here). Each run is a process of its own. With --runs, rows take turns: all of them
-once, then all of them again, each time in another order, so that drift and neighbours fall on all alike. Records and
-pictures go to a folder of their own, results/run-<time>/.
+once, then all of them again, each time in another order, so that drift and neighbours fall on all alike. With
+--alternate they are there at the same time, and take turns by the trip: a difference of a few percent shows in a few
+runs, on a noisy machine too. Records and pictures go to a folder of their own, results/run-<time>/.
 """
 
 import argparse
@@ -30,18 +31,23 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from common.analysis.comparison import Pair
 from common.analysis.disturbances import disturbances
 from common.analysis.expected import expected_seconds, published
+from common.analysis.results import Result
 from common.errors import SuiteError, UsageError
 from common.flow.catalogue import FLOWS
 from common.plan.command_line import OneLineParser
 from common.plan.options import RESULTS
 from common.record import files
 from common.record.rows import ROWS
+from common.record.schema import Run
 from common.record.suites import SUITES, rows_of
+from common.run.alternate import refuse_to_alternate, run_alternately
 from common.run.item import Item, minutes, print_plans
 from common.run.row_plan import plan_of
 from common.run.supervisor import add_runs, write_trace
@@ -78,50 +84,103 @@ def list_rows(flags: Sequence[str]) -> None:
     print(f"flows: {', '.join(FLOWS)}, or one of your own (--flow 'rollout-1, rollout-2 -> trainer: 12MB')")
 
 
-def turns_of(items: Sequence[Item], runs: int, seed: int) -> list[Item]:
-    """Each once before any a second time, in an order that is drawn for each turn; of one run the quick rows first."""
-    if runs == 1:
-        return sorted(items, key=lambda item: item.seconds)
+def groups_of(items: Sequence[Item], alternate: bool, checkout: Path | None) -> list[list[Item]]:
+    """The rows by themselves, or those together that alternate.
+
+    alternate: all of them. checkout: each with what it is there; their records go to new/ and old/.
+    """
+    if alternate:
+        groups = [list(items)]
+    elif checkout:
+        groups = [here_and_there(item, checkout) for item in items]
+    else:
+        return [[item] for item in items]
+    for group in groups:
+        refuse_to_alternate([item.plan for item in group])
+    return groups
+
+
+def here_and_there(item: Item, checkout: Path) -> list[Item]:
+    """A row as it is here, and as it is in another checkout."""
+    folder, name = item.output.parent, item.output.name
+    there = replace(item.plan, checkout=checkout.resolve())
+    return [
+        Item(item.plan, None, folder / "new" / name, item.seconds),
+        Item(there, None, folder / "old" / name, item.seconds),
+    ]
+
+
+def turns_of(groups: Sequence[list[Item]], runs: int, seed: int) -> list[list[Item]]:
+    """Each once before any a second time, in an order that is drawn for each turn; of one run the quick ones first.
+
+    groups: rows that are measured at the same time; most are by themselves.
+    """
     drawn = random.Random(seed)
-    return [item for _ in range(runs) for item in drawn.sample(items, len(items))]
+    if runs == 1:
+        return sorted(groups, key=lambda group: sum(item.seconds for item in group))
+    turns = [group for _ in range(runs) for group in drawn.sample(groups, len(groups))]
+    return [drawn.sample(group, len(group)) for group in turns]
 
 
-def measure(turns: Sequence[Item]) -> list[int]:
+def measure(turns: Sequence[list[Item]]) -> list[int]:
     """Run them all but those that are finished; the exit code of each."""
     spent, expected, codes = 0.0, 0.0, []
-    skipped = {item.output: item.finished for item in turns}
-    for order, item in enumerate(turns):
-        if skipped[item.output]:
-            skipped[item.output] -= 1
+    skipped = {item.output: item.finished for items in turns for item in items}
+    for order, items in enumerate(turns):
+        if all(skipped[item.output] for item in items):
+            skipped |= {item.output: skipped[item.output] - 1 for item in items}
             continue
-        begin, before = time.monotonic(), len(item.record.runs)
-        codes.append(add_runs(item.plan, item.record, item.output, order=order))
-        write_trace(item.plan, item.record)
-        runs, took = item.record.runs[before:], time.monotonic() - begin
-        run = runs[-1]
+        begin, before = time.monotonic(), [len(item.record.runs) for item in items]
+        if len(items) > 1:
+            codes += run_alternately([(item.plan, item.record, item.output) for item in items], order)
+        else:
+            codes += [add_runs(item.plan, item.record, item.output, order=order) for item in items]
+        took = time.monotonic() - begin
         spent += took
-        median = sorted(run.seconds)[len(run.seconds) // 2] if run.seconds else 0
-        said = f"{milliseconds(median)} ms a trip, {len(run.seconds)} trips" if run.status == "ok" else f"{run.reason}"
-        if item.record.sweep:
-            said = f"{sum(run.status == 'ok' for run in runs)} points of {item.record.sweep}"
         # What is done took longer or shorter than was expected; what is left will, too.
-        expected += item.seconds
+        expected += sum(item.seconds for item in items)
         left = spent / expected * _waiting_seconds(turns[order + 1 :], skipped)
-        print(f"{order + 1:3} of {len(turns)}  {item.label}: {said} ({took:.0f} s; {minutes(left)} left)", flush=True)
-        for own in runs:
-            for line in disturbances(own):
-                print(f"         {point_words(own.at) + ': ' if own.at else ''}{line}", flush=True)
-        if codes[-1] == 130:
-            print(f"to go on: the same command with --continue --output-dir {item.output.parent}", flush=True)
+        for item, count in zip(items, before, strict=True):
+            write_trace(item.plan, item.record)
+            runs = item.record.runs[count:]
+            told = f"{_said(item, runs)} ({took:.0f} s; {minutes(left)} left)"
+            print(f"{order + 1:3} of {len(turns)}  {item.label}: {told}", flush=True)
+            for own in runs:
+                for line in disturbances(own):
+                    print(f"         {point_words(own.at) + ': ' if own.at else ''}{line}", flush=True)
+        if 130 in codes:
+            print(f"to go on: the same command with --continue --output-dir {items[0].output.parent}", flush=True)
             break
     return codes
 
 
-def _waiting_seconds(turns: Sequence[Item], skipped: Mapping[Path, int]) -> float:
+def _said(item: Item, runs: Sequence[Run]) -> str:
+    """What came of a turn of a row."""
+    run = runs[-1]
+    if item.record.sweep:
+        return f"{sum(run.status == 'ok' for run in runs)} points of {item.record.sweep}"
+    if run.status != "ok":
+        return f"{run.reason}"
+    return f"{milliseconds(sorted(run.seconds)[len(run.seconds) // 2])} ms a trip, {len(run.seconds)} trips"
+
+
+def _waiting_seconds(turns: Sequence[list[Item]], skipped: Mapping[Path, int]) -> float:
     """What these turns will take, about, without those that are skipped."""
-    items = {item.output: item for item in turns}
-    return sum(item.seconds for item in turns) - sum(count * items[path].seconds for path, count in skipped.items()
-                                                     if path in items)  # fmt: skip
+    waiting = [item for items in turns for item in items]
+    items = {item.output: item for item in waiting}
+    return sum(item.seconds for item in waiting) - sum(count * items[path].seconds for path, count in skipped.items()
+                                                       if path in items)  # fmt: skip
+
+
+def print_ratios(items: Sequence[Item]) -> None:
+    """How many times as long each row takes as the first, by the trips that alternated."""
+    first, *others = [(item.label, Result((item.record,))) for item in items]
+    for label, result in others:
+        if not (first[1].seconds and result.seconds):
+            continue
+        found = Pair(first[1], result).ratio
+        interval = f" ({found.low:.3f} to {found.high:.3f})" if found.low and found.high else ""
+        print(f"{label}: {found.value:.3f} times as long as {first[0]}{interval}, {found.verdict}")
 
 
 def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -132,6 +191,11 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     )  # fmt: skip
     parser.add_argument("--rows", nargs="+", default=[], metavar="ROW", help="rows of your choice, each in quotes")
     parser.add_argument("--runs", type=int, default=1, help="processes a row (default: %(default)s)")
+    parser.add_argument("--alternate", action="store_true", help="all rows at the same time, taking turns by the trip: "
+                        "each is compared with the first")  # fmt: skip
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another checkout of this project (git "
+                        "worktree add ../before COMMIT): each row alternates with the same row there, by whose .venv "
+                        "if it has one")  # fmt: skip
     parser.add_argument("--order-seed", type=int, default=random.randrange(2**32), metavar="N",
                         help="draws the order of the rows in each turn (default: another one each time; it is in the "
                         "records)")  # fmt: skip
@@ -151,6 +215,14 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         raise UsageError("--continue: give the folder of the earlier call as --output-dir")
     if arguments.runs < 1:
         raise UsageError(f"--runs {arguments.runs}: give 1 or more")
+    if arguments.alternate and (suite or arguments.against):
+        other = f"{suite} has rows of unlike flows" if suite else "with --against each row alternates with its own"
+        raise UsageError(f"--alternate is for --rows by themselves, and {other}: leave it out")
+    if arguments.against and arguments.go_on:
+        raise UsageError("--continue goes on with one checkout's records: leave --against out, or measure anew")
+    if arguments.against and not (arguments.against / "common" / "plan" / "turn.py").is_file():
+        raise UsageError(f"--against {arguments.against}: no checkout of this project that can alternate: make one by "
+                         "git worktree add FOLDER COMMIT")  # fmt: skip
     return arguments, flags
 
 
@@ -162,6 +234,9 @@ def main(argv: Sequence[str]) -> int:
         return 0
     folder = arguments.output_dir or RESULTS / f"run-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     items = prepare(arguments.rows or list(rows_of(arguments.suite)), flags, folder, arguments.suite)
+    groups = groups_of([item for item in items if not item.waived], arguments.alternate, arguments.against)
+    if arguments.against:
+        items = [item for group in groups for item in group]
     if arguments.dry_run:
         print_plans(items, arguments.runs)
         return 0
@@ -173,11 +248,19 @@ def main(argv: Sequence[str]) -> int:
         if not (arguments.go_on and item.output.exists()):
             item.record.arguments["order_seed"] = seed
             files.create(item.output, item.record)
-    waiting = [item for item in items if not item.waived]
+    waiting = [item for group in groups for item in group]
     about = minutes(sum(max(0, arguments.runs - item.finished) * item.seconds for item in waiting))
     print(f"{len(waiting)} rows, {arguments.runs} run{'s' * (arguments.runs > 1)} each, about {about}; "
           f"records: {folder}", flush=True)  # fmt: skip
-    codes = measure(turns_of(waiting, arguments.runs, seed))
+    codes = measure(turns_of(groups, arguments.runs, seed))
+    if arguments.against:
+        import compare_results
+
+        sides = [str(folder / side) for side in ("old", "new")]
+        compared = compare_results.main([*sides, "--mixed"])
+        return 130 if 130 in codes else max([compared, *codes])
+    if arguments.alternate:
+        print_ratios(waiting)
     import plot_results  # matplotlib is not for the runs
 
     plotted = plot_results.main([*map(str, sorted(folder.glob("*.json"))), "--output-dir", str(folder)])

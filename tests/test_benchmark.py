@@ -83,6 +83,12 @@ PPO = ("--flow", "ppo", "--prompt-len", "8", "--response-len", "8")
         (["--rows", "graph shmm"], "did you mean graph shm?"),
         (["--rows", "graph"], "there is no row graph"),
         (["--rows", "store refs", "--runs", "0"], "--runs 0"),
+        (["quick", "--alternate"], "--alternate is for --rows"),
+        (["--rows", "store refs", "--alternate"], "give two --rows or more"),
+        (["--rows", "store refs", "torch gloo --duration 1s", "--alternate"], "not --duration: give"),
+        (["--rows", "store refs", "torch gloo --episode 5", "--alternate"], "as many trips: give all the same"),
+        (["--rows", "store refs", "--against", "/tmp"], "no checkout of this project"),
+        (["--rows", "store refs", "--against", ".", "--alternate"], "--alternate is for --rows by themselves"),
         (["--rows", "store driver-queue --in-flight 2"], "store driver-queue: --in-flight 2"),
         (["--rows", "store refs", "--transprot", "x"], "store refs: unrecognized arguments"),
         (["--rows", "store refs", "--payload-bytes", "8"], "store refs: --payload-bytes is for"),
@@ -136,12 +142,15 @@ def test_what_a_run_will_take_grows_with_its_bytes_and_trips(make_plan):
 
 def test_several_runs_take_turns_in_an_order_that_its_seed_repeats():
     items = list("abcdefgh")
-    turns = benchmark.turns_of(items, 5, 1)
-    orders = ["".join(turns[begin : begin + 8]) for begin in range(0, 40, 8)]
+    alone = [[item] for item in items]
+    turns = benchmark.turns_of(alone, 5, 1)
+    orders = ["".join(item for (item,) in turns[begin : begin + 8]) for begin in range(0, 40, 8)]
     assert all(sorted(order) == items for order in orders) and len(set(orders)) == 5
-    assert benchmark.turns_of(items, 5, 1) == turns != benchmark.turns_of(items, 5, 2)
+    assert benchmark.turns_of(alone, 5, 1) == turns != benchmark.turns_of(alone, 5, 2)
     slow, quick = SimpleNamespace(seconds=9), SimpleNamespace(seconds=1)
-    assert benchmark.turns_of([slow, quick], 1, 1) == [quick, slow]
+    assert benchmark.turns_of([[slow], [quick]], 1, 1) == [[quick], [slow]]
+    together = ["".join(turn) for turn in benchmark.turns_of([items], 5, 1)]
+    assert all(sorted(order) == items for order in together) and len(set(together)) == 5
 
 
 def test_what_is_finished_is_told_by_record_and_not_by_name(monkeypatch):
@@ -159,8 +168,32 @@ def test_what_is_finished_is_told_by_record_and_not_by_name(monkeypatch):
         SimpleNamespace(**same, output=Path(name), finished=finished, record=a_record("refs"))
         for name, finished in (("bytes", 2), ("tensors", 1))
     )
-    assert benchmark.measure([done, begun, begun, done]) == [0]
+    assert benchmark.measure([[done], [begun], [begun], [done]]) == [0]
     assert made == [(2, "tensors")]
+
+
+def test_of_rows_that_alternate_a_turn_is_finished_where_all_of_them_are(monkeypatch, capsys):
+    made = []
+
+    def run(rows, order):
+        made.append((order, [output.name for _, _, output in rows]))
+        for factor, (_, record, _) in enumerate(rows, 1):
+            record.runs.append(a_run([1.0 * factor, 3.0 * factor], alternation=str(order)))
+        return [0, 0]
+
+    monkeypatch.setattr(benchmark, "run_alternately", run)
+    monkeypatch.setattr(benchmark, "write_trace", lambda plan, record: None)
+    one, other = (
+        SimpleNamespace(label=name, plan=None, seconds=1.0, output=Path(name), finished=finished,
+                        record=a_record("refs"))
+        for name, finished in (("first", 2), ("second", 1))
+    )  # fmt: skip
+    assert benchmark.measure([[one, other], [other, one], [one, other]]) == [0] * 4
+    assert made == [(1, ["second", "first"]), (2, ["first", "second"])]
+    capsys.readouterr()
+    benchmark.print_ratios([one, other])
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("second: 1.000 times as long as first (0.000 to ") and line.endswith("2 runs: no verdict")
 
 
 def test_what_an_earlier_call_finished_is_kept_with_what_failed_and_not_what_was_cut_off(tmp_path, monkeypatch):

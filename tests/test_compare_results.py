@@ -114,13 +114,14 @@ TRACED = a_run([1.0], spans=[("driver", 0, "wait", "in one process", 0, 0.0, 1e6
         (a_record("refs", *QUIET, flow="ppo"), "flow online-dpo and ppo"),
         (a_record("refs", *QUIET, message="fields"), "message bare and fields"),
         (a_record("refs", *QUIET, device="cuda"), "device cpu and cuda"),
+        (a_record("refs", *[a_run([1.0], alternation="a")] * 3), "alternated False and True"),
         (a_record("refs", *QUIET, layout={"placement": "spread"}), "layout placement pack and spread"),
         (a_record("refs", TRACED), "traced False and True"),
         (a_record("refs", *QUIET, environment={"memory_gib": 4}), "the machines are unlike, memory_gib 8 and 4"),
         (a_record("refs", *QUIET, environment={"versions": {"ray": "1"}}), "versions None and {'ray': '1'}"),
         (a_record("bytes", *QUIET), "no row is on both sides: OLD has store refs, NEW store bytes"),
     ],
-    ids=["size", "flow", "message", "device", "layout", "traced", "machine", "versions", "nothing alike"],
+    ids=["size", "flow", "message", "device", "alternated", "layout", "traced", "machine", "versions", "nothing alike"],
 )
 def test_what_was_not_measured_alike_is_refused_with_what_differs(sides, capsys, new, words):
     assert words in refused(capsys, sides([a_record("refs", *QUIET)], [new]))
@@ -148,6 +149,16 @@ def test_several_trips_under_way_are_compared_by_their_whole_episodes(sides, cap
 
     line = said(capsys, sides(overlapping(4), overlapping(8))).out.splitlines()[1]
     assert re.split(r"  +", line)[1:4] == ["2,020", "4,040", "2.000"]
+
+
+def test_runs_that_alternated_are_compared_trip_by_trip_and_no_others_with_them(sides, capsys):
+    def at(*factors):
+        drift = ([1.0, 3.0, 5.0], [1.1, 9.0, 4.0], [0.7, 2.0, 2.0])
+        runs = [[factor * trip for trip in trips] for factor, trips in zip(factors, drift, strict=True)]
+        return [a_record("refs", *[a_run(own, alternation=id) for own, id in zip(runs, "abc", strict=True)])]
+
+    found = said(capsys, [*sides(at(1, 1, 1), at(1.049, 1.05, 1.051)), "--fail-above", "4%"], 1)
+    assert re.split(r"  +", found.out.splitlines()[1])[3:] == ["1.050", "1.048 to 1.052", "3, 3", "slower"]
 
 
 def test_flows_are_told_where_there_are_several(sides, capsys):

@@ -84,6 +84,21 @@ def test_the_delays_that_are_proposed_are_five_percent_of_the_rows(folder):
     assert Fault.parse(line.split("--inject ")[1].rstrip('"')) == Fault("policy", 1, "delay", 0.05)
 
 
+def test_rows_that_alternated_are_judged_against_the_first_of_them_without_a_delay(folder, capsys):
+    drift = np.random.default_rng(0).normal(0, 0.3, 20)
+    own = [runs(20, 0.004, np.exp(drift) * slower, seed) for seed, slower in enumerate((1, 1, 1.05))]
+    for number, turn in enumerate(zip(*own, strict=True)):
+        for run in turn:
+            run.alternation = f"turn {number}"
+    first, again, slow = own
+    assert false_alarms.main([str(folder(a_record("refs", *first), delayed(slow), a_record("refs", *again)))]) == 0
+    printed = capsys.readouterr().out
+    assert "Rows alternating: 4 pairs of 5 runs each, 0 called different." in printed
+    assert "Rows delayed, alternating: 4 pairs of 5 runs each, 4 found slower." in printed
+    line = next(line for line in printed.splitlines() if "  delayed, alternating  " in line)
+    assert 0.003 < float(line.split("delay=50ms")[1].split("%")[0]) / 100 < 0.01
+
+
 @pytest.mark.parametrize(
     ("records", "flags", "words"),
     [

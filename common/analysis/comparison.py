@@ -9,14 +9,15 @@ import msgspec
 import numpy as np
 
 from common.analysis.results import Result
-from common.analysis.statistics import MINIMUM_RUNS, Ratio, Runs, ratio, typical_seconds
+from common.analysis.statistics import MINIMUM_RUNS, Ratio, Runs, ratio, ratio_of_alternated, typical_seconds
 from common.errors import RecordError
 from common.record.environment import MACHINE_KEYS
+from common.record.schema import Run
 
 
 def _seconds_by_run(result: Result) -> Runs:
     """Of the trips; where several are under way, of whole episodes by their trips, as latencies then hold waiting."""
-    if result.record.row.flags.get("in_flight", 1) == 1:
+    if result.in_flight == 1:
         return result.seconds_by_run
     return [[seconds] for seconds in result.paced_by_run]
 
@@ -37,8 +38,21 @@ class Pair:
         return typical_seconds(_seconds_by_run(self.new))
 
     @cached_property
+    def alternated(self) -> list[tuple[Run, Run]]:
+        """The runs, old and new, whose trips alternated."""
+        old = {run.alternation: run for run in self.old.shown if run.alternation}
+        return [(old[run.alternation], run) for run in self.new.shown if run.alternation in old]
+
+    @cached_property
     def ratio(self) -> Ratio:
         """How many times as long the new one takes."""
+        if self.alternated:
+            one_at_a_time = self.old.in_flight == self.new.in_flight == 1
+            old, new = (
+                [run.seconds if one_at_a_time else run.episode_seconds for run in side]
+                for side in zip(*self.alternated, strict=True)
+            )
+            return ratio_of_alternated(new, old)
         return ratio(_seconds_by_run(self.new), _seconds_by_run(self.old))
 
 
@@ -112,7 +126,8 @@ def _measured(result: Result) -> dict[str, Any]:
     """What must be the same for times to be compared, the rung apart; where actors were found to run is not asked."""
     row = result.record.row
     return {
-        "traced": result.traced, "flow": row.flow, "message": row.message, "sizes": row.sizes, "device": row.device,
+        "traced": result.traced, "alternated": result.alternated, "flow": row.flow, "message": row.message,
+        "sizes": row.sizes, "device": row.device,
         "layout": msgspec.to_builtins(msgspec.structs.replace(row.layout, nodes={})),
         "edges": {f"{edge.source} -> {edge.reader}": edge.bytes for edge in result.record.edges},
     }  # fmt: skip

@@ -72,10 +72,14 @@ class Result:
         return build_flow(row.flow, row.sizes, row.message)
 
     @property
+    def in_flight(self) -> int:
+        """How many trips are under way at a time."""
+        return self.record.row.flags.get("in_flight", 1)
+
+    @property
     def episode(self) -> int:
         """How many trips in a row; at least as many as are under way at a time."""
-        flags = self.record.row.flags
-        return flags.get("episode", flags.get("in_flight", 1))
+        return self.record.row.flags.get("episode", self.in_flight)
 
     @property
     def runs(self) -> list[Run]:
@@ -111,6 +115,11 @@ class Result:
     def shown(self) -> list[Run]:
         """Whose numbers are shown: the runs that are ok; where none is, what those that failed could finish."""
         return [run for run in self.runs if run.status == self.best_status]
+
+    @property
+    def alternated(self) -> bool:
+        """Whether its trips alternated with those of other rows."""
+        return any(run.alternation for run in self.runs)
 
     @property
     def traced(self) -> bool:
@@ -221,5 +230,5 @@ def results_of(records: Iterable[Record]) -> list[Result]:
 def _identity(record: Record) -> bytes:
     layout = msgspec.structs.replace(record.row.layout, nodes={})  # where actors were found; asked for was the same
     row = msgspec.structs.replace(record.row, layout=layout)
-    kind = [any(run.spans for run in record.runs), record.arguments.get("inject")]
-    return msgspec.json.encode([row, record.edges, *kind], order="sorted")
+    traced, alternated = (any(getattr(run, name) for run in record.runs) for name in ("spans", "alternation"))
+    return msgspec.json.encode([row, record.edges, traced, alternated, record.arguments.get("inject")], order="sorted")

@@ -41,7 +41,7 @@ def _draw_group(axes: Any, done: list[Result]) -> None:
     if limit:
         axes.axvline(limit, color="black", linewidth=1.4)
         axes.text(limit, -0.75, " ceiling: one warm copy an edge", fontsize=8.5, va="center")
-    names = [f"{short_name(result)}, {result.record.row.flags.get('in_flight', 1)} in flight" for result in done]
+    names = [f"{short_name(result)}, {result.in_flight} in flight" for result in done]
     axes.set_yticks(range(len(done)), names)
     axes.set_ylim(len(done) - 0.4, -1.1)
     axes.set_xscale("log")

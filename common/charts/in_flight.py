@@ -26,7 +26,7 @@ def transport_of(result: Result) -> str:
 
 def depth(result: Result) -> int:
     """Trips under way at a time."""
-    return int(result.record.row.flags.get("in_flight", 1))
+    return result.in_flight
 
 
 def trips_per_second(result: Result) -> float:

@@ -69,7 +69,7 @@ def _kind(result: Result) -> str:
 
 def _name(result: Result) -> str:
     """Of episodes, whose length all share, with how many messages are under way."""
-    in_flight = result.record.row.flags.get("in_flight", 1)
+    in_flight = result.in_flight
     return f"{short_name(result)}, {in_flight} in flight" if is_episode(result) else result.name
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from common.flow.flow import DRIVER, Flow, into_dataset, packed, with_trainer
 from common.plan.faults import Fault
 from common.plan.options import Options
+from common.plan.turn import Turn
 from common.record.rows import Row, readers_hold_views
 from common.record.schema import Edge, Layout, Record, RowKey
 
@@ -45,6 +46,8 @@ class Plan:
     gpus: that may be used, in all. store_bytes: of a private cluster's object store.
     folder: the run's own, for files that end with it; shared: the same in /dev/shm.
     here: where flags that name files count from.
+    turn: where its trips alternate with those of other rows.
+    checkout: of this project, whose code runs it (None: this one).
     """
 
     row: Row
@@ -56,6 +59,8 @@ class Plan:
     folder: Path = Path()
     shared: Path = Path()
     here: Path = Path()
+    turn: Turn | None = None
+    checkout: Path | None = None
 
     @cached_property
     def flow(self) -> Flow:

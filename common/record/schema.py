@@ -7,13 +7,14 @@ History of the schema:
                      environments by node; the time of whole episodes; wrong bytes by field
     4   2026-11-21   a row may be swept over a size: each run says at which point it is (sweep; at, edges); CPU time,
                      the hand-over alone, and what else the machine did
+    5   2026-11-22   trips may alternate with those of other rows (alternation)
 """
 
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -70,6 +71,7 @@ class Run(Struct):
 
     started_at: str  # UTC, ISO 8601
     order: Count = 0  # its turn among the runs of its suite: drift can be seen
+    alternation: str = ""  # shared by the runs, of other records, with which its trips alternated; "": it ran alone
     at: dict[str, int] = {}  # of a sweep: what of the row's sizes or flags this run had, in addition
     edges: list[Edge] = []  # of a sweep: the record's are those of its first point
     status: Literal["ok", "waived", "failed"] = "failed"

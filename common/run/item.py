@@ -69,7 +69,8 @@ class Item:
     @property
     def label(self) -> str:
         flow = self.record.row.flow
-        return Result((self.record,)).name + (f", {flow}" if flow in MICROBENCHMARKS else "")
+        there = f", {self.plan.checkout.name}" if self.plan.checkout else ""
+        return Result((self.record,)).name + (f", {flow}" if flow in MICROBENCHMARKS else "") + there
 
 
 def print_plans(items: Sequence[Item], runs: int) -> None:

@@ -6,13 +6,13 @@ It imports neither Ray nor torch: a run happens in a worker, a fresh process who
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from common.errors import RecordError, SuiteError, UsageError, Waived
+from common.errors import RecordError, RunFailed, SuiteError, UsageError, Waived
 from common.machine import quiet
 from common.plan.command_line import parse
 from common.plan.options import RESULTS
@@ -149,20 +149,40 @@ def add_run(
     Returns:
         The exit code.
     """
+    steps = run_steps(plan, record, output, started, order)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def run_steps(
+    plan: Plan, record: Record, output: Path, started: Callable[[Run], None], order: int, alternation: str = ""
+) -> Generator[None, None, int]:
+    """The same as a look at the worker each; closed before the end, it is interrupted.
+
+    Args:
+        alternation: shared by the rows with which its trips alternate.
+    """
     edges = plan.edges if plan.options.sweep else []
-    run = Run(started_at=now(), order=order, at=plan.options.at, edges=edges)
+    run = Run(started_at=now(), order=order, at=plan.options.at, edges=edges, alternation=alternation)
     record.runs.append(run)
     files.save(output, record)
     held_back = quiet.throttled_seconds()
     try:
         sweep()
         run.busy_cores = quiet.busy_cores()
+        yield  # rows that alternate all look before the first of them begins
         with Workplace() as place:
-            Watch(replace(plan, folder=place.folder, shared=place.shared), record, run, started).until_end()
+            yield from Watch(replace(plan, folder=place.folder, shared=place.shared), record, run, started).steps()
         return 0 if run.status == "ok" else 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, GeneratorExit):
         run.status, run.reason = "failed", f"interrupted after {len(run.seconds)} timed trips"
         return 130
+    except RunFailed as failed:  # a row with which it alternates
+        run.status, run.reason = "failed", str(failed)
+        return 1
     finally:
         if held_back is not None and (now_held_back := quiet.throttled_seconds()) is not None:
             run.throttled_seconds = now_held_back - held_back

@@ -75,6 +75,8 @@ def measure(plan: Plan, crew: Crew, wiring: Wiring, report: Report) -> None:
     stored_bytes, spilled_bytes = crew.store_counters()
     board.phase = TRIPS
     for numbers in episodes(plan):
+        if plan.turn and numbers[0] > 1:
+            plan.turn.go_round()
         if numbers[0] == first_timed:
             stored_bytes, _ = crew.store_counters()
             begin, cpu = time.monotonic(), CpuTime()

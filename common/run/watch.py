@@ -6,7 +6,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -43,17 +43,19 @@ class Watch:
         self.progress: Any = None
         self.moved = time.monotonic()
 
-    def until_end(self) -> None:
-        """Wait, and say in the run how it ended."""
+    def steps(self) -> Iterator[None]:
+        """A look at the worker each, until it has ended; the run says in the end how."""
         (self.plan.folder / "plan").write_bytes(pickle.dumps(self.plan))
-        folder = str(self.plan.folder)
+        folder, root = str(self.plan.folder), self.plan.checkout or ROOT
+        python = root / ".venv" / "bin" / "python"
+        interpreter = str(python) if self.plan.checkout and python.exists() else sys.executable
         worker = subprocess.Popen(
-            [sys.executable, "-m", "common.run.worker", folder], cwd=ROOT, start_new_session=True,
+            [interpreter, "-m", "common.run.worker", folder], cwd=root, start_new_session=True,
             env=os.environ | variables(self.plan) | {MARK: self.plan.folder.name, "TMPDIR": folder},
             stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(),
         )  # fmt: skip
         try:
-            problem = self._wait(worker)
+            problem = yield from self._wait(worker)
         finally:
             self._collect_samples()
         if problem:
@@ -61,7 +63,7 @@ class Watch:
         else:
             self.run.status, self.run.reason = self.known["status"], self.known["reason"]
 
-    def _wait(self, worker: subprocess.Popen) -> str | None:
+    def _wait(self, worker: subprocess.Popen) -> Generator[None, None, str | None]:
         """Until the worker has ended, or must be; what went wrong, if anything."""
         handle, bar, doomed = os.pidfd_open(worker.pid), None, None
         gone: list[str] = []
@@ -89,6 +91,7 @@ class Watch:
                     return self._explain(gone)
                 if overdue := self._overdue():
                     return overdue
+                yield
         finally:
             os.close(handle)
             if bar is not None:
@@ -104,7 +107,8 @@ class Watch:
 
     def _overdue(self) -> str | None:
         """Whether nothing has moved for too long, and who is behind that."""
-        if (progress := (self.board.progress, self.read_bytes)) != self.progress:
+        progress = (self.board.progress, self.read_bytes)
+        if progress != self.progress or (self.plan.turn and self.plan.turn.waits):
             self.progress, self.moved = progress, time.monotonic()
         limit = self.plan.options.timeout
         if self.board.phase in (STARTING, ENDING):

@@ -49,6 +49,8 @@ def crew_of(plan: Plan, runtime: ExitStack) -> Any:
 
 def run(plan: Plan, report: Report) -> None:
     """Measure the ceilings, start the crew, connect the transport, run the trips, measure the ceilings again."""
+    if plan.turn:
+        plan.turn.wait()
     if plan.gpus > torch.cuda.device_count():
         raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs and the machine {plan.gpus}: see nvidia-smi")
     report(hand_over_before_seconds=measure_hand_over(plan.flow))
@@ -80,6 +82,8 @@ def run(plan: Plan, report: Report) -> None:
         crew.stop()
     report(hand_over_after_seconds=measure_hand_over(plan.flow))
     report(ceiling_after_seconds=Ceiling(plan).measure(), finished=True)
+    if plan.turn:
+        plan.turn.pass_on()
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ def columns(results: Sequence[Result]) -> list[Column]:
         return f"{ceiling / result.paced_seconds:.1%}" if ceiling and result.payload_copied else "-"
 
     def in_flight(result: Result) -> str:
-        return str(result.record.row.flags.get("in_flight", 1))
+        return str(result.in_flight)
 
     return [
         Column("transport", short_name),

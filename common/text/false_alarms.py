@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from common.analysis.false_alarms import Judged, planted
-from common.analysis.statistics import scatter
 from common.text.tables import Column, markdown_table
 
 COLUMNS = [
     Column("row", lambda one: one.row.name),
-    Column("runs differ by", lambda one: f"{scatter(one.row.seconds_by_run):.1%}"),
+    Column("runs differ by", lambda one: f"{one.scatter:.1%}"),
     Column("pairs", lambda one: one.way, words=True),
     Column("runs a side", lambda one: str(one.count)),
     Column("planted", planted),
@@ -25,7 +24,7 @@ def summary(found: Sequence[Judged]) -> list[str]:
     for way, count in dict.fromkeys((one.way, one.count) for one in found):
         own = [one for one in found if (one.way, one.count) == (way, count)]
         slower, faster = (sum(one.called(verdict) for one in own) for verdict in ("slower", "faster"))
-        said = f"{slower} found slower" if way == "delayed" else f"{slower + faster} called different"
+        said = f"{slower} found slower" if own[0].row.injected else f"{slower + faster} called different"
         lines.append(f"Rows {way}: {sum(len(one.pairs) for one in own)} pairs of {count} runs each, {said}.")
     return lines
 

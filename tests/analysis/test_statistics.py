@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from common.analysis.statistics import TRIMMED, VERDICT_P, change, ratio, scatter, summarise, typical_seconds
+from common.analysis.statistics import (
+    ALIKE,
+    TRIMMED,
+    VERDICT_P,
+    change,
+    ratio,
+    ratio_of_alternated,
+    scatter,
+    summarise,
+    typical_seconds,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -124,6 +134,35 @@ def test_of_ten_runs_and_more_one_that_was_disturbed_does_not_decide():
     struck = [*calm[:9].tolist(), [9.0]]
     assert ratio(struck, calm.tolist()).value == pytest.approx(1, abs=0.02)
     assert ratio(struck[5:], calm[5:].tolist()).value > 1.2
+
+
+def alternated(rng, slower):
+    """Two rows of five runs of 60 trips each that met the same drift, which makes runs and trips differ by a fifth."""
+    sides = []
+    for _ in range(5):
+        drift = np.exp(rng.normal(0, 0.2) + np.cumsum(rng.normal(0, 0.02, 120)))
+        own = np.exp(rng.normal(0, 0.006, 2))  # by what two processes differ wherever they run
+        trips = drift * np.exp(rng.normal(0, 0.05, 120))
+        sides.append((trips[::2] * own[0], trips[1::2] * own[1] * slower))
+    return zip(*sides, strict=True)
+
+
+def test_of_rows_that_alternated_drift_hides_no_difference_and_makes_none():
+    rng = np.random.default_rng(0)
+    alike = [ratio_of_alternated(new, old) for old, new in (alternated(rng, 1.0) for _ in range(400))]
+    assert sum(found.verdict != ALIKE for found in alike) < 20
+    pairs = [tuple(alternated(rng, 1.05)) for _ in range(100)]
+    found = [ratio_of_alternated(new, old) for old, new in pairs]
+    assert sum(one.verdict == "slower" for one in found) >= 90
+    assert all(one.low < one.value < one.high for one in found)
+    assert sum(ratio(new, old).verdict == "slower" for old, new in pairs) < 20
+
+
+def test_one_run_that_alternated_has_no_verdict_and_runs_without_scatter_are_alike_or_not():
+    one = ratio_of_alternated([[2.0, 4.0, 9.0]], [[1.0, 2.0, 3.0]])
+    assert (one.value, one.low, one.runs, one.verdict) == (pytest.approx(2), None, 1, "one run: no verdict")
+    assert ratio_of_alternated([[2.0]] * 3, [[1.0]] * 3).verdict == "slower"
+    assert ratio_of_alternated([[1.0], [3.0], [2.0]], [[1.0], [3.0], [2.0]]).verdict == ALIKE
 
 
 @pytest.mark.parametrize("runs", [5, 10, 20])

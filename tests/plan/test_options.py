@@ -105,7 +105,10 @@ TRAINED = ("--message", "fields", "--sink", "trainer")
         (["--as-shipped", "--flow", "dpo"], "ChatLearn ships no views in dpo: leave it out"),
         (["--as-shipped", "--flow", "slime"], "ChatLearn ships no views in slime: leave it out"),
         # 4096 rows of views of a tensor of 4096 x 2047 float32 are 128 GiB.
-        (["--flow", "ppo", "--as-shipped", "--rows", "4096", "--prompt-len", "1024", "--response-len", "1024"], "GiB"),
+        (
+            ["--flow", "ppo", "--as-shipped", "--rows", "4096", "--prompt-len", "1024", "--response-len", "1024"],
+            "are free",
+        ),
         (["--replicas", "policy=0"], "each at least 1"),
         (["--replicas", "critic=2"], "there is no model critic in online-dpo: give policy, reference, reward"),
         (["--ranks", "policy"], "give policy=2,reference=3"),

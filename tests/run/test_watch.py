@@ -8,6 +8,16 @@ import pytest
 from common.run import blame, watch
 from common.run.watch import Watch
 
+
+def value_of(steps):
+    """What a generator returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
 SLOW_END = "import time; time.sleep(1)"  # as a worker's that measures its ceiling once more
 
 
@@ -33,7 +43,7 @@ def test_participants_that_go_are_a_failure_only_before_the_trips_are_reported(
     worker = subprocess.Popen([sys.executable, "-c", SLOW_END])
     try:
         begun = Watch(plan, record, None, lambda run: None)
-        assert begun._wait(worker) == found
+        assert value_of(begun._wait(worker)) == found
     finally:
         worker.kill()
         worker.wait()

@@ -1,0 +1,87 @@
+"""Rows measured at the same time, whose trips alternate: drift and neighbours fall on all of them alike."""
+
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from common.errors import RunFailed, UsageError
+from common.plan.plan import Plan
+from common.plan.turn import ring
+from common.record.schema import Record
+from common.run.supervisor import run_steps
+from common.runtime.needs import resident_bytes
+from common.runtime.workplace import Workplace
+from common.units import format_bytes
+
+
+def refuse_to_alternate(plans: Sequence[Plan]) -> None:
+    """What cannot be measured so.
+
+    Raises:
+        UsageError: there are too few rows, unlike numbers of trips, traces, or too little memory for all of them.
+    """
+    if len(plans) < 2:
+        raise UsageError("--alternate: the trips of several rows take turns: give two --rows or more")
+    if any(plan.options.trace for plan in plans):
+        raise UsageError("rows that alternate are not traced: leave --trace out")
+    for name in ("sweep", "duration"):
+        if any(getattr(plan.options, name) for plan in plans):
+            raise UsageError(f"rows that alternate need as many trips, not --{name}: give --iterations")
+    asked = {(plan.options.iterations, plan.options.warmup, plan.options.trips_in_a_row) for plan in plans}
+    if len(asked) > 1:
+        raise UsageError("rows that alternate need as many trips: give all the same --iterations, --warmup, --episode")
+    needed_bytes = sum(resident_bytes(plan.row, plan.options, plan.flow) + plan.store_bytes for plan in plans)
+    memory_bytes = psutil.virtual_memory().available
+    if needed_bytes > memory_bytes:
+        raise UsageError(
+            f"rows that alternate need {format_bytes(needed_bytes)}, and {format_bytes(memory_bytes)} are free: "
+            "give fewer rows, a smaller payload, or a smaller --object-store-bytes"
+        )
+
+
+def run_alternately(rows: Sequence[tuple[Plan, Record, Path]], order: int) -> list[int]:
+    """Measure each row once more; where one fails, all of them do, since the trips that are left stand alone.
+
+    Args:
+        rows: plan, record and the record's file of each.
+
+    Returns:
+        The exit codes.
+    """
+    codes: dict[int, int] = {}
+    with Workplace() as place, ring(place.folder, len(rows)) as turns:
+        running = {
+            number: run_steps(replace(plan, turn=turn), record, output, lambda _: None, order, place.folder.name)
+            for number, ((plan, record, output), turn) in enumerate(zip(rows, turns, strict=True))
+        }
+        try:
+            while running:
+                for number, steps in list(running.items()):
+                    try:
+                        next(steps)
+                    except StopIteration as end:
+                        codes[number] = end.value
+                        del running[number]
+                        if end.value:
+                            name = rows[number][0].row.name
+                            codes |= _end(running, None if end.value == 130 else f"{name}, with which it alternates")
+                            break
+        finally:
+            codes |= _end(running, None)
+    return [codes[number] for number in range(len(rows))]
+
+
+def _end(running: dict[int, Generator[None, None, int]], failed: str | None) -> dict[int, int]:
+    """Interrupt what still runs, or let it fail since another has; the exit codes."""
+    codes = {number: 1 if failed else 130 for number in running}
+    for steps in running.values():
+        if failed:
+            with suppress(StopIteration):
+                steps.throw(RunFailed(f"{failed}, failed"))
+        else:
+            steps.close()
+    running.clear()
+    return codes
