@@ -85,8 +85,9 @@ def print_results(parts: Parts, form: str) -> None:
 
 def backed(folder: Path | None, swept: list[Result]) -> tuple[list[Judged], list[Checked]]:
     """What there is in a folder: pairs of runs that were alike, or delayed; and flows that the fits do not know."""
-    alike, delayed, held_out = (folder / name if folder else None for name in ("alike", "delayed", "held-out"))
-    pairs = [one for path in (alike, delayed) if path and path.is_dir() for one in judged(path, PAIRED, SHUFFLES, 0)]
+    alike, alternating, held_out = (folder / name if folder else None for name in ("alike", "alternating", "held-out"))
+    paired = [path for path in (alike, alternating) if path and path.is_dir()]
+    pairs = [one for path in paired for one in judged(path, PAIRED, SHUFFLES, 0)]
     others = results_of(map(files.load, files.below([held_out]))) if held_out and held_out.is_dir() else []
     return pairs, list(check(others, costs_of(swept)))
 
@@ -99,7 +100,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--pages", type=Path, metavar="FOLDER", help="rewrite the tables of its README.md and docs/")
     parser.add_argument("--publish", action="store_true", help="this repository's: pictures to img/, and --pages")
     parser.add_argument("--evidence", type=Path, metavar="FOLDER", help="for --pages: how often verdicts and choices "
-                        "are right (its alike/, delayed/ and held-out/; with --publish: results/evidence)")  # fmt: skip
+                        "are right (its alike/, alternating/ and held-out/; with --publish: results/evidence)")  # fmt: skip
     parser.add_argument("--html", action="store_true", help="instead of all that one page, report.html, of any flows")
     parser.add_argument("--mixed", action="store_true", help="allow records of unlike machines in one chart")
     arguments = parser.parse_all(argv)

@@ -3,13 +3,15 @@
     python3 benchmark.py --rows "torch memcpy" "torch multiprocessing" "torch gloo" \\
         --batch-size 256 --iterations 20 --runs 20 --output-dir results/evidence/alike
     python3 -m evidence.false_alarms results/evidence/alike        also says which delay is 5 % of which row
-    python3 benchmark.py --rows "torch mapped --copy-out" "torch mapped --copy-out --inject policy:1:delay=0.5ms" \\
-        --payload 128MiB --iterations 120 --runs 160 --output-dir results/evidence/delayed
-    python3 -m evidence.false_alarms results/evidence/alike results/evidence/delayed
+    python3 benchmark.py --rows "torch mapped --copy-out" "torch mapped --copy-out" \\
+        "torch mapped --copy-out --inject policy:1:delay=0.5ms" --alternate \\
+        --payload 128MiB --iterations 240 --runs 50 --output-dir results/evidence/alternating
+    python3 -m evidence.false_alarms results/evidence/alike results/evidence/alternating
 
 The runs of each row of a folder are cut into pairs of --runs each, old and new, which the code of compare_results.py
 judges: `in turns`, every other run is new; `one after the other`; `at random`, again and again, so that pairs share
-runs. A delayed row is judged against the one of its folder that is not, measured in turns with it.
+runs. A delayed row is judged against the one of its folder that is not, measured in turns with it; rows that
+alternated, against the first of them, trip by trip too.
 """
 
 import argparse

@@ -18,7 +18,7 @@ from common.record.schema import Run
 
 T = TypeVar("T")
 DELAY = 0.05  # of a trip: what a comparison shall find
-PAIRED = (5, 16)  # runs of each side of a pair: what is published, and more
+PAIRED = (5,)  # runs of each side of a pair: as many as are published
 SHUFFLES = 12  # how often runs are paired at random
 
 
@@ -71,8 +71,9 @@ def alike(row: Result, count: int, shuffles: int, seed: int) -> Iterator[Judged]
 
 
 def delayed(slow: Result, plain: Result, count: int) -> Judged:
-    """A delayed row against itself without the delay, in runs that were measured meanwhile."""
-    chunks = zip(blocks(in_time(plain), count), blocks(in_time(slow), count), strict=False)
+    """A delayed row against itself without the delay, by runs that were measured meanwhile, alternating or not."""
+    sides = ([msgspec.structs.replace(run, alternation="") for run in in_time(side)] for side in (plain, slow))
+    chunks = zip(*(blocks(side, count) for side in sides), strict=False)
     pairs = [judge(plain, old, slow, new) for old, new in chunks]
     return Judged(slow, "delayed", count, pairs, scatter(slow.seconds_by_run))
 
@@ -98,14 +99,15 @@ def judged(folder: Path, counts: Sequence[int], shuffles: int, seed: int) -> lis
     results += [result for result in results_of(records) if result.seconds and not result.alternated]
     found: list[Judged] = []
     for result in results:
-        if result.injected is None and not result.alternated:
-            found += [one for count in counts for one in alike(result, count, shuffles, seed)]
-            continue
         plain = next((other for other in results if _is_plain(other, result)), None)
         if plain is None:
             raise UsageError(f"{folder} has {result.name} and not the row without its delay: measure both in one call")
-        if plain is not result:  # the first of those that alternated
-            found += [(alternating if result.alternated else delayed)(result, plain, count) for count in counts]
+        if result.injected is None:
+            found += [one for count in counts for one in alike(result, count, shuffles, seed)]
+        else:
+            found += [delayed(result, plain, count) for count in counts]
+        if result.alternated and result is not plain:
+            found += [alternating(result, plain, count) for count in counts]
     found = [one for one in found if one.pairs]
     if not found:
         raise UsageError(f"{folder} has no row with {2 * min(counts)} runs, for a pair: raise benchmark.py's --runs")

@@ -51,6 +51,7 @@ def run(plan: Plan, report: Report) -> None:
     """Measure the ceilings, start the crew, connect the transport, run the trips, measure the ceilings again."""
     if plan.turn:
         plan.turn.wait()
+        plan.turn.go_round()  # until all have come, and none imports while another measures
     if plan.gpus > torch.cuda.device_count():
         raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs and the machine {plan.gpus}: see nvidia-smi")
     report(hand_over_before_seconds=measure_hand_over(plan.flow))
