@@ -149,7 +149,8 @@ def measure(turns: Sequence[list[Item]]) -> list[int]:
                 for line in disturbances(own):
                     print(f"         {point_words(own.at) + ': ' if own.at else ''}{line}", flush=True)
         if 130 in codes:
-            print(f"to go on: the same command with --continue --output-dir {items[0].output.parent}", flush=True)
+            if not any(item.plan.checkout for item in items):
+                print(f"to go on: the same command with --continue --output-dir {items[0].output.parent}", flush=True)
             break
     return codes
 
@@ -176,7 +177,7 @@ def print_ratios(items: Sequence[Item]) -> None:
     """How many times as long each row takes as the first, by the trips that alternated."""
     first, *others = [(item.label, Result((item.record,))) for item in items]
     for label, result in others:
-        if not (first[1].seconds and result.seconds):
+        if not first[1].status == result.status == "ok":
             continue
         found = Pair(first[1], result).ratio
         interval = f" ({found.low:.3f} to {found.high:.3f})" if found.low and found.high else ""

@@ -164,6 +164,8 @@ def facts(results: Sequence[Result]) -> str:
                        f"{HARNESS_SHOWN:.0%} of a trip{' but for ' * bool(own)}{', '.join(own)}.", 190),
         *textwrap.wrap(f"Runs beside which the machine did something else, or changed its speed by a quarter: "
                        f"{', '.join(disturbed) or 'none'}.", 190),
+        *["Trips alternated with those of other rows: such times compare with each other alone."]
+        * any(result.alternated for result in done),
         *[f"Faster than the ceiling of its own run: {', '.join(above)}; {ABOVE_CEILING}." for _ in above[:1]],
         day,
     ])  # fmt: skip

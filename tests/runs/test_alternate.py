@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from conftest import ROOT
 
+import compare_results
 from common.record import files
 from common.run.alternate import run_alternately
 from common.run.row_plan import plan_of
@@ -27,10 +28,6 @@ def measured(tmp_path, *argv, code=0):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
-
-
-def records(tmp_path):
-    return [files.load(path) for path in sorted((tmp_path / "out").rglob("*.json"))]
 
 
 def test_one_trip_of_each_follows_one_of_the_other(tmp_path, monkeypatch):
@@ -66,14 +63,17 @@ def test_where_one_fails_all_do_and_say_so(tmp_path):
     assert [files.load(output).runs for _, _, output in own] == [[died], [other]]
 
 
-def test_a_row_alternates_with_itself_slowed_down(tmp_path):
-    slow = "torch mapped --inject policy:1:delay=5ms"
-    said = measured(tmp_path, "--rows", "torch mapped", slow, "--alternate", "--runs", "3")
-    found = records(tmp_path)
-    ids = [[run.alternation for run in sorted(record.runs, key=lambda run: run.order)] for record in found]
-    assert ids[0] == ids[1] and len(set(ids[0])) == 3 and all(id.startswith(PREFIX) for id in ids[0])
+def test_a_planted_delay_fails_the_comparison_and_the_same_again_does_not(tmp_path, capsys):
+    slow = "torch memcpy --inject reference:1:delay=5ms"
+    said = measured(tmp_path, "--rows", "torch memcpy", "torch memcpy", slow, "--alternate", "--runs", "3")
+    old, again, new = sorted((tmp_path / "out").glob("*.json"))
+    ids = [[run.alternation for run in files.load(path).runs] for path in (old, again, new)]
+    assert ids[0] == ids[1] == ids[2] and len(set(ids[0])) == 3 and all(id.startswith(PREFIX) for id in ids[0])
     (line,) = [line for line in said.splitlines() if line.startswith(f"{slow}: ")]
-    assert " times as long as torch mapped (" in line and line.endswith("slower")
+    assert " times as long as torch memcpy (" in line and line.endswith("slower")
+    assert compare_results.main([str(old), str(again), "--fail-above", "100%"]) == 0
+    assert compare_results.main([str(old), str(new), "--fail-above", "5%"]) == 1
+    assert f"{slow} is slower by" in capsys.readouterr().err
 
 
 @pytest.fixture

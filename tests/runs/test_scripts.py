@@ -9,8 +9,8 @@ from common.flow.catalogue import build_flow
 from common.record.rows import ROWS, readers_hold_views, transports
 
 # Lists, strings, booleans and views; two results; a role that reads from three.
-PPO = ("--flow", "ppo", "--rows", "2", "--prompt-len", "8", "--response-len", "8")
-OVER_100_KIB = ("--flow", "ppo", "--rows", "64", "--prompt-len", "256", "--response-len", "256")  # Ray inlines less
+GRPO = ("--flow", "grpo", "--rows", "2", "--prompt-len", "8", "--response-len", "8")
+OVER_100_KIB = ("--flow", "grpo", "--rows", "64", "--prompt-len", "256", "--response-len", "256")  # Ray inlines less
 PACKED = ("--message", "packed")
 # Bytes that are no whole words, in flows of another shape.
 SCATTER_ODD = ("--flow", "scatter-gather", "--payload-bytes", "1001", "--roles", "2")
@@ -42,9 +42,9 @@ CPU = [row for row in ROWS if row.says and not row.needs.gpus and not row.needs.
 MORE = [
     ("store", "refs", "--zero-copy", *OVER_100_KIB),
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
-    ("rdt", "mapped", "--copy-out", *PACKED, *PPO),
+    ("rdt", "mapped", "--copy-out", *PACKED, *GRPO),
     ("graph", "mapped", "--copy-out", *SCATTER_ODD),
-    ("torch", "gloo", *PACKED, *PPO),
+    ("torch", "gloo", *PACKED, *GRPO),
     ("torch", "multiprocessing", "--copy-out", "--episode", "2", *CHAIN_ODD),
 ]
 
@@ -106,7 +106,7 @@ def test_fields_arrive_with_as_many_trips_in_flight_as_there_may_be(run_script, 
     many = "5" if row.needs.single_buffers else "6"
     more = ("--in-flight", many, *(() if row.is_chatlearns else ("--episode", "12"))) if row.depth is None else ()
     of_store = row.views and row.needs.store == "messages"  # where small messages are inlined, and not mapped
-    fields = OVER_100_KIB if of_store else PPO
+    fields = OVER_100_KIB if of_store else GRPO
     flags = ("--transport", row.transport, *fields, *more, "--iterations", "12", "--warmup", "2")
     finished = run_script(SCRIPTS[row.runtime], *flags)
     check(finished, row.runtime, row.transport)
