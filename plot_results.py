@@ -100,7 +100,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--pages", type=Path, metavar="FOLDER", help="rewrite the tables of its README.md and docs/")
     parser.add_argument("--publish", action="store_true", help="this repository's: pictures to img/, and --pages")
     parser.add_argument("--evidence", type=Path, metavar="FOLDER", help="for --pages: how often verdicts and choices "
-                        "are right (its alike/, alternating/, held-out/; with --publish: results/evidence)")  # fmt: skip
+                        "hold (its alike/, alternating/, held-out/; with --publish: results/evidence)")  # fmt: skip
     parser.add_argument("--html", action="store_true", help="instead of all that one page, report.html, of any flows")
     parser.add_argument("--mixed", action="store_true", help="allow records of unlike machines in one chart")
     arguments = parser.parse_all(argv)
