@@ -1,5 +1,6 @@
 """The suite runner: its rows, what it refuses, and what it says without measuring anything."""
 
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,6 +88,7 @@ PPO = ("--flow", "ppo", "--prompt-len", "8", "--response-len", "8")
         (["--rows", "store refs", "--alternate"], "give two --rows or more"),
         (["--rows", "store refs", "torch gloo --duration 1s", "--alternate"], "not --duration: give"),
         (["--rows", "store refs", "torch gloo --episode 5", "--alternate"], "as many trips: give all the same"),
+        (["--rows", "graph mapped", "torch gloo", "--alternate"], "these rows need 7 cores and there are 2: measure"),
         (["--rows", "store refs", "--against", "/tmp"], "no checkout of this project"),
         (["--rows", "store refs", "--against", ".", "--alternate"], "--alternate is for --rows by themselves"),
         (["--rows", "store driver-queue --in-flight 2"], "store driver-queue: --in-flight 2"),
@@ -95,7 +97,8 @@ PPO = ("--flow", "ppo", "--prompt-len", "8", "--response-len", "8")
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_measured_is_refused_in_one_line(argv, reason):
+def test_what_cannot_be_measured_is_refused_in_one_line(monkeypatch, argv, reason):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     with pytest.raises(UsageError) as error:
         benchmark.main(argv)
     assert reason in str(error.value) and "\n" not in str(error.value)

@@ -23,7 +23,7 @@ DEMO = {"object store and queues": 279.23, "compiled graph, NCCL edges": 35.37}
 DEMO_TRIPS, DEMO_BYTES = 100, 448 * 2**20
 # Limits and how their lines are drawn. The last is for rows that copy nothing; it sleeps between words, so a row whose
 # readers spin may take less.
-LIMITS = {"ceiling: one warm copy an edge,": "-", "the same by all cores, at best": ":",
+LIMITS = {"ceiling: one warm copy an edge,": "-", "the same by all cores,": ":",
           "hand-over alone: a word through a pipe an edge,": "-."}  # fmt: skip
 
 
@@ -107,10 +107,17 @@ def _ceiling_lines(axes: Any, results: Sequence[Result]) -> None:
 
 
 def limits(results: Sequence[Result]) -> dict[str, float]:
-    """The ladder's shared ceiling, the best that all cores did, and handing over alone, in seconds."""
-    every = [seconds for result in results for run in result.runs for seconds in run.ceiling_all_cores_seconds]
+    """The ladder's shared ceiling, that of all cores, and handing over alone, in seconds.
+
+    Medians, as a row's time is one: of all cores, of the fastest pass beside each run.
+    """
+    every = [min(passes) for result in results for run in result.runs if (passes := run.ceiling_all_cores_seconds)]
     handed = [seconds for result in results if (seconds := result.hand_over_seconds)]
-    found = (results[0].ceiling_seconds, min(every, default=None), float(np.median(handed)) if handed else None)
+    found = (
+        results[0].ceiling_seconds,
+        float(np.median(every)) if every else None,
+        float(np.median(handed)) if handed else None,
+    )
     return {words: seconds for words, seconds in zip(LIMITS, found, strict=True) if seconds}
 
 

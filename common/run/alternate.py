@@ -1,5 +1,6 @@
 """Rows measured at the same time, whose trips alternate: drift and neighbours fall on all of them alike."""
 
+import os
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,7 +22,7 @@ def refuse_to_alternate(plans: Sequence[Plan]) -> None:
     """What cannot be measured so.
 
     Raises:
-        UsageError: there are too few rows, unlike numbers of trips, traces, or too little memory for all of them.
+        UsageError: there are too few rows, unlike numbers of trips, or traces; or too few cores, or too little memory.
     """
     if len(plans) < 2:
         raise UsageError("--alternate: the trips of several rows take turns: give two --rows or more")
@@ -33,12 +34,26 @@ def refuse_to_alternate(plans: Sequence[Plan]) -> None:
     asked = {(plan.options.iterations, plan.options.warmup, plan.options.trips_in_a_row) for plan in plans}
     if len(asked) > 1:
         raise UsageError("rows that alternate need as many trips: give all the same --iterations, --warmup, --episode")
+    _refuse_spinning(plans)
     needed_bytes = sum(resident_bytes(plan.row, plan.options, plan.flow) + plan.store_bytes for plan in plans)
     memory_bytes = psutil.virtual_memory().available
     if needed_bytes > memory_bytes:
         raise UsageError(
             f"rows that alternate need {format_bytes(needed_bytes)}, and {format_bytes(memory_bytes)} are free: "
             "give fewer rows, a smaller payload, or a smaller --object-store-bytes"
+        )
+
+
+def _refuse_spinning(plans: Sequence[Plan]) -> None:
+    """A graph's actors spin while they wait, so they take a core each from whoever has its turn."""
+    spinning = [len(plan.flow.actors) * (plan.row.runtime == "graph") for plan in plans]
+    working = [len(plan.participants) for plan in plans]
+    most = max(sum(spinning) - own + work for own, work in zip(spinning, working, strict=True))
+    cores = len(os.sched_getaffinity(0))
+    if sum(spinning) and most > cores:
+        raise UsageError(
+            f"rows that alternate wait, and a graph's actors spin while they wait: these rows need {most} cores "
+            f"and there are {cores}: measure one after the other, without --alternate or --against"
         )
 
 
