@@ -237,6 +237,9 @@ def main(argv: Sequence[str]) -> int:
     items = prepare(arguments.rows or list(rows_of(arguments.suite)), flags, folder, arguments.suite)
     groups = groups_of([item for item in items if not item.waived], arguments.alternate, arguments.against)
     if arguments.against:
+        for item in items:
+            if item.waived:
+                print(f"{item.label}: waived, {item.waived}", flush=True)
         items = [item for group in groups for item in group]
     if arguments.dry_run:
         print_plans(items, arguments.runs)

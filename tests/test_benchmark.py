@@ -47,6 +47,16 @@ def test_a_dry_run_says_what_would_be_measured_and_measures_nothing(capsys, tmp_
     assert not folder.exists()
 
 
+@pytest.mark.usefixtures("no_gpu")
+def test_rows_that_alternate_with_another_checkout_are_planned_twice_and_those_that_are_waived_told(capsys, tmp_path):
+    rows = ("--rows", "torch memcpy", "torch nccl", "--against", str(RESULTS.parent))
+    lines = said(capsys, *rows, "--dry-run", "--output-dir", str(tmp_path / "nothing")).splitlines()
+    assert any(line.startswith("torch nccl: waived, ") for line in lines)
+    names = [line.split("  ")[0] for line in lines if line.startswith("torch memcpy")]
+    assert names == ["torch memcpy", f"torch memcpy, {RESULTS.parent.name}"]
+    assert not (tmp_path / "nothing").exists()
+
+
 def test_flags_of_all_rows_and_of_one():
     plan, waived = plan_of("graph shm --in-flight 2", ["--iterations", "7", "--message-rows", "2", *PPO])
     assert (plan.row.name, plan.options.in_flight, plan.options.iterations, plan.options.rows) == ("graph shm", 2, 7, 2)
