@@ -31,7 +31,6 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -47,7 +46,7 @@ from common.record import files
 from common.record.rows import ROWS
 from common.record.schema import Run
 from common.record.suites import SUITES, rows_of
-from common.run.alternate import refuse_to_alternate, run_alternately
+from common.run.alternate import groups_of, run_alternately
 from common.run.item import Item, minutes, print_plans
 from common.run.row_plan import plan_of
 from common.run.supervisor import add_runs, write_trace
@@ -84,32 +83,6 @@ def list_rows(flags: Sequence[str]) -> None:
     print(f"flows: {', '.join(FLOWS)}, or one of your own (--flow 'rollout-1, rollout-2 -> trainer: 12MB')")
 
 
-def groups_of(items: Sequence[Item], alternate: bool, checkout: Path | None) -> list[list[Item]]:
-    """The rows by themselves, or those together that alternate.
-
-    alternate: all of them. checkout: each with what it is there; their records go to new/ and old/.
-    """
-    if alternate:
-        groups = [list(items)]
-    elif checkout:
-        groups = [here_and_there(item, checkout) for item in items]
-    else:
-        return [[item] for item in items]
-    for group in groups:
-        refuse_to_alternate([item.plan for item in group])
-    return groups
-
-
-def here_and_there(item: Item, checkout: Path) -> list[Item]:
-    """A row as it is here, and as it is in another checkout."""
-    folder, name = item.output.parent, item.output.name
-    there = replace(item.plan, checkout=checkout.resolve())
-    return [
-        Item(item.plan, None, folder / "new" / name, item.seconds),
-        Item(there, None, folder / "old" / name, item.seconds),
-    ]
-
-
 def turns_of(groups: Sequence[list[Item]], runs: int, seed: int) -> list[list[Item]]:
     """Each once before any a second time, in an order that is drawn for each turn; of one run the quick ones first.
 
@@ -117,8 +90,9 @@ def turns_of(groups: Sequence[list[Item]], runs: int, seed: int) -> list[list[It
     """
     drawn = random.Random(seed)
     if runs == 1:
-        return sorted(groups, key=lambda group: sum(item.seconds for item in group))
-    turns = [group for _ in range(runs) for group in drawn.sample(groups, len(groups))]
+        turns = sorted(groups, key=lambda group: sum(item.seconds for item in group))
+    else:
+        turns = [group for _ in range(runs) for group in drawn.sample(groups, len(groups))]
     return [drawn.sample(group, len(group)) for group in turns]
 
 

@@ -12,13 +12,43 @@ from common.errors import RunFailed, UsageError
 from common.plan.plan import Plan
 from common.plan.turn import ring
 from common.record.schema import Record
+from common.run.item import Item
 from common.run.supervisor import run_steps
 from common.runtime.needs import resident_bytes
 from common.runtime.workplace import Workplace
 from common.units import format_bytes
 
 
-def refuse_to_alternate(plans: Sequence[Plan]) -> None:
+def groups_of(items: Sequence[Item], alternate: bool, checkout: Path | None) -> list[list[Item]]:
+    """The rows by themselves, or those together that alternate.
+
+    alternate: all of them. checkout: each with what it is there; their records go to new/ and old/.
+
+    Raises:
+        UsageError: rows cannot alternate.
+    """
+    if alternate:
+        groups = [list(items)]
+    elif checkout:
+        groups = [_here_and_there(item, checkout) for item in items]
+    else:
+        return [[item] for item in items]
+    for group in groups:
+        _refuse([item.plan for item in group])
+    return groups
+
+
+def _here_and_there(item: Item, checkout: Path) -> list[Item]:
+    """A row as it is here, and as it is in another checkout."""
+    folder, name = item.output.parent, item.output.name
+    there = replace(item.plan, checkout=checkout.resolve())
+    return [
+        Item(item.plan, None, folder / "new" / name, item.seconds),
+        Item(there, None, folder / "old" / name, item.seconds),
+    ]
+
+
+def _refuse(plans: Sequence[Plan]) -> None:
     """What cannot be measured so.
 
     Raises:

@@ -10,6 +10,7 @@ from common.record.rows import ROWS, readers_hold_views, transports
 
 # Lists, strings, booleans and views; two results; a role that reads from three.
 GRPO = ("--flow", "grpo", "--rows", "2", "--prompt-len", "8", "--response-len", "8")
+PPO = ("--flow", "ppo", *GRPO[2:])  # with a fourth model, and a third message for the reward model
 OVER_100_KIB = ("--flow", "grpo", "--rows", "64", "--prompt-len", "256", "--response-len", "256")  # Ray inlines less
 PACKED = ("--message", "packed")
 # Bytes that are no whole words, in flows of another shape.
@@ -42,9 +43,10 @@ CPU = [row for row in ROWS if row.says and not row.needs.gpus and not row.needs.
 MORE = [
     ("store", "refs", "--zero-copy", *OVER_100_KIB),
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
-    ("rdt", "mapped", "--copy-out", *PACKED, *GRPO),
+    ("rdt", "mapped", "--copy-out", *PACKED, *PPO),
     ("graph", "mapped", "--copy-out", *SCATTER_ODD),
-    ("torch", "gloo", *PACKED, *GRPO),
+    ("torch", "gloo", *PACKED, *PPO),
+    ("graph", "shm", *PPO),
     ("torch", "multiprocessing", "--copy-out", "--episode", "2", *CHAIN_ODD),
 ]
 
