@@ -84,7 +84,7 @@ def test_another_flow_is_foretold_by_its_messages_tensors_and_bytes(records):
     ("row", "wanted", "why"),
     [
         ("torch memcpy", {}, "no transport of its own"),
-        ("graph mapped --episode 10", {"own_bytes": False}, "no transport of its own"),
+        ("graph mapped --episode 100", {"own_bytes": False}, "no transport of its own"),
         ("graph mapped", {}, "views of another's memory"),
         ("graph mapped", {"own_bytes": False}, None),
         ("graph mapped --copy-out", {}, None),

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from common.analysis.results import Result
+from common.charts import png
 from common.flow.flow import Flow
 from common.text.episodes import baseline, described, facts, groups, short_name
 from common.text.tables import milliseconds, three_digits
@@ -24,7 +25,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
         _draw_group(axes, sorted(group, key=lambda result: result.paced_seconds, reverse=True))
     figure.suptitle("ChatLearn's own messages and episodes over every transport", fontsize=12, x=0.01, ha="left")
     figure.supxlabel(facts(results), fontsize=8, x=0.01, ha="left")
-    figure.savefig(path)
+    png.save(figure, path)
 
 
 def _draw_group(axes: Any, done: list[Result]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
+from common.charts import png
 from common.flow.flow import DRIVER, Edge, Flow
 from common.units import format_bytes
 
@@ -82,7 +83,7 @@ def draw(flow: Flow, path: Path, title: str, labels: dict[str, str], note: str) 
         axes.add_patch(FancyBboxPatch(corner, *BOX, boxstyle="round,pad=0.06", facecolor=face, edgecolor="black"))
         axes.text(x, y, titles[name], ha="center", va="center", fontsize=10 if len(titles[name]) < 17 else 8)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    png.save(figure, path)
 
 
 def _arch(edge: Edge, places: dict[str, tuple[float, float]]) -> float:

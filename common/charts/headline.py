@@ -10,6 +10,7 @@ from matplotlib.patches import Patch
 from common.analysis.results import Result
 from common.analysis.stages import WARM, by_cause
 from common.analysis.statistics import ratio
+from common.charts import png
 from common.record.environment import machine_line
 from common.record.rows import BASELINE
 from common.text.tables import milliseconds, three_digits
@@ -96,7 +97,7 @@ def draw(ladder: Sequence[Result], traced: Sequence[Result], path: Path) -> None
     panels[0].legend(handles=handles, loc="lower right", ncols=2, fontsize=10, frameon=False)
     figure.suptitle(finding(ladder, traced), fontsize=12.5, weight="bold", x=0.01, ha="left")
     figure.supxlabel(caption(rows), fontsize=8.5, x=0.01, ha="left")
-    figure.savefig(path)
+    png.save(figure, path)
 
 
 def _style(cause: str) -> dict[str, Any]:

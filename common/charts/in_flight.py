@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from common.analysis.results import Result
+from common.charts import png
 from common.charts.line_style import clear, line_style
 from common.flow.flow import DRIVER
 from common.record.environment import machine_line
@@ -128,4 +129,4 @@ def draw(results: Sequence[Result], path: Path) -> None:
     figure.suptitle(f"What overlapping is worth: {first.flow.title}, {moved} a trip", fontsize=13, x=0.01, ha="left")
     environment = first.record.environments.get("0", {})
     figure.supxlabel(f"Dashed, hollow: readers hold views. {machine_line(environment)}", fontsize=9, x=0.01, ha="left")
-    figure.savefig(path)
+    png.save(figure, path)

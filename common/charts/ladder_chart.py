@@ -13,6 +13,7 @@ from common.analysis.disturbances import disturbances
 from common.analysis.ladder import baseline_of, causes
 from common.analysis.results import Result, ceiling_of
 from common.analysis.statistics import P95_SAMPLES, ratio
+from common.charts import png
 from common.record.environment import machine_line
 from common.record.rows import BASELINE
 from common.text.tables import ABOVE_CEILING, HARNESS_SHOWN, UNSTABLE, interval, milliseconds, three_digits
@@ -67,7 +68,7 @@ def draw_ladder(results: Sequence[Result], path: Path) -> None:
     last.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds * 1e3:,.4g}"))
     last.xaxis.set_minor_locator(NullLocator())
     figure.supxlabel(caption(measured), fontsize=8, x=0.01, ha="left")
-    figure.savefig(path)
+    png.save(figure, path)
 
 
 def _demo(axes: Any) -> None:

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from common.analysis.results import Result
 from common.analysis.stages import CAUSES, STAGES, attribute, by_cause, by_edge, defect, trip_seconds
+from common.charts import png
 from common.record.environment import machine_line
 from common.text.tables import Column, markdown_table, milliseconds
 from common.units import format_bytes
@@ -53,7 +54,7 @@ def draw(traced: Sequence[Result], untraced: Sequence[Result], path: Path) -> No
     keys.append(right.barh([-9], [0], facecolor="0.35", hatch="..", edgecolor="black", label="several edges at once"))
     figure.legend(handles=keys, loc="outside upper right", ncols=3, fontsize=8.5, frameon=False)
     figure.supxlabel(caption(traced, untraced), fontsize=8, x=0.01, ha="left")
-    figure.savefig(path)
+    png.save(figure, path)
 
 
 def _stack(axes: Any, index: int, trip: float, parts: dict[str, tuple[float, str, str]]) -> None:

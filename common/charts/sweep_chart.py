@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from common.analysis.results import Result
-from common.charts import in_flight
+from common.charts import in_flight, png
 from common.charts.line_style import clear, line_style
 from common.cost.costs import ROUNDING, Costs, costs_of, knees, transport_of
 from common.record.environment import machine_line
@@ -81,7 +81,7 @@ def draw(results: Sequence[Result], costs: Mapping[str, Costs], path: Path) -> N
     legend.legend(*times.get_legend_handles_labels(), loc="center", ncols=3, fontsize=10.5, frameon=False,
                   handlelength=3.2)  # fmt: skip
     figure.supxlabel(_caption(results, bends), fontsize=9, x=0.01, ha="left")
-    figure.savefig(path)
+    png.save(figure, path)
 
 
 def _lines(results: Sequence[Result]) -> dict[str, Line]:

@@ -39,7 +39,7 @@ def measure_hand_over(flow: Flow, passes: int = 50) -> list[float]:
         write_query()
         if not read_results():
             raise RunFailed("a process that only hands words over died: is there memory for it?")
-        samples.append(time.perf_counter() - start)
+        samples.append(round(time.perf_counter() - start, 9))
     for (source, reader), (read, write) in pipes.items():
         if DRIVER in (source, reader):
             os.close(write if source == DRIVER else read)
