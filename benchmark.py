@@ -40,6 +40,7 @@ from common.analysis.expected import expected_seconds, published
 from common.analysis.results import Result
 from common.errors import SuiteError, UsageError
 from common.flow.catalogue import FLOWS
+from common.pages.parts import have_one_table
 from common.plan.command_line import OneLineParser
 from common.plan.options import RESULTS
 from common.record import files
@@ -117,6 +118,8 @@ def measure(turns: Sequence[list[Item]]) -> list[int]:
         for item, count in zip(items, before, strict=True):
             write_trace(item.plan, item.record)
             runs = item.record.runs[count:]
+            if not runs:  # interrupted before it began
+                continue
             told = f"{_said(item, runs)} ({took:.0f} s; {minutes(left)} left)"
             print(f"{order + 1:3} of {len(turns)}  {item.label}: {told}", flush=True)
             for own in runs:
@@ -214,7 +217,11 @@ def main(argv: Sequence[str]) -> int:
         for item in items:
             if item.waived:
                 print(f"{item.label}: waived, {item.waived}", flush=True)
+        if not groups:
+            raise UsageError("--against: none of the rows can be measured here: give others (--list)")
         items = [item for group in groups for item in group]
+    if arguments.rows and not arguments.against and not have_one_table([item.record for item in items]):
+        raise UsageError("the rows move unlike messages and have no table in common: measure them apart, or by --sweep")
     if arguments.dry_run:
         print_plans(items, arguments.runs)
         return 0
@@ -236,13 +243,13 @@ def main(argv: Sequence[str]) -> int:
 
         sides = [str(folder / side) for side in ("old", "new")]
         compared = compare_results.main([*sides, "--mixed"])
-        return 130 if 130 in codes else max([compared, *codes])
+        return 130 if 130 in codes else max(codes) or compared
     if arguments.alternate:
         print_ratios(waiting)
     import plot_results  # matplotlib is not for the runs
 
     plotted = plot_results.main([*map(str, sorted(folder.glob("*.json"))), "--output-dir", str(folder)])
-    return 130 if 130 in codes else max([plotted, *codes])
+    return 130 if 130 in codes else max(codes, default=0) or plotted  # where all failed there is nothing to draw
 
 
 if __name__ == "__main__":

@@ -104,9 +104,17 @@ def test_rows_that_cannot_be_taken_are_ruled_out_with_the_reason(row, wanted, wh
 
 def test_of_several_nodes_only_records_of_several_nodes_tell_anything(records):
     assert ranked(records, nodes=2) == []
-    records.append(a_record("refs", [0.9], environment=HERE, layout={"placement": "spread"}))
+    records.append(a_record("refs", [0.8], environment=HERE, layout={"placement": "spread"}))  # on one machine
+    assert ranked(records, nodes=2) == []
+    records.append(a_record("refs", [0.9], environment=HERE, layout={"placement": "spread", "address": True}))
     assert [(name, choice.seconds) for name, choice in ranked(records, nodes=2)] == [("store refs", 0.9)]
     assert dict(ranked(records))["store refs"].seconds == 0.7
+
+
+def test_rows_that_alternated_tell_nothing_of_rows_by_themselves(records):
+    before = [(name, choice.seconds) for name, choice in ranked(records)]
+    records.append(a_record("refs", a_run([0.001], alternation="x"), environment=HERE))
+    assert [(name, choice.seconds) for name, choice in ranked(records)] == before
 
 
 def test_a_flow_of_a_file_is_known_again_by_who_read_how_much(records, tmp_path):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from made_records import a_record, a_run, written
+from made_records import a_record, a_run, a_sweep, written
 
 import compare_results
 
@@ -199,3 +199,28 @@ def test_a_folder_without_records_and_a_missing_file_are_refused(capsys, tmp_pat
 def test_it_imports_neither_ray_nor_torch_nor_matplotlib():
     code = "import sys, compare_results; sys.exit(bool({'ray', 'torch', 'matplotlib'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0
+
+
+def test_a_row_that_no_longer_runs_is_told_also_where_it_was_traced_or_is_a_point_of_a_sweep(sides, capsys):
+    failed = {"status": "failed", "reason": "died"}
+    traced, untraced = a_record("refs", [1.0]), a_record("refs", a_run([], **failed))
+    traced.runs[0].spans = [("driver", 1, "wait", "", 1, 0.0, 1.0)]
+    untraced.arguments["trace"] = True
+    points = {2**20: a_run([1.0]), 2**21: a_run([2.0])}
+    less = points | {2**21: a_run([], status="waived", reason="too little memory")}
+    old, new = a_sweep("bytes", "payload", points), a_sweep("bytes", "payload", less)
+    found = said(capsys, sides([traced, old], [untraced, new]))
+    assert "store refs was ok in OLD and is not in NEW: failed, died" in found.out
+    assert "store bytes was ok in OLD and is not in NEW: waived, too little memory" in found.out
+
+
+def test_a_record_that_began_nothing_is_of_no_other_machine(sides, capsys):
+    nothing = a_record("refs", a_run([], status="failed", reason="interrupted"))
+    nothing.environments = {}
+    assert "no clear difference" in said(capsys, sides([OLD[0], nothing], [OLD[0]])).out
+
+
+def test_a_flow_that_this_version_does_not_have_is_refused(sides, capsys):
+    strange = a_record("refs", *QUIET)
+    strange.row.flow = "of-tomorrow"
+    assert "of a flow that is unknown here (of-tomorrow)" in refused(capsys, sides([strange], [strange]))

@@ -121,6 +121,11 @@ def test_no_measured_number_is_written_by_hand(page):
     assert re.findall(r"\d[\d.,]* ?(?:ms|µs|us|s|seconds|GB/s|MB/s|×|x|times|%|minutes)(?!\w)[^\n]*", text) == []
 
 
+def test_pictures_and_records_stay_small():
+    kept = [path for name in ("img", "results/published", "results/evidence") for path in (ROOT / name).rglob("*.*")]
+    assert sum(path.stat().st_size for path in kept) < 10e6  # a clone has every one that there ever was
+
+
 def test_every_picture_stands_on_a_page():
     shown = {path for page in PAGES for path in re.findall(r"!\[[^\]]*\]\((?:\.\./)?img/([^)]+)\)", page.read_text())}
     assert shown == {path.name for path in (ROOT / "img").iterdir()}

@@ -212,7 +212,16 @@ def test_a_flow_that_this_version_does_not_have_is_refused(write, capsys, unknow
 def test_records_of_unlike_machines_are_refused(write, tmp_path, capsys):
     one, other = a_record("refs", [1.0, 1.0]), a_record("shm", [1.0, 1.0], environment={"cpu_model": "Another"})
     assert "--mixed" in refusal(capsys, *write(one, other))
+    same = a_record("refs", [2.0, 2.0], environment={"cpu_model": "Another"})
+    assert "store refs was measured on several machines" in refusal(capsys, *write(one, same), "--mixed")
     assert plot_results.main([*write(one, other), "--mixed", "--output-dir", str(tmp_path)]) == 0
+
+
+def test_rows_that_alternated_stand_beside_their_like_alone(write, tmp_path, capsys):
+    alone, other = a_record("refs", [1.0]), a_record("bytes", waived())
+    one = a_record("shm", a_run([1.0], alternation="x"))
+    assert "alternated with others" in refusal(capsys, *write(alone, one))
+    assert plot_results.main([*write(one, other), "--output-dir", str(tmp_path)]) == 0
 
 
 def test_a_waived_row_is_of_no_machine(write, tmp_path, capsys):
@@ -341,8 +350,8 @@ def test_a_microbenchmark_has_a_table_of_its_own(write, tmp_path):
     assert "chain-2" not in ladder
     # Three messages follow one another, so a hop is a third of the trip.
     assert "**chain-2**" in hops
-    assert "| store refs | 13 | 2 | 3,000 | 1,000 | - |" in hops
-    assert "| graph mapped | 13 | 2 | 300 | 100 | 10x |" in hops
+    assert "| store refs | 13 | 2 | 3,000 | - | 1,000 | - |" in hops
+    assert "| graph mapped | 13 | 2 | 300 | - | 100 | 10x |" in hops
     assert "store driver-queue" not in hops
 
 

@@ -26,7 +26,7 @@ FAILED = a_run([1.5, 1.6], status="failed", reason=f"reward died {EVIL}")
 WAIVED = a_run([], status="waived", reason="no GPU", first_seconds=None, payload_copied=None, processes={})
 RECORDS = (
     a_record("driver-queue", [2.0, 2.0, 2.2], [2.1, 2.3]),
-    a_record("refs", [0.7]),
+    a_record("ref-queue", [0.7]),
     a_record("bytes", FAILED, environment={"kernel": EVIL}),
     a_record("zero-copy", a_run([0.02, 0.025, 0.03], payload_copied=False), runtime="graph"),
     a_record("nccl", WAIVED, runtime="graph"),

@@ -114,8 +114,7 @@ def compare(old: Sequence[Result], new: Sequence[Result], mixed: bool = False) -
 
 
 def _refuse_unlike_machines(results: Sequence[Result]) -> None:
-    done = [result for result in results if any(run.status == "ok" for run in result.runs)]
-    machines = [record.environments.get("0", {}) for result in done for record in result.records]
+    machines = [machine for result in results for machine in result.environments]
     for machine in machines:
         one, other = ({key: found.get(key) for key in MACHINE_KEYS} for found in (machines[0], machine))
         if one != other:

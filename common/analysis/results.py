@@ -4,12 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from common.analysis.limits import impossible
 from common.analysis.statistics import Summary, summarise
+from common.errors import RecordError
 from common.flow.catalogue import build_flow, flow_of_edges
 from common.flow.flow import Flow
 from common.record.points import points
@@ -65,11 +67,31 @@ class Result:
 
     @cached_property
     def flow(self) -> Flow:
-        """As its users draw it."""
+        """As its users draw it.
+
+        Raises:
+            RecordError: this version knows no such flow.
+        """
         row = self.record.row
         if ".py:" in row.flow:  # its file may be elsewhere, or changed; the record has its edges
             return flow_of_edges(row.flow, [(edge.source, edge.reader, edge.bytes) for edge in self.record.edges])
-        return build_flow(row.flow, row.sizes, row.message)
+        try:
+            return build_flow(row.flow, row.sizes, row.message)
+        except (TypeError, ValueError):
+            raise RecordError(
+                f"{self.name} is of a flow that is unknown here ({row.flow}): update the suite, or leave it out"
+            ) from None
+
+    @property
+    def flow_name(self) -> str:
+        """For people; as it was asked for where it could not be drawn, as a point of a sweep that was refused."""
+        return self.flow.name if self.record.edges else self.record.row.flow
+
+    @property
+    def environments(self) -> list[dict[str, Any]]:
+        """Of the driver, of each record that has a run that is ok; what did not begin knows no machine."""
+        done = [record for record in self.records if any(run.status == "ok" for run in record.runs)]
+        return [record.environments.get("0", {}) for record in done]
 
     @property
     def in_flight(self) -> int:
@@ -123,7 +145,8 @@ class Result:
 
     @property
     def traced(self) -> bool:
-        return any(run.spans for run in self.runs)
+        """Whether it was to be; runs that failed have no spans."""
+        return _traced(self.record)
 
     @property
     def traced_run(self) -> Run:
@@ -230,5 +253,10 @@ def results_of(records: Iterable[Record]) -> list[Result]:
 def _identity(record: Record) -> bytes:
     layout = msgspec.structs.replace(record.row.layout, nodes={})  # where actors were found; asked for was the same
     row = msgspec.structs.replace(record.row, layout=layout)
-    traced, alternated = (any(getattr(run, name) for run in record.runs) for name in ("spans", "alternation"))
-    return msgspec.json.encode([row, record.edges, traced, alternated, record.arguments.get("inject")], order="sorted")
+    alternated = any(run.alternation for run in record.runs)
+    apart = [row, record.edges, _traced(record), alternated, record.arguments.get("inject")]
+    return msgspec.json.encode(apart, order="sorted")
+
+
+def _traced(record: Record) -> bool:
+    return bool(record.arguments.get("trace")) or any(run.spans for run in record.runs)

@@ -14,9 +14,16 @@ from common.analysis.ladder import baseline_of, causes
 from common.analysis.results import Result, ceiling_of
 from common.analysis.statistics import P95_SAMPLES, ratio
 from common.charts import png
-from common.record.environment import machine_line
 from common.record.rows import BASELINE
-from common.text.tables import ABOVE_CEILING, HARNESS_SHOWN, UNSTABLE, interval, milliseconds, three_digits
+from common.text.tables import (
+    ABOVE_CEILING,
+    HARNESS_SHOWN,
+    UNSTABLE,
+    interval,
+    milliseconds,
+    provenance,
+    three_digits,
+)  # fmt: skip
 from common.units import format_bytes
 
 # kevin85421/RayCG-ChatLearn, README.md, commit 0a603161: seconds for 100 trips of 448 MiB.
@@ -127,22 +134,8 @@ def caption(results: Sequence[Result]) -> str:
     return "\n".join([
         f"Whiskers: fastest trip to p95, of fewer than {P95_SAMPLES} trips to the slowest. Hatched: readers hold views "
         "of another's memory. Brackets: 95 % interval of the speed-up, from run to run.",
-        *_where(results),
+        *provenance(results),
     ])  # fmt: skip
-
-
-def _commit(environment: dict[str, Any]) -> str:
-    changed = " with changes that are in no commit" if environment.get("git_dirty") else ""
-    return (environment.get("git_commit") or "unknown")[:10] + changed
-
-
-def _where(results: Sequence[Result]) -> list[str]:
-    """Machines and versions; and last the day, with the commits."""
-    environments = [record.environments.get("0", {}) for result in results if result.status == "ok"
-                    for record in result.records]  # fmt: skip
-    commits = ", ".join(sorted(set(map(_commit, environments))))
-    day = f"{results[0].runs[0].started_at[:10]}, commit {commits}."
-    return [*sorted(set(map(machine_line, environments))), day]
 
 
 def _times(result: Result) -> str:
@@ -153,7 +146,7 @@ def _times(result: Result) -> str:
 def facts(results: Sequence[Result]) -> str:
     """Machine, versions, counts, commits, and what makes some rows less than they seem."""
     done = [result for result in results if result.status == "ok"]
-    *machines, day = _where(results)
+    *machines, day = provenance(results)
     counts = ", ".join(f"{result.name} {_times(result)}" for result in results)
     variable = [f"{result.name} ({result.summary.variation:.0%})" for result in done
                 if result.summary.variation > UNSTABLE]  # fmt: skip

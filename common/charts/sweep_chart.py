@@ -131,6 +131,6 @@ def _caption(results: Sequence[Result], bends: Mapping[str, str]) -> str:
     """How to read it, and where it is from."""
     lines = ["Dashed, hollow: readers hold views of another's memory, and nobody moved bytes to them."]
     lines += [f"Ring: knee of {name} at {words}." for name, words in bends.items()]
-    environments = [record.environments.get("0", {}) for result in results for record in result.records]
+    environments = [found for result in results for found in result.environments]
     lines += sorted(set(map(machine_line, environments)))
     return "\n".join(part for line in lines for part in textwrap.wrap(line, 150))

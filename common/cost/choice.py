@@ -33,9 +33,9 @@ class Wanted:
         return "--message packed" in self.suffix
 
     def names(self, row: Row) -> list[str]:
-        """How records call this row in such a place."""
-        places = [""] if self.nodes == 1 else [" --address", " --placement spread"]
-        return [f"{row.name}{self.suffix}{place}{' on cuda' * (self.gpus > 0)}" for place in places]
+        """How records call this row in such a place; two raylets on one machine (--placement spread) are one node."""
+        place = " --address" if self.nodes > 1 else ""
+        return [f"{row.name}{self.suffix}{place}{' on cuda' * (self.gpus > 0)}"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ def ruled_out(row: Row, wanted: Wanted) -> str | None:
         return "readers hold views of another's memory (--reads some would allow it)"
     if wanted.nodes > 1 and (needs.one_machine or needs.segments):
         return "one machine's memory"
+    if wanted.nodes > 1 and row.runtime == "torch":
+        return "its processes start on one machine"
     if wanted.gpus and needs.host_only:
         return "its payloads lie in the host's memory"
     if needs.gpus > wanted.gpus or (needs.gpu_each and wanted.gpus < len(wanted.flow.actors)):
@@ -87,7 +89,7 @@ def choices(wanted: Wanted, results: Sequence[Result], costs: Mapping[str, Costs
     """Every row that may be taken, the fastest first, those of which nothing is known last."""
     by_name: dict[str, list[Result]] = {}
     for result in results:
-        if result.status == "ok" and not result.traced and is_of(result, wanted.flow):
+        if result.status == "ok" and not (result.traced or result.alternated) and is_of(result, wanted.flow):
             by_name.setdefault(transport_of(result), []).append(result)
     size = size_of(packed(wanted.flow) if wanted.packed else wanted.flow)
     found = []

@@ -1,6 +1,7 @@
 """The results as text: headline, table and advice."""
 
 from collections.abc import Collection, Sequence
+from statistics import fmean
 
 from common.analysis.ladder import baseline_of
 from common.analysis.results import Result
@@ -68,6 +69,8 @@ def advice_columns(results: Sequence[Result]) -> list[Column]:
         if result is None or result.status != "ok":
             return result.status if result else "not run"
         tail = f", p95 {milliseconds(result.summary.p95)}" if result.summary.p95 else ""
+        mean = fmean(result.seconds)
+        tail += f", mean {milliseconds(mean)}" if mean > 2 * result.summary.median else ""
         return f"{milliseconds(result.summary.median)} ms{tail}"
 
     return [

@@ -1,5 +1,6 @@
 """Which of the records belong into which table and picture."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +59,11 @@ def load(paths: list[Path], mixed: bool) -> Records:
         for key in MACHINE_KEYS:
             if machine.get(key) != expected.get(key):
                 raise RecordError(f"{path} is of another machine than {first} ({key}): plot them apart, or --mixed")
+    for result in results_of(records.values()) if mixed else ():
+        if len({str([machine.get(key) for key in MACHINE_KEYS]) for machine in result.environments}) > 1:
+            raise RecordError(
+                f"{result.name} was measured on several machines, one row on each: plot them apart"
+            )
     return records
 
 
@@ -91,12 +97,24 @@ def parted(records: Records) -> Parts:
         first, other = next(iter(pictured.items()))
         if _moved(record) != _moved(other):
             raise RecordError(f"{path} moves {_words(record)}, {first} {_words(other)}: plot them apart")
+    done = [record for record in pictured.values() if any(run.status == "ok" for run in record.runs)]
+    if len({any(run.alternation for run in record.runs) for record in done}) > 1:
+        raise RecordError("some of the rows alternated with others, so their times are not those of rows by "
+                          "themselves: plot them apart")  # fmt: skip
     hops = results_of(small.values())
     hops.sort(key=lambda result: (result.flow.name, result.record.edges[0].bytes))
     rows = on_one_ceiling(results_of(ladder.values()))
     return Parts(
         rows, hops, results_of(traced.values()), shown, results_of(fields.values()), results_of(flat.values())
     )  # fmt: skip
+
+
+def have_one_table(records: Sequence[Record]) -> bool:
+    """Whether these rows, measured or not, go beside each other; sweeps, episodes and microbenchmarks stand apart."""
+    rows = [Result((record,)) for record in records if not record.sweep and record.row.flow not in MICROBENCHMARKS]
+    episodes = [row for row in rows if episode_table.is_episode(row)]
+    others = [row for row in rows if not (row in episodes or episode_table.is_flat_episode(row, episodes))]
+    return len({_moved(row.record) for row in others}) < 2
 
 
 def _moved(record: Record) -> tuple[str, tuple[tuple[str, str, int], ...]]:

@@ -61,7 +61,7 @@ def report(records: Sequence[Record]) -> str:
 
 def title(group: Group) -> str:
     """What a group's rows have in common."""
-    return f"{group[0].flow.name}, {format_bytes(group[0].record.bytes_per_trip)} a trip{_kind(group[0])}"
+    return f"{group[0].flow_name}, {format_bytes(group[0].record.bytes_per_trip)} a trip{_kind(group[0])}"
 
 
 def _kind(result: Result) -> str:
@@ -75,7 +75,7 @@ def rows(groups: Sequence[Group]) -> str:
         for result in group:
             shown = {column.header: column.cell(result) for column in markdown.ladder_columns(group)}
             counts = {"trips": str(len(result.seconds))}
-            lines.append(shown | counts | {"flow": result.flow.name + _kind(result), "why": result.failure or ""})
+            lines.append(shown | counts | {"flow": result.flow_name + _kind(result), "why": result.failure or ""})
     most = max(lines, key=len)  # a group without a baseline has no speed-up
     left = ("status", "flow", "why")
     columns = [Column(name, methodcaller("get", name, "-"), words=name in left) for name in most]
@@ -110,7 +110,8 @@ def stages(groups: Sequence[Group]) -> str:
     """Where the time of traced trips goes; a trace that is not to be believed is named, not drawn."""
     parts = []
     for index, group in enumerate(groups):
-        traced = [result for result in group if result.traced and result.traced_run.trips_us]
+        spans = [result for result in group if any(run.spans for run in result.runs)]
+        traced = [result for result in spans if result.traced_run.trips_us]
         problems = {result.name: stage_chart.problems([result]) for result in traced}
         good = [result for result in traced if not problems[result.name]]
         if not traced:

@@ -49,7 +49,7 @@ def environments(groups: Sequence[Sequence[Result]]) -> str:
     common = "".join(f"<li>{words(f'{key}: {found[0].says(key)}')}</li>" for key in keys if key not in apart)
     columns = [
         Column("row", lambda place: place.result.name),
-        Column("flow", lambda place: place.result.flow.name, words=True),
+        Column("flow", lambda place: place.result.flow_name, words=True),
         Column("node", lambda place: place.node),
         Column("first run", lambda place: place.started_at[:16].replace("T", " "), words=True),
         *[Column(key, methodcaller("says", key), words=True) for key in apart],

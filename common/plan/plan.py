@@ -11,7 +11,7 @@ from common.plan.faults import Fault
 from common.plan.options import Options
 from common.plan.turn import Turn
 from common.record.rows import Row, readers_hold_views
-from common.record.schema import Edge, Layout, Record, RowKey
+from common.record.schema import Edge, Layout, Record, RowKey, edges_of
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Plan:
     @property
     def edges(self) -> list[Edge]:
         """As records have them."""
-        return [Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in self.asked.edges]
+        return edges_of(self.asked)
 
     @property
     def flow_name(self) -> str:

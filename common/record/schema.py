@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from common.flow.flow import Flow
+
 SCHEMA_VERSION = 5
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -30,6 +32,10 @@ class Edge(Struct):
     source: str = msgspec.field(name="from")
     reader: str = msgspec.field(name="to")
     bytes: Count
+
+
+def edges_of(flow: Flow) -> list[Edge]:
+    return [Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in flow.edges]
 
 
 class Layout(Struct):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from common.analysis.results import Result
 from common.errors import RunFailed, UsageError
 from common.plan.plan import Plan
 from common.plan.turn import ring
@@ -55,15 +56,19 @@ def _refuse(plans: Sequence[Plan]) -> None:
         UsageError: there are too few rows, unlike numbers of trips, or traces; or too few cores, or too little memory.
     """
     if len(plans) < 2:
-        raise UsageError("--alternate: the trips of several rows take turns: give two --rows or more")
+        raise UsageError("--alternate: the trips of several rows take turns: give two --rows or more that this "
+                         "machine has (--list)")  # fmt: skip
     if any(plan.options.trace for plan in plans):
         raise UsageError("rows that alternate are not traced: leave --trace out")
     for name in ("sweep", "duration"):
         if any(getattr(plan.options, name) for plan in plans):
             raise UsageError(f"rows that alternate need as many trips, not --{name}: give --iterations")
-    asked = {(plan.options.iterations, plan.options.warmup, plan.options.trips_in_a_row) for plan in plans}
-    if len(asked) > 1:
-        raise UsageError("rows that alternate need as many trips: give all the same --iterations, --warmup, --episode")
+    shapes = ("iterations", "warmup", "in_flight", "trips_in_a_row")
+    if len({tuple(getattr(plan.options, name) for name in shapes) for plan in plans}) > 1:
+        raise UsageError("rows that alternate need as many trips: give all the same --iterations, --warmup, --episode, "
+                         "--in-flight")  # fmt: skip
+    if len({str(plan.edges) for plan in plans}) > 1:
+        raise UsageError("rows that alternate are compared, so they move the same: give all one --flow and its sizes")
     _refuse_spinning(plans)
     needed_bytes = sum(resident_bytes(plan.row, plan.options, plan.flow) + plan.store_bytes for plan in plans)
     memory_bytes = psutil.virtual_memory().available
@@ -111,7 +116,7 @@ def run_alternately(rows: Sequence[tuple[Plan, Record, Path]], order: int) -> li
                         codes[number] = end.value
                         del running[number]
                         if end.value:
-                            name = rows[number][0].row.name
+                            name = Result((rows[number][1],)).name
                             codes |= _end(running, None if end.value == 130 else f"{name}, with which it alternates")
                             break
         finally:

@@ -62,9 +62,8 @@ class Item:
         if unlike:
             raise UsageError(f"--continue: {self.output} was measured with another {unlike[0]}: measure all anew")
         whole = len(self.plan.options.points) if found.sweep else 1
-        runs = [run for run in found.runs if not (run.status == "failed" and CUT_OFF.match(run.reason or ""))]
-        found.runs = runs[: len(runs) // whole * whole]  # of a sweep only whole turns; the last one may be none
-        self.record, self.finished = found, len(found.runs) // whole
+        found.runs = [run for run in found.runs if not (run.status == "failed" and CUT_OFF.match(run.reason or ""))]
+        self.record, self.finished = found, len(found.runs) // whole  # of a sweep whole turns; add_runs ends one
 
     @property
     def label(self) -> str:

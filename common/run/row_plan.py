@@ -26,6 +26,11 @@ def plan_of(text: str, flags: Sequence[str], trace: Path | None = None, of_suite
     runtime, transport, *own = [*text.split(), "", ""][: max(2, len(text.split()))]
     if f"{runtime} {transport}" not in LADDER:
         raise UsageError(f"there is no row {text}{did_you_mean(text, LADDER)} (--list has them all)")
+    for name in ("--trace", "--output"):
+        if gives([*own, *flags], [name]):
+            raise UsageError(f"{name} is of one row, in its script: leave it out")
+    if gives(own, ["--runs"]):
+        raise UsageError(f"{text}: --runs is of all rows: give it outside of the quotes")
     first, last = (own, flags) if of_suite else (flags, own)
     if gives(last, COUNTS):
         first = without(first, COUNTS)

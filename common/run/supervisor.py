@@ -7,12 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
 from common.errors import RecordError, RunFailed, SuiteError, UsageError, Waived
+from common.flow.catalogue import build_flow
 from common.machine import quiet
 from common.plan.command_line import parse
 from common.plan.options import RESULTS
@@ -20,7 +22,7 @@ from common.plan.plan import Plan
 from common.record import files
 from common.record.environment import describe_environment
 from common.record.rows import RUNTIMES
-from common.record.schema import Record, Run
+from common.record.schema import Record, Run, edges_of
 from common.run.settle import settle
 from common.run.watch import Watch
 from common.runtime.workplace import Workplace, sweep
@@ -111,13 +113,16 @@ def add_runs(
     if not plan.options.sweep:
         return add_run(plan, record, output, started, order)
     codes: list[int] = []
-    for options in plan.options.points:
+    points = plan.options.points
+    for options in points[len(record.runs) % len(points) :]:  # after those that an interrupted turn has measured
         try:
             point, waived = settle(plan.row.runtime, options)
             if waived:
                 raise waived
         except UsageError as refused:
             run = Run(started_at=now(), order=order, at=options.at, status="waived", reason=str(refused))
+            with suppress(ValueError):  # there may be no such flow
+                run.edges = edges_of(build_flow(options.flow, options.sizes, options.message))
             record.runs.append(run)
             files.save(output, record)
         else:

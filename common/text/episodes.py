@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from common.analysis.results import Result
-from common.record.environment import machine_line
-from common.text.tables import Column, harness, markdown_table, milliseconds, three_digits
+from common.text.tables import Column, harness, markdown_table, milliseconds, provenance, three_digits
 from common.units import format_bytes
 
 DEMO_FACTOR = 279.23 / 35.37  # queues over the compiled graph: kevin85421/RayCG-ChatLearn, README.md, commit 0a603161
@@ -155,13 +154,6 @@ def beside_flat(group: Sequence[Result], flat: Sequence[Result]) -> list[tuple[R
 
 def facts(results: Sequence[Result]) -> str:
     """Machine, day and commit."""
-    found = [record.environments.get("0", {}) for result in results for record in result.records]
-    machines = sorted(set(map(machine_line, found)))
-    commits = sorted({(environment.get("git_commit") or "unknown")[:10] for environment in found})
-    day = results[0].runs[0].started_at[:10]
-    return "\n".join(
-        [
-            *machines,
-            f"{day}, commit {', '.join(commits)}; of whole episodes, the rows in turns, the median of the runs.",
-        ]
-    )
+    *machines, day = provenance(results)
+    how = "of whole episodes, the rows in turns, the median of the runs"
+    return "\n".join([*machines, f"{day.rstrip('.')}; {how}."])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from common.analysis.results import Result
 from common.analysis.statistics import ratio
 from common.record.rows import row_name
-from common.text.tables import Column, interval, markdown_table
+from common.text.tables import Column, interval, markdown_table, of_hand_over, provenance
 
 # "Announcing Compiled Graphs", Anyscale, and Ray's documentation: small messages on CPUs, tensors of 40 MB on GPUs.
 CLAIMS = {
@@ -22,7 +22,8 @@ def columns(results: Sequence[Result]) -> list[Column]:
     """Of a line for each flow, size and transport: its median, a hop of it, its factor over references.
 
     A hop is one message on the longest path of the flow. References carry tensors, or bytes where the row carries
-    bytes. The harness is the suite's own work inside the clock, all processes together.
+    bytes. The hand-over is a word through a pipe for each edge; the harness the suite's own work inside the clock,
+    all processes together.
     """
 
     def over_references(result: Result) -> str:
@@ -39,8 +40,10 @@ def columns(results: Sequence[Result]) -> list[Column]:
         Column("bytes", lambda result: f"{result.record.edges[0].bytes:,}"),
         Column("trips", lambda result: f"{len(result.seconds)}"),
         Column("median µs", lambda result: f"{result.summary.median * 1e6:,.0f}"),
+        Column("p95 µs", lambda result: f"{result.summary.p95 * 1e6:,.0f}" if result.summary.p95 else "-"),
         Column("µs a hop", lambda result: f"{result.summary.median / result.flow.longest_path() * 1e6:,.0f}"),
         Column("over references", over_references),
+        Column("of hand-over", of_hand_over),
         Column("harness", lambda result: f"{result.harness_share:.1%}"),
     ]
 
@@ -68,4 +71,5 @@ def markdown(results: Sequence[Result]) -> str:
         if (result.record.row.flow, result.record.row.device) == ("round-trip", "cuda")
         and result.record.edges[0].bytes == GPU_CLAIM_BYTES
     ]
-    return "\n".join([*lines, f"{GPU_CLAIM}; here: {'see above' if large else 'not measured'}."])
+    where = [line + "  " for line in provenance(results)]
+    return "\n".join([*lines, *where, "", f"{GPU_CLAIM}; here: {'see above' if large else 'not measured'}."])

@@ -8,6 +8,7 @@ from typing import Any
 
 from common.analysis.results import Result
 from common.analysis.statistics import Ratio
+from common.record.environment import machine_line
 from common.units import format_bytes
 
 UNSTABLE = 0.10  # standard deviation / mean above which a row is called unstable
@@ -64,7 +65,7 @@ def _of_ceiling(result: Result) -> str:
     return f"{ceiling / result.summary.median:.1%}" if ceiling and result.payload_copied else "-"
 
 
-def _of_hand_over(result: Result) -> str:
+def of_hand_over(result: Result) -> str:
     """The limit that mapped rows and small messages have too."""
     seconds = result.hand_over_seconds
     return f"{seconds / result.summary.median:.1%}" if seconds else "-"
@@ -97,6 +98,19 @@ def _transport(result: Result) -> str:
     return result.name + part + (" (spilled)" if result.spilled_bytes else "")
 
 
+def provenance(results: Sequence[Result]) -> list[str]:
+    """Machines and versions of what is ok; and last the day, with the commits."""
+    environments = [found for result in results for found in result.environments]
+    commits = ", ".join(sorted(set(map(_commit, environments))))
+    day = f"{results[0].runs[0].started_at[:10]}, commit {commits}."
+    return [*sorted(set(map(machine_line, environments))), day]
+
+
+def _commit(environment: dict[str, Any]) -> str:
+    changed = " with changes that are in no commit" if environment.get("git_dirty") else ""
+    return (environment.get("git_commit") or "unknown")[:10] + changed
+
+
 COLUMNS = (
     Column("transport", _transport),
     Column("payload", lambda result: format_bytes(result.record.bytes_per_trip), 5),
@@ -110,7 +124,7 @@ COLUMNS = (
     _of_trips("max ms", lambda result: milliseconds(result.summary.max), 3),
     _of_trips("GB/s", _rate),
     _of_trips("of ceiling", _of_ceiling, 2),
-    _of_trips("of hand-over", _of_hand_over, 3),
+    _of_trips("of hand-over", of_hand_over, 3),
     _of_trips("CPU ms", _cpu, 3),  # of all processes together: more than the trip where they spin or work at once
     # The suite's own work inside the clock, all processes together.
     _of_trips("harness", lambda result: harness(result.harness_share), 2),

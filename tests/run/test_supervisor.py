@@ -9,7 +9,9 @@ import sys
 import pytest
 from conftest import KILOBYTES, ROOT, SCRIPTS
 
+from common.errors import UsageError
 from common.record import files
+from common.record.schema import Run
 from common.run import supervisor
 
 
@@ -99,3 +101,29 @@ print(json.dumps([name for name in ("ray", "torch", "numpy", "scipy", "matplotli
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+def test_an_interrupted_sweep_goes_on_with_the_points_that_are_left(make_plan, monkeypatch, tmp_path):
+    plan = make_plan("torch", "--transport", "memcpy", "--sweep", "payload=8KiB,16KiB,32KiB")
+    record, settle = plan.record(), supervisor.settle
+
+    def settled(runtime, options):
+        if options.payload == 32 * 1024:
+            raise UsageError("too little memory")
+        return settle(runtime, options)
+
+    def measured(point, record, *_):
+        record.runs.append(Run(started_at="", at=point.options.at, edges=point.edges, status="ok"))
+        return 0
+
+    monkeypatch.setattr(supervisor, "settle", settled)
+    monkeypatch.setattr(supervisor, "add_run", measured)
+    monkeypatch.setattr(supervisor, "_print_point", lambda _: None)
+    record.runs.append(Run(started_at="", at={"payload": 8 * 1024}, status="ok"))
+    assert supervisor.add_runs(plan, record, tmp_path / "x.json") == 0
+    assert [(run.at["payload"], run.status) for run in record.runs] == [
+        (8 * 1024, "ok"), (16 * 1024, "ok"), (32 * 1024, "waived"),
+    ]  # fmt: skip
+    assert sum(edge.bytes for edge in record.runs[-1].edges) == pytest.approx(32 * 1024, rel=0.01)
+    assert supervisor.add_runs(plan, record, tmp_path / "x.json") == 0
+    assert len(record.runs) == 6

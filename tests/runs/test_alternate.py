@@ -59,7 +59,7 @@ def test_where_one_fails_all_do_and_say_so(tmp_path):
     (died,), (other,) = (record.runs for _, record, _ in own)
     assert died.status == other.status == "failed"
     assert "policy died" in died.reason and len(died.seconds) < 9
-    assert other.reason == "torch mapped, with which it alternates, failed"
+    assert other.reason == "torch mapped --inject policy:9:die, with which it alternates, failed"
     assert [files.load(output).runs for _, _, output in own] == [[died], [other]]
 
 
