@@ -61,9 +61,7 @@ def load(paths: list[Path], mixed: bool) -> Records:
                 raise RecordError(f"{path} is of another machine than {first} ({key}): plot them apart, or --mixed")
     for result in results_of(records.values()) if mixed else ():
         if len({str([machine.get(key) for key in MACHINE_KEYS]) for machine in result.environments}) > 1:
-            raise RecordError(
-                f"{result.name} was measured on several machines, one row on each: plot them apart"
-            )
+            raise RecordError(f"{result.name} was measured on several machines, one row on each: plot them apart")
     return records
 
 

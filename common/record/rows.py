@@ -209,13 +209,15 @@ ROWS = (
     Row("store", "refs", flags=_ZERO, views=True, above="store refs",
         because="readers map the object; no copy into fresh pages", suites={"benchmark": 30, "stages": 10},
         take=Advice("the simple way on one node, readers only read", "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS=1",
-                    "one in, none out", "a reader's write is seen by all; messages under 100 KiB are copied")),
+                    "one in, none out", "a reader's write is seen by all; under 100 KiB they are copied; slow trips "
+                    "while the store's memory is new")),
     Row("store", "numpy", "numpy arrays by reference, mapped on reading: what most RLHF code is closest to", views=True,
         above="store refs", because="arrays lie in the store as they are, and readers map them", needs=_STORE,
         buffers=True,
         suites={"benchmark": 30, "stages": 10},
         take=Advice("messages are numpy arrays already, any nodes, readers only read", "tensors as arrays",
-                    "one in, none out on the same node", "a reader must not write; under 100 KiB they are copied")),
+                    "one in, none out on the same node", "a reader must not write; under 100 KiB they are copied; slow "
+                    "trips while the store's memory is new")),
     Row("graph", "zero-copy", "arrays out, mapped as tensors by the readers: nothing is copied on reading", views=True,
         above="store refs --zero-copy", because="warm channel buffers instead of new store objects", needs=_CHANNELS,
         buffers=True,
