@@ -235,8 +235,8 @@ def main(argv: Sequence[str]) -> int:
             files.create(item.output, item.record)
     waiting = [item for group in groups for item in group]
     about = minutes(sum(max(0, arguments.runs - item.finished) * item.seconds for item in waiting))
-    print(f"{len(waiting)} rows, {arguments.runs} run{'s' * (arguments.runs > 1)} each, about {about}; "
-          f"records: {folder}", flush=True)  # fmt: skip
+    rows, runs = (f"{count} {word}{'s' * (count > 1)}" for count, word in ((len(waiting), "row"), (arguments.runs, "run")))
+    print(f"{rows}, {runs} each, about {about}; records: {folder}", flush=True)
     codes = measure(turns_of(groups, arguments.runs, seed))
     if arguments.against:
         import compare_results
