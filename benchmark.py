@@ -235,7 +235,8 @@ def main(argv: Sequence[str]) -> int:
             files.create(item.output, item.record)
     waiting = [item for group in groups for item in group]
     about = minutes(sum(max(0, arguments.runs - item.finished) * item.seconds for item in waiting))
-    rows, runs = (f"{count} {word}{'s' * (count > 1)}" for count, word in ((len(waiting), "row"), (arguments.runs, "run")))
+    counts = (len(waiting), "row"), (arguments.runs, "run")
+    rows, runs = (f"{count} {word}{'s' * (count > 1)}" for count, word in counts)
     print(f"{rows}, {runs} each, about {about}; records: {folder}", flush=True)
     codes = measure(turns_of(groups, arguments.runs, seed))
     if arguments.against:
