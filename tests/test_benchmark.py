@@ -15,6 +15,7 @@ from common.plan.options import RESULTS
 from common.record import files
 from common.record.environment import describe_environment
 from common.record.rows import LADDER, ROWS
+from common.record.schema import Run
 from common.record.suites import SUITES, rows_of
 from common.run.row_plan import plan_of
 from common.runtime import gpus
@@ -236,3 +237,21 @@ def test_it_imports_neither_ray_nor_torch():
 
     code = "import sys, benchmark; sys.exit(bool({'ray', 'torch', 'matplotlib'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=RESULTS.parent, timeout=60).returncode == 0
+
+
+def test_where_every_row_failed_the_exit_code_says_so(tmp_path, monkeypatch, capsys):
+    def failed(plan, record, output, **_):
+        record.runs.append(Run(started_at="", status="failed", reason="policy died"))
+        files.save(output, record)
+        return 1
+
+    monkeypatch.setattr(benchmark, "add_runs", failed)
+    assert benchmark.main(["--rows", "torch memcpy", "--output-dir", str(tmp_path)]) == 1
+    assert "torch memcpy: policy died" in capsys.readouterr().out
+
+
+def test_rows_that_alternate_and_are_interrupted_before_they_begin_have_no_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(benchmark, "run_alternately", lambda rows, order: [130] * len(rows))
+    items = benchmark.prepare(["torch memcpy", "torch gloo"], ["--device", "cpu"], tmp_path)
+    assert benchmark.measure([items]) == [130, 130]
+    assert f"to go on: the same command with --continue --output-dir {tmp_path}" in capsys.readouterr().out
