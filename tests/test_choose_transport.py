@@ -95,6 +95,8 @@ def test_another_flow_is_foretold_by_its_messages_tensors_and_bytes(records):
         ("graph nccl", {"gpus": 3}, None),
         ("rdt cuda-ipc", {"own_bytes": False}, "too few GPUs"),
         ("rdt gloo", {"gpus": 1}, "host's memory"),
+        ("torch gloo", {"nodes": 2}, "start on one machine"),
+        ("graph shm", {"nodes": 2}, None),
     ],
 )
 def test_rows_that_cannot_be_taken_are_ruled_out_with_the_reason(row, wanted, why):

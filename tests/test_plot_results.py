@@ -363,6 +363,8 @@ def test_the_advice_says_what_was_measured_here_and_what_was_not():
     assert len({line.count("|") for line in text.splitlines()}) == 1
     twenty = a_record("driver-queue", [index / 10 for index in range(1, 21)])
     assert "| 1,050 ms, p95 1,905 |" in markdown.advice(results_of([twenty]))
+    uneven = a_record("driver-queue", [0.1, 0.1, 1.0])
+    assert "| 100 ms, mean 400 |" in markdown.advice(results_of([uneven]))
 
 
 def test_microbenchmarks_of_several_flows_leave_the_pictures_of_the_ladder_alone(write, tmp_path, capsys):

@@ -84,6 +84,12 @@ def test_a_sweep_has_a_chart_for_what_was_swept_and_none_a_point():
     assert re.findall(r'"name":"(store refs|ceiling|store bytes)"', found["Sweeps"])[:2] == ["store refs", "ceiling"]
 
 
+def test_a_point_that_could_not_be_drawn_is_told_with_its_reason():
+    swept = a_sweep("bytes", "fields", {1: a_run([0.01]), 2: waived("64 KiB are too few")}, payload=64 * 1024)
+    swept.runs[1].at, swept.runs[1].edges = {"fields": 10_000}, []
+    assert "64 KiB are too few" in report([swept])
+
+
 def test_the_advice_says_what_was_measured_here():
     found = {line[0]: line[-1] for line in lines(sections(report(LADDER))["Advice"])}
     said = {"store driver-queue": "2,000 ms", "graph zero-copy": "25 ms", "graph nccl": "waived"}

@@ -23,7 +23,7 @@ from common.text.tables import (
     milliseconds,
     provenance,
     three_digits,
-)  # fmt: skip
+)
 from common.units import format_bytes
 
 # kevin85421/RayCG-ChatLearn, README.md, commit 0a603161: seconds for 100 trips of 448 MiB.

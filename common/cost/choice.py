@@ -32,10 +32,9 @@ class Wanted:
     def packed(self) -> bool:
         return "--message packed" in self.suffix
 
-    def names(self, row: Row) -> list[str]:
+    def name(self, row: Row) -> str:
         """How records call this row in such a place; two raylets on one machine (--placement spread) are one node."""
-        place = " --address" if self.nodes > 1 else ""
-        return [f"{row.name}{self.suffix}{place}{' on cuda' * (self.gpus > 0)}"]
+        return f"{row.name}{self.suffix}{' --address' * (self.nodes > 1)}{' on cuda' * (self.gpus > 0)}"
 
 
 @dataclass(frozen=True)
@@ -96,8 +95,8 @@ def choices(wanted: Wanted, results: Sequence[Result], costs: Mapping[str, Costs
     for row in ROWS:
         if ruled_out(row, wanted):
             continue
-        exact = [result for name in wanted.names(row) for result in by_name.get(name, [])]
-        own = next((costs[name].fit for name in wanted.names(row) if name in costs), None)
+        name = wanted.name(row)
+        exact, own = by_name.get(name, []), costs[name].fit if name in costs else None
         found.append(Choice(
             row, max(exact, key=lambda result: result.runs[0].started_at, default=None),
             own.predict(size) if own else None, own.beyond(size) if own else [],
@@ -148,10 +147,10 @@ def check(results: Sequence[Result], costs: Mapping[str, Costs]) -> Iterator[Che
             wanted = Wanted(own[0].flow, " --message packed" * (own[0].record.row.message == "packed"), own_bytes)
             measured = {transport_of(result): result.summary.median for result in own}
             # Nothing that was measured of the flow itself: the fits alone.
-            ranked = [choice for choice in choices(wanted, [], costs) if wanted.names(choice.row)[0] in measured]
+            ranked = [choice for choice in choices(wanted, [], costs) if wanted.name(choice.row) in measured]
             if len(ranked) < 2:
                 continue
-            allowed = {wanted.names(choice.row)[0] for choice in ranked}
+            allowed = {wanted.name(choice.row) for choice in ranked}
             best = min(allowed, key=measured.__getitem__)
-            foretold = wanted.names(ranked[0].row)[0]
+            foretold = wanted.name(ranked[0].row)
             yield Checked(own[0].flow, own_bytes, foretold, best, measured[foretold] / measured[best])
