@@ -56,22 +56,22 @@ def test_every_stage_belongs_to_one_cause_or_to_what_is_left():
 
 
 def test_causes_add_up_to_the_trip_and_what_no_stage_explains_is_other():
-    assert microseconds(QUEUE) == {"pickling": 70, "copying": 5, "waiting": 15, "other": 10}
+    assert microseconds(QUEUE) == {"serialisation, page faults included": 70, "copying": 5, "waiting": 15, "other": 10}
 
 
 def test_what_ray_deserialises_with_the_type_hint_is_copied_out_not_pickled():
-    assert microseconds(SHM) == {"pickling": 2, "copying": 90, "waiting": 8, "other": 0}
+    assert microseconds(SHM) == {"serialisation, page faults included": 2, "copying": 90, "waiting": 8, "other": 0}
 
 
 def test_page_faults_are_what_the_same_row_lacks_with_warm_buffers():
-    assert microseconds(SHM, WARM) == {"pickling": 2, "page faults": 50, "copying": 40, "waiting": 8, "other": 0}
+    assert microseconds(SHM, WARM) == {"serialisation, page faults included": 2, "page faults": 50, "copying": 40, "waiting": 8, "other": 0}
     assert "page faults" not in microseconds(WARM, SHM)
 
 
 def test_a_bar_is_as_long_as_the_untraced_median_whatever_tracing_cost():
     ladder, found = rows(*LADDER), rows(QUEUE, SHM, WARM)
     queue, shm = shown(ladder)[:2]
-    assert causes_of(queue, found) == {"pickling": 1.4, "copying": 0.1, "waiting": 0.3, "other": pytest.approx(0.2)}
+    assert causes_of(queue, found) == {"serialisation, page faults included": 1.4, "copying": 0.1, "waiting": 0.3, "other": pytest.approx(0.2)}
     assert sum(causes_of(shm, found).values()) == pytest.approx(0.5)
     assert causes_of(shown(ladder)[2], found) == {"not traced": 0.05}
 
@@ -79,9 +79,9 @@ def test_a_bar_is_as_long_as_the_untraced_median_whatever_tracing_cost():
 def test_the_title_says_what_the_slowest_row_does_and_how_much_faster_the_fastest_are():
     ladder = rows(*LADDER)
     fast = "graph mapped --copy-out is 40 times as fast, graph mapped (readers map) 500 times as fast"
-    assert finding(ladder, rows(QUEUE)) == f"70% of a trip over store driver-queue is pickling;\n{fast}"
+    assert finding(ladder, rows(QUEUE)) == f"70% of a trip over store driver-queue is serialisation, page faults included;\n{fast}"
     assert finding(ladder, []) == f"A trip takes 2,000 ms over store driver-queue;\n{fast}"
-    assert finding(ladder[:1], rows(QUEUE)) == "70% of a trip over store driver-queue is pickling"
+    assert finding(ladder[:1], rows(QUEUE)) == "70% of a trip over store driver-queue is serialisation, page faults included"
 
 
 def test_rows_that_are_not_of_the_picture_or_were_not_measured_are_not_drawn():

@@ -19,7 +19,7 @@ STAGES = (
 LAST = ("transfer", "loop", "wait")
 Work = tuple[str, str]  # stage and edge
 CAUSES = {
-    "pickling": ("serialise", "deserialise"),
+    "serialisation, page faults included": ("serialise", "deserialise"),
     "page faults": (),  # only where the row was traced WARM too; elsewhere they are inside the others
     "copying": ("write", "copy", "transfer", "pack", "unpack", "device to host", "host to device"),
     "waiting": ("wait", "loop"),
@@ -58,7 +58,7 @@ def by_cause(result: Result, traced: Sequence[Result]) -> dict[str, float]:
         copied_out = stages.get("deserialise", 0.0)
         warm = [attribute(o.traced_run)[0].get("deserialise", 0.0) for o in traced if o.name == f"{result.name} {WARM}"]
         faults = max(0.0, copied_out - warm[0]) if warm else 0.0
-        found |= {"pickling": found["pickling"] - copied_out, "copying": found["copying"] + copied_out - faults}
+        found |= {"serialisation, page faults included": found["serialisation, page faults included"] - copied_out, "copying": found["copying"] + copied_out - faults}
         found |= {"page faults": faults} if warm else {}
     return found | {"other": max(0.0, trip_seconds(run) - sum(found.values()))}
 

@@ -23,7 +23,7 @@ SHOWN = (
 )  # fmt: skip
 # Colours that stay apart in grey, and hatches for who sees neither.
 STYLES = {
-    "pickling": ("#8c2d04", ""), "page faults": ("#fdae6b", "xxx"), "copying": ("#6baed6", "///"),
+    "serialisation, page faults included": ("#8c2d04", ""), "page faults": ("#fdae6b", "xxx"), "copying": ("#6baed6", "///"),
     "waiting": ("#ffffff", "..."), "other": ("#d9d9d9", ""), "not traced": ("#ffffff", ""),
 }  # fmt: skip
 ZOOM = 10  # what takes less than a tenth of the slowest stands in a panel of its own
