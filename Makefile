@@ -1,17 +1,15 @@
-# make benchmark   every row at the full payload, then the chart      (about ten minutes on two cores)
-# make quick       the headline rows, a quarter of it, few trips      (about a minute)
-# make published   five runs of every row, as for results/published   (about fifty minutes)
-# make stages      where the time goes: the main rows traced          (about 5 minutes)
-# make hops        the microbenchmarks of small messages              (about 7 minutes)
-# make chatlearn   ChatLearn's own messages and episodes              (about 9 minutes)
-# make in-flight   what several trips under way are worth             (about 8 minutes)
-# make sweeps      rows by bytes and tensors, for choose_transport.py (about 25 minutes)
-# make held-out    flows that the sweeps do not know, to check it     (about 8 minutes)
-# make gpu         all that a machine with GPUs can run there         (under 25 minutes)
-# make test        the tests                                          (about 10 minutes)
-# make unit        those that start nothing                           (about a minute)
-# make lint        ruff and mypy
-# make publish     redraw img/ and the tables of README.md and docs/ from results/published
+# make quick       seven configurations at a quarter of the payload    (two minutes after installing)
+# make benchmark   every configuration at the full payload             (ten minutes on two cores)
+# make published   five runs of each, as for results/published         (fifty minutes)
+# make stages      where the time goes: the main configurations traced (six minutes)
+# make hops        the microbenchmarks of small messages               (nine minutes)
+# make chatlearn   ChatLearn's own messages and episodes               (ten minutes)
+# make in-flight   several iterations in flight                        (eight minutes)
+# make sweeps      by bytes and by tensors, for choose_transport.py    (25 minutes)
+# make held-out    other flows, to check choose_transport.py           (eight minutes)
+# make gpu         everything that a machine with GPUs can run         (25 minutes)
+# make test        all tests; make unit: those that start nothing; make lint: ruff and mypy
+# make publish     regenerate img/ and the tables of README.md and docs/ from results/published
 
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -43,9 +41,9 @@ publish: .venv/installed
 .venv/installed: requirements.txt
 	$(PYTHON) -m venv .venv
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt
-# NIXL asks for packages of every CUDA; where it cannot be had its rows are waived.
+# NIXL depends on packages of every CUDA version. Without it, its configurations are skipped.
 	-$(PY) -m pip install --quiet --disable-pip-version-check --no-deps nixl==1.5.1 nixl-cu12==1.5.1
-# pip would compile one file after the other. Some are of other Pythons and cannot be compiled.
+# pip would compile one file after the other. Some files are for other Python versions and cannot be compiled.
 	$(PY) -m compileall -qq -j 0 .venv/lib || true
 	touch $@
 

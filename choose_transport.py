@@ -1,101 +1,126 @@
-"""Which transport should I take for my flow on this machine? An answer from records; nothing is measured.
+"""Recommend a transport for a workload on this machine, from records. Nothing is measured.
 
-    python3 choose_transport.py --flow grpo --rows 256
+    python3 choose_transport.py --flow grpo --batch-size 256
     python3 choose_transport.py --flow "rollout -> trainer: tokens int64 8MB, logprobs float32 4MB" --reads some
-    python3 choose_transport.py --check results/evidence/held-out      the fits beside flows they do not know
+    python3 choose_transport.py --check results/evidence/held-out
 
-The flow, its sizes and its message are given as to the scripts (--flow, --preset, --message, --payload, --rows, ...;
-their --help has them all). Where records have just this flow, its newest time
-counts; else the cost model that is fitted to this machine's sweeps (python3 benchmark.py sweeps makes them).
+The workload is given by the flags of the scripts: --flow, --preset, --message and the sizes. The newest measurement of
+exactly this workload counts. Other times are interpolated between measured sizes (python3 benchmark.py sweeps).
 """
 
 import argparse
 import sys
+import textwrap
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.analysis.machine import known
-from common.analysis.results import Result, results_of
-from common.cost.choice import ENOUGH, Wanted, check, choices
-from common.cost.costs import Costs, costs_of
-from common.errors import SuiteError, UsageError
-from common.flow.catalogue import build_flow
-from common.plan.command_line import OneLineParser, parse
-from common.plan.options import FIELDS, RESULTS, SIZES, Options
-from common.text import answer
-from common.text.pipe import outlast_reader
-from common.text.screen import print_table
+from common.analysis import prediction
+from common.analysis.prediction import Choice, Request
+from common.analysis.result import Result
+from common.errors import RecordError, UsageError
+from common.flows.catalogue import build_flow, flag_name
+from common.main import run_main
+from common.plan.command_line import OneLineParser, parse_options
+from common.plan.options import RESULTS
+from common.plan.plan import Plan
+from common.records.environment import describe_environment, machine_line
+from common.report.console import print_sections, print_table
+from common.report.tables import Column, format_milliseconds, format_significant, make_table
+from common.transports.catalogue import TRANSPORTS, VARIANTS
+from common.units import format_bytes
 
-TOLD = ("flow", "preset", "scale", "message", *SIZES)  # of the scripts' flags, those that say what is sent
-
-
-def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Options]:
-    """This script's own flags, and what is sent."""
-    parser = OneLineParser(
-        description=__doc__, usage="%(prog)s [flags]", allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("--reads", choices=("all", "some"), default="all",
-                        help="readers end with all bytes as their own, or look at some of another's memory and never "
-                             "write (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--nodes", type=int, default=1, help="machines that the actors are on (default: %(default)s)")
-    parser.add_argument("--gpus", type=int, default=0, help="GPUs that payloads live on (default: %(default)s)")
-    parser.add_argument("--records", type=Path, nargs="+", default=[RESULTS], metavar="PATH",
-                        help="records, or folders of them (default: results/, with the published ones)")  # fmt: skip
-    parser.add_argument("--any-machine", action="store_true", help="where none is of this machine, those of another")
-    parser.add_argument("--check", type=Path, metavar="FOLDER", help="records of flows that the fits shall not know: "
-                        "is what they foretell the best? (exit code 1: in too few)")  # fmt: skip
-    own, rest = parser.parse_known_args(argv)
-    options = parse("", "graph", rest)  # whose transport is not set unless it is given
-    for field in FIELDS:
-        if options.given(field) and field.name not in (*TOLD, "placement"):
-            raise UsageError(f"--{field.name.replace('_', '-')} does not say what is sent: leave it out")
-    if options.placement == "spread":
-        raise UsageError("--placement spread is a run's: give --nodes 2")
-    if own.nodes < 1 or own.gpus < 0:
-        raise UsageError(f"--nodes {own.nodes} --gpus {own.gpus}: give at least 1, and 0")
-    return own, options
+MIN_SHARE_RIGHT = 0.9  # of the predictions of --check, for exit code 0
+WORKLOAD_FLAGS = ("flow", "preset", "scale", "message")  # and the sizes
 
 
-def wanted_of(own: argparse.Namespace, options: Options) -> Wanted:
+def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Request]:
+    """Return this script's own flags, and the request."""
+    parser = OneLineParser(description=__doc__, usage="%(prog)s [flags]", allow_abbrev=False,
+                           formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--reads", choices=("all", "some"), default="all", help="all: each reader needs its own copy; "
+                        "some: readers may get a view and never write to it (default: all)")  # fmt: skip
+    parser.add_argument("--nodes", type=int, default=1, help="machines of the actors (default: 1)")
+    parser.add_argument("--gpus", type=int, default=0, help="GPUs that hold the tensors (default: 0)")
+    parser.add_argument("--records", type=Path, nargs="+", default=[RESULTS], help="files, folders (default: results/)")
+    parser.add_argument("--any-machine", action="store_true", help="use another machine's records if they answer more")
+    parser.add_argument("--check", type=Path, metavar="FOLDER", help="compare predictions with these measured times "
+                        "(exit code 1: less than 90 %% are right)")  # fmt: skip
+    arguments, rest = parser.parse_known_args(argv)
+    options, defaults = (parse_options("", "store", flags)[0] for flags in (rest, []))
+    for name, value in options.arguments.items():
+        if value != defaults.arguments[name] and name not in (*WORKLOAD_FLAGS, *options.sizes):
+            raise UsageError(f"{flag_name(name)} is no part of the workload: leave it out")
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    suffix = " --message packed" * (options.message == "packed") + " --as-shipped" * bool(options.as_shipped)
-    return Wanted(flow, suffix, own.reads == "all", own.nodes, own.gpus)
+    workload = Plan(TRANSPORTS["store refs"], options, flow).workload  # equal for every transport
+    return arguments, Request(workload, flow, arguments.reads == "all", arguments.nodes, arguments.gpus)
 
 
-def checked(results: Sequence[Result], costs: dict[str, Costs]) -> int:
-    """--check: what was foretold beside what was measured; exit code 0 where it is right often enough."""
-    flows = list(check(results, costs))
-    if not flows:
-        raise UsageError("--check: no flow of these records was carried by two transports that have a fit")
-    print_table(flows, answer.CHECKED)
-    print(answer.checked_words(flows))
-    return 0 if sum(c.right for c in flows) >= ENOUGH * len(flows) else 1
+def select_results(paths: Sequence[Path], any_machine: bool, request: Request) -> list[Result]:
+    """Return the results of this machine; with `any_machine`, of the machine whose results answer most."""
+
+    def count_answers(results: Sequence[Result]) -> tuple[int, int]:
+        return sum(choice.seconds is not None for choice in prediction.rank(request, results)), len(results)
+
+    by_machine, here = prediction.load_by_machine(paths), describe_environment()
+    of_this_machine = by_machine.pop(prediction.machine_key(here), [])
+    results = max([of_this_machine, *by_machine.values()], key=count_answers) if any_machine else of_this_machine
+    if not results:
+        raise RecordError(f"no record is of this machine ({machine_line(here)}): run python3 benchmark.py sweeps, or "
+                          "give --any-machine for an answer about another machine")  # fmt: skip
+    if results is not of_this_machine:
+        print(f"The records are of another machine: {machine_line(results[0].environments[0])}")
+    return results
+
+
+def print_answer(request: Request, choices: Sequence[Choice]) -> int:
+    """Print the recommendation, the times, and why configurations have none. Return 1 if no time is known, else 0."""
+    size, readers = request.workload.bytes_per_iteration, "own a copy" if request.copies else "may get a view"
+    workload = f"{request.workload.flow} ({format_bytes(size)} per iteration, readers {readers})"
+    seconds = {choice.variant.name: choice.seconds for choice in choices if choice.seconds}
+    if seconds:
+        fastest = min(seconds.values())
+        names = [name for name in seconds if seconds[name] <= prediction.NEARLY_FASTEST * fastest]
+        print(f"Use {' or '.join(names)} for {workload}.")
+        columns = (
+            Column("configuration", lambda choice: choice.variant.name),
+            Column("ms", lambda choice: format_milliseconds(choice.seconds)),
+            Column("x fastest", lambda choice: format_significant(choice.seconds / fastest)),
+            Column("source", lambda choice: "measured" if choice.is_measured else "interpolated", is_text=True),
+            Column("limitation", lambda choice: choice.note, rank=1, is_text=True),
+        )
+        timed = [choice for choice in choices if choice.seconds]
+        print_table(make_table(sorted(timed, key=lambda choice: not choice.is_measured), columns))
+    else:
+        print(f"No record has a time for {workload}. Run python3 benchmark.py sweeps, or measure this workload.")
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for choice in choices[len(seconds) :]:
+        reasons[f"not measured, {choice.note}"].append(choice.variant.name)
+    for variant in VARIANTS:
+        if reason := prediction.rule_out(variant, request):
+            reasons[f"ruled out, {reason}"].append(variant.name)
+    for reason, names in reasons.items():
+        print(textwrap.fill(f"{reason}: {', '.join(names)}", 115, subsequent_indent="    ", break_on_hyphens=False))
+    return 0 if seconds else 1
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit code 0, 1 (--check: too few are right), 2 (refused)."""
-    own, options = parse_command(argv)
-    wanted = wanted_of(own, options)
-    records = known(own.records, own.any_machine, leave_out=own.check)
-    results = [result for record in records.records for result in results_of([record])]  # apart: the newest counts
-    costs = costs_of(results_of(record for record in records.records if record.sweep))
-    if own.check:
-        return checked(results_of(known([own.check], own.any_machine).records), costs)
-    found = choices(wanted, results, costs)
-    print(answer.sentence(wanted, found))
-    answer.print_ranking(found)
-    answer.print_unknown(wanted, found, records.notes)
-    return 0
+    """Return 0, or 1 if no time is known, or too few predictions of --check are right."""
+    arguments, request = parse_command(argv)
+    if not arguments.check:
+        results = select_results(arguments.records, arguments.any_machine, request)
+        return print_answer(request, prediction.rank(request, results))
+    from common.report.sections import build_held_out  # imports matplotlib
+
+    held_out = select_results([arguments.check], arguments.any_machine, request)
+    results = prediction.load_by_machine(arguments.records).get(prediction.machine_key(held_out[0].environments[0]), [])
+    print_sections(build_held_out(held_out, held_out, results))
+    checks, _ = prediction.check_predictions(held_out, results)
+    return 0 if checks and sum(check.is_right for check in checks) >= MIN_SHARE_RIGHT * len(checks) else 1
 
 
 if __name__ == "__main__":
-    outlast_reader()
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except SuiteError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_main(main, sys.argv[1:])

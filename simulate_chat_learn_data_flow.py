@@ -1,189 +1,153 @@
-"""What does one trip of the RLHF data flow cost over Ray's object store?
+"""How long does one iteration of the RLHF data flow take over Ray's object store?
 
                   .------------- 96 MiB -------------.
                   |                                  v
     driver --> policy --> reference -- 64 MiB --> reward --> driver
         32 MiB     96 MiB                          160 MiB
 
-The clock runs from the query in the driver's hand to the reward's output in the driver's hand. Payloads are
-made before and checked after, while it stands.
+common/run/timing.py: run_group measures the time from the query in the driver's memory to the reward's result in the
+driver's memory. Payloads are made before and verified after the timed section.
 
-    python3 simulate_chat_learn_data_flow.py
     python3 simulate_chat_learn_data_flow.py --transport driver-queue --iterations 5
 """
 
 from common.run import supervisor
 
 if __name__ == "__main__":
-    supervisor.main(__file__, __doc__)  # ends here; a worker imports what follows
+    supervisor.main(__file__, __doc__)  # does not return; the worker process imports this file as a module
 
 import warnings
+from functools import partial
 
 import ray
 from ray.util.queue import Queue
 
-from chatlearn.environment import Environment
-from chatlearn.models import ChatLearnModel, HostModel, Sized, SizedDriver
-from chatlearn.operations import Operations
-from common.flow.flow import DRIVER
-from common.payload.forms import from_arrays, from_bytes, to_arrays, to_bytes
-from common.payload.leaves import to_device, to_host
-from common.payload.model import Model
-from common.record.rows import INLINED_BYTES
-from common.runtime.crew import Crew, Wiring
+from chatlearn.counters import QueueCounters
+from chatlearn.driver import Driver
+from chatlearn.models import ChatLearnActor, Sized, SizedDriver
+from common.channels.codecs import ARRAYS, BYTES, HOST, Codec
+from common.endpoints.actor import Actor
+from common.endpoints.tensors import to_device, to_host
+from common.flows.flow import DRIVER
+from common.runtimes.worker_group import Connection, WorkerGroup
+from common.transports.catalogue import INLINED_BYTES
 
-warnings.filterwarnings("ignore", message="Zero-copy tensor")  # of writing to a view, which nobody does here
-
-
-class SlotModel(Sized, Model):
-    """The demo hands tensors over as they are; the driver moves them between host and device."""
+warnings.filterwarnings("ignore", message="Zero-copy tensor")  # Ray warns about writes to views; there are none
 
 
-class PumpModel(Sized, HostModel):
-    def pump(self, task, inbox, outbox):
-        """payload-queue: this actor's own loop body takes the payload itself from queue to queue."""
-        output = self.forward_step(task, *(queue.get() for queue in inbox))
-        for queue in outbox:
-            queue.put(output)
+class QueueActor(Sized, Actor):
+    def run_task(self, task, inputs, outputs):
+        """Take the inputs of a task out of queues, and put its result into queues."""
+        result = self.forward_step(task, *(queue.get() for queue in inputs))
+        for queue in outputs:
+            queue.put(result)
 
 
-class BytesModel(Model):
-    def forward_step(self, task, *blobs):
-        edges = self.wire.edges_to(task)
-        inputs = [from_bytes(blob, edge.message, self.device) for blob, edge in zip(blobs, edges, strict=True)]
-        return to_bytes(super().forward_step(task, *inputs))
+def by_payload_queue(workers: WorkerGroup) -> Connection:
+    """Send each payload itself through a queue actor: a common mistake."""
+    workers.start(QueueActor, SizedDriver, codec=HOST)
+    flow, device, counters = workers.wire_flow, workers.plan.device, QueueCounters(workers)
+    queues = {edge: Queue() for edge in flow.edges}
+    counters.count("queue_actors", len(queues))  # once, before the first group
+
+    def submit(query):
+        counters.begin_iteration()
+        for edge in flow.edges_from(DRIVER):
+            counters.count("driver_put")
+            queues[edge].put(to_host(query))
+        calls = []
+        for task in flow.tasks:
+            counters.count("model_tasks")
+            inputs = [queues[edge] for edge in flow.edges_to(task.name)]
+            outputs = [queues[edge] for edge in flow.edges_from(task.name)]
+            calls.append(workers.actors[task.actor].run_task.remote(task.name, inputs, outputs))
+        return calls
+
+    def collect(calls):
+        ray.get(calls)  # raises if an actor dies; reading a queue would wait for ever
+        results = []
+        for edge in flow.edges_to(DRIVER):
+            counters.count("driver_get")
+            results.append(to_device(counters.payload_read(queues[edge].get()), device))
+        return results
+
+    data_paths = {str(edge): "object store, payload by Queue" for edge in flow.edges}
+    return Connection(submit, collect, data_paths, facts=counters.facts)
 
 
-class ArrayModel(Model):
-    def forward_step(self, task, *arrays):
-        return to_arrays(super().forward_step(task, *(from_arrays(message, self.device) for message in arrays)))
-
-
-def by_driver_queue(crew: Crew) -> Wiring:
-    """The demo's own stand-in for a queue: one slot in the driver, over ray.put and ray.get."""
-    crew.start(SlotModel, SizedDriver)
-    flow, device, slots, done = crew.flow, crew.plan.device, {}, Operations(crew)
+def by_driver_queue(workers: WorkerGroup) -> Connection:
+    """Do as the demo: a queue is a slot in the driver, over ray.put and ray.get."""
+    workers.start(QueueActor, SizedDriver)
+    flow, device, counters = workers.wire_flow, workers.plan.device, QueueCounters(workers)
+    slots = {}
 
     def put(edge, data):
-        done.count("driver_put")
-        # ray.put takes no bare reference, so the demo wraps it.
+        counters.count("driver_put")
+        # ray.put does not accept a reference, so the demo wraps it.
         slots[edge] = ray.put({"reference": data} if isinstance(data, ray.ObjectRef) else to_host(data))
 
     def get(edge):
-        done.count("driver_get")
+        counters.count("driver_get")
         data = ray.get(slots[edge])
         if isinstance(data, dict) and "reference" in data:
             data = ray.get(data["reference"])
-        return to_device(done.materialised(data), device)
+        return to_device(counters.payload_read(data), device)
 
     def submit(query):
-        done.begins()
+        counters.begin_iteration()
         for task in flow.tasks:
-            # Each payload into the driver; the query is there, and as in the demo it passes no queue.
+            # The driver reads each payload and sends it by value. In the demo, the query does not use a queue.
             inputs = [query if edge.source == DRIVER else get(edge) for edge in flow.edges_to(task.name)]
-            output = crew.actors[task.actor].forward_step.remote(task.name, *inputs)  # and out again, by value
-            done.count("model_tasks")
+            output = workers.actors[task.actor].forward_step.remote(task.name, *inputs)
+            counters.count("model_tasks")
             for edge in flow.edges_from(task.name):
                 put(edge, output)
 
     def collect(_):
         return [get(edge) for edge in flow.edges_to(DRIVER)]
 
-    path = {str(edge): "argument of a call" if edge.source == DRIVER else "object store, driver" for edge in flow.edges}
-    return Wiring(submit, collect, path, facts=done.facts)
+    data_paths = {str(edge): "object store, driver" for edge in flow.edges}
+    data_paths |= {str(edge): "argument of a call" for edge in flow.edges_from(DRIVER)}
+    return Connection(submit, collect, data_paths, facts=counters.facts)
 
 
-def by_ref_queue(crew: Crew) -> Wiring:
-    """What ChatLearn does: queue actors for each edge carry references, resolved in the reading actor."""
-    crew.start(ChatLearnModel, SizedDriver)
-    environment = Environment(crew)
-    paths = {str(edge): "object store, reference by Queue" for edge in crew.flow.edges}
-    return Wiring(
-        environment.submit,
-        environment.collect,
-        paths,
-        check=environment.check,
-        facts=environment.operations.facts,
-        spans=environment.spans,
-    )
+def by_ref_queue(workers: WorkerGroup) -> Connection:
+    """Do as ChatLearn: queue actors carry references, and the reading actor gets the payload (chatlearn/driver.py)."""
+    workers.start(ChatLearnActor, SizedDriver, codec=HOST)
+    driver = Driver(workers)
+    data_paths = {str(edge): "object store, reference by Queue" for edge in workers.wire_flow.edges}
+    functions = {"check": driver.check, "facts": driver.counters.facts, "spans": driver.spans}
+    return Connection(driver.submit, driver.collect, data_paths, **functions)
 
 
-def by_payload_queue(crew: Crew) -> Wiring:
-    """What people write by mistake: the payload itself goes into the queue actor and out again."""
-    crew.start(PumpModel, SizedDriver)
-    flow, done = crew.flow, Operations(crew)
-    queues = {edge: Queue() for edge in flow.edges}
-    done.count("queue_actors", len(queues))  # once, before the first episode
-
-    def get(edge):
-        done.count("driver_get")
-        return to_device(done.materialised(queues[edge].get()), crew.plan.device)
+def by_calls(workers: WorkerGroup, codec: Codec) -> Connection:
+    """Pass references from call to call, without queues; the codec makes the data in the object store."""
+    workers.start(codec=codec)
+    flow, device = workers.wire_flow, workers.plan.device
+    results, is_small = flow.edges_to(DRIVER), flow.query.bytes <= INLINED_BYTES
 
     def submit(query):
-        done.begins()
-        for edge in flow.edges_from(DRIVER):
-            done.count("driver_put")
-            queues[edge].put(to_host(query))
-        done.count("model_tasks", len(flow.tasks))
-        return [
-            crew.actors[task.actor].pump.remote(
-                task.name,
-                [queues[edge] for edge in flow.edges_to(task.name)],
-                [queues[edge] for edge in flow.edges_from(task.name)],
-            )
-            for task in flow.tasks
-        ]
-
-    def collect(pumps):
-        ray.get(pumps)  # raises if an actor dies, where the queue alone would wait for ever
-        return [get(edge) for edge in flow.edges_to(DRIVER)]
-
-    path = {str(edge): "object store, payload by Queue" for edge in flow.edges}
-    return Wiring(submit, collect, path, facts=done.facts)
-
-
-def by_refs(crew: Crew) -> Wiring:
-    """References from call to call, no queue."""
-    crew.start(HostModel)
-    return Wiring(lambda query: call_tasks(crew, to_host(query)), lambda refs: fetch(crew, refs), paths_of_calls(crew))
-
-
-def by_bytes(crew: Crew) -> Wiring:
-    """The same with plain Python bytes, which Ray does not pickle."""
-    crew.start(BytesModel)
-    edges = crew.flow.edges_to(DRIVER)
+        data = codec.encode(query)
+        # A small argument travels in the call, as Ray's users write it. A large one is put once for all readers.
+        sent = {DRIVER: data if is_small else ray.put(data)}
+        for task in flow.tasks:
+            inputs = (sent[edge.source] for edge in flow.edges_to(task.name))
+            sent[task.name] = workers.actors[task.actor].forward_step.remote(task.name, *inputs)
+        return [sent[source] for source in flow.returns]
 
     def collect(references):
-        blobs = ray.get(references)
-        return [from_bytes(blob, edge.message, crew.plan.device) for blob, edge in zip(blobs, edges, strict=True)]
+        return codec.decode_all(ray.get(references), results, device)
 
-    return Wiring(lambda query: call_tasks(crew, to_bytes(query)), collect, paths_of_calls(crew))
-
-
-def by_numpy(crew: Crew) -> Wiring:
-    """The same with numpy arrays, which Ray lays into the store as they are and readers map."""
-    crew.start(ArrayModel)
-
-    def collect(references):
-        return [from_arrays(arrays, crew.plan.device) for arrays in ray.get(references)]
-
-    return Wiring(lambda query: call_tasks(crew, to_arrays(query)), collect, paths_of_calls(crew))
+    # Ray keeps small messages in its calls and answers, and puts the others into the store.
+    names = {True: "inlined in a call", False: "object store, reference"}
+    return Connection(submit, collect, {str(edge): names[edge.bytes <= INLINED_BYTES] for edge in flow.edges})
 
 
-def call_tasks(crew, message):
-    # Small arguments travel with the call, as Ray's users write it; large ones are put once for all readers.
-    emitted = {DRIVER: message if crew.flow.query.bytes <= INLINED_BYTES else ray.put(message)}
-    for task in crew.flow.tasks:
-        inputs = (emitted[edge.source] for edge in crew.flow.edges_to(task.name))
-        emitted[task.name] = crew.actors[task.actor].forward_step.remote(task.name, *inputs)
-    return [emitted[source] for source in crew.flow.returns]
-
-
-def fetch(crew, references):
-    return [to_device(message, crew.plan.device) for message in ray.get(references)]
-
-
-def paths_of_calls(crew):
-    """Ray keeps small messages in its calls and answers, and puts the others into the store."""
-    ways = {True: "inlined in a call", False: "object store, reference"}
-    return {str(edge): ways[edge.bytes <= INLINED_BYTES] for edge in crew.flow.edges}
+TRANSPORTS = {
+    "payload-queue": by_payload_queue,
+    "driver-queue": by_driver_queue,
+    "ref-queue": by_ref_queue,
+    "refs": partial(by_calls, codec=HOST),  # tensors, which Ray pickles
+    "bytes": partial(by_calls, codec=BYTES),  # Python bytes, which Ray does not pickle
+    "numpy": partial(by_calls, codec=ARRAYS),  # numpy arrays, which Ray does not pickle and readers map
+}

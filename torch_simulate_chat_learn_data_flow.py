@@ -1,21 +1,20 @@
-"""What does one trip of the RLHF data flow cost without Ray, between plain PyTorch processes?
+"""How long does one iteration of the RLHF data flow take without Ray, between plain PyTorch processes?
 
                   .------------- 96 MiB -------------.
                   |                                  v
     driver --> policy --> reference -- 64 MiB --> reward --> driver
         32 MiB     96 MiB                          160 MiB
 
-The clock runs from the query in the driver's hand to the reward's output in the driver's hand. Payloads are
-made before and checked after, while it stands. What Ray adds is the difference to these rows.
+common/run/timing.py: run_group measures the time from the query in the driver's memory to the reward's result in the
+driver's memory. Payloads are made before and verified after the timed section.
 
-    python3 torch_simulate_chat_learn_data_flow.py
     python3 torch_simulate_chat_learn_data_flow.py --transport multiprocessing --iterations 20
 """
 
 from common.run import supervisor
 
 if __name__ == "__main__":
-    supervisor.main(__file__, __doc__)  # ends here; a worker imports what follows
+    supervisor.main(__file__, __doc__)  # does not return; the worker process imports this file as a module
 
 import multiprocessing
 import os
@@ -25,174 +24,174 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
+from common.channels.process_group import GroupMember, read_nccl_log
+from common.channels.ring_endpoint import RingEndpoint, open_rings
+from common.endpoints import tensors
+from common.endpoints.actor import Actor, Endpoint
 from common.errors import RunFailed
-from common.flow.flow import DRIVER
-from common.payload import forms, leaves
-from common.payload.model import Model
-from common.payload.participant import Participant
-from common.runtime.crew import Crew, Wiring
-from common.transport import nccl_proof
-from common.transport.process_group import GroupMember
-from common.transport.ring_participant import RingParticipant, open_rings
+from common.flows.flow import DRIVER
+from common.runtimes.worker_group import Connection, WorkerGroup
 
 
 class Rank(GroupMember):
     def send(self, task, payload):
-        """Begin to send a payload to its readers, tensor by tensor; what must be waited for."""
-        sent = []
-        for edge in self.wire.edges_from(task):
-            for tensor in forms.to_wire(payload, edge.message):
-                sent.append(dist.isend(tensor.to(self.device_of(edge)).contiguous(), self.ranks[edge.reader]))
-        return sent
+        """Begin to send a payload to its readers, tensor by tensor, and return what must be waited for."""
+        requests = []
+        for edge in self.wire_flow.edges_from(task):
+            for tensor in tensors.to_tensor_list(payload, edge.message):
+                requests.append(dist.isend(tensor.to(self.device_of(edge)).contiguous(), self.ranks[edge.reader]))
+        return requests
 
-    def receive_from(self, task):
-        """The payloads of a task's edges, each in the memory that was used longest ago."""
-        found = []
-        for edge in self.wire.edges_to(task):
-            wires = self.wires[str(edge)]
-            wires.append(wires.pop(0))
-            for tensor in wires[-1]:
+    def receive_all(self, task):
+        """Return the payloads of a task's edges, each in the memory that was used longest ago."""
+        payloads = []
+        for edge in self.wire_flow.edges_to(task):
+            buffers = self.receive_buffers[str(edge)]
+            buffers.append(buffers.pop(0))
+            for tensor in buffers[-1]:
                 dist.recv(tensor, self.ranks[edge.source])
-            found.append(forms.from_wire([tensor.to(self.device) for tensor in wires[-1]], edge.message))
-        return found
+            received = [tensor.to(self.device) for tensor in buffers[-1]]
+            payloads.append(tensors.from_tensor_list(received, edge.message))
+        return payloads
 
 
-class RankModel(Rank, Model):
-    """Receives its inputs, sends its payload, for ever."""
-
-    def __init__(self, plan, name):
-        if plan.device == "cuda":
-            torch.cuda.set_device(0 if plan.row.transport == "nccl-one-gpu" else plan.flow.actors.index(name))
-        super().__init__(plan, name)
-
+class RankActor(Rank, Actor):
     def run(self):
         self.join()
         while True:
             for task in self.tasks:
-                for work in self.send(task, self.forward_step(task, *self.receive_from(task))):
-                    work.wait()
+                for request in self.send(task, self.forward_step(task, *self.receive_all(task))):
+                    request.wait()
 
 
-class Sharer(Participant):
-    """Its pool lies in shared memory, as torch.multiprocessing wants it; sending it sends a file descriptor."""
+def by_process_group(workers: WorkerGroup) -> Connection:
+    """Send by torch.distributed: over loopback by gloo, between GPUs by NCCL."""
+    start = time.perf_counter()
+    workers.start(RankActor, Rank)
+    driver = workers.driver
+    driver.join()
+    nccl_paths = read_nccl_log(workers.plan.run_folder)
+    if workers.plan.device == "cuda" and not nccl_paths:
+        raise RunFailed("NCCL's log names no connection between the actors")
+
+    def collect(requests):
+        results = driver.receive_all(DRIVER)
+        for request in requests:
+            request.wait()
+        return results
+
+    data_path = ", ".join(["torch.distributed", dist.get_backend_config(), *nccl_paths])
+    return Connection(
+        submit=lambda query: driver.send(DRIVER, query),
+        collect=collect,
+        data_paths={str(edge): data_path for edge in workers.wire_flow.edges},
+        setup_seconds={"processes, group creation": time.perf_counter() - start},
+    )
+
+
+class QueueEndpoint(Endpoint):
+    """The payloads lie in shared memory, and torch.multiprocessing sends their file descriptors."""
 
     def __init__(self, plan, name, queues):
         super().__init__(plan, name)
-        self.queues = queues
+        self.queues = queues  # by edge
 
     def memory(self, task):
-        count = self.flow.message(task).packed_bytes
-        return lambda _: torch.ones(count, dtype=torch.uint8).share_memory_()
+        count = self.task_flow.message(task).packed_bytes
+        return lambda slot: torch.ones(count, dtype=torch.uint8).share_memory_()
+
+    def send(self, task, payload):
+        for edge in self.wire_flow.edges_from(task):
+            self.queues[str(edge)].put(payload)
+
+    def receive_all(self, task):
+        return [self.queues[str(edge)].get() for edge in self.wire_flow.edges_to(task)]
 
 
-class SharerModel(Sharer, Model):
-    """Takes its inputs from their queues, puts its payload into its own, for ever."""
-
+class QueueActor(QueueEndpoint, Actor):
     def run(self):
         while True:
             for task in self.tasks:
-                # The inputs have no name here: it would keep them, and unmapping them would fall into the next trip.
-                output = self.forward_step(task, *[self.queues[str(e)].get() for e in self.wire.edges_to(task)])
-                for edge in self.wire.edges_from(task):
-                    self.queues[str(edge)].put(output)
+                # No variable holds the inputs: unmapping them would count for the next iteration.
+                self.send(task, self.forward_step(task, *self.receive_all(task)))
 
 
-class Piped(RingParticipant):
-    """Its payloads lie where their readers map them; only their numbers move, through pipes."""
+def by_multiprocessing(workers: WorkerGroup) -> Connection:
+    """Send tensors in shared memory through the queues of torch.multiprocessing."""
+    context = torch.multiprocessing.get_context("spawn")
+    queues = {str(edge): context.SimpleQueue() for edge in workers.wire_flow.edges}
+    workers.start(QueueActor, QueueEndpoint, queues)
+    return Connection(
+        submit=lambda query: workers.driver.send(DRIVER, query),
+        collect=lambda _: workers.driver.receive_all(DRIVER),
+        data_paths=dict.fromkeys(queues, f"SimpleQueue, {torch.multiprocessing.get_sharing_strategy()}"),
+    )
+
+
+class PipeEndpoint(RingEndpoint):
+    """The payloads stay where their readers map them, and pipes carry their sequence numbers."""
 
     def __init__(self, plan, name, pipes):
         super().__init__(plan, name)
-        self.pipes = pipes  # its files are open for as long as this is held
-        reads = [DRIVER] if name == DRIVER else list(self.tasks)
-        self.sources = {
-            task: [(e.source, pipes[str(e)][0].fileno()) for e in self.wire.edges_to(task)] for task in reads
-        }
-        self.targets = {task: [pipes[str(e)][1].fileno() for e in self.wire.edges_from(task)] for task in reads}
+        self.pipes = pipes  # by edge; keeps the files open
+        self.inputs, self.outputs = {}, {}
+        for task in self.inboxes:
+            edges = self.wire_flow.edges_to(task), self.wire_flow.edges_from(task)
+            self.inputs[task] = [(edge.source, pipes[str(edge)][0].fileno()) for edge in edges[0]]
+            self.outputs[task] = [pipes[str(edge)][1].fileno() for edge in edges[1]]
 
-    def hand_over(self, task):
-        number = self.rings[task].newest.to_bytes(8, "little")
-        for pipe in self.targets[task]:
-            os.write(pipe, number)
+    def send_number(self, task):
+        for pipe in self.outputs[task]:
+            os.write(pipe, self.rings[task].newest.to_bytes(8, "little"))
 
-    def take(self, task):
-        """The payloads of a task's edges: views."""
-        return self.open(task, [[who, int.from_bytes(os.read(pipe, 8), "little")] for who, pipe in self.sources[task]])
+    def receive_all(self, task):
+        handles = [[sender, int.from_bytes(os.read(pipe, 8), "little")] for sender, pipe in self.inputs[task]]
+        return self.open_all(task, handles)
 
 
-class PipedModel(Piped, Model):
-    """Takes its inputs, passes on the number of its payload, for ever."""
-
+class PipeActor(PipeEndpoint, Actor):
     def run(self):
         while True:
             for task in self.tasks:
-                self.forward_step(task, *self.take(task))
-                if self.wire.edges_from(task):
-                    self.hand_over(task)
+                self.forward_step(task, *self.receive_all(task))
+                self.send_number(task)
 
 
-def by_gloo(crew: Crew) -> Wiring:
-    """torch.distributed send and recv over loopback, or between GPUs by NCCL."""
-    begin = time.perf_counter()
-    crew.start(RankModel, Rank)
-    driver = crew.driver
-    driver.join()
-    found = nccl_proof.read_log(crew.plan.folder)
-    if crew.plan.device == "cuda" and not found:
-        raise RunFailed("NCCL's log names no connection between the roles")
-    path = ", ".join(["torch.distributed", dist.get_backend_config(), *found])
-
-    def collect(sent):
-        results = driver.receive_from(DRIVER)
-        for work in sent:
-            work.wait()
-        return results
-
-    return Wiring(
-        lambda query: driver.send(DRIVER, query), collect, {str(edge): path for edge in crew.flow.edges},
-        {"processes, group creation": time.perf_counter() - begin},
-    )  # fmt: skip
+def by_mapped(workers: WorkerGroup) -> Connection:
+    """Leave payloads where their sender wrote them; sequence numbers in pipes are the cheapest messages in Python."""
+    context = multiprocessing.get_context("spawn")
+    pipes = {str(edge): context.Pipe(duplex=False) for edge in workers.wire_flow.edges}
+    workers.start(PipeActor, PipeEndpoint, pipes)
+    open_rings(workers)
+    memory = "CUDA IPC" if workers.plan.device == "cuda" else "/dev/shm"
+    return Connection(
+        submit=lambda query: workers.driver.send_number(DRIVER),
+        collect=lambda _: workers.driver.receive_all(DRIVER),
+        data_paths=dict.fromkeys(pipes, f"mapped {memory}, sequence number by pipe"),
+    )
 
 
-by_nccl = by_nccl_one_gpu = by_gloo
-
-
-def by_multiprocessing(crew: Crew) -> Wiring:
-    """torch.multiprocessing queues with tensors in shared memory."""
-    spawn = torch.multiprocessing.get_context("spawn")
-    queues = {str(edge): spawn.SimpleQueue() for edge in crew.flow.edges}
-    crew.start(SharerModel, Sharer, queues)
-    outgoing = [queues[str(edge)] for edge in crew.flow.edges_from(DRIVER)]
-    incoming = [queues[str(edge)] for edge in crew.flow.edges_to(DRIVER)]
+def by_memcpy(workers: WorkerGroup) -> Connection:
+    """Copy once per edge, in one process and into warm memory: a reference and not a transport."""
+    workers.start()
+    flow = workers.wire_flow
+    buffers = {edge: tensors.like(edge.message, workers.plan.device) for edge in flow.edges}
 
     def submit(query):
-        for queue in outgoing:
-            queue.put(query)
-
-    path = f"SimpleQueue, {torch.multiprocessing.get_sharing_strategy()}"
-    return Wiring(submit, lambda _: [queue.get() for queue in incoming], {str(edge): path for edge in crew.flow.edges})
-
-
-def by_mapped(crew: Crew) -> Wiring:
-    """Payloads stay where their producer wrote them; what moves is the cheapest that Python has, a word in a pipe."""
-    pipes = {str(edge): multiprocessing.get_context("spawn").Pipe(duplex=False) for edge in crew.flow.edges}
-    crew.start(PipedModel, Piped, pipes)
-    open_rings(crew)
-    driver, memory = crew.driver, "CUDA IPC" if crew.plan.device == "cuda" else "/dev/shm"
-    path = {edge: f"mapped {memory}, number by pipe" for edge in pipes}
-    return Wiring(lambda _: driver.hand_over(DRIVER), lambda _: driver.take(DRIVER), path)
-
-
-def by_memcpy(crew: Crew) -> Wiring:
-    """One process and one warm copy an edge: the ceiling itself, on the clock."""
-    crew.start(Model)
-    flow = crew.flow
-    buffers = {edge: leaves.like(edge.message, crew.plan.device) for edge in flow.edges}
-
-    def submit(query):
-        emitted = {DRIVER: query}
+        sent = {DRIVER: query}
         for task in flow.tasks:
-            copies = [leaves.copy(emitted[edge.source], buffers[edge]) for edge in flow.edges_to(task.name)]
-            emitted[task.name] = crew.actors[task.actor].forward_step(task.name, *copies)
-        return [leaves.copy(emitted[edge.source], buffers[edge]) for edge in flow.edges_to(DRIVER)]
+            copies = [tensors.copy(sent[edge.source], buffers[edge]) for edge in flow.edges_to(task.name)]
+            sent[task.name] = workers.actors[task.actor].forward_step(task.name, *copies)
+        return [tensors.copy(sent[edge.source], buffers[edge]) for edge in flow.edges_to(DRIVER)]
 
-    return Wiring(submit, lambda results: results, {str(edge): "memcpy in one process" for edge in flow.edges})
+    return Connection(submit, lambda results: results, {str(edge): "memcpy in one process" for edge in flow.edges})
+
+
+TRANSPORTS = {
+    "gloo": by_process_group,
+    "nccl-one-gpu": by_process_group,
+    "nccl": by_process_group,
+    "multiprocessing": by_multiprocessing,
+    "mapped": by_mapped,
+    "memcpy": by_memcpy,
+}

@@ -1,16 +1,16 @@
-"""Every error that the suite raises on purpose; each message is one line and says who, or what to do."""
+"""Define every error that the suite raises on purpose. Each message is one line: what is wrong, and what to do."""
 
 
 class SuiteError(Exception):
-    """What a user is told without a traceback."""
+    """An error that users see without a traceback."""
 
 
 class UsageError(SuiteError):
     """A request that cannot be carried out."""
 
 
-class Waived(UsageError):
-    """A need that this machine does not meet: recorded as a waived row."""
+class Skipped(UsageError):
+    """A requirement that this machine does not meet: recorded as a skipped run."""
 
 
 class RecordError(SuiteError):
@@ -18,12 +18,15 @@ class RecordError(SuiteError):
 
 
 class RunFailed(SuiteError):
-    """A run that could not begin or go on."""
+    """A run that could not start or continue."""
 
 
-class RoleFailed(RunFailed):
-    """A role that raised or died; the message names it."""
+class ActorFailed(RunFailed):
+    """An actor that raised or died; the message names it."""
 
 
 class SegmentError(SuiteError):
-    """Shared memory that cannot be had, opened or reused."""
+    """Shared memory that cannot be created, opened or reused."""
+
+
+Waived, RoleFailed = Skipped, ActorFailed

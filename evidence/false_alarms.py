@@ -1,57 +1,79 @@
-"""How often compare_results.py is wrong: rows compared with themselves, and with themselves slowed down.
+"""Print how often compare_results.py is wrong: a Markdown table of verdicts on pairs whose real difference is known.
 
-    python3 benchmark.py --rows "torch memcpy" "torch multiprocessing" "torch gloo" \\
-        --batch-size 256 --iterations 20 --runs 20 --output-dir results/evidence/alike
-    python3 -m evidence.false_alarms results/evidence/alike        also says which delay is 5 % of which row
-    python3 benchmark.py --rows "torch mapped --copy-out" "torch mapped --copy-out" \\
-        "torch mapped --copy-out --inject policy:1:delay=0.5ms" --alternate \\
-        --payload 128MiB --iterations 240 --runs 50 --output-dir results/evidence/alternating
     python3 -m evidence.false_alarms results/evidence/alike results/evidence/alternating
 
-The runs of each row of a folder are cut into pairs of --runs each, old and new, which the code of compare_results.py
-judges: `in turns`, every other run is new; `one after the other`; `at random`, again and again, so that pairs share
-runs. A delayed row is judged against the one of its folder that is not, measured in turns with it; rows that
-alternated, against the first of them, trip by trip too.
+Each pair has 5 old and 5 new runs of one configuration. results/evidence/alternating has a paired measurement of one
+configuration, the same again, and the same with an injected delay of 5 %.
 """
 
-import argparse
+import random
 import sys
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
-from common.analysis.false_alarms import DELAY, PAIRED, SHUFFLES, delays, judged
-from common.analysis.statistics import MINIMUM_RUNS
-from common.errors import SuiteError
-from common.plan.command_line import OneLineParser
-from common.plan.kinds import at_least
-from common.text.false_alarms import COLUMNS, summary
-from common.text.screen import print_table
-from common.text.tables import markdown_table
+from msgspec.structs import replace
+
+from common.analysis.comparison import Pair
+from common.analysis.result import Result
+from common.errors import UsageError
+from common.main import run_main
+from common.records import files
+from common.records.schema import Run
+from common.report.markdown import render_table
+from common.report.tables import Column, make_table
+
+RUNS = 5  # on each side of a pair, as in published records
+SHUFFLES = 12  # random orders of the same runs
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="+", type=Path, help="of records of benchmark.py")
-    usual = "(default: %(default)s)"
-    parser.add_argument("--runs", type=at_least(MINIMUM_RUNS), nargs="+", default=PAIRED,
-                        help=f"of each side of a pair {usual}")  # fmt: skip
-    parser.add_argument(
-        "--shuffles", type=at_least(1), default=SHUFFLES, help=f"how often runs are paired at random {usual}"
-    )
-    parser.add_argument("--seed", type=int, default=0, help=f"of these pairs {usual}")
-    parser.add_argument("--markdown", action="store_true", help="the table in Markdown")
-    try:
-        arguments = parser.parse_all(argv)
-        how = (arguments.runs, arguments.shuffles, arguments.seed)
-        found = [one for folder in arguments.folders for one in judged(folder, *how)]
-    except SuiteError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(markdown_table(found, COLUMNS)) if arguments.markdown else print_table(found, COLUMNS)
-    print("\n".join(["", *summary(found)]))
-    if not any(one.row.injected for one in found):
-        print(f"The same rows with {DELAY:.0%} planted, as --rows of benchmark.py:", *delays(found), sep="\n    ")
+def find_verdict(result: Result, old: Sequence[Run], new: Sequence[Run]) -> str:
+    """Return the verdict on two sets of runs."""
+    old_result, new_result = (Result([replace(result.record, runs=list(runs))]) for runs in (old, new))
+    return Pair(old_result, new_result).ratio.verdict
+
+
+def count_verdicts(results: Sequence[Result]) -> dict[str, list[str]]:
+    """Return the verdicts by the kind of pair, which share no run within a result and an order."""
+    verdicts: dict[str, list[str]] = defaultdict(list)
+    generator = random.Random(0)
+    for result in results:
+        delayed = "inject" in result.configuration.flags
+        runs = sorted(result.shown_runs, key=lambda run: (run.started_at, run.order))
+        orders = [] if delayed else [runs, *(generator.sample(runs, len(runs)) for _ in range(SHUFFLES))]
+        for order in orders:
+            for begin in range(0, len(runs) - 2 * RUNS + 1, 2 * RUNS):
+                block = order[begin : begin + 2 * RUNS]
+                name = "one after the other" if order is runs else "in random order"
+                verdicts[f"equal, {name}"].append(find_verdict(result, block[:RUNS], block[RUNS:]))
+                if order is runs:
+                    verdicts["equal, interleaved"].append(find_verdict(result, block[::2], block[1::2]))
+        first = next((other for other in results if other.paired), result)
+        paired_runs = Pair(first, result).paired_runs if result is not first else []
+        for begin in range(0, len(paired_runs) - RUNS + 1, RUNS):
+            old, new = zip(*paired_runs[begin : begin + RUNS], strict=True)
+            verdicts[f"{'delayed' if delayed else 'equal'}, paired"].append(find_verdict(result, old, new))
+            if delayed:
+                separate = [replace(run, pair="") for run in new]
+                verdicts["delayed, interleaved"].append(find_verdict(result, old, separate))
+    return verdicts
+
+
+def main(folders: Sequence[str]) -> int:
+    """Print the table, and return 0."""
+    results = [Result((files.load(path),)) for path in files.record_files(map(Path, folders))]
+    verdicts = count_verdicts(results)
+    if not verdicts:
+        raise UsageError(f"no configuration has {2 * RUNS} runs: raise --runs of benchmark.py")
+    columns = [
+        Column("old and new runs", lambda kind: kind),
+        Column("pairs", lambda kind: str(len(verdicts[kind]))),
+        Column("called slower", lambda kind: str(verdicts[kind].count("slower"))),
+        Column("called faster", lambda kind: str(verdicts[kind].count("faster"))),
+    ]
+    print(render_table(make_table(sorted(verdicts), columns)))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_main(main, sys.argv[1:])

@@ -1,149 +1,131 @@
-"""Rows measured before and after, each beside itself."""
+"""Compare results: a configuration with the one that it extends, and two measurements with each other."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from common.analysis.results import Result
-from common.analysis.statistics import MINIMUM_RUNS, Ratio, Runs, ratio, ratio_of_alternated, typical_seconds
+from common.analysis.result import Result
+from common.analysis.statistics import Ratio, RunSeconds, ratio, ratio_of_pairs, typical_seconds
 from common.errors import RecordError
-from common.record.environment import MACHINE_KEYS
-from common.record.schema import Run
+from common.records.environment import MACHINE_KEYS
+from common.records.schema import Configuration, Workload
+from common.transports.catalogue import CONFIGURATIONS
 
 
-def _seconds_by_run(result: Result) -> Runs:
-    """Of the trips; where several are under way, of whole episodes by their trips, as latencies then hold waiting."""
-    if result.in_flight == 1:
-        return result.seconds_by_run
-    return [[seconds] for seconds in result.paced_by_run]
+def find_result(results: Iterable[Result], workload: Workload, configuration: Configuration) -> Result | None:
+    """Return the first ok result of this workload and configuration; None if there is none."""
+    for result in results:
+        if result.configuration == configuration and result.workload == workload and result.status == "ok":
+            return result
+    return None
 
 
-@dataclass(frozen=True)
+def compared_result(result: Result, results: Iterable[Result]) -> Result | None:
+    """Return the result of the configuration that this one extends, with the same workload, device and layout."""
+    if result.variant is None or not result.variant.compared_with:
+        return None
+    other = CONFIGURATIONS[result.variant.compared_with]
+    transport, layout, device = other.transport, result.configuration.layout, result.configuration.device
+    configuration = Configuration(transport.runtime.name, transport.name, dict(other.flags), device, layout)
+    return find_result(results, result.workload, configuration)
+
+
 class Pair:
-    """A row on both sides, ok on both."""
+    """Two results whose times are compared."""
 
-    old: Result
-    new: Result
+    def __init__(self, old: Result, new: Result) -> None:
+        self.old, self.new = old, new
+        self.label = new.label if new.label == old.label else f"{new.label} / {old.label}"
+        old_failures, new_failures = (sum(run.status == "failed" for run in result.runs) for result in (old, new))
+        self.is_measured = old.status == new.status == "ok"
+        self.is_worse = old.status == "ok" and (new.status != "ok" or new_failures > old_failures)
+        old_runs = {run.pair: run for run in old.shown_runs if run.pair}
+        self.paired_runs = [(old_runs[run.pair], run) for run in new.shown_runs if run.pair in old_runs]
 
-    @cached_property
+    @property
     def old_seconds(self) -> float:
-        return typical_seconds(_seconds_by_run(self.old))
+        return typical_seconds(_comparable_seconds(self.old))
 
-    @cached_property
+    @property
     def new_seconds(self) -> float:
-        return typical_seconds(_seconds_by_run(self.new))
-
-    @cached_property
-    def alternated(self) -> list[tuple[Run, Run]]:
-        """The runs, old and new, whose trips alternated."""
-        old = {run.alternation: run for run in self.old.shown if run.alternation}
-        return [(old[run.alternation], run) for run in self.new.shown if run.alternation in old]
+        return typical_seconds(_comparable_seconds(self.new))
 
     @cached_property
     def ratio(self) -> Ratio:
-        """How many times as long the new one takes."""
-        if self.alternated:
-            one_at_a_time = self.old.in_flight == self.new.in_flight == 1
-            old, new = (
-                [run.seconds if one_at_a_time else run.episode_seconds for run in side]
-                for side in zip(*self.alternated, strict=True)
-            )
-            return ratio_of_alternated(new, old)
-        return ratio(_seconds_by_run(self.new), _seconds_by_run(self.old))
+        """Return new time / old time; of runs that were measured together, iteration by iteration."""
+        if not self.paired_runs:
+            return ratio(_comparable_seconds(self.new), _comparable_seconds(self.old))
+        old, new = zip(*self.paired_runs, strict=True)
+        if self.old.in_flight == self.new.in_flight == 1:
+            return ratio_of_pairs([run.seconds for run in new], [run.seconds for run in old])
+        return ratio_of_pairs([run.group_seconds for run in new], [run.group_seconds for run in old])
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What two sides have to say of each other.
-
-    broken: rows that are ok in the old side, and not in the new one. unmeasured: others that are not ok on both.
-    """
-
-    pairs: list[Pair]
-    only_old: list[Result]
-    only_new: list[Result]
-    broken: list[Result]
-    unmeasured: list[Result]
-
-    @property
-    def undecided(self) -> list[Pair]:
-        """Those with too few runs for a verdict."""
-        return [pair for pair in self.pairs if pair.ratio.runs < MINIMUM_RUNS]
-
-    @property
-    def geometric_mean(self) -> float:
-        """Of the ratios of all pairs; nan where there is none."""
-        return float(np.exp(np.mean([np.log(pair.ratio.value) for pair in self.pairs]))) if self.pairs else float("nan")
+def _comparable_seconds(result: Result) -> RunSeconds:
+    """Return the latencies of each run, or its seconds per iteration if several iterations are in flight."""
+    return result.seconds_by_run if result.in_flight == 1 else [[seconds] for seconds in result.paced_by_run]
 
 
-def compare(old: Sequence[Result], new: Sequence[Result], mixed: bool = False) -> Comparison:
-    """Pair the rows of two sides.
+class Identity(msgspec.Struct, frozen=True):
+    """Equal for results whose times are compared. The flags are without --inject, so that its effect is visible."""
 
-    Args:
-        mixed: machines may be unlike.
+    workload: Workload
+    configuration: Configuration
+    traced: bool
+    paired: bool
+
+
+def match_results(
+    old: Sequence[Result], new: Sequence[Result], mixed: bool = False
+) -> tuple[list[Pair], list[Result], list[Result]]:
+    """Return the pairs, what only the old side has, and what only the new side has.
+
+    Results that were measured together are a pair, then those of equal identity.
 
     Raises:
-        RecordError: machines are unlike, or what a row measured (flow, sizes, message, device, layout, tracing), or no
-            row is on both sides, or a side has one twice.
+        RecordError: machines differ (unless `mixed`), or flags; nothing matches; a side has an identity twice.
     """
-    if not mixed:
-        _refuse_unlike_machines([*old, *new])
-    before, after = _by_identity(old, "OLD"), _by_identity(new, "NEW")
-    only_old = [result for identity, result in before.items() if identity not in after]
-    only_new = [result for identity, result in after.items() if identity not in before]
+    environments = [environment for result in [*old, *new] for environment in result.environments]
+    machines = [{key: environment.get(key) for key in MACHINE_KEYS} for environment in environments]
+    for machine in machines:
+        if machine != machines[0] and not mixed:
+            raise RecordError(f"the machines differ, {_difference(machines[0], machine)}: measure both on one "
+                              "machine, or give --mixed")  # fmt: skip
+    pairs = [pair for one in old for other in new if (pair := Pair(one, other)).paired_runs]
+    matched = [result for pair in pairs for result in (pair.old, pair.new)]
+    only_old = _by_identity([result for result in old if result not in matched], "OLD")
+    only_new = _by_identity([result for result in new if result not in matched], "NEW")
+    for identity in only_old.keys() & only_new.keys():
+        pairs.append(Pair(only_old.pop(identity), only_new.pop(identity)))
     for one in only_old:
         for other in only_new:
-            if one.rung == other.rung:
-                what = _difference(_measured(one), _measured(other))
-                raise RecordError(f"{one.rung}: OLD and NEW measured unlike things, {what}: measure both alike")
-    both = [(before[identity], after[identity]) for identity in before if identity in after]
-    if not both:
-        names = ["; ".join(result.name for result in side) or "none" for side in (old, new)]
-        raise RecordError(f"no row is on both sides: OLD has {names[0]}, NEW {names[1]}")
-    return Comparison(
-        [Pair(one, other) for one, other in both if one.status == other.status == "ok"],
-        only_old,
-        only_new,
-        [other for one, other in both if one.status == "ok" != other.status],
-        [one for one, _ in both if one.status != "ok"],
-    )
+            if one.configuration.name == other.configuration.name:
+                difference = _difference(msgspec.to_builtins(one), msgspec.to_builtins(other))
+                raise RecordError(f"{one.configuration.name}: OLD and NEW are different measurements, {difference}: "
+                                  "measure both with the same flags")  # fmt: skip
+    if not pairs:
+        names = ["; ".join(result.label for result in side) or "none" for side in (old, new)]
+        raise RecordError(f"no configuration is on both sides: OLD has {names[0]}, NEW {names[1]}")
+    return sorted(pairs, key=lambda pair: old.index(pair.old)), list(only_old.values()), list(only_new.values())
 
 
-def _refuse_unlike_machines(results: Sequence[Result]) -> None:
-    machines = [machine for result in results for machine in result.environments]
-    for machine in machines:
-        one, other = ({key: found.get(key) for key in MACHINE_KEYS} for found in (machines[0], machine))
-        if one != other:
-            raise RecordError(f"the machines are unlike, {_difference(one, other)}: measure both on one, or --mixed")
-
-
-def _measured(result: Result) -> dict[str, Any]:
-    """What must be the same for times to be compared, the rung apart; where actors were found to run is not asked."""
-    row = result.record.row
-    return {
-        "traced": result.traced, "alternated": result.alternated, "flow": row.flow, "message": row.message,
-        "sizes": row.sizes, "device": row.device,
-        "layout": msgspec.to_builtins(msgspec.structs.replace(row.layout, nodes={})),
-        "edges": {f"{edge.source} -> {edge.reader}": edge.bytes for edge in result.record.edges},
-    }  # fmt: skip
-
-
-def _by_identity(results: Sequence[Result], side: str) -> dict[bytes, Result]:
-    found: dict[bytes, Result] = {}
+def _by_identity(results: Sequence[Result], side: str) -> dict[Identity, Result]:
+    by_identity: dict[Identity, Result] = {}
     for result in results:
-        identity = msgspec.json.encode([result.rung, _measured(result)], order="sorted")
-        if identity in found:
-            raise RecordError(f"{side} has {found[identity].name} and {result.name}, which measure the same: name one")
-        found[identity] = result
-    return found
+        flags = {name: value for name, value in result.configuration.flags.items() if name != "inject"}
+        configuration = msgspec.structs.replace(result.configuration, flags=flags)
+        identity = Identity(result.workload, configuration, result.traced, result.paired)
+        if identity in by_identity:
+            raise RecordError(f"{side} has {by_identity[identity].label} and {result.label}, two results of the same "
+                              "measurement: name one of them")  # fmt: skip
+        by_identity[identity] = result
+    return by_identity
 
 
 def _difference(one: Any, other: Any, name: str = "") -> str:
-    """The first part in which two values differ, in words."""
+    """Return the first part in which two values differ, as text."""
     if isinstance(one, dict) and isinstance(other, dict):
         key = next(key for key in {**one, **other} if one.get(key) != other.get(key))
         return _difference(one.get(key), other.get(key), f"{name} {key}".strip())

@@ -1,139 +1,149 @@
-"""Where the time of a trip goes, from the spans of a traced run. Nothing here is stored."""
+"""Attribute the time of an iteration to stages, edges and causes, from the spans of a traced run."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
-from common.analysis.results import Result
-from common.flow.flow import DRIVER
-from common.record.schema import Edge, Run
+import msgspec
 
-# In the order of a message's way; the chart stacks them so.
+from common.analysis.comparison import find_result
+from common.analysis.result import Result
+from common.flows.flow import DRIVER
+from common.records.schema import Run
+
+# In the order in which a message passes them, and in which charts stack them.
 STAGES = (
     "make", "pack", "device to host", "submit", "serialise", "write", "wait", "transfer", "deserialise",
-    "host to device", "unpack", "copy", "compute", "train", "stamp", "synchronise", "loop",
+    "host to device", "unpack", "copy", "compute", "train", "sequence number", "synchronise", "loop",
 )  # fmt: skip
-# What counts only where nothing else goes on: a library's send or receive, which may be waiting for its other
-# end; the turning of a graph's loop, which a process does while another one works already; and waiting.
-LAST = ("transfer", "loop", "wait")
-Work = tuple[str, str]  # stage and edge
+# They count only while nothing else happens: a library's send or receive may wait for its peer, a graph's loop turns
+# while another process works, and waiting is no work. The first one that happens gets the time.
+LAST_STAGES = ("transfer", "loop", "wait")
+WAITING_STAGES = ("wait", "loop")
+SERIALISATION, PAGE_FAULTS, COPYING = "serialisation, page faults included", "page faults", "copying"
 CAUSES = {
-    "serialisation, page faults included": ("serialise", "deserialise"),
-    "page faults": (),  # only where the row was traced WARM too; elsewhere they are inside the others
-    "copying": ("write", "copy", "transfer", "pack", "unpack", "device to host", "host to device"),
-    "waiting": ("wait", "loop"),
+    SERIALISATION: ("serialise", "deserialise"),
+    PAGE_FAULTS: (),  # known only if the configuration was also traced with --reuse-buffers
+    COPYING: ("write", "copy", "transfer", "pack", "unpack", "device to host", "host to device"),
+    "waiting": WAITING_STAGES,
 }
-WARM = "--reuse-buffers"  # what a row lacks with it is the page faults of its readers, and nothing else
-HINT = "TorchTensorType"  # with it a graph does not pickle tensors: what Ray deserialises then is copied out
+OTHER_CAUSES = "other"
+TYPE_HINT = "TorchTensorType"  # a data path with it does not pickle tensors: Ray's deserialisation copies them
+MAX_UNEXPLAINED = 0.05  # of an iteration
+Work = tuple[str, str]  # stage, edge
 
 
 def attribute(run: Run) -> tuple[dict[str, float], float]:
-    """Mean seconds of each stage over the middle trips, and the share of these trips that they explain.
+    """Return the mean seconds of each stage per iteration, and the share of the iteration that the stages explain.
 
-    Every moment of a trip belongs to what is done then: in each thread the innermost span, between
-    several at work in equal parts. A moment in which none works belongs to the first of LAST that goes on.
-    A moment of which no process says anything is not explained, and the sum of the stages falls short of the
-    trip by it. As the driver's waiting covers most of a trip, this alone does not show that every role was
-    heard; see `defect`.
+    In each thread the innermost span gets the time; threads that work at the same time share it equally. If no
+    thread works, the first of LAST_STAGES gets it. Time without a span is not explained.
     """
+    work = _attribute_work(run)
+    totals = {name: sum(seconds for (stage, _), seconds in work.items() if stage == name) for name in STAGES}
+    return {stage: total for stage, total in totals.items() if total}, sum(work.values()) / iteration_seconds(run)
+
+
+def attribute_to_edges(run: Run) -> dict[str, float]:
+    """Return the mean seconds of work for each edge per iteration, and of "wait" if no thread works."""
     totals: dict[str, float] = defaultdict(float)
-    for (stage, _edge), seconds in _totals(run).items():
-        totals[stage] += seconds
-    explained = sum(totals.values()) / trip_seconds(run)
-    return {stage: totals[stage] for stage in STAGES if totals[stage]}, explained
-
-
-def by_cause(result: Result, traced: Sequence[Result]) -> dict[str, float]:
-    """Mean seconds a trip of those of CAUSES that can be told, and of "other", which is the rest of it.
-
-    Args:
-        result: a row that was traced.
-        traced: rows beside it, of which one may be the same WARM.
-    """
-    run = result.traced_run
-    stages = attribute(run)[0]
-    found = {cause: sum(stages.get(stage, 0.0) for stage in own) for cause, own in CAUSES.items() if own}
-    if any(path.startswith(HINT) for path in run.path.values()):
-        copied_out = stages.get("deserialise", 0.0)
-        warm = [attribute(o.traced_run)[0].get("deserialise", 0.0) for o in traced if o.name == f"{result.name} {WARM}"]
-        faults = max(0.0, copied_out - warm[0]) if warm else 0.0
-        found |= {"serialisation, page faults included": found["serialisation, page faults included"] - copied_out, "copying": found["copying"] + copied_out - faults}
-        found |= {"page faults": faults} if warm else {}
-    return found | {"other": max(0.0, trip_seconds(run) - sum(found.values()))}
-
-
-def trip_seconds(run: Run) -> float:
-    """Mean time of the middle trips, by the driver's clock."""
-    trips = middle_trips(run)
-    return sum(_seconds(run)[trip] for trip in trips) / len(trips)
-
-
-def _seconds(run: Run) -> list[float]:
-    """Of what was traced: each trip, or each episode where trips overlap."""
-    return [(end - start) * 1e-6 for start, end in run.trips_us]
-
-
-def by_edge(run: Run) -> dict[str, float]:
-    """Mean seconds a trip of the work for each edge; moments in which all wait are "wait", whoever waits."""
-    totals: dict[str, float] = defaultdict(float)
-    for (stage, edge), seconds in _totals(run).items():
-        totals["wait" if stage in ("wait", "loop") else edge] += seconds
+    for (stage, edge), seconds in _attribute_work(run).items():
+        totals["wait" if stage in WAITING_STAGES else edge] += seconds
     return dict(totals)
 
 
-def middle_trips(run: Run) -> list[int]:
-    """The trips of the two middle quarters by their time: one that stalled would hide where the others' time goes."""
-    seconds = _seconds(run)
+def attribute_to_causes(result: Result, traced: Sequence[Result]) -> dict[str, float]:
+    """Return the mean seconds of each cause per iteration.
+
+    If `traced` has the configuration with --reuse-buffers too, page faults are the difference of `deserialise`.
+    """
+    stages = attribute(result.traced_run)[0]
+    causes = {cause: sum(stages.get(stage, 0.0) for stage in names) for cause, names in CAUSES.items() if names}
+    if any(path.startswith(TYPE_HINT) for path in result.traced_run.data_paths.values()):
+        copying = stages.get("deserialise", 0.0)
+        causes[SERIALISATION] -= copying
+        causes[COPYING] += copying
+        flags = result.configuration.flags | {"reuse_buffers": True}
+        warm = find_result(traced, result.workload, msgspec.structs.replace(result.configuration, flags=flags))
+        if warm and flags != result.configuration.flags:
+            faults = max(0.0, copying - attribute(warm.traced_run)[0].get("deserialise", 0.0))
+            causes[COPYING] -= faults
+            causes[PAGE_FAULTS] = faults
+    causes[OTHER_CAUSES] = max(0.0, iteration_seconds(result.traced_run) - sum(causes.values()))
+    return causes
+
+
+def iteration_seconds(run: Run) -> float:
+    """Return the mean seconds of the middle iterations."""
+    return fmean(middle_iterations(run).values())
+
+
+def middle_iterations(run: Run) -> dict[int, float]:
+    """Return number and seconds of the middle half of the iterations by time, because some may have stalled."""
+    seconds = [(end - start) * 1e-6 for start, end in run.iterations_us]
     order = sorted(range(len(seconds)), key=seconds.__getitem__)
     left_out = len(order) // 4
-    return order[left_out : len(order) - left_out]
+    return {number: seconds[number] for number in order[left_out : len(order) - left_out]}
 
 
-def defect(run: Run, edges: Sequence[Edge]) -> str | None:
-    """Why a trace is not to be believed: an edge that no reader or sender saw, or one read before it was sent."""
-    if {span[3] for span in run.spans} == {"in one process"}:
+def trace_problems(results: Sequence[Result]) -> list[str]:
+    """Return a line for each trace that must not be shown: time is not explained, or an edge was not seen."""
+    lines = []
+    for result in results:
+        explained, edge_problem = attribute(result.traced_run)[1], _edge_problem(result)
+        if abs(1 - explained) > MAX_UNEXPLAINED:
+            lines.append(f"{result.label}: the stages add up to {explained:.1%} of the iteration")
+        if edge_problem:
+            lines.append(f"{result.label}: {edge_problem}")
+    return lines
+
+
+def _edge_problem(result: Result) -> str | None:
+    """Return the first edge that its sender or its reader did not see, or that was read before it was sent."""
+    run = result.traced_run
+    if {span[3] for span in run.spans} == {"in one process"}:  # common/trace/spans.py
         return None
-    ends: dict[tuple[str, str, int], float] = {}
-    for process, _, stage, _, trip, start, end in run.spans:
-        if stage in ("make", "stamp"):
-            ends[process, stage, trip] = end if stage == "stamp" else start
-    for edge in edges:
-        for trip in range(len(run.trips_us)):
-            sent = run.trips_us[trip][0] if edge.source == DRIVER else ends.get((edge.source, "make", trip))
-            read = ends.get((edge.reader, "stamp", trip))
-            name = f"{edge.source} -> {edge.reader} in trip {trip}"
+    times: dict[tuple[str, str, int], float] = {}
+    for process, _, stage, _, number, start, end in run.spans:
+        if stage in ("make", "sequence number"):
+            times[process, stage, number] = start if stage == "make" else end
+    for edge in result.workload.edges:
+        for number, (start, _) in enumerate(run.iterations_us):
+            sent = start if edge.source == DRIVER else times.get((edge.source, "make", number))
+            read = times.get((edge.reader, "sequence number", number))
             if sent is None or read is None:
-                return f"nobody saw {name}"
+                return f"no process saw {edge} in iteration {number}"
             if read < sent:
-                return f"{name} was read before it was sent: the clocks of the processes disagree"
+                return f"{edge} was read before it was sent in iteration {number}: the clocks of the processes differ"
     return None
 
 
-def _totals(run: Run) -> dict[tuple[str, str], float]:
-    """Mean seconds of each stage and edge over the middle trips."""
-    trips = middle_trips(run)
-    by_trip = defaultdict(list)
-    for process, thread, stage, edge, trip, start, end in run.spans:
-        if trip in trips:
-            by_trip[trip].append(((process, thread), (stage, edge), start, end))
-    totals: dict[tuple[str, str], float] = defaultdict(float)
-    for spans in by_trip.values():
-        moments = sorted({moment for *_, start, end in spans for moment in (start, end)})
-        for begin, finish in pairwise(moments):
-            for work, share in _busy(spans, begin, finish).items():
-                totals[work] += share * (finish - begin) * 1e-6 / len(trips)
+def _attribute_work(run: Run) -> dict[Work, float]:
+    """Return the mean seconds of each stage and edge over the middle iterations."""
+    numbers = middle_iterations(run)
+    spans_by_iteration = defaultdict(list)
+    for process, thread, stage, edge, number, start, end in run.spans:
+        if number in numbers:
+            spans_by_iteration[number].append(((process, thread), (stage, edge), start, end))
+    totals: dict[Work, float] = defaultdict(float)
+    for spans in spans_by_iteration.values():
+        times = sorted({time for *_, start, end in spans for time in (start, end)})
+        for begin, end in pairwise(times):
+            for work, share in _share_interval(spans, begin, end).items():
+                totals[work] += share * (end - begin) * 1e-6 / len(numbers)
     return totals
 
 
-def _busy(spans: list[tuple[Any, Work, float, float]], begin: float, finish: float) -> dict[Work, float]:
-    """Which stages and edges the moments between two boundaries belong to, and with what share."""
+def _share_interval(spans: list[tuple[Any, Work, float, float]], begin: float, end: float) -> dict[Work, float]:
+    """Return the shares of stages and edges in an interval in which no span begins or ends."""
     innermost: dict[Any, tuple[float, Work]] = {}
-    for thread, work, start, end in spans:
-        if start <= begin and end >= finish and (thread not in innermost or start >= innermost[thread][0]):
-            innermost[thread] = (start, work)
-    going_on = [work for _, work in innermost.values()]
-    working = [work for work in going_on if work[0] not in LAST]
-    for stage in LAST:
-        working = working or [work for work in going_on if work[0] == stage]
-    return {work: working.count(work) / len(working) for work in working}
+    for thread, work, span_start, span_end in spans:
+        if span_start <= begin and span_end >= end and (thread not in innermost or span_start >= innermost[thread][0]):
+            innermost[thread] = (span_start, work)
+    current = [work for _, work in innermost.values()]
+    counted = [work for work in current if work[0] not in LAST_STAGES]
+    for stage in LAST_STAGES:
+        counted = counted or [work for work in current if work[0] == stage]
+    return {work: counted.count(work) / len(counted) for work in counted}

@@ -1,116 +1,204 @@
-"""The flags of every script on the command line: parsed, explained, and what --help lists."""
+"""Parse the flags of every script, and explain them for --help."""
 
 import argparse
+import dataclasses
+import importlib
 import shlex
-import sys
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, NoReturn
+
+import msgspec
 
 from common.errors import UsageError
-from common.flow.catalogue import FLOWS, build_flow, describe_flows, describe_messages, sizes_of
-from common.plan import kinds
-from common.plan.options import FIELDS, SIZES, Options
-from common.plan.presets import PRESETS, flags_of
-from common.record.rows import DEFAULTS, transports
+from common.flows import catalogue
+from common.flows.catalogue import flag_name
+from common.flows.message import ITEM_BYTES
+from common.plan.options import FLAGS, PRESETS, Options
+from common.transports.catalogue import RUNTIMES, TRANSPORTS, Transport, transports_of
 from common.units import format_bytes
+
+SWEEPABLE = {flag_name(field.name)[2:]: field for field in FLAGS
+             if field.name in ("payload", "batch_size", "fields", "in_flight", "actors")}  # fmt: skip
+POINTS = "FIRST:LAST:FACTORx, FIRST:LAST:+STEP or VALUE,VALUE,..."
+MAX_POINTS = 64
+POINT_SECONDS = 1.0  # of timed iterations per value of a sweep, without --duration or --iterations
+Flag = dataclasses.Field[Any]  # made by common.plan.options.flag
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A mistake is told in one line; a flag that is unknown, with the one that is meant perhaps."""
+    """A parser whose errors are one line, with the flag that the user may have meant."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{' '.join(message.split())} (--help lists the flags)")
+        raise UsageError(f"{' '.join(message.split()).removeprefix('argument ')} (--help lists the flags)")
 
     def parse_all(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
-        found, unknown = self.parse_known_args(argv)
+        """Return the values of the flags; raise UsageError for an unknown flag."""
+        values, unknown = self.parse_known_args(argv)
         if unknown:
-            hint = kinds.did_you_mean(unknown[0], self._option_string_actions)
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-        return found
+            self.error(f"unknown flag {unknown[0]}{did_you_mean(unknown[0], self._option_string_actions)}")
+        return values
 
 
-class _Listing(argparse.Action):
-    """Prints what its `const` gives, and ends."""
+def did_you_mean(text: str, names: Iterable[str]) -> str:
+    """Return a hint to append to an error if one of the names is similar."""
+    similar = get_close_matches(text, list(names), 1)
+    return f": did you mean {similar[0]}?" if similar else ""
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print(self.const())
+
+def options_class(transport: Transport) -> Any:
+    """Return the class of the flags that only this transport has."""
+    module, _, name = transport.options.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def transport_flags() -> dict[Flag, Transport]:
+    """Return the flags that only one transport has, with the transport."""
+    owners = [transport for transport in TRANSPORTS.values() if transport.options]
+    return {field: transport for transport in owners for field in dataclasses.fields(options_class(transport))}
+
+
+def parse_options(description: str, runtime_name: str, argv: Sequence[str] | None = None) -> list[Options]:
+    """Return what is asked of a script: one Options, or one per value of --sweep; raise UsageError for a bad flag."""
+    parser = make_parser(description, runtime_name)
+    given = vars(parser.parse_all(argv))
+    if "list" in given:
+        print(given["list"]())
         parser.exit()
+    if "preset" in given:  # flags that are given as well override it
+        given = vars(parser.parse_all(preset_flags(given["preset"], given.get("scale", 1.0)))) | given
+    elif "scale" in given:
+        raise UsageError("--scale is the scale of a --preset: give a preset, or the sizes themselves")
+    if given.keys() >= {"iterations", "duration"}:
+        raise UsageError("--iterations and --duration: leave one of them out")
+    name = given.setdefault("transport", RUNTIMES[runtime_name].default_transport)
+    transport, own = TRANSPORTS.get(f"{runtime_name} {name}"), {}
+    for field, owner in transport_flags().items():
+        if field.name in given and owner != transport:
+            advice = f"use {field.metadata['replacement']}" if field.metadata["replacement"] else "leave it out"
+            raise UsageError(f"{flag_name(field.name)} is a flag of --transport {owner.name}: {advice}")
+        if field.name in given:
+            own[field.name] = given.pop(field.name)
+    if transport and transport.options:
+        given["chatlearn"] = options_class(transport)(**own)
+    return expand_sweep(given) if "sweep" in given else [Options(**given)]
 
 
-def describe_presets() -> str:
-    """Each preset with its bytes, source, flags and messages."""
-    lines = []
-    for name, preset in PRESETS.items():
-        found = _parser("", "store").parse_all(flags_of(name, 1))
-        flow = build_flow(found.flow, {size: getattr(found, size) for size in SIZES}, found.message)
-        lines.append(f"{name}: {preset.rows} rows, {format_bytes(flow.bytes_per_trip)} a trip; {preset.source}")
-        lines += [f"    {shlex.join(flags_of(name, 1))}", *describe_messages(flow)]
-    return "\n".join(lines)
-
-
-def parse(description: str, runtime: str, argv: Sequence[str] | None = None) -> Options:
-    """The flags of a runtime's script; `argv` None: those of the process.
-
-    Raises:
-        UsageError: a flag is unknown or its value out of range.
-    """
-    found = _parser(description, runtime).parse_all(argv)
-    if found.preset:  # what is given beside it counts more
-        given = sys.argv[1:] if argv is None else argv
-        found = _parser(description, runtime).parse_all([*flags_of(found.preset, found.scale), *given])
-    elif found.scale != 1:
-        raise UsageError("--scale is of a --preset: give one, or the sizes themselves")
-    return Options(**vars(found))
-
-
-def _parser(description: str, runtime: str) -> OneLineParser:
+def make_parser(description: str, runtime_name: str) -> OneLineParser:
+    """Return the parser of a script. Its result has only the flags that are given."""
     parser = OneLineParser(
-        description=f"{description}\n{describe_transports(runtime)}", usage="%(prog)s [flags]", allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=f"{description}\n{describe_transports(runtime_name)}", usage="%(prog)s [flags]",
+        allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, argument_default=argparse.SUPPRESS,
     )  # fmt: skip
-    for field in FIELDS:
-        metadata, names = field.metadata, ["--" + field.name.replace("_", "-")]
-        given = {"help": metadata["help"], "default": field.default, **metadata["argparse"]}
-        names += [given.pop("also")] if "also" in given else []
-        if given.pop("size", False):
-            of: dict[Any, list[str]] = {}
-            for flow in FLOWS:
-                of.setdefault(sizes_of(flow).get(field.name), []).append(flow)
-            usual = [f"{', '.join(flows)}: {value}" for value, flows in of.items() if value is not None]
-            given["help"] += f" ({'; '.join(usual)})" if usual else ""
-        if metadata["kind"]:
-            given["type"] = metadata["kind"]
-        elif "choices" not in given and "action" not in given:
-            given["action"] = "store_true"
+    owners, groups = transport_flags(), {}
+    for field in (*FLAGS, *owners):
+        is_hidden = field in owners and owners[field].runtime.name != runtime_name
+        settings = {"help": argparse.SUPPRESS if is_hidden else describe_flag(field), **field.metadata["argparse"]}
+        if field.metadata["parse"]:
+            settings["type"] = value_parser(field)
+        else:
+            settings["action"] = "store_true"
         if field.name == "transport":
-            given |= {"type": kinds.transport_of(runtime), "default": DEFAULTS[runtime]}
-            given["help"] += f", by one of the above (default: {DEFAULTS[runtime] or 'auto'})"
-        parser.add_argument(*names, **given)
-    for name, listing, what in (
-        ("--list-flows", describe_flows, "every flow with its messages, and exit"),
-        ("--list-presets", describe_presets, "every preset with its source and messages, and exit"),
-    ):
-        parser.add_argument(name, action=_Listing, const=listing, nargs=0, default=argparse.SUPPRESS, help=what)
+            settings["choices"] = list(transports_of(runtime_name))
+        title = field.metadata["group"]
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        groups[title].add_argument(flag_name(field.name), **settings)
+    for name, describe in (("flows", catalogue.describe_flows), ("presets", describe_presets)):
+        groups["output"].add_argument(f"--list-{name}", action="store_const", dest="list", const=describe,
+                                      help=f"print all {name} with their messages, and exit")  # fmt: skip
     return parser
 
 
+def value_parser(field: Flag) -> Callable[[str], Any]:
+    """Return the function that reads the text of a flag and checks its bounds."""
+    parse, bounds = field.metadata["parse"], field.metadata["bounds"]
+
+    def parse_value(text: str) -> Any:
+        is_number = parse in (int, float)
+        try:
+            value = text if is_number else parse(text)
+            kind = parse if is_number else type(value)
+            return msgspec.convert(value, Annotated[kind, bounds], strict=False) if bounds else value
+        except (ValueError, msgspec.ValidationError) as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not possible: {error}") from None
+
+    return parse_value
+
+
+def describe_flag(field: Flag) -> str:
+    """Return the help of a flag with its default."""
+    text, default = field.metadata["help"] or argparse.SUPPRESS, field.default
+    return text if default in (None, False) else f"{text} (default: {default})"
+
+
 def describe_flags() -> dict[str, str]:
-    """What --help says of each flag that all scripts share, with its defaults; --transport is each script's own."""
-    shown = [action for action in _parser("", "store")._actions if action.dest not in ("help", "transport")]
-    return {
-        ", ".join(action.option_strings): str(action.help) % vars(action)
-        + (f": {', '.join(action.choices)}" if action.choices and action.dest != "preset" else "")
-        for action in shown
-        if action.help != argparse.SUPPRESS
-    }
+    """Return the help of each flag of every script, and of the flags that only one transport has."""
+    flags = [field for field in (*FLAGS, *transport_flags()) if field.metadata["help"]]
+    return {flag_name(field.name): describe_flag(field).replace("%%", "%") for field in flags}
 
 
-def describe_transports(runtime: str) -> str:
-    """A line for each value of --transport, from the catalogue."""
-    rows = transports(runtime)
-    width = max(map(len, rows))
-    default = DEFAULTS[runtime]
-    return "\n".join(
-        f"    --transport {name:{width}}  {row.says}{' (the default)' * (name == default)}"
-        for name, row in rows.items()
-    )
+def describe_transports(runtime_name: str) -> str:
+    """Return a line for each value of --transport, and its default."""
+    transports, default = transports_of(runtime_name), RUNTIMES[runtime_name].default_transport
+    width = max(map(len, transports))
+    lines = [f"    --transport {name:{width}}  {transport.summary}" for name, transport in transports.items()]
+    return "\n".join([*lines, f"    default: {default or 'nccl if every actor can have a GPU, otherwise shm'}"])
+
+
+def preset_flags(name: str, scale: float) -> list[str]:
+    """Return the flags of a preset with `scale` times its batch size, at least one sample."""
+    preset = PRESETS[name]
+    samples = max(1, round(preset["samples"] * scale))
+    if "flags" in preset:
+        return [flag.format(samples=samples) for flag in preset["flags"]]
+    fields = []
+    for text in preset["fields"]:
+        field, dtype, items = text.split()
+        fields.append(f"{field} {dtype} {samples * int(items) * ITEM_BYTES[dtype]}B")
+    return ["--flow", f"{preset['edge']}: {', '.join(fields)}"]
+
+
+def describe_presets() -> str:
+    """Return each preset with its bytes, source, flags and messages, as text."""
+    lines = []
+    for name, preset in PRESETS.items():
+        (options,) = parse_options("", "store", ["--preset", name])
+        flow = catalogue.build_flow(options.flow, options.sizes, options.message)
+        samples, size = preset["samples"], format_bytes(flow.bytes_per_iteration)
+        lines.append(f"{name}: {samples} samples, {size} per iteration; {preset['source']}")
+        lines += [f"    {shlex.join(preset_flags(name, 1))}", *catalogue.describe_messages(flow)]
+    return "\n".join(lines)
+
+
+def expand_sweep(given: dict[str, Any]) -> list[Options]:
+    """Return the options at each value of --sweep, the smallest first; raise UsageError if it cannot be read."""
+    text = given["sweep"]
+    name, _, points = text.partition("=")
+    if name not in SWEEPABLE:
+        raise UsageError(f"--sweep {text}: give NAME={POINTS}, NAME one of {', '.join(SWEEPABLE)}")
+    if SWEEPABLE[name].name in given:
+        raise UsageError(f"--sweep {text} and --{name}: leave one of them out")
+    if not given.keys() & {"iterations", "duration"}:
+        given["duration"] = POINT_SECONDS
+    try:
+        values = sorted(set(parse_points(points, value_parser(SWEEPABLE[name]))))
+    except (ValueError, argparse.ArgumentTypeError) as error:
+        raise UsageError(f"--sweep {text}: {error}: give {POINTS}") from None
+    if not 2 <= len(values) <= MAX_POINTS:
+        raise UsageError(f"--sweep {text}: give 2 to {MAX_POINTS} values")
+    return [Options(**{**given, SWEEPABLE[name].name: value}) for value in values]
+
+
+def parse_points(text: str, parse: Callable[[str], int]) -> list[int]:
+    """Return the values of FIRST:LAST:FACTORx, FIRST:LAST:+STEP or VALUE,VALUE,...; raise ValueError for others."""
+    if ":" not in text:
+        return [parse(part) for part in text.split(",")]
+    first, last, step = text.split(":")
+    values, value = [parse(first)], float(parse(first))
+    while len(values) <= MAX_POINTS:
+        value = value * float(step[:-1]) if step.endswith("x") else value + parse(step.removeprefix("+"))
+        if not value <= parse(last) * (1 + 1e-9):  # a factor of 1.1 may end just above LAST
+            break
+        values.append(round(value))
+    return values

@@ -1,261 +1,222 @@
-"""The flags that every script has: each is one field, with its bounds, its help, and where it may be used."""
+"""Define the flags that every script has: one field of Options per flag, with its group, default, help and bounds.
 
-import argparse
+To add a flag, add a field here. The parser, --help, the docs and the record read this class.
+"""
+
+# ruff: noqa: RUF009  flag() is dataclasses.field()
+
 import dataclasses
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common.errors import UsageError
-from common.flow.catalogue import FLOWS
-from common.plan import kinds, refusals
-from common.plan.faults import Fault
-from common.plan.kinds import at_least, bytes_at_least, seconds
-from common.plan.presets import PRESETS
-from common.plan.sweep import POINT_SECONDS, SWEPT, Sweep
-from common.record.rows import Row
-from common.units import parse_seconds
+from msgspec import Meta
+
+from common.flows.catalogue import FLOWS
+from common.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
-MINIMUM_STORE_BYTES = 75 * 2**20  # Ray refuses less
-LEAST_TRIPS, MOST_TRIPS = 3, 10**6  # of --duration, however long or short they are
+PRESETS = tomllib.loads(Path(__file__).with_name("presets.toml").read_text())
+MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
+MIN_TIMED_ITERATIONS, MAX_TIMED_ITERATIONS = 3, 10**6  # with --duration, whatever time an iteration takes
+FAULT_KINDS = ("start", "die", "stop", "segfault", "hang", "raise", "flip", "stale", "garbage", "delay")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An injected error of a task or of the driver, from this iteration on. Only a "delay" has seconds."""
+
+    task: str
+    iteration: int
+    kind: str
+    seconds: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> "Fault":
+        """Read TASK:ITERATION:KIND or TASK:ITERATION:delay=TIME; raise ValueError for anything else."""
+        task, iteration, kind = f"{text}::".split(":")[:3]
+        kind, _, delay = kind.partition("=")
+        if kind not in FAULT_KINDS or bool(delay) != (kind == "delay"):
+            raise ValueError(f"{text!r}: give TASK:ITERATION:KIND, KIND one of {', '.join(FAULT_KINDS)}=5ms")
+        return cls(task, int(iteration), kind, parse_seconds(delay) if delay else 0.0)
+
+    def __str__(self) -> str:
+        delay = f"={self.seconds * 1e3:g}ms" if self.seconds else ""
+        return f"{self.task}:{self.iteration}:{self.kind}{delay}"
 
 
 def flag(
-    default: Any, help: str, kind: Any = None, *, row: bool = False, refuse: Callable[..., str | None] | None = None,
-    **argparse_options: Any,
+    group: str, default: Any, help: str, parse: Callable[[str], Any] | None = None, bounds: Meta | None = None, *,
+    configuration: bool = False, replacement: str = "", **argparse_settings: Any,
 ) -> Any:  # fmt: skip
-    """A field of Options that is a flag.
+    """Return a dataclass field that is a flag.
 
     Args:
-        kind: parses its text; None: a switch, or one of `choices`.
-        row: given, it makes another row of a transport.
-        refuse: (row, options) -> why it cannot be used there, in one line; asked only where it is given.
+        help: "" hides the flag.
+        parse: reads the text and raises ValueError; None: the flag is a switch.
+        configuration: the flag makes another configuration, so it is a part of the name.
+        replacement: the flag to use with a transport that does not have this one.
     """
-    metadata = {"help": help, "kind": kind, "row": row, "refuse": refuse, "argparse": argparse_options}
+    metadata = {"group": group, "help": help, "parse": parse, "bounds": bounds, "configuration": configuration,
+                "replacement": replacement, "argparse": argparse_settings}  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def size(help: str, kind: Callable[[str], Any] | None, **argparse_options: Any) -> Any:
-    """A field that is a size of some flows; each has its own default."""
-    return flag(None, help, kind, size=True, **argparse_options)
+def parse_assignments(flag: str, text: str | None, parse: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the values of `policy=2,reference=3` by name; raise ValueError if they cannot be read."""
+    try:
+        pairs = [part.split("=") for part in text.split(",")] if text else []
+        return {name: parse(value) for name, value in pairs}
+    except ValueError:
+        raise ValueError(f"{flag} {text}: give NAME=VALUE, several of them separated by commas") from None
 
 
-def training(name: str, default: Any, help: str, kind: Callable[[str], Any] | None, **argparse_options: Any) -> Any:
-    """A field that says something of the trainers behind ChatLearn's queues."""
-    refuse = refusals.only_stream_dataset(name)
-    return flag(default, help, kind, row=True, refuse=refuse, **argparse_options)
+_SIZES = "sizes of flows (--list-flows shows the defaults)"
+_workload, _size = partial(flag, "workload"), partial(flag, _SIZES, None)
+_transport, _measurement = partial(flag, "transport"), partial(flag, "measurement")
+_actors, _output = partial(flag, "actors"), partial(flag, "output")
+_COUNT, _BYTES, _TIME = Meta(ge=1, le=10**6), Meta(ge=1, le=10**15), Meta(gt=0, le=86400)
+_LENGTHS = "a number, lognormal:200:0.6:512 (median, sigma, longest) or uniform:10:512"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Everything that was asked."""
+    """Everything that a user can ask for."""
 
     # fmt: off
-    flow: str = flag("online-dpo", f"who sends what to whom: {', '.join(FLOWS)}, or one of your own, such as "
-        "'rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB' or my_flow.py:my_flow (default: "
-        "%(default)s)", kinds.flow)
-    preset: str | None = flag(None, "a payload that users know, as flow and sizes (--list-presets)",
-        choices=list(PRESETS))
-    scale: float = flag(1.0, "so much of a preset's rows: 0.25, say", kinds.fraction)
-    transport: str | None = flag(None, "how the bytes travel", str)
-    message: str | None = flag(None, "how messages of several fields travel: each as it is, or in one flat buffer; "
-        "online-dpo has one flat tensor without it (default: fields)", choices=["fields", "packed"])
-    zero_copy: bool = flag(False, "object store: readers map tensors instead of copying them", row=True,
-        refuse=refusals.only_tensors_of_the_store)
-    copy_out: bool = flag(False, "mapped transports: readers copy what they see into their own memory", row=True,
-        refuse=refusals.only_views)
-    huge_pages: bool = flag(False, "torch takes its memory in pages of 2 MiB (THP_MEM_ALLOC_ENABLE=1)", row=True,
-        refuse=refusals.switched_off)
-    reuse_buffers: bool = flag(False, "graph, shm: readers copy into memory that they used before", row=True,
-        refuse=refusals.only_shm)
-    device: str = flag("auto", "where the tensors live (default: auto)", choices=["auto", "cpu", "cuda"])
-    batch_size: int | None = size("prompts a message", at_least(1))
-    prompt_seq_len: int | None = size("tokens a prompt", at_least(1))
-    max_new_tokens: int | None = size("tokens a response", at_least(0))
-    num_samples: int | None = size("responses a prompt", at_least(1))
-    rows: int | None = size("samples a message", SWEPT["rows"], also="--message-rows")
-    prompt_len: str | None = size("tokens of a prompt: a number, or drawn, as lognormal:200:0.6:512 (median, sigma, "
-        "longest) or uniform:10:512", str)
-    response_len: str | None = size("tokens of a response, likewise", str)
-    seq_length: int | None = size("tokens that vllm pads to", at_least(1))
-    padding: str | None = size("to the longest of the batch, or to --seq-length", None, choices=["megatron", "vllm"])
-    as_shipped: bool | None = size("messages keep the views that ChatLearn ships, each with all of its storage", None,
-        action="store_const", const=True)
-    payload_bytes: int | None = size("bytes of each message, such as 12MB or 64KiB", bytes_at_least(1))
-    roles: int | None = size("how many actors", SWEPT["roles"])
-    payload: int | None = size("bytes of a trip, such as 64MiB: the flow's flat messages scaled in proportion",
-        SWEPT["payload"])
-    fields: int | None = size("tensors that each flat message is cut into: the same bytes as a dict of them",
-        SWEPT["fields"])
-    sweep: Sweep | None = flag(None, "a run at each of several sizes, in one record: payload, rows, fields, in-flight "
-        "or roles, as payload=1KiB:1GiB:4x, in-flight=1:4:+1 or fields=1,8,64, with --duration 1s each", Sweep.parse,
-        metavar="NAME=POINTS")
-    runs: int = flag(1, "processes that measure it, one after the other; rows in turns: benchmark.py --runs (default: "
-        "%(default)s)", at_least(1, 1000))
-    iterations: int = flag(100, "timed trips (default: %(default)s)", at_least(1, 10**7))
-    duration: float | None = flag(None, "timed trips for so long, the checks between them included, instead of "
-        "--iterations: 10s, say", seconds, metavar="SECONDS")
-    episode: int = flag(0, "trips in a row, without a check of every byte between them; of the last ones, as many as "
-        "may be under way, all bytes are checked, of the others the stamps; store ref-queue makes new queues in each "
-        "(default: --in-flight, and the same queues)", at_least(1), row=True, refuse=refusals.no_such_episode)
-    keep_queues: bool = flag(False, "store ref-queue: make the queues once, and not in every --episode", row=True,
-        refuse=refusals.only_ref_queue("keep_queues"))
-    poll_queues: bool = flag(False, "store ref-queue: ask a queue for its size before each get, as ChatLearn v1.1 does",
-        row=True, refuse=refusals.only_ref_queue("poll_queues"))
-    colocated: bool = flag(False, "store ref-queue: a model waits for all messages of the one before, as where they "
-        "share GPUs", row=True, refuse=refusals.only_ref_queue("colocated"))
-    replicas: str | None = flag(None, "store ref-queue: actors of a model that take whole messages in turn, as "
-        "policy=2,reference=3", kinds.counts, row=True, metavar="MODEL=N,...",
-        refuse=refusals.only_ref_queue("replicas"))
-    ranks: str | None = flag(None, "store ref-queue: ranks of each replica (tp times pp); all receive, the last one "
-        "answers", kinds.counts, row=True, metavar="MODEL=N,...", refuse=refusals.only_ref_queue("ranks"))
-    generation_batch: str | None = flag(None, "store ref-queue: rows that a model takes at a time; it cuts a message "
-        "and puts its answer together again", kinds.counts, row=True, metavar="MODEL=N,...",
-        refuse=refusals.only_ref_queue("generation_batch"))
-    model_seconds: str | None = flag(None, "models take so long for each message, asleep, as if on GPUs of their own, "
-        "and the trainer (of --sink trainer) for each step, where it is the reading actor for each message: "
-        "policy=200ms,trainer=50ms (default: no time)", kinds.times,
-        row=True, metavar="MODEL=TIME,...")
-    in_flight: int = flag(1, "trips under way at a time: handed over and not yet collected (default: %(default)s)",
-        SWEPT["in_flight"], row=True, refuse=refusals.deeper_than_it_holds)
-    sink: str = flag("driver", "who takes the results: the driver, or a trainer that makes micro-batches of them; "
-        "store ref-queue: a StreamDataset, and trainers behind it (default: %(default)s)",
-        choices=["driver", "trainer"], row=True, refuse=refusals.only_whole_episodes)
-    train_micro_batch: int = flag(8, "samples of a trainer's micro-batch (default: %(default)s)", at_least(1), row=True,
-        refuse=refusals.only_trainers)
-    train_global_batch: int = training("train_global_batch", 128, "samples of a training step (default: %(default)s)",
-        at_least(1))
-    data_parallel: int = training("data_parallel", 1, "ranks of a trainer that share its samples", at_least(1, 16))
-    train_ranks: int = training("train_ranks", 1, "ranks of each of those, which all read the same", at_least(1, 16))
-    trainers: int = training("trainers", 0, "models that are trained (default: two for ppo, policy and value, else "
-        "one)", at_least(1, 4))
-    epochs: int = training("epochs", 1, "over the samples of an episode, later ones shuffled", at_least(1, 100))
-    relay_episodes: int = training("relay_episodes", 1, "train on the samples of this many episodes, the last one "
-        "among them", at_least(1, 16))
-    relay_sample: str | None = training("relay_sample", None, "which of them, and in which order: a function that is "
-        "given a list of samples for each episode and returns one list, as my_sample.py:latest (default: all)",
-        kinds.function)
-    loader: str = training("loader", "fixed", "StreamDataset takes messages as its next micro-batch needs them (with "
-        "--relay-episodes or --relay-sample all first) and knows how many come, or (dynamic) asks the queue whether "
-        "there is another", None, choices=["fixed", "dynamic"])
-    warmup: int = flag(3, "untimed trips after the first one (default: %(default)s)", at_least(0, 10**6))
-    timeout: float = flag(120.0, "seconds until a trip is given up (default: %(default)s)", seconds, metavar="SECONDS")
-    threads: int = flag(1, "torch threads a role (default: %(default)s)", at_least(1), row=True,
-        refuse=refusals.more_than_cores)
-    address: str | None = flag(None, "an existing Ray cluster, as ip:port or auto (default: a private one on this "
-        "machine)", str, refuse=refusals.only_several_machines)
-    placement: str | None = flag(None, "roles on the driver's node, or turn by turn on two (a private cluster gets a "
-        "second raylet on this machine) or more (default: pack, with --address spread)", choices=["pack", "spread"],
-        refuse=lambda row, options: refusals.only_ray(row, options) if options.placement == "spread" else None)
-    object_store_bytes: int | None = flag(None, "size of a private cluster's store, such as 4GiB (default: Ray's, "
-        "30%% of free memory)", bytes_at_least(MINIMUM_STORE_BYTES), refuse=refusals.only_ray)
-    trace: Path | None = flag(None, "write where the time goes, as a Chrome trace (costs time itself); with several "
-        "trips in flight, of whole episodes", Path,
-        metavar="FILE", refuse=refusals.one_clock)
-    output: Path | None = flag(None, "the record (default: a fresh file in results/)", Path, metavar="FILE")
-    inject: Fault | None = flag(None, argparse.SUPPRESS, Fault.parse)
+    flow: str = _workload("online-dpo", f"who sends which messages to whom: {', '.join(FLOWS)}, text such as "
+        "'rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB', or a function that returns a Flow, "
+        "as my_flow.py:make", str)
+    preset: str | None = _workload(None, "flow and sizes of a known system", str, choices=tuple(PRESETS))
+    scale: float = _workload(1.0, "multiply the batch size of --preset by this number", float, Meta(gt=0, le=1))
+    message: str | None = _workload(None, "send messages of several fields as a dict of tensors (fields, the default) "
+        "or copied into one buffer (packed). Flow online-dpo has flat messages, and ChatLearn's fields with this flag",
+        str, choices=("fields", "packed"))
+    batch_size: int | None = _size("samples or prompts per message", int, _COUNT)
+    prompt_seq_len: int | None = _size("tokens per prompt of the demo's flow", int, _COUNT)
+    max_new_tokens: int | None = _size("tokens per response of the demo's flow", int, Meta(ge=0, le=10**6))
+    num_samples: int | None = _size("responses per prompt of the demo's flow", int, _COUNT)
+    prompt_len: str | None = _size(f"tokens per prompt of ChatLearn's flows: {_LENGTHS}", str)
+    response_len: str | None = _size(f"tokens per response of ChatLearn's flows: {_LENGTHS}", str)
+    seq_length: int | None = _size("tokens to which --padding vllm pads each sample", int, _COUNT)
+    padding: str | None = _size("pad to the longest sample (megatron) or to --seq-length (vllm)", str,
+        choices=("megatron", "vllm"))
+    as_sent: bool | None = _size("send the same views of larger tensors as ChatLearn; pickle writes all of a view's "
+        "storage. Without this flag, each tensor has its own storage")
+    payload_bytes: int | None = _size("bytes per message, such as 12MB or 64KiB", parse_bytes, _BYTES)
+    actors: int | None = _size("number of actors", int, Meta(ge=1, le=64))
+    payload: int | None = _size("scale all flat messages to this sum per iteration, such as 64MiB", parse_bytes, _BYTES)
+    fields: int | None = _size("cut each flat message into a dict of so many tensors", int, Meta(ge=1, le=10_000))
+    transport: str | None = _transport(None, "how messages are sent: one of the list above", str)
+    device: str = _transport("auto", "where tensors are; auto: on GPUs if there are any and the transport uses them",
+        str, choices=("auto", "cpu", "cuda"))
+    zero_copy: bool = _transport(False, "object store: readers map tensors instead of copying them", configuration=True)
+    copy_out: bool = _transport(False, "readers copy the view that they get into warm memory", configuration=True)
+    huge_pages: bool = _transport(False, "torch uses pages of 2 MiB (THP_MEM_ALLOC_ENABLE=1)", configuration=True)
+    reuse_buffers: bool = _transport(False, "graph shm: readers reuse the memory of messages", configuration=True)
+    chatlearn: Any = None  # the flags that only one transport has: chatlearn.options.ChatLearnOptions
+    address: str | None = _transport(None, "use the Ray cluster at ip:port (or auto) instead of a private one", str)
+    placement: str | None = _transport(None, "start all actors on the driver's node (pack) or in turn on several nodes "
+        "(spread; a private cluster then has two). Default: pack, with --address spread", str,
+        choices=("pack", "spread"))
+    object_store_bytes: int | None = _transport(None, "object store of a private Ray cluster, such as 4GiB. Default: "
+        "30 %% of the free memory, as in Ray", parse_bytes, Meta(ge=MIN_STORE_BYTES, le=10**15))
+    runs: int = _measurement(1, "fresh processes that measure, one after the other", int, Meta(ge=1, le=1000))
+    iterations: int = _measurement(100, "timed iterations", int, Meta(ge=1, le=10**7))
+    duration: float | None = _measurement(None, "measure for this time instead of --iterations, such as 10s; "
+        "verification is included", parse_seconds, _TIME, metavar="TIME")
+    warmup: int = _measurement(3, "untimed iterations after the first one", int, Meta(ge=0, le=10**6))
+    check_every: int | None = _measurement(None, "iterations between two full verifications. All bytes of the last "
+        "--in-flight iterations and the sequence numbers of the others are verified. Default: the value of "
+        "--in-flight, so that all bytes of every iteration are verified", int, _COUNT, configuration=True)
+    in_flight: int = _measurement(1, "iterations in flight at the same time: sent by the driver, and not yet returned",
+        int, Meta(ge=1, le=64), configuration=True)
+    timeout: float = _measurement(120.0, "end the run with an error if its start or an iteration takes longer",
+        parse_seconds, _TIME, metavar="TIME")
+    sweep: str | None = _measurement(None, "measure at several values of payload, batch-size, fields, in-flight or "
+        "actors, with one record each, and for 1 s each without --duration or --iterations: payload=1KiB:1GiB:4x, "
+        "in-flight=1:4:+1 or fields=1,8,64", str, metavar="NAME=POINTS")
+    model_seconds: str | None = _actors(None, "time that actors sleep per message instead of computing, trainer (of "
+        "--sink trainer) included: policy=200ms,trainer=50ms", str, metavar="ACTOR=TIME,...", configuration=True)
+    sink: str = _actors("driver", "who reads the results: the driver, or a trainer that cuts them into micro-batches",
+        str, choices=("driver", "trainer"), configuration=True)
+    train_micro_batch: int = _actors(8, "samples per micro-batch of --sink trainer", int, _COUNT, configuration=True)
+    threads: int = _actors(1, "torch threads per actor", int, _COUNT, configuration=True)
+    trace: Path | None = _output(None, "write a Chrome trace to this new file; tracing itself costs time", Path,
+        metavar="FILE")
+    output: Path | None = _output(None, "write the record to this new file, or with --sweep the records to this folder "
+        "(default: a new name in results/)", Path, metavar="PATH")
+    inject: Fault | None = _output(None, "", Fault.parse, configuration=True)
     # fmt: on
 
     def __post_init__(self) -> None:
-        """The defaults that follow from other flags; of a sweep, its first point."""
-        if self.sweep:
-            self._begin(self.sweep)
-        if self.duration and self.iterations not in (self.default("iterations"), MOST_TRIPS):
-            raise UsageError("--duration says when to stop, so does --iterations: give one of them")
-        object.__setattr__(self, "iterations", MOST_TRIPS if self.duration else self.iterations)
-        if self.trace and self.runs > 1:
-            raise UsageError("--trace is of one run, and --runs asks for several: leave one of them out")
-        if self.as_shipped and self.message == "packed":
-            raise UsageError("--as-shipped: packing copies what a view shows and nothing more: leave it out")
-        if self.as_shipped and self.message is None:
+        """Set the defaults that follow from other flags."""
+        if self.duration:
+            object.__setattr__(self, "iterations", MAX_TIMED_ITERATIONS)
+        if self.as_sent and self.message is None:
             object.__setattr__(self, "message", "fields")
         object.__setattr__(self, "placement", self.placement or ("spread" if self.address else "pack"))
 
-    def _begin(self, sweep: Sweep) -> None:
-        name, value = sweep.name, getattr(self, sweep.name)
-        if self.trace:
-            raise UsageError("--trace is of one run, and --sweep has several: leave one of them out")
-        if value not in (self.default(name), *sweep.values):
-            raise UsageError(f"--sweep says --{name.replace('_', '-')} already: leave one of them out")
-        if value not in sweep.values:
-            object.__setattr__(self, name, sweep.values[0])
-        if self.duration is None and self.iterations == self.default("iterations"):
-            object.__setattr__(self, "duration", POINT_SECONDS)
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Return every size by name, None if it was not given."""
+        return {field.name: getattr(self, field.name) for field in FLAGS if field.metadata["group"] == _SIZES}
 
     @property
-    def points(self) -> list["Options"]:
-        """Of a sweep: what each of its runs is asked."""
-        if not self.sweep:
-            return [self]
-        values: list[dict[str, Any]] = [{self.sweep.name: value} for value in self.sweep.values]
-        return [dataclasses.replace(self, **value) for value in values]
-
-    @property
-    def at(self) -> dict[str, int]:
-        """Of a sweep: at which point this is."""
-        return {self.sweep.name: getattr(self, self.sweep.name)} if self.sweep else {}
-
-    def given(self, field: "dataclasses.Field[Any]") -> bool:
-        return getattr(self, field.name) != field.default
-
-    @staticmethod
-    def default(name: str) -> Any:
-        return next(field.default for field in FIELDS if field.name == name)
-
-    @property
-    def sizes(self) -> dict[str, int | None]:
-        return {name: getattr(self, name) for name in SIZES}
-
-    @property
-    def trips_in_a_row(self) -> int:
-        """Between two checks of every byte."""
-        return self.episode or self.in_flight
-
-    def counts(self, name: str) -> dict[str, int]:
-        """--replicas, --ranks or --generation-batch: of the models that it names."""
-        parts = [part.partition("=") for part in (getattr(self, name) or "").split(",") if part]
-        return {model: int(number) for model, _, number in parts}
-
-    @property
-    def trainer_count(self) -> int:
-        """Models that are trained behind a StreamDataset: in PPO policy and value."""
-        return self.trainers or (2 if self.flow == "ppo" else 1)
-
-    @property
-    def model_times(self) -> dict[str, float]:
-        """--model-seconds: of the models that it names."""
-        parts = [part.partition("=") for part in (self.model_seconds or "").split(",") if part]
-        return {model: parse_seconds(time) for model, _, time in parts}
-
-    @property
-    def new_queues(self) -> bool:
-        """Whether an episode begins with new queues, as ChatLearn's do."""
-        return bool(self.episode) and not self.keep_queues
+    def group_size(self) -> int:
+        """Return the number of iterations between two full verifications."""
+        episode = self.chatlearn.episode if self.chatlearn else None
+        return episode or self.check_every or self.in_flight
 
     @property
     def slots(self) -> int:
-        """Payloads of each sender: those under way, the one being made, and the one that a reader still holds.
-
-        Never fewer than three, since transports that alternate between two buffers would show a stale one as fresh.
-        """
-        return self.in_flight + 2
+        """Return the payloads per sender: those in flight, the next one, and one that a reader still holds."""
+        return self.in_flight + 2  # at least three: a transport that reuses two buffers would show an old one as new
 
     @property
-    def row_flags(self) -> dict[str, Any]:
-        """Those that make another row of a transport, by their names."""
+    def model_times(self) -> dict[str, float]:
+        """Return the seconds of --model-seconds by actor."""
+        return parse_assignments("--model-seconds", self.model_seconds, parse_seconds)
+
+    @property
+    def table(self) -> str:
+        """Return the table of a record that no suite asked for."""
+        if not self.sweep:
+            return "stages" if self.trace else "configurations"
+        name = self.sweep.partition("=")[0]
+        return name if name == "in-flight" else f"sweep-{name}"
+
+    def process_counts(self, actor: str) -> tuple[int, int]:
+        """Return the number of replicas of an actor, and of ranks per replica."""
+        counts = [self.chatlearn.counts(name) if self.chatlearn else {} for name in ("replicas", "ranks")]
+        return counts[0].get(actor, 1), counts[1].get(actor, 1)
+
+    @property
+    def configuration_flags(self) -> dict[str, Any]:
+        """Return the given flags that make another configuration, as values for JSON."""
+        groups = [self.chatlearn, self] if self.chatlearn else [self]
+        flags = [(field, getattr(group, field.name)) for group in groups for field in dataclasses.fields(group)]
         return {
-            field.name: getattr(self, field.name) for field in FIELDS if field.metadata["row"] and self.given(field)
+            field.name: _json_value(value)
+            for field, value in flags
+            if field.metadata.get("configuration") and value != field.default
         }
 
-    def refuse(self, row: Row) -> None:
-        """UsageError for the first flag that cannot be used with this row."""
-        for field in FIELDS:
-            refuse = field.metadata["refuse"]
-            if refuse and self.given(field) and (reason := refuse(row, self)):
-                raise UsageError(reason)
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Return every flag as a value for JSON, without anything private: no folder and no address."""
+        values = {field.name: _json_value(getattr(self, field.name)) for field in FLAGS}
+        values |= {"iterations": None if self.duration else self.iterations, "address": bool(self.address)}
+        return values | (dataclasses.asdict(self.chatlearn) if self.chatlearn else {})
 
 
-FIELDS = dataclasses.fields(Options)
-SIZES = tuple(field.name for field in FIELDS if "size" in field.metadata["argparse"])
+FLAGS = tuple(field for field in dataclasses.fields(Options) if field.metadata)
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, Path) or (isinstance(value, str) and ".py:" in value):
+        return Path(value).name  # of my_flow.py:make too, because others have the file elsewhere
+    return str(value) if isinstance(value, Fault) else value

@@ -1,22 +1,26 @@
-"""One run as it will be: what follows from the flags, the flow and this machine, resolved once."""
+"""Resolve the flags into a plan of one configuration: its flow, its processes, its devices and its record."""
 
 import math
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from common.flow.flow import DRIVER, Flow, into_dataset, packed, with_trainer
-from common.plan.faults import Fault
-from common.plan.options import Options
-from common.plan.turn import Turn
-from common.record.rows import Row, readers_hold_views
-from common.record.schema import Edge, Layout, Record, RowKey, edges_of
+from common.errors import Skipped, UsageError
+from common.flows.catalogue import build_flow, flow_sizes
+from common.flows.flow import DRIVER, Flow, packed_flow, with_dataset, with_proxy_actor
+from common.plan import requirements
+from common.plan.options import Fault, Options
+from common.plan.validate import validate
+from common.records.schema import Configuration, Layout, Record, Workload, record_edges
+from common.transports.catalogue import Transport, readers_get_views, transports_of
 
 
 @dataclass(frozen=True)
-class Place:
-    """Which of an actor's processes one is: the replicas take messages in turn, the ranks of each all of them."""
+class Worker:
+    """One process of an actor, or the driver. Replicas take turns; all ranks of a replica receive each message."""
 
     actor: str
     replica: int = 0
@@ -26,174 +30,201 @@ class Place:
 
     @property
     def answers(self) -> bool:
-        """The last rank does."""
+        """Whether it sends the results: the last rank does."""
         return self.rank == self.ranks - 1
 
-    def takes(self, number: int) -> bool:
+    def receives(self, number: int) -> bool:
+        """Whether it receives the message of this iteration."""
         return (number - 1) % self.replicas == self.replica
 
     def last_due(self, number: int) -> int:
-        """The last message up to this one that it takes; 0 before the first."""
+        """Return the last iteration up to this one whose message it receives; 0 before the first."""
         return max(0, number - (number - 1 - self.replica) % self.replicas)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What supervisor, worker and participants all know.
+class Turn:
+    """A position in a ring of named pipes through which a token goes. The worker that has it works, the others sleep.
 
-    row: the catalogue's, of the transport alone.
-    asked: the flow as its users draw it.
-    gpus: that may be used, in all. store_bytes: of a private cluster's object store.
-    folder: the run's own, for files that end with it; shared: the same in /dev/shm.
-    here: where flags that name files count from.
-    turn: where its trips alternate with those of other rows.
-    checkout: of this project, whose code runs it (None: this one).
+    In a paired measurement, a worker has it while it starts, runs an iteration, or measures a reference.
     """
 
-    row: Row
+    folder: Path
+    index: int
+    count: int
+
+    def wait(self) -> None:
+        """Wait for the token."""
+        with open(self.folder / f"turn-{self.index}", "rb+", buffering=0) as pipe:
+            pipe.read(1)
+        (self.folder / "holder").write_text(str(self.index))
+
+    def pass_on(self) -> None:
+        """Give the token to the next worker."""
+        with open(self.folder / f"turn-{(self.index + 1) % self.count}", "rb+", buffering=0) as pipe:
+            pipe.write(b".")
+
+    def go_round(self) -> None:
+        """Let each of the other workers have the token once."""
+        self.pass_on()
+        self.wait()
+
+    @property
+    def waits(self) -> bool:
+        """Whether another worker was the last to take the token."""
+        holder = self.folder / "holder"
+        return not holder.exists() or holder.read_text() != str(self.index)
+
+
+@contextmanager
+def turn_ring(folder: Path, count: int) -> Iterator[list[Turn]]:
+    """Yield the turns of `count` workers. The first one gets the token first; the ring ends with the block."""
+    handles = []
+    for index in range(count):
+        os.mkfifo(folder / f"turn-{index}")
+        handles.append(os.open(folder / f"turn-{index}", os.O_RDWR))  # a pipe that nobody has open loses its bytes
+    try:
+        os.write(handles[0], b".")
+        yield [Turn(folder, index, count) for index in range(count)]
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One configuration with one workload, as supervisor, worker and endpoints use it."""
+
+    transport: Transport
     options: Options
-    asked: Flow
+    requested_flow: Flow  # as its user draws it
     device: str = "cpu"
-    gpus: int = 0
-    store_bytes: int = 0
-    folder: Path = Path()
-    shared: Path = Path()
-    here: Path = Path()
-    turn: Turn | None = None
-    checkout: Path | None = None
+    gpus: int = 0  # for all actors together
+    store_bytes: int = 0  # of a private cluster's object store
+    run_folder: Path = Path()  # for files that are removed when the run ends
+    shared_folder: Path = Path()  # the same in /dev/shm
+    turn: Turn | None = None  # in a paired measurement
+    checkout: Path | None = None  # another checkout of this project, whose code the worker runs
+    suite: str = ""
+    table: str = "configurations"
 
     @cached_property
-    def flow(self) -> Flow:
-        """The tasks that run."""
-        if self.row.needs.trainer:
-            return with_trainer(self.asked)
-        return into_dataset(self.asked) if self.options.sink == "trainer" else self.asked
-
-    @property
-    def sink(self) -> str | None:
-        """--sink trainer: the task that makes micro-batches of what the flow returns."""
-        if self.options.sink == "driver":
-            return None
-        return self.flow.tasks[-1].name
+    def task_flow(self) -> Flow:
+        """Return the tasks that run: those of the flow, and the suite's own proxy actor or dataset."""
+        if self.transport.requirements.proxy_actor:
+            return with_proxy_actor(self.requested_flow)
+        return with_dataset(self.requested_flow) if self.options.sink == "trainer" else self.requested_flow
 
     @cached_property
-    def layout(self) -> Layout:
-        """Where things live: what runtimes and transports ask."""
-        return Layout(
-            placement=self.options.placement or "pack",
-            address=bool(self.options.address),
-            trainer=self.row.needs.trainer,
-            one_process=self.row.needs.one_process,
-            gpus=self.gpus_per_actor(),
-            replicas=self.options.counts("replicas"),
-            ranks=self.options.counts("ranks"),
-        )
+    def wire_flow(self) -> Flow:
+        """Return the tasks with their messages as they are sent."""
+        return packed_flow(self.task_flow) if self.is_packed else self.task_flow
 
     @property
-    def packed(self) -> bool:
+    def is_packed(self) -> bool:
         return self.options.message == "packed"
 
+    @property
+    def sink_task(self) -> str | None:
+        """Return the task that cuts the results into micro-batches; None without --sink trainer."""
+        return None if self.options.sink == "driver" else self.task_flow.tasks[-1].name
+
     @cached_property
-    def wire(self) -> Flow:
-        """The messages that travel."""
-        return packed(self.flow) if self.packed else self.flow
+    def workers(self) -> dict[str, Worker]:
+        """Return every process by name, the driver first. The names of replicas and ranks have numbers."""
+        workers = {DRIVER: Worker(DRIVER)}
+        for actor in self.task_flow.actors:
+            replicas, ranks = self.options.process_counts(actor)
+            for replica in range(replicas):
+                for rank in range(ranks):
+                    name = actor if replicas == 1 else f"{actor}.{replica}"
+                    name = name if ranks == 1 else f"{name}.{rank}"
+                    workers[name] = Worker(actor, replica, replicas, rank, ranks)
+        return workers
+
+    @property
+    def worker_names(self) -> tuple[str, ...]:
+        return tuple(self.workers)
+
+    @property
+    def gives_views(self) -> bool:
+        """Whether the transport gives readers views of memory that they do not own."""
+        return self.transport.gives_views or self.options.zero_copy
+
+    @property
+    def expects_views(self) -> bool:
+        """Whether readers must end with views. Views of host memory are copied to a GPU."""
+        is_shared = self.device == "cpu" or self.transport.requirements.single_host
+        return is_shared and readers_get_views(self.transport, self.options.configuration_flags)
+
+    @property
+    def total_iterations(self) -> int:
+        """Return the number of all iterations: the first, the warm-up, the timed ones."""
+        return 1 + self.options.warmup + self.options.iterations
+
+    @property
+    def gpus_per_actor(self) -> float:
+        """Return the `num_gpus` of each actor: 1 if there are enough GPUs, otherwise an equal fraction that fits.
+
+        Ray never splits an actor over GPUs, so with 2 GPUs and 3 actors each gets a half, not two thirds.
+        """
+        if self.gpus == 0:
+            return 0
+        share = math.ceil((len(self.workers) - 1) / self.gpus)
+        return 1 if share == 1 else math.floor(10_000 / share) / 10_000  # Ray counts in ten-thousandths
+
+    def gpu_of(self, worker_name: str) -> str:
+        """Return the torch device of a worker's tensors, numbered as in a process that sees every GPU."""
+        actors = (DRIVER, *self.task_flow.actors)
+        index = max(0, actors.index(self.workers[worker_name].actor) - 1)  # the driver shares the first actor's GPU
+        return "cpu" if self.device == "cpu" else f"cuda:{index % self.gpus}"
 
     @property
     def fault(self) -> Fault | None:
         return self.options.inject
 
-    @property
-    def participants(self) -> tuple[str, ...]:
-        """The driver and every process of an actor."""
-        return tuple(self.places)
+    @cached_property
+    def workload(self) -> Workload:
+        options, flow = self.options, self.requested_flow
+        sizes = flow_sizes(options.flow, None if options.fields else options.message)
+        sizes |= {name: value for name, value in options.sizes.items() if value is not None}
+        message = "flat" if flow.is_flat else options.message or "fields"
+        return Workload(options.arguments["flow"], message, sizes, record_edges(flow))  # type: ignore[arg-type]
 
     @cached_property
-    def places(self) -> dict[str, Place]:
-        """Each participant's; an actor of one process bears its own name, others are numbered."""
-        found, replicas, ranks = {DRIVER: Place(DRIVER)}, self.options.counts("replicas"), self.options.counts("ranks")
-        for actor in self.flow.actors:
-            several, wide = replicas.get(actor, 1), ranks.get(actor, 1)
-            for replica in range(several):
-                for rank in range(wide):
-                    name = actor + f".{replica}" * (several > 1) + f".{rank}" * (wide > 1)
-                    found[name] = Place(actor, replica, several, rank, wide)
-        return found
+    def configuration(self) -> Configuration:
+        options, runtime = self.options, self.transport.runtime.name
+        layout = Layout(options.placement, bool(options.address))  # type: ignore[arg-type]
+        flags, device = options.configuration_flags, self.device
+        return Configuration(runtime, self.transport.name, flags, device, layout)  # type: ignore[arg-type]
 
-    @property
-    def views(self) -> bool:
-        """Whether the transport hands readers views of another's memory."""
-        return self.row.views or self.options.zero_copy
-
-    @property
-    def promised_views(self) -> bool:
-        """Whether that is what readers end with; what lies in host memory is copied to a GPU."""
-        shared = self.device == "cpu" or self.row.needs.one_machine
-        return shared and readers_hold_views(self.row, self.options.row_flags)
-
-    @property
-    def trips(self) -> int:
-        """All of them: the first, the warm-up, the timed ones."""
-        return 1 + self.options.warmup + self.options.iterations
-
-    def gpus_per_actor(self) -> float:
-        """The `num_gpus` of each: 1 where there are enough, otherwise an equal fraction that fits.
-
-        Ray never splits an actor over GPUs, so with 2 GPUs and 3 roles each takes a half, not two thirds.
-        """
-        if self.gpus == 0:
-            return 0
-        share = math.ceil((len(self.participants) - 1) / self.gpus)
-        return 1 if share == 1 else math.floor(10_000 / share) / 10_000  # Ray counts in ten-thousandths
-
-    def gpu_of(self, participant: str) -> str:
-        """Where a participant's tensors live, as a process that sees every GPU numbers them."""
-        if self.device == "cpu":
-            return "cpu"
-        return (
-            f"cuda:{self.flow.actors.index(self.places[participant].actor) % self.gpus if participant != DRIVER else 0}"
-        )
-
-    def record(self) -> Record:
-        """The record of this row, without a run."""
-        options, flow = self.options, self.asked
-        flags, sizes = (
-            {name: _without_folder(value) for name, value in of.items() if name not in options.at}
-            for of in (options.row_flags, self.sizes)
-        )
-        kept = ("iterations", "duration", "timeout", "in_flight", "threads", "preset", "scale", "object_store_bytes")
-        arguments = {name: getattr(options, name) for name in kept}
-        arguments |= {"episode": options.trips_in_a_row, "trace": bool(options.trace)}
-        arguments |= {"inject": str(options.inject)} if options.inject else {}
+    def new_record(self) -> Record:
+        """Return the record of this plan without a run."""
         return Record(
-            row=RowKey(
-                runtime=self.row.runtime, transport=self.row.transport, flow=self.flow_name, flags=flags,
-                message="bare" if flow.bare else options.message or "fields", sizes=sizes, device=self.device,
-                layout=self.layout,
-            ),
-            edges=self.edges,
-            sweep=options.sweep.text if options.sweep else "",
-            warmup=options.warmup,
-            arguments=arguments,
+            suite=self.suite, table=self.table, workload=self.workload, configuration=self.configuration,
+            traced=bool(self.options.trace), arguments=self.options.arguments,
         )  # fmt: skip
 
-    @property
-    def edges(self) -> list[Edge]:
-        """As records have them."""
-        return edges_of(self.asked)
 
-    @property
-    def flow_name(self) -> str:
-        """As records call it."""
-        return str(_without_folder(self.options.flow))
-
-    @property
-    def sizes(self) -> dict[str, int | str | bool]:
-        from common.flow.catalogue import sizes_of
-
-        given = {name: value for name, value in self.options.sizes.items() if value is not None}
-        return sizes_of(self.options.flow, None if self.options.fields else self.options.message) | given
-
-
-def _without_folder(value: Any) -> Any:
-    """Of my_flow.py:my_flow only the name, since others have the file elsewhere."""
-    return Path(value).name if isinstance(value, str) and ".py:" in value else value
+def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: str = "") -> tuple[Plan, Skipped | None]:
+    """Return the plan, and the reason if this machine does not meet a requirement; raise UsageError for bad flags."""
+    try:
+        flow = build_flow(options.flow, options.sizes, options.message)
+        if options.transport is None:  # the fastest for the GPUs of this machine
+            gpus = requirements.count_gpus() if options.device != "cpu" else 0
+            options = replace(options, transport="nccl" if gpus >= len(flow.actors) else "shm")
+        transport = transports_of(runtime_name)[str(options.transport)]
+        validate(transport, options, flow)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    device, gpus = requirements.resolve_device(transport, options.device)
+    plan = Plan(transport, options, flow, device, suite=suite, table=table or options.table)
+    try:
+        gpus = requirements.require_gpus(transport, gpus, len(plan.task_flow.actors))
+        requirements.require_modules(transport)
+    except Skipped as reason:
+        return plan, reason
+    if options.address:
+        requirements.require_cluster(options.address)
+    store_bytes = requirements.require_memory(transport, options, plan.task_flow)
+    return replace(plan, gpus=gpus, store_bytes=store_bytes), None

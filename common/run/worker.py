@@ -1,103 +1,83 @@
-"""The process in which a run happens: its environment was set before it began, and its supervisor ends it.
+"""Measure one plan in a process of its own, whose environment was set before it started.
 
-    python3 -m common.run.worker FOLDER     the folder holds the plan, and takes the report
-
-It reports as it goes, a line of JSON with fields of record.schema.Run each time, so that what is known survives it.
+python3 -m common.run.worker RUN_FOLDER     the folder has the plan and a report, which this process replaces
 """
 
 import importlib
-import json
 import os
 import pickle
 import sys
 import traceback
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import torch
 
 from common.errors import RunFailed, SuiteError
-from common.machine.ceiling import Ceiling
-from common.machine.hand_over import measure_hand_over
 from common.plan.plan import Plan
-from common.record.environment import describe_environment
-from common.record.rows import RUNTIMES
-from common.run.trips import measure
+from common.records.environment import describe_environment
+from common.run.monitor import WorkerReport
+from common.run.references import measure_memcpy, measure_pipe
+from common.run.timing import measure
 
 
-class Report:
-    """The lines of what is known."""
-
-    def __init__(self, folder: Path) -> None:
-        self.file = (folder / "report").open("a", buffering=1)
-
-    def __call__(self, **fields: Any) -> None:
-        self.file.write(json.dumps(fields) + "\n")
-
-
-def crew_of(plan: Plan, runtime: ExitStack) -> Any:
-    """Participants of this runtime; Ray is imported where it is used."""
-    if plan.row.runtime == "torch":
-        from common.runtime.process_crew import ProcessCrew
-
-        return ProcessCrew(plan)
-    from common.runtime.ray_crew import RayCrew
-
-    return RayCrew(plan, runtime)
-
-
-def run(plan: Plan, report: Report) -> None:
-    """Measure the ceilings, start the crew, connect the transport, run the trips, measure the ceilings again."""
+def measure_plan(plan: Plan, report: WorkerReport) -> None:
+    """Measure the references, start the workers, connect the transport, measure, and measure the references again."""
+    run, runtime = report.run, plan.transport.runtime
     if plan.turn:
         plan.turn.wait()
-        plan.turn.go_round()  # until all have come, and none imports while another measures
+        plan.turn.go_round()  # until all workers have come, so that none imports while another one measures
     if plan.gpus > torch.cuda.device_count():
-        raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs and the machine {plan.gpus}: see nvidia-smi")
-    report(hand_over_before_seconds=measure_hand_over(plan.flow))
-    ceiling = Ceiling(plan)
-    report(
-        environment=describe_environment(),
-        ceiling_before_seconds=ceiling.measure(),
-        ceiling_all_cores_seconds=ceiling.measure_all_cores(),
-    )
-    del ceiling.pairs[:]
+        raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs, the machine has {plan.gpus}: see nvidia-smi")
+    run.pipe_before_seconds = measure_pipe(plan.task_flow)
+    thread_counts = [plan.options.threads, len(os.sched_getaffinity(0))]
+    run.memcpy_before_seconds, run.memcpy_all_cores_seconds = measure_memcpy(plan, thread_counts)
+    report.environment = describe_environment()
+    report.write(plan.run_folder)
     with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # the peak of this process's memory begins anew
-    script = importlib.import_module(Path(RUNTIMES[plan.row.runtime]).stem)
-    transport = getattr(script, "by_" + plan.row.transport.replace("-", "_"))
-    with ExitStack() as runtime:
-        crew = crew_of(plan, runtime)
-        with crew.closing:
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak memory of the references
+    # Imported here, because each runtime has modules of its own.
+    connect = importlib.import_module(Path(runtime.script).stem).TRANSPORTS[plan.transport.name]
+    module, _, class_name = runtime.worker_group.partition(".")
+    worker_group_class = getattr(importlib.import_module(f"common.runtimes.{module}"), class_name)
+    with ExitStack() as exit_stack:
+        workers = worker_group_class(plan, exit_stack)
+        with workers.closing:
             try:
-                wiring = transport(crew)
-                report(path=wiring.path, setup_seconds=wiring.setup_seconds)
-                measure(plan, crew, wiring, report)
-                report(nodes=crew.placement())
+                connection = connect(workers)
+                run.data_paths, run.setup_seconds = connection.data_paths, connection.setup_seconds
+                report.write(plan.run_folder)
+                measure(plan, workers, connection, report)
+                run.nodes = workers.node_indices()
+                report.write(plan.run_folder)
             except Exception as error:
-                explained = crew.explain(error)
-                if explained is None:
+                report.failure = workers.explain(error) or ""
+                if not report.failure:
                     raise
-                report(failure=explained)
+                report.write(plan.run_folder)
                 return
-        crew.stop()
-    report(hand_over_after_seconds=measure_hand_over(plan.flow))
-    report(ceiling_after_seconds=Ceiling(plan).measure(), finished=True)
+        workers.stop()
+    run.pipe_after_seconds = measure_pipe(plan.task_flow)
+    (run.memcpy_after_seconds,) = measure_memcpy(plan, [plan.options.threads])
+    report.finished = True
+    report.write(plan.run_folder)
     if plan.turn:
         plan.turn.pass_on()
 
 
 def main() -> None:
-    """Ends at once, without the teardown of anything: the supervisor removes what is left."""
+    """Measure the plan, and end without any teardown: the guard removes everything that is left."""
     folder = Path(sys.argv[1])
-    report = Report(folder)
+    report = msgspec.json.decode((folder / "report").read_bytes(), type=WorkerReport)
     try:
-        run(pickle.loads((folder / "plan").read_bytes()), report)
+        measure_plan(pickle.loads((folder / "plan").read_bytes()), report)
     except BaseException as error:
-        known = isinstance(error, SuiteError)
-        if not known:  # a defect of the suite's own
+        report.failure = str(error)
+        if not isinstance(error, SuiteError):  # a defect of the suite
             traceback.print_exc()
-        report(failure=str(error) if known else f"{type(error).__name__}: {error}")
+            report.failure = f"{type(error).__name__}: {error}"
+        report.write(folder)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -1,6 +1,6 @@
-"""When what was done, in each process: --trace wraps the functions below, and nothing is wrapped without it.
+"""Record when each process did what. --trace wraps the functions below; without --trace nothing is wrapped.
 
-The clock is time.perf_counter, on Linux CLOCK_MONOTONIC, which all processes of a machine share.
+The clock is time.perf_counter: on Linux CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
 import functools
@@ -10,17 +10,16 @@ import threading
 import time
 from typing import Any
 
-# Of each participant itself: Ray gives actors' classes methods of their own, so the class is not the place.
-OWN_POINTS = (
-    ("emit", "make"), ("pack", "pack"), ("receive", "stamp"), ("unpack", "unpack"), ("copy_out", "copy"),
-    ("compute", "compute"), ("train", "train"),
+# Methods of an endpoint and their stages. They are wrapped per object: Ray gives the classes of actors other methods.
+ENDPOINT_METHODS = (
+    ("make_payload", "make"), ("pack", "pack"), ("receive", "sequence number"), ("unpack", "unpack"),
+    ("copy_out", "copy"), ("compute", "compute"), ("train", "train"),
 )  # fmt: skip
-# module, function, stage. A stage inside another one counts as itself alone: writing an object to the
-# store, say, is put_object without the serialising in it. `wait` is the one stage in which nothing is
-# done: messages, scheduling and wake-ups, and what Ray's C++ does where Python cannot see it. `transfer` is a
-# library's send or receive, which waits for its other end as well.
+# Module, function and stage. The time of a span inside another one counts only for the inner one: "write" of an object
+# is put_object without the serialisation in it. "wait" is messages, scheduling, wake-ups, and work of Ray's C++ code
+# that Python does not see. "transfer" is a library's send or receive, which includes the wait for the other side.
 POINTS = (
-    ("common.runtime.gpus", "synchronise", "synchronise"),
+    ("common.endpoints.tensors", "synchronise", "synchronise"),
     ("ray._private.serialization", "SerializationContext.serialize", "serialise"),
     ("ray._private.worker", "Worker.put_object", "write"),
     ("ray._private.worker", "Worker.get_objects", "wait"),
@@ -43,7 +42,7 @@ POINTS = (
     ("multiprocessing.queues", "SimpleQueue.put", "write"),
     ("multiprocessing.queues", "SimpleQueue.get", "wait"),
     ("multiprocessing.queues", "_ForkingPickler.loads", "deserialise"),
-    ("os", "write", "write"),  # torch mapped: a number into a pipe, and out of it
+    ("os", "write", "write"),  # torch mapped: a sequence number into a pipe, and out of it
     ("os", "read", "wait"),
     ("torch", "Tensor.copy_", "copy"),
 )
@@ -53,28 +52,28 @@ installed = False
 spans: list[tuple[int, str, float, float]] = []  # thread, stage, start and end in seconds of the clock
 
 
-def install(participant: Any) -> None:
-    """Wrap the participant's own points, and those of the libraries that its process uses."""
-    for name, stage in OWN_POINTS:
-        if not hasattr(participant, name):  # the driver computes nothing
-            continue
-        setattr(participant, name, _timed(getattr(participant, name), stage))
-    install_libraries(participant.device.type)
-
-
-def install_libraries(device: str) -> None:
-    """Wrap the libraries' points; once, though several roles may live in a process."""
+def install(endpoint: Any) -> None:
+    """Wrap the methods of an endpoint and, once per process, the functions of the imported libraries."""
     global installed
+    for name, stage in ENDPOINT_METHODS:
+        if hasattr(endpoint, name):  # the driver has no compute
+            setattr(endpoint, name, _timed(getattr(endpoint, name), stage))
     if installed:
         return
     installed = True
-    for module, path, stage in POINTS + (ON_GPUS if device == "cuda" else ()):
+    for module, path, stage in POINTS + (ON_GPUS if endpoint.device.type == "cuda" else ()):
         if module.partition(".")[0] in sys.modules:
-            owner: Any = importlib.import_module(module)
-            *parents, name = path.split(".")
-            for parent in parents:
-                owner = getattr(owner, parent)
+            owner, name = find_owner(module, path)
             setattr(owner, name, _timed(getattr(owner, name), stage))
+
+
+def find_owner(module: str, path: str) -> tuple[Any, str]:
+    """Return the module or class that holds the function `path` of a module, and the function's name there."""
+    owner: Any = importlib.import_module(module)
+    *parents, name = path.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    return owner, name
 
 
 def _timed(function: Any, stage: str) -> Any:

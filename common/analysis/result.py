@@ -1,0 +1,205 @@
+"""Compute what tables, charts and comparisons show of a configuration and its runs. Nothing here is stored."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from common.analysis.quality import impossible, median_memcpy_seconds
+from common.analysis.statistics import Summary, summarise
+from common.errors import RecordError
+from common.flows.catalogue import FLOWS_OF_FIELDS, build_flow
+from common.flows.flow import DRIVER, Flow, Task
+from common.flows.message import flat_message
+from common.records.schema import Record, Run, Workload, record_edges
+from common.transports.catalogue import TRANSPORTS, VARIANTS, Transport, Variant
+
+
+class Result:
+    """A configuration with all its runs, and what is shown of them.
+
+    The shown runs are the ok ones; if there are none, the failed ones; if there are none, the skipped ones.
+
+    Args:
+        records: with equal workload and configuration, at least one.
+        shared_memcpy_seconds: of all results of a table, so that multiples of it compare.
+
+    Raises:
+        RecordError: this version does not have the transport.
+    """
+
+    def __init__(self, records: Sequence[Record], shared_memcpy_seconds: float | None = None) -> None:
+        self.records, self.record = tuple(records), records[0]
+        self.workload, self.configuration = self.record.workload, self.record.configuration
+        self.table, self.traced, self.name = self.record.table, self.record.traced, self.configuration.name
+        transport = f"{self.configuration.runtime} {self.configuration.transport}"
+        if transport not in TRANSPORTS:
+            raise RecordError(f"this version has no transport {transport}: leave its record out")
+        self.transport: Transport = TRANSPORTS[transport]
+        self.in_flight: int = self.configuration.flags.get("in_flight", 1)
+        # Iterations between two full verifications, which are timed as one group.
+        flags = self.configuration.flags
+        self.check_every: int = flags.get("episode") or flags.get("check_every") or self.in_flight
+        self.runs = [run for record in records for run in record.runs]
+        self.paired = any(run.pair for run in self.runs)
+        statuses = {run.status for run in self.runs}
+        self.best_status = next((status for status in ("ok", "failed") if status in statuses), "skipped")
+        self.shown_runs = [run for run in self.runs if run.status == self.best_status]
+        self.seconds_by_run = [run.seconds for run in self.shown_runs if run.seconds]
+        self.seconds = [seconds for run in self.shown_runs for seconds in run.seconds]
+        # Latencies include waiting if several iterations are in flight, so the pace is that of whole groups.
+        self.paced_by_run = [sum(run.group_seconds) / len(run.seconds) for run in self.shown_runs if run.group_seconds]
+        first_run = self.shown_runs[0] if self.shown_runs else Run()
+        self.first_seconds = first_run.first_seconds
+        self.readers_own_a_copy = first_run.readers_own_a_copy
+        self.peak_memory_bytes = sum(cost.peak_memory_bytes or 0 for cost in first_run.processes.values())
+        self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
+        self.wrong_bytes = sum(run.wrong_bytes for run in self.runs)  # an ok run does not make up for a wrong one
+        self.memcpy_seconds = shared_memcpy_seconds or median_memcpy_seconds(self.runs)
+        pipe_seconds = [seconds for run in self.runs for seconds in run.pipe_before_seconds + run.pipe_after_seconds]
+        self.pipe_seconds = float(np.median(pipe_seconds)) if pipe_seconds else None
+        # The driver's; a run that did not begin has none.
+        measured = [record for record in records if any(run.status == "ok" for run in record.runs)]
+        self.environments: list[dict[str, Any]] = [record.environments.get("0", {}) for record in measured]
+
+    @property
+    def variant(self) -> Variant | None:
+        """Return the entry of the catalogue with this transport and these flags; None if there is none."""
+        flags = self.configuration.flags
+        return next((v for v in VARIANTS if v.transport == self.transport and v.flags == flags), None)
+
+    @property
+    def label(self) -> str:
+        """Return the name with the flags for message form, layout and device, as on the command line."""
+        form, sizes, layout = self.workload.message, self.workload.sizes, self.configuration.layout
+        plain_fields = form == "fields" and not sizes.get("as_sent") and "fields" not in sizes
+        flags = {
+            "--message packed": form == "packed",
+            "--as-sent": sizes.get("as_sent"),
+            f"--fields {sizes.get('fields')}": "fields" in sizes,
+            "--message fields": plain_fields and self.workload.flow in FLOWS_OF_FIELDS,  # others always have fields
+            "--address": layout.existing_cluster,
+            "--placement spread": layout.placement == "spread",
+            "--device cuda": self.configuration.device == "cuda",
+        }
+        return " ".join([self.name, *(flag for flag, is_set in flags.items() if is_set)])
+
+    @cached_property
+    def flow(self) -> Flow:
+        """Return the flow as its user draws it: from the catalogue if it has the record's edges, else from the edges.
+
+        A flow in a file is never executed, because the file may have changed.
+        """
+        workload = self.workload
+        with suppress(TypeError, ValueError):  # a flow of another version
+            if ".py:" not in workload.flow:
+                message = None if workload.message == "flat" else workload.message
+                flow = build_flow(workload.flow, workload.sizes, message)
+                if record_edges(flow) == workload.edges:
+                    return flow
+        return flow_from_edges(workload)
+
+    @cached_property
+    def status(self) -> str:
+        """Return the status of the shown runs, or "impossible" if they took less time than copies of their bytes."""
+        return "impossible" if self._why_impossible else self.best_status
+
+    @cached_property
+    def _why_impossible(self) -> str | None:
+        single_process = self.transport.requirements.single_process
+        return impossible(self.flow, single_process, self.shown_runs) if self.seconds else None
+
+    @property
+    def failure(self) -> str | None:
+        """Return why the times are impossible, or how many runs are not ok and the reason of the first; else None."""
+        if self._why_impossible:
+            return f"impossible: {self._why_impossible}"
+        others = [run for run in self.runs if run.status != "ok"]
+        if not others:
+            return None
+        count = f"{len(others)} of {len(self.runs)} runs " if self.status == "ok" else ""
+        return f"{count}{others[0].status}: {others[0].reason}"
+
+    @property
+    def traced_run(self) -> Run:
+        return next(run for run in self.runs if run.spans)
+
+    @property
+    def paced_seconds(self) -> float:
+        return float(np.median(self.paced_by_run))
+
+    @cached_property
+    def summary(self) -> Summary:
+        return summarise(self.seconds)
+
+    @property
+    def times_memcpy(self) -> float | None:
+        """Return median / memcpy time; None for views, because they copy nothing."""
+        seconds = self.memcpy_seconds
+        return self.summary.median / seconds if seconds and self.readers_own_a_copy else None
+
+    @property
+    def times_pipe(self) -> float | None:
+        return self.summary.median / self.pipe_seconds if self.pipe_seconds else None
+
+    @property
+    def cpu_seconds_per_iteration(self) -> float | None:
+        """Return the CPU time of all processes together; None if it is unknown for a run."""
+        seconds = [run.cpu_seconds for run in self.shown_runs if run.cpu_seconds is not None]
+        return sum(seconds) / len(self.seconds) if len(seconds) == len(self.shown_runs) else None
+
+    @property
+    def overhead_share(self) -> float:
+        """Return the share of a median iteration that is the benchmark's own work, summed over the processes."""
+        overhead = sum(cost.overhead_seconds for run in self.shown_runs for cost in run.processes.values())
+        iterations = len(self.seconds)  # and the warm-up: overhead is counted after the first iteration
+        for record in self.records:
+            runs = sum(run.status == self.best_status for run in record.runs)
+            iterations += runs * int(record.arguments.get("warmup") or 0)
+        return overhead / iterations / self.summary.median
+
+    @property
+    def stored_bytes_per_iteration(self) -> float:
+        return sum(run.stored_bytes for run in self.shown_runs) / len(self.seconds)
+
+
+def flow_from_edges(workload: Workload) -> Flow:
+    """Return a flow of flat messages with the edges of a record."""
+    messages = {edge.source: flat_message(edge.bytes) for edge in workload.edges}
+    reads: dict[str, tuple[str, ...]] = {}
+    for edge in workload.edges:
+        reads[edge.reader] = (*reads.get(edge.reader, ()), edge.source)
+    returns = reads.pop(DRIVER)
+    tasks = tuple(Task(reader, sources, messages[reader]) for reader, sources in reads.items())
+    return Flow(workload.flow, workload.flow, messages[DRIVER], tasks, returns)
+
+
+def group_results(records: Iterable[Record]) -> list[Result]:
+    """Return the results in the order of the catalogue. Flags that are not in it follow their transport.
+
+    Records with equal table, workload and configuration are one result; traced and paired ones are apart.
+    """
+    groups: dict[tuple[Any, ...], list[Record]] = {}
+    for record in records:
+        if record.runs:
+            paired = any(run.pair for run in record.runs)
+            key = (record.table, record.workload, record.configuration, record.traced, paired)
+            groups.setdefault(key, []).append(record)
+    return sorted(map(Result, groups.values()), key=_catalogue_position)
+
+
+def _catalogue_position(result: Result) -> tuple[int, str]:
+    for flags in (result.configuration.flags, {}):
+        for position, variant in enumerate(VARIANTS):
+            if variant.transport == result.transport and variant.flags == flags:
+                return position, result.label
+    return len(VARIANTS), result.label
+
+
+def with_shared_memcpy(results: Sequence[Result]) -> list[Result]:
+    """Return the results with the median of their memcpy times as the shared memcpy time."""
+    seconds = [result.memcpy_seconds for result in results if result.memcpy_seconds]
+    shared = float(np.median(seconds)) if seconds else None
+    return [Result(result.records, shared) for result in results]

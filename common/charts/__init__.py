@@ -1,1 +1,0 @@
-"""Pictures, each with the table of what it shows."""

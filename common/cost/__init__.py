@@ -1,1 +1,0 @@
-"""What a trip costs by its messages, tensors and bytes, and which transport that speaks for."""

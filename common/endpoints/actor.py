@@ -1,0 +1,190 @@
+"""Define what the driver and the actors do with a message before it is sent and after it arrived. Scripts send it."""
+
+import gc
+import os
+import resource
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from common.endpoints import samples, tensors
+from common.endpoints.inbox import Inbox, Views
+from common.endpoints.outbox import Memory, Outbox
+from common.endpoints.payload import Digests
+from common.endpoints.progress_table import ProgressTable
+from common.endpoints.tensors import Payload
+from common.errors import RunFailed
+from common.flows.flow import DRIVER, Task
+from common.plan.plan import Plan
+
+
+class Endpoint:
+    """The outboxes and inboxes of one worker: one of each per task, or the driver's."""
+
+    def __init__(self, plan: Plan, name: str) -> None:
+        options, flow = plan.options, plan.task_flow
+        self.plan, self.name, self.task_flow, self.wire_flow = plan, name, flow, plan.wire_flow
+        self.device, self.packed, self.worker = torch.device(plan.device), plan.is_packed, plan.workers[name]
+        self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(self.worker.actor)}
+        self.outboxes: dict[str, Outbox] = {}
+        self.inboxes: dict[str, Inbox] = {}
+        self.copies: dict[str, list[list[Payload]]] = {}  # --copy-out: memory that each task copies its inputs into
+        for task in self.tasks if name != DRIVER else [DRIVER]:
+            memory, edges = self.memory(task), flow.edges_to(task)
+            self.outboxes[task] = Outbox(task, flow.message(task), options.slots, self.device, self.packed, memory)
+            self.inboxes[task] = Inbox(edges, plan.device, options.slots, options.in_flight, self.worker.receives)
+            for _ in range(options.in_flight if options.copy_out else 0):
+                copies = [tensors.like(edge.message, self.device) for edge in edges]
+                self.copies.setdefault(task, []).append(copies)
+        self.digests: Digests = {}
+        self.overhead_seconds, self.minor_faults = 0.0, 0
+        self.progress = ProgressTable.join(plan.run_folder, name, plan.worker_names, plan.total_iterations)
+        if options.trace:
+            from common.trace import recorder
+
+            recorder.install(self)
+        if plan.fault and flow.actor(plan.fault.task) == self.worker.actor and not self.worker.replica:
+            from common.endpoints import fault_injection
+
+            fault_injection.install(self, plan.fault)
+
+    def memory(self, task: str) -> Memory | None:
+        """Return where the task's payloads lie; None: anywhere. Transports that share memory override it."""
+        return None
+
+    def payload_digests(self) -> Digests:
+        return {task: outbox.digests for task, outbox in self.outboxes.items()}
+
+    def learn_digests(self, digests: Digests) -> None:
+        self.digests = digests
+
+    def make_payload(self, number: int, task: str = DRIVER) -> Payload:
+        """Return a task's payload with this sequence number. Only actors do this inside the timed section."""
+        start = time.perf_counter()
+        outbox = self.outboxes[task]
+        slot = outbox.write_number(number)
+        if self.name != DRIVER:
+            self.overhead_seconds += time.perf_counter() - start
+        return self.pack(outbox, slot) if self.packed else outbox.payload(slot)
+
+    def pack(self, outbox: Outbox, slot: int) -> Payload:
+        """--message packed: return the payload as one buffer. --trace measures this method."""
+        return outbox.payload(slot)
+
+    def receive(self, inputs: Sequence[Payload], task: str = DRIVER) -> int:
+        """Hold a task's inputs until `verify`, and return their sequence number. On a GPU, this waits for them."""
+        if self.packed:
+            inputs = self.unpack(inputs, task)
+        if self.copies:
+            inputs = self.copy_out(inputs, task)
+        start = time.perf_counter()
+        number = self.inboxes[task].take(inputs)
+        self.progress.received(number)
+        self.overhead_seconds += time.perf_counter() - start
+        return number
+
+    def unpack(self, inputs: Sequence[Any], task: str) -> list[Payload]:
+        """--message packed: return the fields of each buffer as views."""
+        edges, wire_edges = self.inboxes[task].edges, self.wire_flow.edges_to(task)
+        tensors.check_inputs(inputs, wire_edges)
+        for edge, buffer in zip(wire_edges, inputs, strict=True):
+            if buffer.nbytes != edge.bytes:
+                raise RunFailed(f"expected {edge.bytes} packed bytes for {edge}; got {buffer.nbytes}")
+        return [tensors.unpack(buffer, edge.message) for edge, buffer in zip(edges, inputs, strict=True)]
+
+    def copy_out(self, inputs: Sequence[Payload], task: str) -> list[Payload]:
+        """--copy-out: return copies of the inputs, in memory that was used `in_flight` messages ago."""
+        tensors.check_inputs(inputs, self.inboxes[task].edges)
+        copies = self.copies[task]
+        copies.append(copies.pop(0))
+        return [tensors.copy(view, into) for view, into in zip(inputs, copies[-1], strict=True)]
+
+    def verify(self, first: int, last: int) -> tuple[dict[str, int], dict[str, bool | None]]:
+        """Verify the messages `first` to `last`, and drop them. Return wrong bytes by name, and `Views.by_edge`."""
+        if first == 1:  # the first iteration has costs of its own, such as imports
+            self.overhead_seconds = 0.0
+            self.minor_faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            # To search all objects of torch and Ray for garbage would add 0.2 s to one of the iterations.
+            gc.freeze()
+        wrong, views = Counter[str](), Views()
+        for inbox in self.inboxes.values():
+            inbox.verify(first, last, self.digests, wrong, views)
+        self.release()
+        return {name: count for name, count in wrong.items() if count}, views.by_edge
+
+    def release(self) -> None:
+        """Drop the inputs. Views among them keep a channel's buffer, an object in the store or a ring's slot in use."""
+        for inbox in self.inboxes.values():
+            inbox.held.clear()
+
+    def spans(self) -> list[tuple[int, str, float, float]]:
+        from common.trace import recorder
+
+        return recorder.spans
+
+    def costs(self) -> dict[str, Any]:
+        """Return what this worker's process has used after the first iteration. Workers may share a process."""
+        # On a GPU, the overhead includes waiting for the payload, so it is not only the benchmark's own work.
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return {
+            "pid": os.getpid(),
+            "peak_memory_bytes": usage.ru_maxrss * 1024,
+            "overhead_seconds": self.overhead_seconds,
+            "minor_faults": usage.ru_minflt - self.minor_faults,
+        }
+
+
+class Actor(Endpoint):
+    """An actor without its computation. A codec (common/channels) converts its inputs and payloads, if there is one."""
+
+    def __init__(self, plan: Plan, name: str, codec: Any = None) -> None:
+        torch.set_num_threads(plan.options.threads)
+        super().__init__(plan, name)
+        self.codec, self.sink_task = codec, plan.sink_task or ""
+        # A task that reads only messages of this actor's own tasks gets its number from the last of those tasks.
+        local = [task for task in self.tasks.values() if not self.inboxes[task.name].edges]
+        self.followers = {name: [task.name for task in local if task.reads[-1] == name] for name in self.tasks}
+        self.local_numbers: dict[str, deque[int]] = {task.name: deque() for task in local}
+        self.micro_batches: dict[int, list[samples.Batch]] = {}
+        self.seconds = plan.options.model_times.get(self.worker.actor)
+        self.train_seconds = plan.options.model_times.get("trainer")
+
+    def forward_step(self, task: str, *inputs: Any) -> Any:
+        """Receive a task's inputs, in the order of the flow's edges, and return the data to send."""
+        if self.codec:
+            inputs = self.codec.decode_all(inputs, self.wire_flow.edges_to(task), self.device)
+        number = self.receive(inputs, task) if self.inboxes[task].edges else self.local_numbers[task].popleft()
+        for follower in self.followers[task]:
+            self.local_numbers[follower].append(number)
+        if self.seconds is not None:
+            self.compute(self.seconds)
+        if task == self.sink_task:
+            self.take_samples(number, self.inboxes[task].held[-1][1])
+        payload = self.make_payload(number, task)
+        return self.codec.encode(payload) if self.codec else payload
+
+    def compute(self, seconds: float) -> None:
+        """--model-seconds: wait as if a model computed, without using the CPU."""
+        time.sleep(seconds)
+
+    def take_samples(self, number: int, messages: Sequence[Payload]) -> None:
+        """--sink trainer: use the results of an iteration. ChatLearn's dataset keeps them for its trainers."""
+        self.train(number, messages)
+
+    def train(self, number: int, messages: Sequence[Payload]) -> None:
+        """--sink trainer: make micro-batches, and keep them until they are verified."""
+        self.micro_batches[number] = samples.make_micro_batches(messages, self.plan.options.train_micro_batch)
+        if self.train_seconds is not None:
+            self.compute(self.train_seconds)
+
+    def verify(self, first: int, last: int) -> tuple[dict[str, int], dict[str, bool | None]]:
+        wrong, views = super().verify(first, last)
+        while self.micro_batches:
+            number, batches = self.micro_batches.popitem()
+            edges, slots = self.inboxes[self.sink_task].edges, self.plan.options.slots
+            for name, count in samples.verify_micro_batches(batches, edges, number, slots, self.digests).items():
+                wrong[name] = wrong.get(name, 0) + count
+        return wrong, views

@@ -1,0 +1,93 @@
+"""Hold the payloads that one task sends, and write the sequence numbers into them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from common.endpoints.payload import NUMBER_BYTES, digest, encode_number, make_field, number_bytes
+from common.endpoints.tensors import Payload, assemble, map_tensors, pack, packed_views, tensors_of, unpack
+from common.flows.message import Field, Message
+
+Memory = Callable[[int], torch.Tensor]  # slot -> the flat buffer in which its payload, or packed buffer, must lie
+
+
+class Outbox:
+    """Make `slots` different payloads of a message before the timed section; pack them inside it if `is_packed`."""
+
+    def __init__(
+        self, sender: str, message: Message, slots: int, device: torch.device, is_packed: bool, memory: Memory | None
+    ) -> None:
+        self.message, self.is_packed = message, is_packed
+        self.digests: list[list[int]] = []  # per slot and field
+        self.pool: list[Payload] = []  # the payloads that the sequence numbers are written into
+        self.buffers: list[torch.Tensor] = []  # flat memory of the payloads, if there is any
+        self.packed_views: list[list[Any]] = []  # the fields in each buffer
+        self.whole_areas: list[list[memoryview]] = []  # per slot: areas of 8 bytes for the whole sequence number
+        self.other_areas: list[list[tuple[Field, Any]]] = []  # per slot: areas that hold a part of it, or single bits
+        for slot in range(slots):
+            made = [(field, make_field(field, sender, slot)) for field in message.fields]
+            self.digests.append([digest(arrays, number_bytes(field)) for field, arrays in made])
+            payload = assemble(message, [_to_tensors(field, arrays, device) for field, arrays in made])
+            if is_packed or memory:
+                count = message.packed_bytes
+                self.buffers.append(memory(slot) if memory else torch.ones(count, dtype=torch.uint8, device=device))
+                self.packed_views.append(packed_views(self.buffers[slot], message))
+                pack(payload, message, self.packed_views[slot])
+                if not is_packed:
+                    payload = unpack(self.buffers[slot], message)
+            self.pool.append(payload)
+            whole, other = [], []
+            for field in message.fields:
+                if count := number_bytes(field):
+                    area = _first_bytes(tensors_of(payload, field)[0], count)
+                    if isinstance(area, memoryview) and count == NUMBER_BYTES and field.dtype != "bool":
+                        whole.append(area)
+                    else:
+                        other.append((field, area))
+            self.whole_areas.append(whole)
+            self.other_areas.append(other)
+
+    def write_number(self, number: int) -> int:
+        """Write the sequence number into the payload of this message, and return its slot."""
+        slot = number % len(self.pool)
+        encoded = number.to_bytes(NUMBER_BYTES, "little")
+        for area in self.whole_areas[slot]:
+            area[:] = encoded
+        for field, area in self.other_areas[slot]:
+            if isinstance(area, torch.Tensor):  # on a GPU
+                area.copy_(torch.tensor(list(encode_number(field, number)), dtype=torch.uint8))
+            else:
+                area[:] = encode_number(field, number)
+        return slot
+
+    def payload(self, slot: int) -> Payload:
+        """Return the payload to send. With --message packed, pack it now and return its buffer."""
+        if not self.is_packed:
+            return self.pool[slot]
+        pack(self.pool[slot], self.message, self.packed_views[slot])
+        return self.buffers[slot].view(torch.int64) if self.message.packed_bytes % 8 == 0 else self.buffers[slot]
+
+    def map_pool(self, function: Callable[[Any], Any]) -> None:
+        """Call `function` with every tensor that is sent, for example to register its memory."""
+        for payload in self.buffers or self.pool:
+            map_tensors(function, payload)
+
+
+def _to_tensors(field: Field, arrays: list[Any], device: torch.device) -> list[Any]:
+    if field.is_python:
+        return arrays
+    tensors = [torch.from_numpy(array).to(device) for array in arrays]
+    if not field.storage:
+        return tensors
+    storage = torch.zeros(field.storage, dtype=tensors[0].dtype, device=device)  # one for all tensors of the field
+    if not field.is_list:
+        return [storage[tuple(map(slice, field.shape))].copy_(tensors[0])]
+    return [storage[index, : len(tensor)].copy_(tensor) for index, tensor in enumerate(tensors)]
+
+
+def _first_bytes(tensor: torch.Tensor, count: int) -> Any:
+    """Return the first bytes of a tensor for writing: on a CPU as a memoryview, since torch takes ten times as long."""
+    row = tensor[(0,) * (tensor.dim() - 1)].reshape(-1)  # a view; reshaping a whole tensor with gaps would copy it
+    return row.numpy().view(np.uint8).data[:count] if tensor.is_cpu else row.view(torch.uint8)[:count]

@@ -1,0 +1,213 @@
+"""List the flows by name. To add one, write a function here that returns a Flow, and add it to FLOWS.
+
+The parameters of the function are the flow's sizes, with their defaults. Each size is a flag of every script
+(common/plan/options.py). A user's flow can also be text (flow_parser.py) or a function in a file of its own.
+"""
+
+import inspect
+import runpy
+import traceback
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+from common.flows import chatlearn_messages
+from common.flows.chatlearn_messages import Batch, make_batch
+from common.flows.flow import DRIVER, Flow, Task, cut_messages, scale_flow
+from common.flows.flow_parser import ARROW, parse_flow
+from common.flows.message import Field, flat_message
+from common.units import format_bytes
+
+INT64_BYTES, FLOAT32_BYTES = 8, 4
+
+
+def online_dpo(
+    batch_size: int = 1024, prompt_seq_len: int = 4096, max_new_tokens: int = 0, num_samples: int = 2
+) -> Flow:
+    """The demo's simulation of ChatLearn's online DPO: one flat int64 tensor per message.
+
+    Source of the formulas: kevin85421/RayCG-ChatLearn, utils.py, commit 0a603161. They are a lower bound of what
+    ChatLearn moves; docs/demo.md lists the differences.
+
+    Raises:
+        ValueError: the float32 log-probabilities do not fill whole int64 words.
+    """
+    tokens = batch_size * num_samples * (prompt_seq_len + max_new_tokens)
+    if tokens % 2:
+        raise ValueError("batch size x samples x sequence length is odd, so the float32 log-probabilities do not fill "
+                         "whole int64 words: make one of the three even")  # fmt: skip
+    query_bytes = batch_size * prompt_seq_len * INT64_BYTES  # prompts are not repeated per sample
+    policy_bytes = tokens * (INT64_BYTES + FLOAT32_BYTES)  # token ids and log-probabilities
+    reference_bytes = tokens * INT64_BYTES  # the demo counts int64 where ChatLearn sends float32
+    return Flow(
+        name="online-dpo",
+        title="online DPO",
+        query=flat_message(query_bytes),
+        tasks=(
+            Task("policy", (DRIVER,), flat_message(policy_bytes), "policy inference"),
+            Task("reference", ("policy",), flat_message(reference_bytes)),
+            Task("reward", ("policy", "reference"), flat_message(policy_bytes + reference_bytes)),
+        ),
+        returns=("reward",),
+    )
+
+
+def of_samples(build: Callable[[Batch], Flow]) -> Callable[..., Flow]:
+    """Return a flow function of ChatLearn's messages, whose sizes are those of the samples."""
+
+    def flow(
+        batch_size: int = 128, prompt_len: int | str = "512", response_len: int | str = "512", seq_length: int = 1024,
+        padding: str = "megatron", as_sent: bool = False,
+    ) -> Flow:  # fmt: skip
+        return build(make_batch(batch_size, prompt_len, response_len, seq_length, padding, as_sent))
+
+    return flow
+
+
+def round_trip(payload_bytes: int = 1024) -> Flow:
+    """The driver sends one message to one actor, which answers."""
+    return chain(payload_bytes, 1)
+
+
+def chain(payload_bytes: int = 1024, actors: int = 4) -> Flow:
+    """Driver -> actor-1 -> actor-2 -> ... -> driver, the same number of bytes on every edge."""
+    names = [DRIVER, *(f"actor-{index}" for index in range(1, actors + 1))]
+    links = tuple(Task(name, (before,), flat_message(payload_bytes)) for before, name in pairwise(names))
+    title = f"chain of {actors}" if actors > 1 else "round trip"
+    name = f"chain-{actors}" if actors > 1 else "round-trip"
+    return Flow(name, title, flat_message(payload_bytes), links, returns=(names[-1],))
+
+
+def scatter_gather(payload_bytes: int = 1024, actors: int = 4) -> Flow:
+    """The driver sends one message to every actor at once and waits for all answers."""
+    names = tuple(f"actor-{index}" for index in range(1, actors + 1))
+    message = flat_message(payload_bytes)
+    answers = tuple(Task(name, (DRIVER,), message) for name in names)
+    return Flow(f"scatter-gather-{actors}", f"scatter-gather of {actors}", message, answers, returns=names)
+
+
+FLOWS: dict[str, Callable[..., Flow]] = {
+    "online-dpo": online_dpo,
+    "ppo": of_samples(chatlearn_messages.ppo),
+    "grpo": of_samples(chatlearn_messages.grpo),
+    "grpo-math": of_samples(chatlearn_messages.grpo_math),
+    "dpo": of_samples(chatlearn_messages.dpo),
+    "slime": of_samples(chatlearn_messages.slime),
+    "round-trip": round_trip,
+    "chain": chain,
+    "scatter-gather": scatter_gather,
+}
+# The demo sends flat tensors; with --message fields or packed, the flow has ChatLearn's fields instead.
+FLOWS_OF_FIELDS = {"online-dpo": of_samples(chatlearn_messages.online_dpo)}
+# The flows of the microbenchmarks in Ray's article on compiled graphs.
+MICROBENCHMARKS = ("round-trip", "chain", "scatter-gather")
+
+
+def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
+    """Return the function that builds a flow from its name, its file or its text.
+
+    Args:
+        message: "fields" or "packed" replaces the demo's flat tensors by ChatLearn's fields.
+
+    Raises:
+        ValueError: there is no such flow.
+    """
+    if ARROW in name:
+        return lambda: parse_flow(name)
+    if ".py:" in name:
+        return load_flow_function(name)
+    if name not in FLOWS:
+        raise ValueError(f"unknown flow {name}: give {', '.join(FLOWS)}, 'rollout -> trainer: 12MB', or "
+                         "my_flow.py:my_flow")  # fmt: skip
+    return FLOWS_OF_FIELDS[name] if name in FLOWS_OF_FIELDS and message in ("fields", "packed") else FLOWS[name]
+
+
+def load_flow_function(text: str) -> Callable[..., Flow]:
+    """Return the function of `path/to/my_flow.py:my_flow`, which must return a Flow.
+
+    Raises:
+        ValueError: the file or the function cannot be used.
+    """
+    path, _, name = text.rpartition(":")
+    try:
+        return runpy.run_path(path)[name]
+    except KeyError:
+        raise ValueError(f"{path} has no function {name}") from None
+    except Exception as error:  # anything that the user's file raises; a SyntaxError names its line
+        raise ValueError(f"{path}: {type(error).__name__}: {error}: give FILE.py:FUNCTION") from None
+
+
+def flow_sizes(name: str, message: str | None = None) -> dict[str, Any]:
+    """Return the sizes of a flow with their defaults. A flow that is written as text has none.
+
+    Raises:
+        ValueError: there is no such flow.
+    """
+    parameters = inspect.signature(flow_function(name, message)).parameters
+    return {size: parameter.default for size, parameter in parameters.items()}
+
+
+def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) -> Flow:
+    """Return the flow at these sizes. Sizes that are None or missing have the flow's defaults.
+
+    `payload` (bytes per iteration) and `fields` (tensors per message) are sizes of every flow of flat messages.
+
+    Raises:
+        ValueError: the sizes do not make a flow, or one of them belongs to another flow.
+    """
+    given = {size: value for size, value in sizes.items() if value is not None}
+    iteration_bytes, fields = given.pop("payload", None), given.pop("fields", None)
+    if fields:
+        message = None  # --fields cuts the flat message
+    defaults = flow_sizes(name, message)
+    for size in given.keys() - defaults.keys():
+        owners = [flow for flow in FLOWS if size in flow_sizes(flow)]
+        owners += [f"{flow} --message fields" for flow in FLOWS_OF_FIELDS if size in flow_sizes(flow, "fields")]
+        others = f"; {name} has {', '.join(map(flag_name, defaults))}" if defaults else ""
+        raise ValueError(f"{flag_name(size)} is a size of {', '.join(owners)}: leave it out{others}")
+    try:
+        flow = flow_function(name, message)(**{**defaults, **given})
+    except Exception as error:
+        if ".py:" not in name:
+            raise
+        line = traceback.extract_tb(error.__traceback__)[-1].lineno
+        raise ValueError(f"{name}, line {line}: {type(error).__name__}: {error}") from error
+    if not isinstance(flow, Flow):
+        raise ValueError(f"{name} returned {flow!r}: it must return a common.flows.flow.Flow")
+    if iteration_bytes:
+        flow = scale_flow(flow, iteration_bytes)
+    return cut_messages(flow, fields) if fields else flow
+
+
+def describe_flows() -> str:
+    """Return each flow with its sizes, its messages, their readers, fields and bytes, as text."""
+    lines = []
+    for name, message in [*((flow, None) for flow in FLOWS), *((flow, "fields") for flow in FLOWS_OF_FIELDS)]:
+        flow = build_flow(name, {}, message)
+        sizes = ", ".join(f"{flag_name(size)} {value}" for size, value in flow_sizes(name, message).items() if value)
+        form = " --message fields" if message else ""
+        lines.append(f"{name}{form}: {flow.title}, {format_bytes(flow.bytes_per_iteration)} per iteration ({sizes})")
+        lines += describe_messages(flow)
+    return "\n".join(lines)
+
+
+def describe_messages(flow: Flow) -> list[str]:
+    """Return for each message a line with its readers and bytes, and a line for each field."""
+    lines = []
+    for sender in (DRIVER, *(task.name for task in flow.tasks)):
+        readers, message = ", ".join(edge.reader for edge in flow.edges_from(sender)), flow.message(sender)
+        lines.append(f"  {f'{sender} -> {readers}':42} {format_bytes(message.bytes):>10}")
+        if not message.is_flat:
+            lines += [f"      {field.name:28} {field.dtype:8} {_shape_text(field)}" for field in message.fields]
+    return lines
+
+
+def _shape_text(field: Field) -> str:
+    if field.is_list:
+        return f"{len(field.lengths)} x [{min(field.lengths)}..{max(field.lengths)}]"
+    return str([*field.shape])
+
+
+def flag_name(option: str) -> str:
+    """Return the command-line flag of an option or size."""
+    return "--" + option.replace("_", "-")

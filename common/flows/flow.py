@@ -1,0 +1,256 @@
+"""Define a flow as a value: the tasks, the actors that run them, and who reads what. Nothing here knows Ray."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from common.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, Field, Message, flat_message
+
+DRIVER = "driver"
+DATASET = "stream-dataset"  # the task and actor that `with_dataset` adds
+WORD_BYTES = ACKNOWLEDGEMENT.bytes
+PROXY = "proxy"  # the actor that `with_proxy_actor` adds; a user's flow may have a trainer of its own
+
+
+@dataclass(frozen=True)
+class Task:
+    """One call that reads messages, in argument order, and sends one.
+
+    Args:
+        name: of the task; also of its actor, unless `actor` is given.
+        reads: names of tasks, or DRIVER.
+        sends: the message; ACKNOWLEDGEMENT if the task only reports that it has finished.
+        title: the name in diagrams.
+    """
+
+    name: str
+    reads: tuple[str, ...]
+    sends: Message
+    title: str = ""
+    actor: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "actor", self.actor or self.name)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One message from one actor to another. The same source may have several readers."""
+
+    source: str
+    reader: str
+    message: Message
+
+    @property
+    def bytes(self) -> int:
+        return self.message.bytes
+
+    def __str__(self) -> str:
+        return f"{self.source} -> {self.reader}"
+
+    def __hash__(self) -> int:
+        return hash((self.source, self.reader))  # hashing all fields would take longer than sending a small message
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Tasks in an order in which they can run. The driver sends the query and reads the messages of `returns`.
+
+    A message between two tasks of the same actor stays there and is not an edge.
+
+    Raises:
+        ValueError: a name is unknown, used twice or read too early, or a message has no reader.
+    """
+
+    name: str
+    title: str
+    query: Message
+    tasks: tuple[Task, ...]
+    returns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        names = {DRIVER}
+        for task in self.tasks:
+            if task.name in names or task.actor == DRIVER:
+                raise ValueError(f"flow {self.name}: the name {task.name} is taken")
+            if not task.reads:
+                raise ValueError(f"flow {self.name}: {task.name} reads nothing")
+            for source in task.reads:
+                if source not in names:
+                    raise ValueError(f"flow {self.name}: {task.name} reads {source}, which does not come before it")
+            names.add(task.name)
+        for source in self.returns:
+            if source not in names - {DRIVER}:
+                raise ValueError(f"flow {self.name}: it returns {source}, which is not one of its tasks")
+        if not self.returns:
+            raise ValueError(f"flow {self.name}: no message returns to the driver, so an iteration has no end")
+        read = {source for task in self.tasks for source in task.reads} | set(self.returns)
+        for source in sorted(names - read):
+            raise ValueError(f"flow {self.name}: the message of {source} has no reader")
+
+    def task(self, name: str) -> Task:
+        """Return the task called `name`; raise KeyError if there is none."""
+        return {task.name: task for task in self.tasks}[name]
+
+    def actor(self, name: str) -> str:
+        """Return the actor that runs a task; for DRIVER, the driver."""
+        return DRIVER if name == DRIVER else self.task(name).actor
+
+    @property
+    def actors(self) -> tuple[str, ...]:
+        """Return every actor once, in the order of their first tasks."""
+        return tuple(dict.fromkeys(task.actor for task in self.tasks))
+
+    def tasks_of(self, actor: str) -> tuple[Task, ...]:
+        """Return the tasks of an actor in their order."""
+        return tuple(task for task in self.tasks if task.actor == actor)
+
+    def message(self, name: str) -> Message:
+        """Return the message that a task or the driver sends."""
+        return self.query if name == DRIVER else self.task(name).sends
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Return each message once: the query, and the message of every task."""
+        return (self.query, *(task.sends for task in self.tasks))
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether every message is one tensor."""
+        return all(message.is_flat for message in self.messages)
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """Return all edges in the order in which their readers run; the driver's come last."""
+        return tuple(edge for edges in self._inputs.values() for edge in edges)
+
+    def edges_to(self, reader: str) -> tuple[Edge, ...]:
+        """Return the edges that a task (or DRIVER) reads, in argument order."""
+        return self._inputs[reader]
+
+    def edges_from(self, source: str) -> tuple[Edge, ...]:
+        """Return the edges that carry the message of `source`."""
+        return self._outputs[source]
+
+    @cached_property
+    def _inputs(self) -> dict[str, tuple[Edge, ...]]:  # cached, because transports ask inside the timed section
+        reads = {task.name: task.reads for task in self.tasks} | {DRIVER: self.returns}
+        return {
+            reader: tuple(Edge(s, reader, self.message(s)) for s in sources if self.actor(s) != self.actor(reader))
+            for reader, sources in reads.items()
+        }
+
+    @cached_property
+    def _outputs(self) -> dict[str, tuple[Edge, ...]]:
+        return {name: tuple(edge for edge in self.edges if edge.source == name) for name in self._inputs}
+
+    def edges_to_actor(self, actor: str) -> tuple[Edge, ...]:
+        return tuple(edge for edge in self.edges if self.actor(edge.reader) == actor)
+
+    def edges_from_actor(self, actor: str) -> tuple[Edge, ...]:
+        return tuple(edge for edge in self.edges if self.actor(edge.source) == actor)
+
+    def longest_path(self) -> int:
+        """Return the number of edges on the longest path from the query to the last result."""
+        edges = {DRIVER: 0}
+        for task in self.tasks:
+            edges[task.name] = max(edges[source] + (self.actor(source) != task.actor) for source in task.reads)
+        return 1 + max(edges[name] for name in self.returns)
+
+    def shortest_path(self) -> int:
+        """Return the number of edges on the shortest path from the query to a result: it fills up first."""
+        edges = {DRIVER: 0}
+        for task in self.tasks:
+            edges[task.name] = min(edges[source] + (self.actor(source) != task.actor) for source in task.reads)
+        return 1 + min(edges[name] for name in self.returns)
+
+    @property
+    def bytes_per_iteration(self) -> int:
+        """Return the bytes that all readers of one iteration receive: the sum over the edges."""
+        return sum(edge.bytes for edge in self.edges)
+
+    @property
+    def serialised_bytes(self) -> int:
+        """Return the bytes of all messages of one iteration as they are pickled, each message once."""
+        return sum(message.serialised_bytes for message in self.messages)
+
+    @property
+    def sent_bytes(self) -> int:
+        """Return the bytes of all messages of one iteration, each message once, whatever number of readers it has."""
+        return sum(message.bytes for message in self.messages)
+
+
+def packed_flow(flow: Flow) -> Flow:
+    """Return the same flow with one flat buffer per message."""
+    tasks = tuple(replace(task, sends=flat_message(task.sends.packed_bytes)) for task in flow.tasks)
+    return replace(flow, query=flat_message(flow.query.packed_bytes), tasks=tasks)
+
+
+def with_dataset(flow: Flow) -> Flow:
+    """Return the same flow with a reader of its results at the end, which acknowledges each iteration to the driver."""
+    return replace(flow, tasks=(*flow.tasks, Task(DATASET, flow.returns, ACKNOWLEDGEMENT)), returns=(DATASET,))
+
+
+def with_proxy_actor(flow: Flow) -> Flow:
+    """Return the same flow with an actor that sends the query and reads the results in place of the driver.
+
+    The driver starts each iteration with 8 bytes and gets an acknowledgement.
+    """
+    tasks = [replace(task, reads=tuple("query" if s == DRIVER else s for s in task.reads)) for task in flow.tasks]
+    begin = Task("query", (DRIVER,), flow.query, PROXY, PROXY)
+    end = Task("result", flow.returns, ACKNOWLEDGEMENT, PROXY, PROXY)
+    return replace(flow, query=ACKNOWLEDGEMENT, tasks=(begin, *tasks, end), returns=("result",))
+
+
+def scale_flow(flow: Flow, iteration_bytes: int) -> Flow:
+    """Return the flow with about `iteration_bytes` per iteration: each message keeps its share, in whole int64 words.
+
+    Acknowledgements keep their 8 bytes.
+
+    Raises:
+        ValueError: the messages are not flat tensors, or would have fewer than 8 bytes.
+    """
+    if not flow.is_flat:
+        raise ValueError(f"--payload scales flat messages, but {flow.name} has messages of fields: use --batch-size")
+    acknowledged = sum(edge.bytes for edge in flow.edges if edge.message == ACKNOWLEDGEMENT)
+    if acknowledged == flow.bytes_per_iteration:  # a flow of 8-byte messages only: they are the payload
+        acknowledged = 0
+    scaled_edges = sum(1 for edge in flow.edges if not acknowledged or edge.message != ACKNOWLEDGEMENT)
+    smallest = acknowledged + WORD_BYTES * scaled_edges
+    if iteration_bytes < smallest:
+        raise ValueError(f"--payload {iteration_bytes}: {flow.name} has {len(flow.edges)} messages of at least 8 bytes "
+                         f"per iteration: give {smallest} or more")  # fmt: skip
+    factor = (iteration_bytes - acknowledged) / (flow.bytes_per_iteration - acknowledged)
+
+    def scaled(message: Message) -> Message:
+        return flat_message(WORD_BYTES * max(1, round(message.bytes * factor / WORD_BYTES)))
+
+    return _change_messages(flow, scaled, keep_acknowledgements=acknowledged > 0)
+
+
+def cut_messages(flow: Flow, count: int) -> Flow:
+    """Return the flow with each flat message as a dict of `count` tensors of nearly equal size, with the same bytes.
+
+    Raises:
+        ValueError: the messages are not flat tensors, or have fewer items than `count`.
+    """
+    if not flow.is_flat:
+        raise ValueError(f"--fields cuts flat messages, but {flow.name} has messages of fields already: leave it out")
+
+    def cut(message: Message) -> Message:
+        dtype = message.fields[0].dtype
+        items, remainder = divmod(message.bytes // ITEM_BYTES[dtype], count)
+        if not items:
+            raise ValueError(f"--fields {count}: {flow.name} has a message of only {message.bytes} bytes: give fewer "
+                             "fields or a larger --payload")  # fmt: skip
+        return Message(tuple(Field(f"part_{n}", dtype, (items + (n < remainder),)) for n in range(count)))
+
+    return _change_messages(flow, cut, keep_acknowledgements=True)
+
+
+def _change_messages(flow: Flow, change: Callable[[Message], Message], keep_acknowledgements: bool) -> Flow:
+    def changed(message: Message) -> Message:
+        return message if keep_acknowledgements and message == ACKNOWLEDGEMENT else change(message)
+
+    tasks = tuple(replace(task, sends=changed(task.sends)) for task in flow.tasks)
+    return replace(flow, query=changed(flow.query), tasks=tasks)

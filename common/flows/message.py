@@ -1,0 +1,145 @@
+"""Define messages: their fields with dtype and shape, and the layout of a packed message.
+
+This is the only module that knows dtypes.
+"""
+
+import math
+import operator
+from dataclasses import dataclass
+from functools import cached_property
+
+ITEM_BYTES = {
+    "int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "float32": 4, "float16": 2, "str": 1,
+    "ints": 8, "floats": 8,
+}  # fmt: skip
+PYTHON_DTYPES = {"str": "uint8", "ints": "int64", "floats": "float64"}  # Python objects -> the dtype they are packed as
+ALIGNMENT_BYTES = 8  # of each field in a packed message, so that it can be viewed as any dtype
+
+
+@dataclass(frozen=True)
+class Field:
+    """One entry of a message: a tensor, a list of tensors, or a list of Python objects.
+
+    Args:
+        name: "" if the message is this one tensor and not a dict.
+        dtype: a key of ITEM_BYTES. "str" is a list of strings; "ints" and "floats" are lists of lists of numbers.
+        shape: of the tensor; () if `lengths` is given.
+        lengths: makes the field a list: the items of each flat tensor, or the UTF-8 bytes of each string.
+        storage: the shape of a larger tensor. The field's tensor is a view of its first corner; with `lengths`, each
+            tensor is a view of the beginning of one of its rows. Pickling a view writes its full storage.
+
+    Raises:
+        ValueError: the dtype is unknown, a shape is negative, or strings have no lengths.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] = ()
+    lengths: tuple[int, ...] = ()
+    storage: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ITEM_BYTES:
+            raise ValueError(f"field {self.name!r}: unknown dtype {self.dtype}. Use one of {', '.join(ITEM_BYTES)}.")
+        if self.is_python and (self.shape or not self.lengths):
+            raise ValueError(f"field {self.name!r}: a field of strings or lists needs lengths, or it cannot be packed")
+        if min((*self.shape, *self.lengths), default=0) < 0 or (self.shape and self.lengths):
+            raise ValueError(f"field {self.name!r}: give either a shape or lengths, without negative numbers")
+        extent = (len(self.lengths), max(self.lengths)) if self.lengths else self.shape
+        if self.storage and (len(self.storage) != len(extent) or any(map(operator.gt, extent, self.storage))):
+            raise ValueError(f"field {self.name!r} is larger than the storage that it is a view of")
+
+    @property
+    def is_python(self) -> bool:
+        """Whether the field holds Python objects (strings or lists of numbers) instead of tensors."""
+        return self.dtype in PYTHON_DTYPES
+
+    @property
+    def is_list(self) -> bool:
+        return bool(self.lengths)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Return the shape of each tensor or string of the field."""
+        return [(count,) for count in self.lengths] if self.is_list else [self.shape]
+
+    @property
+    def bytes(self) -> int:
+        return sum(map(math.prod, self.shapes)) * ITEM_BYTES[self.dtype]
+
+    @property
+    def serialised_bytes(self) -> int:
+        """Return the bytes that pickling writes: each view with its full storage."""
+        if not self.storage:
+            return self.bytes
+        return len(self.shapes) * math.prod(self.storage) * ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True)
+class Message:
+    """The data that one task sends.
+
+    Raises:
+        ValueError: the message has no field, two fields of one name, or no tensor that can hold a sequence number.
+    """
+
+    fields: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        names = self.names
+        if len(set(names)) < len(names) or not names or ("" in names and len(names) > 1):
+            raise ValueError(f"a message needs fields with distinct names; got {names}")
+        if not any(not field.is_python and math.prod(field.shapes[0]) for field in self.fields):
+            raise ValueError(f"message of {names}: no tensor has bytes for a sequence number")
+
+    @cached_property
+    def names(self) -> list[str]:
+        return [field.name for field in self.fields]
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the message is one tensor and not a dict of fields."""
+        return not self.fields[0].name
+
+    @property
+    def bytes(self) -> int:
+        return sum(field.bytes for field in self.fields)
+
+    @property
+    def sample_counts(self) -> set[int]:
+        """Return the numbers of entries of the fields: one number if each field has one entry per sample."""
+        return {len(field.lengths) if field.is_list else (field.shape or (1,))[0] for field in self.fields}
+
+    @property
+    def serialised_bytes(self) -> int:
+        return sum(field.serialised_bytes for field in self.fields)
+
+    @cached_property
+    def tensor_bytes(self) -> tuple[int, ...]:
+        """Return the bytes of each tensor, string and list of the message, field by field."""
+        return tuple(math.prod(shape) * ITEM_BYTES[field.dtype] for field in self.fields for shape in field.shapes)
+
+    @cached_property
+    def spans(self) -> tuple[slice, ...]:
+        """Return the bytes of each field in the packed message; the tensors of a list have no gaps between them."""
+        spans, end = [], 0
+        for field in self.fields:
+            begin = -(-end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+            end = begin + field.bytes
+            spans.append(slice(begin, end))
+        return tuple(spans)
+
+    @property
+    def packed_bytes(self) -> int:
+        """Return the bytes of one flat buffer that holds every field."""
+        return max(1, self.spans[-1].stop)
+
+
+def flat_message(count: int) -> Message:
+    """Return a message of `count` bytes as one tensor: int64 if 8 divides the count, else uint8."""
+    if count < 1:
+        raise ValueError(f"a message of {count} bytes: give at least 1")
+    return Message((Field("", "uint8", (count,)) if count % 8 else Field("", "int64", (count // 8,)),))
+
+
+ACKNOWLEDGEMENT = flat_message(8)  # the sequence number and nothing else

@@ -1,1 +1,0 @@
-"""What is published: README.md and docs/, and report.html."""

@@ -1,1 +1,0 @@
-"""The bytes: made, stamped, read, checked, on both ends of an edge."""

@@ -1,1 +1,0 @@
-"""What is asked for: the flags, and the plan of one run that follows from them."""

@@ -1,1 +1,0 @@
-"""What is kept: rows, runs, files, the environment."""

@@ -1,0 +1,81 @@
+"""Read and write records as files. A file is replaced in one step, and a new record never overwrites another file."""
+
+import gzip
+import os
+import zlib
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from common.errors import RecordError
+from common.records.schema import SCHEMA_VERSION, Record
+
+
+def default_path(folder: Path, runtime: str, transport: str) -> Path:
+    """Return a new file name: runtime, transport, time to the microsecond."""
+    return folder / f"{runtime}-{transport}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.json"
+
+
+def create(path: Path, record: Record) -> None:
+    """Write a record to a new file.
+
+    Raises:
+        RecordError: the file exists, or its folder cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("x").close()
+    except OSError as error:
+        if os.path.isfile(path):
+            raise RecordError(f"{path} exists: give another name, move it away, or continue it with benchmark.py "
+                              "--continue") from None  # fmt: skip
+        raise RecordError(f"cannot write {path} ({error.strerror}): give another --output") from None
+    save(path, record)
+
+
+def save(path: Path, record: Record) -> None:
+    """Replace the record in one step: a run that is killed leaves the old or the new one."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+    os.replace(partial, path)
+
+
+def record_files(paths: Iterable[Path]) -> list[Path]:
+    """Return the files themselves, and the records below each folder (*.json, *.json.gz), sorted by name.
+
+    Raises:
+        RecordError: a path does not exist, or a folder has no record.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise RecordError(f"{path} does not exist: name records or folders of records")
+        below = sorted([*path.rglob("*.json"), *path.rglob("*.json.gz")]) if path.is_dir() else [path]
+        if not below:
+            raise RecordError(f"{path} has no records (*.json): name a folder that a script has written to")
+        files += below
+    return files
+
+
+def load(path: Path) -> Record:
+    """Read a record; a name that ends with .gz is decompressed.
+
+    Raises:
+        RecordError: there is no such file, it is not JSON, not a record, or has another schema.
+    """
+    try:
+        data = path.read_bytes()
+        text = gzip.decompress(data) if path.suffix == ".gz" else data
+        version = msgspec.json.decode(text, type=dict).get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise RecordError(f"{path} has schema {version}, and this version reads schema {SCHEMA_VERSION}: measure "
+                              "again, or use the version that wrote it")  # fmt: skip
+        return msgspec.json.decode(text, type=Record)
+    except OSError as error:
+        raise RecordError(f"cannot read {path} ({error.strerror}): name a record that a script wrote") from None
+    except msgspec.ValidationError as error:
+        raise RecordError(f"{path} is not a record of this suite ({str(error)[:120]}): leave it out") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, zlib.error, EOFError):
+        raise RecordError(f"{path} is not complete JSON: run its script again") from None

@@ -1,0 +1,133 @@
+"""Define the record: one JSON file per configuration, with its identity, its environment and every sample of its runs.
+
+No derived number is stored. SCHEMA_VERSION grows with every change; older records are not read.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from common.flows.flow import Flow
+from common.transports.catalogue import configuration_name
+
+SCHEMA_VERSION = 6
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Edge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A message of the flow from one actor to another."""
+
+    source: str = msgspec.field(name="from")
+    reader: str = msgspec.field(name="to")
+    bytes: Count
+
+    def __str__(self) -> str:
+        return f"{self.source} -> {self.reader}"
+
+
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is moved. Times are compared only between equal workloads."""
+
+    flow: str
+    message: Literal["flat", "fields", "packed"]  # one tensor; a dict of fields; a dict packed into one buffer
+    sizes: dict[str, int | str | bool]  # of the flow
+    edges: tuple[Edge, ...]  # of the flow as its user draws it
+
+    def __hash__(self) -> int:  # equal workloads have equal edges; a dict has no hash
+        return hash((self.flow, self.message, self.edges))
+
+    @property
+    def bytes_per_iteration(self) -> int:
+        """Return the bytes that all readers of one iteration receive."""
+        return sum(edge.bytes for edge in self.edges)
+
+
+class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the actors were asked to run."""
+
+    placement: Literal["pack", "spread"] = "pack"
+    existing_cluster: bool = False  # --address
+
+
+class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How it is moved. Records with equal workload and configuration hold runs of the same measurement."""
+
+    runtime: str
+    transport: str
+    flags: dict[str, Any] = {}  # option name -> value, for the options that change what is measured
+    device: Literal["cpu", "cuda"] = "cpu"
+    layout: Layout = Layout()
+
+    def __hash__(self) -> int:
+        return hash((self.runtime, self.transport, self.device, self.layout))
+
+    @property
+    def name(self) -> str:
+        """Return runtime, transport and flags, as the catalogue of configurations has them."""
+        return configuration_name(self.runtime, self.transport, self.flags)
+
+
+class ProcessCost(msgspec.Struct, forbid_unknown_fields=True):
+    """What one process used, counted once however many workers share it."""
+
+    peak_memory_bytes: Count | None = None  # largest resident set; shared pages count in each process
+    overhead_seconds: float = 0.0  # the benchmark's own work inside the timed section, after the first iteration
+    minor_faults: Count | None = None  # page faults after the first iteration
+
+
+Span = tuple[str, int, str, str, int, float, float]  # process, thread, stage, edge, iteration, start and end in µs
+
+
+class Run(msgspec.Struct, forbid_unknown_fields=True):
+    """One process that measured the configuration."""
+
+    started_at: str = ""  # UTC, ISO 8601
+    order: Count = 0  # its position among the runs of its suite, to see drift
+    pair: str = ""  # shared by two runs of a paired measurement
+    status: Literal["ok", "skipped", "failed"] = "failed"
+    reason: str | None = "the run was killed"  # why it is skipped or failed, and what to do
+    busy_cores: float = 0.0  # CPU use of other programs just before the run
+    throttled_seconds: float | None = None  # time for which a CPU limit stopped the container; None: unknown
+    memcpy_before_seconds: list[Seconds] = []  # one warm copy per edge by --threads threads, one sample per pass
+    memcpy_after_seconds: list[Seconds] = []
+    memcpy_all_cores_seconds: list[Seconds] = []  # the same by all cores
+    pipe_before_seconds: list[Seconds] = []  # 8 bytes through a pipe per edge, between as many processes
+    pipe_after_seconds: list[Seconds] = []
+    setup_seconds: dict[str, float] = {}  # what was done once before the first iteration -> its time
+    nodes: dict[str, int] = {}  # worker -> node on which it ran; the driver's node is 0
+    data_paths: dict[str, str] = {}  # edge -> how its bytes travelled, as found at run time
+    readers_own_a_copy: bool | None = None  # False: readers held views; None: not seen
+    first_seconds: Seconds | None = None  # the first iteration
+    seconds: list[Seconds] = []  # the latency of each timed iteration, in order
+    group_seconds: list[Seconds] = []  # per --check-every iterations: from the first query to the last result
+    cpu_seconds: float | None = None  # of all processes, Ray's own included, during the timed iterations
+    wrong_bytes: Count = 0  # of all iterations, the untimed ones included
+    wrong_bytes_by_field: dict[str, int] = {}  # "policy -> reward" or "policy -> reward, logprobs" -> bytes
+    queue_operations: dict[str, int] = {}  # queue transports: counts of one timed episode; all episodes are equal
+    message_bytes: dict[str, list[int]] = {}  # task -> bytes as serialised, of each message of an episode
+    stored_bytes: Count = 0  # written to the object store during the timed iterations; channels bypass it
+    spilled_bytes: Count = 0  # written to disk by the object store, from the first iteration on
+    processes: dict[str, ProcessCost] = {}  # names of the workers in the process, joined by "+" -> cost
+    iterations_us: list[tuple[float, float]] = []  # --trace: start and end of each timed iteration
+    spans: list[Span] = []  # --trace
+
+
+class Record(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A configuration and its runs."""
+
+    schema_version: int = SCHEMA_VERSION
+    suite: str = ""  # of benchmark.py; "" if the user chose the configuration
+    table: str = "configurations"  # the table that the record belongs to
+    workload: Workload
+    configuration: Configuration
+    traced: bool = False
+    arguments: dict[str, Any] = {}  # every flag by its option name
+    environments: dict[str, dict[str, Any]] = {}  # node -> machine and versions
+    runs: list[Run] = []
+
+
+def record_edges(flow: Flow) -> tuple[Edge, ...]:
+    """Return the edges of a flow as records store them."""
+    return tuple(Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in flow.edges)

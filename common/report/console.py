@@ -1,0 +1,97 @@
+"""Print tables, and what a script shows before and after it measures. No charts: this module imports no matplotlib."""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common.analysis.quality import median_memcpy_seconds, warnings
+from common.analysis.result import Result
+from common.flows.flow import Flow
+from common.records.schema import Record, Run
+from common.report.tables import (
+    MAIN_COLUMNS,
+    Column,
+    Table,
+    format_milliseconds,
+    format_significant,
+    make_table,
+    swept_point,
+)
+from common.units import format_bytes
+
+if TYPE_CHECKING:
+    from common.report.sections import Section
+
+
+def render(table: Table, width: int | None = None) -> str:
+    """Return the table as text. If it is wider than `width` characters, columns of a high rank are left out."""
+    columns = [[header, *cells] for header, *cells in zip(table.headers, *table.cells, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    shown = list(range(len(columns)))
+    while width and sum(widths[i] + 2 for i in shown) - 2 > width and any(table.ranks[i] for i in shown):
+        shown.remove(max(shown, key=lambda i: table.ranks[i]))
+    lines = []
+    for row in zip(*columns, strict=True):
+        cells = [row[i].ljust(widths[i]) if i in table.text_columns else row[i].rjust(widths[i]) for i in shown]
+        lines.append("  ".join(cells).rstrip())
+    left_out = [header for i, header in enumerate(table.headers) if i not in shown]
+    if left_out:
+        lines.append(f"(not shown, because the terminal is too narrow: {', '.join(left_out)})")
+    return "\n".join(lines)
+
+
+def print_table(table: Table, width: int | None = None) -> None:
+    """Print a table at most as wide as the terminal, or `width` characters."""
+    print(render(table, width or (shutil.get_terminal_size().columns if sys.stdout.isatty() else None)))
+
+
+def print_sections(built: "Sequence[Section]") -> None:
+    """Print the sections that have a table."""
+    for section in built:
+        if section.table:
+            print(f"{section.title}. {section.sentence.replace('`', '')}".rstrip())
+            print_table(section.table)
+            print(*section.notes, "", sep="\n")
+
+
+def print_start(flow: Flow, threads: int, run: Run) -> None:
+    """Print the edges of the flow and the memcpy time, before anything else is measured."""
+    print(f"{flow.title}: {format_bytes(flow.bytes_per_iteration)} per iteration")
+    for edge in flow.edges:
+        print(f"  {edge!s:24} {format_bytes(edge.bytes):>10}")
+    seconds = median_memcpy_seconds([run])
+    if seconds:
+        rate = format_significant(flow.bytes_per_iteration / seconds / 1e9)
+        all_cores = format_milliseconds(min(run.memcpy_all_cores_seconds))
+        print(f"memcpy: {format_milliseconds(seconds)} ms, one warm copy per edge (--threads {threads}, {rate} GB/s), "
+              f"{all_cores} ms by all cores", flush=True)  # fmt: skip
+
+
+def print_end(record: Record, path: Path, width: int | None = None) -> None:
+    """Print the table of a record, what limits the trust in it, and the time of all its iterations."""
+    _print_results([Result((record,))], MAIN_COLUMNS, path, width)
+
+
+def print_sweep(records: Sequence[Record], folder: Path) -> None:
+    """Print the same for the records of a sweep, in one table."""
+    results = [Result((record,)) for record in records]
+    column = Column(swept_point(results[0])[0], lambda result: f"{swept_point(result)[1]:,}")
+    _print_results(results, [MAIN_COLUMNS[0], column, *MAIN_COLUMNS[1:]], folder)
+
+
+def _print_results(results: Sequence[Result], columns: Sequence[Column], path: Path, width: int | None = None) -> None:
+    print_table(make_table(results, columns), width)
+    for result in results:
+        for task, seconds in result.runs[-1].setup_seconds.items():
+            print(f"once, before the first iteration: {task} {format_milliseconds(seconds)} ms")
+        if result.in_flight > 1 and result.paced_by_run:
+            print(f"throughput: one iteration per {format_milliseconds(result.paced_seconds)} ms")
+        for warning in warnings(result):
+            print(f"warning: {warning}")
+        for run in result.runs:
+            if run.status != "ok":
+                print(f"error: {run.reason}", file=sys.stderr, flush=True)
+    print(f"records: {path}")
+    print(f"Execution time: {format_significant(sum(sum(result.seconds) for result in results))} seconds")

@@ -1,0 +1,46 @@
+"""Write sections as one HTML file that loads nothing else. page.js makes its tables sortable and filterable."""
+
+import html
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common.report.figures import to_svg
+from common.report.tables import Table
+
+if TYPE_CHECKING:
+    from common.report.sections import Section
+
+HERE = Path(__file__).parent
+
+
+def render(built: "Sequence[Section]") -> str:
+    """Return the page."""
+    body = []
+    for section in built:
+        body += [f"<section><h2>{escape(section.title)}</h2>", f"<p>{escape(section.sentence)}</p>"]
+        if section.chart:
+            body.append(to_svg(section.chart.draw()))
+        if section.table:
+            body.append(render_table(section.table))
+        body += [f'<p class="note">{escape(note)}</p>' for note in section.notes]
+        body.append("</section>")
+    head = f'<meta charset="utf-8"><title>Times of transports</title><style>{(HERE / "page.css").read_text()}</style>'
+    script = f"<script>{(HERE / 'page.js').read_text()}</script>"
+    return "\n".join([f'<!doctype html><html lang="en"><head>{head}</head><body>', *body, script, "</body></html>"])
+
+
+def escape(text: str) -> str:
+    """Return text as HTML; text in backquotes is code."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text))
+
+
+def render_table(table: Table) -> str:
+    """Return the table. Cells of text have a class."""
+    kinds = [' class="text"' if index in table.text_columns else "" for index in range(len(table.headers))]
+    lines = []
+    for tag, row in [("th", table.headers), *(("td", row) for row in table.cells)]:
+        cells = [f"<{tag}{kind}>{escape(cell)}</{tag}>" for cell, kind in zip(row, kinds, strict=True)]
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return f"<table><thead>{lines[0]}</thead><tbody>{''.join(lines[1:])}</tbody></table>"

@@ -1,0 +1,147 @@
+"""Define tables, the formats of their numbers, and the columns that all results share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from common.analysis.quality import MAX_OVERHEAD, disturbances
+from common.analysis.result import Result
+from common.transports.catalogue import REFERENCE, configuration_name
+from common.units import format_bytes
+
+# Flags that the configurations of one table share. Its title names them.
+GROUP_FLAGS = ("episode", "check_every", "in_flight")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A header and the function that returns the cell of an item. Text is aligned to the left, as the first column is.
+
+    In a narrow terminal the columns of the highest rank are left out first. Those of rank 0 never are.
+    """
+
+    header: str
+    cell: Callable[[Any], str]
+    rank: int = 0
+    is_text: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """The text of a table. `text_columns` are the indices of columns that are aligned to the left."""
+
+    headers: list[str]
+    cells: list[list[str]]
+    text_columns: set[int]
+    ranks: list[int]
+
+
+def make_table(items: Sequence[Any], columns: Sequence[Column]) -> Table:
+    """Return a table with one line per item."""
+    return Table(
+        [column.header for column in columns],
+        [[column.cell(item) for column in columns] for item in items],
+        {0, *(index for index, column in enumerate(columns) if column.is_text)},
+        [column.rank for column in columns],
+    )
+
+
+def format_significant(value: float | None) -> str:
+    """Return three significant digits without an exponent; "-" for None."""
+    return "-" if value is None else f"{float(f'{value:.3g}'):,.10g}"
+
+
+def format_milliseconds(seconds: float | None) -> str:
+    """Return milliseconds with four significant digits, whole ones from a second up; "-" for None."""
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1e3:,.4g}" if seconds < 1 else f"{seconds * 1e3:,.0f}"
+
+
+def format_speed_up(result: Result, baseline: Result | None) -> str:
+    """Return how many times as fast a result is as the baseline, with the 95 % interval if there are several runs."""
+    if baseline is None:
+        return "-"
+    if result is baseline:
+        return "1x"
+    from common.analysis.comparison import Pair  # a script has one result, and nothing to compare it with
+
+    ratio = Pair(result, baseline).ratio
+    interval = f" ({format_significant(ratio.low)} to {format_significant(ratio.high)})" if ratio.low else ""
+    return f"{format_significant(ratio.value)}x{interval}"
+
+
+def format_overhead(result: Result) -> str:
+    """Return the share of the benchmark's own work; "<1%" if it does not matter."""
+    return f"{result.overhead_share:.1%}" if result.overhead_share >= MAX_OVERHEAD else "<1%"
+
+
+def format_rate(result: Result) -> str:
+    """Return GB/s to all readers; "-" for views, because no bytes are moved to their readers."""
+    rate = result.workload.bytes_per_iteration / result.summary.median / 1e9
+    return f"{rate:.3g}" if result.readers_own_a_copy else "-"
+
+
+def format_readers(result: Result) -> str:
+    """Return whether readers get a copy or a view."""
+    return "copy" if result.readers_own_a_copy else "view"
+
+
+def format_stored(result: Result) -> str:
+    """Return the bytes that the object store takes in per iteration. Channels bypass it."""
+    return format_bytes(round(result.stored_bytes_per_iteration), ("iB",)) if result.status == "ok" else "-"
+
+
+def swept_point(result: Result) -> tuple[str, int]:
+    """Return the size that the table of a sweep varies, and its value."""
+    size = result.table.removeprefix("sweep-").replace("-", "_")
+    return size, result.in_flight if size == "in_flight" else int(result.workload.sizes[size])
+
+
+def marked_label(result: Result) -> str:
+    """Return the label with what readers must know about it, for example that it is no transport."""
+    preset, scale = result.record.arguments.get("preset"), result.record.arguments.get("scale") or 1
+    label = result.label + (f" ({scale:g} of {preset})" if preset and scale != 1 else "")
+    label += " (spilled to disk)" if result.spilled_bytes else ""
+    return f"{label} (reference)" if result.transport.label == REFERENCE else label
+
+
+def short_label(result: Result, swept: str = "") -> str:
+    """Return the label without the flags that all configurations of the table share, and without the swept size."""
+    configuration = result.configuration
+    flags = {name: value for name, value in configuration.flags.items() if name not in GROUP_FLAGS}
+    name = configuration_name(configuration.runtime, configuration.transport, flags)
+    rest = marked_label(result).removeprefix(result.name)
+    shared = f" --fields {result.workload.sizes.get('fields')}" if swept == "fields" else " --message fields"
+    return name + rest.replace(shared, "").replace("--message packed", "packed").replace("--as-sent", "as sent")
+
+
+def _timed(header: str, cell: Callable[[Result], str], rank: int = 0) -> Column:
+    """Return a column that is "-" for results without a timed iteration."""
+    return Column(header, lambda result: cell(result) if result.seconds else "-", rank)
+
+
+MAIN_COLUMNS = (
+    Column("configuration", marked_label),
+    Column("payload", lambda r: format_bytes(r.workload.bytes_per_iteration, ("iB",)), 5),
+    _timed("stored", format_stored, 6),
+    Column("first ms", lambda r: format_milliseconds(r.first_seconds), 4),
+    _timed("runs", lambda r: str(len(r.seconds_by_run)), 4),
+    _timed("disturbed runs", lambda r: str(sum(bool(disturbances(run)) for run in r.shown_runs)), 6),
+    _timed("iterations", lambda r: str(len(r.seconds)), 6),
+    _timed("min ms", lambda r: format_milliseconds(r.summary.min), 4),
+    _timed("median ms", lambda r: format_milliseconds(r.summary.median)),
+    _timed("p95 ms", lambda r: format_milliseconds(r.summary.p95), 1),
+    _timed("p99 ms", lambda r: format_milliseconds(r.summary.p99), 4),
+    _timed("max ms", lambda r: format_milliseconds(r.summary.max), 4),
+    _timed("variation", lambda r: f"{r.summary.variation:.0%}", 5),
+    _timed("GB/s", format_rate),
+    _timed("x memcpy", lambda r: format_significant(r.times_memcpy)),
+    _timed("x pipe", lambda r: format_significant(r.times_pipe), 3),
+    # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
+    _timed("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
+    _timed("overhead", format_overhead, 2),
+    Column("peak GiB", lambda r: f"{r.peak_memory_bytes / 2**30:.1f}" if r.peak_memory_bytes else "-", 7),
+    Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}" if r.wrong_bytes or r.status == "ok" else "-", 4),
+    Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status),
+)

@@ -1,1 +1,0 @@
-"""One run, from its flags to its record."""

@@ -1,0 +1,214 @@
+"""Follow a worker process until it ends or must be ended, and find out what went wrong.
+
+The monitor asks no process anything, because a process that hangs does not answer.
+"""
+
+import os
+import pickle
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import msgspec
+import psutil
+
+from common.endpoints.progress_table import ENDING, STARTING, ProgressTable
+from common.flows.flow import DRIVER
+from common.main import tolerate_closed_output
+from common.plan.plan import Plan
+from common.records.schema import Record, Run
+from common.runtimes.cleanup import ROOT, RunFolder, WorkerProcess
+from common.runtimes.environment import worker_environment
+
+MIN_START_SECONDS = 120  # time to start and to end, if --timeout is shorter
+POLL_SECONDS = 0.2  # not shorter: on few cores, a process that wakes up takes a core from an iteration
+GRACE_SECONDS = 2  # for the worker to report the error of an actor that ended
+Started = Callable[[Run], None]
+
+
+class WorkerReport(msgspec.Struct, forbid_unknown_fields=True):
+    """The file "report" of the run folder: what the worker knows. The worker replaces it in one step."""
+
+    run: Run  # without the times of the iterations, which are in the progress table
+    environment: dict[str, Any] = {}
+    failure: str = ""  # why the iterations ended early
+    finished: bool = False
+
+    def write(self, folder: Path) -> None:
+        partial = folder / "report.partial"
+        partial.write_bytes(msgspec.json.encode(self))
+        os.replace(partial, folder / "report")
+
+
+class Monitor:
+    """Start the worker of a plan, and follow it to its end. The record's last run gets everything that is known.
+
+    `started` is called with the run before the first iteration, and `stop` interrupts it: see supervisor.measure_run.
+    """
+
+    def __init__(self, plan: Plan, record: Record, started: Started | None = None, stop: Event | None = None) -> None:
+        self.plan, self.record, self.started, self.stop = plan, record, started, stop
+        self.progress = ProgressTable.create(plan.run_folder, plan.worker_names, plan.total_iterations)
+        self.report = WorkerReport(record.runs[-1])
+        self.report.write(plan.run_folder)
+        self.report_bytes = b""
+        self.exited: list[str] = []  # the actors whose processes ended first
+        self.state: Any = None
+        self.changed_at = time.monotonic()
+
+    def follow_worker(self, run_folder: RunFolder) -> None:
+        """Start the worker and wait for its end. Raise KeyboardInterrupt if the run was interrupted."""
+        checkout = self.plan.checkout or ROOT
+        python = checkout / ".venv" / "bin" / "python"
+        interpreter = str(python) if self.plan.checkout and python.exists() else sys.executable
+        command = [interpreter, "-m", "common.run.worker", str(run_folder.folder)]
+        (run_folder.folder / "plan").write_bytes(pickle.dumps(self.plan))  # a neighbouring version may have to read it
+        worker = run_folder.start_worker(command, checkout, worker_environment(self.plan), sys.stderr.fileno())
+        try:
+            problem = self.wait(worker)
+        finally:
+            self.collect_samples()
+        if problem:
+            moments = {STARTING: "before the first iteration", ENDING: "after the last iteration"}
+            moment = moments.get(self.progress.phase, f"iteration {self.iteration}")
+            self.record.runs[-1].status, self.record.runs[-1].reason = "failed", f"{moment}: {problem}"
+
+    def wait(self, worker: WorkerProcess) -> str | None:
+        """Wait until the worker has ended, or must be ended. Return what went wrong, if anything."""
+        give_up_at = 0.0
+        with _progress_bar(self.plan) as bar:
+            while True:
+                ended = bool(select.select([worker.poll_handle], [], [], POLL_SECONDS)[0])
+                if self.stop is not None and self.stop.is_set():
+                    raise KeyboardInterrupt
+                exited = self._find_exited_actors(worker)
+                if problem := self._read_report():
+                    return problem
+                # The report is read after the actors were looked up, so it has all that was reported before they
+                # ended. It names the nodes after the last iteration, and from then on actors may end. Other actors end
+                # as a consequence of the first ones.
+                if not self.exited and not self.report.run.nodes:
+                    self.exited = exited
+                if self.progress.progress[2] > bar.n:
+                    bar.update(self.progress.progress[2] - bar.n)
+                if self.report.failure or self.exited:
+                    give_up_at = give_up_at or time.monotonic() + GRACE_SECONDS
+                if ended and self.report.finished:
+                    return None
+                if ended and not self.report.failure:
+                    code = worker.returncode() or 0
+                    cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} and no report"
+                    return f"the driver's process ended with {cause}"
+                if ended or (give_up_at and time.monotonic() > give_up_at):
+                    return self._explain_failure()
+                if problem := self._explain_timeout(worker):
+                    return problem
+
+    def _find_exited_actors(self, worker: WorkerProcess) -> list[str]:
+        """Return the actors whose processes have ended, except those that live in the driver's process."""
+        actors = {name: pid for name, pid in self.progress.processes().items() if pid != worker.pid}
+        return [name for name, pid in actors.items() if _status(pid) in (None, psutil.STATUS_ZOMBIE)]
+
+    def _read_report(self) -> str | None:
+        """Read the report if it has changed. Return why it cannot be read."""
+        content, was_started = (self.plan.run_folder / "report").read_bytes(), bool(self.report.environment)
+        if content == self.report_bytes:
+            return None
+        self.report_bytes = content
+        try:
+            self.report = msgspec.json.decode(content, type=WorkerReport)
+        except msgspec.DecodeError as error:
+            return f"the driver's process wrote an invalid report ({error})"
+        self.record.runs[-1] = self.report.run
+        if self.report.environment and not was_started:
+            self.record.environments["0"] = self.report.environment
+            if self.started is not None:
+                with tolerate_closed_output():
+                    self.started(self.report.run)
+        return None
+
+    def collect_samples(self) -> None:
+        """Set the times of all iterations that have ended, whatever happened after them."""
+        run, size, ended = self.record.runs[-1], self.plan.options.group_size, []
+        for number in range(1, 1 + self.plan.total_iterations):
+            start, end = self.progress.iteration(number)
+            if not end:
+                break
+            ended.append((start, end))
+        timed = ended[1 + self.plan.options.warmup :]
+        groups = [timed[n : n + size] for n in range(0, len(timed), size)]
+        run.first_seconds = ended[0][1] - ended[0][0] if ended else None
+        # The clock counts nanoseconds; more digits would only make the record larger.
+        run.seconds = [round(end - start, 9) for start, end in timed]
+        run.group_seconds = [round(group[-1][1] - group[0][0], 9) for group in groups]
+
+    def _explain_failure(self) -> str:
+        """Return what an actor raised before it ended, or which actor died, or the error of the driver."""
+        # The first error comes first: other actors may have failed because they lost their peer.
+        paths = sorted(self.plan.run_folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)
+        errors = {path.stem: f"{path.stem} raised {path.read_text()}" for path in paths}
+        silent = [name for name in self.exited if name not in errors]
+        if silent and " raised " not in self.report.failure:
+            return diagnose(self.progress, self.plan, self.iteration, silent)
+        return next(iter(errors.values()), self.report.failure)
+
+    def _explain_timeout(self, worker: WorkerProcess) -> str | None:
+        """Return who is late if nothing has progressed for too long."""
+        state, now = (self.progress.progress, self.report_bytes), time.monotonic()
+        if state != self.state or (self.plan.turn and self.plan.turn.waits):
+            self.state, self.changed_at = state, now
+        limit = self.plan.options.timeout
+        if self.progress.phase in (STARTING, ENDING):
+            limit = max(limit, MIN_START_SECONDS)
+        if now - self.changed_at <= limit:
+            return None
+        if self.progress.phase == STARTING:
+            return f"startup timed out after {limit:g} s"
+        culprit = diagnose(self.progress, self.plan, self.iteration, self._find_exited_actors(worker))
+        return f"did not end within {limit:g} s (--timeout); {culprit}"
+
+    @property
+    def iteration(self) -> int:
+        """Return the number of the oldest iteration that is open, or else of the last one."""
+        _, began, ended = self.progress.progress
+        return min(began, ended + 1)
+
+
+def diagnose(table: ProgressTable, plan: Plan, number: int, exited: Sequence[str]) -> str:
+    """Return which actor died (first), is stopped, or has not passed on the message of this iteration."""
+    if exited:
+        consequence = " (Ray ends actors that wait for an actor that died)" if len(exited) > 1 else ""
+        return f"{', '.join(exited)} died{consequence}"
+    stopped = [name for name, pid in table.processes().items() if _status(pid) == psutil.STATUS_STOPPED]
+    if stopped:
+        names = DRIVER if DRIVER in stopped else ", ".join(stopped)  # actors may live in the driver's process
+        return f"{names} does not answer: its process is stopped"
+    received, flow = table.numbers(), plan.task_flow
+    late = {name: worker.actor for name, worker in plan.workers.items() if received[name] < worker.last_due(number)}
+    late.pop(DRIVER, None)
+    for task in flow.tasks:
+        if not {flow.actor(source) for source in task.reads} & set(late.values()):
+            for name in (name for name, actor in late.items() if actor == task.actor):
+                return f"{name} is stuck after iteration {received[name]}"
+    return "all actors received their messages, but the result did not reach the driver"
+
+
+def _status(pid: int) -> str | None:
+    try:
+        return psutil.Process(pid).status()
+    except psutil.Error:
+        return None
+
+
+def _progress_bar(plan: Plan) -> Any:
+    """Return a bar with the remaining time; it prints nothing before the first iteration, and nothing into a pipe."""
+    from tqdm import tqdm
+
+    tqdm.monitor_interval = 0  # no thread that wakes up during iterations
+    total = None if plan.options.duration else plan.total_iterations
+    return tqdm(total=total, unit=" iterations", desc=plan.transport.name, disable=None, leave=False, delay=1e-3)

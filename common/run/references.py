@@ -1,0 +1,90 @@
+"""Measure two reference times of this machine: one warm copy per edge (memcpy), and 8 bytes per edge through pipes."""
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from itertools import chain
+
+import torch
+
+from common.endpoints.tensors import synchronise
+from common.flows.flow import DRIVER, Flow
+from common.plan.plan import Plan
+
+MESSAGE = bytes(8)  # as long as a sequence number
+
+
+def measure_memcpy(plan: Plan, thread_counts: Sequence[int], passes: int = 6) -> list[list[float]]:
+    """Return for each number of threads the seconds of each pass: one warm copy per edge, one edge after the other.
+
+    This is the time of an iteration in which each reader gets its own copy and nothing else happens. Two more passes
+    come first and are not in the result.
+    """
+    flow = plan.task_flow
+    pairs = [
+        (
+            torch.ones(edge.bytes or 1, dtype=torch.uint8, device=plan.gpu_of(flow.actor(edge.source))),
+            torch.zeros(edge.bytes or 1, dtype=torch.uint8, device=plan.gpu_of(flow.actor(edge.reader))),
+        )
+        for edge in flow.edges
+    ]
+    threads_before = torch.get_num_threads()
+    results = []
+    for threads in thread_counts:
+        torch.set_num_threads(threads)
+        samples = []
+        for _ in range(2 + passes):
+            start = time.perf_counter()
+            for source, destination in pairs:
+                destination.copy_(source)
+            synchronise()
+            samples.append(round(time.perf_counter() - start, 9))
+        results.append(samples[2:])
+    torch.set_num_threads(threads_before)
+    return results
+
+
+def measure_pipe(flow: Flow, passes: int = 50) -> list[float]:
+    """Return the seconds of each pass: each task reads 8 bytes from each input and writes 8 bytes to each output.
+
+    Each actor is a forked process that sleeps while it waits. If one of them dies, the monitor ends this process. They
+    use no lock that another thread of this process may hold: they import, print and log nothing.
+    """
+    pipes = {edge: os.pipe() for edge in flow.edges}
+    tasks = [DRIVER, *(task.name for task in flow.tasks)]
+    inputs = {task: [pipes[edge][0] for edge in flow.edges_to(task)] for task in tasks}
+    outputs = {task: [pipes[edge][1] for edge in flow.edges_from(task)] for task in tasks}
+    children = []
+    for actor in flow.actors:
+        child = os.fork()
+        if not child:
+            _run_actor([(inputs[task.name], outputs[task.name]) for task in flow.tasks_of(actor)])
+        children.append(child)
+    samples = []
+    for _ in range(passes // 10 + passes):
+        start = time.perf_counter()
+        for descriptor in outputs[DRIVER]:
+            os.write(descriptor, MESSAGE)
+        for descriptor in inputs[DRIVER]:
+            os.read(descriptor, len(MESSAGE))
+        samples.append(round(time.perf_counter() - start, 9))
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    for descriptor in chain(*pipes.values()):
+        os.close(descriptor)
+    return samples[passes // 10 :]
+
+
+def _run_actor(tasks: list[tuple[list[int], list[int]]]) -> None:
+    """Read and write the messages of an actor's tasks until this process is killed."""
+    try:
+        while True:
+            for inputs, outputs in tasks:
+                for descriptor in inputs:
+                    os.read(descriptor, len(MESSAGE))
+                for descriptor in outputs:
+                    os.write(descriptor, MESSAGE)
+    finally:
+        os._exit(1)

@@ -1,0 +1,167 @@
+"""Measure iterations: the timing loop, and what the workers do before and after it.
+
+The clock runs only in `run_group`. Payloads are made before it starts and verified after it has stopped.
+"""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from common.endpoints.progress_table import ENDING, ITERATING
+from common.endpoints.tensors import synchronise
+from common.plan.options import MIN_TIMED_ITERATIONS
+from common.plan.plan import Plan
+from common.records.schema import ProcessCost
+from common.run.host_noise import CpuTime
+from common.run.monitor import WorkerReport
+from common.runtimes.worker_group import Connection, WorkerGroup
+from common.transports.catalogue import INLINED_BYTES
+
+READ_AS = {True: "views", False: "copies", None: "partly copies"}  # by whether readers found views of shared memory
+
+
+def run_group(
+    numbers: Sequence[int], in_flight: int, make_query: Callable[[int], Any], submit: Callable[[Any], Any],
+    collect: Callable[[Any], Any], receive: Callable[[Any], Any], save_times: Callable[[int, float, float], Any],
+    clock: Callable[[], float] = time.perf_counter,
+) -> None:  # fmt: skip
+    """Run these iterations with at most `in_flight` of them open, and save the number, start and end of each.
+
+    The clock of an iteration starts before `submit`, which sends the query. It stops after `receive`, which waits until
+    the results are in the memory of the driver's device.
+    """
+
+    def finish_oldest() -> None:
+        number, start, token = open_iterations.popleft()
+        receive(collect(token))
+        save_times(number, start, clock())
+
+    open_iterations: deque[tuple[int, float, Any]] = deque()
+    for number in numbers:
+        if len(open_iterations) == in_flight:
+            finish_oldest()
+        query = make_query(number)
+        token = submit(query)
+        start = clock()
+        open_iterations.append((number, start, token))
+    while open_iterations:
+        finish_oldest()
+
+
+def iteration_groups(plan: Plan) -> Iterator[range]:
+    """Yield the iterations between two verifications: the first one alone, then the warm-up, then the timed ones."""
+    options = plan.options
+    first_timed = 2 + options.warmup
+    yield range(1, 2)
+    for number in range(2, first_timed, options.in_flight):
+        yield range(number, min(number + options.in_flight, first_timed))
+    for number in range(first_timed, 1 + plan.total_iterations, options.group_size):
+        yield range(number, min(number + options.group_size, 1 + plan.total_iterations))
+
+
+def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: WorkerReport) -> None:
+    """Run and verify all iterations, and set the fields of `report.run`. The times go to the progress table."""
+    driver, table, run, options = workers.driver, workers.driver.progress, report.run, plan.options
+    first_timed, last, begin, cpu_time = 2 + options.warmup, 0, time.monotonic(), CpuTime()
+    wrong: Counter[str] = Counter()  # bytes by edge and field
+    views: dict[str, bool | None] = {}
+
+    def make_query(number: int) -> Any:
+        table.began(number)
+        return driver.make_payload(number)
+
+    def receive(results: Sequence[Any]) -> None:
+        driver.receive(results)
+        synchronise()
+
+    # Stored bytes are counted over the timed iterations, spilled bytes over all, because spilling slows later ones too.
+    stored_before, spilled_before = workers.store_counters()
+    table.phase = ITERATING
+    for numbers in iteration_groups(plan):
+        if plan.turn and numbers[0] > 1:
+            plan.turn.go_round()
+        if numbers[0] == first_timed:
+            stored_before, _ = workers.store_counters()
+            begin, cpu_time = time.monotonic(), CpuTime()
+        is_over = options.duration and time.monotonic() - begin > options.duration
+        if is_over and numbers[0] >= first_timed + MIN_TIMED_ITERATIONS:
+            break
+        workers.first_iteration, last = numbers[0], numbers[-1]
+        steps = (make_query, connection.submit, connection.collect, receive, table.ended)
+        cpu_time.start()
+        run_group(numbers, options.in_flight, *steps)
+        if numbers[0] >= first_timed:
+            cpu_time.stop()
+        for wrong_of_worker, views_of_worker in workers.call("verify", numbers[0], last).values():
+            wrong.update(wrong_of_worker)
+            for edge, is_view in views_of_worker.items():
+                if views.get(edge, plan.expects_views) is plan.expects_views:  # an unexpected value stays
+                    views[edge] = is_view
+        wrong.update(connection.check())
+        if wrong:
+            run.wrong_bytes, run.wrong_bytes_by_field = wrong.total(), dict(wrong)
+            report.write(plan.run_folder)
+        if numbers[0] == 1:
+            # Views of a GPU's memory cannot be seen. The transport's own check of its data path stands for them.
+            unseen_views = plan.expects_views and plan.device == "cuda"
+            run.readers_own_a_copy = not unseen_views and all(is_view is False for is_view in views.values())
+            report.write(plan.run_folder)
+    table.phase = ENDING
+    stored_after, spilled_after = workers.store_counters()
+    run.stored_bytes, run.spilled_bytes = stored_after - stored_before, spilled_after - spilled_before
+    run.processes = costs_by_process(workers.call("costs"))
+    if not options.address:  # the processes of an existing cluster are not descendants of this one
+        run.cpu_seconds = cpu_time.seconds
+    for name, value in connection.facts().items():
+        setattr(run, name, value)
+    if options.trace:
+        set_spans(plan, workers, connection, report, last)
+    run.reason = find_failure(plan, wrong, views)
+    run.status = "failed" if run.reason else "ok"
+
+
+def find_failure(plan: Plan, wrong: Mapping[str, int], views: Mapping[str, bool | None]) -> str | None:
+    """Return why the run has failed: wrong bytes, or an edge with another data path than expected; None if it is ok.
+
+    `views` has for each edge whether its readers found views of shared memory; None: for some of the tensors.
+    """
+    if wrong:
+        worst = max(wrong, key=lambda name: wrong[name])
+        where = f", most of them in {worst}" if len(wrong) > 1 or "," in worst else ""
+        return f"{sum(wrong.values())} bytes differ from what was sent{where}: this transport loses data"
+    for edge in plan.task_flow.edges:
+        if plan.device != "cpu" or (plan.expects_views and edge.bytes <= INLINED_BYTES):
+            continue
+        if views[str(edge)] is not plan.expects_views:
+            return (f"{edge}: readers got {READ_AS[views[str(edge)]]}, but {READ_AS[plan.expects_views]} are expected "
+                    f"of {plan.configuration.name}")  # fmt: skip
+    return None
+
+
+def costs_by_process(costs: Mapping[str, Mapping[str, Any]]) -> dict[str, ProcessCost]:
+    """Return the costs by process. Workers that share a process are named together, and its memory counts once."""
+    workers_by_pid: dict[int, list[str]] = {}
+    for name, cost in costs.items():
+        workers_by_pid.setdefault(cost["pid"], []).append(name)
+    return {
+        "+".join(names): ProcessCost(
+            peak_memory_bytes=max(costs[name]["peak_memory_bytes"] for name in names),
+            overhead_seconds=sum(costs[name]["overhead_seconds"] for name in names),
+            minor_faults=max(costs[name]["minor_faults"] for name in names),
+        )
+        for names in workers_by_pid.values()
+    }
+
+
+def set_spans(plan: Plan, workers: WorkerGroup, connection: Connection, report: WorkerReport, last: int) -> None:
+    """--trace: set the spans of all processes in the timed iterations, or in the groups if iterations overlap."""
+    from common.trace.spans import collect_spans
+
+    size = plan.options.group_size if plan.options.in_flight > 1 else 1
+    times = [workers.driver.progress.iteration(number) for number in range(2 + plan.options.warmup, 1 + last)]
+    groups = [times[n : n + size] for n in range(0, len(times), size)]
+    intervals = [(group[0][0], group[-1][1]) for group in groups]
+    spans = workers.call("spans") | connection.spans()
+    actors = {name: worker.actor for name, worker in plan.workers.items()}
+    report.run.iterations_us, report.run.spans = collect_spans(spans, intervals, plan.requested_flow, actors)

@@ -1,1 +1,0 @@
-"""Where participants live: Ray, plain processes, GPUs, memory."""

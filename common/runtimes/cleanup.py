@@ -1,0 +1,235 @@
+"""Create the folders of a run, start its worker, and remove every process and file of the run, whatever happens.
+
+The guard (guard.py) is the parent of the worker. It cleans up when the supervisor leaves the block of RunFolder or has
+been killed. If the guard has been killed, the supervisor cleans up. If both have, the next run of any script does.
+"""
+
+import os
+import re
+import secrets
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from common.errors import RunFailed
+from common.runtimes.guard import become_subreaper
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN_VARIABLE = "DATA_FLOW_RUN"  # environment variable of the processes of a run: the name of its folder
+PREFIX = "dataflow-"
+SHARED_MEMORY = Path("/dev/shm")
+CLEAN_SECONDS = 10  # for processes to end after SIGKILL; some must free much memory first
+
+
+class RunFolder:
+    """The folders of a run: `folder`, and `shared` in /dev/shm. Leaving the block ends all processes of the run.
+
+    Several blocks may be open at the same time in the threads of one process.
+    """
+
+    def __init__(self) -> None:
+        # Ray puts Unix sockets below this folder, and their paths may have 107 characters at most.
+        parent = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < 24 else "/tmp")
+        self.folder = parent / f"{PREFIX}{secrets.token_hex(4)}"
+        self.shared = SHARED_MEMORY / self.folder.name
+        self.worker: WorkerProcess | None = None
+
+    def __enter__(self) -> "RunFolder":
+        self.folder.mkdir(mode=0o700)
+        (self.folder / "owner").write_text(f"{_identify(os.getpid())}\n")
+        self.shared.mkdir(mode=0o700)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.worker is None or not self.worker.end():
+            clean(self.folder)
+
+    def start_worker(
+        self, arguments: list[str], cwd: Path, environment: dict[str, str], stdout: int
+    ) -> "WorkerProcess":
+        """Start the run's worker in a session of its own, with an empty standard input.
+
+        Args:
+            arguments: the command, with the full path of the interpreter.
+            environment: variables in addition to those of this process; RUN_VARIABLE and TMPDIR are added here.
+            stdout: the file descriptor of its standard output.
+
+        Raises:
+            RunFailed: the command cannot be started.
+        """
+        variables = os.environ | environment | {RUN_VARIABLE: self.folder.name, "TMPDIR": str(self.folder)}
+        self.worker = WorkerProcess(self.folder, [str(cwd), *arguments], variables, stdout)
+        self.worker.wait_for_start()
+        return self.worker
+
+
+class WorkerProcess:
+    """The worker of a run and its guard.
+
+    Attributes:
+        pid: the worker's process id.
+        poll_handle: a file descriptor that becomes readable when the worker has ended.
+    """
+
+    def __init__(self, folder: Path, arguments: list[str], environment: dict[str, str], stdout: int) -> None:
+        become_subreaper()  # if the guard is killed, its children become children of this process
+        self._socket, guard_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with guard_socket:
+            guard = [sys.executable, "-m", "common.runtimes.guard", str(folder), str(guard_socket.fileno())]
+            self._guard = subprocess.Popen(
+                [*guard, *arguments], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=stdout,
+                process_group=0, pass_fds=[guard_socket.fileno()],
+            )  # fmt: skip
+        self._started = psutil.Process(self._guard.pid).create_time()
+        with (folder / "owner").open("a") as owner:
+            owner.write(f"{_identify(self._guard.pid)}\n")
+        self._returncode: int | None = None
+        self.poll_handle, self.pid = self._socket.fileno(), 0
+
+    def wait_for_start(self) -> None:
+        message = self._socket.recv(32)
+        if not message:
+            raise RunFailed("the worker cannot be started: see the error above")
+        self.pid = int(message)
+
+    def returncode(self) -> int | None:
+        """Return None while the worker runs, then its exit code, or minus the number of the signal that ended it."""
+        if self._returncode is None and select.select([self.poll_handle], [], [], 0)[0]:
+            message = self._socket.recv(32)
+            self._returncode = int(message) if message else -signal.SIGKILL  # the guard was killed: the run is over
+        return self._returncode
+
+    def end(self) -> bool:
+        """End the run's processes, and return whether the guard has also removed the run's files."""
+        self._socket.close()
+        with suppress(subprocess.TimeoutExpired):
+            if self._guard.wait(2 * CLEAN_SECONDS) == 0:
+                return True
+        self._guard.kill()  # it was stopped, or hangs
+        self._guard.wait()
+        end_processes(self._find_adopted)
+        return False
+
+    def _find_adopted(self) -> list[psutil.Process]:
+        """Return the former children of the guard, which are now children of this process, and their descendants.
+
+        They have sessions of their own; the other children of this process do not.
+        """
+        adopted: list[psutil.Process] = []
+        for child in psutil.Process().children():
+            with suppress(psutil.Error, ProcessLookupError):  # it has ended
+                if os.getsid(child.pid) != os.getsid(0) and child.create_time() > self._started:
+                    adopted += [child, *child.children(recursive=True)]
+        return adopted
+
+
+def clean(folder: Path) -> None:
+    """Remove the processes and files of a run whose guard has been killed."""
+
+    def find_processes() -> list[psutil.Process]:
+        return [process for process in psutil.process_iter() if _belongs_to(process, folder)]
+
+    remove_files(folder, end_processes(find_processes))
+
+
+def remove_dead_runs() -> None:
+    """Remove what is left of this user's runs whose supervisor and guard have both been killed."""
+    for parent in {Path(tempfile.gettempdir()), Path("/tmp")}:
+        for folder in parent.glob(f"{PREFIX}*"):
+            with suppress(OSError, ValueError):  # another process removes it, or has only just made it
+                owners = (folder / "owner").read_text().splitlines()
+                alive = [owner for owner in owners if _identify(int(owner.split()[0])) == owner]
+                if owners and not alive and folder.stat().st_uid == os.getuid():
+                    clean(folder)
+
+
+def remember(folder: Path, pids: Iterable[int] = (), semaphores: Iterable[str] = ()) -> None:
+    """Store ids of processes, and names of semaphores, in the run folder, for the removal of what they leave."""
+    for name, lines in (("pids", pids), ("semaphores", semaphores)):
+        with (folder / name).open("a") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+
+def end_processes(find: Callable[[], list[psutil.Process]]) -> set[int]:
+    """Kill the processes that `find` returns until it returns none. Return the ids of those that were killed."""
+    pids: set[int] = set()
+    deadline = time.monotonic() + CLEAN_SECONDS
+    while (processes := find()) and time.monotonic() < deadline:
+        for process in processes:
+            pids.add(process.pid)
+            with suppress(psutil.Error):  # it has ended
+                process.kill()
+        psutil.wait_procs(processes, timeout=0.2)  # it also reaps children of this process
+    return pids
+
+
+def remove_files(folder: Path, pids: set[int]) -> None:
+    """Remove the folders of a run, and the semaphores of its channels, which are named after one of these processes."""
+    pids = pids | set(map(int, _read_lines(folder / "pids")))
+    for path in SHARED_MEMORY.glob("sem.*-*"):
+        creator = re.match(r"sem\.(?:obj|hdr)(\d+)-", path.name)  # Ray leaves two per channel
+        if (creator and int(creator[1]) in pids) or path.name.startswith(f"sem.{folder.name}-"):
+            path.unlink(missing_ok=True)
+    unlink_semaphores(_read_lines(folder / "semaphores"))
+    shutil.rmtree(SHARED_MEMORY / folder.name, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def channel_semaphores() -> list[str]:
+    """Return the names of the channels' semaphores that this process has open.
+
+    The process that creates a semaphore maps it under a temporary name, so they are found by their inodes.
+    """
+    mapped = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if "/sem." in line]
+    inodes = {int(columns[4]) for columns in mapped}
+    names = []
+    for path in SHARED_MEMORY.glob("sem.*-*"):
+        with suppress(FileNotFoundError):  # another run has removed it
+            if path.stat().st_ino in inodes:
+                names.append(path.name)
+    return names
+
+
+def unlink_semaphores(names: Iterable[str]) -> None:
+    """Remove the names of semaphores; a process that has one open keeps it."""
+    for name in names:
+        (SHARED_MEMORY / name).unlink(missing_ok=True)
+
+
+def _read_lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def _identify(pid: int) -> str:
+    """Return the id of a process and its start in clock ticks since boot, because ids are used again."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        if fields[0] != "Z":
+            return f"{pid} {fields[19]}"
+    return f"{pid} has ended"
+
+
+def _belongs_to(process: psutil.Process, folder: Path) -> bool:
+    """Return whether a living process is one of a run.
+
+    Processes of Ray that set a title overwrite their environment, but have log files below the run folder open. A
+    process with a terminal belongs to a user who looks at these files.
+    """
+    with suppress(psutil.Error):  # it has ended, or belongs to another user
+        if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        if process.environ().get(RUN_VARIABLE) == folder.name:
+            return True
+        paths = [process.cwd(), *(file.path for file in process.open_files())]
+        return process.terminal() is None and any(Path(path).is_relative_to(folder) for path in paths)
+    return False

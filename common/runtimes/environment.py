@@ -1,0 +1,51 @@
+"""Make the environment variables of a worker, which libraries read when they are imported."""
+
+import os
+import secrets
+from pathlib import Path
+
+from common.plan.plan import Plan
+
+TOKEN = Path.home() / ".ray" / "auth_token"  # where Ray stores the token of this user's clusters
+
+
+def worker_environment(plan: Plan) -> dict[str, str]:
+    """Return the variables that a worker has in addition to the user's."""
+    options = plan.options
+    variables: dict[str, str] = {}
+    if options.huge_pages:
+        variables["THP_MEM_ALLOC_ENABLE"] = "1"
+    if options.threads > 1:  # threads that have copied would busy-wait, on the cores of the next process that copies
+        variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
+    if not plan.transport.runtime.uses_ray:
+        return variables | {"GLOO_SOCKET_IFNAME": "lo"}
+    # Longer than the monitor's own timeout: Ray's messages after a timeout name no actor.
+    seconds = str(max(1, round(options.timeout)) + 30)
+    variables |= {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_enable_metrics_collection": "0",
+        "RAY_DEDUP_LOGS": "0",
+        "NIXL_LOG_LEVEL": "WARN",
+        "RAY_CGRAPH_get_timeout": seconds,
+        "RAY_CGRAPH_submit_timeout": seconds,
+        # Ray repeats a read after this time. On an NCCL edge with a slow sender the second read hangs, because the
+        # first one has consumed the tensors. So no read is repeated.
+        "RAY_CGRAPH_read_iteration_timeout_s": seconds,
+        "RAY_CGRAPH_teardown_timeout": "5",
+        "RAY_rdt_fetch_fail_timeout_milliseconds": seconds + "000",
+        "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": str(int(options.zero_copy)),
+    }
+    if not options.address:
+        return variables | {
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # every listener on 127.0.0.1
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),  # for this run only, so that no token is written to disk
+            "RAY_worker_niceness": "0",  # Ray's default is 15
+            "RAY_enable_worker_prestart": "0",
+            "GLOO_SOCKET_IFNAME": "lo",
+            "UCX_NET_DEVICES": "lo",  # otherwise UCX (NIXL) listens on the machine's external address
+        }
+    # `ray start` requires a token by default, and rejects a driver that was not configured to send one.
+    if "RAY_AUTH_MODE" not in os.environ and ("RAY_AUTH_TOKEN" in os.environ or TOKEN.exists()):
+        variables["RAY_AUTH_MODE"] = "token"
+    return variables

@@ -1,0 +1,143 @@
+"""Run actors as Ray actors, on a private cluster or on an existing one (--address)."""
+
+import os
+import re
+import time
+from contextlib import ExitStack
+from typing import Any
+
+import psutil
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from common.errors import RunFailed, SuiteError, UsageError
+from common.flows.flow import DRIVER
+from common.plan.plan import Plan
+from common.runtimes.cleanup import ROOT, remember
+from common.runtimes.worker_group import WorkerGroup
+from common.transports.catalogue import RDT
+
+JOIN_SECONDS = 60  # for a second raylet to join the cluster
+STOP_SECONDS = 5  # for actors that were killed to end
+
+
+class RayWorkers(WorkerGroup):
+    """One Ray actor per actor of the flow, by its worker name."""
+
+    def __init__(self, plan: Plan, exit_stack: ExitStack) -> None:
+        super().__init__(plan)
+        # The raylet's advice to its users (many workers, one that died) would be printed despite log_to_driver=False.
+        ray._private.worker.print_to_stdstream = lambda *_, **__: None
+        if plan.options.address:
+            _join_cluster(plan)
+            exit_stack.callback(ray.shutdown)  # a private cluster ends with its processes
+        else:
+            _start_cluster(plan)
+
+    def _start_actors(self, actor_class: type, extra: tuple, named: dict[str, Any]) -> None:
+        driver_node = ray.get_runtime_context().get_node_id()
+        nodes = [driver_node]
+        if self.plan.options.placement == "spread":
+            alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+            nodes = [*(node for node in alive if node != driver_node), driver_node]
+        is_rdt = self.plan.transport.runtime is RDT
+        for index, name in enumerate(self.plan.worker_names[1:]):
+            # The name of the class is the actor's name, so Ray also names its process after it.
+            remote = ray.remote(num_cpus=0, enable_tensor_transport=is_rdt)
+            remote_class = remote(type(name, (actor_class,), {})).options(
+                num_gpus=self.plan.gpus_per_actor,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(nodes[index % len(nodes)], soft=False),
+            )
+            self.actors[name] = remote_class.remote(self.plan, name, *extra, **named)
+
+    def call_actors(self, method: str, *arguments: Any) -> dict[str, Any]:
+        results = [getattr(actor, method).remote(*arguments) for actor in self.actors.values()]
+        return dict(zip(self.actors, ray.get(results), strict=True))
+
+    def stop(self) -> None:
+        for actor in self.actors.values():
+            ray.kill(actor)
+        deadline = time.monotonic() + STOP_SECONDS
+        pids = [pid for name, pid in self.driver.progress.processes().items() if name != DRIVER]
+        while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def node_indices(self) -> dict[str, int]:
+        def node_id(*_: Any) -> str:
+            return ray.get_runtime_context().get_node_id()
+
+        ids = [node_id(), *ray.get([actor.__ray_call__.remote(node_id) for actor in self.actors.values()])]
+        nodes = list(dict.fromkeys(ids))
+        return {name: nodes.index(node) for name, node in zip([DRIVER, *self.actors], ids, strict=True)}
+
+    def store_counters(self) -> tuple[int, int]:
+        from ray._private.internal_api import get_memory_info_reply
+
+        stats = get_memory_info_reply(ray._private.state.state).store_stats
+        return stats.cumulative_created_bytes, stats.spilled_bytes_total
+
+    def explain(self, error: Exception) -> str | None:
+        message = str(error).strip()
+        if isinstance(error, ray.exceptions.ActorDiedError) and "error raised in its" in message:
+            names = re.findall(r"ray::([\w-]+)\.__init__", message) or ["an actor"]
+            reason = re.sub(r"^\s*(\w+\.)*(?=\w+:)", "", message.splitlines()[-1])  # without the module of its class
+            return f"{names[-1]} raised {reason}"
+        if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(error.cause, ray.exceptions.RayActorError):
+            # All actors that wait for the result raise an actor's error again; the innermost one comes last.
+            name = re.findall(r"ray::([\w-]+)", message)[-1]
+            return f"{name} raised {type(error.cause).__name__}: {str(error.cause).partition(chr(10))[0]}"
+        if isinstance(error, ray.exceptions.RayActorError):
+            return "an actor died"
+        if isinstance(error, (ray.exceptions.RayError, SuiteError)):
+            return message.partition("\n")[0]
+        return None
+
+
+def _start_cluster(plan: Plan) -> None:
+    """Start a private cluster on this machine, with its files below the run folder."""
+    ray.init(
+        address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",
+        num_gpus=plan.gpus, object_store_memory=plan.store_bytes, _temp_dir=str(plan.run_folder),
+    )  # fmt: skip
+    if plan.options.placement == "spread":
+        _start_second_raylet(plan)
+    # The raylet creates the semaphores of channels, names them after its process id, and leaves them when it ends.
+    remember(plan.run_folder, [process.pid for process in psutil.Process().children(recursive=True)])
+
+
+def _join_cluster(plan: Plan) -> None:
+    """Join an existing cluster. Its workers get the settings of this process through the job's runtime environment."""
+    names = [name for name in os.environ if name.startswith(("RAY_CGRAPH_", "RAY_ENABLE_ZERO_COPY"))]
+    job = {
+        "working_dir": str(ROOT),
+        "excludes": [".git", ".venv", "img", "results", "docs"],
+        "env_vars": {name: os.environ[name] for name in names},
+    }
+    try:
+        ray.init(address=plan.options.address, runtime_env=job, log_to_driver=False, logging_level="critical")
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        reason = str(error).partition("\n")[0][:150]
+        raise UsageError(
+            f"--address {plan.options.address}: cannot join the cluster ({reason}). Check that it runs with this Ray "
+            "and Python, and that its RAY_AUTH_TOKEN is set here."
+        ) from None
+
+
+def _start_second_raylet(plan: Plan) -> None:
+    """Start a second node of the private cluster on this machine."""
+    from ray._private.node import Node
+    from ray._private.parameter import RayParams
+
+    # As ray.cluster_utils.Cluster does; `ray start` cannot join a cluster that listens only on loopback.
+    Node(
+        RayParams(
+            gcs_address=ray.get_runtime_context().gcs_address, node_ip_address="127.0.0.1", num_cpus=1, num_gpus=0,
+            object_store_memory=plan.store_bytes, include_log_monitor=False, temp_dir=str(plan.run_folder),
+        ),
+        head=False, shutdown_at_exit=False, spawn_reaper=False,
+    )  # fmt: skip
+    deadline = time.monotonic() + JOIN_SECONDS
+    while len([node for node in ray.nodes() if node["Alive"]]) < 2:
+        if time.monotonic() > deadline:
+            raise RunFailed(f"--placement spread: the second raylet did not start within {JOIN_SECONDS} s. Try again.")
+        time.sleep(0.1)

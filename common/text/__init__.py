@@ -1,1 +1,0 @@
-"""What is printed: columns, tables, sentences."""

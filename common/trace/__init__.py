@@ -1,1 +1,0 @@
-"""When what was done, in each process."""
