@@ -1,7 +1,9 @@
-"""What the tests share: plans made in this process, and real runs of the scripts with what such a run leaves behind."""
+"""Provide the fixtures of all tests: plans, and real runs of the scripts with a check of what they leave behind."""
 
+import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,42 +15,47 @@ from pathlib import Path
 import psutil
 import pytest
 
-from common.plan.command_line import parse
-from common.plan.plan import Plan
-from common.record import files
-from common.record.rows import RUNTIMES
-from common.record.schema import Record, Run
-from common.run.settle import settle
-from common.runtime import gpus, workplace
+from common.plan import requirements
+from common.plan.command_line import parse_options
+from common.plan.plan import Plan, resolve_plan
+from common.records import files
+from common.records.schema import Record, Run
+from common.runtimes import cleanup
+from common.transports.catalogue import RUNTIMES
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = {runtime: ROOT / script for runtime, script in RUNTIMES.items()}
-KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")  # 8 to 40 KiB a message, 112 KiB a trip
-RUN_SECONDS = 120  # until a run that hangs is killed; one takes about eight
-MARK = "TEST_RUN"
+SCRIPTS = {name: ROOT / runtime.script for name, runtime in RUNTIMES.items()}
+KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")  # 8 to 40 KiB per message, 112 KiB per iteration
+RUN_SECONDS = 120  # a run that takes longer is killed; a normal one takes about eight
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 SHARED_MEMORY = Path("/dev/shm")
-SHARED_MEMORY_NAMES = ("data-flow-*", "torch_*")  # of runs' rings, and of tensors in shared memory
+
+
+def pytest_configure():
+    """Make this process inherit every process that a run leaves behind, whatever that process does to hide."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def pytest_collection_modifyitems(items):
-    """Whatever starts participants is of the slower tier: `pytest -m "not runs"` leaves it out."""
+    """Mark tests that start workers, so that `pytest -m "not runs"` leaves them out."""
     for item in items:
-        if (ROOT / "tests" / "runs") in item.path.parents or "begin_run" in getattr(item, "fixturenames", ()):
+        if ROOT / "tests" / "runs" in item.path.parents or "begin_run" in getattr(item, "fixturenames", ()):
             item.add_marker("runs")
 
 
 @pytest.fixture
 def no_gpu(monkeypatch):
-    monkeypatch.setattr(gpus, "count", lambda: 0)
+    monkeypatch.setattr(requirements, "count_gpus", lambda: 0)
 
 
 @pytest.fixture
 def make_plan(no_gpu):
-    """make_plan(runtime, *flags, **changes) -> the plan that a script's flags ask for on a machine without a GPU."""
+    """make_plan(runtime, *flags, **changes) -> the plan of a script's flags on a machine without a GPU."""
 
     def make(runtime: str, *flags: str, **changes) -> Plan:
-        plan, waived = settle(runtime, parse("", runtime, flags))
-        assert waived is None, waived
+        (options,) = parse_options("", runtime, flags)
+        plan, skipped = resolve_plan(runtime, options)
+        assert skipped is None, skipped
         return replace(plan, **changes)
 
     return make
@@ -56,7 +63,7 @@ def make_plan(no_gpu):
 
 @dataclass
 class Finished:
-    """What a run said, and the file of its record."""
+    """What a run printed, and the file of its record."""
 
     code: int
     stdout: str
@@ -74,131 +81,130 @@ class Finished:
 
 
 class Script:
-    """A script in a process of its own, whose descendants are known by a variable in their environment.
-
-    Its temporary files go to a folder of its own, so that what other programs leave in /tmp does not count.
-    """
+    """A script that runs as a child of this process, with a folder of its own for temporary files."""
 
     def __init__(self, script: Path, *flags: str, temporary: Path | None = None) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # short: Ray puts sockets below it
+        self.folder = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # short, because Ray puts sockets below it
         self.temporary = temporary or self.folder / "tmp"
         self.temporary.mkdir(exist_ok=True)
         self.output = self.folder / "record.json"
-        self.orphans_before = orphaned_semaphores()
-        self.shared_before = shared_memory_names()
-        environment = os.environ | {MARK: self.folder.name, "TMPDIR": str(self.temporary)}
+        self.shared_before = shared_memory_files()
+        self.descendants_before = descendants()
         command = [sys.executable, str(script), *flags, "--output", str(self.output)]
         self.process = subprocess.Popen(
-            command, cwd=script.parent, env=environment, text=True,
-            errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            command, cwd=script.parent, env=os.environ | {"TMPDIR": str(self.temporary)}, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
-    def wait_for_trips(self, count: int) -> None:
-        """Until so many have ended, as the run's own board in shared memory says."""
+    def wait_for_iterations(self, count: int) -> None:
+        """Wait until the run's own progress table shows that so many iterations have ended."""
         deadline = time.monotonic() + RUN_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
-            for folder in self.folders():
+            for folder in self.run_folders():
                 with suppress(OSError):
-                    words = (folder / "board").read_bytes()[:24]
+                    words = (folder / "progress").read_bytes()[:24]  # phase, iterations begun, iterations ended
                     if len(words) == 24 and int.from_bytes(words[16:], sys.byteorder) >= count:
                         return
             time.sleep(0.02)
-        raise AssertionError(f"the run ended before trip {count}: {self.process.stderr.read()}")
+        raise AssertionError(f"the run ended before iteration {count}: {self.process.stderr.read()}")
 
-    def folders(self) -> list[Path]:
-        """The run's own; another one may share TMPDIR."""
-        owned = [path for path in self.temporary.glob("data-flow-*/owner")]
-        return [path.parent for path in owned if owner_of(path.parent) == str(self.process.pid)]
+    def run_folders(self) -> list[Path]:
+        """Return the folders of this script's runs; another script may share the temporary folder."""
+        owners = self.temporary.glob(f"{cleanup.PREFIX}*/owner")
+        return [path.parent for path in owners if path.read_text().split()[0] == str(self.process.pid)]
 
     def guard(self) -> psutil.Process:
-        """The supervisor's fork, which cleans up where the supervisor cannot."""
-        supervisor = psutil.Process(self.process.pid)
-        (guard,) = [child for child in supervisor.children() if child.cmdline() == supervisor.cmdline()]
+        """Return the process that cleans up if the supervisor cannot."""
+        (guard,) = [
+            child for child in psutil.Process(self.process.pid).children() if "common.runtimes.guard" in child.cmdline()
+        ]
         return guard
 
     def finish(self) -> Finished:
         try:
             stdout, stderr = self.process.communicate(timeout=RUN_SECONDS)
         except subprocess.TimeoutExpired:
-            self.kill()
+            self.process.send_signal(signal.SIGINT)
             raise
         return Finished(self.process.returncode, stdout, stderr, self.output)
 
-    def living(self) -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):  # gone, or not ours to look at
-                if process.environ().get(MARK) == self.folder.name and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+    def leftover_processes(self) -> list[psutil.Process]:
+        """Return every process that is left of this script: those that this process has inherited since."""
+        return [process for key, process in descendants().items() if key not in self.descendants_before]
 
-    def kill(self) -> None:
-        for process in self.living():
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-
-    def leftovers(self, seconds: float = 10) -> list[str]:
-        """Processes, semaphores, shared memory and temporary files of the run that are there after so long."""
+    def leftovers(self, seconds: float = 0) -> list[str]:
+        """Return processes, shared memory, semaphores and temporary files that are still there after so long."""
         deadline = time.monotonic() + seconds
-        while (found := self.left()) and time.monotonic() < deadline:
+        while True:
+            left = [*map(str, self.leftover_processes()), *map(str, shared_memory_files() - self.shared_before)]
+            left += map(str, self.temporary.iterdir())
+            if not left or time.monotonic() > deadline:
+                return left
             time.sleep(0.1)
-        return found
-
-    def left(self) -> list[str]:
-        shared = (orphaned_semaphores() - self.orphans_before) | (shared_memory_names() - self.shared_before)
-        # Another run, which is under way beside this one, has a folder of the same name as long as it lives.
-        places = (Path("/tmp").glob(place) for place in ("t-*/tmp/data-flow-*", "data-flow-*"))
-        found = [path for paths in places for path in paths if path.parent != self.temporary]
-        others = [path.name for path in found if owner_of(path) != str(self.process.pid)]
-        return [
-            *(f"process {process}" for process in self.living()),
-            *(str(path) for path in shared if not any(name in path.name for name in others)),
-            *map(str, self.temporary.iterdir()),
-        ]
 
 
-def owner_of(folder: Path) -> str:
-    """The process id of the supervisor whose run's folder this is."""
-    with suppress(OSError):  # it is being made, or removed
-        return (folder / "owner").read_text().partition(" ")[0]
-    return ""
+def descendants() -> dict[tuple[int, float], psutil.Process]:
+    """Return the living descendants of this process by process id and start time."""
+    living = {}
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                living[process.pid, process.create_time()] = process
+    return living
 
 
-def orphaned_semaphores() -> set[Path]:
-    """Named semaphores of channels whose maker, named in the file's name, is no more."""
-    found = set()
-    for path in SHARED_MEMORY.glob("sem.*"):
-        maker = path.name.removeprefix("sem.").lstrip("objhdr").split("-")[0]
-        if not (maker.isdigit() and psutil.pid_exists(int(maker))):
-            found.add(path)
-    return found
+def shared_memory_files() -> set[Path]:
+    """Return the names in /dev/shm, except those that belong to a test process beside this one."""
+    return {path for path in SHARED_MEMORY.iterdir() if not _belongs_to_another_test(path)}
 
 
-def shared_memory_names() -> set[Path]:
-    return {path for pattern in SHARED_MEMORY_NAMES for path in SHARED_MEMORY.glob(pattern)}
+def _belongs_to_another_test(path: Path) -> bool:
+    """Whether a living process outside of this test process has made the file."""
+    name = path.name.removeprefix("sem.").lstrip("objhdr")
+    digits = name.partition("-")[0]
+    if digits.isdigit() and psutil.pid_exists(int(digits)):
+        return int(digits) not in {process.pid for process in psutil.Process().children(recursive=True)}
+    for parent in (Path("/tmp"), *Path("/tmp").glob("t-*/tmp")):
+        owner = parent / path.name.removeprefix("sem.")[: len(cleanup.PREFIX) + 8] / "owner"
+        with suppress(OSError, ValueError, IndexError):
+            return int(owner.read_text().split()[0]) not in {p.pid for p in psutil.Process().children(recursive=True)}
+    return path.name.startswith(("torch_", "__KMP", "psm_")) and _other_pid_in(path.name)
+
+
+def _other_pid_in(name: str) -> bool:
+    own = {process.pid for process in psutil.Process().children(recursive=True)}
+    pids = {int(part) for part in name.split("_") if part.isdigit()}
+    return any(psutil.pid_exists(pid) and pid not in own for pid in pids)
 
 
 @pytest.fixture
 def begin_run():
-    """begin_run(script, *flags) -> Script. Whatever the test does, nothing of the run outlives it."""
-    begun = []
+    """begin_run(script, *flags) -> Script. Nothing of the run outlives the test."""
+    begun: list[Script] = []
 
-    def begin(script: Path, *flags: str, **where: Path) -> Script:
-        begun.append(Script(script, *flags, **where))
+    def begin(script: Path, *flags: str, **options: Path) -> Script:
+        begun.append(Script(script, *flags, **options))
         return begun[-1]
 
     yield begin
     for script in begun:
-        script.kill()
-        script.process.communicate()
-        for folder in script.temporary.glob("data-flow-*"):
-            workplace.clean(folder)
+        if script.process.poll() is None:
+            script.process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                script.process.wait(30)
+        for process in [*script.leftover_processes()]:
+            with suppress(psutil.Error):
+                process.kill()
+        with suppress(ValueError):  # the pipes are closed already
+            script.process.communicate()
+        for folder in script.temporary.glob(f"{cleanup.PREFIX}*"):
+            cleanup.clean(folder)
         shutil.rmtree(script.folder)
 
 
 @pytest.fixture
 def run_script(begin_run):
-    """run_script(script, *flags) -> Finished, having left nothing behind."""
+    """run_script(script, *flags) -> Finished, after a check that the run has left nothing behind."""
 
     def run(script: Path, *flags: str) -> Finished:
         begun = begin_run(script, *flags)
@@ -207,3 +213,24 @@ def run_script(begin_run):
         return finished
 
     return run
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """Start one Ray cluster for all tests of this process; yield the flags with which a script joins it."""
+    folder = Path(tempfile.mkdtemp(prefix="c-", dir="/tmp"))
+    port = 26400 + os.getpid() % 1000
+    environment = os.environ | {"HOME": str(folder), "RAY_AUTH_MODE": "disabled", "RAY_enable_metrics_collection": "0"}
+    ray = Path(sys.executable).with_name("ray")
+    command = [
+        ray, "start", "--head", "--port", str(port), "--num-cpus", "4", "--include-dashboard=false",
+        "--disable-usage-stats", "--object-store-memory", "600000000", "--temp-dir", str(folder / "ray"),
+    ]  # fmt: skip
+    before = descendants()
+    subprocess.run(command, env=environment, timeout=60, check=True, capture_output=True)
+    yield ("--address", f"127.0.0.1:{port}")
+    for key, process in descendants().items():
+        if key not in before:
+            with suppress(psutil.Error):
+                process.kill()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,71 +1,69 @@
-"""Records as the scripts write them, with numbers that a test chooses."""
+"""Build records as the scripts write them, with numbers that a test chooses."""
 
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
-from common.flow.catalogue import build_flow, sizes_of
-from common.record import files
-from common.record.schema import Cost, Edge, Layout, Record, RowKey, Run
+from common.flows.catalogue import build_flow, flow_sizes
+from common.records import files
+from common.records.schema import Configuration, Layout, ProcessCost, Record, Run, Workload, record_edges
 
 ENVIRONMENT = {"cpu_model": "Test CPU", "logical_cpus": 2, "memory_gib": 8, "gpus": [], "python": "3.11"}
+CONFIGURATION_FIELDS = ("flags", "device")
 
 
-def a_run(seconds: list[float], **changes: Any) -> Run:
-    """A run that is ok, unless `changes` says otherwise."""
-    usual = {
+def make_run(seconds: list[float], **changes: Any) -> Run:
+    """Return a run with these timed iterations; it is ok unless `changes` say otherwise."""
+    fields: dict[str, Any] = {
         "started_at": "2026-01-01T00:00:00+00:00",
         "status": "ok",
         "reason": None,
-        "ceiling_before_seconds": [0.02],
-        "ceiling_all_cores_seconds": [0.01],
-        "payload_copied": True,
+        "memcpy_before_seconds": [0.02],
+        "memcpy_all_cores_seconds": [0.01],
+        "readers_own_a_copy": True,
         "first_seconds": 5.0,
-        "processes": {"driver": Cost(peak_memory_bytes=1, harness_seconds=0.001)},
+        "processes": {"driver": ProcessCost(peak_memory_bytes=1, overhead_seconds=0.001)},
     }
-    return Run(seconds=seconds, **usual | changes)
+    return Run(seconds=seconds, **fields | changes)
 
 
-def a_record(transport: str, *runs: Run | list[float], runtime: str = "store", **asked: Any) -> Record:
-    """A record of these runs, or of the trips of each. `asked`: parts of the row's key, and sizes of its flow."""
-    flow, flags = asked.pop("flow", "online-dpo"), asked.pop("flags", {})
-    environment = ENVIRONMENT | asked.pop("environment", {})
-    key = {name: asked.pop(name) for name in ("device", "message") if name in asked}
-    layout = Layout(**asked.pop("layout", {}))
-    message = key.get("message")
-    drawn = build_flow(flow, asked, message)
-    sizes = sizes_of(flow, None if "fields" in asked else message)
+def make_record(transport: str, *runs: Run | list[float], runtime: str = "store", **changes: Any) -> Record:
+    """Return a record of these runs, or of runs with these iterations.
+
+    changes: suite, table, flow, message, flags, device, layout (fields of Layout), traced, environment, arguments, and
+        sizes of the flow.
+    """
+    flow_name, message = changes.pop("flow", "online-dpo"), changes.pop("message", None)
+    record_fields = {name: changes.pop(name) for name in ("suite", "table", "traced") if name in changes}
+    configuration_fields = {name: changes.pop(name) for name in CONFIGURATION_FIELDS if name in changes}
+    layout, environment = Layout(**changes.pop("layout", {})), ENVIRONMENT | changes.pop("environment", {})
+    arguments = {"warmup": 1} | changes.pop("arguments", {})
+    flow = build_flow(flow_name, changes, message)
+    sizes = flow_sizes(flow_name, None if "fields" in changes else message) | changes
+    form = "flat" if flow.is_flat else message or "fields"
     return Record(
-        row=RowKey(
-            runtime=runtime, transport=transport, flow=flow, flags=flags, sizes=sizes | asked,
-            layout=layout, **key,
-        ),
-        edges=[Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in drawn.edges],
-        warmup=1,
+        workload=Workload(flow=flow_name, message=form, sizes=sizes, edges=record_edges(flow)),
+        configuration=Configuration(runtime=runtime, transport=transport, layout=layout, **configuration_fields),
+        arguments=arguments,
         environments={"0": environment},
-        runs=[run if isinstance(run, Run) else a_run(run) for run in runs],
-    )  # fmt: skip
+        runs=[run if isinstance(run, Run) else make_run(run) for run in runs],
+        **record_fields,
+    )
 
 
-def a_sweep(transport: str, swept: str, points: dict[int, Run | list[float]], **asked: Any) -> Record:
-    """A record of a sweep: of each value of what is swept, the run there or its trips."""
-    records = {
-        value: a_record(transport, run, **asked, **({swept: value} if swept != "in_flight" else {}))
-        for value, run in points.items()
-    }
-    first = next(iter(records.values()))
-    key = {} if swept != "fields" or "message" in asked else {"message": "fields"}  # which flat messages become
-    row = replace(first.row, **key, sizes={name: size for name, size in first.row.sizes.items() if name != swept})
-    runs = [replace(record.runs[0], at={swept: value}, edges=record.edges) for value, record in records.items()]
-    return replace(first, row=row, runs=runs, sweep=f"{swept}={','.join(map(str, points))}")
+def make_sweep(transport: str, size: str, points: dict[int, Run | list[float]], **changes: Any) -> list[Record]:
+    """Return a record per value of a size that is swept, or of `in_flight`."""
+    records = []
+    for value, run in points.items():
+        if size == "in_flight":
+            flags = changes.get("flags", {}) | ({"in_flight": value} if value > 1 else {})
+            records.append(make_record(transport, run, table="in-flight", **changes | {"flags": flags}))
+        else:
+            table = f"sweep-{size.replace('_', '-')}"
+            records.append(make_record(transport, run, table=table, **changes | {size: value}))
+    return records
 
 
-def a_chain(transport: str, seconds: list[float], runtime: str) -> Record:
-    return a_record(transport, seconds, runtime=runtime, flow="chain", payload_bytes=13, roles=2)
-
-
-def written(path: Path, record: Record) -> str:
-    """The record's file, as an argument of plot_results.py."""
+def write_record(path: Path, record: Record) -> str:
+    """Write the record's file; return its name as an argument of plot_results.py."""
     files.save(path, record)
     return str(path)

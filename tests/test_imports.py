@@ -1,32 +1,39 @@
-"""Imports point one way: each package only knows those before it."""
+"""Check that imports point one way, and that a run imports few modules of the project."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 ORDER = (
-    "errors", "units", "flow", "record", "plan", "trace", "payload", "transport", "runtime", "machine", "analysis",
-    "cost", "text", "charts", "pages", "run", "scripts",
+    "errors", "units", "main", "flows", "transports", "records", "plan", "trace", "endpoints", "channels", "runtimes",
+    "analysis", "report", "run", "scripts",
 )  # fmt: skip
-FILES = [*ROOT.glob("*.py"), *ROOT.glob("chatlearn/*.py"), *ROOT.glob("common/*.py"), *ROOT.glob("common/*/*.py")]
-MODULES = sorted(path for path in FILES if path.relative_to(ROOT).as_posix() != "common/__init__.py")
+FILES = sorted(
+    path
+    for pattern in ("*.py", "chatlearn/*.py", "evidence/*.py", "common/*.py", "common/*/*.py")
+    for path in ROOT.glob(pattern)
+    if path != ROOT / "common" / "__init__.py"
+)
+MAX_MODULES = 45  # of the project, that supervisor, worker and store script import together
 
 
-def noun(path):
-    """The package of a file of common/; what lies at the top, or in chatlearn/, are scripts."""
+def package_of(path: Path) -> str:
+    """Return the package of a file of common/; files elsewhere are scripts."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return parts[1] if parts[0] == "common" else "scripts"
 
 
-def imported(path):
-    """The packages that a file imports, wherever in it."""
-    scripts = {script.stem for script in ROOT.glob("*.py")} | {"chatlearn"}
+def imported_packages(path: Path):
+    """Yield the packages that a file imports, anywhere in it."""
+    scripts = {script.stem for script in ROOT.glob("*.py")} | {"chatlearn", "evidence"}
     for node in ast.walk(ast.parse(path.read_text())):
         names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
         if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: imports are absolute"
+            assert node.level == 0, f"{path}: imports must be absolute"
             names = [f"{node.module}.{name}" for name in names]
         for name in names:
             first, *rest = name.split(".")
@@ -36,11 +43,30 @@ def imported(path):
                 yield "scripts"
 
 
-def test_every_package_of_common_has_its_place_in_the_order():
-    assert {noun(path) for path in MODULES} == set(ORDER)
+def test_every_package_has_its_position_in_the_order():
+    assert {package_of(path) for path in FILES} == set(ORDER)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_a_module_imports_only_what_comes_before_it(path):
-    allowed = ORDER[: ORDER.index(noun(path)) + 1]
-    assert [name for name in imported(path) if name not in allowed] == []
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_module_imports_only_packages_before_its_own(path):
+    allowed = ORDER[: ORDER.index(package_of(path)) + 1]
+    assert [name for name in imported_packages(path) if name not in allowed] == []
+
+
+def imported_modules(code: str) -> set[str]:
+    """Return the modules that a fresh Python process has after this code, the project's and a few others."""
+    program = f"{code}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_a_run_over_the_store_imports_few_modules_of_the_project():
+    code = "import common.run.supervisor, common.run.worker, common.runtimes.ray_workers\n"
+    modules = imported_modules(code + "import common.report.console, simulate_chat_learn_data_flow")
+    own = {name for name in modules if (ROOT / f"{name.replace('.', '/')}.py").is_file()}
+    assert len(own) <= MAX_MODULES, sorted(own)
+
+
+def test_the_supervisor_rejects_flags_without_heavy_packages():
+    modules = imported_modules("import common.run.supervisor")
+    assert modules.isdisjoint({"ray", "torch", "numpy", "scipy", "matplotlib"})

@@ -1,270 +1,213 @@
-"""ChatLearn's episodes over many flows, sizes and layouts, in one process: every byte checked, every operation counted.
+"""Run ChatLearn's episodes over many flows and layouts in one process: all bytes are verified, all operations counted.
 
-Queues are lists and calls are calls; tests/runs/test_episodes.py has the real ones.
+Queues are lists and remote calls are calls. tests/runs/test_chatlearn_episodes.py uses Ray.
 """
 
-import itertools
 from types import SimpleNamespace
 
 import pytest
 import ray
 
-from chatlearn import environment, models
-from chatlearn.environment import Environment
-from chatlearn.models import ChatLearnModel, SizedDriver, Trainer
+from chatlearn import driver as driver_module
+from chatlearn.driver import Driver
+from chatlearn.models import ChatLearnActor, SizedDriver, Trainer
+from common.channels.codecs import HOST
+from common.endpoints.progress_table import ProgressTable
+from common.endpoints.samples import split_samples
 from common.errors import RunFailed
-from common.flow.catalogue import build_flow
-from common.payload.samples import split
-from common.run.trips import measure
-from common.runtime.crew import Crew, Wiring
-from common.trace.board import Board
+from common.flows.catalogue import build_flow
+from common.records.schema import Run
+from common.run.monitor import WorkerReport
+from common.run.timing import measure
+from common.runtimes.worker_group import Connection, WorkerGroup
 
-ROWS = 8
-SMALL = ("--rows", str(ROWS), "--prompt-len", "uniform:4:8", "--response-len", "6", "--warmup", "2", "--threads", "1")
+BATCH_SIZE = 8
+SMALL = ("--batch-size", str(BATCH_SIZE), "--prompt-len", "uniform:4:8", "--response-len", "6", "--warmup", "2")
+GRPO = ("--flow", "grpo", "--message", "fields", "--in-flight", "2", "--episode", "2")
+TRAINED = (*GRPO, "--sink", "trainer", "--train-global-batch", "8", "--train-micro-batch", "4")
 
 
-class Here:
-    """An object whose methods are called as an actor's are."""
+class LocalActor:
+    """An object whose methods are called as those of a Ray actor."""
 
-    def __init__(self, here):
-        self.here = here
+    def __init__(self, target):
+        self.target = target
 
     def __getattr__(self, name):
-        return SimpleNamespace(remote=getattr(self.here, name))
+        return SimpleNamespace(remote=getattr(self.target, name))
 
 
-class InProcess(Crew):
-    def launch(self, model_class):
-        self.actors = {name: Here(model_class(self.plan, name)) for name in self.plan.participants[1:]}
+class LocalWorkers(WorkerGroup):
+    def _start_actors(self, actor_class, extra, named):
+        self.actors = {name: LocalActor(actor_class(self.plan, name, **named)) for name in self.plan.worker_names[1:]}
 
-    def ask_actors(self, method, *arguments):
-        return {name: getattr(actor.here, method)(*arguments) for name, actor in self.actors.items()}
+    def call_actors(self, method, *arguments):
+        return {name: getattr(actor.target, method)(*arguments) for name, actor in self.actors.items()}
 
 
 class ListQueue(list):
-    made = 0
+    count = 0
 
     def __init__(self):
-        ListQueue.made += 1
+        ListQueue.count += 1
 
     put = list.append
+    qsize = list.__len__
 
     def get(self):
         return self.pop(0)
 
-    def qsize(self):
-        return len(self)
-
 
 @pytest.fixture
 def run(make_plan, monkeypatch, tmp_path):
-    """run(*flags) -> plan, and what the run reported."""
-    for name, stand_in in (
-        ("put", lambda what: what), ("get", lambda what: what), ("wait", lambda *_, **__: None),
-        ("remote", lambda **_: lambda kind: SimpleNamespace(remote=lambda *given: Here(kind(*given)))),
-    ):  # fmt: skip
-        monkeypatch.setattr(ray, name, stand_in)
-    monkeypatch.setattr(environment, "Queue", ListQueue)
-    for kind in (ChatLearnModel, SizedDriver):
-        monkeypatch.setattr(kind, "message_bytes", lambda self, count: {})
+    """run(*flags) -> the plan, and the run that was measured."""
+
+    def remote(**_):
+        return lambda kind: SimpleNamespace(remote=lambda *arguments: LocalActor(kind(*arguments)))
+
+    monkeypatch.setattr(ray, "put", lambda value: value)
+    monkeypatch.setattr(ray, "get", lambda value: value)
+    monkeypatch.setattr(ray, "remote", remote)
+    monkeypatch.setattr(driver_module, "Queue", ListQueue)
 
     def run(*flags):
-        plan = make_plan("store", *flags, *SMALL, folder=tmp_path)
-        (tmp_path / "board").unlink(missing_ok=True)
-        Board.create(tmp_path, plan.participants, plan.trips)
-        crew, known = InProcess(plan), {}
-        crew.start(ChatLearnModel, SizedDriver)
-        made = Environment(crew)
-        wiring = Wiring(made.submit, made.collect, {}, check=made.check, facts=made.operations.facts)
-        measure(plan, crew, wiring, lambda **new: known.update(new))
-        return plan, known
+        plan = make_plan("store", *flags, *SMALL, run_folder=tmp_path)
+        (tmp_path / "progress").unlink(missing_ok=True)
+        ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
+        workers, report = LocalWorkers(plan), WorkerReport(Run())
+        workers.start(ChatLearnActor, SizedDriver, codec=HOST)
+        driver = Driver(workers)
+        facts = driver.counters.facts
+        measure(plan, workers, Connection(driver.submit, driver.collect, {}, check=driver.check, facts=facts), report)
+        return plan, report.run
 
     return run
 
 
-REPLICAS = ({}, {"policy": 2}, {"reference": 3})
-RANKS = ({}, {"reference": 2})
-FLOWS = ("online-dpo", "ppo", "grpo", "grpo-math", "dpo")
-
-
-def listed(flag, numbers):
-    return [flag, ",".join(f"{model}={number}" for model, number in numbers.items())] if numbers else []
-
-
-@pytest.mark.parametrize(
-    ("name", "count", "replicas", "ranks"),
-    [
-        case
-        for case in itertools.product(FLOWS, (1, 2, 5), REPLICAS, RANKS)
-        if not (case[0] == "dpo" and "policy" in case[2])
-    ],
-    ids=str,
-)
-def test_operations_are_those_of_chatlearns_formulas(run, name, count, replicas, ranks):
-    message = ["--as-shipped"] if count == 2 and name != "dpo" else ["--message", "fields"]
+@pytest.mark.parametrize("layout", ["", "--replicas reference=2 --ranks reference=2", "--replicas reference=3"])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("name", ["online-dpo", "ppo", "grpo", "grpo-math", "dpo"])
+def test_operations_equal_chatlearns_formulas(run, name, count, layout):
+    message = ["--as-sent"] if count == 3 and name != "dpo" else ["--message", "fields"]
     episodes = ("--episode", str(count), "--in-flight", str(count), "--iterations", str(3 * count))
-    more = (*listed("--replicas", replicas), *listed("--ranks", ranks), "--generation-batch", "reference=3")
-    plan, known = run("--flow", name, *message, *episodes, *more)
-    assert (known["status"], known["reason"]) == ("ok", None)
-    flow, found = build_flow(name, plan.sizes, "fields"), known["operations"]
+    plan, result = run("--flow", name, *message, *episodes, *layout.split())
+    assert (result.status, result.reason) == ("ok", None)
+    flow = build_flow(name, plan.options.sizes, "fields")
     queues, returned = len(flow.edges), len(flow.edges_to("driver"))
-    assert found == {
+    assert result.queue_operations == {
         "queue_actors": 1 + queues,
         "driver_put": count * queues + count,
         "driver_get": count * queues,
         "driver_qsize": count + 1,
         "driver_payload_gets": count * returned,
         "driver_payload_bytes": count * sum(edge.bytes for edge in flow.edges_to("driver")),
-        "model_tasks": count * sum(ranks.get(task.name, 1) for task in flow.tasks),
+        "model_tasks": count * (len(flow.tasks) + ("--ranks" in layout)),
         "stream_dataset_get": count,
         "stream_dataset_qsize": count + 1,
         "trainer_queue_actors": 0, "trainer_put": 0, "trainer_get": 0, "trainer_blocking_gets": 0,
     }  # fmt: skip
+    assert result.message_bytes.keys() == {"driver", *(task.name for task in flow.tasks)}
+    for sender, sizes in result.message_bytes.items():
+        message = flow.message(sender)  # pickle adds a few hundred bytes per tensor
+        assert len(sizes) == count and 0 < min(sizes) - message.serialised_bytes < 700 + 300 * len(message.tensor_bytes)
 
 
 @pytest.mark.parametrize(
-    ("name", "count", "batches", "ranks", "trainers", "epochs", "loader"),
-    [
-        ("online-dpo", 1, (8, 8), 1, 1, 1, "fixed"),
-        ("ppo", 4, (16, 2), 2, 2, 1, "dynamic"),
-        ("grpo-math", 3, (12, 3), 2, 1, 3, "fixed"),
-        ("dpo", 2, (4, 2), 1, 3, 2, "dynamic"),
-        ("grpo", 3, (16, 2), 2, 1, 1, "fixed"),  # the last step is half empty
-    ],
+    ("name", "count", "global_batch", "micro_batch", "ranks", "trainers"),
+    # In the last case, the last step has only half of its samples.
+    [("online-dpo", 1, 8, 8, 1, 1), ("ppo", 4, 16, 2, 2, 2), ("dpo", 2, 4, 2, 1, 3), ("grpo", 3, 16, 2, 2, 1)],
 )
-def test_samples_reach_the_trainers_by_chatlearns_operations(
-    run, name, count, batches, ranks, trainers, epochs, loader
-):
-    (whole, micro), samples = batches, count * ROWS
-    asked = {
-        "--train-global-batch": whole, "--train-micro-batch": micro, "--data-parallel": ranks, "--epochs": epochs,
-        "--loader": loader, "--episode": count, "--in-flight": count, "--iterations": 2 * count,
-    }  # fmt: skip
-    asked |= {"--trainers": trainers} if trainers != (2 if name == "ppo" else 1) else {}
-    flags = [str(word) for pair in asked.items() for word in pair]
-    _, known = run("--flow", name, "--message", "packed", "--sink", "trainer", *flags)
-    assert (known["status"], known["reason"]) == ("ok", None)
-    found, steps = known["operations"], -(-samples // whole)
-    assert (found["stream_dataset_get"], found["stream_dataset_qsize"]) == (count, count + 1)
-    assert found["trainer_queue_actors"] == epochs * (1 + trainers)
-    assert found["trainer_put"] == found["trainer_get"] == epochs * trainers * steps * ranks
-    assert found["trainer_blocking_gets"] == epochs * steps * whole // micro
-    assert found["driver_payload_gets"] == found["driver_payload_bytes"] == 0
+def test_samples_reach_the_trainers_by_its_formulas(run, name, count, global_batch, micro_batch, ranks, trainers):
+    flags = f"--sink trainer --episode {count} --in-flight {count} --iterations {2 * count} --data-parallel {ranks}"
+    flags += f" --train-global-batch {global_batch} --train-micro-batch {micro_batch}"
+    if name != "ppo":  # which has two trainers by default
+        flags += f" --trainers {trainers}"
+    _, result = run("--flow", name, "--message", "packed", *flags.split())
+    assert (result.status, result.reason) == ("ok", None)
+    counts, steps = result.queue_operations, -(-count * BATCH_SIZE // global_batch)
+    assert (counts["stream_dataset_get"], counts["stream_dataset_qsize"]) == (count, count + 1)
+    assert counts["trainer_queue_actors"] == 1 + trainers
+    assert counts["trainer_put"] == counts["trainer_get"] == trainers * steps * ranks
+    assert counts["trainer_blocking_gets"] == steps * global_batch // micro_batch
+    assert counts["driver_payload_gets"] == counts["driver_payload_bytes"] == 0
 
 
 @pytest.mark.parametrize("kept", [1, 2, 3])
 def test_samples_of_earlier_episodes_are_trained_on_again(run, kept):
-    flags = ("--flow", "grpo", "--message", "fields", "--sink", "trainer", "--in-flight", "2", "--episode", "2")
-    steps = ("--train-global-batch", "8", "--train-micro-batch", "4", "--iterations", "8")
-    _, known = run(*flags, *steps, "--relay-episodes", str(kept), "--epochs", "2")
-    assert (known["status"], known["reason"]) == ("ok", None)
-    assert known["operations"]["trainer_blocking_gets"] == 2 * (kept * 2 * ROWS // 8) * 2
+    _, result = run(*TRAINED, "--iterations", "8", "--relay-episodes", str(kept))
+    assert (result.status, result.reason) == ("ok", None)
+    assert result.queue_operations["trainer_blocking_gets"] == kept * 2 * BATCH_SIZE // 4
 
 
-def test_a_sample_that_a_trainer_did_not_get_fails_the_row(run, monkeypatch):
-    step = Trainer.train_step
-    monkeypatch.setattr(Trainer, "train_step", lambda self, references: step(self, references[1:]))
-    flags = ("--flow", "grpo", "--message", "fields", "--sink", "trainer", "--in-flight", "2", "--episode", "2")
-    _, known = run(*flags, "--train-global-batch", "8", "--train-micro-batch", "4", "--iterations", "2")
-    assert known["status"] == "failed" and "stream-dataset -> trainer 1" in known["wrong_bytes_by_field"]
+@pytest.mark.parametrize(("flags", "messages"), [((), 1), (("--relay-episodes", "2"), 2)], ids=str)
+def test_dataset_reads_a_message_when_a_micro_batch_needs_it(run, monkeypatch, flags, messages):
+    next_batch, read = ChatLearnActor.next, []
 
-
-def test_a_sample_that_the_dataset_lost_fails_the_row(run, monkeypatch):
-    take = ChatLearnModel.take_samples
-
-    def without_the_last(self, number, messages):
-        with monkeypatch.context() as patch:
-            patch.setattr(models, "split", lambda messages: split(messages)[:-1])
-            take(self, number, messages)
-
-    monkeypatch.setattr(ChatLearnModel, "take_samples", without_the_last)
-    flags = ("--flow", "grpo", "--message", "fields", "--sink", "trainer", "--in-flight", "2", "--episode", "2")
-    _, known = run(*flags, "--train-global-batch", "8", "--train-micro-batch", "4", "--iterations", "2")
-    assert (known["status"], set(known["wrong_bytes_by_field"])) == ("failed", {"stream-dataset"})
-
-
-@pytest.mark.parametrize(
-    ("more", "taken"), [((), 1), (("--loader", "dynamic"), 1), (("--relay-episodes", "2"), 2)], ids=str
-)
-def test_no_more_is_taken_than_a_micro_batch_needs_unless_earlier_episodes_count_too(run, monkeypatch, more, taken):
-    give, seen = ChatLearnModel.next, []
-
-    def noted(self):
-        batch = give(self)
-        seen.append((self.given, len(self.words)))
+    def next_and_note(self):
+        batch = next_batch(self)
+        read.append((self.given_samples, len(self.acknowledgements)))
         return batch
 
-    monkeypatch.setattr(ChatLearnModel, "next", noted)
-    flags = ("--flow", "grpo", "--message", "fields", "--sink", "trainer", "--in-flight", "2", "--episode", "2")
-    _, known = run(*flags, *more, "--train-global-batch", "8", "--train-micro-batch", "4", "--iterations", "4")
-    assert (known["status"], known["reason"]) == ("ok", None)
-    assert [words for given, words in seen if given == 4][-1] == taken
-    assert (known["operations"]["stream_dataset_get"], known["operations"]["stream_dataset_qsize"]) == (2, 3)
+    monkeypatch.setattr(ChatLearnActor, "next", next_and_note)
+    _, result = run(*TRAINED, *flags, "--iterations", "4")
+    assert (result.status, result.reason) == ("ok", None)
+    assert [count for given, count in read if given == 4][-1] == messages
 
 
-@pytest.mark.parametrize(("most", "pieces"), [(3, {3}), (ROWS, set()), (ROWS + 1, set())])
-def test_a_model_cuts_only_messages_that_are_larger_than_it_takes(run, monkeypatch, most, pieces):
-    cut, rows = models.cut, set()
-    monkeypatch.setattr(models, "cut", lambda payload, count: rows.add(count) or cut(payload, count))
-    _, known = run("--flow", "ppo", "--message", "fields", "--generation-batch", f"reward={most}", "--iterations", "2")
-    assert (known["status"], rows) == ("ok", pieces)
+def change_sample(batches):
+    batches[0]["rm_rewards"][0] = [9.5]
+    return batches
 
 
-def test_queues_that_are_kept_are_made_once_and_none_is_polled_unless_asked(run):
-    ListQueue.made = 0
-    flags = ("--flow", "grpo", "--message", "fields", "--in-flight", "2", "--iterations", "4")
-    _, known = run(*flags, "--episode", "2", "--keep-queues", "--poll-queues")
-    assert (ListQueue.made, known["operations"]["queue_actors"]) == (6, 0)
-    assert known["operations"]["driver_qsize"] == 3 + known["operations"]["driver_get"]
-    ListQueue.made = 0
-    run(*flags, "--episode", "2")
-    assert ListQueue.made == 4 * 6  # the first trip's, the warm-up's, two episodes
+@pytest.mark.parametrize("change", [lambda b: b[1:], lambda b: b + b[:1], lambda b: [b[0], *b[:-1]], change_sample])
+def test_a_sample_that_does_not_reach_a_trainer_exactly_once_fails_the_run(run, monkeypatch, change):
+    step = Trainer.train_step
+    monkeypatch.setattr(Trainer, "train_step", lambda self, references: step(self, change(references)))
+    _, result = run(*TRAINED, "--iterations", "2")
+    assert (result.status, set(result.wrong_bytes_by_field)) == ("failed", {"stream-dataset -> trainer 1"})
 
 
-@pytest.mark.parametrize("what", ["flip", "stale"])
-def test_a_wrong_byte_of_a_replica_is_seen(run, what):
+@pytest.mark.parametrize("change", [lambda samples: samples[:-1], lambda samples: samples + samples[:1]])
+def test_a_sample_that_the_dataset_loses_or_repeats_fails_the_run(run, monkeypatch, change):
+    def take_samples(self, number, messages):
+        self.samples += change(split_samples(messages))
+
+    monkeypatch.setattr(ChatLearnActor, "take_samples", take_samples)
+    _, result = run(*TRAINED, "--iterations", "2")
+    assert result.status == "failed" and "stream-dataset" in result.wrong_bytes_by_field
+
+
+def test_queues_are_made_per_episode_or_once(run):
+    ListQueue.count = 0
+    _, result = run(*GRPO, "--iterations", "4", "--keep-queues")
+    assert (ListQueue.count, result.queue_operations["queue_actors"]) == (6, 0)
+    ListQueue.count = 0
+    run(*GRPO, "--iterations", "4")
+    assert ListQueue.count == 4 * 6  # the first iteration, the warm-up, two episodes
+
+
+def test_a_colocated_model_waits_for_all_messages_of_the_model_before_it(run, monkeypatch):
+    waits = []
+    monkeypatch.setattr(ray, "wait", lambda answers, num_returns, fetch_local: waits.append(num_returns))
+    run(*GRPO, "--iterations", "2", "--colocated")
+    assert waits == [1, 1, 1, 2, 2, 2, 2, 2, 2]  # per model: of the first iteration, the warm-up, an episode
+
+
+@pytest.mark.parametrize("kind", ["flip", "stale"])
+def test_a_wrong_byte_of_a_replica_is_found(run, kind):
     flags = ("--flow", "ppo", "--message", "fields", "--replicas", "policy=2", "--iterations", "8")
-    _, known = run(*flags, "--inject", f"policy:5:{what}")
-    assert known["status"] == "failed" and "wrong bytes" in known["reason"]
+    _, result = run(*flags, "--inject", f"policy:5:{kind}")
+    assert result.status == "failed" and result.wrong_bytes > 0
 
 
-def test_episodes_that_differ_fail_the_row(run, monkeypatch):
-    filled, calls = Environment.filled, itertools.count()
+def test_episodes_with_different_counts_fail_the_run(run, monkeypatch):
+    submit = Driver.submit
 
-    def once_more(self, queue):
-        if next(calls) == 12:
-            filled(self, queue)
-        return filled(self, queue)
+    def submit_and_count(self, query):
+        submit(self, query)
+        if self.submitted == 6:
+            self.counters.count("driver_qsize")
 
-    monkeypatch.setattr(Environment, "filled", once_more)
-    with pytest.raises(Exception, match="episodes differ in driver_qsize"):
-        run("--flow", "grpo", "--message", "fields", "--in-flight", "2", "--iterations", "8", "--episode", "2")
-
-
-RELAY = (
-    "--flow", "grpo", "--message", "fields", "--sink", "trainer", "--in-flight", "2", "--episode", "2",
-    "--iterations", "8", "--relay-episodes", "2", "--train-global-batch", "4", "--train-micro-batch", "4",
-    "--loader", "dynamic",
-)  # fmt: skip
-
-
-def test_a_function_of_ones_own_chooses_from_the_episodes_that_are_kept(run, tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text("def newest_twice(episodes):\n    return episodes[-1][:6] + episodes[0][::-1] + episodes[-1][:6]\n")
-    _, known = run(*RELAY, "--epochs", "2", "--relay-sample", f"{path}:newest_twice")
-    assert (known["status"], known["reason"]) == ("ok", None)
-    assert known["operations"]["trainer_blocking_gets"] == 2 * (6 + 2 * ROWS + 6) // 4
-
-
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ("return 1 / 0", "mine.py:2: ZeroDivisionError"), ("return []", "mine.py: it must return a list of samples"),
-        ("return [{}]", "mine.py: it must return a list of samples"),
-    ],
-)  # fmt: skip
-def test_a_function_that_chooses_nothing_fails_the_row_in_one_line(run, tmp_path, body, reason):
-    path = tmp_path / "mine.py"
-    path.write_text(f"def mine(episodes):\n    {body}\n")
-    with pytest.raises(RunFailed, match=reason):
-        run(*RELAY, "--relay-sample", f"{path}:mine")
+    monkeypatch.setattr(Driver, "submit", submit_and_count)
+    with pytest.raises(RunFailed, match="groups of iterations differ in driver_qsize"):
+        run(*GRPO, "--iterations", "8")

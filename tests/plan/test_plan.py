@@ -1,98 +1,124 @@
-"""What follows from the flags: who runs where, with what, and how its row is called."""
+"""Test what follows from the flags: workers, GPUs, the flow that runs, the record, and turns."""
 
+import threading
 from dataclasses import replace
 
 import pytest
 
-from common.flow.flow import TRAINER
-from common.record.schema import Layout
-from common.run.settle import settle
+from common.flows.flow import PROXY
+from common.plan import requirements
+from common.plan.plan import Worker, resolve_plan, turn_ring
 
+FIELDS = ("--flow", "ppo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
 KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
 
 
-@pytest.fixture
-def chain_on_gpus(make_plan):
-    """chain_on_gpus(gpus, roles) -> the plan of a chain of so many roles on so many GPUs."""
-
-    def make(gpus, roles):
-        return make_plan("store", "--flow", "chain", "--roles", str(roles), device="cuda", gpus=gpus)
-
-    return make
-
-
-@pytest.mark.parametrize(
-    ("gpus", "roles", "share"),
-    [(0, 3, 0), (1, 3, 0.3333), (2, 3, 0.5), (3, 3, 1), (8, 3, 1), (1, 1, 1), (3, 7, 0.3333)],
-)
-def test_each_actor_gets_the_largest_equal_share_of_a_gpu(chain_on_gpus, gpus, roles, share):
-    assert chain_on_gpus(gpus, roles).gpus_per_actor() == share
+def test_workers_are_named_by_replica_and_rank_if_an_actor_has_several(make_plan):
+    plan = make_plan("store", *FIELDS, "--replicas", "policy=2,reward=3", "--ranks", "policy=2")
+    assert plan.worker_names == (
+        "driver", "policy.0.0", "policy.0.1", "policy.1.0", "policy.1.1", "reference", "value",
+        "reward.0", "reward.1", "reward.2",
+    )  # fmt: skip
+    answering = [name for name, worker in plan.workers.items() if worker.answers and worker.actor == "policy"]
+    assert answering == ["policy.0.1", "policy.1.1"]
 
 
-@pytest.mark.parametrize("roles", range(1, 9))
-def test_shares_of_gpus_fit_without_splitting_an_actor(chain_on_gpus, roles):
+@pytest.mark.parametrize("replicas", [1, 2, 3, 5])
+def test_every_message_is_received_by_one_replica_in_turn(replicas):
+    workers = [Worker("policy", replica, replicas) for replica in range(replicas)]
+    for number in range(1, 31):
+        assert [worker.replica for worker in workers if worker.receives(number)] == [(number - 1) % replicas]
+        for worker in workers:
+            received = [other for other in range(1, number + 1) if worker.receives(other)]
+            assert worker.last_due(number) == max(received, default=0)
+
+
+@pytest.mark.parametrize("actors", range(1, 9))
+def test_each_actor_gets_the_largest_equal_share_of_a_gpu_that_fits(make_plan, actors):
+    plan = make_plan("store", "--flow", "chain", "--actors", str(actors))
+    assert plan.gpus_per_actor == 0
     for gpus in range(1, 9):
-        share = chain_on_gpus(gpus, roles).gpus_per_actor()
-        assert 0 < share <= 1
-        assert int(10_000 // (share * 10_000)) * gpus >= roles
+        share = replace(plan, device="cuda", gpus=gpus).gpus_per_actor
+        assert 0 < share <= 1 and int(10_000 // (share * 10_000)) * gpus >= actors
+        assert share == {(3, 2): 0.5, (3, 1): 0.3333, (7, 3): 0.3333, (3, 3): 1}.get((actors, gpus), share)
 
 
-def test_actors_live_on_the_cpu_or_take_turns_on_the_gpus(make_plan, chain_on_gpus):
-    plan = chain_on_gpus(2, 3)
-    assert [plan.gpu_of(name) for name in plan.participants] == ["cuda:0", "cuda:0", "cuda:1", "cuda:0"]
+def test_actors_are_on_the_cpu_or_in_turn_on_the_gpus(make_plan):
     plan = make_plan("store", *KILOBYTES)
-    assert {plan.gpu_of(name) for name in plan.participants} == {"cpu"}
+    assert {plan.gpu_of(name) for name in plan.workers} == {"cpu"}
+    plan = replace(plan, device="cuda", gpus=2)
+    assert [plan.gpu_of(name) for name in plan.workers] == ["cuda:0", "cuda:0", "cuda:1", "cuda:0"]
 
 
-@pytest.mark.parametrize(("found", "transport"), [(0, "shm"), (2, "shm"), (3, "nccl")])
-def test_the_graph_takes_nccl_where_every_actor_can_have_a_gpu(monkeypatch, make_plan, found, transport):
-    monkeypatch.setattr("common.runtime.gpus.need_modules", lambda _: None)
-    asked = make_plan("graph", *KILOBYTES).options
-    monkeypatch.setattr("common.runtime.gpus.count", lambda: found)
-    plan, waived = settle("graph", replace(asked, transport=None))
-    assert (plan.row.transport, plan.gpus, waived) == (transport, found, None)
+@pytest.mark.parametrize(("gpus", "transport"), [(0, "shm"), (2, "shm"), (3, "nccl")])
+def test_the_graph_uses_nccl_if_every_actor_can_have_a_gpu(monkeypatch, make_plan, gpus, transport):
+    monkeypatch.setattr(requirements, "require_modules", lambda _: None)
+    options = make_plan("graph", *KILOBYTES).options
+    monkeypatch.setattr(requirements, "count_gpus", lambda: gpus)
+    plan, skipped = resolve_plan("graph", replace(options, transport=None))
+    assert (plan.transport.name, plan.gpus, skipped) == (transport, gpus, None)
 
 
-def test_a_driver_that_cannot_send_has_a_trainer_and_users_see_the_flow_as_it_was(make_plan):
+def test_the_record_has_the_flow_of_the_user_and_not_the_proxy_actor(make_plan):
     plan = make_plan("rdt", *KILOBYTES)
-    assert plan.participants == ("driver", TRAINER, "policy", "reference", "reward")
-    record = plan.record()
-    assert [f"{edge.source} -> {edge.reader}" for edge in record.edges] == [str(edge) for edge in plan.asked.edges]
-    assert record.row.layout == Layout(trainer=True)
+    assert plan.worker_names == ("driver", PROXY, "policy", "reference", "reward")
+    edges = [f"{edge.source} -> {edge.reader}" for edge in plan.new_record().workload.edges]
+    assert edges == [str(edge) for edge in plan.requested_flow.edges]
 
 
-def test_a_record_says_what_was_asked(make_plan):
-    plan = make_plan("graph", "--transport", "mapped", "--copy-out", "--timeout", "7", "--warmup", "2", *KILOBYTES)
-    record = plan.record()
-    assert (record.row.runtime, record.row.transport, record.row.flow) == ("graph", "mapped", "online-dpo")
-    assert (record.row.flags, record.row.message, record.warmup) == ({"copy_out": True}, "bare", 2)
-    sizes = {"batch_size": 4, "prompt_seq_len": 256, "max_new_tokens": 0, "num_samples": 2}
-    assert record.row.sizes == sizes
-    assert record.arguments["timeout"] == 7
-    assert record.runs == []
+def test_a_record_has_workload_configuration_and_table(make_plan):
+    plan = make_plan("graph", "--transport", "mapped", "--copy-out", "--timeout", "7", "--trace", "t", *KILOBYTES)
+    record = plan.new_record()
+    assert (record.suite, record.table, record.traced, record.runs) == ("", "stages", True, [])
+    assert (record.workload.flow, record.workload.message, record.arguments["timeout"]) == ("online-dpo", "flat", 7)
+    assert record.workload.sizes == {"batch_size": 4, "prompt_seq_len": 256, "max_new_tokens": 0, "num_samples": 2}
+    assert (record.configuration.name, record.configuration.device) == ("graph mapped --copy-out", "cpu")
+    plan, _ = resolve_plan("graph", plan.options, "quick", "configurations")
+    assert (plan.new_record().suite, plan.new_record().table) == ("quick", "configurations")
+    given = make_plan("store", "--flow", "ppo", "--prompt-len", "512").workload
+    assert given == make_plan("store", "--flow", "ppo").workload
 
 
-@pytest.mark.parametrize("message", ["fields", "packed"])
-def test_what_travels_is_each_message_or_one_flat_buffer(make_plan, message):
-    flags = ("--flow", "ppo", "--rows", "2", "--prompt-len", "8", "--response-len", "8")
-    plan = make_plan("store", *flags, "--message", message)
-    assert plan.record().row.message == message
-    assert plan.wire.query.bare is (message == "packed")
-    assert not plan.flow.query.bare
-    assert [str(edge) for edge in plan.wire.edges] == [str(edge) for edge in plan.asked.edges]
+def test_messages_are_sent_as_they_are_or_as_one_flat_buffer(make_plan):
+    for message in ("fields", "packed"):
+        plan = make_plan("store", *FIELDS, "--message", message, "--sink", "trainer")
+        assert (plan.workload.message, plan.wire_flow.query.is_flat) == (message, message == "packed")
+        assert (plan.task_flow.query.is_flat, plan.sink_task) == (False, "stream-dataset")
+        assert [str(edge) for edge in plan.wire_flow.edges] == [str(edge) for edge in plan.task_flow.edges]
 
 
-@pytest.mark.parametrize(
-    ("runtime", "flags", "views", "promised"),
-    [
-        ("store", ("--transport", "refs"), False, False),
-        ("store", ("--transport", "refs", "--zero-copy"), True, True),
-        ("store", ("--transport", "refs", "--zero-copy", "--copy-out"), True, False),
-        ("graph", ("--transport", "mapped"), True, True),
-        ("graph", ("--transport", "mapped", "--copy-out"), True, False),
-        ("torch", ("--transport", "gloo"), False, False),
-    ],
-)
-def test_what_readers_are_handed_and_what_they_end_with(make_plan, runtime, flags, views, promised):
-    plan = make_plan(runtime, *flags, *KILOBYTES)
-    assert (plan.views, plan.promised_views) == (views, promised)
+def test_readers_end_with_views_unless_they_copy_them(make_plan):
+    for runtime, flags, views in (
+        ("store", ["refs"], (False, False)),
+        ("store", ["refs", "--zero-copy"], (True, True)),
+        ("store", ["refs", "--zero-copy", "--copy-out"], (True, False)),
+        ("graph", ["mapped"], (True, True)),
+    ):
+        plan = make_plan(runtime, *KILOBYTES, "--transport", *flags)
+        assert (plan.gives_views, plan.expects_views) == views
+
+
+def test_workers_take_turns_in_the_order_of_the_ring_and_none_before_the_first(tmp_path):
+    order, working = [], threading.Semaphore(1)
+
+    def work(turn):
+        turn.wait()
+        for number in range(20):
+            assert working.acquire(blocking=False)
+            order.append((number, turn.index))
+            working.release()
+            turn.go_round()
+        turn.pass_on()
+
+    with turn_ring(tmp_path, 3) as turns:
+        assert all(turn.waits for turn in turns)
+        threads = [threading.Thread(target=work, args=[turn], daemon=True) for turn in turns]
+        for thread in threads[1:]:
+            thread.start()
+        threads[1].join(0.1)
+        assert order == []
+        threads[0].start()
+        for thread in threads:
+            thread.join(10)
+        assert [turn.waits for turn in turns] == [True, True, False]
+    assert order == [(number, index) for number in range(20) for index in range(3)]

@@ -1,0 +1,139 @@
+"""Test how the time of hand-made traces is attributed to stages, edges and causes."""
+
+import msgspec
+import pytest
+from made_records import make_record, make_run
+
+from common.analysis import stages
+from common.analysis.result import Result
+from common.flows.flow import DRIVER
+from common.records.schema import Edge
+from common.trace import recorder
+
+
+def make_trace(*iterations, **changes):
+    """Return a traced run. Each iteration is its microseconds and spans (process, thread, stage, start, end)."""
+    spans, times, begin = [], [], 0
+    for number, (length, recorded) in enumerate(iterations):
+        for process, thread, stage, start, end in recorded:
+            spans.append((process, thread, stage, "in one process", number, begin + start, begin + end))
+        times.append((begin, begin + length))
+        begin += length + 1000
+    return make_run([length * 1e-6 for length, _ in iterations], spans=spans, iterations_us=times, **changes)
+
+
+def attribute(*iterations):
+    """Return the microseconds of each stage, and the explained share."""
+    seconds, explained = stages.attribute(make_trace(*iterations))
+    return {stage: pytest.approx(value * 1e6) for stage, value in seconds.items()}, pytest.approx(explained)
+
+
+def test_the_innermost_span_of_a_thread_gets_the_time():
+    spans = [("a", 0, "write", 0, 100), ("a", 0, "serialise", 20, 50), ("a", 0, "copy", 30, 40)]
+    for order in (spans, spans[::-1]):
+        assert attribute((100, order)) == ({"write": 70, "serialise": 20, "copy": 10}, 1)
+    cut_at_the_start = [("a", 0, "write", 0, 100), ("a", 0, "serialise", 0, 40)]  # in the order of their real starts
+    assert attribute((100, cut_at_the_start)) == ({"serialise": 40, "write": 60}, 1)
+
+
+@pytest.mark.parametrize("other", [("b", 0), ("a", 1)], ids=["process", "thread"])
+def test_those_that_work_at_the_same_time_share_it(other):
+    assert attribute((150, [("a", 0, "write", 0, 100), (*other, "copy", 50, 150)])) == ({"write": 75, "copy": 75}, 1)
+    three = [("a", 0, "write", 0, 90), (*other, "write", 0, 90), ("c", 0, "copy", 0, 90)]
+    assert attribute((90, three)) == ({"write": 60, "copy": 30}, 1)
+
+
+@pytest.mark.parametrize("stage", stages.LAST_STAGES)
+def test_waiting_counts_only_while_no_thread_works(stage):
+    spans = [("a", 0, stage, 0, 100), ("b", 0, stage, 10, 100), ("c", 0, "write", 20, 60)]
+    assert attribute((100, spans)) == ({stage: 60, "write": 40}, 1)
+    inside = [("a", 0, stage, 0, 100), ("a", 0, "deserialise", 70, 90)]
+    assert attribute((100, inside)) == ({stage: 80, "deserialise": 20}, 1)
+
+
+def test_if_no_thread_works_the_first_of_the_last_stages_counts():
+    first, second, third = stages.LAST_STAGES
+    spans = [("a", 0, third, 0, 90), ("b", 0, second, 30, 90), ("c", 0, first, 60, 90)]
+    assert attribute((90, spans)) == ({third: 30, second: 30, first: 30}, 1)
+
+
+def test_time_without_a_span_is_not_explained():
+    assert attribute((100, [("a", 0, "write", 0, 40), ("b", 0, "copy", 50, 100)])) == ({"write": 40, "copy": 50}, 0.9)
+
+
+def test_stages_are_means_of_the_middle_iterations():
+    both = [("a", 0, "copy", 0, 100), ("a", 0, "make", 100, 300)]
+    assert attribute((100, both[:1]), (300, both)) == ({"make": 100, "copy": 100}, 1)
+    stalled = (90_000, [("a", 0, "wait", 0, 90_000)])
+    assert attribute(*[(100, both[:1])] * 3, stalled) == ({"copy": 100}, 1)
+
+
+def test_every_traced_stage_has_its_position_and_at_most_one_cause():
+    assert {stage for *_, stage in (*recorder.POINTS, *recorder.ON_GPUS)} <= set(stages.STAGES)
+    causes = [stage for names in stages.CAUSES.values() for stage in names]
+    assert len(causes) == len(set(causes))
+    assert set(stages.STAGES) - set(causes) == {"make", "submit", "compute", "train", "sequence number", "synchronise"}
+
+
+EDGES = (Edge(DRIVER, "a", 8), Edge("a", DRIVER, 8))
+SPANS = [
+    ("a", 0, "sequence number", "driver -> a", 0, 20.0, 30.0), ("a", 0, "make", "a -> driver", 0, 30.0, 40.0),
+    ("driver", 0, "sequence number", "a -> driver", 0, 90.0, 100.0), ("driver", 0, "wait", "a -> driver", 0, 0.0, 90.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spans", "end", "words"),
+    [
+        (SPANS, 100.0, ""), (SPANS[1:], 100.0, "no process saw driver -> a in iteration 0"),
+        ([SPANS[0], *SPANS[2:]], 100.0, "no process saw a -> driver in iteration 0"),
+        ([SPANS[0], ("a", 0, "make", "", 0, 105.0, 106.0), *SPANS[2:]], 106.0, "a -> driver was read before"),
+        (SPANS, 200.0, "store refs: the stages add up to 50.0% of the iteration"),
+        (SPANS, 80.0, "store refs: the stages add up to 125.0% of the iteration"),
+    ],
+    ids=["none", "not received", "not sent", "clocks differ", "lost time", "too much time"],
+)  # fmt: skip
+def test_a_trace_with_a_problem_is_named(spans, end, words):
+    run = make_run([end * 1e-6], spans=spans, iterations_us=[(0.0, end)])
+    record = make_record("refs", run, flow="round-trip", traced=True)
+    result = Result([msgspec.structs.replace(record, workload=msgspec.structs.replace(record.workload, edges=EDGES))])
+    problems = stages.trace_problems([result])
+    assert bool(problems) == bool(words) and words in "".join(problems)
+    if not problems:
+        seconds = stages.attribute_to_edges(run)
+        microseconds = {edge: round(value * 1e6) for edge, value in seconds.items()}
+        assert microseconds == {"wait": 70, "driver -> a": 10, "a -> driver": 20}
+
+
+HINT = {"driver -> policy": "TorchTensorType over BufferedSharedMemoryChannel"}
+
+
+def cause_result(transport, microseconds, lengths, runtime="store", flags=None, paths=None):
+    """Return a traced result whose stages follow each other in one process."""
+    spans, begin = [], 0.0
+    for stage, length in lengths.items():
+        spans.append(("a", 0, stage, begin, begin + length))
+        begin += length
+    run = make_trace((microseconds, spans), data_paths=paths or {})
+    return Result([make_record(transport, run, runtime=runtime, flags=flags or {}, traced=True)])
+
+
+QUEUE = cause_result("driver-queue", 100, {"serialise": 30, "deserialise": 40, "write": 5, "wait": 15, "submit": 6})
+SHM = cause_result("shm", 100, {"write": 20, "deserialise": 70, "serialise": 2, "loop": 8}, "graph", None, HINT)
+WARM = cause_result("shm", 40, {"write": 20, "deserialise": 20}, "graph", {"reuse_buffers": True}, HINT)
+
+
+@pytest.mark.parametrize(
+    ("result", "others", "expected"),
+    [
+        (QUEUE, [], {stages.SERIALISATION: 70, "copying": 5, "waiting": 15, "other": 10}),
+        (SHM, [], {stages.SERIALISATION: 2, "copying": 90, "waiting": 8, "other": 0}),
+        (SHM, [WARM], {stages.SERIALISATION: 2, "page faults": 50, "copying": 40, "waiting": 8, "other": 0}),
+        (WARM, [SHM], {stages.SERIALISATION: 0, "copying": 40, "waiting": 0, "other": 0}),
+    ],
+    ids=["pickled", "copied by Ray", "with warm buffers too", "warm buffers"],
+)
+def test_causes_add_up_to_the_iteration(result, others, expected):
+    causes = stages.attribute_to_causes(result, [result, *others])
+    assert {cause: pytest.approx(seconds * 1e6) for cause, seconds in causes.items()} == expected
+    assert sum(causes.values()) == pytest.approx(stages.iteration_seconds(result.traced_run))

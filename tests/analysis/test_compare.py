@@ -1,0 +1,185 @@
+"""Test the comparison of two sets of records: verdicts, output forms, what is rejected, and what fails."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+from made_records import make_record, make_run, write_record
+
+import compare_results
+from common.errors import RecordError, SuiteError, UsageError
+
+# The iterations of five runs; the geometric mean of their medians is 1.
+QUIET = [[1.0, 1.02, 0.9], [1.01, 1.01], [1 / 1.01], [1.005], [1 / 1.005]]
+
+
+def slow_down(factor, runs=QUIET):
+    return [[factor * seconds for seconds in run] for run in runs]
+
+
+@pytest.fixture
+def write_sides(tmp_path):
+    """write_sides(old records, new records) -> the arguments of compare_results.py, two folders."""
+
+    def write_sides(old, new):
+        for name, records in (("old", old), ("new", new)):
+            (tmp_path / name / "deeper").mkdir(parents=True)
+            for index, record in enumerate(records):
+                write_record(tmp_path / name / ("deeper" * (index % 2)) / f"{index}.json", record)
+        return [str(tmp_path / "old"), str(tmp_path / "new")]
+
+    return write_sides
+
+
+def run(capsys, argv, code=0):
+    assert compare_results.main(argv) == code
+    return capsys.readouterr()
+
+
+def table_cells(text, row):
+    """Return the cells of a row without those of flow and payload."""
+    cells = re.split(r"  +", text.splitlines()[row])
+    return [cells[0], *cells[3:]]
+
+
+OLD = [make_record("refs", *QUIET), make_record("bytes", *QUIET), make_record("ref-queue", *QUIET)]
+NEW = [make_record("refs", *slow_down(1.25)), make_record("bytes", *slow_down(0.5)),
+       make_record("ref-queue", *slow_down(1.001))]  # fmt: skip
+
+
+def test_each_pair_has_both_times_the_ratio_with_its_interval_and_a_verdict(write_sides, capsys):
+    text = run(capsys, write_sides(OLD, NEW)).out
+    rows = [table_cells(text, row) for row in (1, 2, 3)]
+    assert [row[:4] for row in rows] == [
+        ["store ref-queue", "1,000", "1,001", "1.001"], ["store refs", "1,000", "1,250", "1.250"],
+        ["store bytes", "1,000", "500", "0.500"],
+    ]  # fmt: skip
+    assert [row[-2:] for row in rows] == [["5, 5", "no clear difference"], ["5, 5", "slower"], ["5, 5", "faster"]]
+    low, high = map(float, rows[1][4].split(" to "))
+    assert 1.2 < low < 1.25 < high < 1.3
+    assert "Geometric mean of new / old: 0.855" in text  # the cube root of 1.25 * 0.5 * 1.001
+
+
+@pytest.mark.parametrize(("limit", "code"), [("5%", 1), ("24.9%", 1), ("26%", 0)])
+def test_a_configuration_that_is_slower_by_more_fails_and_is_named(write_sides, capsys, limit, code):
+    output = run(capsys, [*write_sides(OLD, NEW), "--fail-above", limit], code)
+    assert output.err == "error: store refs is slower by 25.0%\n" * code
+
+
+def test_neither_noise_nor_an_equal_measurement_fails(write_sides, capsys):
+    noisy = [[1.0], [1.6], [0.8], [1.3], [0.7]]
+    sides = write_sides([OLD[0], make_record("bytes", *noisy)], [OLD[0], make_record("bytes", *slow_down(1.2, noisy))])
+    assert run(capsys, [*sides, "--fail-above", "5%"]).out.count("no clear difference") == 2
+
+
+def test_a_configuration_that_is_not_ok_or_has_more_failures_fails(write_sides, capsys):
+    died = make_run([1.0], status="failed", reason="reward died")
+    new = [make_record("bytes", *[died] * 5), make_record("refs", *QUIET, died), make_record("numpy", *QUIET)]
+    sides = write_sides([*OLD, make_record("numpy", died)], [*new, make_record("payload-queue", *QUIET)])
+    output = run(capsys, [*sides, "--fail-above", "5%"], 1)
+    assert output.err.splitlines() == [
+        "error: store refs has more failures: 1 of 6 runs failed: reward died",
+        "error: store bytes has more failures: failed: reward died",
+    ]
+    assert "store bytes was ok in OLD and is failed in NEW: failed: reward died" in output.out
+    assert "store numpy was failed in OLD and is ok in NEW: failed: reward died" in output.out
+    assert "Only in OLD: store ref-queue\nOnly in NEW: store payload-queue\n" in output.out
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(1, "one run: no verdict"), (2, "2 runs: no verdict")])
+def test_too_few_runs_have_no_verdict_and_cannot_pass(write_sides, capsys, count, verdict):
+    sides = write_sides(OLD, [OLD[0], make_record("bytes", *slow_down(9)[:count])])
+    text = run(capsys, sides).out
+    assert text.count(verdict) == 1 and "1 of 2 have too few runs for a verdict: measure with --runs 5" in text
+    with pytest.raises(UsageError, match="store bytes has too few runs"):
+        compare_results.main([*sides, "--fail-above", "5%"])
+
+
+@pytest.mark.parametrize(
+    ("new", "words"),
+    [
+        (make_record("refs", *QUIET, batch_size=8), "sizes batch_size 1024 and 8"),
+        (make_record("refs", *QUIET, flow="ppo"), "flow online-dpo and ppo"),
+        (make_record("refs", *QUIET, message="fields"), "message flat and fields"),
+        (make_record("refs", *QUIET, device="cuda"), "device cpu and cuda"),
+        (make_record("refs", *[make_run([1.0], pair="a")] * 3), "paired False and True"),
+        (make_record("refs", *QUIET, layout={"placement": "spread"}), "layout placement pack and spread"),
+        (make_record("refs", *QUIET, traced=True), "traced False and True"),
+        (make_record("refs", *QUIET, environment={"memory_gib": 4}), "the machines differ, memory_gib 8 and 4"),
+        (make_record("refs", *QUIET, environment={"versions": {"ray": "1"}}), "versions None and {'ray': '1'}"),
+        (make_record("bytes", *QUIET), "no configuration is on both sides: OLD has store refs, NEW store bytes"),
+        (make_record("refs"), "NEW none"),
+    ],
+    ids=["size", "flow", "message", "device", "paired", "layout", "traced", "machine", "versions", "other", "none"],
+)
+def test_different_measurements_are_rejected_with_the_difference(write_sides, new, words):
+    with pytest.raises(RecordError) as error:
+        compare_results.main(write_sides([make_record("refs", *QUIET)], [new]))
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_different_machines_are_compared_with_a_flag_and_without_runs_there_is_no_machine(write_sides, capsys):
+    failed = make_record("refs", make_run([], status="failed", reason="interrupted"))
+    failed.environments = {}
+    other = make_record("refs", *QUIET, environment={"cpu_model": "Another"})
+    assert "no clear difference" in run(capsys, [*write_sides([OLD[0], failed], [other]), "--mixed"]).out
+
+
+def test_an_injected_delay_is_compared_with_the_configuration_without_it_and_not_both_at_once(write_sides, capsys):
+    delayed = make_record("refs", *slow_down(1.25), flags={"inject": "policy:1:delay=250ms"})
+    sides = write_sides(OLD, [delayed])
+    cells = table_cells(run(capsys, sides).out, 1)
+    assert cells[:3] == ["store refs --inject policy:1:delay=250ms / store refs", "1,000", "1,250"]
+    write_record(Path(sides[1]) / "both.json", OLD[0])
+    with pytest.raises(RecordError, match="two results of the same measurement"):
+        compare_results.main(sides)
+
+
+def test_iterations_in_flight_are_compared_by_whole_groups(write_sides, capsys):
+    def overlapping(seconds):
+        runs = [make_run([9.0, 9.0], group_seconds=[seconds * factor]) for factor in (1, 1.01, 1.02)]
+        return [make_record("refs", *runs, flags={"in_flight": 2})]
+
+    text = run(capsys, write_sides(overlapping(4), overlapping(8))).out
+    assert table_cells(text, 1)[1:4] == ["2,020", "4,040", "2.000"]
+
+
+def paired_record(factors, transport="refs", names="abc"):
+    drift = ([1.0, 3.0, 5.0], [1.1, 9.0, 4.0], [0.7, 2.0, 2.0])
+    runs = [[factor * seconds for seconds in run] for factor, run in zip(factors, drift, strict=True)]
+    pairs = [make_run(seconds, pair=name) for seconds, name in zip(runs, names, strict=True)]
+    return make_record(transport, *pairs, table="paired")
+
+
+def test_paired_runs_are_compared_iteration_by_iteration(write_sides, capsys):
+    sides = write_sides([paired_record((1, 1, 1))], [paired_record((1.049, 1.05, 1.051))])
+    output = run(capsys, [*sides, "--fail-above", "4%"], 1)
+    assert table_cells(output.out, 1)[3:] == ["1.050", "1.048 to 1.052", "3, 3", "slower"]
+
+
+def test_two_configurations_that_were_measured_together_are_a_pair(write_sides, capsys):
+    sides = write_sides([paired_record((1, 1, 1))], [paired_record((2, 2.01, 1.99), "bytes")])
+    assert table_cells(run(capsys, sides).out, 1)[0::3] == ["store bytes / store refs", "2.000", "slower"]
+
+
+def test_the_same_numbers_as_json_csv_and_markdown(write_sides, capsys):
+    argv = write_sides(OLD, NEW)
+    pair = json.loads(run(capsys, [*argv, "--json"]).out)["pairs"][1]
+    assert (pair["configuration"], pair["verdict"], pair["runs"]) == ("store refs", "slower", 5)
+    assert pair["value"] == pytest.approx(1.25) == pytest.approx(pair["new_seconds"] / pair["old_seconds"])
+    sheet = run(capsys, [*argv, "--csv"])
+    assert sheet.err.startswith("Geometric mean of new / old")
+    header, *lines = csv.reader(sheet.out.splitlines())
+    assert dict(zip(header, lines[1], strict=True))["new / old"] == "1.250"
+    text = run(capsys, [*argv, "--markdown"]).out
+    assert "| 1,000 | 1,250 | 1.250 |" in text and "\n\nGeometric mean" in text
+    with pytest.raises(SuiteError):
+        compare_results.main([*argv, "--json", "--csv"])
+
+
+@pytest.mark.parametrize("share", ["5", "-1%", "much%", "nan%"])
+def test_a_share_must_be_a_percentage(share):
+    with pytest.raises(SuiteError, match="is not a percentage"):
+        compare_results.main(["a", "b", f"--fail-above={share}"])

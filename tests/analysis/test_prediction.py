@@ -1,0 +1,185 @@
+"""Test which configurations are possible for a workload, and the times that are measured or interpolated for it."""
+
+import pytest
+from made_records import make_record, make_run, make_sweep, write_record
+
+import choose_transport
+from common.analysis.prediction import Request, check_predictions, rank, rule_out
+from common.analysis.result import Result
+from common.errors import RecordError, UsageError
+from common.records.environment import describe_environment
+from common.transports.catalogue import CONFIGURATIONS
+
+SIZES = [2**power for power in range(13, 30, 4)]
+HERE = describe_environment()
+
+
+def sweep(runtime, transport, start, seconds_per_byte, **changes):
+    """Return the records of a sweep over payloads in which an iteration takes a time per edge and per byte."""
+    points = {size: make_run([5 * start + seconds_per_byte * size] * 3) for size in SIZES}
+    return make_sweep(transport, "payload", points, runtime=runtime, **changes)
+
+
+def results_of(*records):
+    return [Result([record]) for record in records]
+
+
+@pytest.fixture
+def results():
+    """Fast for small messages, or for large ones; one gives views; one has a single size."""
+    return results_of(
+        *sweep("torch", "gloo", 1e-4, 3e-10), *sweep("graph", "shm", 5e-4, 1e-10), *sweep("graph", "mapped", 5e-4, 0.0),
+        make_record("refs", [0.7]),
+    )  # fmt: skip
+
+
+def make_request(machines=None, **workload):
+    result = Result([make_record("refs", [1.0], **workload)])
+    return Request(result.workload, result.flow, **machines or {})
+
+
+def rank_names(results, machines=None, **workload):
+    """Return the choices with a time by name, and the notes of the others."""
+    choices = rank(make_request(machines, **workload), results)
+    timed = {choice.variant.name: choice for choice in choices if choice.seconds}
+    return timed, {choice.variant.name: choice.note for choice in choices if not choice.seconds}
+
+
+def test_the_size_decides_which_is_the_fastest(results):
+    assert list(rank_names(results, payload=10**5)[0]) == ["torch gloo", "graph shm"]
+    assert list(rank_names(results, payload=10**8)[0]) == ["graph shm", "torch gloo"]
+    assert next(iter(rank_names(results, {"copies": False}, payload=10**8)[0])) == "graph mapped"
+
+
+def test_times_between_measured_points_are_interpolated_in_logarithms(results):
+    ends = [rank_names(results, payload=size)[0]["graph shm"] for size in SIZES[1:3]]
+    between = rank_names(results, payload=2**19)[0]["graph shm"]
+    assert between.seconds == pytest.approx((ends[0].seconds * ends[1].seconds) ** 0.5, rel=1e-3)
+    assert ends[0].is_measured and not between.is_measured
+
+
+@pytest.mark.parametrize(
+    ("name", "workload", "words"),
+    [
+        ("graph shm", {"payload": 2**30}, "measured only from 7.992 KiB to 512 MiB"),
+        ("graph shm", {"flow": "chain", "actors": 2}, "no flow of this shape"),
+        ("store bytes", {}, "no flow of this shape"),
+        ("graph shm", {"flow": "grpo", "batch_size": 8}, "cost per tensor was not measured"),
+        ("graph shm", {"message": "packed", "batch_size": 8}, "not interpolated"),
+        ("graph shm", {"message": "fields", "as_sent": True, "batch_size": 8}, "not interpolated"),
+    ],
+)  # fmt: skip
+def test_outside_of_the_measured_points_there_is_a_reason_instead_of_a_time(results, name, workload, words):
+    assert words in rank_names(results, **workload)[1][name]
+
+
+def test_additional_tensors_have_the_measured_cost(results):
+    cut = {count: [3e-3 + 5 * (count - 1) * 2e-6] for count in (1, 8, 64)}
+    results += results_of(*make_sweep("shm", "fields", cut, runtime="graph", payload=2**20))
+    flat, some = (rank_names(results, payload=2**20, **cut)[0]["graph shm"] for cut in ({}, {"fields": 32}))
+    assert some.seconds - flat.seconds == pytest.approx(155 * 2e-6) and some.note == ""
+    many = rank_names(results, flow="grpo", batch_size=64)[0]["graph shm"]
+    assert "additional tensors, and at most 315 were measured" in many.note
+
+
+def test_the_newest_measurement_of_exactly_this_workload_counts(results):
+    for seconds, day in ((0.9, 2), (0.2, 1)):
+        run = make_run([seconds], started_at=f"2026-01-0{day}T00:00:00+00:00")
+        results += results_of(make_record("shm", run, runtime="graph"))
+    timed, _ = rank_names(results)
+    assert (timed["graph shm"].seconds, timed["graph shm"].is_measured) == (pytest.approx(0.9), True)
+    assert not timed["torch gloo"].is_measured
+
+
+def test_other_measurements_tell_nothing(results):
+    before = {name: choice.seconds for name, choice in rank_names(results)[0].items()}
+    changes = ({"traced": True}, {"device": "cuda"}, {"flags": {"inject": "policy:1:delay=1s"}},
+               {"layout": {"placement": "spread"}})  # fmt: skip
+    results += results_of(*(make_record("refs", [0.001], **change) for change in changes))
+    results += results_of(
+        *(make_record("refs", make_run([0.001], **run)) for run in ({"pair": "x"}, {"status": "failed"}))
+    )
+    assert {name: choice.seconds for name, choice in rank_names(results)[0].items()} == before
+    results += results_of(make_record("refs", [0.9], layout={"placement": "spread", "existing_cluster": True}))
+    assert list(rank_names(results, {"nodes": 2})[0]) == ["store refs"]
+
+
+@pytest.mark.parametrize(
+    ("name", "machines", "words"),
+    [
+        ("torch memcpy", {}, "not a transport"),
+        ("torch mapped --check-every 100", {"copies": False}, "not a transport"),
+        ("graph mapped", {}, "readers get a view"), ("graph mapped", {"copies": False}, None),
+        ("graph mapped --copy-out", {"nodes": 2}, "one machine"), ("torch gloo", {"nodes": 2}, "one machine"),
+        ("torch multiprocessing --copy-out", {"nodes": 2}, "one machine"), ("graph shm", {"nodes": 2}, None),
+        ("graph nccl", {"gpus": 2}, "too few GPUs"), ("graph nccl", {"gpus": 3}, None),
+        ("rdt cuda-ipc", {"copies": False}, "too few GPUs"), ("rdt gloo", {"gpus": 1}, "host memory"),
+    ],
+)  # fmt: skip
+def test_impossible_configurations_are_ruled_out_with_the_reason(name, machines, words):
+    reason = rule_out(CONFIGURATIONS[name], make_request(machines))
+    assert reason is None if words is None else words in reason
+
+
+def held_out(gloo_seconds, **changes):
+    return [make_record("gloo", [gloo_seconds], runtime="torch", payload=10**5, **changes),
+            make_record("shm", [2.5e-3], runtime="graph", payload=10**5, **changes)]  # fmt: skip
+
+
+def test_predictions_are_checked_without_the_times_of_the_workload_itself(results):
+    checks, unpredicted = check_predictions(results_of(*held_out(5e-4)), results)
+    assert unpredicted == 0 and [(check.predicted, check.is_right) for check in checks] == [("torch gloo", True)] * 2
+    slow = results_of(*held_out(5e-3))
+    check = check_predictions(slow, [*results, *slow])[0][0]
+    assert (check.predicted, check.fastest, check.is_right) == ("torch gloo", "graph shm", False)
+    assert check.times_fastest == pytest.approx(2)
+    assert check_predictions(results_of(make_record("refs", [1.0], flow="ppo")), results) == ([], 2)
+
+
+def write(folder, records):
+    folder.mkdir()
+    for index, record in enumerate(records):
+        write_record(folder / f"{index}.json", record)
+    return str(folder)
+
+
+def test_the_answer_names_the_fastest_then_the_times_then_the_reasons(tmp_path, capsys):
+    sweeps = [
+        *sweep("torch", "gloo", 1e-4, 3e-10, environment=HERE),
+        *sweep("graph", "shm", 5e-4, 1e-10, environment=HERE),
+    ]
+    folder = write(tmp_path / "known", sweeps)
+    (tmp_path / "known" / "broken.json").write_text("{")
+    assert choose_transport.main(["--payload", "100MB", "--records", folder]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Use graph shm for online-dpo (100 MB per iteration, readers own a copy)."
+    assert [line.split()[:2] for line in lines[2:4]] == [["graph", "shm"], ["torch", "gloo"]]
+    text = " ".join(" ".join(lines).split())
+    assert "not measured, no flow of this shape was measured: store payload-queue" in text
+    assert "ruled out, not a transport of its own: torch memcpy" in text
+    assert choose_transport.main(["--gpus", "2", "--records", folder]) == 1
+    assert capsys.readouterr().out.startswith("No record has a time for online-dpo")
+    for code, gloo_seconds in ((0, 5e-4), (1, 5e-3)):
+        check = write(tmp_path / str(code), held_out(gloo_seconds, environment=HERE))
+        assert choose_transport.main(["--records", folder, "--check", check]) == code
+
+
+def test_another_machine_answers_only_with_a_flag_however_many_own_records_there_are(tmp_path, capsys):
+    other = write(tmp_path / "other", sweep("graph", "shm", 5e-4, 1e-10))
+    with pytest.raises(RecordError, match=r"no record is of this machine.*--any-machine"):
+        choose_transport.main(["--records", other])
+    own = write(
+        tmp_path / "own", [make_record("refs", [1.0], environment=HERE, batch_size=size) for size in range(1, 9)]
+    )
+    for folders in ([other], [other, own]):
+        assert choose_transport.main(["--payload", "100MB", "--any-machine", "--records", *folders]) == 0
+        text = capsys.readouterr().out
+        assert text.startswith("The records are of another machine: 2 x Test CPU") and "Use graph shm" in text
+    assert choose_transport.main(["--batch-size", "1", "--any-machine", "--records", other, own]) == 0
+    assert capsys.readouterr().out.startswith("Use store refs")
+
+
+@pytest.mark.parametrize("flag", ["--transport refs", "--in-flight 2", "--prompt-len 8", "--flow gpro", "--reads none"])
+def test_what_is_no_workload_is_rejected(flag):
+    with pytest.raises(UsageError, match=r"is no part of the workload|is a size of|unknown flow|invalid choice"):
+        choose_transport.main(flag.split())

@@ -1,0 +1,166 @@
+"""Test what is computed of a configuration and its runs, and what limits the trust in it."""
+
+import msgspec
+import pytest
+from made_records import make_record, make_run
+
+from common.analysis.comparison import compared_result, find_result
+from common.analysis.quality import disturbances, warnings
+from common.analysis.result import Result, group_results, with_shared_memcpy
+from common.errors import RecordError
+from common.records.schema import Edge, ProcessCost
+
+
+def make_result(*runs, transport="refs", **changes):
+    return Result([make_record(transport, *runs, **changes)])
+
+
+def test_runs_of_equal_records_are_one_result_and_other_records_are_apart():
+    changes = ({"traced": True}, {"table": "paired"}, {"batch_size": 2}, {"device": "cuda"},
+               {"layout": {"placement": "spread"}}, {"flags": {"threads": 2}})  # fmt: skip
+    records = [make_record("refs", [1.0], **change) for change in ({}, *changes)]
+    records += [make_record("refs", [3.0], [2.0]), make_record("refs", make_run([1.0], pair="a")), make_record("refs")]
+    results = group_results(records)
+    assert len(results) == 8
+    (merged,) = [result for result in results if len(result.records) == 2]
+    assert merged.seconds_by_run == [[1.0], [3.0], [2.0]] and merged.summary.median == 2
+
+
+def test_flags_are_compared_as_data_and_results_are_in_the_order_of_the_catalogue():
+    orders = ({"copy_out": True, "threads": 2}, {"threads": 2, "copy_out": True})
+    records = [make_record("mapped", [1.0], runtime="graph", flags=flags) for flags in orders]
+    assert group_results(records)[0].variant.name == "graph mapped --copy-out --threads 2"
+    records += [make_record(name, [1.0], runtime="graph") for name in ("shm", "pickle")]
+    records += [make_record("pickle", [1.0], runtime="graph", flags={"threads": 4}), make_record("refs", [1.0])]
+    assert [result.name for result in group_results(records)] == [
+        "store refs", "graph pickle", "graph pickle --threads 4", "graph shm", "graph mapped --copy-out --threads 2",
+    ]  # fmt: skip
+    with pytest.raises(RecordError, match="no transport store pigeon"):
+        group_results([make_record("pigeon", [1.0])])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"flags": {"copy_out": True, "threads": 2}}, " --copy-out --threads 2"),
+        ({"message": "packed"}, " --message packed"), ({"message": "fields"}, " --message fields"),
+        ({"message": "fields", "as_sent": True}, " --as-sent"), ({"fields": 8}, " --fields 8"),
+        ({"flow": "grpo"}, ""), ({"device": "cuda"}, " --device cuda"),
+        ({"layout": {"placement": "spread", "existing_cluster": True}}, " --address --placement spread"),
+    ],
+)  # fmt: skip
+def test_the_label_is_the_command_line(changes, words):
+    assert make_result([1.0], **changes).label == f"store refs{words}"
+
+
+def test_the_flow_is_that_of_the_catalogue_only_if_its_edges_are_those_of_the_record(tmp_path):
+    record = make_record("refs", [1.0], batch_size=4)
+    assert (Result([record]).flow.title, len(Result([record]).flow.edges)) == ("online DPO", 5)
+    (tmp_path / "flow.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n")
+    edges = (Edge("driver", "policy", 16), *record.workload.edges[1:])
+    for changes in (
+        {"edges": edges},
+        {"flow": "of-tomorrow"},
+        {"sizes": {"pages": 3}},
+        {"flow": f"{tmp_path}/flow.py:f"},
+    ):
+        workload = msgspec.structs.replace(record.workload, **changes)
+        flow = Result([msgspec.structs.replace(record, workload=workload)]).flow
+        assert flow.title == flow.name == workload.flow
+        assert [(e.source, e.reader, e.bytes) for e in flow.edges] == [
+            (e.source, e.reader, e.bytes) for e in workload.edges
+        ]
+    assert not (tmp_path / "executed").exists()
+
+
+def test_the_ok_runs_count_and_without_any_the_failed_ones():
+    failed, skipped = make_run([9.0], status="failed", reason="died"), make_run([], status="skipped", reason="no GPU")
+    mixed = make_result([1.0], failed, skipped)
+    assert (mixed.status, mixed.seconds, mixed.failure) == ("ok", [1.0], "2 of 3 runs failed: died")
+    assert (make_result(skipped, failed).status, make_result(skipped, failed).seconds) == ("failed", [9.0])
+    assert (make_result(skipped).status, make_result(skipped).failure) == ("skipped", "skipped: no GPU")
+    assert make_result([1.0]).failure is None
+    assert make_result([1.0], make_run([], status="failed", wrong_bytes=3)).wrong_bytes == 3
+
+
+def test_numbers_per_iteration():
+    costs = {
+        "driver": ProcessCost(overhead_seconds=0.06, peak_memory_bytes=5),
+        "policy": ProcessCost(overhead_seconds=0.02),
+    }
+    run = make_run([1.0, 2.0, 3.0], processes=costs, cpu_seconds=9.0, stored_bytes=30, spilled_bytes=4,
+                   group_seconds=[7.5], pipe_before_seconds=[0.5], memcpy_after_seconds=[0.06])  # fmt: skip
+    result = make_result(run, flags={"check_every": 3, "in_flight": 2})
+    assert result.overhead_share == pytest.approx(0.08 / (1 + 3) / 2)  # one warm-up iteration
+    assert (result.cpu_seconds_per_iteration, result.stored_bytes_per_iteration, result.spilled_bytes) == (3, 10, 4)
+    assert (result.paced_seconds, result.in_flight, result.check_every) == (2.5, 2, 3)
+    assert (result.peak_memory_bytes, result.first_seconds, result.times_pipe) == (5, 5.0, 4)
+    assert result.times_memcpy == pytest.approx(2 / 0.04)
+    assert make_result(run, flags={"episode": 8, "in_flight": 2}).check_every == 8
+    assert make_result(run, flags={"in_flight": 2}).check_every == 2
+    assert make_result(run, make_run([1.0], cpu_seconds=None)).cpu_seconds_per_iteration is None
+
+
+def test_views_are_no_multiple_of_a_copy_and_tables_share_the_memcpy_time():
+    view = make_result(make_run([1.0], readers_own_a_copy=False, memcpy_before_seconds=[0.04]))
+    copy = make_result(make_run([1.0], memcpy_before_seconds=[0.02]))
+    assert view.times_memcpy is None
+    assert [result.memcpy_seconds for result in with_shared_memcpy([view, copy])] == [pytest.approx(0.03)] * 2
+    assert with_shared_memcpy([make_result(make_run([1.0], memcpy_before_seconds=[]))])[0].memcpy_seconds is None
+
+
+def test_a_configuration_is_compared_with_the_one_that_it_extends():
+    def make(transport, flags, **changes):
+        return make_result([1.0], transport=transport, runtime="graph", flags=flags, **changes)
+
+    copied, extended = make("mapped", {"copy_out": True}), make("zero-copy", {"copy_out": True})
+    assert compared_result(copied, [copied, extended]) is extended
+    others = [make("zero-copy", {}), make("zero-copy", {"copy_out": True}, batch_size=8),
+              make("zero-copy", {"copy_out": True}, device="cuda")]  # fmt: skip
+    assert compared_result(copied, [copied, *others]) is None
+    assert compared_result(make("pickle", {"threads": 8}), [copied]) is None
+    failed = make_result(make_run([], status="failed"))
+    assert find_result([failed], failed.workload, failed.configuration) is None
+
+
+PASSES = {"memcpy_before_seconds": [0.2, 0.3], "memcpy_after_seconds": [0.25], "memcpy_all_cores_seconds": [0.09]}
+FAST = make_run([0.08], **PASSES)
+
+
+@pytest.mark.parametrize(
+    ("runs", "name", "expected"),
+    [
+        ([make_run([0.1], **PASSES)] * 3, ("torch", "memcpy"), "impossible"),
+        ([make_run([0.1], **PASSES)] * 3, ("store", "refs"), "ok"),  # its actors can copy at the same time
+        ([FAST] * 3, ("store", "refs"), "impossible"), ([FAST] * 2, ("store", "refs"), "ok"),
+        ([FAST, FAST, FAST, make_run([0.3], **PASSES)], ("store", "refs"), "ok"),
+        ([make_run([0.08], readers_own_a_copy=False, **PASSES)] * 3, ("store", "refs"), "ok"),
+    ],
+    ids=["one process", "all cores", "faster than all cores", "two runs", "one slow run", "views"],
+)  # fmt: skip
+def test_times_below_those_of_copies_are_impossible(runs, name, expected):
+    result = make_result(*runs, runtime=name[0], transport=name[1])
+    assert result.status == expected
+    assert ("find out which bytes were not copied" in str(result.failure)) == (expected == "impossible")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "changes", "words"),
+    [
+        ([0.1] * 6, {}, ""), ([0.1] * 6, {"busy_cores": 1.2}, "other programs used 1.2 cores"),
+        ([0.1] * 6, {"throttled_seconds": 0.5}, "a CPU limit stopped the container for 0.5 s"),
+        ([0.1] * 6, {"memcpy_after_seconds": [0.04]}, "the memcpy time changed from 20 to 40 ms"),
+        ([0.1, 0.2], {}, "the iterations vary by 33%"), ([0.1] * 6, {"spilled_bytes": 2**20}, "1 MiB were spilled"),
+        ([0.1], {"processes": {"driver": ProcessCost(overhead_seconds=0.1)}}, "50.0% of an iteration is"),
+        ([0.01] * 6, {}, "takes 0.49 times the memcpy time"),
+    ],
+)  # fmt: skip
+def test_a_warning_names_what_limits_the_trust(seconds, changes, words):
+    quiet = {"memcpy_before_seconds": [0.02], "memcpy_after_seconds": [0.021], "processes": {}}
+    lines = warnings(make_result(make_run(seconds, **quiet | changes)))
+    assert len(lines) == bool(words) and words in "".join(lines)
+
+
+def test_a_coarse_clock_is_a_disturbance():
+    assert disturbances(make_run([0.1]), 0.0005) == []
+    assert "less than 100 ticks of the clock" in disturbances(make_run([0.1]), 0.01)[0]

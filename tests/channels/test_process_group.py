@@ -1,0 +1,30 @@
+"""The data paths that NCCL's logs name, and the settings for several ranks on one GPU."""
+
+from pathlib import Path
+
+import pytest
+
+from common.channels.process_group import nccl_settings, read_nccl_log
+
+LOG = """\
+host:101:101 [0] NCCL INFO NCCL version 2.28.9+cuda13.0
+host:101:140 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] via {path}
+host:101:140 [0] NCCL INFO Connected all rings, use ring PXN 0 GDR 1
+"""
+
+
+@pytest.mark.parametrize("paths", [["P2P/CUMEM"], ["NET/Socket/0", "P2P/IPC", "SHM/direct/direct"]], ids=str)
+def test_each_data_path_in_the_logs_is_returned_once(tmp_path, paths):
+    for pid, path in enumerate(paths * 2):
+        (tmp_path / f"nccl.host.{pid}.log").write_text(LOG.format(path=path))
+    (tmp_path / "nccl.host.7.log").write_text("NCCL INFO Bootstrap: Using lo:127.0.0.1\n")
+    (tmp_path / "rendezvous").write_text("0 via Nothing/else")
+    assert read_nccl_log(tmp_path) == paths
+
+
+def test_before_2_30_each_rank_on_one_gpu_has_another_host_name():
+    new, old = (nccl_settings(Path("/tmp"), version, True, 2) for version in ((2, 30, 1), (2, 29, 9)))
+    assert new["NCCL_MULTI_RANK_GPU_ENABLE"] == "1" and "NCCL_HOSTID" not in new
+    assert "NCCL_MULTI_RANK_GPU_ENABLE" not in old
+    assert old["NCCL_HOSTID"] != nccl_settings(Path("/tmp"), (2, 29, 9), True, 1)["NCCL_HOSTID"]
+    assert set(nccl_settings(Path("/tmp"), (2, 30), False, 1)) == {"NCCL_DEBUG", "NCCL_DEBUG_FILE"}

@@ -1,0 +1,106 @@
+"""Endpoints that send handles: what is verified, what is rejected, and how long a reader may hold a message."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+import torch
+from in_process import COLOCATED, DEMO, RICH, LocalRingEndpoints, on_edge
+
+from common.channels.ring_endpoint import first_tensor, list_tensors
+from common.errors import RunFailed, SegmentError
+from common.flows.catalogue import build_flow
+from common.flows.flow import DRIVER, Flow, Task
+from common.flows.message import Field, Message
+
+TIMEOUT = 0.1  # seconds of an iteration; a sender waits for half of it
+K = 4  # iterations in flight
+LATE = Message((Field("empty", "float32", (0,)), Field("number", "int64", (1,))))
+LATE_TENSOR = Flow("late", "late", LATE, (Task("one", (DRIVER,), LATE), Task("two", ("one",), LATE)), ("two",))
+FORK = Flow("fork", "fork", LATE, tuple(Task(n, (DRIVER,), LATE, actor="one") for n in ("a", "b")), ("a", "b"))
+PPO = build_flow("ppo", {"batch_size": 3, "prompt_len": 5, "response_len": 4})
+SCATTER = build_flow("scatter-gather", {"payload_bytes": 13, "actors": 3})
+FLOWS = [DEMO, RICH, COLOCATED, LATE_TENSOR, FORK, PPO, SCATTER]
+
+
+@pytest.fixture
+def make():
+    """Return a function that makes the endpoints of a flow; the file names of their rings end with the test."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="test-ring-") as folder:
+        yield lambda flow=DEMO, **options: LocalRingEndpoints(flow, Path(folder), timeout=TIMEOUT, **options)
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
+@pytest.mark.parametrize("message", ["fields", "packed"])
+@pytest.mark.parametrize("copy_out", [False, True])
+@pytest.mark.parametrize(("in_flight", "group"), [(1, 1), (1, 20), (K, K), (K, 11)])
+def test_iterations_by_handle_arrive_unchanged_as_views_or_copies(make, flow, message, copy_out, in_flight, group):
+    endpoints = make(flow, message=message, copy_out=copy_out, in_flight=in_flight)
+    for first in range(1, 3 * group + 1, group):
+        for number in range(first, first + group):
+            endpoints.run(number)
+        assert endpoints.verify(first, number) == {}
+        assert endpoints.views == dict.fromkeys(map(str, flow.edges), not copy_out)
+
+
+@pytest.mark.parametrize("handle", [["policy", 1], ["reference", 2]], ids=["old message", "another sender"])
+def test_a_handle_of_another_message_that_is_there_is_found_by_the_verification(make, handle):
+    endpoints = make()
+    endpoints.run(1)
+    endpoints.verify(1)
+    endpoints.run(2, on_edge("policy -> reward", lambda _: handle))
+    wrong = endpoints.verify(2)
+    assert list(wrong) == ["policy -> reward"] and wrong["policy -> reward"] > 20_000
+
+
+REJECTED = {
+    "reward received the handle of message 5 of policy, but": ("policy -> reward", ["policy", 5]),
+    "policy received a handle of nobody": ("driver -> policy", ["nobody", 1]),
+    "policy received a handle of reference": ("driver -> policy", ["reference", 1]),
+}
+
+
+@pytest.mark.parametrize("error", REJECTED)
+def test_a_handle_that_a_task_must_not_read_is_rejected(make, error):
+    edge, handle = REJECTED[error]
+    with pytest.raises(SegmentError, match=error):
+        make().run(1, on_edge(edge, lambda _: handle))
+
+
+@pytest.mark.parametrize("data", [None, ValueError("lost"), torch.ones(8), "policy"], ids=str)
+def test_data_that_is_no_handle_is_rejected(make, data):
+    with pytest.raises(RunFailed, match=f"policy expected a handle, got {type(data).__name__}"):
+        make().actors["policy"].forward_step("policy", data)
+
+
+@pytest.mark.parametrize("flow", [DEMO, RICH, LATE_TENSOR], ids=lambda flow: flow.name)
+@pytest.mark.parametrize("message", ["fields", "packed"])
+def test_a_tensor_in_a_ring_has_the_handle_of_its_message_and_a_copy_has_none(make, flow, message):
+    driver = make(flow, message=message).driver
+    for number in range(1, 4):
+        tensor = first_tensor(list_tensors(driver.make_payload(number)))
+        assert driver.handle_of(tensor) == driver.handle(DRIVER) == [DRIVER, number]
+        with pytest.raises(SegmentError, match="driver cannot send a tensor that is not in shared memory"):
+            driver.handle_of(tensor.clone())
+
+
+@pytest.mark.parametrize("in_flight", [1, K])
+def test_a_task_names_the_reader_that_does_not_release(make, in_flight):
+    endpoints = make(in_flight=in_flight)
+    endpoints.run(1)
+    for number in range(2, in_flight + 3):
+        endpoints.driver.make_payload(number)
+    with pytest.raises(SegmentError, match=f"policy did not release message 1 of {DRIVER} in {TIMEOUT / 2} s"):
+        endpoints.driver.make_payload(in_flight + 3)
+    endpoints.actors["policy"].release()
+    endpoints.driver.make_payload(in_flight + 3)
+
+
+def test_a_message_with_two_reading_tasks_of_one_actor_is_opened_for_both(make):
+    """Ray Direct Transport fetches it once for the actor. If one task did not open it, the sender would wait."""
+    endpoints = make(FORK)
+    for number in range(1, 6):
+        endpoints.driver.make_payload(number)
+        assert int(endpoints.actors["one"].open_for_all_tasks([DRIVER, number])["number"]) == number
+    with pytest.raises(SegmentError, match="one received a handle of nobody"):
+        endpoints.actors["one"].open_for_all_tasks(["nobody", 1])

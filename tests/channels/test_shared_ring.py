@@ -1,0 +1,213 @@
+"""Shared memory that readers map: both sides in one process, and in two."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from common.channels.shared_ring import Ring, View
+from common.errors import SegmentError
+from common.flows.flow import Edge
+from common.flows.message import flat_message
+
+ROOT = Path(__file__).resolve().parents[2]
+READERS = ["reference", "reward"]
+TIMEOUT = 0.05  # seconds that a sender waits for readers that do not release
+BYTES = 4096
+MESSAGE = flat_message(BYTES)
+
+
+@pytest.fixture
+def folder():
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="test-ring-") as path:
+        yield Path(path)
+
+
+def make(folder, message=MESSAGE, keep=1):
+    """Return a ring and the views of its readers, as endpoints make them with `keep` iterations in flight."""
+    ring = Ring(folder, "policy", message.packed_bytes, keep + 2, READERS, TIMEOUT)
+    return ring, [View(folder, Edge("policy", reader, message), keep + 2, keep, READERS) for reader in READERS]
+
+
+def send(ring, number):
+    """Write a message whose bytes all equal its number, and return its handle."""
+    ring.acquire(number)
+    ring.slots[number % len(ring.slots)][:] = number
+    ring.publish(number)
+    return [ring.sender, number]
+
+
+def has(tensor, number):
+    return bool((tensor.view(torch.uint8) == number).all())
+
+
+@pytest.mark.parametrize("count", [1, 13, 4095, 4096, 4097])
+def test_readers_see_the_messages_without_a_copy(folder, count):
+    ring, views = make(folder, flat_message(count))
+    for first in (1, 4, 7):
+        handles = [send(ring, number) for number in range(first, first + 3)]
+        for view in views:
+            for number, handle in enumerate(handles, first):
+                tensor = view.open(handle)
+                assert (tensor.nbytes, tensor.dtype) == (count, torch.uint8 if count % 8 else torch.int64)
+                assert has(tensor, number) and tensor.data_ptr() == view.slots[number % 3].ctypes.data
+            view.release()
+
+
+@pytest.mark.parametrize("keep", [1, 2, 4])
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_held_views_are_not_overwritten_and_do_not_block_the_sender(folder, keep, ahead):
+    """The sender is ahead of its readers, as with several iterations in flight."""
+    ring, views = make(folder, keep=keep)
+    held = [[] for _ in views]
+    for number in range(1, 30):
+        send(ring, number)
+        opened = number - ahead + 1
+        if opened < 1:
+            continue
+        for view, views_of_reader in zip(views, held, strict=True):
+            views_of_reader.append((opened, view.open(["policy", opened])))
+            del views_of_reader[:-keep]
+            assert all(has(tensor, number) for number, tensor in views_of_reader)
+
+
+@pytest.mark.parametrize("keep", [1, 2, 4])
+@pytest.mark.parametrize("slow", [0, 1])
+def test_the_sender_waits_for_a_slow_reader_and_names_it(folder, keep, slow):
+    ring, views = make(folder, keep=keep)
+    held = {number: views[slow].open(send(ring, number)) for number in range(1, keep + 1)}
+    for number in (keep + 1, keep + 2):
+        views[1 - slow].open(send(ring, number))
+    views[1 - slow].release()
+    with pytest.raises(SegmentError, match=f"{READERS[slow]} did not release message 1 of policy in 0.05 s"):
+        send(ring, keep + 3)
+    assert all(has(tensor, number) for number, tensor in held.items())
+    views[slow].release()
+    assert has(views[slow].open(send(ring, keep + 3)), keep + 3)
+
+
+@pytest.mark.parametrize("opened", [(), (1,), (2, 1, 2, 1, 2)], ids=["never", "once", "repeatedly and late"])
+def test_a_message_that_may_be_held_or_was_not_opened_is_not_released(folder, opened):
+    ring, views = make(folder, keep=2)
+    for view in views:
+        view.release()
+    for number in (1, 2, 3, 4):
+        send(ring, number)
+    for view in views:
+        for number in opened:
+            assert has(view.open(["policy", number]), number)
+    with pytest.raises(SegmentError, match="did not release message 1 of policy"):
+        ring.acquire(5)
+
+
+@pytest.mark.parametrize("handle", [["policy", 1], ["policy", 5], ["policy", 7], ["reward", 4]])
+def test_a_handle_of_another_message_than_the_slot_holds_is_rejected(folder, handle):
+    """The message was overwritten, is not yet written, or is another sender's."""
+    ring, views = make(folder)
+    for number in (1, 2, 3, 4):
+        for view in views:
+            view.open(send(ring, number))
+    with pytest.raises(SegmentError, match=f"reference received the handle of message {handle[1]} of {handle[0]}, but"):
+        views[0].open(handle)
+
+
+def test_a_second_ring_of_the_same_name_is_rejected(folder):
+    ring, views = make(folder)
+    with pytest.raises(SegmentError, match="policy exists already"):
+        make(folder)
+    assert has(views[0].open(send(ring, 1)), 1)
+
+
+@pytest.mark.parametrize("where", [(os, "posix_fallocate"), (Path, "open")], ids=["bytes", "name"])
+def test_full_shared_memory_is_an_error_and_leaves_no_file(monkeypatch, folder, where):
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(*where, fail)
+    with pytest.raises(SegmentError, match=r"policy needs 4,096 MiB of shared memory.*--shm-size"):
+        make(folder, flat_message(2**32 // 3))
+    assert list(folder.iterdir()) == []
+
+
+def test_all_memory_is_allocated_before_the_first_message(folder):
+    """Otherwise a full /dev/shm would be a SIGBUS in the middle of an iteration."""
+    make(folder)
+    file = (folder / "policy").stat()
+    assert file.st_blocks * 512 >= file.st_size > 3 * BYTES
+
+
+def test_a_reader_without_a_sender_is_rejected(folder):
+    with pytest.raises(SegmentError, match="reward finds no segment of policy"):
+        View(folder, Edge("policy", "reward", flat_message(8)), 3, 1, READERS)
+
+
+# The begin of a program with one side of a ring.
+PROGRAM = """
+import resource, sys
+from pathlib import Path
+from common.channels.shared_ring import *
+from common.flows.message import flat_message
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+folder, readers = Path(sys.argv[1]), ["reference", "reward"]
+"""
+SENDER = """
+ring = Ring(folder, "policy", 2**18, 3, readers[:1], 30)
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(1, 201):
+    ring.acquire(number)
+    ring.slots[number % 3][:] = number
+    ring.publish(number)
+"""
+WRITING_READER = """
+view = View(folder, Edge("policy", "reward", flat_message(4096)), 3, 1, readers)
+tensor = view.open(["policy", 1])
+print("opened", int(tensor.view(torch.uint8)[0]), flush=True)
+tensor[0] = 99
+print("written", flush=True)
+"""
+
+
+@contextmanager
+def start(source, folder):
+    """Start a process that runs the source with this folder, and kill it at the end of the block."""
+    command = [sys.executable, "-c", PROGRAM + source, str(folder)]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, cwd=ROOT, text=True, bufsize=1, **pipes) as process:
+        yield process
+        process.kill()
+
+
+def test_a_reader_in_another_process_never_sees_a_torn_message_and_keeps_the_memory(folder):
+    """The sender writes at full speed. Its slots remain after its end and after the removal of the name."""
+    with start(SENDER, folder) as sender:
+        assert sender.stdout.readline() == "ready\n"
+        view = View(folder, Edge("policy", "reference", flat_message(2**18)), 3, 1, READERS[:1])
+        (folder / "policy").unlink()
+        sender.stdin.write("go\n")
+        for number in range(1, 201):
+            while view.written[number % 3] < number:
+                assert sender.poll() in (None, 0)
+                os.sched_yield()
+            tensor = view.open(["policy", number])
+            assert has(tensor, number) and has(tensor, number)
+        assert sender.wait() == 0
+        assert has(view.open(["policy", 200]), 200)
+
+
+def test_a_reader_that_writes_into_its_view_dies_and_changes_nothing(folder):
+    ring, views = make(folder)
+    held = views[0].open(send(ring, 1))
+    with pytest.raises(ValueError, match="read-only"):
+        views[0].slots[1][0] = 5
+    with start(WRITING_READER, folder) as reader:
+        stdout, stderr = reader.communicate(timeout=60)
+    assert (stdout, reader.returncode) == ("opened 1\n", -signal.SIGSEGV), stderr
+    assert has(held, 1)

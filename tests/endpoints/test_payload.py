@@ -1,0 +1,61 @@
+"""Test random fields: different for every sender and slot, equal in every process, and with sequence numbers."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from in_process import FIELDS
+
+from common.endpoints.payload import digest, encode_number, make_field, raw_bytes
+from common.flows.message import ITEM_BYTES, PYTHON_DTYPES, Field
+
+ROOT = Path(__file__).resolve().parents[2]
+MAKE = "make_field(Field('', 'int64', (512,)), 'policy', 1)"
+
+
+def test_every_process_makes_the_same_payload():
+    program = f"from common.endpoints.payload import *; print(digest({MAKE}, 0))"
+    other = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(other.stdout) == digest(eval(MAKE), 0)
+
+
+def test_payloads_of_all_senders_slots_and_fields_differ():
+    fields = [Field(name, "int64", (64,)) for name in ("tokens", "mask")]
+    made = [make_field(field, sender, slot) for field in fields for sender in ("driver", "policy") for slot in range(3)]
+    assert len({arrays[0].tobytes() for arrays in made}) == len({digest(arrays, 0) for arrays in made}) == len(made)
+
+
+def test_a_payload_does_not_compress():
+    """Constant bytes would make a transport that compresses look fast."""
+    (array,) = make_field(Field("", "int64", (2**17,)), "policy", 0)
+    values, counts = np.unique(raw_bytes(array), return_counts=True)
+    assert len(values) == 256
+    assert counts.max() < 2 * counts.min()
+
+
+@pytest.mark.parametrize("field", FIELDS.fields, ids=lambda field: field.name)
+def test_a_field_has_its_types_and_shapes(field):
+    made = make_field(field, "policy", 0)
+    if field.dtype == "str":
+        assert [len(text.encode()) for text in made] == list(field.lengths)
+    elif field.is_python:
+        kind = int if field.dtype == "ints" else float
+        assert [[type(number) for number in numbers] for numbers in made] == [[kind] * count for count in field.lengths]
+    else:
+        assert [(array.dtype, array.shape) for array in made] == [(field.dtype, shape) for shape in field.shapes]
+        assert all(np.isfinite(array).all() for array in made)
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in ITEM_BYTES if dtype not in (*PYTHON_DTYPES, "bool")])
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (9,), (4, 1), (4, 5)], ids=str)
+def test_a_sequence_number_has_as_many_bytes_as_fit_into_the_first_row(dtype, shape):
+    count = min(8, (shape or (1,))[-1] * ITEM_BYTES[dtype])
+    for number in (1, 255, 256, 70_000):
+        assert encode_number(Field("", dtype, shape), number) == (number % 256**count).to_bytes(count, "little")
+
+
+@pytest.mark.parametrize(("shape", "count"), [((), 1), ((3,), 3), ((100,), 32), ((5, 20), 20), ((0, 5), 0)])
+def test_a_field_of_bools_has_one_bit_of_the_number_per_item(shape, count):
+    assert encode_number(Field("", "bool", shape), 0b101) == bytes([1, 0, 1] + 29 * [0])[:count]

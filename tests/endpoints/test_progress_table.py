@@ -1,0 +1,34 @@
+"""Test that the supervisor reads from shared memory what the workers have written."""
+
+import os
+
+from common.endpoints.progress_table import ENDING, ITERATING, STARTING, ProgressTable
+
+NAMES = ("driver", "policy", "reward")
+
+
+def test_the_supervisor_sees_what_the_workers_write(tmp_path):
+    table = ProgressTable.create(tmp_path, NAMES, 5)
+    assert table.progress == (STARTING, 0, 0) and table.processes() == {}
+    driver = ProgressTable.join(tmp_path, "driver", NAMES, 5)
+    reward = ProgressTable.join(tmp_path, "reward", NAMES, 5)
+    driver.phase = ITERATING
+    driver.began(2)
+    driver.ended(1, 10.25, 10.5)
+    driver.received(1)
+    reward.received(2)
+    assert table.progress == (ITERATING, 2, 1)
+    assert (table.iteration(1), table.iteration(2)) == ((10.25, 10.5), (0, 0))
+    assert table.processes() == {"driver": os.getpid(), "reward": os.getpid()}
+    assert table.numbers() == {"driver": 1, "policy": 0, "reward": 2}
+    driver.phase = ENDING
+    driver.ended(5, 11, 12)
+    assert (table.phase, table.iteration(5)) == (ENDING, (11, 12))
+    header = (tmp_path / "progress").read_bytes()[:24]
+    assert [int.from_bytes(header[index : index + 8], "little") for index in (0, 8, 16)] == [ENDING, 2, 5]
+
+
+def test_a_worker_without_the_run_folder_writes_into_nothing(tmp_path):
+    table = ProgressTable.join(tmp_path / "elsewhere", "policy", NAMES, 2)
+    table.received(7)
+    assert table.numbers()["policy"] == 7 and list(tmp_path.iterdir()) == []

@@ -1,0 +1,112 @@
+"""Test that a message survives every conversion, and that its sequence number is read where it was written."""
+
+import ctypes
+import itertools
+import pickle
+
+import pytest
+import torch
+from in_process import FIELDS
+
+from common.endpoints import tensors
+from common.endpoints.inbox import read_first_bytes
+from common.endpoints.outbox import Outbox
+from common.endpoints.payload import encode_number
+from common.endpoints.tensors import tensors_of, unpack
+from common.flows.message import Field, Message, flat_message
+
+CPU = torch.device("cpu")
+NUMBER = Field("number", "int64", (2,))
+SHORT = [Field("a", "uint8", (3,)), Field("b", "float32", lengths=(3, 0, 1)), Field("c", "bool", (0, 2)),
+         Field("d", "str", lengths=(1, 0)), Field("e", "float16", lengths=(0, 0))]  # fmt: skip
+# Every two of the short fields at the end of a message, where nothing is padded.
+PAIRS = [Message((NUMBER, *two)) for two in itertools.permutations(SHORT, 2)]
+MESSAGES = [flat_message(1), flat_message(13), flat_message(16), FIELDS, *PAIRS]
+
+
+def send(message, is_packed=False, memory=None):
+    outbox = Outbox("policy", message, 3, CPU, is_packed, memory)
+    return outbox, outbox.payload(outbox.write_number(4))
+
+
+def assert_equal(payload, expected, message):
+    for field in message.fields:
+        for item, expected_item in zip(tensors_of(payload, field), tensors_of(expected, field), strict=True):
+            if field.is_python:
+                assert item == expected_item
+            else:
+                assert (item.dtype, item.shape) == (expected_item.dtype, expected_item.shape)
+                assert item.numpy().tobytes() == expected_item.numpy().tobytes()
+
+
+def by_pack(payload, message):
+    buffer = torch.ones(message.packed_bytes, dtype=torch.uint8)
+    tensors.pack(payload, message, tensors.packed_views(buffer, message))
+    return unpack(buffer, message)
+
+
+def by_tensor_list(payload, message):
+    sent = tensors.to_tensor_list(payload, message)
+    received = tensors.to_tensor_list(tensors.like(message, CPU), message)
+    for buffer, tensor in zip(received, sent, strict=True):
+        buffer.copy_(tensor)
+    return tensors.from_tensor_list(received, message)
+
+
+CONVERSIONS = {
+    "packed": by_pack,
+    "arrays": lambda payload, message: tensors.from_arrays(tensors.to_arrays(payload), "cpu"),
+    "bytes": lambda payload, message: tensors.from_bytes(tensors.to_bytes(payload), message, "cpu"),
+    "list of tensors": by_tensor_list,
+    "copy": lambda payload, message: tensors.copy(payload, tensors.like(message, CPU)),
+    "pickle": lambda payload, message: pickle.loads(pickle.dumps(payload)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The given buffer is not writable")
+@pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: "-".join(message.names) or "flat")
+def test_a_converted_payload_is_equal(message, convert):
+    _, payload = send(message)
+    assert_equal(convert(payload, message), payload, message)
+
+
+@pytest.mark.parametrize("message", MESSAGES[:4], ids=lambda message: str(message.bytes))
+def test_a_packed_message_is_one_buffer_with_the_sequence_numbers(message):
+    outbox, buffer = send(message, is_packed=True)
+    assert (buffer.dim(), buffer.nbytes) == (1, message.packed_bytes)
+    assert_equal(unpack(buffer, message), outbox.pool[1], message)
+    _, payload = send(message)
+    assert_equal(unpack(buffer, message), payload, message)
+    assert tensors.payload_bytes(payload) == message.bytes
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_payloads_lie_in_the_given_memory(is_packed):
+    memory = [torch.ones(FIELDS.packed_bytes, dtype=torch.uint8) for _ in range(3)]
+    _, payload = send(FIELDS, is_packed, lambda slot: memory[slot])
+    first = payload if is_packed else payload["tokens"]
+    assert first.data_ptr() == memory[1].data_ptr()
+    _, payload = send(FIELDS)
+    assert_equal(unpack(memory[1], FIELDS), payload, FIELDS)
+
+
+@pytest.mark.parametrize("extent", [{"shape": (8, 10)}, {"lengths": (8, 9)}], ids=["corner", "list"])
+def test_a_pickled_view_has_all_of_its_storage(extent):
+    """ChatLearn's action_logprobs are sent in this form."""
+    field = Field("view", "float32", storage=(100, 1000), **extent)
+    _, payload = send(Message((field,)))
+    assert len(pickle.dumps(payload)) > 400_000
+    assert len({tensor.untyped_storage().data_ptr() for tensor in tensors_of(payload, field)}) == 1
+
+
+@pytest.mark.parametrize("shape", [(), (13,), (3, 5), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize("gap", [0, 2])
+def test_a_sequence_number_is_read_where_it_was_written(shape, gap):
+    field = Field("view", "int32", shape, storage=tuple(count + gap for count in shape))
+    _, payload = send(Message((field,)))
+    (tensor,) = tensors_of(payload, field)
+    encoded = encode_number(field, 4)
+    count = len(encoded)
+    assert tensor.contiguous().numpy().tobytes()[:count] == encoded
+    assert read_first_bytes(tensor, count, (ctypes.c_char * count).from_address) == encoded

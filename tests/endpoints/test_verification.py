@@ -1,0 +1,309 @@
+"""Test that verification finds what a transport does wrong, with all endpoints in one process."""
+
+import math
+import tempfile
+import time
+
+import pytest
+import torch
+from in_process import COLOCATED, DEMO, FIELDS, RICH, LocalEdge, LocalEndpoints, flip_bit, on_edge
+
+from common.channels.codecs import ARRAYS, BYTES, DENSE, HOST
+from common.endpoints import tensors
+from common.endpoints.payload import number_bytes
+from common.errors import RunFailed
+from common.flows.catalogue import build_flow, chain, scatter_gather
+from common.flows.flow import with_proxy_actor
+from common.flows.message import ITEM_BYTES, flat_message
+from common.plan.options import Fault
+
+K, GROUP = 4, 10
+TENSOR = torch.ones(8)
+NUMBER_BYTES = {field.name: count for field in FIELDS.fields if (count := number_bytes(field))}
+PPO = build_flow("ppo", {"batch_size": 3, "prompt_len": 5, "response_len": 4}, "fields")
+FLOWS = [DEMO, RICH, COLOCATED, with_proxy_actor(RICH), PPO, scatter_gather(9, 3), chain(1, 2), chain(13, 1)]
+OPTIONS = [{}, {"message": "packed"}, {"copy_out": True}, {"in_flight": K}]
+with_options = pytest.mark.parametrize("options", [*OPTIONS, OPTIONS[1] | OPTIONS[2] | OPTIONS[3]], ids=str)
+
+
+def all_bytes(*edges):
+    """Return every field of these edges with all of its bytes."""
+    counts = {f"{e}, {field.name}" if field.name else str(e): field.bytes for e in edges for field in e.message.fields}
+    return {name: count for name, count in counts.items() if count}
+
+
+def in_reward(change):
+    return on_edge("policy -> reward", change)
+
+
+@with_options
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: f"{flow.name} of {flow.query.bytes} B")
+def test_right_iterations_have_no_wrong_bytes_and_are_copies(flow, options):
+    endpoints = LocalEndpoints(flow, **options)
+    count = options.get("in_flight", 1)
+    for first in range(1, 4 * count + 1, count):
+        for number in range(first, first + count):
+            endpoints.run(number)
+        assert endpoints.verify(first, number) == {}
+        assert endpoints.views == {str(edge): False for edge in flow.edges}
+
+
+@pytest.mark.filterwarnings("ignore:The given buffer is not writable")
+@pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
+@pytest.mark.parametrize("codec", [ARRAYS, BYTES, DENSE, HOST], ids=["arrays", "bytes", "dense", "host"])
+def test_an_actor_decodes_its_inputs_and_encodes_its_payload(codec, options):
+    """The driver's side is in the scripts, so only the actors' messages are passed on here."""
+    endpoints = LocalEndpoints(RICH, codec=codec, **options)
+    actors = endpoints.actors
+    policy = actors["policy"].forward_step("policy", codec.encode(endpoints.make_query(1)))
+    reference = actors["reference"].forward_step("reference", policy)
+    (edge,) = endpoints.plan.wire_flow.edges_to("driver")
+    result = actors["reward"].forward_step("reward", policy, reference)
+    endpoints.receive([codec.decode(result, edge.message, "cpu")])
+    assert endpoints.verify(1) == {}
+
+
+@with_options
+@pytest.mark.parametrize("edge", list(map(str, DEMO.edges)))
+def test_one_changed_byte_on_any_edge_is_one_wrong_byte(edge, options):
+    endpoints = LocalEndpoints(**options)
+    for number, index in enumerate([0, 8, -1], 1):
+        endpoints.run(number, on_edge(edge, lambda payload, index=index: flip_bit(payload, index=index)))
+        assert endpoints.verify(number) == {edge: 1}
+
+
+@pytest.mark.parametrize(
+    "message", [FIELDS, *map(flat_message, range(1, 17))], ids=lambda message: f"{message.bytes} B"
+)
+def test_every_byte_of_every_field_is_compared(message):
+    edge = LocalEdge(message)
+    for field in message.fields:
+        name = f"policy -> reward, {field.name}" if field.name else "policy -> reward"
+        for item, shape in enumerate(field.shapes):
+            for index in range(math.prod(shape) * ITEM_BYTES[field.dtype]):
+                edge.inbox.last = edge.inbox.verified = 0
+                edge.send(1, lambda payload, where=(field.name, index, item): flip_bit(payload, *where))
+                assert edge.verify(1) == {name: 1}
+
+
+def test_a_payload_that_is_overwritten_before_verification_is_wrong():
+    """A view shows the next message's bytes if a transport reuses its buffer too early."""
+    endpoints = LocalEndpoints()
+    endpoints.run(1)
+    ((_, (payload,)),) = endpoints.actors["policy"].inboxes["policy"].held
+    payload.copy_(endpoints.make_query(2))
+    wrong = endpoints.verify(1)
+    assert list(wrong) == ["driver -> policy"] and wrong["driver -> policy"] > 0.9 * DEMO.query.bytes
+
+
+@pytest.mark.parametrize("name", NUMBER_BYTES)
+def test_a_late_sequence_number_is_wrong_although_the_payload_is_right_in_the_end(name):
+    endpoints = LocalEndpoints(RICH)
+    for number in (1, 2, 3):
+        late = in_reward(lambda payload: flip_bit(payload, name, 0, 0)) if number == 3 else None
+        endpoints.run(number, late)
+        if number < 3:
+            assert endpoints.verify(number) == {}
+    ((_, (payload, _)),) = endpoints.actors["reward"].inboxes["reward"].held
+    payload[name] = endpoints.actors["policy"].outboxes["policy"].pool[0][name]
+    assert endpoints.verify(3) == {f"policy -> reward, {name}": NUMBER_BYTES[name]}
+
+
+@pytest.mark.parametrize("name", NUMBER_BYTES)
+def test_a_late_sequence_number_is_found_in_every_iteration_of_a_group(name):
+    for late in (11, 15, 17, 19):
+        endpoints = LocalEndpoints(RICH, in_flight=K, check_every=GROUP)
+        for number in range(1, 21):
+            endpoints.run(number, in_reward(lambda payload: flip_bit(payload, name, 0, 0)) if number == late else None)
+            if number == GROUP:
+                assert endpoints.verify(1, GROUP) == {}
+        # In a held message, one byte differs. Only the sequence numbers of the other messages are known.
+        count = 1 if late > 20 - K else NUMBER_BYTES[name]
+        assert endpoints.verify(11, 20) == {f"policy -> reward, {name}": count}
+
+
+@pytest.mark.parametrize("flow", [RICH, COLOCATED], ids=lambda flow: flow.name)
+@pytest.mark.parametrize("message", ["fields", "packed"])
+def test_every_byte_of_the_newest_messages_of_a_group_is_compared(flow, message):
+    endpoints = LocalEndpoints(flow, in_flight=K, check_every=GROUP, message=message)
+    packed = ("", FIELDS.spans[FIELDS.names.index("corner")].stop - 1)
+    where = packed if message == "packed" else ("corner",)
+    changed = (3, 6, 7, 10)
+    for number in range(1, GROUP + 1):
+        endpoints.run(number, in_reward(lambda payload: flip_bit(payload, *where)) if number in changed else None)
+    assert endpoints.verify(1, GROUP) == {"policy -> reward, corner": len([n for n in changed if n > GROUP - K])}
+
+
+@pytest.mark.parametrize("in_flight", [1, K])
+@pytest.mark.parametrize("numbers", [[1, 2, 3, 5, 6], [1, 2, 3, 4, 4, 5, 6]], ids=["missing", "twice"])
+def test_a_message_of_a_group_that_is_missing_or_arrives_twice_is_wrong(in_flight, numbers):
+    endpoints = LocalEndpoints(RICH, in_flight=in_flight, check_every=6)
+    for number in numbers:
+        endpoints.run(number)
+    wrong = endpoints.verify(1, 6)
+    assert all(wrong[name] >= count for name, count in all_bytes(*RICH.edges).items())
+    for number in range(7, 13):
+        endpoints.run(number)
+    assert endpoints.verify(7, 12) == {}
+
+
+def test_all_bytes_of_a_missing_message_are_wrong_and_a_verified_one_does_not_count_again():
+    endpoints = LocalEndpoints(RICH)
+    endpoints.run(1)
+    assert endpoints.verify(1) == {}
+    assert endpoints.verify(1) == endpoints.verify(2) == all_bytes(*RICH.edges)
+    endpoints.run(3)
+    assert endpoints.verify(3) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("tokens", lambda value: value.to(torch.float64)),
+        ("tokens", lambda value: value.view(torch.float64)),
+        ("tokens", lambda value: value.view(torch.uint8)),
+        ("tokens", lambda value: value[:-1]),
+        ("tokens", lambda value: value[:0]),
+        ("tokens", lambda value: torch.cat([value, value])),
+        ("tokens", lambda value: value.reshape(-1)),
+        ("tokens", lambda value: value.t()),
+        ("tokens", lambda value: value.sum()),
+        ("mask", lambda value: value.view(torch.uint8)),
+        ("list", lambda value: value[:-1]),
+        ("list", lambda value: [*value, value[0]]),
+        ("list", lambda value: torch.cat(value)),
+        ("list", lambda value: [value[0], value[2], value[1]]),
+        ("words", lambda value: value[:-1]),
+        ("words", lambda value: "".join(value)),
+        ("words", lambda value: [text.encode() for text in value]),
+        ("words", lambda value: None),
+    ],
+)
+def test_all_bytes_of_a_field_with_another_type_shape_or_length_are_wrong(name, change):
+    endpoints = LocalEndpoints(RICH)
+    endpoints.run(1, in_reward(lambda payload: payload | {name: change(payload[name])}))
+    edge = f"policy -> reward, {name}"
+    assert endpoints.verify(1) == {edge: all_bytes(*RICH.edges)[edge]}
+
+
+def test_all_bytes_of_a_string_with_another_length_are_wrong():
+    endpoints = LocalEndpoints(RICH)
+    for number, text in enumerate(["", "abcdé", "abcdefgh"], 1):
+        endpoints.run(number, in_reward(lambda p, text=text: p | {"words": [text, *p["words"][1:]]}))
+        assert endpoints.verify(number) == {"policy -> reward, words": 5}
+
+
+def test_a_tensor_with_gaps_is_compared_by_its_items():
+    endpoints = LocalEndpoints()
+    endpoints.run(1, in_reward(lambda tensor: torch.stack([tensor, tensor], dim=1)[:, 0]))
+    assert endpoints.verify(1) == {}
+
+
+def test_fields_on_another_device_are_wrong():
+    edge = LocalEdge(FIELDS)
+    edge.send(1)
+    edge.inbox.device = "cuda"
+    fields = [field for field in FIELDS.fields if not field.is_python]
+    assert edge.verify(1) == {f"policy -> reward, {field.name}": max(1, field.bytes) for field in fields}
+
+
+@pytest.mark.parametrize("options", OPTIONS[:3], ids=str)
+@pytest.mark.parametrize(
+    "inputs",
+    [[], [TENSOR] * 2, [None], [[1]], [ValueError("lost")], [TENSOR.numpy()], [b"abc"], [{}], [{"x": TENSOR}]],
+    ids=str,
+)
+def test_inputs_other_than_one_payload_per_edge_are_rejected_with_the_edge(inputs, options):
+    for flow in (DEMO, RICH):
+        endpoints = LocalEndpoints(flow, **options)
+        with pytest.raises(RunFailed, match="driver -> policy"):
+            endpoints.actors["policy"].forward_step("policy", *inputs)
+        assert endpoints.verify(1) == all_bytes(*flow.edges)
+
+
+@pytest.mark.parametrize("value", [None, [], "x", [[TENSOR]]], ids=str)
+def test_fields_without_tensors_are_rejected_with_the_edge(value):
+    with pytest.raises(RunFailed, match="driver -> policy"):
+        LocalEndpoints(RICH).actors["policy"].forward_step("policy", dict.fromkeys(FIELDS.names, value))
+
+
+@pytest.mark.parametrize("change", [lambda buffer: buffer[:-1], lambda buffer: torch.cat([buffer, buffer])])
+def test_a_packed_message_with_another_length_is_rejected_with_the_edge(change):
+    with pytest.raises(RunFailed, match="policy -> reward"):
+        LocalEndpoints(RICH, message="packed").run(1, in_reward(change))
+
+
+def test_copy_out_gives_each_reader_its_own_copy():
+    """Later changes of the messages do not change the copies, although several are held."""
+    endpoints, passed = LocalEndpoints(RICH, copy_out=True, in_flight=K), []
+    for number in range(1, K + 1):
+        endpoints.run(number, lambda _, payload: passed.append(payload) or payload)
+    for payload in passed:
+        tensors.map_tensors(torch.Tensor.zero_, payload)
+    assert endpoints.verify(1, K) == {}
+
+
+def test_the_copy_of_copy_out_is_not_overhead(monkeypatch):
+    """The user asked for this copy, so its time belongs to the iteration."""
+    endpoints, copy = LocalEndpoints(copy_out=True), tensors.copy
+    monkeypatch.setattr(tensors, "copy", lambda *arguments: (time.sleep(0.02), copy(*arguments))[1])
+    reward = endpoints.actors["reward"]
+    sent = {name: endpoints.actors[name].make_payload(1, name) for name in ("policy", "reference")}
+    inputs = endpoints.inputs_of("reward", sent)
+    start = time.perf_counter()
+    reward.receive(inputs, "reward")
+    assert 0 < reward.overhead_seconds <= time.perf_counter() - start - 2 * 0.02
+    endpoints.make_query(1)  # before the timed section
+    assert endpoints.driver.overhead_seconds == 0
+
+
+def test_a_task_that_reads_only_its_own_actor_sends_the_number_that_it_reads():
+    """This holds even if the actor receives the next message before the task runs."""
+    endpoints = LocalEndpoints(COLOCATED, in_flight=2)
+    one = endpoints.actors["one"]
+    for number in (1, 2):
+        one.forward_step("policy", endpoints.carry(endpoints.make_query(number)))
+    assert [int(one.forward_step("critic")["tokens"][0, 0]) for _ in range(2)] == [1, 2]
+
+
+@pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
+@pytest.mark.parametrize("kind", ["flip", "stale"])
+def test_an_injected_fault_is_found_on_the_edges_of_its_task_and_on_no_others(kind, options):
+    endpoints = LocalEndpoints(RICH, inject=Fault("policy", 3, kind), **options)
+    for number in (1, 2, 3):
+        endpoints.run(number)
+        wrong = endpoints.verify(number)
+        assert bool(wrong) == (number == 3)
+    assert {name.partition(",")[0] for name in wrong} == {"policy -> reference", "policy -> reward"}
+    assert kind == "stale" or set(wrong.values()) == {1}
+
+
+def test_injected_errors_and_delays_happen_in_their_iteration():
+    with pytest.raises(OSError, match="injected fault"):
+        LocalEndpoints(inject=Fault("policy", 1, "start"))
+    endpoints = LocalEndpoints(inject=Fault("reference", 2, "raise"))
+    endpoints.run(1)
+    with pytest.raises(OSError, match="injected fault"):
+        endpoints.run(2)
+    endpoints, seconds = LocalEndpoints(inject=Fault("reward", 3, "delay", 0.05)), []
+    for number in range(1, 5):
+        start = time.perf_counter()
+        endpoints.run(number)
+        seconds.append(time.perf_counter() - start)
+        assert endpoints.verify(number) == {}
+    assert max(seconds[:2]) < 0.05 < min(seconds[2:])
+
+
+def test_views_of_shared_memory_are_told_from_copies():
+    edge = LocalEdge(FIELDS)
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        file.truncate(2**20)
+        view = torch.from_file(file.name, shared=True, size=2**17, dtype=torch.int64)
+        edge.send(1, lambda payload: payload | {"tokens": view[-15:].view(3, 5)})
+        edge.verify(1)
+        assert edge.views == {"policy -> reward": None}  # one of several tensors is a view
+        edge = LocalEdge(flat_message(8))
+        for number, tensor in enumerate([view[:1], view[-1:], view[:1].clone()], 1):
+            edge.send(number, lambda _, tensor=tensor: tensor)
+            edge.verify(number)
+            assert edge.views == {"policy -> reward": number < 3}

@@ -1,0 +1,131 @@
+"""Test the edges of flows, the flows that are derived from them, and the layout of messages."""
+
+from itertools import pairwise
+
+import pytest
+
+from common.flows.catalogue import chain, online_dpo, round_trip, scatter_gather
+from common.flows.flow import DRIVER, PROXY, Flow, Task, packed_flow, with_proxy_actor
+from common.flows.message import ACKNOWLEDGEMENT, Field, Message, flat_message
+
+WIDE = Flow(
+    "wide", "wide", flat_message(8),
+    (Task("left", (DRIVER,), flat_message(16)), Task("right", (DRIVER,), flat_message(24)),
+     Task("judge", ("right", DRIVER, "left"), flat_message(32))),
+    returns=("judge", "left"),
+)  # fmt: skip
+FIELDS = Message((Field("tokens", "int64", (3, 5)), Field("mask", "bool", (3,)), Field("words", "str", lengths=(5, 0))))
+NUMBER, WORDS = Field("number", "int64", (1,)), Field("words", "str", lengths=(3,))
+# Actor "one" runs three tasks. "critic" reads only a message of the same actor, "judge" also one of another actor.
+COLOCATED = Flow(
+    "colocated", "colocated", FIELDS,
+    (Task("policy", (DRIVER,), FIELDS, actor="one"),
+     Task("critic", ("policy",), FIELDS, actor="one"),
+     Task("reward", ("policy", "critic"), FIELDS, actor="two"),
+     Task("judge", ("critic", "reward"), FIELDS, actor="one")),
+    returns=("judge",),
+)  # fmt: skip
+every_flow = pytest.mark.parametrize("flow", [online_dpo(), WIDE, COLOCATED], ids=lambda flow: flow.name)
+
+
+def names(edges):
+    return [str(edge) for edge in edges]
+
+
+def test_edges_are_in_the_order_of_their_readers_and_of_the_arguments():
+    assert names(WIDE.edges) == [
+        "driver -> left", "driver -> right",
+        "right -> judge", "driver -> judge", "left -> judge",
+        "judge -> driver", "left -> driver",
+    ]  # fmt: skip
+    assert WIDE.bytes_per_iteration == 8 + 8 + 24 + 8 + 16 + 32 + 16
+    assert WIDE.sent_bytes == 8 + 16 + 24 + 32
+
+
+def test_messages_between_tasks_of_one_actor_are_not_edges():
+    assert names(COLOCATED.edges_to_actor("one")) == ["driver -> policy", "reward -> judge"]
+    assert names(COLOCATED.edges_from_actor("one")) == ["policy -> reward", "critic -> reward", "judge -> driver"]
+
+
+def test_paths_are_counted_in_edges():
+    flows = (round_trip(), chain(8, 5), scatter_gather(8, 5), online_dpo(), WIDE)
+    assert [flow.longest_path() for flow in flows] == [2, 6, 2, 4, 3]
+    assert [flow.shortest_path() for flow in flows] == [2, 6, 2, 3, 2]
+
+
+@every_flow
+def test_a_packed_flow_has_the_same_edges_with_one_flat_buffer_each(flow):
+    for edge, packed in zip(flow.edges, packed_flow(flow).edges, strict=True):
+        assert (str(packed), packed.message.is_flat) == (str(edge), True)
+        assert packed.bytes == edge.message.packed_bytes >= edge.bytes
+
+
+@every_flow
+def test_a_proxy_actor_has_the_drivers_edges_and_the_driver_sends_and_reads_eight_bytes(flow):
+    proxied = with_proxy_actor(flow)
+    outside = {"driver -> query": ACKNOWLEDGEMENT, "result -> driver": ACKNOWLEDGEMENT}
+    inside = {
+        str(edge).replace("driver ->", "query ->").replace("-> driver", "-> result"): edge.message
+        for edge in flow.edges
+    }
+    assert {str(edge): edge.message for edge in proxied.edges} == outside | inside
+    assert set(proxied.actors) == {PROXY, *flow.actors}
+
+
+@pytest.mark.parametrize(
+    ("reads_by_task", "returns", "reason"),
+    [
+        ({"b": ["nobody"]}, ["b"], "b reads nobody"),
+        ({"b": ["a"], "a": [DRIVER]}, ["b"], "b reads a, which does not come before it"),
+        ({DRIVER: [DRIVER]}, [DRIVER], "the name driver is taken"),
+        ({"a": [DRIVER], "b": [DRIVER]}, ["b"], "the message of a has no reader"),
+        ({"b": [DRIVER]}, [], "no message returns"),
+    ],
+)
+def test_a_flow_that_cannot_run_is_rejected(reads_by_task, returns, reason):
+    tasks = tuple(Task(name, tuple(reads), ACKNOWLEDGEMENT) for name, reads in reads_by_task.items())
+    with pytest.raises(ValueError, match=reason):
+        Flow("test", "a test", flat_message(8), tasks, tuple(returns))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"dtype": "int65", "shape": (2,)}, {"dtype": "str"}, {"dtype": "int64", "lengths": (2, -1)},
+     {"dtype": "int64", "shape": (2, 3), "storage": (2, 2)}],
+    ids=str,
+)  # fmt: skip
+def test_a_field_that_is_not_possible_is_rejected_with_its_name(arguments):
+    with pytest.raises(ValueError, match=r"^field 'logprobs'.*$"):
+        Field("logprobs", **arguments)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [(), (NUMBER, NUMBER), (NUMBER, Field("", "int64", (2,))), (WORDS,), (Field("empty", "int64", (4, 0)), WORDS)],
+    ids=["no field", "the same name twice", "a tensor beside a dict", "only strings", "an empty tensor"],
+)
+def test_a_message_that_cannot_hold_names_or_a_sequence_number_is_rejected(fields):
+    with pytest.raises(ValueError, match=r"^.*message.*$"):
+        Message(fields)
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 16])
+def test_a_flat_message_is_one_tensor_of_int64_if_the_bytes_allow_it(count):
+    message = flat_message(count)
+    assert (message.is_flat, message.bytes, message.packed_bytes) == (True, count, count)
+    assert message.fields[0].dtype == ("uint8" if count % 8 else "int64")
+    with pytest.raises(ValueError, match=f"a message of {-count} bytes"):
+        flat_message(-count)
+
+
+def test_the_fields_of_a_packed_message_are_aligned_and_do_not_overlap():
+    message = Message((
+        Field("halves", "float16", (3, 5)), Field("list", "int32", lengths=(3, 0, 2)), WORDS, NUMBER,
+        Field("view", "float32", (2, 3), storage=(20, 30)), Field("none", "int64", (0, 5)), Field("mask", "bool", (3,)),
+    ))  # fmt: skip
+    assert [field.bytes for field in message.fields] == [30, 20, 3, 8, 24, 0, 3]
+    assert message.bytes == sum(message.tensor_bytes) == 88
+    for span, field in zip(message.spans, message.fields, strict=True):
+        assert span.start % 8 == 0 and span.stop - span.start == field.bytes
+    assert all(0 <= after.start - before.stop < 8 for before, after in pairwise(message.spans))
+    assert message.packed_bytes == message.spans[-1].stop

@@ -1,0 +1,144 @@
+"""Test what a machine must have for a configuration, and the errors if it has less."""
+
+import importlib.util
+import sys
+from dataclasses import replace
+from importlib import metadata
+
+import psutil
+import pytest
+
+from common.errors import Skipped, UsageError
+from common.plan import requirements
+from common.plan.command_line import parse_options
+from common.plan.plan import resolve_plan
+from common.transports.catalogue import TRANSPORTS, Requirements
+
+MIB = 2**20
+DELIVERED = 448 * MIB  # bytes per iteration of the demo for all readers
+SENT = (32 + 96 + 64 + 160) * MIB
+KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """machine(memory, shared): make this many bytes free."""
+
+    def change(memory=2**40, shared=2**40):
+        monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": memory}))
+        monkeypatch.setattr(psutil, "disk_usage", lambda _: type("Disk", (), {"free": shared}))
+
+    return change
+
+
+def test_the_store_holds_the_iterations_in_flight_and_the_one_before(machine, make_plan):
+    machine()
+    for depth in (1, 4):
+        flags, count = ["--transport", "refs", "--in-flight", str(depth)], (depth + 1) * (DELIVERED + SENT)
+        assert make_plan("store", *flags, "--object-store-bytes", str(count)).store_bytes == count
+        with pytest.raises(UsageError, match="object store with online-dpo"):
+            make_plan("store", *flags, "--object-store-bytes", str(count - 1))
+
+
+def test_channels_are_counted_with_the_iterations_that_they_hold(make_plan):
+    for transport, iterations in (("shm", 3), ("pickle", 3), ("zero-copy", 4), ("mapped", 0)):
+        plan = make_plan("graph", "--transport", transport, "--in-flight", "2", "--payload", "1MiB")
+        count = requirements.stored_bytes(plan.transport, plan.options, plan.task_flow)
+        assert count == iterations * (plan.task_flow.sent_bytes + 4 * requirements.CHANNEL_HEADROOM_BYTES)
+
+
+def test_payloads_that_do_not_fit_into_memory_are_rejected(machine, make_plan):
+    machine(memory=3 * SENT + DELIVERED, shared=0)  # a pool of three, and the inputs of the readers
+    assert make_plan("torch", "--transport", "gloo").store_bytes == 0
+    machine(memory=3 * SENT + DELIVERED - 1)
+    with pytest.raises(UsageError, match=r"of memory with online-dpo, .*: lower --batch-size"):
+        make_plan("torch", "--transport", "gloo")
+
+
+def test_messages_that_do_not_fit_into_shared_memory_are_rejected(machine, make_plan):
+    for runtime, transport in (("graph", "mapped"), ("rdt", "mapped"), ("torch", "multiprocessing")):
+        machine(shared=3 * SENT)
+        make_plan(runtime, "--transport", transport)
+        machine(shared=3 * SENT - 1)
+        with pytest.raises(UsageError, match=r"1.031 GiB of /dev/shm for messages .*, or lower --batch-size"):
+            make_plan(runtime, "--transport", transport)
+
+
+def test_replicas_ranks_and_trainers_have_memory_of_their_own(machine, make_plan):
+    machine()
+
+    def resident(*flags):
+        plan = make_plan("store", "--flow", "ppo", "--in-flight", "2", *flags)
+        return requirements.resident_bytes(plan.transport, plan.options, plan.task_flow), plan.task_flow
+
+    alone, flow = resident()
+    several, _ = resident("--replicas", "reward=2", "--ranks", "reward=3")
+    inputs = sum(edge.bytes for edge in flow.edges_to("reward"))
+    assert several - alone == 5 * (4 * flow.message("reward").bytes + 2 * inputs)
+    two, flow = resident("--sink", "trainer")  # policy and value
+    one, _ = resident("--sink", "trainer", "--trainers", "1")
+    assert two - one == 2 * sum(edge.bytes for edge in flow.edges_to("stream-dataset"))
+
+
+def test_a_configuration_is_skipped_if_a_requirement_is_missing(monkeypatch, no_gpu):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    for runtime, transport, reason in (
+        ("graph", "nccl", "nccl needs 3 GPUs and this machine has 0"),
+        ("rdt", "nccl", "nccl needs 4 GPUs and this machine has 0"),
+        ("rdt", "nixl", "nixl needs nixl-cu12, which is not installed: pip install --no-deps nixl=="),
+    ):
+        plan, skipped = resolve_plan(runtime, *parse_options("", runtime, ["--transport", transport, *KILOBYTES]))
+        assert isinstance(skipped, Skipped) and reason in str(skipped) and plan.transport.name == transport
+
+
+def require(*modules):
+    needs = Requirements(modules=modules)
+    requirements.require_modules(replace(TRANSPORTS["store refs"], requirements=needs))
+
+
+def test_any_module_of_a_transport_must_be_installed():
+    require("json")
+    with pytest.raises(Skipped, match="refs needs invented_module, which is not installed: pip install invented"):
+        require("json", "invented_module")
+
+
+def test_modules_with_wheels_per_cuda_version_need_the_one_of_torch(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: "spec")
+    for module, wheel in (("cupy", "cupy-cuda12x"), ("nixl", "nixl-cu12")):
+        monkeypatch.setattr(metadata, "distributions", lambda name, wheel=wheel: [name] if name == wheel else [])
+        monkeypatch.setattr(requirements, "cuda_version", lambda: "12.8")
+        require(module)
+        monkeypatch.setattr(requirements, "cuda_version", lambda: "13.0")
+        with pytest.raises(Skipped, match=wheel.replace("12", "13")):
+            require(module)
+
+
+def test_actors_share_one_gpu_with_cuda_ipc_and_not_with_expandable_segments(monkeypatch):
+    assert requirements.require_gpus(TRANSPORTS["rdt cuda-ipc"], 4, 4) == 1
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    with pytest.raises(UsageError, match="remove expandable_segments from PYTORCH_CUDA_ALLOC_CONF"):
+        requirements.require_gpus(TRANSPORTS["rdt cuda-ipc"], 4, 4)
+
+
+def test_gpus_are_used_unless_the_cpu_is_asked_for_or_the_transport_moves_host_memory(monkeypatch):
+    monkeypatch.setattr(requirements, "count_gpus", lambda: 2)
+    refs, gloo = TRANSPORTS["store refs"], TRANSPORTS["torch gloo"]
+    assert requirements.resolve_device(refs, "auto") == requirements.resolve_device(refs, "cuda") == ("cuda", 2)
+    assert requirements.resolve_device(refs, "cpu") == requirements.resolve_device(gloo, "auto") == ("cpu", 0)
+    with pytest.raises(UsageError, match=r"--device cuda: gloo moves host memory. Use --device cpu."):
+        requirements.resolve_device(gloo, "cuda")
+
+
+def test_gpus_are_counted_without_torch(monkeypatch, tmp_path):
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(requirements, "Path", lambda _: tmp_path)
+    monkeypatch.setattr(requirements, "cuda_version", lambda: "12.8")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert requirements.count_gpus() == 2
+    for visible, count in (("", 0), ("1", 1), ("0,1,2", 2), ("0, ", 1)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert requirements.count_gpus() == count
+    monkeypatch.setattr(requirements, "cuda_version", lambda: None)  # torch for CPUs
+    assert requirements.count_gpus() == 0

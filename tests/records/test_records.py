@@ -1,0 +1,134 @@
+"""Test records: written in one step, never over another file, read strictly, and without anything private."""
+
+import gzip
+import json
+import os
+import socket
+import sys
+
+import msgspec
+import pytest
+
+from common.errors import RecordError
+from common.plan.options import RESULTS
+from common.records import environment, files
+from common.records.environment import MACHINE_KEYS, describe_environment
+from common.records.schema import SCHEMA_VERSION, Configuration, Edge, Record, Run, Workload
+
+
+@pytest.fixture
+def record():
+    """Return a record with a good run and a failed one."""
+    failed = Run(reason="iteration 3: policy died", wrong_bytes=2, wrong_bytes_by_field={"a -> b, mask": 2})
+    good = Run(status="ok", seconds=[0.5, 0.1 + 0.2], spans=[("driver", 1, "sequence number", "a -> b", 0, 0.1, 0.2)])
+    workload = Workload("online-dpo", "flat", {"batch_size": 4}, (Edge("driver", "policy", 8),))
+    return Record(
+        workload=workload, configuration=Configuration("store", "refs", {"zero_copy": True}), runs=[good, failed]
+    )
+
+
+def reject(path, reason):
+    with pytest.raises(RecordError, match=reason) as error:
+        files.load(path)
+    assert "\n" not in str(error.value) and str(path) in str(error.value)
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path, record):
+    path = tmp_path / "deep" / "er" / "record.json"
+    files.create(path, record)
+    assert files.load(path) == record
+    record.runs.append(Run(started_at="2026-11-21T12:00:00+00:00", order=7))
+    files.save(path, record)
+    assert files.load(path) == record
+    assert list(path.parent.iterdir()) == [path]
+    (tmp_path / "packed.json.gz").write_bytes(gzip.compress(path.read_bytes()))
+    assert [files.load(path) for path in files.record_files([tmp_path])] == [record, record]
+
+
+def test_an_existing_file_is_not_changed(tmp_path, record):
+    path = tmp_path / "record.json"
+    path.write_text("mine")
+    with pytest.raises(RecordError, match="exists: give another name"):
+        files.create(path, record)
+    assert path.read_text() == "mine"
+    with pytest.raises(RecordError, match="cannot write"):
+        files.create(path / "record.json", record)
+
+
+def test_a_record_that_is_not_json_leaves_the_old_one(tmp_path, record):
+    path = tmp_path / "record.json"
+    files.create(path, record)
+    before = path.read_bytes()
+    record.environments["0"] = {"cpu_model": object()}
+    with pytest.raises(TypeError):
+        files.save(path, record)
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("runs", 0, "seconds"), [0.0]),
+        (("runs", 0, "status"), "good"),
+        (("runs", 0, "wrong_bytes"), -1),
+        (("runs", 0, "colour"), "blue"),
+        (("workload", "edges"), [{"from": "driver"}]),
+        (("configuration",), "refs"),
+    ],
+)
+def test_values_that_no_run_gives_are_rejected(tmp_path, record, keys, value):
+    content = part = json.loads(msgspec.json.encode(record))
+    for key in keys[:-1]:
+        part = part[key]
+    part[keys[-1]] = value
+    (tmp_path / "record.json").write_text(json.dumps(content))
+    reject(tmp_path / "record.json", "is not a record of this suite")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "not complete JSON"),
+        (b"[1, 2, 3]", "not a record of this suite"),
+        (b'{"schema_version": %d}' % SCHEMA_VERSION, "not a record of this suite"),
+        (b'{"schema_version": %d}' % (SCHEMA_VERSION - 1), "has schema 5, and this version reads schema 6"),
+    ],
+)
+def test_a_file_that_is_not_a_record_is_an_error_in_one_line(tmp_path, content, reason):
+    (tmp_path / "record.json").write_bytes(content)
+    reject(tmp_path / "record.json", reason)
+    reject(tmp_path / "missing.json", "cannot read")
+
+
+def test_every_published_record_is_read():
+    records = [files.load(path) for path in files.record_files([RESULTS / "published"])]
+    assert all(run.seconds or run.status != "ok" for record in records for run in record.runs)
+
+
+def test_a_probe_that_fails_gives_none(monkeypatch):
+    monkeypatch.setattr(environment, "PROBES", {"first": lambda: 1, "failing": lambda: 1 / 0, "last": lambda: [3]})
+    assert describe_environment() == {"first": 1, "failing": None, "last": [3]}
+
+
+def test_a_record_has_no_secret_host_name_or_folder(monkeypatch, tmp_path):
+    for name in ("HF_TOKEN", "RAY_AUTH_TOKEN", "NCCL_SECRET", "HTTPS_PROXY", "USER", "HOME"):
+        monkeypatch.setenv(name, f"{tmp_path}/secret")
+    monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
+    values = describe_environment()
+    text = json.dumps(values)
+    for private in (socket.gethostname(), str(tmp_path), "SECRET", "TOKEN", str(RESULTS.parent)):
+        assert private not in text
+    assert set(MACHINE_KEYS) <= set(values)
+    assert values["variables"]["NCCL_P2P_DISABLE"] == "1" and set(values["variables"]) <= set(os.environ)
+
+
+@pytest.mark.parametrize(
+    ("text", "cuda"), [("cuda: Optional[str] = None", None), ("cuda = '13.0'", "13.0"), ("x = 1", None)]
+)
+def test_the_cuda_version_of_torch_is_read_without_importing_torch(monkeypatch, tmp_path, text, cuda):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit('torch was imported')")
+    (tmp_path / "torch" / "version.py").write_text(f"__version__ = '2'\n{text}\n")
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert environment.cuda_version() == cuda

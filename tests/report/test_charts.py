@@ -1,0 +1,89 @@
+"""Charts as SVG: equal for equal records, small, and without text on other text."""
+
+import itertools
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+
+from common.flows.catalogue import FLOWS, build_flow
+from common.report.bar_chart import Bar, BarChart
+from common.report.figures import to_svg
+from common.report.flow_diagram import FlowDiagram
+from common.report.line_chart import LineChart, Series, spread_apart
+from common.transports.catalogue import VARIANTS
+
+NAMES = [variant.name for variant in VARIANTS]
+
+
+def bar_chart(log, count=38):
+    names = [f"{name} (reference)" for name in NAMES[:count]]
+    label = "2,710 ms, 0.173 GB/s, 0.659x (0.565 to 0.767)"
+    bars = [Bar(name, {"copying": 10.0 + i, "waiting": 3.0}, label, (5.0, 20.0 + i)) for i, name in enumerate(names)]
+    limits = {f"{name} (one warm copy): 33.48 ms": 9.0 for name in ("memcpy", "memcpy by all", "pipe")}
+    groups = {"readers own a copy": bars[: count // 2], "readers get a view": bars[count // 2 :]}
+    return BarChart("bars", "A title", groups, "ms", limits if log else {}, log, ("caption",))
+
+
+def line_chart(count):
+    lines = []
+    for index, name in enumerate(NAMES[:count]):
+        points = [(8.0 * 4**x, 1 + 0.01 * index + x) for x in range(8)]
+        lines.append(Series(name, points, is_view=index % 2 == 0))
+    return LineChart(
+        "lines", "A title", {"times": lines, "rates": lines[::2]}, "bytes per iteration", True, ("caption",)
+    )
+
+
+def diagram(flow):
+    labels = {str(edge): "511.5 KiB\ntensors: 131\nstrings: 256" for edge in flow.edges}
+    return FlowDiagram("flow", f"The flow: {flow.title}", flow, labels, ("a note",))
+
+
+FLOW_NAMES = [
+    *FLOWS,
+    "rollout-1, rollout-2 -> trainer: 1MB",
+    "a -> b: 1MB; b -> c: 1MB; a -> c: 1MB; a -> d: 1MB; c, d -> e: 1MB",
+]
+CHARTS = {
+    "bars": bar_chart(log=False, count=20),
+    "dots": bar_chart(log=True),
+    "two bars": bar_chart(log=False, count=2),
+    "lines": line_chart(12),
+    "two lines": line_chart(2),
+} | {name: diagram(build_flow(name, {})) for name in FLOW_NAMES}
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_no_text_lies_on_other_text_or_outside(name):
+    figure = CHARTS[name].draw()
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    boxes = []
+    for text in figure.findobj(Text):
+        box = Text.get_window_extent(text)  # of an annotation without its arrow
+        if text.get_text().strip() and text.get_visible() and box.overlaps(figure.bbox):  # ticks beyond an axis stay
+            boxes.append((text.get_text(), box))
+    for text, box in boxes:
+        assert box.x0 >= 0 and box.y0 >= 0, text
+        assert box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1, text
+    for (one, box), (other, other_box) in itertools.combinations(boxes, 2):
+        width = min(box.x1, other_box.x1) - max(box.x0, other_box.x0)
+        height = min(box.y1, other_box.y1) - max(box.y0, other_box.y0)
+        assert width <= 1 or height <= 2 or one == other, f"{one!r} lies on {other!r}"
+
+
+@pytest.mark.parametrize("name", ["dots", "bars", "lines", "online-dpo"])
+def test_equal_charts_are_equal_files_without_a_date_and_small(name):
+    text = to_svg(CHARTS[name].draw())
+    assert text == to_svg(CHARTS[name].draw())
+    assert text.startswith("<svg") and "<text" not in text and "<dc:date" not in text
+    assert len(text) < 150_000
+
+
+def test_names_are_moved_apart_and_keep_their_order():
+    for heights in ([0.1, 0.1, 0.11, 0.5], [0.97, 0.98, 0.99, 1.0], [0.0, 0.0, 0.0, 0.0]):
+        moved = spread_apart(heights, 0.05)
+        assert all(later - earlier >= 0.049 for earlier, later in itertools.pairwise(moved))
+        assert moved[0] > -0.03 and moved[-1] < 1.03
+    assert spread_apart([0.1, 0.5], 0.05) == [0.1, 0.5]

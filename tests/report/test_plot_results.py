@@ -1,0 +1,160 @@
+"""plot_results.py as its user calls it: records in; tables, charts and pages out."""
+
+import csv
+import io
+import os
+import shutil
+
+import pytest
+from made_records import make_record, make_run, write_record
+
+import plot_results
+from common.errors import RecordError
+from common.report.pages import page_sections
+from common.report.sections import sections
+
+BROWSER = shutil.which("chromedriver")
+SKIPPED = make_run([], status="skipped", reason="no GPU", first_seconds=None, processes={})
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, *arguments, **changes):
+        return write_record(tmp_path / name, make_record(*arguments, **changes))
+
+    return write
+
+
+def test_without_arguments_it_draws_the_newest_records_and_says_which(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "results"
+    monkeypatch.setattr(plot_results, "RESULTS", folder)
+    (folder / "published").mkdir(parents=True)
+    write_record(folder / "published" / "a.json", make_record("refs", [1.0]))
+    assert plot_results.main([]) == 0
+    assert f"records: {folder / 'published'}" in capsys.readouterr().out
+    write_record(folder / "store-refs-1.json", make_record("refs", [1.0]))
+    write_record(folder / "graph-shm-1.json", make_record("shm", [0.5], runtime="graph"))
+    assert plot_results.main([]) == 0
+    output = capsys.readouterr().out
+    assert "If readers own a copy, graph shm is the fastest: 500 ms" in output
+    assert output.splitlines()[-1].startswith(f"charts: {folder}") and (folder / "benchmark_result.svg").exists()
+    (folder / "run-1").mkdir()
+    write_record(folder / "run-1" / "a.json", make_record("numpy", [1.0]))
+    os.utime(folder / "run-1", (2e9, 2e9))
+    assert plot_results.main([]) == 0
+    assert f"records: {folder / 'run-1'}" in capsys.readouterr().out
+
+
+def test_tables_for_spreadsheets_and_in_markdown(write, capsys):
+    record = write("a.json", "refs", [1.0])
+    assert plot_results.main([record, "--format", "csv"]) == 0
+    header, row = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert dict(zip(header, row, strict=True))["median ms"] == "1,000"
+    assert plot_results.main([record, "--format", "markdown"]) == 0
+    assert "| store refs |" in capsys.readouterr().out
+
+
+def test_records_of_different_machines_are_rejected_unless_mixed(write):
+    other = {"python": "3.12"}
+    records = [write("a.json", "refs", [1.0]), write("b.json", "nccl", SKIPPED, runtime="graph", environment=other)]
+    assert plot_results.main(records) == 0  # a skipped configuration was measured on no machine
+    records.append(write("c.json", "shm", [1.0], runtime="graph", environment=other))
+    with pytest.raises(RecordError, match=r"different machines \(python: 3.11 and 3.12\)"):
+        plot_results.main(records)
+    assert plot_results.main([*records, "--mixed"]) == 0
+
+
+def test_an_impossible_result_gives_exit_code_1(write, capsys):
+    assert plot_results.main([write("a.json", "refs", *([0.005] for _ in range(3)))]) == 1
+    assert "impossible" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [("{", "not complete JSON"), ('{"schema_version": 5}', "schema 5"), (None, "does not exist")]
+)
+def test_bad_records_and_folders_are_rejected_in_one_line(write, tmp_path, content, reason):
+    path = tmp_path / "bad.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(RecordError, match=reason):
+        plot_results.main([str(path)])
+    good = write("a.json", "refs", [1.0])
+    with pytest.raises(RecordError, match="give another --output-dir"):
+        plot_results.main([good, "--output-dir", good])
+
+
+def marks(name, body=""):
+    return f"<!-- {name}: written by plot_results.py --publish -->{body}<!-- end of {name} -->"
+
+
+def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tmp_path):
+    names = ("numbers", "printed", "choice", "results", "advice", "flags")
+    readme, page = tmp_path / "README.md", tmp_path / "docs" / "in-flight.md"
+    readme.write_text("\n".join(["before", *map(marks, names), "after"]))
+    page.parent.mkdir()
+    page.write_text(marks("in-flight", "\nold\n"))
+    copies = write("a.json", "shm", [0.5], runtime="graph", arguments={"iterations": 20})
+    assert plot_results.main([write("b.json", "driver-queue", [1.0]), copies, "--pages", str(tmp_path)]) == 0
+    text = readme.read_text()
+    assert text.startswith("before\n") and text.endswith("\nafter")
+    assert "`graph shm` is the fastest: 500 ms" in text and "| graph shm |" in text
+    assert "ray_cg_simulate_chat_learn_data_flow.py --transport shm --iterations 20" in text
+    assert "Execution time: 0.5 seconds" in text and "| `--flow` |" in text
+    assert "| `graph shm` | a fixed graph on one node, readers own a copy |" in text
+    assert page.read_text() == marks("in-flight", "\nold\n")  # there are no such records
+    readme.write_text("<!-- end of results -->")
+    with pytest.raises(RecordError, match="write each of these marks once"):
+        plot_results.main([copies, "--pages", str(tmp_path)])
+
+
+def test_every_mark_of_the_repository_has_a_section():
+    results = plot_results.ROOT / "results"
+    pages = [plot_results.ROOT / "README.md", *(plot_results.ROOT / "docs").glob("*.md")]
+    names = {name for page in pages for name in plot_results.markdown.MARK.findall(page.read_text())}
+    measured = plot_results.load_results([results / "published", results / "evidence" / "held-out"], mixed=False)
+    assert names <= {section.name for section in [*sections(measured), *page_sections(measured)]} | {"verdicts"}
+
+
+def test_report_html_is_one_file_and_nothing_of_a_record_is_markup(write, tmp_path):
+    failed = make_run([], status="failed", reason="<img src=x>", processes={})
+    records = [write("a.json", "refs", [1.0], failed), write("b.json", "refs", [1.0], batch_size=8)]
+    assert plot_results.main([*records, "--html"]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert {"benchmark_result.svg", "benchmark_result_2.svg"} <= {path.name for path in tmp_path.iterdir()}
+    assert page.count("<table>") == 3 and "<svg" in page and "<h2>Environment</h2>" in page and "Test CPU" in page
+    assert "&lt;img src=x&gt;" in page and "<img" not in page and "src=" not in page.replace("src=x", "")
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromedriver: apt-get install chromium-driver, as .ci/run does")
+def test_report_html_is_sorted_and_filtered_in_a_browser(write, tmp_path):
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.by import By
+
+    records = [write("a.json", "driver-queue", [2.0]), write("b.json", "shm", [0.08], runtime="graph"),
+               write("c.json", "refs", [0.7]), write("d.json", "nccl", SKIPPED, runtime="graph")]  # fmt: skip
+    assert plot_results.main([*records, "--html"]) == 0
+    options = webdriver.ChromeOptions()
+    for flag in ("--headless", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,1000"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=Service(BROWSER))
+    try:
+        browser.get((tmp_path / "report.html").as_uri())
+        (table,) = [table for table in browser.find_elements(By.TAG_NAME, "table") if "median ms" in table.text]
+        headers = [head.get_property("textContent") for head in table.find_elements(By.TAG_NAME, "th")]
+        column = headers.index("median ms")
+
+        def medians():
+            rows = [row for row in table.find_elements(By.CSS_SELECTOR, "tbody tr") if row.is_displayed()]
+            return [row.find_elements(By.TAG_NAME, "td")[column].get_property("textContent") for row in rows]
+
+        for order in (["80", "700", "2,000", "-"], ["2,000", "700", "80", "-"]):
+            browser.execute_script("arguments[0].click()", table.find_elements(By.TAG_NAME, "th")[column])
+            assert medians() == order
+        table.find_element(By.XPATH, "./ancestor::section//input").send_keys("STORE refs")
+        assert medians() == ["700"]
+        assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+        assert browser.get_log("browser") == []
+    finally:
+        browser.quit()

@@ -1,0 +1,198 @@
+"""Sections of results: what belongs together, and what is said about it."""
+
+import pytest
+from made_records import make_record, make_run, make_sweep
+
+from common.analysis.result import group_results
+from common.errors import RecordError
+from common.report.sections import BUILDERS, sections
+from common.transports.suites import SUITES
+
+SAMPLES = {"batch_size": 4, "prompt_len": 8, "response_len": 8}
+
+
+def build(*records):
+    return sections(group_results(records))
+
+
+def find(built, name):
+    (section,) = [section for section in built if section.name == name and section.table]
+    return section
+
+
+def column(section, header):
+    index = section.table.headers.index(header)
+    return {row[0]: row[index] for row in section.table.cells}
+
+
+def views(seconds, **changes):
+    return make_run(seconds, readers_own_a_copy=False, **changes)
+
+
+def test_every_table_of_a_suite_has_a_builder():
+    tables = {part.table for parts in SUITES.values() for part in parts}
+    assert {name.replace("sweep-", "") for name in tables} <= {name.replace("sweep-", "") for name in BUILDERS}
+
+
+def test_workloads_are_sections_of_their_own_and_the_largest_comes_first():
+    built = build(make_record("refs", [1.0], batch_size=8), make_record("refs", [2.0]), make_record("bytes", [1.0]))
+    titles = [section.title for section in built if section.table]
+    assert titles == ["online DPO, 448 MiB per iteration", "online DPO, 3.5 MiB per iteration"]
+    assert {"benchmark_result", "simulation"} <= {section.chart.file_name for section in built if section.chart}
+
+
+def test_the_fastest_copy_and_the_fastest_view_are_compared_with_the_demos_baseline():
+    built = build(
+        make_record("driver-queue", [2.0], [2.1], [1.9]),
+        make_record("shm", [0.2], [0.21], [0.19], runtime="graph"),
+        make_record("mapped", views([0.002]), views([0.0021]), views([0.0019]), runtime="graph"),
+        make_record("memcpy", [0.1], runtime="torch"),
+        make_record("mapped", views([0.0001]), runtime="torch", flags={"check_every": 100}),
+    )
+    section = find(built, "results")
+    copy, view = section.sentence.split(". If")
+    assert "If readers own a copy, `graph shm` is the fastest: 200 ms, 10.00 times the memcpy time" in copy
+    assert "`store driver-queue` takes 10 times as long (95 % interval" in copy
+    assert "readers get a view, `graph mapped` is the fastest: 2 ms;" in view
+    speed_ups = column(section, "speed-up over store driver-queue")
+    assert speed_ups["store driver-queue"] == "1x" and speed_ups["graph mapped"].startswith("1,000x (")
+    assert speed_ups["torch mapped --check-every 100"] == "-"
+
+
+@pytest.mark.parametrize(
+    ("slow", "fast", "text"),
+    [
+        ([[1.0], [1.1], [0.9]], [[0.1], [0.11], [0.09]], "10x faster than graph shm: "),
+        ([[0.1], [0.11], [0.09]], [[1.0], [1.1], [0.9]], "10x slower than graph shm: "),
+        ([[1.0], [1.1], [0.9]], [[1.0], [1.1], [0.9]], "no clear difference from graph shm: "),
+        ([[1.0]], [[0.1]], "one run: no verdict against graph shm: "),
+    ],
+)
+def test_a_configuration_is_compared_with_the_one_that_it_extends(slow, fast, text):
+    warm = make_record("shm", *fast, runtime="graph", flags={"reuse_buffers": True})
+    section = find(build(make_record("shm", *slow, runtime="graph"), warm), "results")
+    change = column(section, "compared with the configuration that it extends")
+    assert change["graph shm --reuse-buffers"].startswith(text) and change["graph shm"] == "-"
+
+
+def test_a_failed_run_is_named_below_the_table_and_an_impossible_result_has_no_dot():
+    failed = make_run([], status="failed", reason="reward died", processes={})
+    fast = [make_run([0.005]) for _ in range(3)]  # the fastest memcpy pass takes 0.01 s
+    built = build(make_record("refs", [1.0], failed), make_record("shm", *fast, runtime="graph"))
+    section = find(built, "results")
+    assert "store refs: 1 of 2 runs failed: reward died." in section.notes
+    assert column(section, "status")["graph shm"] == "impossible"
+    names = [bar.name for bars in section.chart.groups.values() for bar in bars]
+    assert names == ["store refs"]
+
+
+def test_readers_that_own_a_copy_and_readers_of_views_are_groups_of_their_own():
+    built = build(make_record("refs", [1.0]), make_record("mapped", views([0.1]), runtime="graph"))
+    chart = find(built, "results").chart
+    groups = {title: [bar.name for bar in bars] for title, bars in chart.groups.items()}
+    assert groups == {"readers own a copy": ["store refs"], "readers get a view": ["graph mapped"]}
+    assert chart.log and any("memcpy" in name for name in chart.limits)
+
+
+def test_both_sides_of_a_paired_measurement_are_shown():
+    sides = [make_record("refs", make_run(seconds, pair="a"), make_run(seconds, pair="b"), table="paired")
+             for seconds in ([1.0, 1.0], [0.5, 0.5])]  # fmt: skip
+    section = find(build(*sides), "results")
+    assert [row[-2] for row in section.table.cells] == ["1x", "2x (2 to 2)"]
+
+
+def test_chatlearns_messages_are_compared_with_its_queues_as_sent():
+    def record(transport, seconds, runtime="store", table="chatlearn", message="packed", **changes):
+        run = make_run([seconds] * 8, group_seconds=[8 * seconds])
+        flags = {"episode" if transport == "ref-queue" else "check_every": 8, "in_flight": 8}
+        return make_record(transport, run, runtime=runtime, table=table, message=message, flags=flags, **changes)
+
+    built = build(
+        record("ref-queue", 0.6, message="fields", as_sent=True, **SAMPLES),
+        record("refs", 0.03, **SAMPLES),
+        record("refs", 0.02, table="chatlearn-flat", message=None, payload=4096),
+    )
+    section = find(built, "episodes")
+    assert column(section, "speed-up over ref-queue as sent") == {
+        "store ref-queue as sent": "1x",
+        "store refs packed": "20x",
+    }
+    assert column(section, "ms per message")["store refs packed"] == "30"
+    assert column(section, "ms if flat")["store refs packed"] == "20"
+    assert column(section, "samples/s")["store refs packed"] == f"{4 / 0.03:.0f}"
+    assert {"chatlearn_episodes", "chatlearn_messages"} == {s.chart.file_name for s in built if s.chart}
+
+
+def test_small_messages_are_compared_with_references_of_the_same_kind_size_and_layout():
+    def record(transport, seconds, runtime="store", **changes):
+        fields = {"flow": "chain", "table": "microbenchmarks", "flags": {"check_every": 100}}
+        return make_record(transport, [seconds], runtime=runtime, **fields, **changes)
+
+    built = build(
+        record("refs", 1e-3), record("bytes", 8e-4), record("bytes", 2e-4, runtime="graph"),
+        record("mapped", 1e-4, runtime="graph"), record("mapped", 1e-4, runtime="graph", payload_bytes=1),
+        record("shm", 1e-4, runtime="graph", layout={"placement": "spread"}),
+    )  # fmt: skip
+    rows = find(built, "microbenchmarks").table.cells
+    assert [(row[0], row[1], row[5], row[6]) for row in rows] == [  # chain: five hops
+        ("graph mapped", "1", "20", "-"), ("store refs", "1,024", "200", "1x"), ("store bytes", "1,024", "160", "1x"),
+        ("graph bytes", "1,024", "40", "4x"), ("graph shm --placement spread", "1,024", "20", "-"),
+        ("graph mapped", "1,024", "20", "10x"),
+    ]  # fmt: skip
+
+
+def test_a_sweep_has_a_line_per_configuration_and_a_column_per_value():
+    records = make_sweep("refs", "payload", {2**20: [0.01], 2**23: [0.08]})
+    records += make_sweep("mapped", "payload", {2**20: views([0.002])}, runtime="graph")
+    section = find(build(*records), "sweeps")
+    assert section.table.headers == ["configuration", "readers get", "1 MiB", "8 MiB"]
+    assert section.table.cells == [["store refs", "copy", "10", "80"], ["graph mapped", "view", "2", "-"]]
+    times, rates = section.chart.panels.values()
+    assert [(line.name, line.is_view) for line in times[:2]] == [("store refs", False), ("graph mapped", True)]
+    assert [line.name for line in rates] == ["store refs"] and times[-1].is_limit
+    assert section.chart.file_name == "sweep_payload" and section.chart.x_is_bytes
+
+
+def test_points_with_several_iterations_in_flight_count_by_groups():
+    runs = {depth: make_run([0.05] * 8, group_seconds=[0.4 / depth]) for depth in (1, 2)}
+    section = find(build(*make_sweep("refs", "in_flight", runs, flags={"check_every": 8})), "in-flight")
+    assert section.table.cells == [["store refs", "copy", "50", "25"]]
+
+
+def spans_of(edges):
+    """Return spans of one iteration of a second: each actor makes, serialises and reads its messages in turn."""
+    spans = [("driver", 0, "wait", "", 0, 0.0, 1e6)]
+    for index, (sender, edge) in enumerate({edge.source: str(edge) for edge in edges}.items()):
+        start = 1e5 * index
+        spans.append((sender, 0, "make", edge, 0, start, start + 1e3))
+        spans.append((sender, 0, "serialise", edge, 0, start + 1e3, start + 9e4))
+    for index, (reader, edge) in enumerate({edge.reader: str(edge) for edge in edges}.items()):
+        spans.append((reader, 0, "sequence number", edge, 0, 1e5 * index + 9e4, 1e5 * index + 9.5e4))
+    return spans
+
+
+def traced(transport, table="stages", **changes):
+    edges = make_record(transport).workload.edges
+    run = make_run([1.0], spans=spans_of(edges), iterations_us=[(0.0, 1e6)], **changes)
+    return make_record(transport, run, table=table, traced=True)
+
+
+def test_traced_iterations_have_tables_by_cause_stage_and_edge_and_the_headline_uses_untraced_medians():
+    built = build(
+        traced("driver-queue"), traced("refs"), make_record("driver-queue", [2.0]), make_record("refs", [0.1])
+    )
+    by_cause, by_stage, by_edge = [section for section in built if section.name == "stages"]
+    assert by_stage.table.headers[:2] == ["configuration", "ms per iteration"] and "serialise" in by_stage.table.headers
+    assert by_stage.chart.file_name == "stages" and "policy -> reward" in by_edge.table.headers
+    (bar,) = by_cause.chart.groups[""]
+    assert bar.name == "store driver-queue" and bar.length == pytest.approx(2000)
+    assert any("20 times finer" in title for title in by_cause.chart.groups)
+    assert "store refs is 20 times as fast (readers own a copy)" in by_cause.chart.title
+    assert "serialisation, page faults included" in by_cause.chart.title + str(by_cause.table.headers)
+    assert "pickling" not in by_cause.chart.title
+
+
+def test_a_trace_whose_stages_do_not_add_up_is_rejected():
+    run = make_run([1.0], spans=[("driver", 0, "wait", "", 0, 0.0, 5e5)], iterations_us=[(0.0, 1e6)])
+    with pytest.raises(RecordError, match="repeat the trace"):
+        build(make_record("refs", run, table="stages", traced=True))

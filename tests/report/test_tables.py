@@ -1,0 +1,85 @@
+"""Cells of tables, and what a script prints."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from made_records import make_record, make_run, make_sweep
+
+from common.analysis.result import Result
+from common.report import console, markdown
+from common.report.tables import MAIN_COLUMNS, Column, format_milliseconds, format_significant, make_table, short_label
+
+
+def cells(*arguments, **changes):
+    table = make_table([Result((make_record(*arguments, **changes),))], MAIN_COLUMNS)
+    return dict(zip(table.headers, table.cells[0], strict=True))
+
+
+def test_multiples_of_memcpy_and_pipe_are_of_the_median_and_a_view_copies_nothing():
+    times = {"memcpy_before_seconds": [0.02], "pipe_before_seconds": [0.001]}
+    row = cells("refs", make_run([0.06, 0.04, 0.05], **times))
+    assert (row["median ms"], row["x memcpy"], row["x pipe"]) == ("50", "2.5", "50")
+    assert row["GB/s"] == f"{448 * 2**20 / 0.05 / 1e9:.3g}"
+    row = cells("mapped", make_run([0.05], readers_own_a_copy=False, **times), runtime="graph")
+    assert (row["GB/s"], row["x memcpy"], row["x pipe"]) == ("-", "-", "50")
+
+
+def test_the_reference_a_skipped_configuration_and_wrong_bytes_are_marked():
+    assert cells("memcpy", [0.1], runtime="torch")["configuration"] == "torch memcpy (reference)"
+    skipped = make_run([], status="skipped", reason="no GPU", first_seconds=None, processes={})
+    row = cells("nccl", skipped, runtime="graph")
+    assert (row["status"], row["median ms"], row["x memcpy"], row["peak GiB"]) == ("skipped", "-", "-", "-")
+    row = cells("refs", make_run([0.1]), make_run([0.1], wrong_bytes=3, status="failed", reason="wrong"))
+    assert (row["wrong bytes"], row["status"]) == ("3", "WRONG")
+
+
+def test_numbers_are_rounded_without_exponents():
+    assert [format_significant(value) for value in (2274.4, 0.00012345, None)] == ["2,270", "0.000123", "-"]
+    assert [format_milliseconds(value) for value in (1.8284, 0.0290912, None)] == ["1,828", "29.09", "-"]
+
+
+def test_a_short_label_leaves_out_what_the_configurations_of_a_table_share():
+    sizes, flags = {"batch_size": 4, "prompt_len": 8, "response_len": 8}, {"check_every": 8, "sink": "trainer"}
+    packed = make_record("refs", [1.0], message="packed", flags=flags, **sizes)
+    as_sent = make_record("refs", [1.0], message="fields", as_sent=True, **sizes)
+    assert short_label(Result((packed,))) == "store refs --sink trainer packed"
+    assert short_label(Result((as_sent,))) == "store refs as sent"
+    (cut,) = make_sweep("refs", "fields", {8: [1.0]}, payload=2**20)
+    assert short_label(Result((cut,)), "fields") == "store refs"
+
+
+def test_a_narrow_terminal_leaves_out_columns_by_rank_and_names_them():
+    columns = [Column("name", str), Column("rare", str, 2), Column("often", str, 1), Column("always", str)]
+    table = make_table(["a|b"], columns)
+    assert console.render(table).splitlines() == ["name  rare  often  always", "a|b    a|b    a|b     a|b"]
+    lines = console.render(table, 20).splitlines()
+    assert lines[0] == "name  often  always" and lines[-1].endswith("rare)")
+    assert console.render(table, 3).splitlines()[0] == "name  always"
+    assert markdown.render_table(table).splitlines()[-1] == "| a\\|b | a\\|b | a\\|b | a\\|b |"
+
+
+def test_a_script_prints_the_flow_first_and_warnings_record_and_sum_of_iterations_last(tmp_path, capsys):
+    failed = make_run([], status="failed", reason="reward died", processes={})
+    record = make_record("refs", make_run([1.0, 1.5]), failed)
+    console.print_start(Result((record,)).flow, 2, record.runs[0])
+    text = capsys.readouterr().out
+    assert "448 MiB per iteration" in text and "driver -> policy" in text and "memcpy: 20 ms" in text
+    console.print_end(record, tmp_path / "a.json")
+    text, errors = capsys.readouterr()
+    assert "warning: the iterations vary" in text and str(tmp_path / "a.json") in text
+    assert text.splitlines()[-1] == "Execution time: 2.5 seconds" and errors == "error: reward died\n"
+    console.print_sweep(make_sweep("refs", "payload", {1024: [0.5], 4096: [1.0]}), tmp_path)
+    text = capsys.readouterr().out
+    assert re.search(r"store refs +1,024 ", text) and re.search(r"store refs +4,096 ", text)
+    assert text.splitlines()[-1] == "Execution time: 1.5 seconds"
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"), [("common.report.console", "matplotlib ray torch"), ("plot_results", "ray torch")]
+)
+def test_what_reads_records_imports_no_more_than_it_needs(module, absent):
+    code = f"import sys, {module}; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not set(absent.split()) & set(modules)

@@ -1,0 +1,174 @@
+"""Test benchmark.py: which configurations it measures in which order, what it rejects, and what it continues."""
+
+import os
+import sys
+from types import SimpleNamespace
+
+import pytest
+from made_records import make_run
+
+import benchmark
+from common.errors import RecordError, UsageError
+from common.plan import requirements
+from common.records import files
+from common.records.environment import describe_environment
+from common.run import batch, paired
+from common.run.batch import make_items, plan_configuration
+from common.transports.catalogue import VARIANTS
+from common.transports.suites import SUITES
+
+
+@pytest.fixture
+def measured(monkeypatch, no_gpu):
+    """Replace the measurement of a run; return the list of what was measured: the order and the record's name."""
+    calls = []
+
+    def measure_run(plan, record, path, order=0, started=None, stop=None):
+        calls.append((order, path.name))
+        code = int(plan.transport.name == "gloo")
+        status = {"status": "failed", "reason": "policy died"} if code else {}
+        record.environments["0"] = describe_environment()
+        record.runs.append(make_run([1.0], order=order, **status))
+        files.save(path, record)
+        return code
+
+    monkeypatch.setattr(batch, "measure_run", measure_run)
+    monkeypatch.setitem(sys.modules, "plot_results", SimpleNamespace(main=lambda argv: 0))
+    return calls
+
+
+def test_list_has_every_configuration_and_what_this_machine_lacks(capsys, no_gpu):
+    assert benchmark.main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines] == [variant.name for variant in VARIANTS]
+    assert any(line.startswith("graph nccl ") and "needs 3 GPUs" in line for line in lines)
+
+
+def test_dry_run_prints_messages_memory_and_iterations_and_measures_nothing(capsys, tmp_path):
+    flow = ("--flow", "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB")
+    configurations = ("--configs", "store refs", "graph shm --message packed", "--runs", "2")
+    folder = tmp_path / "nothing"
+    assert benchmark.main([*flow, *configurations, "--dry-run", "--output-dir", str(folder)]) == 0
+    output = capsys.readouterr().out
+    assert "240 kB per iteration\n" in output
+    assert "graph shm --message packed: 2 x 30 iterations, " in output
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "suite", "iterations", "duration"),
+    [
+        ("torch memcpy", [], "", 30, None),
+        ("torch memcpy --iterations 5", ["--iterations", "7"], "", 5, None),
+        ("torch memcpy --iterations 5", ["--iterations", "7"], "quick", 7, None),
+        ("torch memcpy --sweep payload=1MiB,2MiB", [], "", None, 1.0),
+    ],
+)
+def test_flags_of_a_configuration_override_common_flags_which_override_those_of_a_suite(
+    text, flags, suite, iterations, duration
+):
+    for plan, _ in plan_configuration(text, flags, suite):
+        assert plan.options.duration == duration
+        assert iterations in (None, plan.options.iterations)
+
+
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        ([], "give either a suite or --configs"),
+        (["quikc"], "unknown suite quikc: give quick"),
+        (["--configs", "graph shmm"], "did you mean graph shm?"),
+        (["--configs", "torch gloo --flow 'a -> b"], "close every quote"),
+        (["--configs", "store refs", "--runs", "0"], "--runs 0"),
+        (["--configs", "torch gloo --runs 2"], "--runs is not a flag of one"),
+        (["--configs", "store driver-queue --in-flight 2"], "store driver-queue: --in-flight 2"),
+        (["--configs", "torch nccl"], "this machine can measure none of the configurations: nccl needs"),
+        (["quick", "--paired"], "--paired measures two configurations"),
+        (["--configs", "torch gloo", "torch nccl", "--paired"], "needs two configurations that this machine can"),
+        (["--configs", "store refs", "torch gloo --duration 1s", "--paired"], "neither --duration nor a trace"),
+        (["--configs", "store refs", "torch gloo --check-every 5", "--paired"], "needs equal --iterations"),
+        (["--configs", "torch gloo", "torch gloo --payload 1MiB", "--paired"], "compares times of equal messages"),
+        (["--configs", "graph mapped", "torch gloo", "--paired"], "needs 7 cores here and there are 2"),
+        (["--configs", "store refs", "--against", "/tmp"], "not a checkout of this project"),
+        (["--configs", "store refs", "--continue"], "give the folder of the earlier call"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_flags_are_rejected_in_one_line(monkeypatch, no_gpu, argv, reason):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    with pytest.raises(UsageError) as error:
+        benchmark.main(argv)
+    assert reason in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("suite", sorted(SUITES.keys() - {"gpu"}))
+def test_every_suite_can_be_planned(suite, no_gpu, tmp_path):
+    items = make_items(benchmark.plan_all([], suite, ["--device", "cpu"]), tmp_path)
+    tables = {part.table: part.traced for part in SUITES[suite]}
+    assert len({item.path for item in items}) == len(items)
+    for item in items:
+        assert (item.record.suite, item.record.traced) == (suite, tables[item.record.table])
+        assert item.plan.options.trace == (item.path.with_suffix(".trace") if item.record.traced else None)
+
+
+def test_gpu_suite_on_a_machine_with_one_gpu(monkeypatch):
+    monkeypatch.setattr(requirements, "count_gpus", lambda: 1)
+    monkeypatch.setattr(requirements, "require_modules", lambda transport: None)
+    planned = benchmark.plan_all([], "gpu", [])
+    assert {plan.device for plan, _ in planned} == {"cuda"}
+    ready = {f"{plan.workload.flow} {plan.transport.label}" for plan, skipped in planned if not skipped}
+    assert {"online-dpo rdt cuda-ipc", "online-dpo graph mapped", "round-trip graph mapped"} <= ready
+
+
+def test_runs_are_interleaved_in_an_order_that_the_seed_repeats():
+    groups = [[letter] for letter in "abcdefgh"]
+    turns = benchmark.order_turns(groups, 5, 1)
+    orders = ["".join(letter for (letter,) in turns[begin : begin + 8]) for begin in range(0, 40, 8)]
+    assert all(sorted(order) == list("abcdefgh") for order in orders)
+    assert len(set(orders)) == 5
+    assert benchmark.order_turns(groups, 5, 1) == turns != benchmark.order_turns(groups, 5, 2)
+    assert benchmark.order_turns(groups, 1, 1) == groups
+    assert {"".join(pair) for pair in benchmark.order_turns([["a", "b"]], 20, 1)} == {"ab", "ba"}
+
+
+def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
+    argv = ["--configs", "torch memcpy", "torch gloo", "torch nccl", "--output-dir", str(tmp_path)]
+    assert benchmark.main([*argv, "--runs", "2"]) == 1
+    output = capsys.readouterr().out
+    names = ["00-torch-memcpy.json", "01-torch-gloo.json", "02-torch-nccl.json"]
+    assert [path.name for path in sorted(tmp_path.iterdir())] == names
+    assert [files.load(tmp_path / name).runs[-1].status for name in names] == ["ok", "failed", "skipped"]
+    assert "  4 of 4  torch " in output
+    assert "torch gloo: policy died (0 s; about 0 s left)" in output
+    with pytest.raises(RecordError, match="exists"):
+        benchmark.main([*argv, "--runs", "3"])
+    first = files.load(tmp_path / names[0])
+    first.runs[1].status, first.runs[1].reason = "failed", "interrupted after 2 timed iterations"
+    files.save(tmp_path / names[0], first)
+    measured.clear()
+    assert benchmark.main([*argv, "--runs", "3", "--continue"]) == 1
+    assert sorted(name for _, name in measured) == [names[0], names[0], names[1]]
+    assert len(files.load(tmp_path / names[0]).runs) == 3
+    with pytest.raises(UsageError, match="was measured with other flags"):
+        benchmark.main([*argv, "--continue", "--timeout", "60"])
+    first.environments["0"]["git_commit"] = "another"
+    files.save(tmp_path / names[0], first)
+    with pytest.raises(UsageError, match="was measured with another git_commit"):
+        benchmark.main([*argv, "--continue"])
+
+
+def test_failure_of_one_of_a_pair_stops_and_fails_the_other(monkeypatch, tmp_path):
+    def measure_run(plan, record, path, order, stop):
+        fails = plan.transport.name == "gloo"
+        assert fails or stop.wait(10)
+        record.runs.append(make_run([], status="failed", reason="policy died" if fails else "interrupted"))
+        return 1 if fails else 130
+
+    monkeypatch.setattr(paired, "measure_run", measure_run)
+    planned = [plan_configuration(text, [])[0] for text in ("torch memcpy", "torch gloo")]
+    pair = [(plan, plan.new_record(), tmp_path / f"{index}.json") for index, (plan, _) in enumerate(planned)]
+    assert paired.run_paired(pair, 0) == [1, 1]
+    reasons = [record.runs[0].reason for _, record, _ in pair]
+    assert reasons == ["paired configuration torch gloo failed", "policy died"]
+    assert files.load(pair[0][2]).runs[0].reason == reasons[0]

@@ -1,0 +1,161 @@
+"""Test what the monitor finds out about a run from its report, its progress table and its processes."""
+
+import os
+import signal
+import subprocess
+import sys
+from threading import Event
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from conftest import KILOBYTES
+
+from common.endpoints.progress_table import ITERATING, ProgressTable
+from common.records.schema import Run
+from common.run import monitor
+from common.run.monitor import Monitor, WorkerReport, diagnose
+
+NAMES = ("driver", "policy", "reference", "reward")
+SLEEP = "import time; time.sleep(60)"
+
+
+@pytest.fixture
+def plan(make_plan, tmp_path):
+    return make_plan("torch", "--transport", "gloo", *KILOBYTES, "--iterations", "6", run_folder=tmp_path)
+
+
+@pytest.fixture
+def start():
+    """start(code) -> a process that executes this Python code, with the attributes of a WorkerProcess."""
+    workers = []
+
+    def start_worker(code):
+        process = subprocess.Popen([sys.executable, "-c", code])
+        handle = os.pidfd_open(process.pid)
+        workers.append(SimpleNamespace(process=process, pid=process.pid, poll_handle=handle, returncode=process.wait))
+        return workers[-1]
+
+    yield start_worker
+    for worker in workers:
+        worker.process.kill()
+        worker.process.wait()
+        os.close(worker.poll_handle)
+
+
+@pytest.fixture
+def make_monitor(plan, monkeypatch):
+    """make_monitor() -> a monitor with a new record."""
+    monkeypatch.setattr(monitor, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(monitor, "POLL_SECONDS", 0.05)
+
+    def make(**arguments):
+        (plan.run_folder / "progress").unlink(missing_ok=True)
+        record = plan.new_record()
+        record.runs.append(Run(order=7))
+        return Monitor(plan, record, **arguments)
+
+    return make
+
+
+def write_report(plan, **fields):
+    """Return the code of a worker that writes this report and ends."""
+    WorkerReport(Run(order=7, **fields.pop("run", {})), **fields).write(plan.run_folder)
+    return write_content(plan, (plan.run_folder / "report").read_bytes())
+
+
+def write_content(plan, content):
+    return f"open({str(plan.run_folder / 'report')!r}, 'wb').write({content!r})"
+
+
+def set_progress(plan, **received):
+    for name, number in received.items():
+        ProgressTable.join(plan.run_folder, name, NAMES, plan.total_iterations).received(number)
+
+
+@pytest.mark.parametrize(
+    ("received", "reason"),
+    [
+        ((4, 4, 4), "policy is stuck after iteration 4"),
+        ((5, 4, 4), "reference is stuck after iteration 4"),
+        ((5, 5, 4), "reward is stuck after iteration 4"),
+        ((5, 5, 5), "all actors received their messages, but the result did not reach the driver"),
+    ],
+)
+def test_first_actor_without_the_message_is_named(plan, make_monitor, received, reason):
+    made = make_monitor()
+    set_progress(plan, **dict(zip(NAMES[1:], received, strict=True)))
+    assert diagnose(made.progress, plan, 5, []) == reason
+
+
+def test_dead_and_stopped_actors_are_named_before_late_ones(plan, make_monitor, start):
+    table, sleeper = make_monitor().progress, start(SLEEP)
+    assert diagnose(table, plan, 5, ["reference"]) == "reference died"
+    assert diagnose(table, plan, 5, ["policy", "reward"]).startswith("policy, reward died (")
+    table.integers[3 + 2 * NAMES.index("reward")] = sleeper.pid
+    sleeper.process.send_signal(signal.SIGSTOP)
+    while psutil.Process(sleeper.pid).status() != psutil.STATUS_STOPPED:
+        pass
+    assert diagnose(table, plan, 5, []) == "reward does not answer: its process is stopped"
+
+
+def test_report_and_times_are_in_the_record_at_the_end(plan, make_monitor, start):
+    started = []
+    made = make_monitor(started=started.append)
+    table = ProgressTable.join(plan.run_folder, "driver", NAMES, plan.total_iterations)
+    for number in range(1, 8):  # the last 3 of 10 are missing
+        table.ended(number, number, number + 0.25)
+    run = {"nodes": {"driver": 0}, "stored_bytes": 5}
+    assert made.wait(start(write_report(plan, run=run, environment={"python": "3"}, finished=True))) is None
+    made.collect_samples()
+    (run,) = made.record.runs
+    assert (run.stored_bytes, run.order, started) == (5, 7, [run])
+    assert made.record.environments == {"0": {"python": "3"}}
+    assert (run.first_seconds, run.seconds, run.group_seconds) == (0.25, [0.25] * 3, [0.25] * 3)
+
+
+@pytest.mark.parametrize("content", [b"\xff\x00{garbage\n", b'{"run": {"secnods": []}}', b'{"run": {"order": "one"}}'])
+def test_invalid_report_fails_the_run(plan, make_monitor, start, content):
+    problem = make_monitor().wait(start(write_content(plan, content)))
+    assert problem.startswith("the driver's process wrote an invalid report (")
+
+
+@pytest.mark.parametrize(("nodes", "problem"), [({"driver": 0}, None), ({}, "policy died")])
+def test_end_of_an_actor_is_a_failure_only_before_the_nodes_are_reported(plan, make_monitor, start, nodes, problem):
+    """The actor ends between two looks of the monitor, directly after the worker has written its report."""
+
+    def find_exited_actors(worker):
+        WorkerReport(Run(nodes=nodes), finished=True).write(plan.run_folder)
+        return ["policy"]
+
+    made = make_monitor()
+    made._find_exited_actors = find_exited_actors
+    assert made.wait(start("import time; time.sleep(0.6)")) == problem
+
+
+def test_ended_processes_are_found_except_those_of_the_driver(make_monitor, start):
+    driver, sleeper, dead = start(SLEEP), start(SLEEP), start("")
+    os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie now
+    made = make_monitor()
+    for name, worker in zip(NAMES, (driver, sleeper, dead, driver), strict=True):
+        made.progress.integers[3 + 2 * NAMES.index(name)] = worker.pid
+    driver.process.kill()
+    driver.process.wait()
+    assert made._find_exited_actors(driver) == ["reference"]
+
+
+def test_run_without_progress_times_out(plan, make_monitor, start, monkeypatch):
+    monkeypatch.setattr(monitor, "MIN_START_SECONDS", 0.2)
+    object.__setattr__(plan.options, "timeout", 0.1)
+    made = make_monitor()
+    assert made.wait(start(SLEEP)) == "startup timed out after 0.2 s"
+    made.progress.phase = ITERATING
+    made.progress.began(1)
+    assert made.wait(start(SLEEP)) == "did not end within 0.1 s (--timeout); policy is stuck after iteration 0"
+
+
+def test_stop_interrupts_the_run(make_monitor, start):
+    stop = Event()
+    stop.set()
+    with pytest.raises(KeyboardInterrupt):
+        make_monitor(stop=stop).wait(start(SLEEP))

@@ -1,0 +1,115 @@
+"""Test the reference times, the CPU time of a run, and what is known about the load of the machine."""
+
+import os
+import time
+
+import psutil
+import pytest
+import torch
+from conftest import KILOBYTES
+
+from common.flows.catalogue import build_flow
+from common.run import host_noise, references
+from common.run.host_noise import CpuTime, busy_cores, throttled_seconds
+from common.run.references import measure_memcpy, measure_pipe
+
+
+@pytest.mark.parametrize("name", ["online-dpo", "ppo", "round-trip", "chain", "scatter-gather", "dpo"])
+def test_pipe_measurement_leaves_no_process_and_no_file(name):
+    files, children = os.listdir("/proc/self/fd"), psutil.Process().children()
+    samples = measure_pipe(build_flow(name, {}), passes=20)
+    assert len(samples) == 20
+    assert min(samples) > 0
+    assert os.listdir("/proc/self/fd") == files
+    assert psutil.Process().children() == children
+
+
+def test_pipe_clock_waits_for_the_last_task(monkeypatch):
+    read, test_process = os.read, os.getpid()
+
+    def slow_read(descriptor, count):
+        content = read(descriptor, count)
+        if os.getpid() != test_process:
+            time.sleep(0.01)
+        return content
+
+    monkeypatch.setattr(references.os, "read", slow_read)
+    assert min(measure_pipe(build_flow("chain", {"actors": 3}), passes=3)) > 3 * 0.01
+
+
+def test_memcpy_copies_every_edge_in_every_pass(make_plan, monkeypatch):
+    copied, copy, threads = [], torch.Tensor.copy_, torch.get_num_threads()
+
+    def noting_copy(destination, source):
+        copied.append(source.nbytes)
+        assert copy(destination, source).equal(source)
+
+    monkeypatch.setattr(torch.Tensor, "copy_", noting_copy)
+    one, two = measure_memcpy(make_plan("store", *KILOBYTES), [1, 2], passes=4)
+    assert copied == [8192, 24576, 24576, 16384, 40960] * 2 * (2 + 4)
+    assert len(one) == len(two) == 4
+    assert min(one + two) > 0
+    assert torch.get_num_threads() == threads
+
+
+def spin(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def fork(function, *arguments):
+    child = os.fork()
+    if not child:
+        function(*arguments)
+        time.sleep(60)
+        os._exit(0)
+    return child
+
+
+def kill(child):
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+
+
+def test_cpu_time_is_that_of_all_descendants_between_start_and_stop():
+    cpu_time = CpuTime()
+    cpu_time.start()
+    time.sleep(0.2)
+    cpu_time.stop()
+    assert cpu_time.seconds < 0.1
+    cpu_time.start()
+    child = fork(spin, 0.3)
+    spin(0.2)
+    while time.clock_gettime((~child << 3) | host_noise.CPUCLOCK_SCHED) < 0.3:
+        time.sleep(0.01)
+    cpu_time.stop()
+    kill(child)
+    assert 0.45 < cpu_time.seconds < 0.9
+    spin(0.2)  # after `stop`
+    assert cpu_time.seconds < 0.9
+
+
+def test_working_process_keeps_a_core_busy():
+    child = fork(spin, 30)
+    try:
+        assert busy_cores() > 0.5
+    finally:
+        kill(child)
+
+
+@pytest.mark.parametrize(
+    ("group", "folder", "line"),
+    [("0::/mine", "mine", "throttled_usec 1500000"), ("3:cpu,cpuacct:/mine", "cpu/mine", "throttled_time 1500000000")],
+    ids=["cgroup v2", "cgroup v1"],
+)
+def test_throttled_time_is_read_from_the_cgroup(tmp_path, monkeypatch, group, folder, line):
+    (tmp_path / "groups").write_text(f"2:memory:/other\n{group}\n")
+    monkeypatch.setattr(host_noise, "CGROUPS", tmp_path)
+    monkeypatch.setattr(host_noise, "MY_CGROUPS", tmp_path / "groups")
+    assert throttled_seconds() is None
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "cpu.stat").write_text(f"nr_throttled 2\n{line}\n")
+    assert throttled_seconds() == pytest.approx(1.5)
+    (tmp_path / folder / "cpu.stat").write_text("usage_usec 9\n")
+    assert throttled_seconds() is None

@@ -1,0 +1,210 @@
+"""Test the timing loop: the order of operations, what the clock includes, and what is verified when."""
+
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+import torch
+from conftest import KILOBYTES
+
+import torch_simulate_chat_learn_data_flow as script
+from common.endpoints.actor import Endpoint
+from common.endpoints.progress_table import ENDING, ProgressTable
+from common.flows.catalogue import online_dpo
+from common.plan.options import Options
+from common.plan.plan import Plan
+from common.records.schema import Run
+from common.run.monitor import WorkerReport
+from common.run.timing import find_failure, iteration_groups, measure, run_group
+from common.runtimes.process_workers import ProcessWorkers
+from common.transports.catalogue import TRANSPORTS
+
+WORKERS = ("driver", "policy", "reference", "reward")
+
+
+class Journal:
+    """Functions for the timing loop that write down their calls, and a clock that only they advance."""
+
+    def __init__(self):
+        self.calls, self.now, self.times = [], 100.0, []
+
+    def function(self, name, seconds):
+        def call(value):
+            self.calls.append(f"{name} {value}")
+            self.now += seconds
+            return value
+
+        return call
+
+    def clock(self):
+        self.calls.append("clock")
+        return self.now
+
+    def run(self, numbers, in_flight):
+        functions = [self.function(*step) for step in (("make", 1000), ("submit", 2), ("collect", 3), ("receive", 4))]
+        run_group(numbers, in_flight, *functions, lambda *times: self.times.append(times), self.clock)
+
+
+def test_clock_runs_from_submit_to_receive():
+    journal = Journal()
+    journal.run([7, 8], 1)
+    calls = ["make 7", "clock", "submit 7", "collect 7", "receive 7", "clock"]
+    assert journal.calls == calls + [call.replace("7", "8") for call in calls]
+    assert [(number, end - start) for number, start, end in journal.times] == [(7, 9), (8, 9)]
+
+
+def test_three_in_flight_are_collected_in_order():
+    journal = Journal()
+    journal.run(range(1, 6), 3)
+    assert [call for call in journal.calls if not call.startswith(("clock", "make"))] == [
+        "submit 1", "submit 2", "submit 3", "collect 1", "receive 1", "submit 4", "collect 2", "receive 2", "submit 5",
+        "collect 3", "receive 3", "collect 4", "receive 4", "collect 5", "receive 5",
+    ]  # fmt: skip
+    assert [number for number, _, _ in journal.times] == [1, 2, 3, 4, 5]
+    first, last = journal.times[0], journal.times[-1]
+    assert first[2] - first[1] == 3 * 2 + 2 * 1000 + 3 + 4  # two other queries were made and submitted meanwhile
+    assert last[2] - last[1] == 2 + 3 * (3 + 4)
+
+
+@pytest.mark.parametrize(
+    ("flags", "groups"),
+    [
+        (("--warmup", "0", "--iterations", "2"), [[1], [2], [3]]),
+        (("--warmup", "1", "--iterations", "5", "--check-every", "2"), [[1], [2], [3, 4], [5, 6], [7]]),
+        (("--warmup", "3", "--iterations", "5", "--in-flight", "2"), [[1], [2, 3], [4], [5, 6], [7, 8], [9]]),
+        (("--warmup", "2", "--iterations", "2", "--check-every", "100"), [[1], [2], [3], [4, 5]]),
+    ],
+)
+def test_groups_end_where_everything_is_verified(make_plan, flags, groups):
+    plan = make_plan("store", "--transport", "refs", *flags, *KILOBYTES)
+    assert [list(numbers) for numbers in iteration_groups(plan)] == groups
+
+
+@pytest.fixture
+def measured(make_plan, monkeypatch, tmp_path):
+    """measured(*flags, spoil=...) -> the run of actors in this process, what was verified, and the latencies."""
+    verified = {name: [] for name in WORKERS}
+    verify = Endpoint.verify
+
+    def noting_verify(self, first, last):
+        verified[self.name].append((first, last))
+        return verify(self, first, last)
+
+    def run(*flags, spoil=lambda number, result: None, facts=dict):
+        threads = ("--threads", str(torch.get_num_threads()))
+        plan = make_plan("torch", "--transport", "memcpy", *threads, *flags, *KILOBYTES, run_folder=tmp_path)
+        table = ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
+        report = WorkerReport(Run())
+        with monkeypatch.context() as patch:
+            patch.setattr(Endpoint, "verify", noting_verify)
+            workers = ProcessWorkers(plan, None)
+            connection = script.by_memcpy(workers)
+
+            def collect(results):
+                spoil(table.progress[1], results[0])
+                return results
+
+            no_checks = {"check": dict, "facts": facts, "spans": dict}
+            measure(plan, workers, SimpleNamespace(submit=connection.submit, collect=collect, **no_checks), report)
+        assert table.phase == ENDING
+        assert table.numbers() == dict.fromkeys(WORKERS, plan.total_iterations)
+        seconds = [end - start for start, end in map(table.iteration, range(1, 1 + plan.total_iterations))]
+        assert min(seconds) > 0
+        return SimpleNamespace(run=report.run, verified=verified, seconds=seconds)
+
+    return run
+
+
+def test_correct_run(measured, tmp_path):
+    done = measured("--warmup", "1", "--iterations", "3", "--check-every", "2")
+    assert done.verified == {name: [(1, 1), (2, 2), (3, 4), (5, 5)] for name in WORKERS}
+    assert (done.run.status, done.run.reason, done.run.readers_own_a_copy) == ("ok", None, True)
+    assert (done.run.wrong_bytes, done.run.spans, done.run.iterations_us) == (0, [], [])
+    (name,) = done.run.processes  # one process, whose memory counts once
+    assert name == "policy+reference+reward+driver"
+    assert done.run.processes[name].overhead_seconds > 0
+    assert not hasattr(Endpoint.make_payload, "__wrapped__")  # nothing is traced
+    reported = msgspec.json.decode((tmp_path / "report").read_bytes(), type=WorkerReport)
+    assert reported.run.readers_own_a_copy is True
+
+
+@pytest.mark.parametrize(("iteration", "wrong"), [(1, 1), (2, 1), (3, 0), (4, 1), (5, 0), (6, 1), (7, 1)])
+def test_wrong_byte_is_found_in_the_last_iteration_of_each_group(measured, tmp_path, iteration, wrong):
+    def spoil(number, result):
+        if number == iteration:
+            result.view(torch.uint8)[-1] ^= 1
+
+    done = measured("--warmup", "1", "--iterations", "5", "--check-every", "2", spoil=spoil)
+    assert done.run.wrong_bytes == wrong
+    assert done.run.status == ("failed" if wrong else "ok")
+
+
+@pytest.mark.parametrize("iteration", range(3, 8))
+def test_old_sequence_number_is_found_in_every_iteration(measured, iteration):
+    def spoil(number, result):
+        if number == iteration:
+            result[0] -= 1
+
+    done = measured("--warmup", "1", "--iterations", "5", "--check-every", "5", spoil=spoil)
+    assert done.run.status == "failed"
+    assert done.run.wrong_bytes >= 1
+    assert list(done.run.wrong_bytes_by_field) == ["reward -> driver"]
+
+
+@pytest.mark.parametrize("kind", ["flip", "stale"])
+def test_fault_of_a_task_is_found_by_all_its_readers(measured, kind):
+    done = measured("--warmup", "1", "--iterations", "3", "--inject", f"policy:5:{kind}")
+    assert done.run.status == "failed"
+    assert "most of them in policy -> re" in done.run.reason
+    assert set(done.run.wrong_bytes_by_field) == {"policy -> reference", "policy -> reward"}
+
+
+def test_injected_delay_is_in_the_latency_and_breaks_nothing(measured):
+    done = measured("--warmup", "1", "--iterations", "4", "--inject", "policy:5:delay=100ms")
+    assert done.run.status == "ok"
+    assert [seconds > 0.1 for seconds in done.seconds] == [False, False, False, False, True, True]
+
+
+def test_unknown_field_of_a_run_is_an_error(measured):
+    with pytest.raises(AttributeError, match="message_byte"):
+        measured("--iterations", "1", facts=lambda: {"message_byte": {}})
+
+
+BIG, SMALL = online_dpo(), online_dpo(batch_size=4, prompt_seq_len=256)  # Ray copies messages up to 100 KiB
+EDGES = [str(edge) for edge in BIG.edges]
+COPIES = [
+    ("store refs", {}),
+    ("graph mapped", {"copy_out": True}),
+    ("store refs", {"zero_copy": True, "copy_out": True}),
+]
+VIEWS = [("store refs", {"zero_copy": True}), ("graph mapped", {}), ("torch multiprocessing", {})]
+
+
+def judge(configuration, views, wrong=None, flow=BIG, device="cpu"):
+    """Return why a run failed whose readers found views on these edges, and copies on the others."""
+    name, flags = configuration
+    plan = Plan(TRANSPORTS[name], Options(transport=name.split()[1], **flags), flow, device)
+    return find_failure(plan, wrong or {}, {edge: edge in views for edge in EDGES})
+
+
+def test_one_edge_with_another_data_path_fails_the_run():
+    assert {judge(copies, []) for copies in COPIES} == {judge(views, EDGES) for views in VIEWS} == {None}
+    for edge in EDGES:
+        others = [other for other in EDGES if other != edge]
+        for copies in COPIES:
+            assert judge(copies, [edge]).startswith(f"{edge}: readers got views, but copies are expected of")
+        for views in VIEWS:
+            assert judge(views, others).startswith(f"{edge}: readers got copies, but views are expected of")
+
+
+def test_small_messages_and_gpu_memory_may_be_copied_but_copies_may_not_be_views():
+    assert judge(VIEWS[0], [], flow=SMALL) is judge(VIEWS[0], [], device="cuda") is None
+    assert judge(COPIES[0], EDGES, flow=SMALL)
+    plan = Plan(TRANSPORTS["store refs"], Options(transport="refs"), BIG)
+    assert "partly copies" in find_failure(plan, {}, dict.fromkeys(EDGES))
+
+
+def test_wrong_bytes_fail_the_run_with_the_field_that_has_most_of_them():
+    wrong = {"policy -> reference, mask": 1, "policy -> reward, mask": 7, "reward -> driver": 2}
+    reason = judge(COPIES[0], EDGES, wrong)
+    assert reason.startswith("10 bytes differ from what was sent, most of them in policy -> reward, mask")

@@ -1,0 +1,109 @@
+"""Run the compiled graph's --transport nccl without a GPU, over Ray's mock of NCCL, and verify every byte.
+
+This is a program of its own, because the mock changes its processes for good. It shows that the graph compiles, that
+its messages are right, and which channels its edges use; it says nothing about speed. With --direct the graph is the
+demo's: the reader of two NCCL edges takes both as arguments of one method, without pass_through.
+"""
+
+import argparse
+import json
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+ITERATIONS = 7
+SMALL = ["--batch-size", "4", "--prompt-seq-len", "256"]
+
+
+def run(plan, direct):
+    """Return the channels of the graph's edges, and the wrong bytes of every iteration."""
+    import ray
+    import torch
+    from ray.experimental.channel.conftest import Barrier, start_nccl_mock
+    from ray.experimental.util.types import Device
+
+    import ray_cg_simulate_chat_learn_data_flow as script
+    from common.runtimes.ray_workers import RayWorkers
+
+    class MockWorkers(RayWorkers):
+        def launch(self, actor_class, *arguments, **options):
+            class MockActor(actor_class):
+                def start_mock(self):
+                    start_nccl_mock()
+
+                def verify(self, first, last):
+                    """The mock reports every tensor on a GPU; the verification must see where it is."""
+                    with mock.patch("torch.Tensor.device", torch.device("cpu")):
+                        return super().verify(first, last)
+
+            super().launch(MockActor, *arguments, **options)
+            ray.get([actor.start_mock.remote() for actor in self.actors.values()])
+
+    with ExitStack() as closing:
+        closing.callback(ray.shutdown)  # before the cluster is ended, or it waits for that
+        workers = MockWorkers(plan, closing)
+        # Two ranks meet at the barrier of their names. The mock's actors report their tensors on a GPU, and the driver
+        # takes them as they are.
+        pairs = combinations(range(len(workers.wire_flow.actors)), 2)
+        barriers = [Barrier.options(name=f"barrier-{low}-{high}").remote() for low, high in pairs]
+        mock.patch("ray.experimental.channel.torch_tensor_type.TorchTensorType.device", Device.CPU).start()
+        if direct:
+            unchanged = SimpleNamespace(bind=lambda _, message: message)
+            bind = script.bind
+
+            def bind_directly(flow, actors, hint):
+                direct_actors = {
+                    name: SimpleNamespace(forward_step=actor.forward_step, pass_through=unchanged)
+                    for name, actor in actors.items()
+                }
+                return bind(flow, direct_actors, hint)
+
+            script.bind = bind_directly
+        connection = script.TRANSPORTS["nccl"](workers)
+        wrong_bytes = []
+        for number in range(1, 1 + ITERATIONS):
+            query = workers.driver.make_payload(number)
+            workers.driver.receive(connection.collect(connection.submit(query)))
+            wrong = [bad for bad, _ in workers.call("verify", number, number).values()]
+            wrong_bytes.append(sum(count for bad in wrong for count in bad.values()))
+        del barriers
+        return {"data_paths": connection.data_paths, "wrong_bytes": wrong_bytes}
+
+
+def main() -> None:
+    from common.plan.command_line import parse_options
+    from common.plan.plan import resolve_plan
+    from common.runtimes.cleanup import RUN_VARIABLE, RunFolder
+    from common.runtimes.environment import worker_environment
+    from common.transports.catalogue import TRANSPORTS
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--direct", action="store_true")
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    arguments.output = arguments.output.resolve()
+    os.chdir(ROOT)  # where Ray's workers look for modules
+    flags = ["--transport", "shm", "--device", "cpu", "--timeout", "60", *SMALL]
+    (options,) = parse_options("", "graph", flags)
+    plan, _ = resolve_plan("graph", options)
+    with RunFolder() as run_folder:
+        plan = replace(
+            plan, transport=TRANSPORTS["graph nccl"], gpus=len(plan.task_flow.actors), store_bytes=100 * 2**20,
+            run_folder=run_folder.folder, shared_folder=run_folder.shared,
+        )  # fmt: skip
+        # It sets the time until a read is repeated: the mock's first messages take longer than Ray's 0.1 s.
+        os.environ.update(worker_environment(plan) | {RUN_VARIABLE: run_folder.folder.name})
+        result = run(plan, arguments.direct)
+    arguments.output.write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Run ChatLearn's episodes: compare the counts of queue operations with its formulas, and check trainers."""
+
+import pytest
+from conftest import SCRIPTS
+
+from common.flows.catalogue import build_flow
+
+SMALL = ("--batch-size", "3", "--prompt-len", "uniform:4:8", "--response-len", "6", "--warmup", "0")
+CASES = [
+    ("online-dpo", 3, ("--as-sent",), {"policy": 2}, {"reward": 2}),
+    ("ppo", 2, ("--message", "fields", "--colocated"), {}, {}),
+]
+
+
+def counts_flag(name, counts):
+    if not counts:
+        return []
+    return [f"--{name}", ",".join(f"{model}={count}" for model, count in counts.items())]
+
+
+@pytest.mark.parametrize(("name", "count", "flags", "replicas", "ranks"), CASES, ids=str)
+def test_operations_of_an_episode_equal_chatlearns_formulas(run_script, cluster, name, count, flags, replicas, ranks):
+    more = [*flags, *counts_flag("replicas", replicas), *counts_flag("ranks", ranks), *cluster]
+    episodes = ("--episode", str(count), "--in-flight", str(count), "--iterations", str(2 * count))
+    finished = run_script(SCRIPTS["store"], "--flow", name, *SMALL, *episodes, *more)
+    assert (finished.code, finished.stderr) == (0, "")
+    run, sizes = finished.run, finished.record.workload.sizes
+    assert (run.status, run.wrong_bytes, len(run.seconds), len(run.group_seconds)) == ("ok", 0, 2 * count, 2)
+
+    flow = build_flow(name, sizes, "fields")
+    inputs, returned, queues = len(flow.edges_from("driver")), len(flow.edges_to("driver")), len(flow.edges)
+    counts = run.queue_operations
+    assert counts["queue_actors"] == 1 + queues
+    assert counts["driver_put"] == count * queues + count
+    assert counts["driver_get"] == count * queues
+    assert counts["driver_qsize"] == count + 1
+    assert counts["model_tasks"] == count * sum(ranks.get(task.name, 1) for task in flow.tasks)
+    assert (counts["stream_dataset_get"], counts["stream_dataset_qsize"]) == (count, count + 1)
+    assert counts["driver_payload_gets"] == count * returned
+    assert counts["driver_payload_bytes"] == count * sum(edge.bytes for edge in flow.edges_to("driver"))
+    assert inputs + returned <= queues
+    workers = {name for name in run.nodes if name != "driver"}
+    assert len(workers) == sum(replicas.get(actor, 1) * ranks.get(actor, 1) for actor in flow.actors)
+
+    assert set(run.message_bytes) == {"driver", *(task.name for task in flow.tasks)}
+    for sender, serialised in run.message_bytes.items():
+        message = flow.message(sender)
+        assert len(serialised) == count and len(set(serialised)) == 1
+        # Pickle adds a few hundred bytes per tensor, and some once per message.
+        limit = message.serialised_bytes + 700 + 300 * len(message.tensor_bytes)
+        assert message.serialised_bytes < serialised[0] < limit
+
+
+def test_samples_reach_the_trainers_by_chatlearns_operations(run_script, tmp_path):
+    flags = ("--flow", "grpo", "--message", "fields", "--sink", "trainer", "--episode", "2", "--in-flight", "2",
+             "--iterations", "4", "--warmup", "0", "--batch-size", "8", "--prompt-len", "uniform:4:8",
+             "--response-len", "6", "--train-global-batch", "8", "--train-micro-batch", "2", "--data-parallel", "2",
+             "--model-seconds", "policy=3s,trainer=50ms")  # fmt: skip
+    finished = run_script(SCRIPTS["store"], *flags, "--trace", str(tmp_path / "trace.json"))
+    assert (finished.code, finished.stderr) == (0, "")
+    run, counts = finished.run, finished.run.queue_operations
+    assert (run.status, run.wrong_bytes) == ("ok", 0)
+    steps = 2 * 8 // 8
+    assert counts["trainer_queue_actors"] == 2
+    assert counts["trainer_put"] == counts["trainer_get"] == steps * 2
+    assert counts["trainer_blocking_gets"] == steps * 8 // 2
+    assert (counts["stream_dataset_get"], counts["stream_dataset_qsize"]) == (2, 3)
+    assert (counts["driver_payload_gets"], counts["driver_payload_bytes"]) == (0, 0)
+    assert "stream-dataset" in run.nodes
+    # The trace has episodes, because iterations overlap in them, and the steps of the trainers.
+    assert len(run.iterations_us) == len(run.group_seconds) == 2
+    training = [span for span in run.spans if span[2] == "train"]
+    assert {(span[0], span[4]) for span in training} == {
+        (f"trainer 1, rank {rank}", episode) for rank in (0, 1) for episode in (0, 1)
+    }
+    # Rollout and training overlap: the policy works on a second message while samples of the first are trained on.
+    rollouts = [span[-2:] for span in run.spans if span[0] == "policy" and span[2] == "compute"]
+    assert len(rollouts) == 4 and all(end - start > 2.9e6 for start, end in rollouts)
+    steps_us = [span[-2:] for span in training]
+    assert any(start < ended and begun < end for start, end in rollouts for begun, ended in steps_us)
+
+
+def test_any_transport_can_end_at_a_trainer_that_makes_micro_batches(run_script):
+    flags = ("--flow", "ppo", "--sink", "trainer", "--train-micro-batch", "4", "--iterations", "4", "--in-flight", "2")
+    finished = run_script(SCRIPTS["torch"], "--transport", "multiprocessing", *flags, *SMALL, "--message", "packed")
+    assert (finished.code, finished.stderr) == (0, "")
+    flags = finished.record.configuration.flags
+    assert flags == {"in_flight": 2, "sink": "trainer", "train_micro_batch": 4}
+    assert (finished.run.status, finished.run.wrong_bytes, finished.run.readers_own_a_copy) == ("ok", 0, False)

@@ -1,0 +1,260 @@
+"""Run the commands of the README as a user does: suites, own flows, sweeps, comparisons, charts."""
+
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from conftest import KILOBYTES, ROOT, SCRIPTS
+
+import compare_results
+from common.plan.command_line import parse_options
+from common.plan.plan import resolve_plan
+from common.records import files
+from common.run import monitor
+from common.run.paired import run_paired
+
+MEMCPY = ("torch memcpy", "torch memcpy --huge-pages")
+
+
+def run_command(*command, cwd=ROOT, code=0, timeout=240):
+    done = subprocess.run(
+        [sys.executable, *map(str, command)], cwd=cwd, capture_output=True, text=True, timeout=timeout
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def load_records(folder):
+    return [files.load(path) for path in files.record_files([folder])]
+
+
+@pytest.fixture
+def copy_of_the_project(tmp_path):
+    """Return a copy of what a user checks out, without history, charts and records."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    for path in ROOT.glob("*.py"):
+        shutil.copy(path, folder)
+    for name in ("common", "chatlearn", "evidence"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def test_the_quick_suite_runs_to_its_table_and_charts(tmp_path):
+    done = run_command("benchmark.py", "quick", "--payload", "256KiB", "--output-dir", tmp_path)
+    records = load_records(tmp_path)
+    assert len(records) == 7
+    for record in records:
+        assert (record.suite, record.table) == ("quick", "configurations")
+        assert [run.status for run in record.runs] == ["ok"]
+        assert len(record.runs[0].seconds) == 5
+    for column in ("x memcpy", "x pipe", "overhead", "median ms"):
+        assert column in done.stdout
+    assert (tmp_path / "benchmark_result.svg").exists()
+    assert "7 of 7" in done.stdout
+
+
+def test_the_three_steps_of_the_readme_end_with_a_chart(copy_of_the_project):
+    """One script per transport family, compare the printed times, regenerate the chart without arguments."""
+    for script in (SCRIPTS["store"].name, SCRIPTS["torch"].name):
+        done = run_command(script, "--iterations", "3", *KILOBYTES, cwd=copy_of_the_project)
+        assert done.stdout.splitlines()[-1].startswith("Execution time: ")
+    assert len(list((copy_of_the_project / "results").glob("*.json"))) == 2
+    done = run_command("plot_results.py", cwd=copy_of_the_project)
+    assert "store ref-queue" in done.stdout and "torch gloo" in done.stdout
+    charts = [line for line in done.stdout.splitlines() if ".svg" in line]
+    assert charts and "results" in charts[0]
+    assert list((copy_of_the_project / "results").rglob("benchmark_result.svg"))
+
+
+def test_without_own_records_the_published_ones_are_drawn(copy_of_the_project):
+    shutil.copytree(ROOT / "results" / "published" / "hops", copy_of_the_project / "results" / "published")
+    done = run_command("plot_results.py", cwd=copy_of_the_project)
+    assert "published" in done.stdout
+
+
+def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_path):
+    flow = "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB"
+    configurations = ("torch memcpy", "torch gloo --in-flight 2 --message packed")
+    flags = ("--flow", flow, "--iterations", "4", "--runs", "2", "--output-dir", tmp_path)
+    done = run_command("benchmark.py", "--configs", *configurations, *flags)
+    records = load_records(tmp_path)
+    rounds = [[record.runs[number].order for record in records] for number in (0, 1)]
+    assert [sorted(orders) for orders in rounds] == [[0, 1], [2, 3]]
+    assert [record.workload.flow for record in records] == [flow] * 2
+    assert "4 of 4" in done.stdout
+    assert (tmp_path / "benchmark_result.svg").exists()
+
+
+def test_a_quoted_flow_can_be_a_flag_of_one_configuration(tmp_path):
+    configuration = 'torch memcpy --flow "a -> b: 64kB" --iterations 3'
+    run_command("benchmark.py", "--configs", configuration, "--output-dir", tmp_path)
+    (record,) = load_records(tmp_path)
+    assert record.workload.flow == "a -> b: 64kB"
+
+
+def test_an_interrupted_measurement_continues_and_keeps_what_was_finished(tmp_path):
+    folder = tmp_path / "records"
+    command = ("benchmark.py", "--configs", *MEMCPY, *KILOBYTES, "--iterations", "5")
+    run_command(*command, "--runs", "2", "--output-dir", folder)
+    first, second = files.record_files([folder])
+    kept, stopped = files.load(first), files.load(second)
+    stopped.runs[1].status, stopped.runs[1].reason = "failed", "interrupted after 2 timed iterations"
+    files.save(second, stopped)
+    run_command(*command, "--runs", "3", "--continue", "--output-dir", folder)
+    assert files.load(first).runs[:2] == kept.runs
+    assert files.load(second).runs[:1] == stopped.runs[:1]
+    assert [[run.status for run in record.runs] for record in load_records(folder)] == [["ok"] * 3] * 2
+    other = run_command(*command, "--runs", "3", "--continue", "--timeout", "60", "--output-dir", folder, code=2)
+    assert len(other.stderr.splitlines()) == 1
+
+
+def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(tmp_path):
+    folder = tmp_path / "sweep"
+    flags = ("--transport", "memcpy", "--sweep", "payload=4KiB,1MiB,100TB", "--duration", "200ms", "--warmup", "1")
+    done = run_command(SCRIPTS["torch"], *flags, "--output", folder)
+    records = sorted(load_records(folder), key=lambda record: record.workload.sizes["payload"])
+    assert [record.workload.sizes["payload"] for record in records] == [2**12, 2**20, 10**14]
+    assert {record.table for record in records} == {"sweep-payload"}
+    *measured, too_large = [record.runs[0] for record in records]
+    assert all(run.status == "ok" and len(run.seconds) >= 3 and run.memcpy_before_seconds for run in measured)
+    assert (too_large.status, too_large.seconds) == ("skipped", []) and "--payload" in too_large.reason
+    assert done.stdout.splitlines()[-1].startswith("Execution time: ")
+    run_command("plot_results.py", folder)
+    assert (folder / "sweep_payload.svg").exists()
+
+
+def test_a_swept_configuration_is_several_records(tmp_path):
+    sweep = ("--payload", "64KiB", "--sweep", "fields=1,16", "--duration", "200ms", "--warmup", "1")
+    run_command("benchmark.py", "--configs", "torch memcpy", *sweep, "--output-dir", tmp_path)
+    records = load_records(tmp_path)
+    assert sorted(record.workload.sizes["fields"] for record in records) == [1, 16]
+    assert len({record.workload.bytes_per_iteration for record in records}) == 1
+
+
+def make_pair(tmp_path, *flags_of_each):
+    pair = []
+    for number, flags in enumerate(flags_of_each):
+        (options,) = parse_options("", "torch", [*flags, "--payload", "64KiB", "--iterations", "20"])
+        plan, _ = resolve_plan("torch", options, table="paired")
+        pair.append((plan, plan.new_record(), tmp_path / f"{number}.json"))
+    for _, record, path in pair:
+        files.create(path, record)
+    return pair
+
+
+def test_paired_configurations_take_turns(tmp_path, monkeypatch):
+    iterations = []
+    collect = monitor.Monitor.collect_samples
+
+    def collect_with_times(self):
+        name = self.record.configuration.transport
+        total = self.plan.total_iterations
+        iterations.extend((*self.progress.iteration(number), name) for number in range(1, 1 + total))
+        collect(self)
+
+    monkeypatch.setattr(monitor.Monitor, "collect_samples", collect_with_times)
+    pair = make_pair(tmp_path, ("--transport", "memcpy"), ("--transport", "mapped"))
+    assert run_paired(pair, 7) == [0, 0]
+    (memcpy,), (mapped,) = (record.runs for _, record, _ in pair)
+    assert memcpy.pair == mapped.pair != ""
+    assert (memcpy.status, mapped.status, memcpy.order, mapped.order) == ("ok", "ok", 7, 7)
+    assert (len(memcpy.seconds), len(mapped.seconds)) == (20, 20)
+    iterations.sort()
+    # The first iteration alone, the three of the warm-up together, then one by one.
+    names = [name for _, _, name in iterations[:2] + iterations[8:]]
+    assert names == [names[0], names[1]] * 21 and names[0] != names[1]
+    assert all(end <= begin for (_, end, _), (begin, _, _) in pairwise(iterations))
+
+
+def test_both_of_a_pair_fail_if_one_does(tmp_path):
+    pair = make_pair(tmp_path, ("--transport", "mapped", "--inject", "policy:9:die"), ("--transport", "memcpy"))
+    assert run_paired(pair, 0) == [1, 1]
+    (died,), (other,) = (record.runs for _, record, _ in pair)
+    assert died.status == other.status == "failed"
+    assert "policy died" in died.reason and len(died.seconds) < 9
+    assert "paired configuration" in other.reason and "failed" in other.reason
+    assert [files.load(path).runs for _, _, path in pair] == [[died], [other]]
+
+
+def test_an_injected_delay_is_found_by_a_paired_measurement(tmp_path, capsys):
+    slow = "torch memcpy --inject reference:1:delay=5ms"
+    flags = ("--paired", "--runs", "3", "--payload", "64KiB", "--iterations", "20", "--output-dir", tmp_path)
+    done = run_command("benchmark.py", "--configs", "torch memcpy", slow, *flags)
+    assert "slower" in done.stdout
+    old, _ = files.record_files([tmp_path])
+    assert compare_results.main([str(old), str(old), "--fail-above", "100%"]) == 0
+
+
+def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_path, copy_of_the_project):
+    actor = copy_of_the_project / "common" / "endpoints" / "actor.py"
+    text = actor.read_text()
+    begin = "    def make_payload(self, "
+    assert text.count(begin) == 1
+    body_start = text.index('"""', text.index('"""', text.index(begin)) + 3) + 3
+    actor.write_text(text[:body_start] + "\n        time.sleep(0.002)" + text[body_start:])
+    flags = ("--against", copy_of_the_project, "--runs", "3", "--payload", "64KiB", "--iterations", "20")
+    done = run_command("benchmark.py", "--configs", "torch memcpy", *flags, "--output-dir", tmp_path / "out")
+    assert sorted(path.parent.name for path in (tmp_path / "out").rglob("*.json")) == ["new", "old"]
+    assert any("torch memcpy" in line and "faster" in line for line in done.stdout.splitlines())
+
+
+def test_a_run_survives_a_reader_that_closes_the_pipe(tmp_path):
+    command = [sys.executable, str(SCRIPTS["torch"]), "--transport", "memcpy", "--iterations", "3", *KILOBYTES]
+    output = tmp_path / "x.json"
+    with subprocess.Popen(
+        [*command, "--output", str(output)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        run.stdout.close()
+        assert (run.stderr.read(), run.wait(60)) == ("", 0)
+    (saved,) = files.load(output).runs
+    assert (saved.status, len(saved.seconds)) == ("ok", 3)
+
+
+def test_a_script_measures_for_a_duration_and_in_several_processes(run_script):
+    flags = ("--transport", "memcpy", "--duration", "300ms", "--runs", "2", *KILOBYTES)
+    finished = run_script(SCRIPTS["torch"], *flags)
+    assert (finished.code, finished.stderr) == (0, "")
+    record = finished.record
+    assert record.arguments["duration"] == 0.3
+    assert [(run.order, run.status) for run in record.runs] == [(0, "ok"), (1, "ok")]
+    assert all(len(run.seconds) >= 3 and sum(run.seconds) < 5 for run in record.runs)
+
+
+@pytest.mark.parametrize(
+    "script", [*SCRIPTS.values(), ROOT / "benchmark.py", ROOT / "plot_results.py"], ids=lambda path: path.stem
+)
+def test_a_missing_package_is_named_with_the_way_to_install_it(script):
+    command = [sys.executable, "-E", "-s", "-S", str(script), "x"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "is not installed: run make, or pip install -r requirements.txt" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_rejected_and_skipped_configurations_leave_no_record(copy_of_the_project):
+    for flags in (["--transport", "nccl"], ["--address", "127.0.0.1:1"], ["--iterations", "0"]):
+        done = run_command(SCRIPTS["rdt"].name, *flags, cwd=copy_of_the_project, code=2)
+        assert done.stderr.count("\n") == 1, done.stderr
+    assert not list(Path(copy_of_the_project).rglob("*.json"))
+
+
+def test_a_flow_in_a_file_runs_and_its_chart_needs_no_file(run_script, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from common.flows.flow import DRIVER, Flow, Task\n"
+        "from common.flows.message import Field, Message\n\n\n"
+        "def mine(batch_size: int = 4):\n"
+        "    message = Message((Field('tokens', 'int64', (batch_size, 8)),))\n"
+        "    tasks = (Task('policy', (DRIVER,), message), Task('reward', ('policy',), message))\n"
+        "    return Flow('mine', 'mine', message, tasks, returns=('reward',))\n"
+    )
+    flags = ("--flow", f"{path}:mine", "--batch-size", "6", "--iterations", "2")
+    finished = run_script(SCRIPTS["torch"], *flags)
+    assert (finished.code, finished.run.status) == (0, "ok"), finished.stderr
+    assert finished.record.workload.flow == "mine.py:mine"
+    path.unlink()
+    run_command("plot_results.py", finished.output, "--output-dir", tmp_path)

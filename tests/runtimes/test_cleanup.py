@@ -1,0 +1,296 @@
+"""Check that nothing of a run stays: no process, no zombie, no file, whoever is killed."""
+
+import mmap
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from common.errors import RunFailed
+from common.runtimes import cleanup
+from common.runtimes.cleanup import ROOT, RUN_VARIABLE, RunFolder, channel_semaphores, clean, remember, remove_dead_runs
+from common.runtimes.guard import become_subreaper
+
+# A run whose worker starts processes that leave its session, its parent and its environment behind, as Ray's agents
+# do: a process that sets its title overwrites its environment. One of them ends at once: a zombie if nobody reaps it.
+SUPERVISOR = """
+import sys
+from common.runtimes.cleanup import ROOT, RunFolder
+with RunFolder() as run_folder:
+    command = [sys.executable, "-c", sys.argv[1], str(run_folder.folder), *sys.argv[2:]]
+    worker = run_folder.start_worker(command, ROOT, {}, sys.stderr.fileno())
+    print(run_folder.folder, flush=True)
+    sys.stdin.read(1)
+"""
+WORKER = """
+import subprocess, sys, time
+orphan = "import os, sys, time; os.fork() and os._exit(0); os.setsid(); exec(sys.argv[1])"
+wait = "print(os.getpid(), file=open(sys.argv[2], 'a')); time.sleep(600)"
+log_and_wait = "log = open(sys.argv[3] + '/agent.log', 'w'); " + wait
+def start(code, environment):
+    subprocess.run([sys.executable, "-c", orphan, code, sys.argv[2], sys.argv[1]], env=environment, check=True)
+start("pass", {})
+start(wait, None)
+start(log_and_wait, {})
+if "hidden" in sys.argv:
+    start(wait, {})
+    start("os.kill(os.getpid(), 19) if os.fork() else 0; " + wait, {})
+time.sleep(600)
+"""
+VISIBLE, HIDDEN = 2, 4  # processes that write their ids: without and with those that nothing marks
+
+
+@pytest.fixture
+def temporary(monkeypatch, tmp_path):
+    """Give the runs of this test a temporary folder and a /dev/shm of their own."""
+    monkeypatch.setattr(cleanup.tempfile, "gettempdir", lambda: str(tmp_path))
+    shared = tmp_path / "shm"
+    shared.mkdir()
+    monkeypatch.setattr(cleanup, "SHARED_MEMORY", shared)
+    return tmp_path
+
+
+def descendants():
+    """Return all descendants of this process, which inherits all orphans, as (process id, start time), with zombies."""
+    return {(process.pid, process.create_time()) for process in psutil.Process().children(recursive=True)}
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class Tree:
+    """A supervisor with its guard, its worker, and the worker's orphans."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        become_subreaper()  # so that this process inherits every process that is left
+        self.before, pids = descendants(), folder / "pids"
+        self.supervisor = subprocess.Popen(
+            [sys.executable, "-c", SUPERVISOR, WORKER, str(pids), *words], cwd=ROOT, text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)},
+        )  # fmt: skip
+        self.folder = Path(self.supervisor.stdout.readline().strip())
+        (self.guard,) = psutil.Process(self.supervisor.pid).children()
+        count = HIDDEN if words else VISIBLE
+        wait_for(lambda: pids.exists() and len(pids.read_text().splitlines()) == count)
+        self.orphans = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
+
+    def end(self) -> None:
+        """Let the supervisor end as usual, and check that it does."""
+        assert all(process.is_running() for process in self.orphans)
+        self.supervisor.communicate("\n", timeout=30)
+        assert self.supervisor.returncode == 0
+
+    def kill_supervisor(self) -> None:
+        self.supervisor.kill()
+        self.supervisor.communicate()
+
+    def assert_nothing_is_left(self) -> None:
+        assert [process for process in self.orphans if process.is_running()] == []
+        assert descendants() <= self.before
+        assert not self.folder.exists()
+        assert not (cleanup.SHARED_MEMORY / self.folder.name).exists()
+
+
+@pytest.fixture
+def tree(monkeypatch):
+    """tree(*words) -> a Tree. Nothing of it outlives the test."""
+    folder, trees = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp")), []
+    monkeypatch.setattr(cleanup.tempfile, "gettempdir", lambda: str(folder))
+
+    def start(*words):
+        trees.append(Tree(folder, *words))
+        return trees[-1]
+
+    yield start
+    for started in trees:
+        for pid, _ in descendants() - started.before:
+            with suppress(psutil.Error):
+                psutil.Process(pid).kill()
+        clean(started.folder)
+    shutil.rmtree(folder)
+
+
+def test_nothing_is_left_when_the_block_ends_whatever_signals_the_guard_gets_before(tree):
+    started = tree("hidden")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        started.guard.send_signal(number)
+    time.sleep(0.1)
+    assert started.guard.status() == psutil.STATUS_SLEEPING
+    started.end()
+    started.assert_nothing_is_left()
+
+
+def test_nothing_is_left_if_the_supervisor_is_killed(tree):
+    started = tree("hidden")
+    started.kill_supervisor()
+    assert started.guard.wait(30) == 0
+    started.assert_nothing_is_left()
+
+
+def test_nothing_is_left_if_the_guard_is_killed(tree):
+    started = tree("hidden")
+    started.guard.kill()
+    started.end()
+    started.assert_nothing_is_left()
+
+
+def test_the_next_run_removes_what_is_left_if_both_are_killed(tree):
+    started = tree()
+    started.guard.suspend()  # or it would clean up between the two signals
+    started.kill_supervisor()
+    remove_dead_runs()  # not yet: the guard may go on
+    assert all(process.is_running() for process in started.orphans)
+    started.guard.kill()
+    started.guard.wait(30)
+    remove_dead_runs()
+    started.assert_nothing_is_left()
+
+
+def start_python(run_folder, code):
+    return run_folder.start_worker([sys.executable, "-c", code], ROOT, {}, 2)
+
+
+def test_a_killed_guard_ends_neither_the_other_run_nor_other_children_of_the_process(temporary):
+    with ExitStack() as others:
+        run_folder, sleep = RunFolder(), ["sleep", "600"]
+        earlier = others.enter_context(subprocess.Popen(sleep, start_new_session=True))
+        others.callback(earlier.kill)
+        with run_folder:
+            worker = start_python(run_folder, "import time; time.sleep(600)")
+            other_worker = start_python(others.enter_context(RunFolder()), "import time; time.sleep(600)")
+            run_folder.worker._guard.kill()
+            wait_for(lambda: worker.returncode() is not None)
+            assert worker.returncode() == -signal.SIGKILL
+        assert not psutil.pid_exists(worker.pid)
+        assert [earlier.poll(), other_worker.returncode()] == [None, None]
+    assert not psutil.pid_exists(other_worker.pid)
+
+
+@pytest.mark.parametrize(("code", "returncode"), [("exit(3)", 3), ("import os; os.kill(os.getpid(), 15)", -15)])
+def test_the_exit_code_of_a_worker_and_its_handle(temporary, code, returncode):
+    with RunFolder() as run_folder:
+        worker = start_python(run_folder, code)
+        assert select.select([worker.poll_handle], [], [], 30)[0] == [worker.poll_handle]
+        assert worker.returncode() == worker.returncode() == returncode
+
+
+def test_a_worker_that_has_ended_and_was_not_asked_for_its_exit_code(temporary, capfd):
+    with RunFolder() as run_folder:
+        worker = start_python(run_folder, "pass")
+        select.select([worker.poll_handle], [], [], 30)
+    assert not run_folder.folder.exists()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_worker_has_its_environment_directory_and_session(temporary, capfd):
+    code = "import os, sys; print(os.getsid(0) == os.getpid(), os.getcwd(), sys.stdin.read(), *map(os.environ.get, {}))"
+    with RunFolder() as run_folder:
+        code = code.format(["SETTING", RUN_VARIABLE, "TMPDIR"])
+        worker = run_folder.start_worker([sys.executable, "-c", code], temporary, {"SETTING": "1"}, 2)
+        wait_for(lambda: worker.returncode() == 0)
+    assert capfd.readouterr().err.split() == [
+        "True", str(temporary), "1", run_folder.folder.name, str(run_folder.folder)
+    ]  # fmt: skip
+
+
+def test_a_command_that_does_not_exist_is_an_error_and_leaves_nothing(temporary, capfd):
+    with pytest.raises(RunFailed, match="cannot be started"), RunFolder() as run_folder:
+        run_folder.start_worker(["/nowhere/python"], ROOT, {}, 2)
+    assert "/nowhere/python" in capfd.readouterr().err
+    assert not run_folder.folder.exists()
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+def test_a_run_has_two_private_folders(monkeypatch, temporary, is_long):
+    """They are below /tmp if the path of TMPDIR is too long for the sockets of Ray."""
+    parent = Path("/tmp") if is_long else Path(os.path.realpath("/var/tmp"))
+    monkeypatch.setattr(cleanup.tempfile, "gettempdir", lambda: str(temporary) if is_long else str(parent))
+    with RunFolder() as run_folder:
+        assert run_folder.folder.parent == parent
+        assert {path.stat().st_mode & 0o777 for path in (run_folder.folder, run_folder.shared)} == {0o700}
+        assert run_folder.shared.name == run_folder.folder.name
+    assert not run_folder.folder.exists()
+    assert not run_folder.shared.exists()
+
+
+@pytest.fixture
+def dead_run(temporary):
+    """dead_run(owner) -> the folder of a run with these owners, and all that such a run may leave."""
+
+    def make(owner):
+        folder = temporary / f"{cleanup.PREFIX}0123"
+        folder.mkdir()
+        (folder / "owner").write_text(owner)
+        shared = cleanup.SHARED_MEMORY / folder.name
+        shared.mkdir()
+        (shared / "policy").write_bytes(bytes(8))
+        remember(folder, [11, 22], ["sem.obj33-d"])
+        for name in ("sem.hdr11-a", "sem.obj22-b", "sem.hdr33-c", "sem.obj33-d", f"sem.{folder.name}-queue"):
+            (cleanup.SHARED_MEMORY / name).touch()
+        return folder
+
+    return make
+
+
+def files_left(temporary):
+    return sorted(path.name for path in (*temporary.glob(f"{cleanup.PREFIX}*"), *cleanup.SHARED_MEMORY.iterdir()))
+
+
+@pytest.mark.parametrize("owner", ["999999999 1\n", f"{os.getpid()} 1\n999999999 2\n"], ids=["ended", "id used again"])
+def test_the_next_run_removes_only_the_files_and_processes_of_dead_runs(temporary, dead_run, owner):
+    folder = dead_run(owner)
+    names = (folder.name, f"{cleanup.PREFIX}other")
+    own, other = [subprocess.Popen(["sleep", "600"], env={RUN_VARIABLE: name}) for name in names]
+    remove_dead_runs()
+    clean(folder)  # twice is no error
+    assert not psutil.pid_exists(own.pid)
+    assert other.poll() is None
+    other.kill()
+    other.wait()
+    assert files_left(temporary) == ["sem.hdr33-c"]
+
+
+@pytest.mark.parametrize(
+    "owner",
+    ["", "soon", cleanup._identify(os.getpid()), f"999999999 1\n{cleanup._identify(os.getpid())}"],
+    ids=["empty", "not a number", "supervisor", "guard"],
+)
+def test_the_next_run_leaves_runs_alone_that_are_alive_or_only_just_made(temporary, dead_run, owner):
+    dead_run(owner)
+    remove_dead_runs()
+    assert len(files_left(temporary)) == 7
+
+
+def test_the_next_run_leaves_other_users_runs_and_other_folders_alone(monkeypatch, temporary, dead_run):
+    folder = dead_run("999999999 1\n")
+    (temporary / f"{cleanup.PREFIX}notes").mkdir()
+    monkeypatch.setattr(cleanup.os, "getuid", lambda: folder.stat().st_uid + 1)
+    remove_dead_runs()
+    assert len(files_left(temporary)) == 8
+
+
+def test_the_semaphores_that_a_process_has_created_or_opened_are_found(temporary):
+    """glibc creates a semaphore under a temporary name, which stays in the creator's list of mappings."""
+    shared = cleanup.SHARED_MEMORY
+    for name in ("sem.temporary", "sem.hdr5-opened", "sem.obj5-of-another-process"):
+        (shared / name).write_bytes(bytes(32))
+    with (
+        (shared / "sem.temporary").open("r+b") as created, mmap.mmap(created.fileno(), 0),
+        (shared / "sem.hdr5-opened").open("r+b") as opened, mmap.mmap(opened.fileno(), 0),
+    ):  # fmt: skip
+        (shared / "sem.obj5-created").hardlink_to(shared / "sem.temporary")
+        (shared / "sem.temporary").unlink()
+        assert sorted(channel_semaphores()) == ["sem.hdr5-opened", "sem.obj5-created"]

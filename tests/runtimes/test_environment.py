@@ -1,0 +1,40 @@
+"""Check the environment of workers."""
+
+import pytest
+
+from common.runtimes import environment
+from common.runtimes.environment import worker_environment
+
+KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
+
+
+@pytest.mark.parametrize(("set_by_user", "expected"), [(None, "passive"), ("active", "active")])
+def test_copying_threads_sleep_between_copies_unless_the_user_sets_another_policy(
+    make_plan, monkeypatch, set_by_user, expected
+):
+    """By default, OpenMP's threads busy-wait for a while, on the cores of the process that copies next."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if set_by_user:
+        monkeypatch.setenv("OMP_WAIT_POLICY", set_by_user)
+    assert worker_environment(make_plan("torch", "--threads", "2", *KILOBYTES))["OMP_WAIT_POLICY"] == expected
+
+
+def test_torch_and_ray_have_different_variables(make_plan):
+    assert worker_environment(make_plan("torch", *KILOBYTES)) == {"GLOO_SOCKET_IFNAME": "lo"}
+    plan = make_plan("store", "--zero-copy", "--timeout", "7", "--transport", "refs", "--huge-pages", *KILOBYTES)
+    variables = worker_environment(plan)
+    assert variables["RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"] == "1"
+    assert variables["RAY_CGRAPH_get_timeout"] == "37"
+    assert variables["THP_MEM_ALLOC_ENABLE"] == "1"
+    assert variables["RAY_AUTH_TOKEN"] != worker_environment(plan)["RAY_AUTH_TOKEN"]
+
+
+def test_a_driver_sends_the_token_of_an_existing_cluster_if_there_is_one(make_plan, monkeypatch, tmp_path):
+    plan = make_plan("store", "--address", "auto", *KILOBYTES)
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setattr(environment, "TOKEN", tmp_path / "auth_token")
+    assert not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "GLOO_SOCKET_IFNAME"} & set(worker_environment(plan))
+    environment.TOKEN.write_text("secret")
+    assert worker_environment(plan)["RAY_AUTH_MODE"] == "token"
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    assert "RAY_AUTH_MODE" not in worker_environment(plan)

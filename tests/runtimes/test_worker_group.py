@@ -1,0 +1,51 @@
+"""Check how the workers of a run are started and called, and how an error is explained. No process is started."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from common.errors import ActorFailed
+from common.flows.flow import DRIVER
+from common.runtimes.process_workers import ProcessWorkers
+
+calls: list[str] = []
+
+
+class Recorder:
+    """An endpoint that records its calls."""
+
+    def __init__(self, plan, name, extra, codec=None):
+        self.name, self.extra, self.codec, self.digests = name, extra, codec, {}
+
+    def payload_digests(self):
+        return {self.name: [self.extra]}
+
+    def learn_digests(self, digests):
+        self.digests = digests
+
+    def verify(self, first, last):
+        calls.append(self.name)
+        return (first, last, self.codec)
+
+
+@pytest.fixture
+def workers(make_plan):
+    plan = make_plan("torch", "--transport", "memcpy", "--batch-size", "4", "--prompt-seq-len", "256")
+    return ProcessWorkers(plan, ExitStack())
+
+
+def test_every_worker_learns_all_digests_and_is_called_with_the_driver_last(workers):
+    workers.start(Recorder, Recorder, 5, codec="codec")
+    names = list(workers.plan.worker_names)
+    assert workers.driver.digests == workers.actors["policy"].digests == {name: [5] for name in names}
+    assert workers.call("verify", 1, 2) == {name: (1, 2, "codec" if name != DRIVER else None) for name in names}
+    assert calls == [*names[1:], DRIVER]
+    assert workers.node_indices() == dict.fromkeys(names, 0)
+
+
+def test_only_errors_of_the_suite_and_of_lost_peers_are_explained(workers):
+    assert workers.explain(ActorFailed("policy died")) == "policy died"
+    assert workers.explain(RuntimeError("Connection closed by peer\nat ...")) is None  # all actors are in this process
+    workers.pipes["policy"] = None
+    assert workers.explain(RuntimeError("Connection closed by peer\nat ...")) == "Connection closed by peer"
+    assert workers.explain(KeyError("policy")) is None

@@ -1,0 +1,44 @@
+"""The functions that --trace replaces."""
+
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from common.trace import recorder
+
+
+@pytest.mark.parametrize(("module", "path", "stage"), recorder.POINTS + recorder.ON_GPUS, ids=lambda name: name)
+def test_every_function_that_tracing_replaces_exists(module, path, stage):
+    """A new version of Ray or torch may have moved it; then a traced run would silently lack its stage."""
+    owner, name = recorder.find_owner(module, path)
+    assert callable(getattr(owner, name))
+
+
+def test_the_methods_of_an_endpoint_that_tracing_replaces_exist():
+    from common.endpoints.actor import Actor
+
+    assert all(callable(getattr(Actor, name)) for name, _ in recorder.ENDPOINT_METHODS)
+
+
+def test_calls_are_recorded_with_their_thread_and_time_even_if_they_raise(monkeypatch):
+    def fail():
+        raise ValueError
+
+    library = SimpleNamespace(sleep=lambda: time.sleep(0.01), fail=fail)
+    monkeypatch.setitem(sys.modules, "a_library", library)
+    monkeypatch.setattr(recorder, "POINTS", (("a_library", "sleep", "wait"), ("a_library", "fail", "write")))
+    monkeypatch.setattr(recorder, "spans", [])
+    monkeypatch.setattr(recorder, "installed", False)
+    endpoint = SimpleNamespace(device=SimpleNamespace(type="cpu"), receive=lambda: 7)
+    for _ in range(2):  # the second endpoint of a process must not wrap the library again
+        recorder.install(endpoint)
+    before = time.perf_counter()
+    library.sleep()
+    with pytest.raises(ValueError):
+        library.fail()
+    (thread, stage, start, end), (other_thread, other_stage, *_) = recorder.spans
+    assert (stage, other_stage, thread == other_thread) == ("wait", "write", True)
+    assert before <= start <= end - 0.01 <= time.perf_counter()
+    assert endpoint.receive() == 7 and {span[1] for span in recorder.spans[2:]} == {"sequence number"}

@@ -1,0 +1,45 @@
+"""Test the catalogue of transports and the suites against the flags and the scripts."""
+
+import importlib
+import shlex
+from pathlib import Path
+
+import pytest
+
+from common.plan.command_line import parse_options
+from common.plan.options import FLAGS
+from common.transports import catalogue
+from common.transports.catalogue import CONFIGURATIONS, RUNTIMES, VARIANTS, transports_of
+from common.transports.suites import SUITES
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_a_variant_extends_one_that_stands_before_it_and_has_only_flags_of_configurations(variant):
+    assert bool(variant.compared_with) == bool(variant.explanation)
+    names = list(CONFIGURATIONS)
+    assert not variant.compared_with or names.index(variant.compared_with) < names.index(variant.name)
+    assert set(variant.flags) <= {field.name for field in FLAGS if field.metadata["configuration"]}
+
+
+def test_every_configuration_has_a_name_of_its_own():
+    assert len(CONFIGURATIONS) == len(VARIANTS)
+    assert {catalogue.BASELINE, catalogue.REFERENCE, catalogue.CHATLEARN} <= set(CONFIGURATIONS)
+    without = [variant.name for variant in VARIANTS if not variant.compared_with]
+    assert without == ["store payload-queue", "rdt nccl", "torch nccl-one-gpu"]  # the slowest, and the first on GPUs
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=lambda runtime: runtime.name)
+def test_every_transport_of_the_catalogue_is_in_its_script_and_the_other_way_round(runtime):
+    script = importlib.import_module(Path(runtime.script).stem)
+    assert set(script.TRANSPORTS) == set(transports_of(runtime.name))
+    assert runtime.default_transport is None or runtime.default_transport in script.TRANSPORTS
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_command_of_a_suite_can_be_read(suite):
+    for part in SUITES[suite]:
+        for command in part.commands:
+            runtime, transport, *flags = shlex.split(command)
+            options = parse_options("", runtime, ["--transport", transport, *flags])
+            assert all(point.transport == transport for point in options)
+            assert not part.table.startswith(("sweep", "in-flight")) or options[0].table == part.table
