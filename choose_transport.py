@@ -11,12 +11,11 @@ exactly this workload counts. Other times are interpolated between measured size
 import argparse
 import sys
 import textwrap
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 from common.analysis import prediction
-from common.analysis.prediction import Choice, Request
+from common.analysis.prediction import Request
 from common.analysis.result import Result
 from common.errors import RecordError, UsageError
 from common.flows.catalogue import build_flow, flag_name
@@ -27,7 +26,7 @@ from common.plan.plan import Plan
 from common.records.environment import describe_environment, machine_line
 from common.report.console import print_sections, print_table
 from common.report.tables import Column, format_milliseconds, format_significant, make_table
-from common.transports.catalogue import TRANSPORTS, VARIANTS
+from common.transports.catalogue import TRANSPORTS
 from common.units import format_bytes
 
 MIN_SHARE_RIGHT = 0.9  # of the predictions of --check, for exit code 0
@@ -61,64 +60,55 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Request]:
 
 def select_results(paths: Sequence[Path], any_machine: bool, request: Request) -> list[Result]:
     """Return the results of this machine; with `any_machine`, of the machine whose results answer most."""
-
-    def count_answers(results: Sequence[Result]) -> tuple[int, int]:
-        return sum(choice.seconds is not None for choice in prediction.rank(request, results)), len(results)
-
     by_machine, here = prediction.load_by_machine(paths), describe_environment()
-    of_this_machine = by_machine.pop(prediction.machine_key(here), [])
-    results = max([of_this_machine, *by_machine.values()], key=count_answers) if any_machine else of_this_machine
+    own = by_machine.pop(prediction.machine_key(here), [])
+    candidates = [own, *by_machine.values()] if any_machine else [own]
+    results = max(candidates, key=lambda results: (len(prediction.rank(request, results)[0]), len(results)))
     if not results:
         raise RecordError(f"no record is of this machine ({machine_line(here)}): run python3 benchmark.py sweeps, or "
                           "give --any-machine for an answer about another machine")  # fmt: skip
-    if results is not of_this_machine:
+    if results is not own:
         print(f"The records are of another machine: {machine_line(results[0].environments[0])}")
     return results
 
 
-def print_answer(request: Request, choices: Sequence[Choice]) -> int:
+def print_answer(request: Request, results: Sequence[Result]) -> int:
     """Print the recommendation, the times, and why configurations have none. Return 1 if no time is known, else 0."""
+    choices, others = prediction.rank(request, results)
     size, readers = request.workload.bytes_per_iteration, "own a copy" if request.copies else "may get a view"
     workload = f"{request.workload.flow} ({format_bytes(size)} per iteration, readers {readers})"
-    seconds = {choice.variant.name: choice.seconds for choice in choices if choice.seconds}
-    if seconds:
-        fastest = min(seconds.values())
-        names = [name for name in seconds if seconds[name] <= prediction.NEARLY_FASTEST * fastest]
+    if choices:
+        fastest = choices[0].seconds
+        names = [choice.name for choice in choices if choice.seconds <= prediction.NEARLY_FASTEST * fastest]
         print(f"Use {' or '.join(names)} for {workload}.")
         columns = (
-            Column("configuration", lambda choice: choice.variant.name),
+            Column("configuration", lambda choice: choice.name),
             Column("ms", lambda choice: format_milliseconds(choice.seconds)),
             Column("x fastest", lambda choice: format_significant(choice.seconds / fastest)),
             Column("source", lambda choice: "measured" if choice.is_measured else "interpolated", is_text=True),
-            Column("limitation", lambda choice: choice.note, rank=1, is_text=True),
+            Column("limitation", lambda choice: choice.limitation, rank=1, is_text=True),
         )
-        timed = [choice for choice in choices if choice.seconds]
-        print_table(make_table(sorted(timed, key=lambda choice: not choice.is_measured), columns))
+        print_table(make_table(choices, columns))
     else:
         print(f"No record has a time for {workload}. Run python3 benchmark.py sweeps, or measure this workload.")
-    reasons: dict[str, list[str]] = defaultdict(list)
-    for choice in choices[len(seconds) :]:
-        reasons[f"not measured, {choice.note}"].append(choice.variant.name)
-    for variant in VARIANTS:
-        if reason := prediction.rule_out(variant, request):
-            reasons[f"ruled out, {reason}"].append(variant.name)
-    for reason, names in reasons.items():
+    for reason, names in others.items():
         print(textwrap.fill(f"{reason}: {', '.join(names)}", 115, subsequent_indent="    ", break_on_hyphens=False))
-    return 0 if seconds else 1
+    return 0 if choices else 1
 
 
 def main(argv: Sequence[str]) -> int:
     """Return 0, or 1 if no time is known, or too few predictions of --check are right."""
     arguments, request = parse_command(argv)
+    paths = [arguments.check] if arguments.check else arguments.records
+    results = select_results(paths, arguments.any_machine, request)
     if not arguments.check:
-        results = select_results(arguments.records, arguments.any_machine, request)
-        return print_answer(request, prediction.rank(request, results))
+        return print_answer(request, results)
     from common.report.sections import build_held_out  # imports matplotlib
 
-    held_out = select_results([arguments.check], arguments.any_machine, request)
-    results = prediction.load_by_machine(arguments.records).get(prediction.machine_key(held_out[0].environments[0]), [])
-    print_sections(build_held_out(held_out, held_out, results))
-    checks, _ = prediction.check_predictions(held_out, results)
+    machine = prediction.machine_key(results[0].environments[0])
+    measured = prediction.load_by_machine(arguments.records).get(machine, [])
+    print_sections(build_held_out(results, results, measured))
+    checks, _ = prediction.check_predictions(results, measured)
     return 0 if checks and sum(check.is_right for check in checks) >= MIN_SHARE_RIGHT * len(checks) else 1
 
 

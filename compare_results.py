@@ -21,7 +21,7 @@ from statistics import geometric_mean
 
 from common.analysis.comparison import Pair, match_results
 from common.analysis.result import Result, group_results
-from common.analysis.statistics import MIN_RUNS
+from common.analysis.statistics import MIN_RUNS, Ratio, typical_seconds
 from common.errors import UsageError
 from common.main import run_main
 from common.plan.command_line import OneLineParser
@@ -31,19 +31,20 @@ from common.report.markdown import render_table
 from common.report.tables import Column, format_milliseconds, make_table
 from common.units import format_bytes
 
+
+def format_interval(ratio: Ratio) -> str:
+    return f"{ratio.low:.3f} to {ratio.high:.3f}" if ratio.low else "-"
+
+
 COLUMNS = (
     Column("configuration", lambda pair: pair.label),
-    Column("flow", lambda pair: pair.new.workload.flow, rank=3, is_text=True),
-    Column("payload", lambda pair: format_bytes(pair.new.workload.bytes_per_iteration), rank=3),
-    Column("old ms", lambda pair: format_milliseconds(pair.old_seconds)),
-    Column("new ms", lambda pair: format_milliseconds(pair.new_seconds)),
+    Column("flow", lambda pair: pair.new.workload.flow, 3, is_text=True),
+    Column("payload", lambda pair: format_bytes(pair.new.workload.bytes_per_iteration), 3),
+    Column("old ms", lambda pair: format_milliseconds(typical_seconds(pair.old_runs))),
+    Column("new ms", lambda pair: format_milliseconds(typical_seconds(pair.new_runs))),
     Column("new / old", lambda pair: f"{pair.ratio.value:.3f}"),
-    Column(
-        "95 % interval",
-        lambda pair: f"{pair.ratio.low:.3f} to {pair.ratio.high:.3f}" if pair.ratio.low else "-",
-        rank=1,
-    ),
-    Column("runs", lambda pair: f"{len(pair.old.seconds_by_run)}, {len(pair.new.seconds_by_run)}", rank=2),
+    Column("95 % interval", lambda pair: format_interval(pair.ratio), 1),
+    Column("runs", lambda pair: f"{len(pair.old_runs)}, {len(pair.new_runs)}", 2),
     Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
 )
 
@@ -51,12 +52,9 @@ COLUMNS = (
 def write_notes(pairs: Sequence[Pair], only_old: Sequence[Result], only_new: Sequence[Result]) -> list[str]:
     """Return what the table does not show, one line each."""
     lines = []
-    ratios = [pair.ratio for pair in pairs if pair.is_measured]
+    ratios = [pair.ratio.value for pair in pairs if pair.is_measured]
     if ratios:
-        lines.append(f"Geometric mean of new / old: {geometric_mean([ratio.value for ratio in ratios]):.3f}")
-    undecided = sum(ratio.runs < MIN_RUNS for ratio in ratios)
-    if undecided:
-        lines.append(f"{undecided} of {len(ratios)} have too few runs for a verdict: measure with --runs 5")
+        lines.append(f"Geometric mean of new / old: {geometric_mean(ratios):.3f}")
     for side, results in (("OLD", only_old), ("NEW", only_new)):
         if results:
             lines.append(f"Only in {side}: {', '.join(result.label for result in results)}")
@@ -98,25 +96,25 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--mixed", action="store_true", help="machines and versions may differ")
     arguments = parser.parse_all(argv)
     old, new = (group_results(map(files.load, files.record_files([path]))) for path in (arguments.old, arguments.new))
-    pairs, only_old, only_new = match_results(old, new, arguments.mixed)
+    pairs, *unmatched = match_results(old, new, arguments.mixed)
     losses = [] if arguments.fail_above is None else find_losses(pairs, arguments.fail_above)
-    measured, notes = [pair for pair in pairs if pair.is_measured], write_notes(pairs, only_old, only_new)
+    measured, notes = [pair for pair in pairs if pair.is_measured], write_notes(pairs, *unmatched)
     table = make_table(measured, COLUMNS)
     if arguments.form == "json":
         numbers = [
             {"configuration": pair.label, "flow": pair.new.workload.flow, "verdict": pair.ratio.verdict,
-             "bytes": pair.new.workload.bytes_per_iteration, "old_seconds": pair.old_seconds,
-             "new_seconds": pair.new_seconds, **asdict(pair.ratio)} for pair in measured
+             "bytes": pair.new.workload.bytes_per_iteration, "old_seconds": typical_seconds(pair.old_runs),
+             "new_seconds": typical_seconds(pair.new_runs), **asdict(pair.ratio)} for pair in measured
         ]  # fmt: skip
         print(json.dumps({"pairs": numbers, "notes": notes}, indent=1))
     elif arguments.form == "csv":
         csv.writer(sys.stdout, lineterminator="\n").writerows([table.headers, *table.cells])
-        print("\n".join(notes), file=sys.stderr)  # a spreadsheet takes the table alone
+        print(*notes, sep="\n", file=sys.stderr)  # a spreadsheet takes the table alone
     elif arguments.form == "markdown":
-        print("\n\n".join([render_table(table), *notes]))
+        print(render_table(table), *notes, sep="\n\n")
     else:
         print_table(table)
-        print("\n".join(notes))
+        print(*notes, sep="\n")
     for line in losses:
         print(f"error: {line}", file=sys.stderr)
     return 1 if losses else 0

@@ -25,8 +25,9 @@ from common.records import files
 from common.records.environment import MACHINE_KEYS
 from common.report import console, html, markdown
 from common.report.figures import to_svg
-from common.report.pages import environment_section, page_sections
-from common.report.sections import Section, sections
+from common.report.pages import page_sections
+from common.report.sections import sections
+from common.report.tables import Section
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
@@ -67,11 +68,7 @@ def find_newest(folder: Path) -> list[Path]:
 
 
 def load_results(paths: Sequence[Path], mixed: bool) -> list[Result]:
-    """Return the results of records and folders.
-
-    Raises:
-        RecordError: a record cannot be read, machines differ, or there is no run.
-    """
+    """Return the results of records and folders. Raise RecordError if machines differ, or there is no run."""
     results = group_results(map(files.load, files.record_files(paths)))
     if not results:
         raise RecordError(f"{paths[0]} has no runs: run its script again")
@@ -115,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         written = write_charts(built, arguments.output_dir)
         if arguments.html:
             written.append(arguments.output_dir / "report.html")
-            written[-1].write_text(html.render([*built, environment_section(results)]), encoding="utf-8")
+            written[-1].write_text(html.render(built), encoding="utf-8")
     except OSError as error:
         raise RecordError(f"cannot write {error.filename} ({error.strerror}): give another --output-dir") from None
     if arguments.pages:

@@ -16,7 +16,7 @@ class ChatLearnOptions:
 
     # fmt: off
     episode: int | None = _flag(None, "messages per episode of ChatLearn's driver loop, with new queues and a full "
-        "verification at its end. Default: no episodes", int, Meta(ge=1, le=10**6), replacement="--check-every")
+        "verification at its end. Default: no episodes", int, Meta(ge=1, le=10**6))
     keep_queues: bool = _flag(False, "make the queues once, and not in every --episode")
     colocated: bool = _flag(False, "a model starts when the one before it has ended the episode, as on the same GPUs")
     replicas: str | None = _flag(None, "replicas per model, which receive messages in turn: policy=2,reward=3", str,

@@ -27,6 +27,3 @@ class ActorFailed(RunFailed):
 
 class SegmentError(SuiteError):
     """Shared memory that cannot be created, opened or reused."""
-
-
-Waived, RoleFailed = Skipped, ActorFailed

@@ -13,7 +13,7 @@ from common.errors import SuiteError
 def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
     """Call the function and end this process with the exit code that it returns.
 
-    Other exit codes: 2 for an error of the user or a missing package, 130 if the user interrupted the program.
+    Other exit codes: 2 for an error of the user, 130 if the user interrupted the program.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -25,10 +25,6 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
         code, message = 2, str(error)
     except KeyboardInterrupt:
         code, message = 130, "interrupted"
-    except ModuleNotFoundError as error:
-        if (error.name or "common").startswith("common"):
-            raise  # a defect of the suite
-        code, message = 2, f"{error.name} is not installed: run make, or pip install -r requirements.txt"
     if message:
         print(f"error: {message}", file=sys.stderr)
     sys.exit(code)

@@ -11,15 +11,14 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-
-from msgspec.structs import replace
+from typing import Any
 
 from common.analysis.comparison import Pair
 from common.analysis.result import Result
+from common.analysis.statistics import ratio, ratio_of_pairs
 from common.errors import UsageError
 from common.main import run_main
 from common.records import files
-from common.records.schema import Run
 from common.report.markdown import render_table
 from common.report.tables import Column, make_table
 
@@ -27,36 +26,35 @@ RUNS = 5  # on each side of a pair, as in published records
 SHUFFLES = 12  # random orders of the same runs
 
 
-def find_verdict(result: Result, old: Sequence[Run], new: Sequence[Run]) -> str:
-    """Return the verdict on two sets of runs."""
-    old_result, new_result = (Result([replace(result.record, runs=list(runs))]) for runs in (old, new))
-    return Pair(old_result, new_result).ratio.verdict
-
-
 def count_verdicts(results: Sequence[Result]) -> dict[str, list[str]]:
     """Return the verdicts by the kind of pair, which share no run within a result and an order."""
     verdicts: dict[str, list[str]] = defaultdict(list)
     generator = random.Random(0)
+    paired = [result for result in results if result.paired]
     for result in results:
-        delayed = "inject" in result.configuration.flags
-        runs = sorted(result.shown_runs, key=lambda run: (run.started_at, run.order))
-        orders = [] if delayed else [runs, *(generator.sample(runs, len(runs)) for _ in range(SHUFFLES))]
-        for order in orders:
-            for begin in range(0, len(runs) - 2 * RUNS + 1, 2 * RUNS):
-                block = order[begin : begin + 2 * RUNS]
-                name = "one after the other" if order is runs else "in random order"
-                verdicts[f"equal, {name}"].append(find_verdict(result, block[:RUNS], block[RUNS:]))
-                if order is runs:
-                    verdicts["equal, interleaved"].append(find_verdict(result, block[::2], block[1::2]))
-        first = next((other for other in results if other.paired), result)
-        paired_runs = Pair(first, result).paired_runs if result is not first else []
-        for begin in range(0, len(paired_runs) - RUNS + 1, RUNS):
-            old, new = zip(*paired_runs[begin : begin + RUNS], strict=True)
-            verdicts[f"{'delayed' if delayed else 'equal'}, paired"].append(find_verdict(result, old, new))
-            if delayed:
-                separate = [replace(run, pair="") for run in new]
-                verdicts["delayed, interleaved"].append(find_verdict(result, old, separate))
+        if "inject" not in result.configuration.flags:
+            runs = sorted(result.shown_runs, key=lambda run: (run.started_at, run.order))
+            times = [run.seconds for run in runs]
+            for block in split_blocks(times, 2 * RUNS):
+                verdicts["equal, one after the other"].append(ratio(block[RUNS:], block[:RUNS]).verdict)
+                verdicts["equal, interleaved"].append(ratio(block[1::2], block[::2]).verdict)
+            for _ in range(SHUFFLES):
+                for block in split_blocks(generator.sample(times, len(times)), 2 * RUNS):
+                    verdicts["equal, in random order"].append(ratio(block[RUNS:], block[:RUNS]).verdict)
+    for result in paired[1:]:
+        for block in split_blocks(Pair(paired[0], result).paired_runs, RUNS):
+            old, new = ([pair[side].seconds for pair in block] for side in (0, 1))
+            if "inject" in result.configuration.flags:
+                verdicts["delayed, interleaved"].append(ratio(new, old).verdict)
+                verdicts["delayed, paired"].append(ratio_of_pairs(new, old).verdict)
+            else:
+                verdicts["equal, paired"].append(ratio_of_pairs(new, old).verdict)
     return verdicts
+
+
+def split_blocks(items: Sequence[Any], length: int) -> list[Sequence[Any]]:
+    """Return the whole blocks of this length."""
+    return [items[begin : begin + length] for begin in range(0, len(items) - length + 1, length)]
 
 
 def main(folders: Sequence[str]) -> int:

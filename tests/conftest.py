@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -143,38 +144,36 @@ class Script:
             time.sleep(0.1)
 
 
+CLUSTER: list[psutil.Process] = []  # the processes of the shared Ray cluster, which keeps idle workers
+
+
 def descendants() -> dict[tuple[int, float], psutil.Process]:
-    """Return the living descendants of this process by process id and start time."""
+    """Return the living descendants of this process, without the shared cluster's, by process id and start time."""
     living = {}
-    for process in psutil.Process().children(recursive=True):
+    waiting = psutil.Process().children()
+    while waiting:
+        process = waiting.pop()
         with suppress(psutil.Error):
-            if process.status() != psutil.STATUS_ZOMBIE:
+            if process not in CLUSTER and process.status() != psutil.STATUS_ZOMBIE:
                 living[process.pid, process.create_time()] = process
+                waiting += process.children()
     return living
 
 
 def shared_memory_files() -> set[Path]:
-    """Return the names in /dev/shm, except those that belong to a test process beside this one."""
-    return {path for path in SHARED_MEMORY.iterdir() if not _belongs_to_another_test(path)}
+    """Return the names in /dev/shm that no living process outside of this test process has created."""
+    own = {process.pid for process in psutil.Process().children(recursive=True)} | {os.getpid()}
+    return {path for path in SHARED_MEMORY.iterdir() if (creator := creator_of(path.name)) is None or creator in own}
 
 
-def _belongs_to_another_test(path: Path) -> bool:
-    """Whether a living process outside of this test process has made the file."""
-    name = path.name.removeprefix("sem.").lstrip("objhdr")
-    digits = name.partition("-")[0]
-    if digits.isdigit() and psutil.pid_exists(int(digits)):
-        return int(digits) not in {process.pid for process in psutil.Process().children(recursive=True)}
+def creator_of(name: str) -> int | None:
+    """Return the living process that created a file of /dev/shm, as far as its name or its run folder says so."""
+    numbers = [int(number) for number in re.findall(r"\d+", name)]
+    folder = name.removeprefix("sem.")[: len(cleanup.PREFIX) + 8]
     for parent in (Path("/tmp"), *Path("/tmp").glob("t-*/tmp")):
-        owner = parent / path.name.removeprefix("sem.")[: len(cleanup.PREFIX) + 8] / "owner"
         with suppress(OSError, ValueError, IndexError):
-            return int(owner.read_text().split()[0]) not in {p.pid for p in psutil.Process().children(recursive=True)}
-    return path.name.startswith(("torch_", "__KMP", "psm_")) and _other_pid_in(path.name)
-
-
-def _other_pid_in(name: str) -> bool:
-    own = {process.pid for process in psutil.Process().children(recursive=True)}
-    pids = {int(part) for part in name.split("_") if part.isdigit()}
-    return any(psutil.pid_exists(pid) and pid not in own for pid in pids)
+            numbers = [int((parent / folder / "owner").read_text().split()[0])]
+    return next((number for number in numbers if psutil.pid_exists(number)), None)
 
 
 @pytest.fixture
@@ -220,17 +219,22 @@ def cluster():
     """Start one Ray cluster for all tests of this process; yield the flags with which a script joins it."""
     folder = Path(tempfile.mkdtemp(prefix="c-", dir="/tmp"))
     port = 26400 + os.getpid() % 1000
-    environment = os.environ | {"HOME": str(folder), "RAY_AUTH_MODE": "disabled", "RAY_enable_metrics_collection": "0"}
+    environment = os.environ | {
+        "HOME": str(folder), "RAY_AUTH_MODE": "disabled", "RAY_enable_metrics_collection": "0",
+        "RAY_enable_worker_prestart": "0", "RAY_worker_niceness": "0",
+    }  # fmt: skip
     ray = Path(sys.executable).with_name("ray")
     command = [
         ray, "start", "--head", "--port", str(port), "--num-cpus", "4", "--include-dashboard=false",
         "--disable-usage-stats", "--object-store-memory", "600000000", "--temp-dir", str(folder / "ray"),
     ]  # fmt: skip
-    before = descendants()
+    before = psutil.Process().children()
     subprocess.run(command, env=environment, timeout=60, check=True, capture_output=True)
+    CLUSTER.extend(process for process in psutil.Process().children() if process not in before)
     yield ("--address", f"127.0.0.1:{port}")
-    for key, process in descendants().items():
-        if key not in before:
-            with suppress(psutil.Error):
-                process.kill()
+    for process in CLUSTER:
+        with suppress(psutil.Error):
+            for child in [*process.children(recursive=True), process]:
+                child.kill()
+    CLUSTER.clear()
     shutil.rmtree(folder, ignore_errors=True)

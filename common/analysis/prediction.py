@@ -1,5 +1,6 @@
 """Rank the configurations for a workload by measured times or, without any, by an interpolation between other sizes."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from common.errors import RecordError
 from common.flows.flow import Flow
 from common.records import files
 from common.records.environment import MACHINE_KEYS
-from common.records.schema import Configuration, Layout, Workload
+from common.records.schema import Layout, Workload
 from common.transports.catalogue import VARIANTS, Variant
 from common.units import format_bytes
 
@@ -31,21 +32,15 @@ class Request:
     nodes: int = 1
     gpus: int = 0
 
-    def configure(self, variant: Variant) -> Configuration:
-        """Return the configuration of a variant on these nodes and GPUs."""
-        transport, device = variant.transport, "cuda" if self.gpus else "cpu"
-        layout = Layout("spread", existing_cluster=True) if self.nodes > 1 else Layout()
-        return Configuration(transport.runtime.name, transport.name, dict(variant.flags), device, layout)  # type: ignore[arg-type]
-
 
 @dataclass(frozen=True)
 class Choice:
-    """A configuration that is possible."""
+    """A configuration and its seconds per iteration."""
 
-    variant: Variant
-    seconds: float | None  # per iteration; None: not measured
+    name: str
+    seconds: float
     is_measured: bool  # with exactly this workload; False: interpolated
-    note: str = ""  # a limit of the interpolation, or why there is none
+    limitation: str = ""  # of the interpolation
 
 
 def rule_out(variant: Variant, request: Request) -> str | None:
@@ -64,24 +59,33 @@ def rule_out(variant: Variant, request: Request) -> str | None:
     return None
 
 
-def rank(request: Request, results: Sequence[Result]) -> list[Choice]:
-    """Return the possible configurations, the fastest first and those without seconds last.
+def rank(request: Request, results: Sequence[Result]) -> tuple[list[Choice], dict[str, list[str]]]:
+    """Return the configurations that have a time, the fastest first, and the names of the others by their reason.
 
     `results` are of one machine and apart by record, because the newest of equal measurements counts.
     """
-    usable = [result for result in results if result.status == "ok" and not (result.traced or result.paired)]
-    choices = []
+    device = "cuda" if request.gpus else "cpu"
+    layout = Layout("spread", existing_cluster=True) if request.nodes > 1 else Layout()
+    by_variant, choices, others = defaultdict(list), [], defaultdict(list)
+    for result in results:
+        is_here = (result.configuration.device, result.configuration.layout) == (device, layout)
+        if is_here and result.variant and result.status == "ok" and not (result.traced or result.paired):
+            by_variant[result.variant.name].append(result)
     for variant in VARIANTS:
-        if not rule_out(variant, request):
-            candidates = [result for result in usable if result.configuration == request.configure(variant)]
-            measured = [result for result in candidates if result.workload == request.workload]
-            if measured:
-                newest = max(measured, key=lambda result: result.runs[0].started_at)
-                choices.append(Choice(variant, typical_seconds(newest.seconds_by_run), is_measured=True))
+        candidates = by_variant[variant.name]
+        measured = [result for result in candidates if result.workload == request.workload]
+        if reason := rule_out(variant, request):
+            others[f"ruled out, {reason}"].append(variant.name)
+        elif measured:
+            newest = max(measured, key=lambda result: result.runs[0].started_at)
+            choices.append(Choice(variant.name, typical_seconds(newest.seconds_by_run), is_measured=True))
+        else:
+            seconds, note = interpolate(request, candidates)
+            if seconds:
+                choices.append(Choice(variant.name, seconds, False, note))
             else:
-                seconds, note = interpolate(request, candidates)
-                choices.append(Choice(variant, seconds, False, note))
-    return sorted(choices, key=lambda choice: choice.seconds or float("inf"))
+                others[f"not measured, {note}"].append(variant.name)
+    return sorted(choices, key=lambda choice: choice.seconds), others
 
 
 def interpolate(request: Request, results: Sequence[Result]) -> tuple[float | None, str]:
@@ -90,41 +94,39 @@ def interpolate(request: Request, results: Sequence[Result]) -> tuple[float | No
     The logarithm of the time is linear in the logarithm of the bytes per iteration, between points that were measured
     with this configuration and flows of the same shape. Tensors beyond the first of a message have a measured cost.
     """
-    if _has_other_form(request.workload):
+    shape = _shape(request.workload)
+    if shape is None:
         return None, "packed messages and messages as sent by ChatLearn are not interpolated"
-    whole: dict[int, list[float]] = {}  # bytes per iteration -> log seconds, with one tensor per message
-    cut: dict[tuple[int, int], list[float]] = {}  # additional tensors and bytes -> log seconds, with --fields
+    logs: dict[tuple[int, int], list[float]] = defaultdict(list)  # additional tensors, bytes -> log seconds
     for result in results:
         workload, tensors = result.workload, _additional_tensors(result.flow)
-        if _has_other_form(workload) or result.spilled_bytes or _shape(workload) != _shape(request.workload):
-            continue
-        log_seconds = np.log(typical_seconds(result.seconds_by_run))
-        if not tensors:
-            whole.setdefault(workload.bytes_per_iteration, []).append(log_seconds)
-        elif "fields" in workload.sizes:
-            cut.setdefault((tensors, workload.bytes_per_iteration), []).append(log_seconds)
-    if not whole:
+        if _shape(workload) == shape and not result.spilled_bytes and (not tensors or "fields" in workload.sizes):
+            logs[tensors, workload.bytes_per_iteration].append(np.log(typical_seconds(result.seconds_by_run)))
+    points = {point: float(np.mean(values)) for point, values in logs.items()}
+    sizes = sorted(size for tensors, size in points if not tensors)
+    if not sizes:
         return None, "no flow of this shape was measured"
-    sizes, size, tensors = sorted(whole), request.workload.bytes_per_iteration, _additional_tensors(request.flow)
+    size, tensors = request.workload.bytes_per_iteration, _additional_tensors(request.flow)
     if not sizes[0] <= size <= sizes[-1]:
         return None, f"measured only from {format_bytes(sizes[0])} to {format_bytes(sizes[-1])} per iteration"
-    seconds = float(np.exp(np.interp(np.log(size), np.log(sizes), [np.mean(whole[point]) for point in sizes])))
+    seconds = float(np.exp(np.interp(np.log(size), np.log(sizes), [points[0, measured] for measured in sizes])))
     if not tensors:
         return seconds, ""
-    most, point = max((point for point in cut if point[1] in whole), default=(0, 0))
+    most, cut_size = max(point for point in points if point[1] in sizes)
     if not most:
         return None, "the cost per tensor was not measured (--sweep fields=1:64:8x)"
-    added = float(np.exp(np.mean(cut[most, point])) - np.exp(np.mean(whole[point])))
+    added = float(np.exp(points[most, cut_size]) - np.exp(points[0, cut_size]))
     limit = f"{tensors:,} additional tensors, and at most {most:,} were measured" if tensors > most else ""
     return seconds + tensors * max(0.0, added) / most, limit
 
 
-def _has_other_form(workload: Workload) -> bool:
-    return workload.message == "packed" or bool(workload.sizes.get("as_sent"))
+def _shape(workload: Workload) -> list[tuple[int, int]] | None:
+    """Return the edges with numbers for names, which are equal for flows whose actors are connected in the same way.
 
-
-def _shape(workload: Workload) -> list[tuple[int, int]]:
-    """Return the edges with numbers for names: equal if the actors of two flows are connected in the same way."""
+    None for packed messages and messages as sent by ChatLearn.
+    """
+    if workload.message == "packed" or workload.sizes.get("as_sent"):
+        return None
     names = list(dict.fromkeys(name for edge in workload.edges for name in (edge.source, edge.reader)))
     return [(names.index(edge.source), names.index(edge.reader)) for edge in workload.edges]
 
@@ -153,28 +155,26 @@ def check_predictions(held_out: Sequence[Result], results: Sequence[Result]) -> 
 
     `results` of held-out workloads are not used.
     """
-    workloads = {result.workload: result.flow for result in held_out}
-    others = [result for result in results if result.workload not in workloads]
-    checks = []
-    for workload, flow in workloads.items():
-        for request in (Request(workload, flow, copies=True), Request(workload, flow, copies=False)):
-            measured = {c.variant.name: c.seconds or 0.0 for c in rank(request, held_out) if c.is_measured}
-            predicted = [c.variant.name for c in rank(request, others) if c.seconds and c.variant.name in measured]
-            if len(predicted) > 1:
-                fastest = min(predicted, key=measured.__getitem__)
-                times = measured[predicted[0]] / measured[fastest]
-                checks.append(Check(request, predicted[0], fastest, times))
-    return checks, 2 * len(workloads) - len(checks)
+    flows, checks = {result.workload: result.flow for result in held_out}, []
+    requests = [Request(workload, flow, copies) for workload, flow in flows.items() for copies in (True, False)]
+    others = [result for result in results if result.workload not in flows]
+    for request in requests:
+        measured = {choice.name: choice.seconds for choice in rank(request, held_out)[0] if choice.is_measured}
+        predicted = [choice.name for choice in rank(request, others)[0] if choice.name in measured]
+        if len(predicted) > 1:
+            fastest = min(predicted, key=measured.__getitem__)
+            checks.append(Check(request, predicted[0], fastest, measured[predicted[0]] / measured[fastest]))
+    return checks, len(requests) - len(checks)
 
 
 def load_by_machine(paths: Sequence[Path]) -> dict[str, list[Result]]:
     """Return a result per record with an ok run, by `machine_key`. Files that are no records are ignored."""
-    by_machine: dict[str, list[Result]] = {}
+    by_machine: dict[str, list[Result]] = defaultdict(list)
     for path in dict.fromkeys(path.resolve() for path in files.record_files(paths)):
         with suppress(RecordError):
             result = Result((files.load(path),))
             if result.environments:
-                by_machine.setdefault(machine_key(result.environments[0]), []).append(result)
+                by_machine[machine_key(result.environments[0])].append(result)
     return by_machine
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 MAX_BUSY_CORES = 0.5  # of other programs
 MAX_DRIFT = 0.25  # of the memcpy time from before to after the iterations
 MAX_THROTTLED = 0.05  # of the time of the iterations
-MIN_CLOCK_TICKS = 100  # per iteration
 MAX_VARIATION = 0.10  # standard deviation / mean
 MAX_OVERHEAD = 0.01  # of the benchmark itself, of an iteration
 MIN_TIMES_MEMCPY = 0.99  # for readers that own a copy
@@ -28,7 +27,7 @@ def median_memcpy_seconds(runs: Iterable[Run]) -> float | None:
     return float(np.median(samples)) if samples else None
 
 
-def disturbances(run: Run, clock_resolution_seconds: float = 0.0) -> list[str]:
+def disturbances(run: Run) -> list[str]:
     """Return a line for each disturbance of a run, with what to do."""
     lines = []
     if run.busy_cores > MAX_BUSY_CORES:
@@ -39,8 +38,6 @@ def disturbances(run: Run, clock_resolution_seconds: float = 0.0) -> list[str]:
     if before and after and max(before / after, after / before) > 1 + MAX_DRIFT:
         lines.append(f"the memcpy time changed from {before * 1e3:.3g} to {after * 1e3:.3g} ms during the run, so the "
                      "speed of the machine changed: repeat it with --runs 5")  # fmt: skip
-    if run.seconds and float(np.median(run.seconds)) < MIN_CLOCK_TICKS * clock_resolution_seconds:
-        lines.append(f"an iteration takes less than {MIN_CLOCK_TICKS} ticks of the clock: raise --payload or --actors")
     return lines
 
 
@@ -55,7 +52,7 @@ def impossible(flow: Flow, single_process: bool, runs: Sequence[Run]) -> str | N
     shares = []
     for run in runs:
         passes = run.memcpy_before_seconds + run.memcpy_after_seconds
-        if len(flow.edges) > flow.longest_path() and not single_process:
+        if len(flow.edges) > flow.path_length(max) and not single_process:
             passes = passes + run.memcpy_all_cores_seconds
         shares.append(float(np.median(run.seconds)) / min(passes) if passes else 1)
     if max(shares) >= 1:
@@ -68,16 +65,13 @@ def warnings(result: "Result") -> list[str]:
     """Return what limits the trust in a result, one line each, with what to do. Empty if nothing was timed."""
     if not result.seconds:
         return []
-    lines = []
+    lines = [line for run in result.runs for line in disturbances(run)]
     if result.spilled_bytes:
         lines.append(f"{format_bytes(result.spilled_bytes)} were spilled to disk, so iterations were slower: raise "
                      "--object-store-bytes")  # fmt: skip
     if result.summary.variation > MAX_VARIATION:
         lines.append(f"the iterations vary by {result.summary.variation:.0%} (standard deviation / mean): close other "
                      "programs, and raise --iterations or --runs")  # fmt: skip
-    clock_resolution = result.record.environments.get("0", {}).get("clock_resolution_seconds") or 0.0
-    for run in result.runs:
-        lines += disturbances(run, clock_resolution)
     if result.overhead_share > MAX_OVERHEAD:
         lines.append(f"{result.overhead_share:.1%} of an iteration is the benchmark's own work (sequence numbers)")
     memcpy_seconds = median_memcpy_seconds(result.shown_runs)

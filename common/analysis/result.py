@@ -1,6 +1,6 @@
 """Compute what tables, charts and comparisons show of a configuration and its runs. Nothing here is stored."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -18,16 +18,10 @@ from common.transports.catalogue import TRANSPORTS, VARIANTS, Transport, Variant
 
 
 class Result:
-    """A configuration with all its runs, and what is shown of them.
+    """A configuration with all its runs, from at least one record; RecordError if the transport is unknown.
 
     The shown runs are the ok ones; if there are none, the failed ones; if there are none, the skipped ones.
-
-    Args:
-        records: with equal workload and configuration, at least one.
-        shared_memcpy_seconds: of all results of a table, so that multiples of it compare.
-
-    Raises:
-        RecordError: this version does not have the transport.
+    `shared_memcpy_seconds` is that of all results of a table, so that their multiples of it compare.
     """
 
     def __init__(self, records: Sequence[Record], shared_memcpy_seconds: float | None = None) -> None:
@@ -38,9 +32,10 @@ class Result:
         if transport not in TRANSPORTS:
             raise RecordError(f"this version has no transport {transport}: leave its record out")
         self.transport: Transport = TRANSPORTS[transport]
-        self.in_flight: int = self.configuration.flags.get("in_flight", 1)
-        # Iterations between two full verifications, which are timed as one group.
         flags = self.configuration.flags
+        self.variant = _find_variant(self.transport, flags)
+        self.in_flight: int = flags.get("in_flight", 1)
+        # Iterations between two full verifications, which are timed as one group.
         self.check_every: int = flags.get("episode") or flags.get("check_every") or self.in_flight
         self.runs = [run for record in records for run in record.runs]
         self.paired = any(run.pair for run in self.runs)
@@ -63,12 +58,6 @@ class Result:
         # The driver's; a run that did not begin has none.
         measured = [record for record in records if any(run.status == "ok" for run in record.runs)]
         self.environments: list[dict[str, Any]] = [record.environments.get("0", {}) for record in measured]
-
-    @property
-    def variant(self) -> Variant | None:
-        """Return the entry of the catalogue with this transport and these flags; None if there is none."""
-        flags = self.configuration.flags
-        return next((v for v in VARIANTS if v.transport == self.transport and v.flags == flags), None)
 
     @property
     def label(self) -> str:
@@ -99,23 +88,22 @@ class Result:
                 flow = build_flow(workload.flow, workload.sizes, message)
                 if record_edges(flow) == workload.edges:
                     return flow
-        return flow_from_edges(workload)
+        return _flow_from_edges(workload)
 
     @cached_property
+    def _impossible(self) -> str | None:
+        return impossible(self.flow, self.transport.requirements.single_process, self.shown_runs)
+
+    @property
     def status(self) -> str:
         """Return the status of the shown runs, or "impossible" if they took less time than copies of their bytes."""
-        return "impossible" if self._why_impossible else self.best_status
-
-    @cached_property
-    def _why_impossible(self) -> str | None:
-        single_process = self.transport.requirements.single_process
-        return impossible(self.flow, single_process, self.shown_runs) if self.seconds else None
+        return "impossible" if self._impossible else self.best_status
 
     @property
     def failure(self) -> str | None:
         """Return why the times are impossible, or how many runs are not ok and the reason of the first; else None."""
-        if self._why_impossible:
-            return f"impossible: {self._why_impossible}"
+        if self._impossible:
+            return f"impossible: {self._impossible}"
         others = [run for run in self.runs if run.status != "ok"]
         if not others:
             return None
@@ -154,18 +142,17 @@ class Result:
     def overhead_share(self) -> float:
         """Return the share of a median iteration that is the benchmark's own work, summed over the processes."""
         overhead = sum(cost.overhead_seconds for run in self.shown_runs for cost in run.processes.values())
-        iterations = len(self.seconds)  # and the warm-up: overhead is counted after the first iteration
-        for record in self.records:
-            runs = sum(run.status == self.best_status for run in record.runs)
-            iterations += runs * int(record.arguments.get("warmup") or 0)
-        return overhead / iterations / self.summary.median
+        # Overhead is counted after the first iteration, so during the warm-up too.
+        warmups = [int(record.arguments.get("warmup") or 0) for record in self.records
+                   for run in record.runs if run.status == self.best_status]  # fmt: skip
+        return overhead / (len(self.seconds) + sum(warmups)) / self.summary.median
 
     @property
     def stored_bytes_per_iteration(self) -> float:
         return sum(run.stored_bytes for run in self.shown_runs) / len(self.seconds)
 
 
-def flow_from_edges(workload: Workload) -> Flow:
+def _flow_from_edges(workload: Workload) -> Flow:
     """Return a flow of flat messages with the edges of a record."""
     messages = {edge.source: flat_message(edge.bytes) for edge in workload.edges}
     reads: dict[str, tuple[str, ...]] = {}
@@ -191,11 +178,12 @@ def group_results(records: Iterable[Record]) -> list[Result]:
 
 
 def _catalogue_position(result: Result) -> tuple[int, str]:
-    for flags in (result.configuration.flags, {}):
-        for position, variant in enumerate(VARIANTS):
-            if variant.transport == result.transport and variant.flags == flags:
-                return position, result.label
-    return len(VARIANTS), result.label
+    variant = result.variant or _find_variant(result.transport, {})
+    return VARIANTS.index(variant) if variant else len(VARIANTS), result.label
+
+
+def _find_variant(transport: Transport, flags: Mapping[str, Any]) -> Variant | None:
+    return next((variant for variant in VARIANTS if variant.transport == transport and variant.flags == flags), None)
 
 
 def with_shared_memcpy(results: Sequence[Result]) -> list[Result]:

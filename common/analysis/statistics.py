@@ -1,6 +1,6 @@
 """Compute summaries of samples, and ratios of configurations. docs/statistics.md explains the methods."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,6 @@ RunSeconds = Sequence[Sequence[float]]  # seconds of the iterations of each run
 class Summary:
     """Statistics in seconds; p95 and p99 are None if there are too few samples."""
 
-    count: int
     min: float
     median: float
     p95: float | None
@@ -30,14 +29,12 @@ class Summary:
 
 
 def summarise(seconds: Sequence[float]) -> Summary:
-    """Return the statistics of the samples; ValueError if there is none."""
-    if not seconds:
-        raise ValueError("no timed iteration to summarise")
+    """Return the statistics of at least one sample."""
     samples, count = np.asarray(seconds), len(seconds)
     p95 = float(np.percentile(samples, 95)) if count >= P95_SAMPLES else None
     p99 = float(np.percentile(samples, 99)) if count >= P99_SAMPLES else None
     variation = float(samples.std() / samples.mean())
-    return Summary(count, float(samples.min()), float(np.median(samples)), p95, p99, float(samples.max()), variation)
+    return Summary(float(samples.min()), float(np.median(samples)), p95, p99, float(samples.max()), variation)
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class Ratio:
 
 def typical_seconds(runs: RunSeconds) -> float:
     """Return the trimmed geometric mean of the runs' medians: quotients of it are the values of `ratio`."""
-    from scipy import stats
+    from scipy import stats  # takes half a second, which the scripts do not need
 
     return float(np.exp(stats.trim_mean(_log_medians(runs), TRIMMED_SHARE)))
 
@@ -74,44 +71,38 @@ def ratio(seconds: RunSeconds, baseline: RunSeconds) -> Ratio:
     """Return how many times as long `seconds` takes as `baseline`, by the medians of their runs.
 
     Iterations of one process share its conditions, so a run counts once. The logarithms of the medians are compared
-    by Welch's t-test, which assumes neither equal variances nor equal numbers of runs; from ten runs on by Yuen's,
-    which trims a tenth of the runs at either end. Resampling of five runs calls one of eight equal pairs different
-    (Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician 69, 2015).
+    by Welch's t-test; from ten runs on by Yuen's, which trims a tenth of the runs at either end.
     """
-    from scipy import stats  # takes half a second, which the scripts do not need
+    from scipy import stats
 
     ours, theirs = _log_medians(seconds), _log_medians(baseline)
-    value, runs = typical_seconds(seconds) / typical_seconds(baseline), min(len(ours), len(theirs))
-    if runs < 2:
-        return Ratio(value, None, None, None, runs)
-    # Synthetic records have no variance to test with.
-    if all(np.ptp(stats.trimboth(side, TRIMMED_SHARE)) == 0 for side in (ours, theirs)):
-        return Ratio(value, value, value, float(value == 1), runs)
-    return _tested_ratio(value, stats.ttest_ind(ours, theirs, equal_var=False, trim=TRIMMED_SHARE), runs)
+    value = typical_seconds(seconds) / typical_seconds(baseline)
+    return _test_ratio(value, stats.ttest_ind, ours, theirs, equal_var=False, trim=TRIMMED_SHARE)
 
 
 def ratio_of_pairs(seconds: RunSeconds, baseline: RunSeconds) -> Ratio:
     """Return how many times as long `seconds` takes as `baseline` in a paired measurement.
 
-    Run n of one side was measured together with run n of the other, one iteration of each in turn. Neighbouring
-    iterations met the same conditions, so each pair of runs counts once, by the median ratio of its iterations.
-    The logarithms are tested against 0 by Student's t-test.
+    Neighbouring iterations met the same conditions, so each pair of runs counts once, by the median ratio of its
+    iterations. The logarithms are tested against 0 by Student's t-test.
     """
     from scipy import stats
 
     pairs = zip(seconds, baseline, strict=True)
     logs = np.array([np.median(np.log(ours) - np.log(theirs)) for ours, theirs in pairs])
-    value = float(np.exp(np.mean(logs)))
-    if len(logs) < 2:
-        return Ratio(value, None, None, None, len(logs))
-    if np.ptp(logs) == 0:  # as in `ratio`
-        return Ratio(value, value, value, float(value == 1), len(logs))
-    return _tested_ratio(value, stats.ttest_1samp(logs, 0), len(logs))
+    return _test_ratio(float(np.exp(np.mean(logs))), stats.ttest_1samp, logs, popmean=0)
 
 
-def _tested_ratio(value: float, test: Any, runs: int) -> Ratio:
-    low, high = np.exp(test.confidence_interval(CONFIDENCE))
-    return Ratio(value, float(low), float(high), float(test.pvalue), runs)
+def _test_ratio(value: float, test: Callable[..., Any], *samples: np.ndarray, **settings: Any) -> Ratio:
+    """Return the ratio with the interval and p of a test of the logarithms."""
+    runs = min(map(len, samples))
+    if runs < 2:
+        return Ratio(value, None, None, None, runs)
+    if all(np.ptp(sample) == 0 for sample in samples):  # synthetic records have no variance to test with
+        return Ratio(value, value, value, float(value == 1), runs)
+    outcome = test(*samples, **settings)
+    low, high = np.exp(outcome.confidence_interval(CONFIDENCE))
+    return Ratio(value, float(low), float(high), float(outcome.pvalue), runs)
 
 
 def _log_medians(runs: RunSeconds) -> np.ndarray:

@@ -8,14 +8,14 @@ import inspect
 import runpy
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from common.flows import chatlearn_messages
-from common.flows.chatlearn_messages import Batch, make_batch
+from common.flows.chatlearn_messages import Batch, dpo, make_batch, rlhf, slime
 from common.flows.flow import DRIVER, Flow, Task, cut_messages, scale_flow
 from common.flows.flow_parser import ARROW, parse_flow
-from common.flows.message import Field, flat_message
+from common.flows.message import flat_message
 from common.units import format_bytes
 
 INT64_BYTES, FLOAT32_BYTES = 8, 4
@@ -27,10 +27,7 @@ def online_dpo(
     """The demo's simulation of ChatLearn's online DPO: one flat int64 tensor per message.
 
     Source of the formulas: kevin85421/RayCG-ChatLearn, utils.py, commit 0a603161. They are a lower bound of what
-    ChatLearn moves; docs/demo.md lists the differences.
-
-    Raises:
-        ValueError: the float32 log-probabilities do not fill whole int64 words.
+    ChatLearn moves; docs/demo.md lists the differences. Raise ValueError if a message is not whole int64 words.
     """
     tokens = batch_size * num_samples * (prompt_seq_len + max_new_tokens)
     if tokens % 2:
@@ -39,17 +36,12 @@ def online_dpo(
     query_bytes = batch_size * prompt_seq_len * INT64_BYTES  # prompts are not repeated per sample
     policy_bytes = tokens * (INT64_BYTES + FLOAT32_BYTES)  # token ids and log-probabilities
     reference_bytes = tokens * INT64_BYTES  # the demo counts int64 where ChatLearn sends float32
-    return Flow(
-        name="online-dpo",
-        title="online DPO",
-        query=flat_message(query_bytes),
-        tasks=(
-            Task("policy", (DRIVER,), flat_message(policy_bytes), "policy inference"),
-            Task("reference", ("policy",), flat_message(reference_bytes)),
-            Task("reward", ("policy", "reference"), flat_message(policy_bytes + reference_bytes)),
-        ),
-        returns=("reward",),
+    tasks = (
+        Task("policy", (DRIVER,), flat_message(policy_bytes), "policy inference"),
+        Task("reference", ("policy",), flat_message(reference_bytes)),
+        Task("reward", ("policy", "reference"), flat_message(policy_bytes + reference_bytes)),
     )
+    return Flow("online-dpo", "online DPO", flat_message(query_bytes), tasks, returns=("reward",))
 
 
 def of_samples(build: Callable[[Batch], Flow]) -> Callable[..., Flow]:
@@ -65,7 +57,7 @@ def of_samples(build: Callable[[Batch], Flow]) -> Callable[..., Flow]:
 
 
 def round_trip(payload_bytes: int = 1024) -> Flow:
-    """The driver sends one message to one actor, which answers."""
+    """Driver -> one actor -> driver."""
     return chain(payload_bytes, 1)
 
 
@@ -73,8 +65,7 @@ def chain(payload_bytes: int = 1024, actors: int = 4) -> Flow:
     """Driver -> actor-1 -> actor-2 -> ... -> driver, the same number of bytes on every edge."""
     names = [DRIVER, *(f"actor-{index}" for index in range(1, actors + 1))]
     links = tuple(Task(name, (before,), flat_message(payload_bytes)) for before, name in pairwise(names))
-    title = f"chain of {actors}" if actors > 1 else "round trip"
-    name = f"chain-{actors}" if actors > 1 else "round-trip"
+    name, title = (f"chain-{actors}", f"chain of {actors}") if actors > 1 else ("round-trip", "round trip")
     return Flow(name, title, flat_message(payload_bytes), links, returns=(names[-1],))
 
 
@@ -88,29 +79,24 @@ def scatter_gather(payload_bytes: int = 1024, actors: int = 4) -> Flow:
 
 FLOWS: dict[str, Callable[..., Flow]] = {
     "online-dpo": online_dpo,
-    "ppo": of_samples(chatlearn_messages.ppo),
-    "grpo": of_samples(chatlearn_messages.grpo),
-    "grpo-math": of_samples(chatlearn_messages.grpo_math),
-    "dpo": of_samples(chatlearn_messages.dpo),
-    "slime": of_samples(chatlearn_messages.slime),
+    "ppo": of_samples(partial(rlhf, "ppo", "RLHF (PPO)", has_value=True)),
+    "grpo": of_samples(partial(rlhf, "grpo", "GRPO")),
+    "grpo-math": of_samples(partial(rlhf, "grpo-math", "GRPO, math", has_rule=True)),
+    "dpo": of_samples(dpo),
+    "slime": of_samples(slime),
     "round-trip": round_trip,
     "chain": chain,
     "scatter-gather": scatter_gather,
 }
 # The demo sends flat tensors; with --message fields or packed, the flow has ChatLearn's fields instead.
-FLOWS_OF_FIELDS = {"online-dpo": of_samples(chatlearn_messages.online_dpo)}
-# The flows of the microbenchmarks in Ray's article on compiled graphs.
-MICROBENCHMARKS = ("round-trip", "chain", "scatter-gather")
+FLOWS_OF_FIELDS = {"online-dpo": of_samples(partial(rlhf, "online-dpo", "online DPO"))}
 
 
 def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
-    """Return the function that builds a flow from its name, its file or its text.
+    """Return the function that builds a flow from its name, its file or its text; raise ValueError for others.
 
     Args:
         message: "fields" or "packed" replaces the demo's flat tensors by ChatLearn's fields.
-
-    Raises:
-        ValueError: there is no such flow.
     """
     if ARROW in name:
         return lambda: parse_flow(name)
@@ -123,11 +109,7 @@ def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
 
 
 def load_flow_function(text: str) -> Callable[..., Flow]:
-    """Return the function of `path/to/my_flow.py:my_flow`, which must return a Flow.
-
-    Raises:
-        ValueError: the file or the function cannot be used.
-    """
+    """Return the function of `path/to/my_flow.py:my_flow`; raise ValueError if it cannot be loaded."""
     path, _, name = text.rpartition(":")
     try:
         return runpy.run_path(path)[name]
@@ -138,11 +120,7 @@ def load_flow_function(text: str) -> Callable[..., Flow]:
 
 
 def flow_sizes(name: str, message: str | None = None) -> dict[str, Any]:
-    """Return the sizes of a flow with their defaults. A flow that is written as text has none.
-
-    Raises:
-        ValueError: there is no such flow.
-    """
+    """Return the sizes of a flow with their defaults. A flow that is written as text has none."""
     parameters = inspect.signature(flow_function(name, message)).parameters
     return {size: parameter.default for size, parameter in parameters.items()}
 
@@ -151,9 +129,7 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
     """Return the flow at these sizes. Sizes that are None or missing have the flow's defaults.
 
     `payload` (bytes per iteration) and `fields` (tensors per message) are sizes of every flow of flat messages.
-
-    Raises:
-        ValueError: the sizes do not make a flow, or one of them belongs to another flow.
+    Raise ValueError if the sizes do not make a flow, or if one of them belongs to another flow.
     """
     given = {size: value for size, value in sizes.items() if value is not None}
     iteration_bytes, fields = given.pop("payload", None), given.pop("fields", None)
@@ -180,9 +156,9 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
 
 
 def describe_flows() -> str:
-    """Return each flow with its sizes, its messages, their readers, fields and bytes, as text."""
+    """Return all flows with their sizes and messages, as text."""
     lines = []
-    for name, message in [*((flow, None) for flow in FLOWS), *((flow, "fields") for flow in FLOWS_OF_FIELDS)]:
+    for name, message in [(flow, None) for flow in FLOWS] + [(flow, "fields") for flow in FLOWS_OF_FIELDS]:
         flow = build_flow(name, {}, message)
         sizes = ", ".join(f"{flag_name(size)} {value}" for size, value in flow_sizes(name, message).items() if value)
         form = " --message fields" if message else ""
@@ -197,15 +173,12 @@ def describe_messages(flow: Flow) -> list[str]:
     for sender in (DRIVER, *(task.name for task in flow.tasks)):
         readers, message = ", ".join(edge.reader for edge in flow.edges_from(sender)), flow.message(sender)
         lines.append(f"  {f'{sender} -> {readers}':42} {format_bytes(message.bytes):>10}")
-        if not message.is_flat:
-            lines += [f"      {field.name:28} {field.dtype:8} {_shape_text(field)}" for field in message.fields]
+        for field in message.fields if not message.is_flat else ():
+            lengths, shape = field.lengths, str([*field.shape])
+            if field.is_list:
+                shape = f"{len(lengths)} x [{min(lengths)}..{max(lengths)}]"
+            lines.append(f"      {field.name:28} {field.dtype:8} {shape}")
     return lines
-
-
-def _shape_text(field: Field) -> str:
-    if field.is_list:
-        return f"{len(field.lengths)} x [{min(field.lengths)}..{max(field.lengths)}]"
-    return str([*field.shape])
 
 
 def flag_name(option: str) -> str:

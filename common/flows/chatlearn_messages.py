@@ -49,13 +49,10 @@ class Batch:
 def make_batch(
     batch_size: int, prompt_len: int | str, response_len: int | str, seq_length: int, padding: str, as_sent: bool
 ) -> Batch:
-    """Return the samples of every message of a flow.
+    """Return the samples of every message of a flow; raise ValueError if a sample is longer than seq_length.
 
     Args:
         padding: "megatron" pads to the longest prompt plus the longest response of the batch, "vllm" to seq_length.
-
-    Raises:
-        ValueError: a length cannot be read, or a sample is longer than seq_length.
     """
     prompts = draw_lengths(prompt_len, batch_size, "--prompt-len")
     responses = draw_lengths(response_len, batch_size, "--response-len")
@@ -68,14 +65,11 @@ def make_batch(
 
 
 def draw_lengths(spec: int | str, count: int, flag: str) -> tuple[int, ...]:
-    """Return `count` lengths, the same ones for the same arguments in every process.
+    """Return `count` lengths, the same ones for the same arguments in every process; raise ValueError for a bad spec.
 
     Args:
         spec: `389` (all equal), `lognormal:200:0.6:512` (median, sigma of the logarithm, largest) or `uniform:10:512`.
         flag: named in errors; it also seeds the generator, so that prompts and responses differ.
-
-    Raises:
-        ValueError: the spec cannot be read or is out of range.
     """
     kind, *numbers = str(spec).split(":")
     generator = random.Random(f"{LENGTH_SEED} {flag} {spec}")
@@ -116,16 +110,6 @@ def policy(batch: Batch) -> Message:
     ))  # fmt: skip
 
 
-def reference(batch: Batch) -> Message:
-    """4 B (L - 1)."""
-    return Message((batch.padded_to("ref_logprobs", "float32", 1),))
-
-
-def value(batch: Batch) -> Message:
-    """4 B L."""
-    return Message((batch.padded_to("old_values", "float32"),))
-
-
 def reward(batch: Batch, values: bool = False) -> Message:
     """17 B L + 8 Σa + 8 Σp + 9 B + characters, and 4 Σa more with `values`, which PPO has.
 
@@ -149,14 +133,6 @@ def reward(batch: Batch, values: bool = False) -> Message:
         Field("rm_rewards", "floats", lengths=(1,) * batch.size),
     ]
     return Message(tuple(fields))
-
-
-def rule_reward(batch: Batch) -> Message:
-    """One number per sample: a reward that is computed by rule (reward_math.py at 3401ed57).
-
-    ChatLearn sends a list of numbers; here it is a tensor, so that the message can hold its sequence number.
-    """
-    return Message((Field("math_rewards", "float64", (batch.size,)),))
 
 
 def pairs(batch: Batch, scored: bool) -> Message:
@@ -195,37 +171,26 @@ def slime(batch: Batch) -> Flow:
     return Flow("slime", "slime: lists of numbers", query(batch), tasks, returns=("trainer",))
 
 
-def online_dpo(batch: Batch, name: str = "online-dpo", title: str = "online DPO") -> Flow:
-    """policy -> reference; policy, reference -> reward."""
-    tasks = (
+def rlhf(name: str, title: str, batch: Batch, has_value: bool = False, has_rule: bool = False) -> Flow:
+    """policy -> reference; policy, reference -> reward, whose result returns.
+
+    Args:
+        has_value: add policy -> value -> reward. The values return too.
+        has_rule: add a reward that is computed by rule on a CPU (reward_math.py at 3401ed57): query, policy -> reward1.
+            ChatLearn sends a list of numbers; here it is a tensor, so that the message can hold its sequence number.
+    """
+    tasks = [
         Task("policy", (DRIVER,), policy(batch), "policy inference"),
-        Task("reference", ("policy",), reference(batch)),
-        Task("reward", ("policy", "reference"), reward(batch)),
-    )
-    return Flow(name, title, query(batch), tasks, returns=("reward",))
-
-
-def grpo(batch: Batch) -> Flow:
-    """The same flow as online DPO."""
-    return online_dpo(batch, "grpo", "GRPO")
-
-
-def grpo_math(batch: Batch) -> Flow:
-    """The flow of online DPO and a reward by rule on a CPU, which reads the prompts too. Both rewards return."""
-    flow = online_dpo(batch)
-    rule = Task("reward1", (DRIVER, "policy"), rule_reward(batch), "reward by rule")
-    return Flow("grpo-math", "GRPO, math", flow.query, (*flow.tasks, rule), returns=("reward", "reward1"))
-
-
-def ppo(batch: Batch) -> Flow:
-    """policy -> reference, value, reward; reference, value -> reward. Value and reward return."""
-    tasks = (
-        Task("policy", (DRIVER,), policy(batch), "policy inference"),
-        Task("reference", ("policy",), reference(batch)),
-        Task("value", ("policy",), value(batch)),
-        Task("reward", ("policy", "reference", "value"), reward(batch, values=True)),
-    )
-    return Flow("ppo", "RLHF (PPO)", query(batch), tasks, returns=("value", "reward"))
+        Task("reference", ("policy",), Message((batch.padded_to("ref_logprobs", "float32", 1),))),
+    ]
+    if has_value:
+        tasks.append(Task("value", ("policy",), Message((batch.padded_to("old_values", "float32"),))))
+    tasks.append(Task("reward", tuple(task.name for task in tasks), reward(batch, has_value)))
+    if has_rule:
+        scores = Message((Field("math_rewards", "float64", (batch.size,)),))
+        tasks.append(Task("reward1", (DRIVER, "policy"), scores, "reward by rule"))
+    returns = tuple(task.name for task in tasks if task.name in ("value", "reward", "reward1"))
+    return Flow(name, title, query(batch), tuple(tasks), returns)
 
 
 def dpo(batch: Batch) -> Flow:

@@ -1,6 +1,6 @@
 """Define a flow as a value: the tasks, the actors that run them, and who reads what. Nothing here knows Ray."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,20 +14,13 @@ PROXY = "proxy"  # the actor that `with_proxy_actor` adds; a user's flow may hav
 
 @dataclass(frozen=True)
 class Task:
-    """One call that reads messages, in argument order, and sends one.
-
-    Args:
-        name: of the task; also of its actor, unless `actor` is given.
-        reads: names of tasks, or DRIVER.
-        sends: the message; ACKNOWLEDGEMENT if the task only reports that it has finished.
-        title: the name in diagrams.
-    """
+    """One call that reads messages, in argument order, and sends one."""
 
     name: str
-    reads: tuple[str, ...]
-    sends: Message
-    title: str = ""
-    actor: str = ""
+    reads: tuple[str, ...]  # names of tasks, or DRIVER
+    sends: Message  # ACKNOWLEDGEMENT if the task only reports that it has finished
+    title: str = ""  # the name in diagrams
+    actor: str = ""  # default: the name of the task
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actor", self.actor or self.name)
@@ -56,10 +49,8 @@ class Edge:
 class Flow:
     """Tasks in an order in which they can run. The driver sends the query and reads the messages of `returns`.
 
-    A message between two tasks of the same actor stays there and is not an edge.
-
-    Raises:
-        ValueError: a name is unknown, used twice or read too early, or a message has no reader.
+    A message between two tasks of the same actor stays there and is not an edge. Raise ValueError if a name is unknown,
+    used twice or read too early, or if a message has no reader.
     """
 
     name: str
@@ -93,12 +84,12 @@ class Flow:
         return {task.name: task for task in self.tasks}[name]
 
     def actor(self, name: str) -> str:
-        """Return the actor that runs a task; for DRIVER, the driver."""
+        """Return the actor that runs a task, DRIVER for the driver."""
         return DRIVER if name == DRIVER else self.task(name).actor
 
     @property
     def actors(self) -> tuple[str, ...]:
-        """Return every actor once, in the order of their first tasks."""
+        """Return each actor once, in the order of their first tasks."""
         return tuple(dict.fromkeys(task.actor for task in self.tasks))
 
     def tasks_of(self, actor: str) -> tuple[Task, ...]:
@@ -111,7 +102,7 @@ class Flow:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """Return each message once: the query, and the message of every task."""
+        """Return each message once: the query, and the message of each task."""
         return (self.query, *(task.sends for task in self.tasks))
 
     @property
@@ -121,15 +112,15 @@ class Flow:
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """Return all edges in the order in which their readers run; the driver's come last."""
+        """Return all edges in the order in which their readers run. The driver's are last."""
         return tuple(edge for edges in self._inputs.values() for edge in edges)
 
     def edges_to(self, reader: str) -> tuple[Edge, ...]:
-        """Return the edges that a task (or DRIVER) reads, in argument order."""
+        """Return the edges that a task or DRIVER reads, in argument order."""
         return self._inputs[reader]
 
     def edges_from(self, source: str) -> tuple[Edge, ...]:
-        """Return the edges that carry the message of `source`."""
+        """Return the edges that have the message of `source`."""
         return self._outputs[source]
 
     @cached_property
@@ -150,19 +141,12 @@ class Flow:
     def edges_from_actor(self, actor: str) -> tuple[Edge, ...]:
         return tuple(edge for edge in self.edges if self.actor(edge.source) == actor)
 
-    def longest_path(self) -> int:
-        """Return the number of edges on the longest path from the query to the last result."""
+    def path_length(self, choose: Callable[[Iterable[int]], int]) -> int:
+        """Return the number of edges on the longest (max) or shortest (min) path from the query to a result."""
         edges = {DRIVER: 0}
         for task in self.tasks:
-            edges[task.name] = max(edges[source] + (self.actor(source) != task.actor) for source in task.reads)
-        return 1 + max(edges[name] for name in self.returns)
-
-    def shortest_path(self) -> int:
-        """Return the number of edges on the shortest path from the query to a result: it fills up first."""
-        edges = {DRIVER: 0}
-        for task in self.tasks:
-            edges[task.name] = min(edges[source] + (self.actor(source) != task.actor) for source in task.reads)
-        return 1 + min(edges[name] for name in self.returns)
+            edges[task.name] = choose(edges[source] + (self.actor(source) != task.actor) for source in task.reads)
+        return 1 + choose(edges[name] for name in self.returns)
 
     @property
     def bytes_per_iteration(self) -> int:
@@ -176,14 +160,13 @@ class Flow:
 
     @property
     def sent_bytes(self) -> int:
-        """Return the bytes of all messages of one iteration, each message once, whatever number of readers it has."""
+        """Return the bytes of all messages of one iteration, each message once."""
         return sum(message.bytes for message in self.messages)
 
 
 def packed_flow(flow: Flow) -> Flow:
     """Return the same flow with one flat buffer per message."""
-    tasks = tuple(replace(task, sends=flat_message(task.sends.packed_bytes)) for task in flow.tasks)
-    return replace(flow, query=flat_message(flow.query.packed_bytes), tasks=tasks)
+    return _change_messages(flow, lambda message: flat_message(message.packed_bytes))
 
 
 def with_dataset(flow: Flow) -> Flow:
@@ -205,10 +188,7 @@ def with_proxy_actor(flow: Flow) -> Flow:
 def scale_flow(flow: Flow, iteration_bytes: int) -> Flow:
     """Return the flow with about `iteration_bytes` per iteration: each message keeps its share, in whole int64 words.
 
-    Acknowledgements keep their 8 bytes.
-
-    Raises:
-        ValueError: the messages are not flat tensors, or would have fewer than 8 bytes.
+    Acknowledgements keep their 8 bytes. Raise ValueError if messages are not flat, or would have less than 8 bytes.
     """
     if not flow.is_flat:
         raise ValueError(f"--payload scales flat messages, but {flow.name} has messages of fields: use --batch-size")
@@ -222,22 +202,25 @@ def scale_flow(flow: Flow, iteration_bytes: int) -> Flow:
                          f"per iteration: give {smallest} or more")  # fmt: skip
     factor = (iteration_bytes - acknowledged) / (flow.bytes_per_iteration - acknowledged)
 
-    def scaled(message: Message) -> Message:
+    def scale(message: Message) -> Message:
+        if acknowledged and message == ACKNOWLEDGEMENT:
+            return message
         return flat_message(WORD_BYTES * max(1, round(message.bytes * factor / WORD_BYTES)))
 
-    return _change_messages(flow, scaled, keep_acknowledgements=acknowledged > 0)
+    return _change_messages(flow, scale)
 
 
 def cut_messages(flow: Flow, count: int) -> Flow:
-    """Return the flow with each flat message as a dict of `count` tensors of nearly equal size, with the same bytes.
+    """Return the flow with each flat message cut into a dict of `count` tensors of nearly equal size.
 
-    Raises:
-        ValueError: the messages are not flat tensors, or have fewer items than `count`.
+    Raise ValueError if messages are not flat, or have fewer items than `count`.
     """
     if not flow.is_flat:
         raise ValueError(f"--fields cuts flat messages, but {flow.name} has messages of fields already: leave it out")
 
     def cut(message: Message) -> Message:
+        if message == ACKNOWLEDGEMENT:
+            return message
         dtype = message.fields[0].dtype
         items, remainder = divmod(message.bytes // ITEM_BYTES[dtype], count)
         if not items:
@@ -245,12 +228,9 @@ def cut_messages(flow: Flow, count: int) -> Flow:
                              "fields or a larger --payload")  # fmt: skip
         return Message(tuple(Field(f"part_{n}", dtype, (items + (n < remainder),)) for n in range(count)))
 
-    return _change_messages(flow, cut, keep_acknowledgements=True)
+    return _change_messages(flow, cut)
 
 
-def _change_messages(flow: Flow, change: Callable[[Message], Message], keep_acknowledgements: bool) -> Flow:
-    def changed(message: Message) -> Message:
-        return message if keep_acknowledgements and message == ACKNOWLEDGEMENT else change(message)
-
-    tasks = tuple(replace(task, sends=changed(task.sends)) for task in flow.tasks)
-    return replace(flow, query=changed(flow.query), tasks=tasks)
+def _change_messages(flow: Flow, change: Callable[[Message], Message]) -> Flow:
+    tasks = tuple(replace(task, sends=change(task.sends)) for task in flow.tasks)
+    return replace(flow, query=change(flow.query), tasks=tasks)

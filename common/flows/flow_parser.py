@@ -18,15 +18,12 @@ from common.units import parse_bytes
 
 ARROW = "->"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+DTYPES = [name for name in ITEM_BYTES if name not in PYTHON_DTYPES]
 RESERVED_NAMES = (PROXY, DATASET, "query", "result")  # tasks and actors that the suite adds to flows
 
 
 def parse_flow(text: str) -> Flow:
-    """Return the flow that a text describes.
-
-    Raises:
-        ValueError: the text is not a flow; the message quotes the part that cannot be read.
-    """
+    """Return the flow that a text describes; raise ValueError with the part that cannot be read."""
     reads: dict[str, list[str]] = {}
     sends: dict[str, Message] = {}
     steps = [step.strip() for step in text.split(";") if step.strip()]
@@ -75,9 +72,8 @@ def parse_message(text: str) -> Message:
         return flat_message(parse_bytes(text))
     fields = []
     for part in parts:
-        if len(part) < 3 or part[1] not in ITEM_BYTES or part[1] in PYTHON_DTYPES:
-            dtypes = ", ".join(name for name in ITEM_BYTES if name not in PYTHON_DTYPES)
-            raise ValueError(f"cannot read the field {' '.join(part)!r}: give name, dtype ({dtypes}) and bytes")
+        if len(part) < 3 or part[1] not in DTYPES:
+            raise ValueError(f"cannot read {' '.join(part)!r}: give name, dtype ({', '.join(DTYPES)}) and bytes")
         items, remainder = divmod(parse_bytes(" ".join(part[2:])), ITEM_BYTES[part[1]])
         if remainder:
             raise ValueError(f"the bytes of field {part[0]} are not a multiple of the item size of {part[1]}")

@@ -8,34 +8,22 @@ import operator
 from dataclasses import dataclass
 from functools import cached_property
 
-ITEM_BYTES = {
-    "int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "float32": 4, "float16": 2, "str": 1,
-    "ints": 8, "floats": 8,
-}  # fmt: skip
+ITEM_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "float32": 4, "float16": 2, "str": 1,
+              "ints": 8, "floats": 8}  # fmt: skip
 PYTHON_DTYPES = {"str": "uint8", "ints": "int64", "floats": "float64"}  # Python objects -> the dtype they are packed as
 ALIGNMENT_BYTES = 8  # of each field in a packed message, so that it can be viewed as any dtype
 
 
 @dataclass(frozen=True)
 class Field:
-    """One entry of a message: a tensor, a list of tensors, or a list of Python objects.
+    """One entry of a message: a tensor, a list of tensors, or a list of Python objects; raise ValueError if invalid."""
 
-    Args:
-        name: "" if the message is this one tensor and not a dict.
-        dtype: a key of ITEM_BYTES. "str" is a list of strings; "ints" and "floats" are lists of lists of numbers.
-        shape: of the tensor; () if `lengths` is given.
-        lengths: makes the field a list: the items of each flat tensor, or the UTF-8 bytes of each string.
-        storage: the shape of a larger tensor. The field's tensor is a view of its first corner; with `lengths`, each
-            tensor is a view of the beginning of one of its rows. Pickling a view writes its full storage.
-
-    Raises:
-        ValueError: the dtype is unknown, a shape is negative, or strings have no lengths.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...] = ()
-    lengths: tuple[int, ...] = ()
+    name: str  # "" if the message is this one tensor and not a dict
+    dtype: str  # a key of ITEM_BYTES: "str" is a list of strings; "ints" and "floats" are lists of lists of numbers
+    shape: tuple[int, ...] = ()  # of the tensor; () if the field is a list
+    lengths: tuple[int, ...] = ()  # of a list: the items of each flat tensor, or the UTF-8 bytes of each string
+    # The shape of a larger tensor. The field's tensor is a view of its first corner; in a list, each tensor is a view
+    # of the beginning of one of its rows. Pickling a view writes its full storage.
     storage: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -77,20 +65,15 @@ class Field:
 
 @dataclass(frozen=True)
 class Message:
-    """The data that one task sends.
-
-    Raises:
-        ValueError: the message has no field, two fields of one name, or no tensor that can hold a sequence number.
-    """
+    """The data that one task sends; raise ValueError if no tensor can hold a sequence number, or for equal names."""
 
     fields: tuple[Field, ...]
 
     def __post_init__(self) -> None:
-        names = self.names
-        if len(set(names)) < len(names) or not names or ("" in names and len(names) > 1):
-            raise ValueError(f"a message needs fields with distinct names; got {names}")
+        if len(set(self.names)) < len(self.names) or not self.names or ("" in self.names and len(self.names) > 1):
+            raise ValueError(f"a message needs fields with distinct names; got {self.names}")
         if not any(not field.is_python and math.prod(field.shapes[0]) for field in self.fields):
-            raise ValueError(f"message of {names}: no tensor has bytes for a sequence number")
+            raise ValueError(f"message of {self.names}: no tensor has bytes for a sequence number")
 
     @cached_property
     def names(self) -> list[str]:

@@ -46,20 +46,19 @@ def did_you_mean(text: str, names: Iterable[str]) -> str:
     return f": did you mean {similar[0]}?" if similar else ""
 
 
-def options_class(transport: Transport) -> Any:
-    """Return the class of the flags that only this transport has."""
-    module, _, name = transport.options.rpartition(".")
-    return getattr(importlib.import_module(module), name)
-
-
 def transport_flags() -> dict[Flag, Transport]:
     """Return the flags that only one transport has, with the transport."""
     owners = [transport for transport in TRANSPORTS.values() if transport.options]
     return {field: transport for transport in owners for field in dataclasses.fields(options_class(transport))}
 
 
+def options_class(transport: Transport) -> Any:
+    module, _, name = transport.options.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
 def parse_options(description: str, runtime_name: str, argv: Sequence[str] | None = None) -> list[Options]:
-    """Return what is asked of a script: one Options, or one per value of --sweep; raise UsageError for a bad flag."""
+    """Return one Options, or one per value of --sweep; raise UsageError for a flag that cannot be used."""
     parser = make_parser(description, runtime_name)
     given = vars(parser.parse_all(argv))
     if "list" in given:
@@ -72,22 +71,24 @@ def parse_options(description: str, runtime_name: str, argv: Sequence[str] | Non
     if given.keys() >= {"iterations", "duration"}:
         raise UsageError("--iterations and --duration: leave one of them out")
     name = given.setdefault("transport", RUNTIMES[runtime_name].default_transport)
-    transport, own = TRANSPORTS.get(f"{runtime_name} {name}"), {}
+    transport, transport_options = TRANSPORTS.get(f"{runtime_name} {name}"), {}
     for field, owner in transport_flags().items():
-        if field.name in given and owner != transport:
-            advice = f"use {field.metadata['replacement']}" if field.metadata["replacement"] else "leave it out"
-            raise UsageError(f"{flag_name(field.name)} is a flag of --transport {owner.name}: {advice}")
         if field.name in given:
-            own[field.name] = given.pop(field.name)
+            if owner != transport:
+                raise UsageError(f"{flag_name(field.name)} is a flag of --transport {owner.name}: leave it out")
+            transport_options[field.name] = given.pop(field.name)
     if transport and transport.options:
-        given["chatlearn"] = options_class(transport)(**own)
+        given["chatlearn"] = options_class(transport)(**transport_options)
     return expand_sweep(given) if "sweep" in given else [Options(**given)]
 
 
 def make_parser(description: str, runtime_name: str) -> OneLineParser:
     """Return the parser of a script. Its result has only the flags that are given."""
+    transports = transports_of(runtime_name)
+    lines = [f"    --transport {name:15}  {transport.summary}" for name, transport in transports.items()]
+    default = RUNTIMES[runtime_name].default_transport or "nccl if every actor can have a GPU, otherwise shm"
     parser = OneLineParser(
-        description=f"{description}\n{describe_transports(runtime_name)}", usage="%(prog)s [flags]",
+        description="\n".join([description, *lines, f"    default: {default}"]), usage="%(prog)s [flags]",
         allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, argument_default=argparse.SUPPRESS,
     )  # fmt: skip
     owners, groups = transport_flags(), {}
@@ -99,7 +100,7 @@ def make_parser(description: str, runtime_name: str) -> OneLineParser:
         else:
             settings["action"] = "store_true"
         if field.name == "transport":
-            settings["choices"] = list(transports_of(runtime_name))
+            settings["choices"] = list(transports)
         title = field.metadata["group"]
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
@@ -115,11 +116,11 @@ def value_parser(field: Flag) -> Callable[[str], Any]:
     parse, bounds = field.metadata["parse"], field.metadata["bounds"]
 
     def parse_value(text: str) -> Any:
-        is_number = parse in (int, float)
         try:
-            value = text if is_number else parse(text)
-            kind = parse if is_number else type(value)
-            return msgspec.convert(value, Annotated[kind, bounds], strict=False) if bounds else value
+            if parse in (int, float):
+                return msgspec.convert(text, Annotated[parse, bounds], strict=False)
+            value = parse(text)
+            return msgspec.convert(value, Annotated[type(value), bounds]) if bounds else value
         except (ValueError, msgspec.ValidationError) as error:
             raise argparse.ArgumentTypeError(f"{text!r} is not possible: {error}") from None
 
@@ -133,17 +134,9 @@ def describe_flag(field: Flag) -> str:
 
 
 def describe_flags() -> dict[str, str]:
-    """Return the help of each flag of every script, and of the flags that only one transport has."""
+    """Return the help of every flag, those of one transport included."""
     flags = [field for field in (*FLAGS, *transport_flags()) if field.metadata["help"]]
     return {flag_name(field.name): describe_flag(field).replace("%%", "%") for field in flags}
-
-
-def describe_transports(runtime_name: str) -> str:
-    """Return a line for each value of --transport, and its default."""
-    transports, default = transports_of(runtime_name), RUNTIMES[runtime_name].default_transport
-    width = max(map(len, transports))
-    lines = [f"    --transport {name:{width}}  {transport.summary}" for name, transport in transports.items()]
-    return "\n".join([*lines, f"    default: {default or 'nccl if every actor can have a GPU, otherwise shm'}"])
 
 
 def preset_flags(name: str, scale: float) -> list[str]:
@@ -177,17 +170,18 @@ def expand_sweep(given: dict[str, Any]) -> list[Options]:
     name, _, points = text.partition("=")
     if name not in SWEEPABLE:
         raise UsageError(f"--sweep {text}: give NAME={POINTS}, NAME one of {', '.join(SWEEPABLE)}")
-    if SWEEPABLE[name].name in given:
+    field = SWEEPABLE[name]
+    if field.name in given:
         raise UsageError(f"--sweep {text} and --{name}: leave one of them out")
     if not given.keys() & {"iterations", "duration"}:
         given["duration"] = POINT_SECONDS
     try:
-        values = sorted(set(parse_points(points, value_parser(SWEEPABLE[name]))))
+        values = sorted(set(parse_points(points, value_parser(field))))
     except (ValueError, argparse.ArgumentTypeError) as error:
         raise UsageError(f"--sweep {text}: {error}: give {POINTS}") from None
     if not 2 <= len(values) <= MAX_POINTS:
         raise UsageError(f"--sweep {text}: give 2 to {MAX_POINTS} values")
-    return [Options(**{**given, SWEEPABLE[name].name: value}) for value in values]
+    return [Options(**{**given, field.name: value}) for value in values]
 
 
 def parse_points(text: str, parse: Callable[[str], int]) -> list[int]:

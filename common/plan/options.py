@@ -36,7 +36,7 @@ class Fault:
 
     @classmethod
     def parse(cls, text: str) -> "Fault":
-        """Read TASK:ITERATION:KIND or TASK:ITERATION:delay=TIME; raise ValueError for anything else."""
+        """Read TASK:ITERATION:KIND or TASK:ITERATION:delay=TIME; raise ValueError for others."""
         task, iteration, kind = f"{text}::".split(":")[:3]
         kind, _, delay = kind.partition("=")
         if kind not in FAULT_KINDS or bool(delay) != (kind == "delay"):
@@ -50,7 +50,7 @@ class Fault:
 
 def flag(
     group: str, default: Any, help: str, parse: Callable[[str], Any] | None = None, bounds: Meta | None = None, *,
-    configuration: bool = False, replacement: str = "", **argparse_settings: Any,
+    configuration: bool = False, **argparse_settings: Any,
 ) -> Any:  # fmt: skip
     """Return a dataclass field that is a flag.
 
@@ -58,11 +58,9 @@ def flag(
         help: "" hides the flag.
         parse: reads the text and raises ValueError; None: the flag is a switch.
         configuration: the flag makes another configuration, so it is a part of the name.
-        replacement: the flag to use with a transport that does not have this one.
     """
-    metadata = {"group": group, "help": help, "parse": parse, "bounds": bounds, "configuration": configuration,
-                "replacement": replacement, "argparse": argparse_settings}  # fmt: skip
-    return dataclasses.field(default=default, metadata=metadata)
+    metadata = {"group": group, "help": help, "parse": parse, "bounds": bounds, "configuration": configuration}
+    return dataclasses.field(default=default, metadata={**metadata, "argparse": argparse_settings})
 
 
 def parse_assignments(flag: str, text: str | None, parse: Callable[[str], Any]) -> dict[str, Any]:
@@ -162,7 +160,7 @@ class Options:
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """Return every size by name, None if it was not given."""
+        """Return every size, None if it was not given."""
         return {field.name: getattr(self, field.name) for field in FLAGS if field.metadata["group"] == _SIZES}
 
     @property
@@ -198,12 +196,9 @@ class Options:
     def configuration_flags(self) -> dict[str, Any]:
         """Return the given flags that make another configuration, as values for JSON."""
         groups = [self.chatlearn, self] if self.chatlearn else [self]
-        flags = [(field, getattr(group, field.name)) for group in groups for field in dataclasses.fields(group)]
-        return {
-            field.name: _json_value(value)
-            for field, value in flags
-            if field.metadata.get("configuration") and value != field.default
-        }
+        flags = {field: getattr(group, field.name) for group in groups for field in dataclasses.fields(group)}
+        flags = {field: value for field, value in flags.items() if value != field.default}
+        return {field.name: _json_value(value) for field, value in flags.items() if field.metadata.get("configuration")}
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -44,10 +44,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Turn:
-    """A position in a ring of named pipes through which a token goes. The worker that has it works, the others sleep.
-
-    In a paired measurement, a worker has it while it starts, runs an iteration, or measures a reference.
-    """
+    """A position in a ring of named pipes. In a paired measurement, only the worker with the token works."""
 
     folder: Path
     index: int
@@ -137,9 +134,8 @@ class Plan:
             replicas, ranks = self.options.process_counts(actor)
             for replica in range(replicas):
                 for rank in range(ranks):
-                    name = actor if replicas == 1 else f"{actor}.{replica}"
-                    name = name if ranks == 1 else f"{name}.{rank}"
-                    workers[name] = Worker(actor, replica, replicas, rank, ranks)
+                    numbers = ([replica] if replicas > 1 else []) + ([rank] if ranks > 1 else [])
+                    workers[".".join([actor, *map(str, numbers)])] = Worker(actor, replica, replicas, rank, ranks)
         return workers
 
     @property
@@ -164,20 +160,18 @@ class Plan:
 
     @property
     def gpus_per_actor(self) -> float:
-        """Return the `num_gpus` of each actor: 1 if there are enough GPUs, otherwise an equal fraction that fits.
-
-        Ray never splits an actor over GPUs, so with 2 GPUs and 3 actors each gets a half, not two thirds.
-        """
+        """Return the `num_gpus` of each actor: 1 or an equal fraction. Ray never splits an actor over several GPUs."""
         if self.gpus == 0:
             return 0
         share = math.ceil((len(self.workers) - 1) / self.gpus)
         return 1 if share == 1 else math.floor(10_000 / share) / 10_000  # Ray counts in ten-thousandths
 
-    def gpu_of(self, worker_name: str) -> str:
-        """Return the torch device of a worker's tensors, numbered as in a process that sees every GPU."""
-        actors = (DRIVER, *self.task_flow.actors)
-        index = max(0, actors.index(self.workers[worker_name].actor) - 1)  # the driver shares the first actor's GPU
-        return "cpu" if self.device == "cpu" else f"cuda:{index % self.gpus}"
+    def gpu_of(self, actor: str) -> str:
+        """Return the torch device of an actor's tensors, numbered as in a process that sees every GPU."""
+        if self.device == "cpu":
+            return "cpu"
+        index = 0 if actor == DRIVER else self.task_flow.actors.index(actor)
+        return f"cuda:{index % self.gpus}"
 
     @property
     def fault(self) -> Fault | None:

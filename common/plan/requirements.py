@@ -34,7 +34,7 @@ def count_gpus() -> int:
         return 0
     devices = len(list(Path("/dev").glob("nvidia[0-9]*")))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return devices if visible is None else min(devices, len([index for index in visible.split(",") if index.strip()]))
+    return devices if visible is None else min(devices, sum(bool(index.strip()) for index in visible.split(",")))
 
 
 def resolve_device(transport: Transport, device: str) -> tuple[str, int]:
@@ -64,13 +64,9 @@ def require_modules(transport: Transport) -> None:
     """Raise Skipped if a module that the transport needs is not installed."""
     cuda = (cuda_version() or "12").split(".")[0]
     for module in transport.requirements.modules:
-        wheel, command = CUDA_WHEELS.get(module, ("", f"pip install {module}"))
-        is_installed = importlib.util.find_spec(module) is not None
-        if wheel and is_installed:
-            is_installed = any(metadata.distributions(name=wheel.format(cuda)))
-        if not is_installed:
-            name = wheel.format(cuda) or module
-            raise Skipped(f"{transport.name} needs {name}, which is not installed: {command.format(cuda)}")
+        wheel, command = [text.format(cuda) for text in CUDA_WHEELS.get(module, ("", f"pip install {module}"))]
+        if not importlib.util.find_spec(module) or (wheel and not any(metadata.distributions(name=wheel))):
+            raise Skipped(f"{transport.name} needs {wheel or module}, which is not installed: {command}")
 
 
 def require_cluster(address: str) -> None:
@@ -90,6 +86,7 @@ def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
     # 30 % is Ray's own default.
     default_bytes = max(MIN_STORE_BYTES, min(int(0.3 * memory_bytes), int(0.95 * shared_bytes)))
     store_bytes = (options.object_store_bytes or default_bytes) if transport.runtime.uses_ray else 0
+    in_store_bytes = stored_bytes(transport, options, flow)
     pool_bytes = options.slots * flow.sent_bytes if transport.requirements.shared_memory else 0
     names = ["payload"] if options.payload else list(flow_sizes(options.flow, options.message))[:2]
     lower = "lower " + " or ".join(map(flag_name, [*names, *(["in_flight"] if options.in_flight > 1 else [])]))
@@ -98,12 +95,7 @@ def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
         ("/dev/shm for messages", pool_bytes, shared_bytes, f"{enlarge} {lower}"),
         ("memory", resident_bytes(transport, options, flow), memory_bytes, lower),
         ("/dev/shm for the object store", store_bytes, shared_bytes, f"{enlarge} lower --object-store-bytes"),
-        (
-            "object store",
-            stored_bytes(transport, options, flow),
-            store_bytes,
-            f"{lower}, or raise --object-store-bytes",
-        ),
+        ("object store", in_store_bytes, store_bytes, f"{lower}, or raise --object-store-bytes"),
     ):
         if needed_bytes > free_bytes:
             raise UsageError(f"{transport.name} needs {format_bytes(needed_bytes)} of {name} with {flow.name}, and "

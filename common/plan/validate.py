@@ -56,7 +56,7 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
 def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
     """Check that the flow has the fields and actors that flags need, and that it does not block."""
     # One in each channel and one in each actor. Ray gives edges with a type hint one buffer, whatever is asked for.
-    single_buffers = 2 * flow.shortest_path() - 1 if transport.requirements.single_buffer_channels else None
+    single_buffers = 2 * flow.path_length(min) - 1 if transport.requirements.single_buffer_channels else None
     for limit in (transport.max_in_flight, single_buffers):
         if limit and options.in_flight > limit:
             yield f"--in-flight {options.in_flight}: {transport.name} holds {limit} of {flow.name}: give {limit}"

@@ -1,7 +1,6 @@
 """Describe the machine, the versions and the commit that a measurement depends on. An unknown value is None.
 
-A record is made to be published: it has no host name, no user and no path, and only the environment variables that are
-named here.
+Records are published, so they have no host name, user or path, and only the environment variables that are named here.
 """
 
 import importlib.util
@@ -22,10 +21,9 @@ import psutil
 # Settings that change how bytes move. Other variables may hold secrets.
 ALLOWED_VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_HOSTID", "NCCL_IB_DISABLE", "NCCL_MAX_CTAS",
-    "NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_P2P_DISABLE",
-    "NCCL_SHM_DISABLE", "NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS", "OMP_WAIT_POLICY",
-    "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF",
-    "RAY_CGRAPH_overlap_gpu_communication", "THP_MEM_ALLOC_ENABLE", "UCX_NET_DEVICES", "UCX_TLS",
+    "NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS",
+    "OMP_WAIT_POLICY", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "RAY_CGRAPH_overlap_gpu_communication",
+    "THP_MEM_ALLOC_ENABLE", "UCX_NET_DEVICES", "UCX_TLS",
 )  # fmt: skip
 DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x", "nixl")
 # Records that differ in one of these are of different machines.
@@ -37,12 +35,6 @@ def _cpu_model() -> str | None:
         if line.startswith(("model name", "Model")):
             return line.split(":", 1)[1].strip()
     return platform.processor() or None
-
-
-def _cache_bytes() -> int:
-    """Return the size of the first core's largest cache."""
-    sizes = [path.read_text().strip() for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
-    return max(int(size.removesuffix("K")) * 1024 for size in sizes)
 
 
 def _versions() -> dict[str, str]:
@@ -58,10 +50,14 @@ def _run(*command: str) -> str:
     return subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
 
+def _query_gpus(value: str) -> list[str]:
+    return _run("nvidia-smi", f"--query-gpu={value}", "--format=csv,noheader").splitlines()
+
+
 def _gpus() -> list[str]:
     torch = sys.modules.get("torch")  # the supervisor must not import it
     if torch is None:
-        return _run("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
+        return _query_gpus("name")
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
 
 
@@ -83,16 +79,13 @@ def cuda_version() -> str | None:
 PROBES: dict[str, Callable[[], Any]] = {
     "cpu_model": _cpu_model,
     "logical_cpus": lambda: len(os.sched_getaffinity(0)),
-    "cache_bytes": _cache_bytes,
     "memory_gib": lambda: round(psutil.virtual_memory().total / 2**30),
-    "shared_memory_bytes": lambda: psutil.disk_usage("/dev/shm").total,
     "transparent_hugepages": lambda: Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip(),
-    "load_average": lambda: os.getloadavg()[0],
     "kernel": platform.release,
     "python": platform.python_version,
     "versions": _versions,
     "gpus": _gpus,
-    "gpu_driver": lambda: _run("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split("\n")[0],
+    "gpu_driver": lambda: _query_gpus("driver_version")[0],
     "cuda": cuda_version,
     "nccl": _nccl,
     "clock_resolution_seconds": lambda: time.get_clock_info("perf_counter").resolution,
@@ -115,8 +108,7 @@ def describe_environment() -> dict[str, Any]:
 
 def machine_line(environment: dict[str, Any]) -> str:
     """Return machine and versions in one line, for captions and tables."""
-    gpus = environment.get("gpus") or []
-    versions = environment.get("versions") or {}
+    gpus, versions = environment.get("gpus") or [], environment.get("versions") or {}
     parts = [
         f"{environment.get('logical_cpus')} x {environment.get('cpu_model')}",
         f"{environment.get('memory_gib')} GiB",

@@ -19,11 +19,7 @@ def default_path(folder: Path, runtime: str, transport: str) -> Path:
 
 
 def create(path: Path, record: Record) -> None:
-    """Write a record to a new file.
-
-    Raises:
-        RecordError: the file exists, or its folder cannot be written.
-    """
+    """Write a record to a new file; raise RecordError if it exists or cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("x").close()
@@ -43,11 +39,7 @@ def save(path: Path, record: Record) -> None:
 
 
 def record_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files themselves, and the records below each folder (*.json, *.json.gz), sorted by name.
-
-    Raises:
-        RecordError: a path does not exist, or a folder has no record.
-    """
+    """Return the files, and the records below each folder by name (*.json, *.json.gz); raise RecordError for none."""
     files: list[Path] = []
     for path in paths:
         if not path.exists():
@@ -60,11 +52,7 @@ def record_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def load(path: Path) -> Record:
-    """Read a record; a name that ends with .gz is decompressed.
-
-    Raises:
-        RecordError: there is no such file, it is not JSON, not a record, or has another schema.
-    """
+    """Return a record, which may be compressed (.gz); raise RecordError if it cannot be read."""
     try:
         data = path.read_bytes()
         text = gzip.decompress(data) if path.suffix == ".gz" else data

@@ -4,34 +4,24 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from common.analysis.quality import median_memcpy_seconds, warnings
 from common.analysis.result import Result
 from common.flows.flow import Flow
 from common.records.schema import Record, Run
-from common.report.tables import (
-    MAIN_COLUMNS,
-    Column,
-    Table,
-    format_milliseconds,
-    format_significant,
-    make_table,
-    swept_point,
-)
+from common.report import tables
+from common.report.tables import Column, Section, Table, format_milliseconds, format_significant
 from common.units import format_bytes
-
-if TYPE_CHECKING:
-    from common.report.sections import Section
 
 
 def render(table: Table, width: int | None = None) -> str:
     """Return the table as text. If it is wider than `width` characters, columns of a high rank are left out."""
     columns = [[header, *cells] for header, *cells in zip(table.headers, *table.cells, strict=True)]
     widths = [max(map(len, column)) for column in columns]
+    ranks = table.ranks or [0] * len(columns)
     shown = list(range(len(columns)))
-    while width and sum(widths[i] + 2 for i in shown) - 2 > width and any(table.ranks[i] for i in shown):
-        shown.remove(max(shown, key=lambda i: table.ranks[i]))
+    while width and sum(widths[i] + 2 for i in shown) - 2 > width and any(ranks[i] for i in shown):
+        shown.remove(max(shown, key=lambda i: ranks[i]))
     lines = []
     for row in zip(*columns, strict=True):
         cells = [row[i].ljust(widths[i]) if i in table.text_columns else row[i].rjust(widths[i]) for i in shown]
@@ -43,11 +33,13 @@ def render(table: Table, width: int | None = None) -> str:
 
 
 def print_table(table: Table, width: int | None = None) -> None:
-    """Print a table at most as wide as the terminal, or `width` characters."""
-    print(render(table, width or (shutil.get_terminal_size().columns if sys.stdout.isatty() else None)))
+    """Print a table at most as wide as the terminal, or as `width` characters."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+    print(render(table, width))
 
 
-def print_sections(built: "Sequence[Section]") -> None:
+def print_sections(built: Sequence[Section]) -> None:
     """Print the sections that have a table."""
     for section in built:
         if section.table:
@@ -69,23 +61,15 @@ def print_start(flow: Flow, threads: int, run: Run) -> None:
               f"{all_cores} ms by all cores", flush=True)  # fmt: skip
 
 
-def print_end(record: Record, path: Path, width: int | None = None) -> None:
-    """Print the table of a record, what limits the trust in it, and the time of all its iterations."""
-    _print_results([Result((record,))], MAIN_COLUMNS, path, width)
-
-
-def print_sweep(records: Sequence[Record], folder: Path) -> None:
-    """Print the same for the records of a sweep, in one table."""
+def print_end(records: Sequence[Record], path: Path, width: int | None = None) -> None:
+    """Print the table of one record, or of a sweep's, what limits the trust in it, and the sum of all iterations."""
     results = [Result((record,)) for record in records]
-    column = Column(swept_point(results[0])[0], lambda result: f"{swept_point(result)[1]:,}")
-    _print_results(results, [MAIN_COLUMNS[0], column, *MAIN_COLUMNS[1:]], folder)
-
-
-def _print_results(results: Sequence[Result], columns: Sequence[Column], path: Path, width: int | None = None) -> None:
-    print_table(make_table(results, columns), width)
+    columns = list(tables.MAIN_COLUMNS)
+    if len(results) > 1:
+        swept = tables.swept_point(results[0])[0]
+        columns.insert(1, Column(swept, lambda result: f"{tables.swept_point(result)[1]:,}"))
+    print_table(tables.make_table(results, columns), width)
     for result in results:
-        for task, seconds in result.runs[-1].setup_seconds.items():
-            print(f"once, before the first iteration: {task} {format_milliseconds(seconds)} ms")
         if result.in_flight > 1 and result.paced_by_run:
             print(f"throughput: one iteration per {format_milliseconds(result.paced_seconds)} ms")
         for warning in warnings(result):

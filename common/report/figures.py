@@ -1,4 +1,4 @@
-"""Lay out charts of 800 pixels width, and write them as SVG. Lengths are in inches."""
+"""Lay out charts of 800 pixels width, and write them as SVG."""
 
 import io
 import re
@@ -9,42 +9,28 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-WIDTH = 8.0
-CHARACTER = 0.062  # of text of 8 points
+WIDTH = 8.0  # inches
+PLAIN_NUMBERS = FuncFormatter(lambda value, _: f"{float(f'{value:.4g}'):,.10g}")
 
 
-def make_panels(
-    panels: dict[str, float], title: str, caption: Sequence[str], left: float, right: float, legend: Sequence[Any] = ()
-) -> tuple[Figure, list[Any]]:
-    """Return a figure and its axes, one below the other.
-
-    Args:
-        panels: title -> height of the axes.
-        left, right: space beside the axes, for names and labels.
-        legend: handles, which are drawn below the title in rows of four.
-    """
-    top = 0.35 + 0.2 * title.count("\n")
-    above = top + 0.2 * -(-len(legend) // 4)
-    height = above + sum(panels.values()) + 0.6 * len(panels) + 0.35 + 0.14 * len(caption)
-    figure = Figure(figsize=(WIDTH, height))
-    figure.text(0.01, 1 - 0.08 / height, title, fontsize=11, va="top")
-    figure.text(0.01, 0.06 / height, "\n".join(caption), fontsize=7.5, va="bottom")
-    corner = (0, 1 - top / height)
-    figure.legend(handles=legend, loc="upper left", bbox_to_anchor=corner, ncols=4, fontsize=8, frameon=False)
-    all_axes, y = [], height - above
-    for panel_title, panel_height in panels.items():
-        y -= 0.3 + panel_height
-        axes = figure.add_axes((left / WIDTH, y / height, 1 - (left + right) / WIDTH, panel_height / height))
-        axes.set_title(panel_title, fontsize=9, loc="left")
+def make_panels(caption: Sequence[str], heights: Sequence[float]) -> tuple[Figure, list[Any]]:
+    """Return a figure and its axes, one below the other. `heights` are in inches, without titles and labels."""
+    height = 1.0 + sum(heights) + 0.5 * len(heights) + 0.14 * len(caption)
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure.supxlabel("\n".join(caption), x=0.01, ha="left", fontsize=7.5)
+    panels = list(figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0])
+    for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=8)
         axes.set_axisbelow(True)
-        all_axes.append(axes)
-        y -= 0.3
-    return figure, all_axes
+    return figure, panels
 
 
-PLAIN_NUMBERS = FuncFormatter(lambda value, _: f"{float(f'{value:.4g}'):,.10g}")
+def write_title(figure: Figure, title: str, handles: Sequence[Any] = ()) -> None:
+    """Write the title at the top, and below it a legend of `handles`."""
+    legend = figure.legend(handles=handles, title=title, title_fontsize=11, fontsize=8, ncols=4, alignment="left",
+                           loc="outside upper left", frameon=False, borderpad=0)  # fmt: skip
+    legend.get_title().set_multialignment("left")
 
 
 def to_svg(figure: Figure) -> str:

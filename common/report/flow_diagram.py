@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from common.flows.flow import DRIVER, Edge, Flow
-from common.report.figures import WIDTH, make_panels
+from common.flows.flow import DRIVER, Flow
+from common.report.figures import WIDTH, make_panels, write_title
 
 COLUMN, ROW = 2.2, 1.1  # from one box to the next; a box is about 1 wide and 0.5 high
 RESULT = "the driver at the end"  # no task can have this name
@@ -25,13 +25,18 @@ class FlowDiagram:
     def draw(self) -> Figure:
         """Return the figure."""
         centres = box_centres(self.flow)
-        rows = [y for _, y in centres.values()]
-        bends = [_bend(*_ends(edge, centres)) for edge in self.flow.edges]
+        arrows = []
+        for edge in self.flow.edges:
+            start, end = centres[edge.source], centres[RESULT if edge.reader == DRIVER else edge.reader]
+            bend = 0.0  # an arrow bends to pass around a column of boxes: up, or down if it is negative
+            if end[0] - start[0] > COLUMN + 0.1:
+                bend = (-0.35 if start[1] < 0 else 0.35) * (end[0] - start[0])
+            arrows.append((edge, start, end, bend))
+        rows, bends = [y for _, y in centres.values()], [bend for *_, bend in arrows]
         bottom, top = min(rows) - 0.7 + min(0, *bends) / 2, max(rows) + 0.5 + max(0, *bends) / 2
         width = max(centres[RESULT][0] + 1.4, 9.0)
-        figure, (axes,) = make_panels({"": WIDTH / width * (top - bottom)}, self.title, self.caption, 0, 0)
-        axes.set_xlim(-0.7, width - 0.7)
-        axes.set_ylim(bottom, top)
+        figure, (axes,) = make_panels(self.caption, [WIDTH / width * (top - bottom)])
+        axes.set(xlim=(-0.7, width - 0.7), ylim=(bottom, top))
         axes.axis("off")
         titles = {task.name: task.title or task.name for task in self.flow.tasks} | {DRIVER: DRIVER, RESULT: DRIVER}
         boxes = {}
@@ -39,8 +44,7 @@ class FlowDiagram:
             style = {"boxstyle": "round,pad=0.6", "facecolor": "0.9" if titles[name] == DRIVER else "white"}
             text = "\n".join(textwrap.wrap(titles[name], 11))
             boxes[x, y] = axes.text(x, y, text, ha="center", va="center", fontsize=8.5, bbox=style).get_bbox_patch()
-        for edge, bend in zip(self.flow.edges, bends, strict=True):
-            start, end = _ends(edge, centres)
+        for edge, start, end, bend in arrows:
             curve = f"arc3,rad={-bend / (end[0] - start[0])}"
             arrow = {"arrowstyle": "-|>", "color": "0.2", "connectionstyle": curve, "shrinkA": 4, "shrinkB": 4,
                      "patchA": boxes[start], "patchB": boxes[end]}  # fmt: skip
@@ -51,24 +55,11 @@ class FlowDiagram:
             x, y = (first + share * (last - first) for first, last in zip(start, end, strict=True))
             axes.text(x, y + bend / 2 + (0.06 if is_above else -0.06), self.labels[str(edge)], fontsize=8, ha="center",
                       va="bottom" if is_above else "top")  # fmt: skip
+        write_title(figure, self.title)
         return figure
 
 
-Point = tuple[float, float]
-
-
-def _ends(edge: Edge, centres: dict[str, Point]) -> tuple[Point, Point]:
-    return centres[edge.source], centres[RESULT if edge.reader == DRIVER else edge.reader]
-
-
-def _bend(start: Point, end: Point) -> float:
-    """Return how far an arrow bends to pass around a column of boxes: up, or down if it is negative; else 0."""
-    if end[0] - start[0] < COLUMN + 0.1:
-        return 0.0
-    return (-0.35 if start[1] < 0 else 0.35) * (end[0] - start[0])
-
-
-def box_centres(flow: Flow) -> dict[str, Point]:
+def box_centres(flow: Flow) -> dict[str, tuple[float, float]]:
     """Return the centre of each box. A task stands one column behind its last source."""
     columns: dict[str, int] = {}
     for task in flow.tasks:

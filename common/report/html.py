@@ -4,18 +4,14 @@ import html
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from common.report.figures import to_svg
-from common.report.tables import Table
-
-if TYPE_CHECKING:
-    from common.report.sections import Section
+from common.report.tables import Section, Table
 
 HERE = Path(__file__).parent
 
 
-def render(built: "Sequence[Section]") -> str:
+def render(built: Sequence[Section]) -> str:
     """Return the page."""
     body = []
     for section in built:

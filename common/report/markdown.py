@@ -1,15 +1,11 @@
 """Write sections as Markdown: to standard output, and between the marks of README.md and docs/."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from common.errors import RecordError
-from common.report.tables import Table
-
-if TYPE_CHECKING:
-    from common.report.sections import Section
+from common.report.tables import Section, Table
 
 MARK = re.compile(r"<!-- (?:end of )?([\w-]+)(?:: written by plot_results.py --publish)? -->")
 
@@ -21,7 +17,7 @@ def render_table(table: Table) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (table.headers, rule, *cells))
 
 
-def render(built: "Sequence[Section]") -> str:
+def render(built: Sequence[Section]) -> str:
     """Return the sections without their charts, whose files the pages show."""
     parts = []
     for section in built:
@@ -31,13 +27,9 @@ def render(built: "Sequence[Section]") -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def rewrite_pages(folder: Path, built: "Sequence[Section]") -> None:
-    """Put the sections between the marks of their name, in README.md and docs/ of a folder. Others stay as they are.
-
-    Raises:
-        RecordError: a mark without its partner.
-    """
-    texts: Mapping[str, str] = {s.name: render([other for other in built if other.name == s.name]) for s in built}
+def rewrite_pages(folder: Path, built: Sequence[Section]) -> None:
+    """Put the sections between the marks of their name, in README.md and docs/ of a folder. Others stay as they are."""
+    texts = {s.name: render([other for other in built if other.name == s.name]) for s in built}
     for page in [*folder.glob("README.md"), *sorted(folder.glob("docs/*.md"))]:
         text = page.read_text()
         for name in set(MARK.findall(text)):
@@ -45,7 +37,7 @@ def rewrite_pages(folder: Path, built: "Sequence[Section]") -> None:
             if (text.count(begin), text.count(end)) != (1, 1):
                 raise RecordError(f"{page}: write each of these marks once: {begin} and {end}")
             before, rest = text.split(begin)
-            old, after = rest.split(end)
-            new = "\n" + texts[name] + "\n" if name in texts else old
-            text = before + begin + new + end + after
+            after = rest.split(end)[1]
+            if name in texts:
+                text = f"{before}{begin}\n{texts[name]}\n{end}{after}"
         page.write_text(text)

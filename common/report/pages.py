@@ -1,4 +1,4 @@
-"""Build the sections that only README.md, docs/ and report.html have."""
+"""Build the sections that only README.md and docs/ have."""
 
 import contextlib
 import io
@@ -11,8 +11,8 @@ import msgspec
 from common.analysis.result import Result, with_shared_memcpy
 from common.plan.command_line import describe_flags
 from common.report import console
-from common.report.sections import Section, describe_fastest, find_fastest, provenance, title_of
-from common.report.tables import Column, Table, format_milliseconds, make_table
+from common.report.sections import describe_fastest, find_transports, provenance, title_of
+from common.report.tables import Column, Section, Table, format_milliseconds, make_table
 from common.transports.catalogue import BASELINE, VARIANTS, Variant
 
 CHOICE = ("rdt gloo", "graph shm", "graph nccl", "graph mapped --copy-out", "store refs --zero-copy", "graph mapped")
@@ -22,7 +22,7 @@ EXAMPLE_WIDTH = 100  # characters of the terminal that README.md shows
 def page_sections(results: Sequence[Result]) -> list[Section]:
     """Return the sections about the configurations of the largest workload, and the flags of the scripts."""
     flags = [[f"`{flag}`", text] for flag, text in describe_flags().items()]
-    built = [Section("flags", "", table=Table(["flag", "meaning"], flags, {0, 1}, [0, 0]))]
+    built = [Section("flags", "", table=Table(["flag", "meaning"], flags, (0, 1)))]
     all_sizes = [result for result in results if result.table == "configurations"]
     if not any(result.status == "ok" for result in all_sizes):
         return built
@@ -37,8 +37,11 @@ def page_sections(results: Sequence[Result]) -> list[Section]:
         Section("choice", "", table=make_advice_table(shown, CHOICE)),
         Section("advice", "", table=make_advice_table(shown)),
     ]
-    example = find_fastest(on_ray, own_copy=True)
-    return [*built, Section("printed", "", print_example(example))] if example else built
+    copies = [result for result in find_transports(on_ray) if result.readers_own_a_copy]
+    if copies:
+        fastest = min(copies, key=lambda result: result.summary.median)
+        built.append(Section("printed", "", print_example(fastest)))
+    return built
 
 
 def make_advice_table(results: Sequence[Result], names: Collection[str] = ()) -> Table:
@@ -70,21 +73,8 @@ def print_example(result: Result) -> str:
     record = msgspec.structs.replace(result.record, runs=[result.shown_runs[-1]])
     runtime, arguments = result.transport.runtime, record.arguments
     command = f"{runtime.script} --transport {result.name.partition(' ')[2]} --iterations {arguments.get('iterations')}"
-    output = io.StringIO()
+    output, path = io.StringIO(), Path("results") / f"{runtime.name}-{result.transport.name}-TIME.json"
     with contextlib.redirect_stdout(output):
         console.print_start(result.flow, arguments.get("threads") or 1, record.runs[0])
-        console.print_end(record, Path("results") / f"{runtime.name}-{result.transport.name}-TIME.json", EXAMPLE_WIDTH)
+        console.print_end([record], path, EXAMPLE_WIDTH)
     return f"```\n$ .venv/bin/python {command}\n{output.getvalue()}```"
-
-
-def environment_section(results: Sequence[Result]) -> Section:
-    """Return a line for each record and node: its values of what the environments of all records contain."""
-    lines, keys = [], {"configuration": "", "flow": "", "node": "", "first run": ""}
-    for result in results:
-        for record in result.records:
-            for node, environment in record.environments.items():
-                start = (result.label, result.workload.flow, node, record.runs[0].started_at[:16])
-                lines.append(dict(zip(keys, start, strict=False)) | environment)
-    headers = list(keys | {key: "" for line in lines for key in line})
-    cells = [[str(line.get(key, "-")) for key in headers] for line in lines]
-    return Section("environment", "Environment", "", Table(headers, cells, set(range(len(headers))), []))

@@ -1,6 +1,6 @@
 """Define tables, the formats of their numbers, and the columns that all results share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ GROUP_FLAGS = ("episode", "check_every", "in_flight")
 
 @dataclass(frozen=True)
 class Column:
-    """A header and the function that returns the cell of an item. Text is aligned to the left, as the first column is.
+    """A header and the function that returns the cell of an item. Text is aligned to the left.
 
     In a narrow terminal the columns of the highest rank are left out first. Those of rank 0 never are.
     """
@@ -32,18 +32,27 @@ class Table:
 
     headers: list[str]
     cells: list[list[str]]
-    text_columns: set[int]
-    ranks: list[int]
+    text_columns: Collection[int] = (0,)
+    ranks: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a report. `name` is that of the marks in README.md and docs/; several sections can share it."""
+
+    name: str
+    title: str
+    sentence: str = ""
+    table: Table | None = None
+    chart: Any = None  # BarChart, LineChart or FlowDiagram; this module does not import matplotlib
+    notes: Sequence[str] = ()
 
 
 def make_table(items: Sequence[Any], columns: Sequence[Column]) -> Table:
-    """Return a table with one line per item."""
-    return Table(
-        [column.header for column in columns],
-        [[column.cell(item) for column in columns] for item in items],
-        {0, *(index for index, column in enumerate(columns) if column.is_text)},
-        [column.rank for column in columns],
-    )
+    """Return a table with one line per item. The first column is text."""
+    cells = [[column.cell(item) for column in columns] for item in items]
+    text_columns = {0, *(index for index, column in enumerate(columns) if column.is_text)}
+    return Table([column.header for column in columns], cells, text_columns, [column.rank for column in columns])
 
 
 def format_significant(value: float | None) -> str:
@@ -56,19 +65,6 @@ def format_milliseconds(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return f"{seconds * 1e3:,.4g}" if seconds < 1 else f"{seconds * 1e3:,.0f}"
-
-
-def format_speed_up(result: Result, baseline: Result | None) -> str:
-    """Return how many times as fast a result is as the baseline, with the 95 % interval if there are several runs."""
-    if baseline is None:
-        return "-"
-    if result is baseline:
-        return "1x"
-    from common.analysis.comparison import Pair  # a script has one result, and nothing to compare it with
-
-    ratio = Pair(result, baseline).ratio
-    interval = f" ({format_significant(ratio.low)} to {format_significant(ratio.high)})" if ratio.low else ""
-    return f"{format_significant(ratio.value)}x{interval}"
 
 
 def format_overhead(result: Result) -> str:
@@ -123,7 +119,6 @@ def _timed(header: str, cell: Callable[[Result], str], rank: int = 0) -> Column:
 
 MAIN_COLUMNS = (
     Column("configuration", marked_label),
-    Column("payload", lambda r: format_bytes(r.workload.bytes_per_iteration, ("iB",)), 5),
     _timed("stored", format_stored, 6),
     Column("first ms", lambda r: format_milliseconds(r.first_seconds), 4),
     _timed("runs", lambda r: str(len(r.seconds_by_run)), 4),

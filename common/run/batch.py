@@ -18,7 +18,6 @@ from common.plan.plan import Plan, resolve_plan
 from common.records import files
 from common.records.environment import MACHINE_KEYS, describe_environment
 from common.records.schema import Record, Run
-from common.run.monitor import Started
 from common.run.paired import run_paired
 from common.run.supervisor import measure_run
 from common.transports.catalogue import CONFIGURATIONS, TRANSPORTS
@@ -49,11 +48,7 @@ class Item:
             self.record.runs.append(Run(status="skipped", reason=str(self.skipped)))
 
     def load_finished_runs(self) -> int:
-        """--continue: keep the record and the finished runs of an earlier call. Return its --order-seed.
-
-        Raises:
-            UsageError: the record is of something else.
-        """
+        """Keep the record and the finished runs of an earlier call (--continue). Return its --order-seed."""
         record = files.load(self.path)
         seed = self.record.arguments["order_seed"] = record.arguments.get("order_seed", 0)
         for name in ("suite", "table", "workload", "configuration", "traced", "arguments"):
@@ -142,12 +137,13 @@ def pair_with_checkout(item: Item, checkout: Path) -> list[Item]:
     return [Item(item.planned, folder / "new" / name, item.label), old]
 
 
-def measure_turns(turns: Sequence[Sequence[Item]], started: Started | None = None) -> list[int]:
+def measure_turns(turns: Sequence[Sequence[Item]]) -> list[int]:
     """Measure each turn: one item, or two that are paired. Turns that an earlier call has finished are left out.
 
-    `started` is called when the reference times of the first run are measured. Return the exit codes of the runs; after
-    130, nothing more is measured.
+    Return the exit codes of the runs; after 130, nothing more is measured.
     """
+    from common.report.tables import format_milliseconds
+
     counts: Counter[Path] = Counter()
     waiting: list[tuple[int, Sequence[Item]]] = []
     for order, items in enumerate(turns):
@@ -161,8 +157,7 @@ def measure_turns(turns: Sequence[Sequence[Item]], started: Started | None = Non
         if len(items) > 1:
             codes += run_paired([(item.plan, item.record, item.path) for item in items], order)
         else:
-            codes.append(measure_run(items[0].plan, items[0].record, items[0].path, order, started))
-        started = None
+            codes.append(measure_run(items[0].plan, items[0].record, items[0].path, order))
         durations.append(time.monotonic() - begin)
         left = statistics.mean(durations) * (len(waiting) - len(durations))
         for item in items:
@@ -171,23 +166,16 @@ def measure_turns(turns: Sequence[Sequence[Item]], started: Started | None = Non
                 from common.trace.spans import write_chrome
 
                 write_chrome(trace, run, item.record.workload.edges)
+            result = run.reason
+            if run.status == "ok":
+                result = f"{format_milliseconds(statistics.median(run.seconds))} ms, {len(run.seconds)} iterations"
             if len(turns) > 1:
                 times = f"{format_duration(durations[-1])}; about {format_duration(left)} left"
                 with tolerate_closed_output():
-                    print_run(f"{order + 1:3} of {len(turns)}  {item.label}", run, times)
+                    print(f"{order + 1:3} of {len(turns)}  {item.label}: {result} ({times})")
         if 130 in codes:
             break
     return codes
-
-
-def print_run(label: str, run: Run, times: str) -> None:
-    """Print the result of a run."""
-    from common.report.tables import format_milliseconds
-
-    result = run.reason
-    if run.status == "ok":
-        result = f"{format_milliseconds(statistics.median(run.seconds))} ms, {len(run.seconds)} iterations"
-    print(f"{label}: {result} ({times})")
 
 
 def format_duration(seconds: float) -> str:

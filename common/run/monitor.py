@@ -9,7 +9,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -19,16 +19,14 @@ import psutil
 
 from common.endpoints.progress_table import ENDING, STARTING, ProgressTable
 from common.flows.flow import DRIVER
-from common.main import tolerate_closed_output
 from common.plan.plan import Plan
 from common.records.schema import Record, Run
-from common.runtimes.cleanup import ROOT, RunFolder, WorkerProcess
+from common.runtimes.cleanup import ROOT, RunFolder
 from common.runtimes.environment import worker_environment
 
 MIN_START_SECONDS = 120  # time to start and to end, if --timeout is shorter
 POLL_SECONDS = 0.2  # not shorter: on few cores, a process that wakes up takes a core from an iteration
 GRACE_SECONDS = 2  # for the worker to report the error of an actor that ended
-Started = Callable[[Run], None]
 
 
 class WorkerReport(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,11 +46,11 @@ class WorkerReport(msgspec.Struct, forbid_unknown_fields=True):
 class Monitor:
     """Start the worker of a plan, and follow it to its end. The record's last run gets everything that is known.
 
-    `started` is called with the run before the first iteration, and `stop` interrupts it: see supervisor.measure_run.
+    The event `stop` interrupts the run, as Ctrl-C does.
     """
 
-    def __init__(self, plan: Plan, record: Record, started: Started | None = None, stop: Event | None = None) -> None:
-        self.plan, self.record, self.started, self.stop = plan, record, started, stop
+    def __init__(self, plan: Plan, record: Record, stop: Event | None = None) -> None:
+        self.plan, self.record, self.stop = plan, record, stop
         self.progress = ProgressTable.create(plan.run_folder, plan.worker_names, plan.total_iterations)
         self.report = WorkerReport(record.runs[-1])
         self.report.write(plan.run_folder)
@@ -68,9 +66,9 @@ class Monitor:
         interpreter = str(python) if self.plan.checkout and python.exists() else sys.executable
         command = [interpreter, "-m", "common.run.worker", str(run_folder.folder)]
         (run_folder.folder / "plan").write_bytes(pickle.dumps(self.plan))  # a neighbouring version may have to read it
-        worker = run_folder.start_worker(command, checkout, worker_environment(self.plan), sys.stderr.fileno())
+        run_folder.start_worker(command, checkout, worker_environment(self.plan), sys.stderr.fileno())
         try:
-            problem = self.wait(worker)
+            problem = self.wait(run_folder)
         finally:
             self.collect_samples()
         if problem:
@@ -78,17 +76,24 @@ class Monitor:
             moment = moments.get(self.progress.phase, f"iteration {self.iteration}")
             self.record.runs[-1].status, self.record.runs[-1].reason = "failed", f"{moment}: {problem}"
 
-    def wait(self, worker: WorkerProcess) -> str | None:
+    def wait(self, worker: RunFolder) -> str | None:
         """Wait until the worker has ended, or must be ended. Return what went wrong, if anything."""
-        give_up_at = 0.0
-        with _progress_bar(self.plan) as bar:
+        from tqdm import tqdm
+
+        tqdm.monitor_interval = 0  # no thread that wakes up during iterations
+        total = None if self.plan.options.duration else self.plan.total_iterations
+        give_up_at, name = 0.0, self.plan.transport.name
+        # The bar prints nothing before the first iteration, and nothing into a pipe.
+        with tqdm(total=total, unit=" iterations", desc=name, disable=None, leave=False, delay=1e-3) as bar:
             while True:
                 ended = bool(select.select([worker.poll_handle], [], [], POLL_SECONDS)[0])
                 if self.stop is not None and self.stop.is_set():
                     raise KeyboardInterrupt
                 exited = self._find_exited_actors(worker)
-                if problem := self._read_report():
-                    return problem
+                try:
+                    self._read_report()
+                except msgspec.DecodeError as error:
+                    return f"the driver's process wrote an invalid report ({error})"
                 # The report is read after the actors were looked up, so it has all that was reported before they
                 # ended. It names the nodes after the last iteration, and from then on actors may end. Other actors end
                 # as a consequence of the first ones.
@@ -109,37 +114,25 @@ class Monitor:
                 if problem := self._explain_timeout(worker):
                     return problem
 
-    def _find_exited_actors(self, worker: WorkerProcess) -> list[str]:
+    def _find_exited_actors(self, worker: RunFolder) -> list[str]:
         """Return the actors whose processes have ended, except those that live in the driver's process."""
         actors = {name: pid for name, pid in self.progress.processes().items() if pid != worker.pid}
         return [name for name, pid in actors.items() if _status(pid) in (None, psutil.STATUS_ZOMBIE)]
 
-    def _read_report(self) -> str | None:
-        """Read the report if it has changed. Return why it cannot be read."""
-        content, was_started = (self.plan.run_folder / "report").read_bytes(), bool(self.report.environment)
-        if content == self.report_bytes:
-            return None
-        self.report_bytes = content
-        try:
+    def _read_report(self) -> None:
+        """Read the report if it has changed; raise msgspec.DecodeError if it is invalid."""
+        content = (self.plan.run_folder / "report").read_bytes()
+        if content != self.report_bytes:
+            self.report_bytes = content
             self.report = msgspec.json.decode(content, type=WorkerReport)
-        except msgspec.DecodeError as error:
-            return f"the driver's process wrote an invalid report ({error})"
-        self.record.runs[-1] = self.report.run
-        if self.report.environment and not was_started:
-            self.record.environments["0"] = self.report.environment
-            if self.started is not None:
-                with tolerate_closed_output():
-                    self.started(self.report.run)
-        return None
+            self.record.runs[-1] = self.report.run
+            if self.report.environment:
+                self.record.environments["0"] = self.report.environment
 
     def collect_samples(self) -> None:
         """Set the times of all iterations that have ended, whatever happened after them."""
-        run, size, ended = self.record.runs[-1], self.plan.options.group_size, []
-        for number in range(1, 1 + self.plan.total_iterations):
-            start, end = self.progress.iteration(number)
-            if not end:
-                break
-            ended.append((start, end))
+        run, size = self.record.runs[-1], self.plan.options.group_size
+        ended = [self.progress.iteration(number) for number in range(1, 1 + self.progress.progress[2])]
         timed = ended[1 + self.plan.options.warmup :]
         groups = [timed[n : n + size] for n in range(0, len(timed), size)]
         run.first_seconds = ended[0][1] - ended[0][0] if ended else None
@@ -157,8 +150,8 @@ class Monitor:
             return diagnose(self.progress, self.plan, self.iteration, silent)
         return next(iter(errors.values()), self.report.failure)
 
-    def _explain_timeout(self, worker: WorkerProcess) -> str | None:
-        """Return who is late if nothing has progressed for too long."""
+    def _explain_timeout(self, worker: RunFolder) -> str | None:
+        """Return which actor is late if nothing has progressed for too long."""
         state, now = (self.progress.progress, self.report_bytes), time.monotonic()
         if state != self.state or (self.plan.turn and self.plan.turn.waits):
             self.state, self.changed_at = state, now
@@ -203,12 +196,3 @@ def _status(pid: int) -> str | None:
         return psutil.Process(pid).status()
     except psutil.Error:
         return None
-
-
-def _progress_bar(plan: Plan) -> Any:
-    """Return a bar with the remaining time; it prints nothing before the first iteration, and nothing into a pipe."""
-    from tqdm import tqdm
-
-    tqdm.monitor_interval = 0  # no thread that wakes up during iterations
-    total = None if plan.options.duration else plan.total_iterations
-    return tqdm(total=total, unit=" iterations", desc=plan.transport.name, disable=None, leave=False, delay=1e-3)

@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from collections.abc import Sequence
 from itertools import chain
 
 import torch
@@ -15,11 +14,10 @@ from common.plan.plan import Plan
 MESSAGE = bytes(8)  # as long as a sequence number
 
 
-def measure_memcpy(plan: Plan, thread_counts: Sequence[int], passes: int = 6) -> list[list[float]]:
-    """Return for each number of threads the seconds of each pass: one warm copy per edge, one edge after the other.
+def measure_memcpy(plan: Plan, threads: int, passes: int = 6) -> list[float]:
+    """Return the seconds of each pass with so many threads: one warm copy per edge, one edge after the other.
 
-    This is the time of an iteration in which each reader gets its own copy and nothing else happens. Two more passes
-    come first and are not in the result.
+    Two more passes come first and are not in the result.
     """
     flow = plan.task_flow
     pairs = [
@@ -30,19 +28,16 @@ def measure_memcpy(plan: Plan, thread_counts: Sequence[int], passes: int = 6) ->
         for edge in flow.edges
     ]
     threads_before = torch.get_num_threads()
-    results = []
-    for threads in thread_counts:
-        torch.set_num_threads(threads)
-        samples = []
-        for _ in range(2 + passes):
-            start = time.perf_counter()
-            for source, destination in pairs:
-                destination.copy_(source)
-            synchronise()
-            samples.append(round(time.perf_counter() - start, 9))
-        results.append(samples[2:])
+    torch.set_num_threads(threads)
+    samples = []
+    for _ in range(2 + passes):
+        start = time.perf_counter()
+        for source, destination in pairs:
+            destination.copy_(source)
+        synchronise()
+        samples.append(round(time.perf_counter() - start, 9))
     torch.set_num_threads(threads_before)
-    return results
+    return samples[2:]
 
 
 def measure_pipe(flow: Flow, passes: int = 50) -> list[float]:

@@ -6,20 +6,19 @@ This module imports neither Ray nor torch. A worker is a new process, whose envi
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import NoReturn
 
 from common.errors import RecordError, RunFailed
-from common.main import run_main
+from common.main import run_main, tolerate_closed_output
 from common.plan.command_line import parse_options
 from common.plan.options import RESULTS
 from common.plan.plan import Plan
 from common.records import files
 from common.records.schema import Record, Run
 from common.run import host_noise
-from common.run.monitor import Monitor, Started
+from common.run.monitor import Monitor
 from common.runtimes.cleanup import RunFolder, remove_dead_runs
 from common.transports.catalogue import RUNTIMES
 
@@ -41,12 +40,11 @@ def _main(script: str, description: str, argv: Sequence[str] | None) -> int:
     for path in filter(None, (options.output, options.trace)):
         _check_new_file(path)
     planned = batch.resolve_points(runtime, points)
-    transport = planned[0][0].transport.name
+    output = options.output or files.default_path(RESULTS, runtime, planned[0][0].transport.name)
     if options.sweep:
-        default = files.default_path(RESULTS, runtime, f"{transport}-sweep").with_suffix("")
-        items = batch.make_items(planned, options.output or default)
+        items = batch.make_items(planned, options.output or output.with_suffix(""))
     else:
-        items = [batch.Item(planned[0], options.output or files.default_path(RESULTS, runtime, transport))]
+        items = [batch.Item(planned[0], output)]
     if options.output or not items[0].skipped:  # without --output, nobody wants a record of what cannot be measured
         for item in items:
             files.create(item.path, item.record)
@@ -55,12 +53,10 @@ def _main(script: str, description: str, argv: Sequence[str] | None) -> int:
     from common.report import console  # imports numpy, for which the user of a wrong flag should not wait
 
     turns = [[item] for _ in range(options.runs) for item in items if not item.skipped]
-    print_start = partial(console.print_start, items[0].plan.requested_flow, options.threads)
-    codes = batch.measure_turns(turns, print_start)
-    if options.sweep:
-        console.print_sweep([item.record for item in items], items[0].path.parent)
-    else:
-        console.print_end(items[0].record, items[0].path)
+    codes = batch.measure_turns(turns)
+    with tolerate_closed_output():
+        console.print_start(items[0].plan.requested_flow, options.threads, items[0].record.runs[0])
+    console.print_end([item.record for item in items], items[0].path.parent if options.sweep else items[0].path)
     return max(codes)
 
 
@@ -74,18 +70,11 @@ def _check_new_file(path: Path) -> None:
         raise RecordError(f"cannot write {path} ({error.strerror}): give another name") from None
 
 
-def measure_run(
-    plan: Plan, record: Record, path: Path, order: int = 0, started: Started | None = None, stop: Event | None = None
-) -> int:
+def measure_run(plan: Plan, record: Record, path: Path, order: int = 0, stop: Event | None = None) -> int:
     """Measure the plan once in a process of its own. The record gets the run and is saved, whatever happens.
 
-    Args:
-        order: the position among all runs.
-        started: is called with the run when the reference times are measured, before the first iteration.
-        stop: interrupts the run as Ctrl-C does.
-
-    Returns:
-        The exit code: 0, 1 (the run failed) or 130 (it was interrupted).
+    `order` is the position among all runs. The event `stop` interrupts the run, as Ctrl-C does. Return the exit code:
+    0, 1 (the run failed) or 130 (it was interrupted).
     """
     started_at, pair = datetime.now(UTC).isoformat(timespec="seconds"), plan.turn.folder.name if plan.turn else ""
     record.runs.append(Run(started_at=started_at, order=order, pair=pair))
@@ -96,7 +85,7 @@ def measure_run(
         record.runs[-1].busy_cores = host_noise.busy_cores()
         with RunFolder() as run_folder:
             plan = replace(plan, run_folder=run_folder.folder, shared_folder=run_folder.shared)
-            Monitor(plan, record, started, stop).follow_worker(run_folder)
+            Monitor(plan, record, stop).follow_worker(run_folder)
         code = 0 if record.runs[-1].status == "ok" else 1
     except KeyboardInterrupt:
         run, code = record.runs[-1], 130
@@ -104,8 +93,8 @@ def measure_run(
     except RunFailed as error:
         record.runs[-1].status, record.runs[-1].reason = "failed", str(error)
     finally:
-        if throttled_before is not None:
-            throttled_seconds = (host_noise.throttled_seconds() or throttled_before) - throttled_before
-            record.runs[-1].throttled_seconds = throttled_seconds
+        throttled_after = host_noise.throttled_seconds()
+        if throttled_before is not None and throttled_after is not None:
+            record.runs[-1].throttled_seconds = throttled_after - throttled_before
         files.save(path, record)
     return code

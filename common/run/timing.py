@@ -8,8 +8,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from common.endpoints import tensors
 from common.endpoints.progress_table import ENDING, ITERATING
-from common.endpoints.tensors import synchronise
 from common.plan.options import MIN_TIMED_ITERATIONS
 from common.plan.plan import Plan
 from common.records.schema import ProcessCost
@@ -42,9 +42,8 @@ def run_group(
         if len(open_iterations) == in_flight:
             finish_oldest()
         query = make_query(number)
-        token = submit(query)
         start = clock()
-        open_iterations.append((number, start, token))
+        open_iterations.append((number, start, submit(query)))
     while open_iterations:
         finish_oldest()
 
@@ -52,12 +51,10 @@ def run_group(
 def iteration_groups(plan: Plan) -> Iterator[range]:
     """Yield the iterations between two verifications: the first one alone, then the warm-up, then the timed ones."""
     options = plan.options
-    first_timed = 2 + options.warmup
-    yield range(1, 2)
-    for number in range(2, first_timed, options.in_flight):
-        yield range(number, min(number + options.in_flight, first_timed))
-    for number in range(first_timed, 1 + plan.total_iterations, options.group_size):
-        yield range(number, min(number + options.group_size, 1 + plan.total_iterations))
+    first_timed, end = 2 + options.warmup, 1 + plan.total_iterations
+    for first, stop, size in ((1, 2, 1), (2, first_timed, options.in_flight), (first_timed, end, options.group_size)):
+        for number in range(first, stop, size):
+            yield range(number, min(number + size, stop))
 
 
 def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: WorkerReport) -> None:
@@ -73,7 +70,7 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
 
     def receive(results: Sequence[Any]) -> None:
         driver.receive(results)
-        synchronise()
+        tensors.synchronise()
 
     # Stored bytes are counted over the timed iterations, spilled bytes over all, because spilling slows later ones too.
     stored_before, spilled_before = workers.store_counters()

@@ -31,8 +31,8 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
     if plan.gpus > torch.cuda.device_count():
         raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs, the machine has {plan.gpus}: see nvidia-smi")
     run.pipe_before_seconds = measure_pipe(plan.task_flow)
-    thread_counts = [plan.options.threads, len(os.sched_getaffinity(0))]
-    run.memcpy_before_seconds, run.memcpy_all_cores_seconds = measure_memcpy(plan, thread_counts)
+    run.memcpy_before_seconds = measure_memcpy(plan, plan.options.threads)
+    run.memcpy_all_cores_seconds = measure_memcpy(plan, len(os.sched_getaffinity(0)))
     report.environment = describe_environment()
     report.write(plan.run_folder)
     with suppress(OSError):
@@ -59,7 +59,7 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
                 return
         workers.stop()
     run.pipe_after_seconds = measure_pipe(plan.task_flow)
-    (run.memcpy_after_seconds,) = measure_memcpy(plan, [plan.options.threads])
+    run.memcpy_after_seconds = measure_memcpy(plan, plan.options.threads)
     report.finished = True
     report.write(plan.run_folder)
     if plan.turn:

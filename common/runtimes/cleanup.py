@@ -32,9 +32,13 @@ CLEAN_SECONDS = 10  # for processes to end after SIGKILL; some must free much me
 
 
 class RunFolder:
-    """The folders of a run: `folder`, and `shared` in /dev/shm. Leaving the block ends all processes of the run.
+    """The folders of a run, `folder` and `shared` (in /dev/shm), and its worker. Leaving the block ends the run.
 
     Several blocks may be open at the same time in the threads of one process.
+
+    Attributes:
+        pid: the worker's process id.
+        poll_handle: a file descriptor that becomes readable when the worker has ended.
     """
 
     def __init__(self) -> None:
@@ -42,7 +46,9 @@ class RunFolder:
         parent = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < 24 else "/tmp")
         self.folder = parent / f"{PREFIX}{secrets.token_hex(4)}"
         self.shared = SHARED_MEMORY / self.folder.name
-        self.worker: WorkerProcess | None = None
+        self.pid, self.poll_handle = 0, -1
+        self._guard: subprocess.Popen | None = None
+        self._returncode: int | None = None
 
     def __enter__(self) -> "RunFolder":
         self.folder.mkdir(mode=0o700)
@@ -51,56 +57,38 @@ class RunFolder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.worker is None or not self.worker.end():
-            clean(self.folder)
+        if self._guard is not None:
+            self._socket.close()
+            with suppress(subprocess.TimeoutExpired):
+                if self._guard.wait(2 * CLEAN_SECONDS) == 0:
+                    return
+            self._guard.kill()  # it was stopped, or hangs
+            self._guard.wait()
+            end_processes(self._find_adopted)
+        clean(self.folder)
 
-    def start_worker(
-        self, arguments: list[str], cwd: Path, environment: dict[str, str], stdout: int
-    ) -> "WorkerProcess":
-        """Start the run's worker in a session of its own, with an empty standard input.
+    def start_worker(self, command: list[str], cwd: Path, environment: dict[str, str], stdout: int) -> None:
+        """Start the run's worker below a guard, in a session of its own, with an empty standard input.
 
-        Args:
-            arguments: the command, with the full path of the interpreter.
-            environment: variables in addition to those of this process; RUN_VARIABLE and TMPDIR are added here.
-            stdout: the file descriptor of its standard output.
-
-        Raises:
-            RunFailed: the command cannot be started.
+        The command has the full path of the interpreter. The environment is added to that of this process. Raise
+        RunFailed if the command cannot be started.
         """
-        variables = os.environ | environment | {RUN_VARIABLE: self.folder.name, "TMPDIR": str(self.folder)}
-        self.worker = WorkerProcess(self.folder, [str(cwd), *arguments], variables, stdout)
-        self.worker.wait_for_start()
-        return self.worker
-
-
-class WorkerProcess:
-    """The worker of a run and its guard.
-
-    Attributes:
-        pid: the worker's process id.
-        poll_handle: a file descriptor that becomes readable when the worker has ended.
-    """
-
-    def __init__(self, folder: Path, arguments: list[str], environment: dict[str, str], stdout: int) -> None:
         become_subreaper()  # if the guard is killed, its children become children of this process
+        variables = os.environ | environment | {RUN_VARIABLE: self.folder.name, "TMPDIR": str(self.folder)}
         self._socket, guard_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with guard_socket:
-            guard = [sys.executable, "-m", "common.runtimes.guard", str(folder), str(guard_socket.fileno())]
+            guard = [sys.executable, "-m", "common.runtimes.guard", str(self.folder), str(guard_socket.fileno())]
             self._guard = subprocess.Popen(
-                [*guard, *arguments], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=stdout,
+                [*guard, str(cwd), *command], cwd=ROOT, env=variables, stdin=subprocess.DEVNULL, stdout=stdout,
                 process_group=0, pass_fds=[guard_socket.fileno()],
             )  # fmt: skip
         self._started = psutil.Process(self._guard.pid).create_time()
-        with (folder / "owner").open("a") as owner:
+        with (self.folder / "owner").open("a") as owner:
             owner.write(f"{_identify(self._guard.pid)}\n")
-        self._returncode: int | None = None
-        self.poll_handle, self.pid = self._socket.fileno(), 0
-
-    def wait_for_start(self) -> None:
         message = self._socket.recv(32)
         if not message:
             raise RunFailed("the worker cannot be started: see the error above")
-        self.pid = int(message)
+        self.pid, self.poll_handle = int(message), self._socket.fileno()
 
     def returncode(self) -> int | None:
         """Return None while the worker runs, then its exit code, or minus the number of the signal that ended it."""
@@ -108,17 +96,6 @@ class WorkerProcess:
             message = self._socket.recv(32)
             self._returncode = int(message) if message else -signal.SIGKILL  # the guard was killed: the run is over
         return self._returncode
-
-    def end(self) -> bool:
-        """End the run's processes, and return whether the guard has also removed the run's files."""
-        self._socket.close()
-        with suppress(subprocess.TimeoutExpired):
-            if self._guard.wait(2 * CLEAN_SECONDS) == 0:
-                return True
-        self._guard.kill()  # it was stopped, or hangs
-        self._guard.wait()
-        end_processes(self._find_adopted)
-        return False
 
     def _find_adopted(self) -> list[psutil.Process]:
         """Return the former children of the guard, which are now children of this process, and their descendants.
@@ -135,11 +112,8 @@ class WorkerProcess:
 
 def clean(folder: Path) -> None:
     """Remove the processes and files of a run whose guard has been killed."""
-
-    def find_processes() -> list[psutil.Process]:
-        return [process for process in psutil.process_iter() if _belongs_to(process, folder)]
-
-    remove_files(folder, end_processes(find_processes))
+    pids = end_processes(lambda: [process for process in psutil.process_iter() if _belongs_to(process, folder)])
+    remove_files(folder, pids)
 
 
 def remove_dead_runs() -> None:

@@ -35,12 +35,10 @@ class RayWorkers(WorkerGroup):
             _start_cluster(plan)
 
     def _start_actors(self, actor_class: type, extra: tuple, named: dict[str, Any]) -> None:
-        driver_node = ray.get_runtime_context().get_node_id()
-        nodes = [driver_node]
-        if self.plan.options.placement == "spread":
-            alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
-            nodes = [*(node for node in alive if node != driver_node), driver_node]
-        is_rdt = self.plan.transport.runtime is RDT
+        nodes = [ray.get_runtime_context().get_node_id()]
+        if self.plan.options.placement == "spread":  # the driver's node comes last
+            nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] not in nodes] + nodes
+        is_rdt = self.plan.transport.runtime == RDT
         for index, name in enumerate(self.plan.worker_names[1:]):
             # The name of the class is the actor's name, so Ray also names its process after it.
             remote = ray.remote(num_cpus=0, enable_tensor_transport=is_rdt)
@@ -137,7 +135,7 @@ def _start_second_raylet(plan: Plan) -> None:
         head=False, shutdown_at_exit=False, spawn_reaper=False,
     )  # fmt: skip
     deadline = time.monotonic() + JOIN_SECONDS
-    while len([node for node in ray.nodes() if node["Alive"]]) < 2:
+    while sum(node["Alive"] for node in ray.nodes()) < 2:
         if time.monotonic() > deadline:
             raise RunFailed(f"--placement spread: the second raylet did not start within {JOIN_SECONDS} s. Try again.")
         time.sleep(0.1)

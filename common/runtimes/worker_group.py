@@ -1,5 +1,6 @@
 """Define the workers of a run as a transport sees them, and the connection that a transport makes between them."""
 
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -58,21 +59,16 @@ class WorkerGroup:
         """Start actor_class(plan, name, *extra) per actor, with codec=codec if one is given, and driver_class."""
         self._start_actors(actor_class, extra, {"codec": codec} if codec else {})
         self.driver = driver_class(self.plan, DRIVER, *extra)
-        digests: dict[str, Any] = {}
-        for digests_of_worker in self.call("payload_digests").values():
-            digests |= digests_of_worker
-        self.call("learn_digests", digests)
+        self.call("learn_digests", dict(ChainMap(*self.call("payload_digests").values())))
 
     def call(self, method: str, *arguments: Any) -> dict[str, Any]:
-        """Call a method of every worker, of all actors at once; return the results by worker name.
-
-        The driver's own call comes last, so that the actors have been idle for a while when the next iteration begins.
-        """
+        """Call a method of every worker, of all actors at once; return the results by worker name."""
+        # The driver's own call comes last, so that the actors have been idle for a while at the next iteration.
         results = self.call_actors(method, *arguments)
         return results | {DRIVER: getattr(self.driver, method)(*arguments)}
 
     def call_actors(self, method: str, *arguments: Any) -> dict[str, Any]:
-        """Call a method of every actor at once; return the results by worker name."""
+        """Call a method of every actor at once, and not of the driver; return the results by worker name."""
         raise NotImplementedError
 
     def stop(self) -> None:

@@ -2,48 +2,28 @@
 
 from dataclasses import dataclass
 
-from common.transports.catalogue import CONFIGURATIONS
+from common.transports.catalogue import CONFIGURATIONS, VARIANTS
 
 
 @dataclass(frozen=True)
 class Part:
-    """Configurations that belong into one table.
+    """Configurations of one table."""
 
-    Args:
-        table: the name that their records store; common/report/sections.py says how it is shown.
-        configurations: names with flags of their own.
-        flags: added to each of them.
-        traced: each is measured with --trace.
-    """
-
-    table: str
-    configurations: tuple[str, ...]
-    flags: str = ""
-    traced: bool = False
+    table: str  # the name that their records store; common/report/sections.py defines how it is shown
+    configurations: tuple[str, ...]  # names with flags of their own
+    flags: str = ""  # added to each of them
+    traced: bool = False  # each is measured with --trace
 
     @property
     def commands(self) -> list[str]:
         return [f"{configuration} {self.flags}".strip() for configuration in self.configurations]
 
 
-def _on_gpu(name: str) -> bool:
-    return not (CONFIGURATIONS[name].flags.get("huge_pages")
-                or CONFIGURATIONS[name].transport.requirements.host_memory_only)  # fmt: skip
-
-
-# Timed iterations per run of the full suite: more where an iteration is short.
-ITERATIONS = {
-    "store payload-queue": 5, "store driver-queue": 20, "store ref-queue": 5, "store refs": 5, "store bytes": 5,
-    "rdt nixl": 5, "rdt nixl --huge-pages": 5, "rdt gloo": 5, "rdt gloo --huge-pages": 5, "torch gloo": 6,
-    "graph pickle": 5, "graph bytes": 5, "graph shm": 6, "graph shm --huge-pages": 6, "graph shm --reuse-buffers": 6,
-    "rdt nccl": 20, "torch nccl-one-gpu": 20, "torch nccl": 20, "graph nccl": 20, "graph zero-copy --copy-out": 6,
-    "rdt mapped --copy-out": 6, "torch multiprocessing --copy-out": 10, "graph mapped --copy-out": 20,
-    "torch mapped --copy-out": 20, "graph mapped --copy-out --threads 2": 20, "torch mapped --copy-out --threads 2": 20,
-    "torch memcpy": 20, "store refs --zero-copy": 6, "store numpy": 6, "graph zero-copy": 20, "rdt cuda-ipc": 20,
-    "rdt mapped": 10, "torch multiprocessing": 20, "graph mapped": 20, "torch mapped": 20,
-    "torch multiprocessing --check-every 100": 100, "graph mapped --check-every 100": 100,
-    "torch mapped --check-every 100": 100,
-}  # fmt: skip
+# Suite gpu moves device memory, which huge pages do not change.
+GPU_CONFIGURATIONS = tuple(
+    name for name, variant in CONFIGURATIONS.items()
+    if variant.iterations and "huge_pages" not in variant.flags and not variant.transport.requirements.host_memory_only
+)  # fmt: skip
 QUICK = ("store driver-queue", "store ref-queue", "rdt gloo", "graph shm", "torch memcpy", "graph mapped",
          "torch mapped")  # fmt: skip
 STAGES = (
@@ -127,7 +107,10 @@ ON_GPU = ("store refs", "graph shm", "graph nccl", "graph mapped", "rdt nccl", "
 
 SUITES: dict[str, tuple[Part, ...]] = {
     "quick": (Part("configurations", QUICK, "--batch-size 256 --warmup 1 --iterations 5"),),
-    "benchmark": (Part("configurations", tuple(f"{name} --iterations {n}" for name, n in ITERATIONS.items())),),
+    "benchmark": (
+        Part("configurations", tuple(f"{variant.name} --iterations {variant.iterations}"
+                                     for variant in VARIANTS if variant.iterations)),
+    ),
     "stages": (
         Part("stages", STAGES, "--iterations 10", traced=True),
         Part("stages", ("graph mapped", "torch mapped"), "--iterations 100 --check-every 100", traced=True),
@@ -152,7 +135,7 @@ SUITES: dict[str, tuple[Part, ...]] = {
     ),
     "held-out": tuple(Part("held-out", CHECKED, f"--warmup 2 {flow}") for flow in HELD_OUT),
     "gpu": (
-        Part("configurations", tuple(name for name in ITERATIONS if _on_gpu(name)), "--device cuda --iterations 20"),
+        Part("configurations", GPU_CONFIGURATIONS, "--device cuda --iterations 20"),
         Part("microbenchmarks", ON_GPU, "--device cuda --flow round-trip --payload-bytes 40MB --iterations 50"),
     ),
 }  # fmt: skip

@@ -62,10 +62,11 @@ def test_each_pair_has_both_times_the_ratio_with_its_interval_and_a_verdict(writ
     assert "Geometric mean of new / old: 0.855" in text  # the cube root of 1.25 * 0.5 * 1.001
 
 
-@pytest.mark.parametrize(("limit", "code"), [("5%", 1), ("24.9%", 1), ("26%", 0)])
-def test_a_configuration_that_is_slower_by_more_fails_and_is_named(write_sides, capsys, limit, code):
-    output = run(capsys, [*write_sides(OLD, NEW), "--fail-above", limit], code)
-    assert output.err == "error: store refs is slower by 25.0%\n" * code
+def test_a_configuration_that_is_slower_by_more_fails_and_is_named(write_sides, capsys):
+    sides = write_sides(OLD, NEW)
+    for limit, code in (("5%", 1), ("24.9%", 1), ("26%", 0)):
+        output = run(capsys, [*sides, "--fail-above", limit], code)
+        assert output.err == "error: store refs is slower by 25.0%\n" * code
 
 
 def test_neither_noise_nor_an_equal_measurement_fails(write_sides, capsys):
@@ -91,8 +92,7 @@ def test_a_configuration_that_is_not_ok_or_has_more_failures_fails(write_sides, 
 @pytest.mark.parametrize(("count", "verdict"), [(1, "one run: no verdict"), (2, "2 runs: no verdict")])
 def test_too_few_runs_have_no_verdict_and_cannot_pass(write_sides, capsys, count, verdict):
     sides = write_sides(OLD, [OLD[0], make_record("bytes", *slow_down(9)[:count])])
-    text = run(capsys, sides).out
-    assert text.count(verdict) == 1 and "1 of 2 have too few runs for a verdict: measure with --runs 5" in text
+    assert run(capsys, sides).out.count(verdict) == 1
     with pytest.raises(UsageError, match="store bytes has too few runs"):
         compare_results.main([*sides, "--fail-above", "5%"])
 
@@ -175,8 +175,6 @@ def test_the_same_numbers_as_json_csv_and_markdown(write_sides, capsys):
     assert dict(zip(header, lines[1], strict=True))["new / old"] == "1.250"
     text = run(capsys, [*argv, "--markdown"]).out
     assert "| 1,000 | 1,250 | 1.250 |" in text and "\n\nGeometric mean" in text
-    with pytest.raises(SuiteError):
-        compare_results.main([*argv, "--json", "--csv"])
 
 
 @pytest.mark.parametrize("share", ["5", "-1%", "much%", "nan%"])

@@ -39,10 +39,10 @@ def make_request(machines=None, **workload):
 
 
 def rank_names(results, machines=None, **workload):
-    """Return the choices with a time by name, and the notes of the others."""
-    choices = rank(make_request(machines, **workload), results)
-    timed = {choice.variant.name: choice for choice in choices if choice.seconds}
-    return timed, {choice.variant.name: choice.note for choice in choices if not choice.seconds}
+    """Return the choices by name, and the reason of each other configuration."""
+    choices, others = rank(make_request(machines, **workload), results)
+    reasons = {name: reason for reason, names in others.items() for name in names}
+    return {choice.name: choice for choice in choices}, reasons
 
 
 def test_the_size_decides_which_is_the_fastest(results):
@@ -77,9 +77,9 @@ def test_additional_tensors_have_the_measured_cost(results):
     cut = {count: [3e-3 + 5 * (count - 1) * 2e-6] for count in (1, 8, 64)}
     results += results_of(*make_sweep("shm", "fields", cut, runtime="graph", payload=2**20))
     flat, some = (rank_names(results, payload=2**20, **cut)[0]["graph shm"] for cut in ({}, {"fields": 32}))
-    assert some.seconds - flat.seconds == pytest.approx(155 * 2e-6) and some.note == ""
+    assert some.seconds - flat.seconds == pytest.approx(155 * 2e-6) and some.limitation == ""
     many = rank_names(results, flow="grpo", batch_size=64)[0]["graph shm"]
-    assert "additional tensors, and at most 315 were measured" in many.note
+    assert "additional tensors, and at most 315 were measured" in many.limitation
 
 
 def test_the_newest_measurement_of_exactly_this_workload_counts(results):

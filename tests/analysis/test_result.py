@@ -5,7 +5,7 @@ import pytest
 from made_records import make_record, make_run
 
 from common.analysis.comparison import compared_result, find_result
-from common.analysis.quality import disturbances, warnings
+from common.analysis.quality import warnings
 from common.analysis.result import Result, group_results, with_shared_memcpy
 from common.errors import RecordError
 from common.records.schema import Edge, ProcessCost
@@ -159,8 +159,3 @@ def test_a_warning_names_what_limits_the_trust(seconds, changes, words):
     quiet = {"memcpy_before_seconds": [0.02], "memcpy_after_seconds": [0.021], "processes": {}}
     lines = warnings(make_result(make_run(seconds, **quiet | changes)))
     assert len(lines) == bool(words) and words in "".join(lines)
-
-
-def test_a_coarse_clock_is_a_disturbance():
-    assert disturbances(make_run([0.1]), 0.0005) == []
-    assert "less than 100 ticks of the clock" in disturbances(make_run([0.1]), 0.01)[0]

@@ -9,10 +9,8 @@ from common.analysis.statistics import NO_DIFFERENCE, ratio, ratio_of_pairs, sum
 
 def test_summary_of_samples():
     summary = summarise([4.0, 1.0, 2.0, 3.0, 10.0])
-    assert (summary.count, summary.min, summary.median, summary.max) == (5, 1, 3, 10)
+    assert (summary.min, summary.median, summary.max) == (1, 3, 10)
     assert summary.variation == pytest.approx((50 / 5) ** 0.5 / 4)
-    with pytest.raises(ValueError, match="no timed iteration"):
-        summarise([])
     few, some, many = (summarise([float(number) for number in range(1, 1 + count)]) for count in (19, 20, 100))
     assert (few.p95, few.p99, some.p99) == (None, None, None)
     assert (some.p95, many.p95, many.p99) == (pytest.approx(19.05), pytest.approx(95.05), pytest.approx(99.01))

@@ -60,12 +60,10 @@ def test_help_has_every_flag_and_transport_of_a_script_and_only_the_store_has_ch
         ("store", ["--flow", "offline-dpo"], "unknown flow offline-dpo"),
         ("store", ["--scale", "0.5"], "give a preset"),
         ("torch", ["--duration", "10s", "--iterations", "5"], "leave one of them out"),
-        ("store", ["--transport", "refs", "--episode", "8"], "is a flag of --transport ref-queue: use --check-every"),
-        ("graph", ["--keep-queues"], "--keep-queues is a flag of --transport ref-queue: leave it out"),
+        ("store", ["--transport", "refs", "--episode", "8"], "is a flag of --transport ref-queue: leave it out"),
         ("store", ["--inject", "nobody:1:die"], "no task nobody"),
         ("store", ["--check-every", "3", "--in-flight", "4"], "give at least --in-flight, which is 4"),
         ("store", ["--episode", "8", "--in-flight", "4"], "give --in-flight 8"),
-        ("store", ["--episode", "8", "--check-every", "8"], "leave it out"),
         ("store", ["--episode", "200"], "--iterations 100: give 200"),
         ("store", ["--as-sent", "--message", "packed"], "packing copies what a view shows"),
         ("store", ["--flow", "chain", "--message", "packed"], "one tensor already: leave it out"),
@@ -153,8 +151,7 @@ def test_every_flag_is_in_the_record_without_folders_and_addresses(make_plan, tm
 
 def test_a_fault_is_read_from_its_text():
     for kind in (*FAULT_KINDS[:-1], "delay=1.5ms"):
-        fault = parse("--inject", f"reference:6:{kind}").inject
-        assert (fault.task, fault.iteration, str(fault)) == ("reference", 6, f"reference:6:{kind}")
+        assert str(parse("--inject", f"reference:6:{kind}").inject) == f"reference:6:{kind}"
 
 
 def edge_bytes(*flags):

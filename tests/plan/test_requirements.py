@@ -47,20 +47,18 @@ def test_channels_are_counted_with_the_iterations_that_they_hold(make_plan):
         assert count == iterations * (plan.task_flow.sent_bytes + 4 * requirements.CHANNEL_HEADROOM_BYTES)
 
 
-def test_payloads_that_do_not_fit_into_memory_are_rejected(machine, make_plan):
-    machine(memory=3 * SENT + DELIVERED, shared=0)  # a pool of three, and the inputs of the readers
-    assert make_plan("torch", "--transport", "gloo").store_bytes == 0
-    machine(memory=3 * SENT + DELIVERED - 1)
-    with pytest.raises(UsageError, match=r"of memory with online-dpo, .*: lower --batch-size"):
-        make_plan("torch", "--transport", "gloo")
-
-
-def test_messages_that_do_not_fit_into_shared_memory_are_rejected(machine, make_plan):
-    for runtime, transport in (("graph", "mapped"), ("rdt", "mapped"), ("torch", "multiprocessing")):
-        machine(shared=3 * SENT)
+def test_messages_that_do_not_fit_into_memory_or_shared_memory_are_rejected(machine, make_plan):
+    pool = 3 * SENT
+    for runtime, transport, limit, place in (
+        ("torch", "gloo", {"memory": pool + DELIVERED, "shared": 0}, "of memory"),  # and the inputs of the readers
+        ("graph", "mapped", {"shared": pool}, "1.031 GiB of /dev/shm for messages"),
+        ("rdt", "mapped", {"shared": pool}, "1.031 GiB of /dev/shm for messages"),
+        ("torch", "multiprocessing", {"shared": pool}, "1.031 GiB of /dev/shm for messages"),
+    ):
+        machine(**limit)
         make_plan(runtime, "--transport", transport)
-        machine(shared=3 * SENT - 1)
-        with pytest.raises(UsageError, match=r"1.031 GiB of /dev/shm for messages .*, or lower --batch-size"):
+        machine(**{name: max(0, count - 1) for name, count in limit.items()})
+        with pytest.raises(UsageError, match=f"{place} with online-dpo, .*lower --batch-size"):
             make_plan(runtime, "--transport", transport)
 
 
@@ -91,18 +89,14 @@ def test_a_configuration_is_skipped_if_a_requirement_is_missing(monkeypatch, no_
         assert isinstance(skipped, Skipped) and reason in str(skipped) and plan.transport.name == transport
 
 
-def require(*modules):
-    needs = Requirements(modules=modules)
-    requirements.require_modules(replace(TRANSPORTS["store refs"], requirements=needs))
+def test_modules_must_be_installed_and_have_the_wheel_for_the_cuda_version_of_torch(monkeypatch):
+    def require(*modules):
+        needs = Requirements(modules=modules)
+        requirements.require_modules(replace(TRANSPORTS["store refs"], requirements=needs))
 
-
-def test_any_module_of_a_transport_must_be_installed():
     require("json")
     with pytest.raises(Skipped, match="refs needs invented_module, which is not installed: pip install invented"):
         require("json", "invented_module")
-
-
-def test_modules_with_wheels_per_cuda_version_need_the_one_of_torch(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: "spec")
     for module, wheel in (("cupy", "cupy-cuda12x"), ("nixl", "nixl-cu12")):
         monkeypatch.setattr(metadata, "distributions", lambda name, wheel=wheel: [name] if name == wheel else [])

@@ -59,45 +59,27 @@ def test_a_record_that_is_not_json_leaves_the_old_one(tmp_path, record):
     path = tmp_path / "record.json"
     files.create(path, record)
     before = path.read_bytes()
-    record.environments["0"] = {"cpu_model": object()}
     with pytest.raises(TypeError):
-        files.save(path, record)
+        files.save(path, msgspec.structs.replace(record, environments={"0": {"cpu_model": object()}}))
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
 
 
-@pytest.mark.parametrize(
-    ("keys", "value"),
-    [
-        (("runs", 0, "seconds"), [0.0]),
-        (("runs", 0, "status"), "good"),
-        (("runs", 0, "wrong_bytes"), -1),
-        (("runs", 0, "colour"), "blue"),
-        (("workload", "edges"), [{"from": "driver"}]),
-        (("configuration",), "refs"),
-    ],
-)
-def test_values_that_no_run_gives_are_rejected(tmp_path, record, keys, value):
-    content = part = json.loads(msgspec.json.encode(record))
-    for key in keys[:-1]:
-        part = part[key]
-    part[keys[-1]] = value
-    (tmp_path / "record.json").write_text(json.dumps(content))
-    reject(tmp_path / "record.json", "is not a record of this suite")
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
+def test_a_file_that_is_not_a_record_is_an_error_in_one_line(tmp_path, record):
+    path, good = tmp_path / "record.json", msgspec.json.encode(record)
+    reject(path, "cannot read")
+    for content, reason in (
         (b"", "not complete JSON"),
+        (good[:-9], "not complete JSON"),
         (b"[1, 2, 3]", "not a record of this suite"),
         (b'{"schema_version": %d}' % SCHEMA_VERSION, "not a record of this suite"),
         (b'{"schema_version": %d}' % (SCHEMA_VERSION - 1), "has schema 5, and this version reads schema 6"),
-    ],
-)
-def test_a_file_that_is_not_a_record_is_an_error_in_one_line(tmp_path, content, reason):
-    (tmp_path / "record.json").write_bytes(content)
-    reject(tmp_path / "record.json", reason)
-    reject(tmp_path / "missing.json", "cannot read")
+        (good.replace(b'"seconds":[0.5', b'"seconds":[0.0'), "not a record of this suite"),
+        (good.replace(b'"status":"ok"', b'"status":"good"'), "not a record of this suite"),
+        (good.replace(b'"wrong_bytes":2', b'"wrong_bytes":-1'), "not a record of this suite"),
+        (good.replace(b'"wrong_bytes"', b'"colour"'), "not a record of this suite"),
+    ):
+        path.write_bytes(content)
+        reject(path, reason)
 
 
 def test_every_published_record_is_read():
@@ -105,26 +87,20 @@ def test_every_published_record_is_read():
     assert all(run.seconds or run.status != "ok" for record in records for run in record.runs)
 
 
-def test_a_probe_that_fails_gives_none(monkeypatch):
-    monkeypatch.setattr(environment, "PROBES", {"first": lambda: 1, "failing": lambda: 1 / 0, "last": lambda: [3]})
-    assert describe_environment() == {"first": 1, "failing": None, "last": [3]}
-
-
 def test_a_record_has_no_secret_host_name_or_folder(monkeypatch, tmp_path):
     for name in ("HF_TOKEN", "RAY_AUTH_TOKEN", "NCCL_SECRET", "HTTPS_PROXY", "USER", "HOME"):
         monkeypatch.setenv(name, f"{tmp_path}/secret")
     monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
+    monkeypatch.setitem(environment.PROBES, "kernel", lambda: 1 / 0)  # a probe that fails gives None
     values = describe_environment()
     text = json.dumps(values)
     for private in (socket.gethostname(), str(tmp_path), "SECRET", "TOKEN", str(RESULTS.parent)):
         assert private not in text
-    assert set(MACHINE_KEYS) <= set(values)
+    assert set(MACHINE_KEYS) <= set(values) and values["kernel"] is None
     assert values["variables"]["NCCL_P2P_DISABLE"] == "1" and set(values["variables"]) <= set(os.environ)
 
 
-@pytest.mark.parametrize(
-    ("text", "cuda"), [("cuda: Optional[str] = None", None), ("cuda = '13.0'", "13.0"), ("x = 1", None)]
-)
+@pytest.mark.parametrize(("text", "cuda"), [("cuda: Optional[str] = None", None), ("cuda = '13.0'", "13.0")])
 def test_the_cuda_version_of_torch_is_read_without_importing_torch(monkeypatch, tmp_path, text, cuda):
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit('torch was imported')")

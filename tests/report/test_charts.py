@@ -10,7 +10,7 @@ from common.flows.catalogue import FLOWS, build_flow
 from common.report.bar_chart import Bar, BarChart
 from common.report.figures import to_svg
 from common.report.flow_diagram import FlowDiagram
-from common.report.line_chart import LineChart, Series, spread_apart
+from common.report.line_chart import LineChart, Series
 from common.transports.catalogue import VARIANTS
 
 NAMES = [variant.name for variant in VARIANTS]
@@ -20,7 +20,7 @@ def bar_chart(log, count=38):
     names = [f"{name} (reference)" for name in NAMES[:count]]
     label = "2,710 ms, 0.173 GB/s, 0.659x (0.565 to 0.767)"
     bars = [Bar(name, {"copying": 10.0 + i, "waiting": 3.0}, label, (5.0, 20.0 + i)) for i, name in enumerate(names)]
-    limits = {f"{name} (one warm copy): 33.48 ms": 9.0 for name in ("memcpy", "memcpy by all", "pipe")}
+    limits = {"memcpy (one warm copy per edge): 33.48 ms": 9.0}
     groups = {"readers own a copy": bars[: count // 2], "readers get a view": bars[count // 2 :]}
     return BarChart("bars", "A title", groups, "ms", limits if log else {}, log, ("caption",))
 
@@ -30,9 +30,7 @@ def line_chart(count):
     for index, name in enumerate(NAMES[:count]):
         points = [(8.0 * 4**x, 1 + 0.01 * index + x) for x in range(8)]
         lines.append(Series(name, points, is_view=index % 2 == 0))
-    return LineChart(
-        "lines", "A title", {"times": lines, "rates": lines[::2]}, "bytes per iteration", True, ("caption",)
-    )
+    return LineChart("lines", "A title", lines, "bytes per iteration", "ms", True, ("caption",))
 
 
 def diagram(flow):
@@ -47,10 +45,8 @@ FLOW_NAMES = [
 ]
 CHARTS = {
     "bars": bar_chart(log=False, count=20),
-    "dots": bar_chart(log=True),
-    "two bars": bar_chart(log=False, count=2),
+    "dots": bar_chart(log=True, count=12),
     "lines": line_chart(12),
-    "two lines": line_chart(2),
 } | {name: diagram(build_flow(name, {})) for name in FLOW_NAMES}
 
 
@@ -59,8 +55,11 @@ def test_no_text_lies_on_other_text_or_outside(name):
     figure = CHARTS[name].draw()
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    boxes = []
-    for text in figure.findobj(Text):
+    boxes, hidden = [], set()  # ticks outside the limits of an axis are not drawn
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        hidden |= {tick.label1 for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high}
+    for text in set(figure.findobj(Text)) - hidden:
         box = Text.get_window_extent(text)  # of an annotation without its arrow
         if text.get_text().strip() and text.get_visible() and box.overlaps(figure.bbox):  # ticks beyond an axis stay
             boxes.append((text.get_text(), box))
@@ -73,17 +72,9 @@ def test_no_text_lies_on_other_text_or_outside(name):
         assert width <= 1 or height <= 2 or one == other, f"{one!r} lies on {other!r}"
 
 
-@pytest.mark.parametrize("name", ["dots", "bars", "lines", "online-dpo"])
+@pytest.mark.parametrize("name", ["bars", "lines", "online-dpo"])
 def test_equal_charts_are_equal_files_without_a_date_and_small(name):
     text = to_svg(CHARTS[name].draw())
     assert text == to_svg(CHARTS[name].draw())
     assert text.startswith("<svg") and "<text" not in text and "<dc:date" not in text
     assert len(text) < 150_000
-
-
-def test_names_are_moved_apart_and_keep_their_order():
-    for heights in ([0.1, 0.1, 0.11, 0.5], [0.97, 0.98, 0.99, 1.0], [0.0, 0.0, 0.0, 0.0]):
-        moved = spread_apart(heights, 0.05)
-        assert all(later - earlier >= 0.049 for earlier, later in itertools.pairwise(moved))
-        assert moved[0] > -0.03 and moved[-1] < 1.03
-    assert spread_apart([0.1, 0.5], 0.05) == [0.1, 0.5]

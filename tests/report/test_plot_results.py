@@ -69,26 +69,12 @@ def test_an_impossible_result_gives_exit_code_1(write, capsys):
     assert "impossible" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"), [("{", "not complete JSON"), ('{"schema_version": 5}', "schema 5"), (None, "does not exist")]
-)
-def test_bad_records_and_folders_are_rejected_in_one_line(write, tmp_path, content, reason):
-    path = tmp_path / "bad.json"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(RecordError, match=reason):
-        plot_results.main([str(path)])
-    good = write("a.json", "refs", [1.0])
-    with pytest.raises(RecordError, match="give another --output-dir"):
-        plot_results.main([good, "--output-dir", good])
-
-
 def marks(name, body=""):
     return f"<!-- {name}: written by plot_results.py --publish -->{body}<!-- end of {name} -->"
 
 
 def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tmp_path):
-    names = ("numbers", "printed", "choice", "results", "advice", "flags")
+    names = ("numbers", "choice", "results", "advice", "flags")
     readme, page = tmp_path / "README.md", tmp_path / "docs" / "in-flight.md"
     readme.write_text("\n".join(["before", *map(marks, names), "after"]))
     page.parent.mkdir()
@@ -98,8 +84,7 @@ def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tm
     text = readme.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter")
     assert "`graph shm` is the fastest: 500 ms" in text and "| graph shm |" in text
-    assert "ray_cg_simulate_chat_learn_data_flow.py --transport shm --iterations 20" in text
-    assert "Execution time: 0.5 seconds" in text and "| `--flow` |" in text
+    assert "| `--flow` |" in text
     assert "| `graph shm` | a fixed graph on one node, readers own a copy |" in text
     assert page.read_text() == marks("in-flight", "\nold\n")  # there are no such records
     readme.write_text("<!-- end of results -->")
@@ -112,7 +97,7 @@ def test_every_mark_of_the_repository_has_a_section():
     pages = [plot_results.ROOT / "README.md", *(plot_results.ROOT / "docs").glob("*.md")]
     names = {name for page in pages for name in plot_results.markdown.MARK.findall(page.read_text())}
     measured = plot_results.load_results([results / "published", results / "evidence" / "held-out"], mixed=False)
-    assert names <= {section.name for section in [*sections(measured), *page_sections(measured)]} | {"verdicts"}
+    assert names <= {section.name for section in [*sections(measured), *page_sections(measured)]}
 
 
 def test_report_html_is_one_file_and_nothing_of_a_record_is_markup(write, tmp_path):
@@ -121,7 +106,7 @@ def test_report_html_is_one_file_and_nothing_of_a_record_is_markup(write, tmp_pa
     assert plot_results.main([*records, "--html"]) == 0
     page = (tmp_path / "report.html").read_text()
     assert {"benchmark_result.svg", "benchmark_result_2.svg"} <= {path.name for path in tmp_path.iterdir()}
-    assert page.count("<table>") == 3 and "<svg" in page and "<h2>Environment</h2>" in page and "Test CPU" in page
+    assert page.count("<table>") == 2 and "<svg" in page and "Test CPU" in page
     assert "&lt;img src=x&gt;" in page and "<img" not in page and "src=" not in page.replace("src=x", "")
 
 

@@ -23,7 +23,7 @@ def measured(monkeypatch, no_gpu):
     """Replace the measurement of a run; return the list of what was measured: the order and the record's name."""
     calls = []
 
-    def measure_run(plan, record, path, order=0, started=None, stop=None):
+    def measure_run(plan, record, path, order=0, stop=None):
         calls.append((order, path.name))
         code = int(plan.transport.name == "gloo")
         status = {"status": "failed", "reason": "policy died"} if code else {}

@@ -90,7 +90,7 @@ def measured(make_plan, monkeypatch, tmp_path):
         verified[self.name].append((first, last))
         return verify(self, first, last)
 
-    def run(*flags, spoil=lambda number, result: None, facts=dict):
+    def run(*flags, spoil=lambda number, result: None):
         threads = ("--threads", str(torch.get_num_threads()))
         plan = make_plan("torch", "--transport", "memcpy", *threads, *flags, *KILOBYTES, run_folder=tmp_path)
         table = ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
@@ -104,7 +104,7 @@ def measured(make_plan, monkeypatch, tmp_path):
                 spoil(table.progress[1], results[0])
                 return results
 
-            no_checks = {"check": dict, "facts": facts, "spans": dict}
+            no_checks = {"check": dict, "facts": dict, "spans": dict}
             measure(plan, workers, SimpleNamespace(submit=connection.submit, collect=collect, **no_checks), report)
         assert table.phase == ENDING
         assert table.numbers() == dict.fromkeys(WORKERS, plan.total_iterations)
@@ -163,11 +163,6 @@ def test_injected_delay_is_in_the_latency_and_breaks_nothing(measured):
     done = measured("--warmup", "1", "--iterations", "4", "--inject", "policy:5:delay=100ms")
     assert done.run.status == "ok"
     assert [seconds > 0.1 for seconds in done.seconds] == [False, False, False, False, True, True]
-
-
-def test_unknown_field_of_a_run_is_an_error(measured):
-    with pytest.raises(AttributeError, match="message_byte"):
-        measured("--iterations", "1", facts=lambda: {"message_byte": {}})
 
 
 BIG, SMALL = online_dpo(), online_dpo(batch_size=4, prompt_seq_len=256)  # Ray copies messages up to 100 KiB

@@ -34,7 +34,7 @@ def run(plan, direct):
     from common.runtimes.ray_workers import RayWorkers
 
     class MockWorkers(RayWorkers):
-        def launch(self, actor_class, *arguments, **options):
+        def _start_actors(self, actor_class, extra, named):
             class MockActor(actor_class):
                 def start_mock(self):
                     start_nccl_mock()
@@ -44,7 +44,7 @@ def run(plan, direct):
                     with mock.patch("torch.Tensor.device", torch.device("cpu")):
                         return super().verify(first, last)
 
-            super().launch(MockActor, *arguments, **options)
+            super()._start_actors(MockActor, extra, named)
             ray.get([actor.start_mock.remote() for actor in self.actors.values()])
 
     with ExitStack() as closing:

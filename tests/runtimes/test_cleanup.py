@@ -27,7 +27,7 @@ import sys
 from common.runtimes.cleanup import ROOT, RunFolder
 with RunFolder() as run_folder:
     command = [sys.executable, "-c", sys.argv[1], str(run_folder.folder), *sys.argv[2:]]
-    worker = run_folder.start_worker(command, ROOT, {}, sys.stderr.fileno())
+    run_folder.start_worker(command, ROOT, {}, sys.stderr.fileno())
     print(run_folder.folder, flush=True)
     sys.stdin.read(1)
 """
@@ -123,27 +123,20 @@ def tree(monkeypatch):
     shutil.rmtree(folder)
 
 
-def test_nothing_is_left_when_the_block_ends_whatever_signals_the_guard_gets_before(tree):
+@pytest.mark.parametrize("killed", ["nobody", "supervisor", "guard"])
+def test_nothing_is_left_whatever_is_killed_and_whatever_signals_the_guard_gets(tree, killed):
     started = tree("hidden")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         started.guard.send_signal(number)
     time.sleep(0.1)
     assert started.guard.status() == psutil.STATUS_SLEEPING
-    started.end()
-    started.assert_nothing_is_left()
-
-
-def test_nothing_is_left_if_the_supervisor_is_killed(tree):
-    started = tree("hidden")
-    started.kill_supervisor()
-    assert started.guard.wait(30) == 0
-    started.assert_nothing_is_left()
-
-
-def test_nothing_is_left_if_the_guard_is_killed(tree):
-    started = tree("hidden")
-    started.guard.kill()
-    started.end()
+    if killed == "supervisor":
+        started.kill_supervisor()
+        assert started.guard.wait(30) == 0
+    else:
+        if killed == "guard":
+            started.guard.kill()
+        started.end()
     started.assert_nothing_is_left()
 
 
@@ -160,18 +153,18 @@ def test_the_next_run_removes_what_is_left_if_both_are_killed(tree):
 
 
 def start_python(run_folder, code):
-    return run_folder.start_worker([sys.executable, "-c", code], ROOT, {}, 2)
+    run_folder.start_worker([sys.executable, "-c", code], ROOT, {}, 2)
 
 
 def test_a_killed_guard_ends_neither_the_other_run_nor_other_children_of_the_process(temporary):
     with ExitStack() as others:
-        run_folder, sleep = RunFolder(), ["sleep", "600"]
-        earlier = others.enter_context(subprocess.Popen(sleep, start_new_session=True))
+        earlier = others.enter_context(subprocess.Popen(["sleep", "600"], start_new_session=True))
         others.callback(earlier.kill)
-        with run_folder:
-            worker = start_python(run_folder, "import time; time.sleep(600)")
-            other_worker = start_python(others.enter_context(RunFolder()), "import time; time.sleep(600)")
-            run_folder.worker._guard.kill()
+        with RunFolder() as worker:
+            other_worker = others.enter_context(RunFolder())
+            for run_folder in (worker, other_worker):
+                start_python(run_folder, "import time; time.sleep(600)")
+            worker._guard.kill()
             wait_for(lambda: worker.returncode() is not None)
             assert worker.returncode() == -signal.SIGKILL
         assert not psutil.pid_exists(worker.pid)
@@ -179,19 +172,14 @@ def test_a_killed_guard_ends_neither_the_other_run_nor_other_children_of_the_pro
     assert not psutil.pid_exists(other_worker.pid)
 
 
+@pytest.mark.parametrize("asks", [True, False])
 @pytest.mark.parametrize(("code", "returncode"), [("exit(3)", 3), ("import os; os.kill(os.getpid(), 15)", -15)])
-def test_the_exit_code_of_a_worker_and_its_handle(temporary, code, returncode):
-    with RunFolder() as run_folder:
-        worker = start_python(run_folder, code)
+def test_the_exit_code_of_a_worker_and_its_handle(temporary, capfd, code, returncode, asks):
+    with RunFolder() as worker:
+        start_python(worker, code)
         assert select.select([worker.poll_handle], [], [], 30)[0] == [worker.poll_handle]
-        assert worker.returncode() == worker.returncode() == returncode
-
-
-def test_a_worker_that_has_ended_and_was_not_asked_for_its_exit_code(temporary, capfd):
-    with RunFolder() as run_folder:
-        worker = start_python(run_folder, "pass")
-        select.select([worker.poll_handle], [], [], 30)
-    assert not run_folder.folder.exists()
+        assert not asks or worker.returncode() == worker.returncode() == returncode
+    assert not worker.folder.exists()
     assert capfd.readouterr().err == ""
 
 
@@ -199,8 +187,8 @@ def test_a_worker_has_its_environment_directory_and_session(temporary, capfd):
     code = "import os, sys; print(os.getsid(0) == os.getpid(), os.getcwd(), sys.stdin.read(), *map(os.environ.get, {}))"
     with RunFolder() as run_folder:
         code = code.format(["SETTING", RUN_VARIABLE, "TMPDIR"])
-        worker = run_folder.start_worker([sys.executable, "-c", code], temporary, {"SETTING": "1"}, 2)
-        wait_for(lambda: worker.returncode() == 0)
+        run_folder.start_worker([sys.executable, "-c", code], temporary, {"SETTING": "1"}, 2)
+        wait_for(lambda: run_folder.returncode() == 0)
     assert capfd.readouterr().err.split() == [
         "True", str(temporary), "1", run_folder.folder.name, str(run_folder.folder)
     ]  # fmt: skip
@@ -213,13 +201,12 @@ def test_a_command_that_does_not_exist_is_an_error_and_leaves_nothing(temporary,
     assert not run_folder.folder.exists()
 
 
-@pytest.mark.parametrize("is_long", [False, True])
-def test_a_run_has_two_private_folders(monkeypatch, temporary, is_long):
+@pytest.mark.parametrize(("parent", "expected"), [("/var/tmp", "/var/tmp"), ("/var/tmp/" + "long" * 9, "/tmp")])
+def test_a_run_has_two_private_folders(monkeypatch, temporary, parent, expected):
     """They are below /tmp if the path of TMPDIR is too long for the sockets of Ray."""
-    parent = Path("/tmp") if is_long else Path(os.path.realpath("/var/tmp"))
-    monkeypatch.setattr(cleanup.tempfile, "gettempdir", lambda: str(temporary) if is_long else str(parent))
+    monkeypatch.setattr(cleanup.tempfile, "gettempdir", lambda: parent)
     with RunFolder() as run_folder:
-        assert run_folder.folder.parent == parent
+        assert str(run_folder.folder.parent) == expected
         assert {path.stat().st_mode & 0o777 for path in (run_folder.folder, run_folder.shared)} == {0o700}
         assert run_folder.shared.name == run_folder.folder.name
     assert not run_folder.folder.exists()
@@ -263,21 +250,19 @@ def test_the_next_run_removes_only_the_files_and_processes_of_dead_runs(temporar
     assert files_left(temporary) == ["sem.hdr33-c"]
 
 
+ALIVE = cleanup._identify(os.getpid())
+
+
 @pytest.mark.parametrize(
-    "owner",
-    ["", "soon", cleanup._identify(os.getpid()), f"999999999 1\n{cleanup._identify(os.getpid())}"],
-    ids=["empty", "not a number", "supervisor", "guard"],
+    "owner", ["", "soon", ALIVE, f"999999999 1\n{ALIVE}", "another user"], ids=["none", "text", "one", "two", "other"]
 )
-def test_the_next_run_leaves_runs_alone_that_are_alive_or_only_just_made(temporary, dead_run, owner):
-    dead_run(owner)
-    remove_dead_runs()
-    assert len(files_left(temporary)) == 7
-
-
-def test_the_next_run_leaves_other_users_runs_and_other_folders_alone(monkeypatch, temporary, dead_run):
-    folder = dead_run("999999999 1\n")
+def test_the_next_run_leaves_living_and_new_runs_of_other_users_and_other_folders_alone(
+    monkeypatch, temporary, dead_run, owner
+):
+    folder = dead_run("999999999 1\n" if owner == "another user" else owner)
     (temporary / f"{cleanup.PREFIX}notes").mkdir()
-    monkeypatch.setattr(cleanup.os, "getuid", lambda: folder.stat().st_uid + 1)
+    if owner == "another user":
+        monkeypatch.setattr(cleanup.os, "getuid", lambda: folder.stat().st_uid + 1)
     remove_dead_runs()
     assert len(files_left(temporary)) == 8
 

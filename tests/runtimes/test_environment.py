@@ -1,11 +1,10 @@
 """Check the environment of workers."""
 
 import pytest
+from conftest import KILOBYTES
 
 from common.runtimes import environment
 from common.runtimes.environment import worker_environment
-
-KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
 
 
 @pytest.mark.parametrize(("set_by_user", "expected"), [(None, "passive"), ("active", "active")])

@@ -3,6 +3,7 @@
 from contextlib import ExitStack
 
 import pytest
+from conftest import KILOBYTES
 
 from common.errors import ActorFailed
 from common.flows.flow import DRIVER
@@ -30,8 +31,7 @@ class Recorder:
 
 @pytest.fixture
 def workers(make_plan):
-    plan = make_plan("torch", "--transport", "memcpy", "--batch-size", "4", "--prompt-seq-len", "256")
-    return ProcessWorkers(plan, ExitStack())
+    return ProcessWorkers(make_plan("torch", "--transport", "memcpy", *KILOBYTES), ExitStack())
 
 
 def test_every_worker_learns_all_digests_and_is_called_with_the_driver_last(workers):

@@ -42,3 +42,10 @@ def test_calls_are_recorded_with_their_thread_and_time_even_if_they_raise(monkey
     assert (stage, other_stage, thread == other_thread) == ("wait", "write", True)
     assert before <= start <= end - 0.01 <= time.perf_counter()
     assert endpoint.receive() == 7 and {span[1] for span in recorder.spans[2:]} == {"sequence number"}
+
+
+def test_the_timing_loop_calls_synchronise_in_the_form_that_tracing_replaces():
+    """A name that another module imported would still be the original function."""
+    from common.run import timing
+
+    assert not hasattr(timing, "synchronise")
