@@ -98,7 +98,7 @@ def verdict_section(folder: Path) -> Section:
 
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        false_alarms.main([str(folder / "alike"), str(folder / "alternating")])
+        false_alarms.main([str(folder / "alike"), str(folder / "paired")])
     return Section("verdicts", "", output.getvalue().strip())
 
 

@@ -1,8 +1,8 @@
 """Print how often compare_results.py is wrong: a Markdown table of verdicts on pairs whose real difference is known.
 
-    python3 -m evidence.false_alarms results/evidence/alike results/evidence/alternating
+    python3 -m evidence.false_alarms results/evidence/alike results/evidence/paired
 
-Each pair has 5 old and 5 new runs of one configuration. results/evidence/alternating has a paired measurement of one
+Each pair has 5 old and 5 new runs of one configuration. results/evidence/paired has a paired measurement of one
 configuration, the same again, and the same with an injected delay of 5 %.
 """
 

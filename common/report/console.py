@@ -5,10 +5,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.analysis.quality import median_memcpy_seconds, warnings
+from common.analysis.quality import warnings
 from common.analysis.result import Result
 from common.flows.flow import Flow
-from common.records.schema import Record, Run
+from common.records.schema import Record
 from common.report import tables
 from common.report.tables import Column, Section, Table, format_milliseconds, format_significant
 from common.units import format_bytes
@@ -48,22 +48,19 @@ def print_sections(built: Sequence[Section]) -> None:
             print(*section.notes, "", sep="\n")
 
 
-def print_start(flow: Flow, threads: int, run: Run) -> None:
-    """Print the edges of the flow and the memcpy time, before anything else is measured."""
+def print_flow(flow: Flow) -> None:
+    """Print the edges of the flow, before anything is measured."""
     print(f"{flow.title}: {format_bytes(flow.bytes_per_iteration)} per iteration")
     for edge in flow.edges:
         print(f"  {edge!s:24} {format_bytes(edge.bytes):>10}")
-    seconds = median_memcpy_seconds([run])
-    if seconds:
-        rate = format_significant(flow.bytes_per_iteration / seconds / 1e9)
-        all_cores = format_milliseconds(min(run.memcpy_all_cores_seconds))
-        print(f"memcpy: {format_milliseconds(seconds)} ms, one warm copy per edge (--threads {threads}, {rate} GB/s), "
-              f"{all_cores} ms by all cores", flush=True)  # fmt: skip
+    sys.stdout.flush()
 
 
 def print_end(records: Sequence[Record], path: Path, width: int | None = None) -> None:
     """Print the table of one record, or of a sweep's, what limits the trust in it, and the sum of all iterations."""
     results = [Result((record,)) for record in records]
+    if results[0].memcpy_seconds:
+        print(f"memcpy: {format_milliseconds(results[0].memcpy_seconds)} ms, one warm copy per edge")
     columns = list(tables.MAIN_COLUMNS)
     if len(results) > 1:
         swept = tables.swept_point(results[0])[0]

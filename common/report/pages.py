@@ -75,6 +75,6 @@ def print_example(result: Result) -> str:
     command = f"{runtime.script} --transport {result.name.partition(' ')[2]} --iterations {arguments.get('iterations')}"
     output, path = io.StringIO(), Path("results") / f"{runtime.name}-{result.transport.name}-TIME.json"
     with contextlib.redirect_stdout(output):
-        console.print_start(result.flow, arguments.get("threads") or 1, record.runs[0])
+        console.print_flow(result.flow)
         console.print_end([record], path, EXAMPLE_WIDTH)
     return f"```\n$ .venv/bin/python {command}\n{output.getvalue()}```"

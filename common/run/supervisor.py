@@ -53,9 +53,9 @@ def _main(script: str, description: str, argv: Sequence[str] | None) -> int:
     from common.report import console  # imports numpy, for which the user of a wrong flag should not wait
 
     turns = [[item] for _ in range(options.runs) for item in items if not item.skipped]
-    codes = batch.measure_turns(turns)
     with tolerate_closed_output():
-        console.print_start(items[0].plan.requested_flow, options.threads, items[0].record.runs[0])
+        console.print_flow(items[0].plan.requested_flow)
+    codes = batch.measure_turns(turns)
     console.print_end([item.record for item in items], items[0].path.parent if options.sweep else items[0].path)
     return max(codes)
 
