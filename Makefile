@@ -1,4 +1,4 @@
-# make quick       seven configurations at a quarter of the payload    (two minutes after installing)
+# make quick       seven configurations at a quarter of the payload    (three minutes after installing)
 # make benchmark   every configuration at the full payload             (ten minutes on two cores)
 # make published   five runs of each, as for results/published         (fifty minutes)
 # make stages      where the time goes: the main configurations traced (six minutes)
@@ -6,7 +6,6 @@
 # make chatlearn   ChatLearn's own messages and episodes               (ten minutes)
 # make in-flight   several iterations in flight                        (eight minutes)
 # make sweeps      by bytes and by tensors, for choose_transport.py    (25 minutes)
-# make held-out    other flows, to check choose_transport.py           (eight minutes)
 # make gpu         everything that a machine with GPUs can run         (25 minutes)
 # make test        all tests; make unit: those that start nothing; make lint: ruff and mypy
 # make publish     regenerate img/ and the tables of README.md and docs/ from results/published
@@ -15,10 +14,10 @@ PYTHON ?= python3
 PY := .venv/bin/python
 RECORDS ?= results/published
 
-.PHONY: benchmark quick published stages hops chatlearn in-flight sweeps held-out gpu test unit lint publish clean
+.PHONY: benchmark quick published stages hops chatlearn in-flight sweeps gpu test unit lint publish clean
 .DELETE_ON_ERROR:
 
-benchmark quick stages hops chatlearn in-flight sweeps held-out gpu: .venv/installed
+benchmark quick stages hops chatlearn in-flight sweeps gpu: .venv/installed
 	$(PY) benchmark.py $@
 
 published: .venv/installed
@@ -42,9 +41,7 @@ publish: .venv/installed
 	$(PYTHON) -m venv .venv
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt
 # NIXL depends on packages of every CUDA version. Without it, its configurations are skipped.
-	-$(PY) -m pip install --quiet --disable-pip-version-check --no-deps nixl==1.5.1 nixl-cu12==1.5.1
-# pip would compile one file after the other. Some files are for other Python versions and cannot be compiled.
-	$(PY) -m compileall -qq -j 0 .venv/lib || true
+	-$(PY) -m pip install --quiet --disable-pip-version-check --no-compile --no-deps nixl==1.5.1 nixl-cu12==1.5.1
 	touch $@
 
 clean:

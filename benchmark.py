@@ -5,7 +5,7 @@
     python3 benchmark.py stages             the stages of an iteration (chatlearn-stages: of ChatLearn's messages)
     python3 benchmark.py hops               small messages, as in Ray's article on compiled graphs
     python3 benchmark.py chatlearn          ChatLearn's messages and episodes
-    python3 benchmark.py sweeps             time by bytes and tensors, for choose_transport.py (held-out: to check it)
+    python3 benchmark.py sweeps             time by bytes and tensors, for choose_transport.py
     python3 benchmark.py in-flight          several iterations in flight
     python3 benchmark.py gpu                everything that a machine with GPUs can measure
     python3 benchmark.py --flow "rollout -> trainer: tokens int64 8MB" --configs "store refs" "graph shm --in-flight 2"
@@ -21,14 +21,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from common.errors import UsageError
-from common.main import run_main
+from common.errors import UsageError, run_main
 from common.plan.command_line import OneLineParser
 from common.plan.options import RESULTS
-from common.plan.requirements import resident_bytes
+from common.plan.validate import resident_bytes
 from common.records import files
-from common.run.batch import Item, Planned, make_items, measure_turns, pair_with_checkout, plan_configuration
-from common.run.paired import check_pair
+from common.run.batch import Item, Planned, check_pair, make_items, pair_with_checkout, plan_configuration
+from common.run.supervisor import measure_turns
 from common.transports.catalogue import VARIANTS
 from common.transports.suites import SUITES
 from common.units import format_bytes
@@ -43,11 +42,12 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]
     add = parser.add_argument
     add("--configs", nargs="+", default=[], metavar="CONFIGURATION", help="runtime, transport and flags, in quotes")
     add("--runs", type=int, default=1, help="processes per configuration (default: %(default)s)")
-    add("--paired", action="store_true", help="measure two --configs at the same time, to see small differences")
+    add("--paired", action="store_true", help="measure two --configs at the same time: it shows smaller differences")
     add("--against", type=Path, metavar="CHECKOUT", help="measure each configuration paired with the same one "
         "in another checkout of this project, made with git worktree add CHECKOUT COMMIT")  # fmt: skip
     add("--order-seed", type=int, default=random.randrange(2**32), metavar="N", help="seed of the order of the runs")
-    add("--output-dir", type=Path, help="folder of records and charts (default: results/run-<time>)")
+    folder = RESULTS / f"run-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    add("--output-dir", type=Path, default=folder, help="folder of records and charts (default: results/run-<time>)")
     add("--continue", dest="is_continued", action="store_true", help="measure only the runs that an earlier call with "
         "the same flags and --output-dir has not finished")  # fmt: skip
     add("--list", action="store_true", help="list all configurations, and what this machine lacks for them")
@@ -59,7 +59,7 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]
         raise UsageError(f"unknown suite {suite}: give {', '.join(SUITES)}, or --configs")
     if not arguments.list and bool(suite) == bool(arguments.configs):
         raise UsageError("give either a suite or --configs (--help shows examples)")
-    if arguments.is_continued and (checkout or not (arguments.output_dir and arguments.output_dir.is_dir())):
+    if arguments.is_continued and (checkout or not arguments.output_dir.is_dir()):
         raise UsageError("--continue: give the folder of the earlier call as --output-dir, and no --against")
     if arguments.runs < 1:
         raise UsageError(f"--runs {arguments.runs}: give 1 or more")
@@ -94,10 +94,10 @@ def list_configurations(flags: Sequence[str]) -> None:
 
 def print_plans(items: Sequence[Item], runs: int) -> None:
     """Print the messages, and the iterations and the memory (without Ray's own) of each configuration."""
+    from common.report.console import print_flow
+
     for flow in {item.plan.workload.edges: item.plan.requested_flow for item in items}.values():
-        print(f"{flow.title}: {format_bytes(flow.bytes_per_iteration)} per iteration")
-        for edge in flow.edges:
-            print(f"  {edge!s:24} {format_bytes(edge.bytes):>10}")
+        print_flow(flow)
     for item in items:
         options = item.plan.options
         count = f"{options.duration:g} s" if options.duration else f"{options.iterations} iterations"
@@ -121,15 +121,16 @@ def main(argv: Sequence[str]) -> int:
     if arguments.list:
         list_configurations(flags)
         return 0
-    folder = arguments.output_dir or RESULTS / f"run-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    folder = arguments.output_dir
     table = "paired" if arguments.paired or arguments.against else ""
     items = make_items(plan_all(arguments.configs, arguments.suite, flags, table), folder)
     skipped, ready = [item for item in items if item.skipped], [item for item in items if not item.skipped]
-    groups = [[item] for item in ready]
     if arguments.paired:
         groups = [ready]
-    if arguments.against:
+    elif arguments.against:
         groups = [pair_with_checkout(item, arguments.against) for item in ready]
+    else:
+        groups = [[item] for item in ready]
     if table:
         for group in groups:
             check_pair([item.plan for item in group])
@@ -137,17 +138,16 @@ def main(argv: Sequence[str]) -> int:
     if arguments.dry_run:
         print_plans(items, arguments.runs)
         return 0
-    seed, new_items = arguments.order_seed, []
+    earlier = [item.path for item in items if arguments.is_continued and item.path.exists()]
+    seed = files.load(earlier[0]).arguments.get("order_seed", 0) if earlier else arguments.order_seed
     for item in items:
+        item.record.arguments["order_seed"] = seed
         if item.skipped:
             print(f"{item.label}: skipped, {item.skipped}")
-        if not (arguments.is_continued and item.path.exists()):
-            new_items.append(item)
+        if item.path not in earlier:
+            files.create(item.path, item.record)
         elif not item.skipped:
-            seed = item.load_finished_runs()
-    for item in new_items:
-        item.record.arguments["order_seed"] = seed
-        files.create(item.path, item.record)
+            item.load_finished_runs()
     print(f"configurations: {sum(map(len, groups))}, runs: {arguments.runs} each, records: {folder}", flush=True)
     codes = measure_turns(order_turns(groups, arguments.runs, seed))
     if 130 in codes and not arguments.against:
@@ -157,11 +157,10 @@ def main(argv: Sequence[str]) -> int:
 
     if arguments.against:
         compare_results.main([str(folder / "old"), str(folder / "new"), "--mixed"])
-    elif arguments.paired:
+        return max(codes)
+    if arguments.paired:
         compare_results.main([str(item.path) for item in items])
-    if not arguments.against:
-        codes.append(plot_results.main([str(folder)]))
-    return 130 if 130 in codes else max(codes)
+    return max([*codes, plot_results.main([str(folder)])])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """Recommend a transport for a workload on this machine, from records. Nothing is measured.
 
-    python3 choose_transport.py --flow grpo --batch-size 256
+    python3 choose_transport.py --batch-size 256
     python3 choose_transport.py --flow "rollout -> trainer: tokens int64 8MB, logprobs float32 4MB" --reads some
-    python3 choose_transport.py --check results/evidence/held-out
 
 The workload is given by the flags of the scripts: --flow, --preset, --message and the sizes. The newest measurement of
 exactly this workload counts. Other times are interpolated between measured sizes (python3 benchmark.py sweeps).
@@ -17,20 +16,16 @@ from pathlib import Path
 from common.analysis import prediction
 from common.analysis.prediction import Request
 from common.analysis.result import Result
-from common.errors import RecordError, UsageError
-from common.flows.catalogue import build_flow, flag_name
-from common.main import run_main
+from common.errors import RecordError, UsageError, run_main
+from common.flows.catalogue import build_flow
 from common.plan.command_line import OneLineParser, parse_options
 from common.plan.options import RESULTS
 from common.plan.plan import Plan
 from common.records.environment import describe_environment, machine_line
-from common.report.console import print_sections, print_table
+from common.report.console import print_table
 from common.report.tables import Column, format_milliseconds, format_significant, make_table
 from common.transports.catalogue import TRANSPORTS
 from common.units import format_bytes
-
-MIN_SHARE_RIGHT = 0.9  # of the predictions of --check, for exit code 0
-WORKLOAD_FLAGS = ("flow", "preset", "scale", "message")  # and the sizes
 
 
 def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Request]:
@@ -39,17 +34,12 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Request]:
                            formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--reads", choices=("all", "some"), default="all", help="all: each reader needs its own copy; "
                         "some: readers may get a view and never write to it (default: all)")  # fmt: skip
-    parser.add_argument("--nodes", type=int, default=1, help="machines of the actors (default: 1)")
+    parser.add_argument("--nodes", type=int, default=1, help="number of machines (default: 1)")
     parser.add_argument("--gpus", type=int, default=0, help="GPUs that hold the tensors (default: 0)")
-    parser.add_argument("--records", type=Path, nargs="+", default=[RESULTS], help="files, folders (default: results/)")
-    parser.add_argument("--any-machine", action="store_true", help="use another machine's records if they answer more")
-    parser.add_argument("--check", type=Path, metavar="FOLDER", help="compare predictions with these measured times "
-                        "(exit code 1: less than 90 %% are right)")  # fmt: skip
+    parser.add_argument("--records", type=Path, nargs="+", default=[RESULTS], help="of records (default: results/)")
+    parser.add_argument("--any-machine", action="store_true", help="use another machine's records if they tell more")
     arguments, rest = parser.parse_known_args(argv)
-    options, defaults = (parse_options("", "store", flags)[0] for flags in (rest, []))
-    for name, value in options.arguments.items():
-        if value != defaults.arguments[name] and name not in (*WORKLOAD_FLAGS, *options.sizes):
-            raise UsageError(f"{flag_name(name)} is no part of the workload: leave it out")
+    (options,) = parse_options("", "store", rest)  # a transport or another flag is no part of the workload
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
     except ValueError as error:
@@ -72,8 +62,10 @@ def select_results(paths: Sequence[Path], any_machine: bool, request: Request) -
     return results
 
 
-def print_answer(request: Request, results: Sequence[Result]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Print the recommendation, the times, and why configurations have none. Return 1 if no time is known, else 0."""
+    arguments, request = parse_command(argv)
+    results = select_results(arguments.records, arguments.any_machine, request)
     choices, others = prediction.rank(request, results)
     size, readers = request.workload.bytes_per_iteration, "own a copy" if request.copies else "may get a view"
     workload = f"{request.workload.flow} ({format_bytes(size)} per iteration, readers {readers})"
@@ -86,7 +78,6 @@ def print_answer(request: Request, results: Sequence[Result]) -> int:
             Column("ms", lambda choice: format_milliseconds(choice.seconds)),
             Column("x fastest", lambda choice: format_significant(choice.seconds / fastest)),
             Column("source", lambda choice: "measured" if choice.is_measured else "interpolated", is_text=True),
-            Column("limitation", lambda choice: choice.limitation, rank=1, is_text=True),
         )
         print_table(make_table(choices, columns))
     else:
@@ -94,22 +85,6 @@ def print_answer(request: Request, results: Sequence[Result]) -> int:
     for reason, names in others.items():
         print(textwrap.fill(f"{reason}: {', '.join(names)}", 115, subsequent_indent="    ", break_on_hyphens=False))
     return 0 if choices else 1
-
-
-def main(argv: Sequence[str]) -> int:
-    """Return 0, or 1 if no time is known, or too few predictions of --check are right."""
-    arguments, request = parse_command(argv)
-    paths = [arguments.check] if arguments.check else arguments.records
-    results = select_results(paths, arguments.any_machine, request)
-    if not arguments.check:
-        return print_answer(request, results)
-    from common.report.sections import build_held_out  # imports matplotlib
-
-    machine = prediction.machine_key(results[0].environments[0])
-    measured = prediction.load_by_machine(arguments.records).get(machine, [])
-    print_sections(build_held_out(results, results, measured))
-    checks, _ = prediction.check_predictions(results, measured)
-    return 0 if checks and sum(check.is_right for check in checks) >= MIN_SHARE_RIGHT * len(checks) else 1
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Compare two measurements: which configurations are faster, which are slower, and which cannot be told apart.
 
     python3 compare_results.py OLD NEW                      each a record, or a folder of records
-    python3 compare_results.py OLD NEW --markdown           or --csv, --json
+    python3 compare_results.py OLD NEW --json               for programs
     python3 compare_results.py OLD NEW --fail-above 5%      exit code 1 if a configuration is slower by more
 
 Measure both with `benchmark.py ... --runs 5` on one machine, or together with `benchmark.py --against CHECKOUT`.
@@ -10,7 +10,6 @@ differ as much in fewer than 1 of 100 comparisons (docs/statistics.md).
 """
 
 import argparse
-import csv
 import json
 import re
 import sys
@@ -21,20 +20,13 @@ from statistics import geometric_mean
 
 from common.analysis.comparison import Pair, match_results
 from common.analysis.result import Result, group_results
-from common.analysis.statistics import MIN_RUNS, Ratio, typical_seconds
-from common.errors import UsageError
-from common.main import run_main
+from common.analysis.statistics import MIN_RUNS, typical_seconds
+from common.errors import UsageError, run_main
 from common.plan.command_line import OneLineParser
 from common.records import files
 from common.report.console import print_table
-from common.report.markdown import render_table
 from common.report.tables import Column, format_milliseconds, make_table
 from common.units import format_bytes
-
-
-def format_interval(ratio: Ratio) -> str:
-    return f"{ratio.low:.3f} to {ratio.high:.3f}" if ratio.low else "-"
-
 
 COLUMNS = (
     Column("configuration", lambda pair: pair.label),
@@ -43,7 +35,7 @@ COLUMNS = (
     Column("old ms", lambda pair: format_milliseconds(typical_seconds(pair.old_runs))),
     Column("new ms", lambda pair: format_milliseconds(typical_seconds(pair.new_runs))),
     Column("new / old", lambda pair: f"{pair.ratio.value:.3f}"),
-    Column("95 % interval", lambda pair: format_interval(pair.ratio), 1),
+    Column("95 % interval", lambda p: f"{p.ratio.low:.3f} to {p.ratio.high:.3f}" if p.ratio.low else "-", 1),
     Column("runs", lambda pair: f"{len(pair.old_runs)}, {len(pair.new_runs)}", 2),
     Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
 )
@@ -88,32 +80,24 @@ def main(argv: Sequence[str]) -> int:
     parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path, metavar="OLD", help="a record, or a folder of records")
     parser.add_argument("new", type=Path, metavar="NEW", help="a record, or a folder of records, compared with OLD")
-    form = parser.add_mutually_exclusive_group()
-    for name in ("markdown", "csv", "json"):
-        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"print {name}")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--fail-above", type=parse_share, metavar="SHARE", help="exit code 1 if a configuration is "
                         "significantly slower by more than this, such as 5%%, or has more failures")  # fmt: skip
-    parser.add_argument("--mixed", action="store_true", help="machines and versions may differ")
+    parser.add_argument("--mixed", action="store_true", help="compare records of different machines or versions")
     arguments = parser.parse_all(argv)
     old, new = (group_results(map(files.load, files.record_files([path]))) for path in (arguments.old, arguments.new))
     pairs, *unmatched = match_results(old, new, arguments.mixed)
     losses = [] if arguments.fail_above is None else find_losses(pairs, arguments.fail_above)
     measured, notes = [pair for pair in pairs if pair.is_measured], write_notes(pairs, *unmatched)
-    table = make_table(measured, COLUMNS)
-    if arguments.form == "json":
+    if arguments.json:
         numbers = [
             {"configuration": pair.label, "flow": pair.new.workload.flow, "verdict": pair.ratio.verdict,
              "bytes": pair.new.workload.bytes_per_iteration, "old_seconds": typical_seconds(pair.old_runs),
              "new_seconds": typical_seconds(pair.new_runs), **asdict(pair.ratio)} for pair in measured
         ]  # fmt: skip
         print(json.dumps({"pairs": numbers, "notes": notes}, indent=1))
-    elif arguments.form == "csv":
-        csv.writer(sys.stdout, lineterminator="\n").writerows([table.headers, *table.cells])
-        print(*notes, sep="\n", file=sys.stderr)  # a spreadsheet takes the table alone
-    elif arguments.form == "markdown":
-        print(render_table(table), *notes, sep="\n\n")
     else:
-        print_table(table)
+        print_table(make_table(measured, COLUMNS))
         print(*notes, sep="\n")
     for line in losses:
         print(f"error: {line}", file=sys.stderr)

@@ -2,7 +2,7 @@
 
     python3 plot_results.py                                your newest records in results/, or the published ones
     python3 plot_results.py results/run-1 mine.json        records, and folders of records
-    python3 plot_results.py results/run-1 --format csv     tables for a spreadsheet
+    python3 plot_results.py results/run-1 --format markdown
     python3 plot_results.py results/run-1 --html           also report.html: tables to sort and filter, with charts
     python3 plot_results.py results/published --publish    img/, README.md and docs/ of this repository
 
@@ -10,22 +10,16 @@ Every number comes from the records. Records of different machines are rejected 
 """
 
 import argparse
-import contextlib
-import csv
-import io
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.analysis.result import Result, group_results
-from common.errors import RecordError
-from common.main import run_main
+from common.analysis.comparison import check_one_machine
+from common.analysis.result import group_results
+from common.errors import RecordError, run_main
 from common.plan.command_line import OneLineParser
 from common.records import files
-from common.records.environment import MACHINE_KEYS
 from common.report import console, html, markdown
-from common.report.figures import to_svg
-from common.report.pages import page_sections
+from common.report.charts import to_svg
 from common.report.sections import sections
 from common.report.tables import Section
 
@@ -39,10 +33,10 @@ def parse_command(argv: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("records", nargs="*", type=Path, help="records, or folders of records")
     add("--output-dir", type=Path, help="folder of the charts (default: the folder of the first record)")
-    add("--format", choices=("text", "csv", "markdown"), default="text", help="of the printed tables")
+    add("--format", choices=("text", "markdown"), default="text", help="form of the printed tables")
     add("--html", action="store_true", help="also write report.html")
-    add("--pages", type=Path, metavar="FOLDER", help="also write the tables of its README.md and docs/")
-    add("--publish", action="store_true", help="charts to img/, and --pages of this repository")
+    add("--pages", type=Path, metavar="FOLDER", help="also write the tables in README.md and docs/ of this folder")
+    add("--publish", action="store_true", help="write the charts of this repository to img/, and its tables")
     add("--mixed", action="store_true", help="allow records of different machines")
     arguments = parser.parse_all(argv)
     if not arguments.records:
@@ -51,34 +45,16 @@ def parse_command(argv: Sequence[str] | None) -> argparse.Namespace:
     if arguments.publish:
         arguments.pages = arguments.pages or ROOT
         arguments.output_dir = arguments.output_dir or ROOT / "img"
-        arguments.records.append(RESULTS / "evidence" / "held-out")
     first = arguments.records[0]
     arguments.output_dir = arguments.output_dir or (first if first.is_dir() else first.parent)
     return arguments
 
 
 def find_newest(folder: Path) -> list[Path]:
-    """Return the newest run-* folder of results/, or the single records if one of them is newer.
-
-    Without both, return the published records.
-    """
+    """Return the newest run-* folder of results/, or the single records if one is newer; without both, published/."""
     records, runs = sorted(folder.glob("*.json")), sorted(folder.glob("run-*"))
     newest = max([*records, *runs], key=lambda path: path.stat().st_mtime, default=folder / "published")
     return records if newest in records else [newest]
-
-
-def load_results(paths: Sequence[Path], mixed: bool) -> list[Result]:
-    """Return the results of records and folders. Raise RecordError if machines differ, or there is no run."""
-    results = group_results(map(files.load, files.record_files(paths)))
-    if not results:
-        raise RecordError(f"{paths[0]} has no runs: run its script again")
-    environments = [environment for result in results for environment in result.environments]
-    for key in MACHINE_KEYS:
-        values = list(dict.fromkeys(str(environment.get(key)) for environment in environments))
-        if len(values) > 1 and not mixed:
-            raise RecordError(f"the records are of different machines ({key}: {values[0]} and {values[1]}): name those "
-                              "of one machine, or give --mixed")  # fmt: skip
-    return results
 
 
 def write_charts(built: Sequence[Section], folder: Path) -> list[Path]:
@@ -92,20 +68,14 @@ def write_charts(built: Sequence[Section], folder: Path) -> list[Path]:
     return written
 
 
-def verdict_section(folder: Path) -> Section:
-    """Return how often comparisons are wrong, by the records of a folder."""
-    from evidence import false_alarms
-
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        false_alarms.main([str(folder / "alike"), str(folder / "paired")])
-    return Section("verdicts", "", output.getvalue().strip())
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Return 0, or 1 if a result is impossible."""
     arguments = parse_command(argv)
-    results = load_results(arguments.records, arguments.mixed)
+    results = group_results(map(files.load, files.record_files(arguments.records)))
+    if not results:
+        raise RecordError(f"{arguments.records[0]} has no runs: run its script again")
+    if not arguments.mixed:
+        check_one_machine(results)
     built = sections(results)
     try:
         arguments.output_dir.mkdir(parents=True, exist_ok=True)
@@ -116,13 +86,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         raise RecordError(f"cannot write {error.filename} ({error.strerror}): give another --output-dir") from None
     if arguments.pages:
-        evidence = [verdict_section(RESULTS / "evidence")] if arguments.publish else []
-        markdown.rewrite_pages(arguments.pages, [*built, *page_sections(results), *evidence])
-    if arguments.format == "csv":
-        for section in built:
-            if section.table:
-                csv.writer(sys.stdout, lineterminator="\n").writerows([section.table.headers, *section.table.cells])
-    elif arguments.format == "markdown":
+        for_pages = [*built, *markdown.page_sections(results)]
+        if arguments.publish:
+            from evidence.false_alarms import verdict_table
+
+            verdicts = verdict_table([RESULTS / "evidence" / "alike", RESULTS / "evidence" / "paired"])
+            for_pages.append(Section("verdicts", "", table=verdicts))
+        markdown.rewrite_pages(arguments.pages, for_pages)
+    if arguments.format == "markdown":
         print(markdown.render(built))
     else:
         console.print_sections(built)

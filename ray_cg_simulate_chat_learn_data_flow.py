@@ -1,12 +1,7 @@
 """How long does one iteration of the RLHF data flow take as one Ray compiled graph?
 
-                  .------------- 96 MiB -------------.
-                  |                                  v
-    driver --> policy --> reference -- 64 MiB --> reward --> driver
-        32 MiB     96 MiB                          160 MiB
-
-common/run/timing.py: run_group measures the time from the query in the driver's memory to the reward's result in the
-driver's memory. Payloads are made before and verified after the timed section.
+The flow is drawn in simulate_chat_learn_data_flow.py. common/run/timing.py: run_group measures the time from the query
+in the driver's memory to the reward's result there. Payloads are made before and verified after the timed section.
 
     python3 ray_cg_simulate_chat_learn_data_flow.py --transport zero-copy --iterations 20
 """
@@ -27,14 +22,12 @@ from common.channels.codecs import ARRAYS, BYTES, DENSE, UNCHANGED, Codec
 from common.channels.ring_endpoint import RingActor, RingEndpoint, open_rings
 from common.endpoints.actor import Actor
 from common.flows.flow import DRIVER
-from common.plan.requirements import CHANNEL_HEADROOM_BYTES, stored_iterations
+from common.plan.validate import CHANNEL_HEADROOM_BYTES, stored_iterations
 from common.runtimes import cleanup
 from common.runtimes.worker_group import Connection, WorkerGroup
 
 
-class GraphMethods:
-    """Methods that the tasks of a compiled graph need in addition."""
-
+class GraphActor(Actor):
     def pass_through(self, task, message):
         return message
 
@@ -43,11 +36,7 @@ class GraphMethods:
         return self.forward_step(task)
 
 
-class GraphActor(GraphMethods, Actor):
-    pass
-
-
-class MappedActor(GraphMethods, RingActor):
+class MappedActor(GraphActor, RingActor):
     pass
 
 
@@ -79,7 +68,7 @@ def by_mapped(workers: WorkerGroup) -> Connection:
 def compile_graph(workers: WorkerGroup, hint: str | None):
     """Return the compiled graph, and for each edge the type hint and the channel that Ray uses."""
     plan, flow = workers.plan, workers.wire_flow
-    ray_internals.call_in_all(workers, prepare_channels)
+    workers.run_in_all(prepare_channels)
     # As many buffers per channel: a reader may hold views of some messages while others are written.
     buffers = stored_iterations(plan.transport, plan.options)
     graph = bind(flow, workers.actors, hint).experimental_compile(_max_inflight_executions=buffers)
@@ -128,8 +117,8 @@ def prepare_channels(endpoint):
 def clean_up_at_end(workers, graph):
     """Remove everything of the graph from a cluster that goes on after the run."""
     workers.closing.callback(graph.teardown)
-    names = set().union(*ray_internals.call_in_all(workers, lambda _: cleanup.channel_semaphores()))
-    cleanup.remember(workers.plan.run_folder, semaphores=names)  # those of this machine
+    names = set().union(*workers.run_in_all(lambda _: cleanup.channel_semaphores()).values())
+    cleanup.remember(workers.plan.run_folder, "semaphores", names)  # those of this machine
 
     def unlink_on_other_machines():
         actors = workers.actors.values()

@@ -1,15 +1,10 @@
 """How long does one iteration of the RLHF data flow take over Ray Direct Transport?
 
-                  .------------- 96 MiB -------------.
-                  |                                  v
-    driver --> policy --> reference -- 64 MiB --> reward --> driver
-        32 MiB     96 MiB                          160 MiB
-
 Actors call each other as usual, but tensors stay with their sender, and only references pass through Ray. If the
 driver can neither send nor receive by a transport, a proxy actor does it in its place and answers with 8 bytes.
 
-common/run/timing.py: run_group measures the time from the query in the driver's memory to the reward's result in the
-driver's memory. Payloads are made before and verified after the timed section.
+The flow is drawn in simulate_chat_learn_data_flow.py. common/run/timing.py: run_group measures the time from the query
+in the driver's memory to the reward's result there. Payloads are made before and verified after the timed section.
 
     python3 ray_rdt_simulate_chat_learn_data_flow.py --transport mapped --iterations 20
 """
@@ -27,9 +22,9 @@ import ray
 
 from common.channels import rdt_ring
 from common.channels.codecs import DENSE
-from common.channels.ray_internals import call_in_all
 from common.channels.ring_endpoint import RingEndpoint, open_rings
 from common.endpoints.actor import Actor
+from common.endpoints.tensors import map_tensors
 from common.flows.flow import DRIVER
 from common.runtimes.worker_group import Connection, WorkerGroup
 
@@ -60,13 +55,14 @@ def by_nixl(workers: WorkerGroup) -> Connection:
     """Let readers fetch from memory that was registered once; otherwise Ray registers every message."""
     workers.start()
     start = time.perf_counter()
-    call_in_all(workers, register_memory)
+    workers.run_in_all(register_memory)
     return by_calls(workers, "NIXL", {"agents, memory registration": time.perf_counter() - start})
 
 
 def register_memory(endpoint):
     for outbox in endpoint.outboxes.values():
-        outbox.map_pool(ray.experimental.register_nixl_memory)
+        for payload in outbox.buffers or outbox.pool:
+            map_tensors(ray.experimental.register_nixl_memory, payload)
 
 
 def by_mapped(workers: WorkerGroup) -> Connection:
@@ -74,7 +70,7 @@ def by_mapped(workers: WorkerGroup) -> Connection:
     rdt_ring.register()  # before any actor exists
     workers.start(MappedActor, RingEndpoint)
     open_rings(workers)
-    call_in_all(workers, rdt_ring.register)
+    workers.run_in_all(rdt_ring.register)
     return by_calls(workers, rdt_ring.NAME)
 
 

@@ -22,12 +22,11 @@ from functools import partial
 import ray
 from ray.util.queue import Queue
 
-from chatlearn.counters import QueueCounters
-from chatlearn.driver import Driver
-from chatlearn.models import ChatLearnActor, Sized, SizedDriver
+from chatlearn.driver import Driver, QueueCounters
+from chatlearn.models import ChatLearnActor
 from common.channels.codecs import ARRAYS, BYTES, HOST, Codec
 from common.endpoints.actor import Actor
-from common.endpoints.tensors import to_device, to_host
+from common.endpoints.tensors import to_host
 from common.flows.flow import DRIVER
 from common.runtimes.worker_group import Connection, WorkerGroup
 from common.transports.catalogue import INLINED_BYTES
@@ -35,9 +34,8 @@ from common.transports.catalogue import INLINED_BYTES
 warnings.filterwarnings("ignore", message="Zero-copy tensor")  # Ray warns about writes to views; there are none
 
 
-class QueueActor(Sized, Actor):
+class QueueActor(Actor):
     def run_task(self, task, inputs, outputs):
-        """Take the inputs of a task out of queues, and put its result into queues."""
         result = self.forward_step(task, *(queue.get() for queue in inputs))
         for queue in outputs:
             queue.put(result)
@@ -45,13 +43,13 @@ class QueueActor(Sized, Actor):
 
 def by_payload_queue(workers: WorkerGroup) -> Connection:
     """Send each payload itself through a queue actor: a common mistake."""
-    workers.start(QueueActor, SizedDriver, codec=HOST)
-    flow, device, counters = workers.wire_flow, workers.plan.device, QueueCounters(workers)
+    workers.start(QueueActor, codec=HOST)
+    flow, counters = workers.wire_flow, QueueCounters(workers)
     queues = {edge: Queue() for edge in flow.edges}
     counters.count("queue_actors", len(queues))  # once, before the first group
 
     def submit(query):
-        counters.begin_iteration()
+        counters.count("iterations")
         for edge in flow.edges_from(DRIVER):
             counters.count("driver_put")
             queues[edge].put(to_host(query))
@@ -65,11 +63,8 @@ def by_payload_queue(workers: WorkerGroup) -> Connection:
 
     def collect(calls):
         ray.get(calls)  # raises if an actor dies; reading a queue would wait for ever
-        results = []
-        for edge in flow.edges_to(DRIVER):
-            counters.count("driver_get")
-            results.append(to_device(counters.payload_read(queues[edge].get()), device))
-        return results
+        counters.count("driver_get", len(flow.returns))
+        return [counters.receive(queues[edge].get()) for edge in flow.edges_to(DRIVER)]
 
     data_paths = {str(edge): "object store, payload by Queue" for edge in flow.edges}
     return Connection(submit, collect, data_paths, facts=counters.facts)
@@ -77,8 +72,8 @@ def by_payload_queue(workers: WorkerGroup) -> Connection:
 
 def by_driver_queue(workers: WorkerGroup) -> Connection:
     """Do as the demo: a queue is a slot in the driver, over ray.put and ray.get."""
-    workers.start(QueueActor, SizedDriver)
-    flow, device, counters = workers.wire_flow, workers.plan.device, QueueCounters(workers)
+    workers.start()
+    flow, counters = workers.wire_flow, QueueCounters(workers)
     slots = {}
 
     def put(edge, data):
@@ -91,10 +86,10 @@ def by_driver_queue(workers: WorkerGroup) -> Connection:
         data = ray.get(slots[edge])
         if isinstance(data, dict) and "reference" in data:
             data = ray.get(data["reference"])
-        return to_device(counters.payload_read(data), device)
+        return counters.receive(data)
 
     def submit(query):
-        counters.begin_iteration()
+        counters.count("iterations")
         for task in flow.tasks:
             # The driver reads each payload and sends it by value. In the demo, the query does not use a queue.
             inputs = [query if edge.source == DRIVER else get(edge) for edge in flow.edges_to(task.name)]
@@ -113,10 +108,12 @@ def by_driver_queue(workers: WorkerGroup) -> Connection:
 
 def by_ref_queue(workers: WorkerGroup) -> Connection:
     """Do as ChatLearn: queue actors carry references, and the reading actor gets the payload (chatlearn/driver.py)."""
-    workers.start(ChatLearnActor, SizedDriver, codec=HOST)
+    workers.start(ChatLearnActor, codec=HOST)
     driver = Driver(workers)
+    functions = {"facts": driver.counters.facts}
+    if driver.training:
+        functions |= {"check": driver.training.check, "spans": driver.training.spans}
     data_paths = {str(edge): "object store, reference by Queue" for edge in workers.wire_flow.edges}
-    functions = {"check": driver.check, "facts": driver.counters.facts, "spans": driver.spans}
     return Connection(driver.submit, driver.collect, data_paths, **functions)
 
 

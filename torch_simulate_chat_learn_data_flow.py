@@ -1,12 +1,7 @@
 """How long does one iteration of the RLHF data flow take without Ray, between plain PyTorch processes?
 
-                  .------------- 96 MiB -------------.
-                  |                                  v
-    driver --> policy --> reference -- 64 MiB --> reward --> driver
-        32 MiB     96 MiB                          160 MiB
-
-common/run/timing.py: run_group measures the time from the query in the driver's memory to the reward's result in the
-driver's memory. Payloads are made before and verified after the timed section.
+The flow is drawn in simulate_chat_learn_data_flow.py. common/run/timing.py: run_group measures the time from the query
+in the driver's memory to the reward's result there. Payloads are made before and verified after the timed section.
 
     python3 torch_simulate_chat_learn_data_flow.py --transport multiprocessing --iterations 20
 """
@@ -18,13 +13,14 @@ if __name__ == "__main__":
 
 import multiprocessing
 import os
+import re
 import time
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
-from common.channels.process_group import GroupMember, read_nccl_log
 from common.channels.ring_endpoint import RingEndpoint, open_rings
 from common.endpoints import tensors
 from common.endpoints.actor import Actor, Endpoint
@@ -33,7 +29,42 @@ from common.flows.flow import DRIVER
 from common.runtimes.worker_group import Connection, WorkerGroup
 
 
-class Rank(GroupMember):
+class Rank(Endpoint):
+    """One rank of a process group: the driver is 0, the actors follow in the flow's order."""
+
+    def __init__(self, plan, name):
+        if plan.device == "cuda":
+            torch.cuda.set_device(plan.gpu_of(name))
+        super().__init__(plan, name)
+
+    def join(self):
+        """Form the group, and send one message over each edge, so that NCCL's log names the data path."""
+        plan, flow, names = self.plan, self.wire_flow, self.plan.worker_names
+        rank = names.index(self.name)
+        self.ranks = {task: names.index(flow.actor(task)) for task in (DRIVER, *(task.name for task in flow.tasks))}
+        if plan.device == "cuda":
+            one_gpu = plan.transport.name == "nccl-one-gpu"
+            os.environ.update(nccl_settings(plan.run_folder, torch.cuda.nccl.version(), one_gpu, rank))
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if plan.device == "cuda" else "gloo", f"file://{plan.run_folder}/rendezvous",
+            rank=rank, world_size=len(names), timeout=timedelta(seconds=plan.options.timeout + 30),
+        )  # fmt: skip
+        self.receive_buffers = {}  # edge -> one list of tensors to receive into for each iteration in flight
+        for edge in flow.edges:
+            device = self.device_of(edge)
+            if self.name == flow.actor(edge.source):
+                dist.send(torch.ones(1, device=device), self.ranks[edge.reader])
+            elif self.name == flow.actor(edge.reader):
+                dist.recv(torch.ones(1, device=device), self.ranks[edge.source])
+                self.receive_buffers[str(edge)] = [
+                    tensors.to_tensor_list(tensors.like(edge.message, device), edge.message)
+                    for _ in range(plan.options.in_flight)
+                ]
+
+    def device_of(self, edge):
+        """Return where an edge's bytes arrive: on the GPU between actors, in host memory to and from the driver."""
+        return "cpu" if DRIVER in (edge.source, edge.reader) else self.device
+
     def send(self, task, payload):
         """Begin to send a payload to its readers, tensor by tensor, and return what must be waited for."""
         requests = []
@@ -62,6 +93,26 @@ class RankActor(Rank, Actor):
             for task in self.tasks:
                 for request in self.send(task, self.forward_step(task, *self.receive_all(task))):
                     request.wait()
+
+
+def nccl_settings(folder, version, one_gpu, rank):
+    """Return the environment that NCCL needs before its first communicator: to log its connections into the folder.
+
+    NCCL rejects two ranks on one GPU ("Duplicate GPU detected"). From 2.30 on, a setting allows it. Before, another
+    host name for each rank passes the check, but then the bytes travel over sockets, and the log says so.
+    """
+    log = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": f"{folder}/nccl.%h.%p.log"}  # NCCL inserts host and process
+    if not one_gpu:
+        return log
+    if version >= (2, 30):
+        return log | {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "4", "NCCL_NVLS_ENABLE": "0"}
+    return log | {"NCCL_HOSTID": f"rank-{rank}", "NCCL_SOCKET_IFNAME": "lo"}
+
+
+def read_nccl_log(folder):
+    """Return the data paths that the logs in a folder name, as in "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"."""
+    text = "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("nccl.*.log")))
+    return sorted(set(re.findall(r" via ([A-Z][\w/]*)", text)))
 
 
 def by_process_group(workers: WorkerGroup) -> Connection:
@@ -136,9 +187,8 @@ class PipeEndpoint(RingEndpoint):
         self.pipes = pipes  # by edge; keeps the files open
         self.inputs, self.outputs = {}, {}
         for task in self.inboxes:
-            edges = self.wire_flow.edges_to(task), self.wire_flow.edges_from(task)
-            self.inputs[task] = [(edge.source, pipes[str(edge)][0].fileno()) for edge in edges[0]]
-            self.outputs[task] = [pipes[str(edge)][1].fileno() for edge in edges[1]]
+            self.inputs[task] = [(edge.source, pipes[str(edge)][0].fileno()) for edge in self.wire_flow.edges_to(task)]
+            self.outputs[task] = [pipes[str(edge)][1].fileno() for edge in self.wire_flow.edges_from(task)]
 
     def send_number(self, task):
         for pipe in self.outputs[task]:

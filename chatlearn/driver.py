@@ -5,15 +5,56 @@ alibaba/ChatLearn at 85ee7dfe: runtime/executor.py, runtime/environment.py, runt
 """
 
 import math
-from collections import Counter, deque
+import time
+from collections import ChainMap, Counter, defaultdict, deque
+from functools import partial
 
 import ray
 from ray.util.queue import Queue
 
-from chatlearn.counters import QueueCounters
-from chatlearn.models import Trainer
-from common.endpoints.tensors import to_device, to_host
+from chatlearn.models import Trainer, message_bytes
+from common.endpoints.tensors import map_tensors, payload_bytes, to_host
+from common.errors import RunFailed
 from common.flows.flow import DATASET, DRIVER
+
+OPERATIONS = (
+    "queue_actors", "driver_put", "driver_get", "driver_qsize", "driver_payload_gets", "driver_payload_bytes",
+    "model_tasks", "stream_dataset_get", "stream_dataset_qsize", "trainer_queue_actors", "trainer_put", "trainer_get",
+    "trainer_blocking_gets",
+)  # fmt: skip
+
+
+class QueueCounters:
+    """Count what is done with queues and payloads, per group of iterations."""
+
+    def __init__(self, workers):
+        self.workers = workers
+        self.groups = defaultdict(Counter)  # first iteration of a group -> counts; 0: before the first iteration
+
+    def count(self, name, number=1):
+        self.groups[self.workers.first_iteration][name] += number
+
+    def receive(self, payload):
+        """Count a payload that the driver has read, and return it on the driver's device."""
+        start = time.perf_counter()  # the time for counting the bytes is overhead
+        self.count("driver_payload_gets")
+        self.count("driver_payload_bytes", payload_bytes(payload))
+        self.workers.driver.overhead_seconds += time.perf_counter() - start
+        device = self.workers.plan.device
+        return map_tensors(lambda tensor: tensor.to(device), payload)
+
+    def facts(self):
+        """Return fields of the run. Raise RunFailed if two timed groups of the same length have different counts."""
+        options = self.workers.plan.options
+        timed = [counts for first, counts in self.groups.items() if first > 1 + options.warmup]
+        groups = [counts for counts in timed if counts["iterations"] == options.group_size]
+        groups = groups[options.relay_episodes - 1 :]  # the first episodes have fewer samples to train on
+        different = {name for counts in groups for name in OPERATIONS if counts[name] != groups[0][name]}
+        if different:
+            raise RunFailed(f"groups of iterations differ in {', '.join(sorted(different))}")
+        operations = {name: groups[0][name] for name in OPERATIONS} if groups else {}
+        sizes = self.workers.run_in_all(partial(message_bytes, count=options.group_size))
+        return {"queue_operations": operations, "message_bytes": dict(ChainMap(*sizes.values()))}
 
 
 class Driver:
@@ -24,13 +65,10 @@ class Driver:
 
     def __init__(self, workers):
         self.workers, self.plan, self.flow = workers, workers.plan, workers.wire_flow
-        self.options, self.counters = self.plan.options.chatlearn, QueueCounters(workers)
+        self.options, self.counters = self.plan.options, QueueCounters(workers)
         self.training = Training(workers, self.counters) if self.plan.options.sink == "trainer" else None
         self.models = [task for task in self.flow.tasks if task.name != DATASET]
         self.submitted, self.waiting = 0, []  # waiting: numbers of messages that have not gone through the models
-        # Without trainers, there is nothing to check and nothing to trace.
-        self.check = self.training.check if self.training else dict
-        self.spans = self.training.spans if self.training else dict
         if not self.options.new_queues:
             self.make_queues()
 
@@ -53,9 +91,10 @@ class Driver:
 
     def submit(self, query):
         """Put a query into the object store, and its reference into the queues of its readers."""
-        if self.counters.begin_iteration() and self.options.new_queues:
-            self.make_queues()
         self.submitted += 1
+        self.counters.count("iterations")
+        if self.options.new_queues and self.submitted == self.workers.first_iteration:
+            self.make_queues()
         reference = ray.put(to_host(query))
         for edge in self.flow.edges_from(DRIVER):
             self.put(self.queues[edge], self.submitted, reference)
@@ -90,31 +129,29 @@ class Driver:
             self.put(self.last_queue, 0, [self.get(queue) for queue in queues])
 
     def read_results(self, queue, messages):
-        """Yield the results of each message on the driver's device, read from the queue as StreamDataset does."""
+        """Yield the results of each message, read from the queue as StreamDataset does."""
         self.ask_size(queue, "stream_dataset_qsize")
         for _ in range(messages):
             self.ask_size(queue, "stream_dataset_qsize")
             self.counters.count("stream_dataset_get")
-            results = ray.get(queue.get()["data"])
-            yield [to_device(self.counters.payload_read(payload), self.plan.device) for payload in results]
+            yield [self.counters.receive(payload) for payload in ray.get(queue.get()["data"])]
 
 
 class Training:
     """Run the steps of the trainers behind StreamDataset. A trainer is one actor per data-parallel rank."""
 
     def __init__(self, workers, counters):
-        options = workers.plan.options
-        self.options, self.micro_batch = options.chatlearn, options.train_micro_batch
+        self.options = options = workers.plan.options
         self.counters, self.dataset = counters, workers.actors[DATASET]
         actor, seconds = ray.remote(num_cpus=0)(Trainer), options.model_times.get("trainer", 0.0)
         self.trainers = [
-            [actor.remote(options.threads, seconds) for _ in range(self.options.data_parallel)]
-            for _ in range(self.options.trainer_count(options.flow))
+            [actor.remote(options.threads, seconds) for _ in range(options.data_parallel)]
+            for _ in range(options.trainer_count)
         ]
         edges = workers.plan.task_flow.edges_to(DATASET)
         (self.batch_size,) = edges[0].message.sample_counts
         self.sample_bytes = math.ceil(sum(edge.bytes for edge in edges) / self.batch_size)
-        self.messages = deque(maxlen=self.options.relay_episodes)  # of each episode whose samples are trained on
+        self.messages = deque(maxlen=options.relay_episodes)  # of each episode whose samples are trained on
 
     def train(self, queue, messages):
         """Train on the samples of an episode, and return StreamDataset's acknowledgement of each message."""
@@ -133,7 +170,7 @@ class Training:
     def step(self, queues):
         """Train on one global batch: each data-parallel rank gets a list of references to micro-batches."""
         lists = [[] for _ in range(self.options.data_parallel)]
-        for index in range(self.options.train_global_batch // self.micro_batch):
+        for index in range(self.options.train_global_batch // self.options.train_micro_batch):
             lists[index % len(lists)].append(self.dataset.next.remote())
             self.counters.count("trainer_blocking_gets")
             ray.get(self.dataset.has_next.remote())

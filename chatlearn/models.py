@@ -10,29 +10,24 @@ import ray
 import torch
 import xxhash
 
-from common.endpoints.actor import Actor, Endpoint
+from common.endpoints.actor import Actor
 from common.endpoints.payload import raw_bytes
 from common.endpoints.samples import pad_samples, split_samples
 from common.endpoints.tensors import to_host
 from common.flows.flow import DATASET
 
 
-class Sized:
-    def message_bytes(self, count):
-        """Return, for each task, the bytes of its messages 1 to `count` as Ray serialises them."""
-        serialize = ray._private.worker.global_worker.get_serialization_context().serialize
-        return {
-            task: [serialize(to_host(self.make_payload(number, task))).total_bytes for number in range(1, count + 1)]
-            for task in self.outboxes
-            if self.wire_flow.edges_from(task) and task != DATASET
-        }
+def message_bytes(endpoint, count):
+    """Return, for each task of an endpoint, the bytes of its messages 1 to `count` as Ray serialises them."""
+    serialize = ray._private.worker.global_worker.get_serialization_context().serialize
+    return {
+        task: [serialize(to_host(endpoint.make_payload(number, task))).total_bytes for number in range(1, count + 1)]
+        for task in endpoint.outboxes
+        if endpoint.wire_flow.edges_from(task) and task != DATASET
+    }
 
 
-class SizedDriver(Sized, Endpoint):
-    pass
-
-
-class ChatLearnActor(Sized, Actor):
+class ChatLearnActor(Actor):
     """Be one rank of a model, or the StreamDataset, which reads the results of an episode from the last queue.
 
     StreamDataset splits messages into samples, and pads the samples again into micro-batches. It reads a message when
@@ -53,7 +48,7 @@ class ChatLearnActor(Sized, Actor):
 
     def read_messages(self, sample_count):
         """Read messages until there are this many samples, or no more messages."""
-        reads_all = self.plan.options.chatlearn.relay_episodes > 1
+        reads_all = self.plan.options.relay_episodes > 1
         while self.unread_messages and (reads_all or len(self.samples) < sample_count):
             self.operations.update(["stream_dataset_qsize", "stream_dataset_get"])
             self.queue.qsize()  # ChatLearn asks once per message
@@ -61,7 +56,7 @@ class ChatLearnActor(Sized, Actor):
             self.acknowledgements.append([self.forward_step(DATASET, *inputs)])
             self.unread_messages -= 1
 
-    def take_samples(self, number, messages):
+    def train(self, number, messages):
         self.samples += split_samples(messages)
 
     def next(self):

@@ -1,4 +1,14 @@
-"""Define every error that the suite raises on purpose. Each message is one line: what is wrong, and what to do."""
+"""Define every error that the suite raises on purpose, and run the main function of a program.
+
+Each message is one line: what is wrong, and what to do.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 
 class SuiteError(Exception):
@@ -18,12 +28,36 @@ class RecordError(SuiteError):
 
 
 class RunFailed(SuiteError):
-    """A run that could not start or continue."""
+    """A run that could not start or continue. The message names the actor that is the cause."""
 
 
-class ActorFailed(RunFailed):
-    """An actor that raised or died; the message names it."""
+def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
+    """Call the function and end this process with the exit code that it returns.
+
+    Other exit codes: 2 for an error of the user, 130 if the user interrupted the program.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    code, message = 1, ""  # if nobody reads the output
+    try:
+        with tolerate_closed_output():
+            code = function(*arguments)
+    except SuiteError as error:
+        code, message = 2, str(error)
+    except KeyboardInterrupt:
+        code, message = 130, "interrupted"
+    if message:
+        print(f"error: {message}", file=sys.stderr)
+    sys.exit(code)
 
 
-class SegmentError(SuiteError):
-    """Shared memory that cannot be created, opened or reused."""
+@contextmanager
+def tolerate_closed_output() -> Iterator[None]:
+    """Flush standard output at the end of the block. After `| head` has closed it, print to nowhere."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

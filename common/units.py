@@ -1,6 +1,7 @@
 """Parse and format numbers of bytes and seconds."""
 
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 
 UNITS = {
@@ -13,11 +14,7 @@ SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 def parse_bytes(text: str) -> int:
     """Return the bytes of `1024`, `12MB` or `1.5 GiB`; raise ValueError if it is not a whole number of bytes."""
-    number, unit = _split(text, "a number of bytes: give 12000000, 12MB or 12MiB")
-    factors = {name.lower(): factor for name, factor in BYTES.items()}
-    if unit and unit.lower() not in factors:
-        raise ValueError(f"{text!r}: unknown unit {unit}: use one of {', '.join(BYTES)}")
-    count = Fraction(number) * factors[unit.lower() or "b"]
+    count = _parse(text, BYTES, "B", "a number of bytes: give 12000000, 12MB or 12MiB")
     if count.denominator > 1:
         raise ValueError(f"{text!r} is not a whole number of bytes")
     return int(count)
@@ -25,10 +22,7 @@ def parse_bytes(text: str) -> int:
 
 def parse_seconds(text: str) -> float:
     """Return the seconds of `10`, `10s`, `500ms` or `2min`; raise ValueError for others."""
-    number, unit = _split(text, "a number of seconds: give 10 or 10s")
-    if unit and unit not in SECONDS:
-        raise ValueError(f"{text!r}: unknown unit {unit}: use one of {', '.join(SECONDS)}")
-    return float(number) * SECONDS[unit or "s"]
+    return float(_parse(text, SECONDS, "s", "a number of seconds: give 10 or 10s"))
 
 
 def format_bytes(count: float, suffixes: tuple[str, ...] = ("iB", "B")) -> str:
@@ -41,8 +35,12 @@ def format_bytes(count: float, suffixes: tuple[str, ...] = ("iB", "B")) -> str:
     return texts[-1] if other_digits < binary_digits - 1 else texts[0]
 
 
-def _split(text: str, expected: str) -> tuple[str, str]:
+def _parse(text: str, units: Mapping[str, float], default_unit: str, expected: str) -> Fraction:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
     if not match:
         raise ValueError(f"{text!r} is not {expected}")
-    return match[1], match[2]
+    factors = {name.lower(): factor for name, factor in units.items()}
+    unit = match[2] or default_unit
+    if unit.lower() not in factors:
+        raise ValueError(f"{text!r}: unknown unit {unit}: use one of {', '.join(units)}")
+    return Fraction(match[1]) * Fraction(factors[unit.lower()])

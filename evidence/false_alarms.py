@@ -16,11 +16,10 @@ from typing import Any
 from common.analysis.comparison import Pair
 from common.analysis.result import Result
 from common.analysis.statistics import ratio, ratio_of_pairs
-from common.errors import UsageError
-from common.main import run_main
+from common.errors import UsageError, run_main
 from common.records import files
 from common.report.markdown import render_table
-from common.report.tables import Column, make_table
+from common.report.tables import Column, Table, make_table
 
 RUNS = 5  # on each side of a pair, as in published records
 SHUFFLES = 12  # random orders of the same runs
@@ -57,10 +56,9 @@ def split_blocks(items: Sequence[Any], length: int) -> list[Sequence[Any]]:
     return [items[begin : begin + length] for begin in range(0, len(items) - length + 1, length)]
 
 
-def main(folders: Sequence[str]) -> int:
-    """Print the table, and return 0."""
-    results = [Result((files.load(path),)) for path in files.record_files(map(Path, folders))]
-    verdicts = count_verdicts(results)
+def verdict_table(folders: Sequence[Path]) -> Table:
+    """Return the table of the records below these folders; raise UsageError if there are too few runs."""
+    verdicts = count_verdicts([Result((files.load(path),)) for path in files.record_files(folders)])
     if not verdicts:
         raise UsageError(f"no configuration has {2 * RUNS} runs: raise --runs of benchmark.py")
     columns = [
@@ -69,7 +67,11 @@ def main(folders: Sequence[str]) -> int:
         Column("called slower", lambda kind: str(verdicts[kind].count("slower"))),
         Column("called faster", lambda kind: str(verdicts[kind].count("faster"))),
     ]
-    print(render_table(make_table(sorted(verdicts), columns)))
+    return make_table(sorted(verdicts), columns)
+
+
+def main(folders: Sequence[str]) -> int:
+    print(render_table(verdict_table(list(map(Path, folders)))))
     return 0
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from common.plan import requirements
+from common.plan import validate
 from common.plan.command_line import parse_options
 from common.plan.plan import Plan, resolve_plan
 from common.records import files
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def no_gpu(monkeypatch):
-    monkeypatch.setattr(requirements, "count_gpus", lambda: 0)
+    monkeypatch.setattr(validate, "count_gpus", lambda: 0)
 
 
 @pytest.fixture

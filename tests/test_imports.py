@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT
 
 ORDER = (
-    "errors", "units", "main", "flows", "transports", "records", "plan", "trace", "endpoints", "channels", "runtimes",
+    "errors", "units", "flows", "transports", "records", "plan", "trace", "endpoints", "channels", "runtimes",
     "analysis", "report", "run", "scripts",
 )  # fmt: skip
 FILES = sorted(
@@ -22,7 +22,9 @@ MAX_MODULES = 45  # of the project, that supervisor, worker and store script imp
 
 
 def package_of(path: Path) -> str:
-    """Return the package of a file of common/; files elsewhere are scripts."""
+    """Return the package of a file of common/. ChatLearn's flags belong to all flags; other files are scripts."""
+    if path == ROOT / "chatlearn" / "options.py":
+        return "plan"
     parts = path.relative_to(ROOT).with_suffix("").parts
     return parts[1] if parts[0] == "common" else "scripts"
 
@@ -39,6 +41,8 @@ def imported_packages(path: Path):
             first, *rest = name.split(".")
             if first == "common":
                 yield rest[0]
+            elif name.startswith("chatlearn.options"):
+                yield "plan"
             elif first in scripts:
                 yield "scripts"
 

@@ -74,12 +74,8 @@ def match_results(
     Results that were measured together are a pair, then those of equal identity. RecordError: machines differ (unless
     `mixed`), or flags; nothing matches; a side has an identity twice.
     """
-    environments = [environment for result in [*old, *new] for environment in result.environments]
-    machines = [{key: environment.get(key) for key in MACHINE_KEYS} for environment in environments]
-    for machine in machines:
-        if machine != machines[0] and not mixed:
-            raise RecordError(f"the machines differ, {_difference(machines[0], machine)}: measure both on one "
-                              "machine, or give --mixed")  # fmt: skip
+    if not mixed:
+        check_one_machine([*old, *new])
     pairs = [pair for one in old for other in new if (pair := Pair(one, other)).paired_runs]
     matched = [result for pair in pairs for result in (pair.old, pair.new)]
     only_old, only_new = (_by_identity([result for result in side if result not in matched]) for side in (old, new))
@@ -95,6 +91,16 @@ def match_results(
         names = ["; ".join(result.label for result in side) or "none" for side in (old, new)]
         raise RecordError(f"no configuration is on both sides: OLD has {names[0]}, NEW {names[1]}")
     return sorted(pairs, key=lambda pair: old.index(pair.old)), list(only_old.values()), list(only_new.values())
+
+
+def check_one_machine(results: Sequence[Result]) -> None:
+    """Raise RecordError if the results are of different machines or versions."""
+    environments = [environment for result in results for environment in result.environments]
+    machines = [{key: environment.get(key) for key in MACHINE_KEYS} for environment in environments]
+    for machine in machines:
+        if machine != machines[0]:
+            raise RecordError(f"the records are of different machines, {_difference(machines[0], machine)}: name those "
+                              "of one machine, or give --mixed")  # fmt: skip
 
 
 def _by_identity(results: Sequence[Result]) -> dict[Identity, Result]:

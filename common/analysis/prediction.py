@@ -19,7 +19,7 @@ from common.records.schema import Layout, Workload
 from common.transports.catalogue import VARIANTS, Variant
 from common.units import format_bytes
 
-NEARLY_FASTEST = 1.10  # times the fastest: such a choice is right
+NEARLY_FASTEST = 1.10  # times the fastest: such a configuration is recommended too
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,6 @@ class Choice:
     name: str
     seconds: float
     is_measured: bool  # with exactly this workload; False: interpolated
-    limitation: str = ""  # of the interpolation
 
 
 def rule_out(variant: Variant, request: Request) -> str | None:
@@ -50,7 +49,7 @@ def rule_out(variant: Variant, request: Request) -> str | None:
         return "not a transport of its own"
     if request.copies and variant.gives_views:
         return "readers get a view; possible with --reads some"
-    if request.nodes > 1 and (requirements.single_host or requirements.shared_memory or runtime.single_host):
+    if request.nodes > 1 and (requirements.single_host or requirements.shared_memory or not runtime.uses_ray):
         return "all actors must be on one machine"
     if request.gpus and requirements.host_memory_only:
         return "it moves host memory only"
@@ -80,16 +79,16 @@ def rank(request: Request, results: Sequence[Result]) -> tuple[list[Choice], dic
             newest = max(measured, key=lambda result: result.runs[0].started_at)
             choices.append(Choice(variant.name, typical_seconds(newest.seconds_by_run), is_measured=True))
         else:
-            seconds, note = interpolate(request, candidates)
+            seconds, missing = interpolate(request, candidates)
             if seconds:
-                choices.append(Choice(variant.name, seconds, False, note))
+                choices.append(Choice(variant.name, seconds, is_measured=False))
             else:
-                others[f"not measured, {note}"].append(variant.name)
+                others[f"not measured, {missing}"].append(variant.name)
     return sorted(choices, key=lambda choice: choice.seconds), others
 
 
 def interpolate(request: Request, results: Sequence[Result]) -> tuple[float | None, str]:
-    """Return the seconds per iteration and a limit of this prediction, or None and the reason.
+    """Return the seconds per iteration, or None and what was not measured.
 
     The logarithm of the time is linear in the logarithm of the bytes per iteration, between points that were measured
     with this configuration and flows of the same shape. Tensors beyond the first of a message have a measured cost.
@@ -113,18 +112,14 @@ def interpolate(request: Request, results: Sequence[Result]) -> tuple[float | No
     if not tensors:
         return seconds, ""
     most, cut_size = max(point for point in points if point[1] in sizes)
-    if not most:
-        return None, "the cost per tensor was not measured (--sweep fields=1:64:8x)"
+    if tensors > most:
+        return None, f"the cost of {tensors:,} additional tensors: at most {most:,} (--sweep fields=1:64:8x)"
     added = float(np.exp(points[most, cut_size]) - np.exp(points[0, cut_size]))
-    limit = f"{tensors:,} additional tensors, and at most {most:,} were measured" if tensors > most else ""
-    return seconds + tensors * max(0.0, added) / most, limit
+    return seconds + tensors * max(0.0, added) / most, ""
 
 
 def _shape(workload: Workload) -> list[tuple[int, int]] | None:
-    """Return the edges with numbers for names, which are equal for flows whose actors are connected in the same way.
-
-    None for packed messages and messages as sent by ChatLearn.
-    """
+    """Return the edges with numbers for names, to compare flows; None for messages that are packed or as sent."""
     if workload.message == "packed" or workload.sizes.get("as_sent"):
         return None
     names = list(dict.fromkeys(name for edge in workload.edges for name in (edge.source, edge.reader)))
@@ -134,37 +129,6 @@ def _shape(workload: Workload) -> list[tuple[int, int]] | None:
 def _additional_tensors(flow: Flow) -> int:
     """Return the tensors beyond the first of each message, summed over the edges."""
     return sum(len(edge.message.tensor_bytes) - 1 for edge in flow.edges)
-
-
-@dataclass(frozen=True)
-class Check:
-    """The configuration that is predicted to be the fastest, the one that was, and the quotient of their times."""
-
-    request: Request
-    predicted: str
-    fastest: str
-    times_fastest: float
-
-    @property
-    def is_right(self) -> bool:
-        return self.times_fastest <= NEARLY_FASTEST
-
-
-def check_predictions(held_out: Sequence[Result], results: Sequence[Result]) -> tuple[list[Check], int]:
-    """Return a check per held-out workload, with and without copies, and the number of those without two predictions.
-
-    `results` of held-out workloads are not used.
-    """
-    flows, checks = {result.workload: result.flow for result in held_out}, []
-    requests = [Request(workload, flow, copies) for workload, flow in flows.items() for copies in (True, False)]
-    others = [result for result in results if result.workload not in flows]
-    for request in requests:
-        measured = {choice.name: choice.seconds for choice in rank(request, held_out)[0] if choice.is_measured}
-        predicted = [choice.name for choice in rank(request, others)[0] if choice.name in measured]
-        if len(predicted) > 1:
-            fastest = min(predicted, key=measured.__getitem__)
-            checks.append(Check(request, predicted[0], fastest, measured[predicted[0]] / measured[fastest]))
-    return checks, len(requests) - len(checks)
 
 
 def load_by_machine(paths: Sequence[Path]) -> dict[str, list[Result]]:

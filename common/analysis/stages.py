@@ -10,6 +10,7 @@ import msgspec
 
 from common.analysis.comparison import find_result
 from common.analysis.result import Result
+from common.errors import RecordError
 from common.flows.flow import DRIVER
 from common.records.schema import Run
 
@@ -88,16 +89,13 @@ def middle_iterations(run: Run) -> dict[int, float]:
     return {number: seconds[number] for number in order[left_out : len(order) - left_out]}
 
 
-def trace_problems(results: Sequence[Result]) -> list[str]:
-    """Return a line for each trace that must not be shown: time is not explained, or an edge was not seen."""
-    lines = []
-    for result in results:
-        explained, edge_problem = attribute(result.traced_run)[1], _edge_problem(result)
-        if abs(1 - explained) > MAX_UNEXPLAINED:
-            lines.append(f"{result.label}: the stages add up to {explained:.1%} of the iteration")
-        if edge_problem:
-            lines.append(f"{result.label}: {edge_problem}")
-    return lines
+def check_trace(result: Result) -> None:
+    """Raise RecordError for a trace that must not be shown: time is not explained, or an edge was not seen."""
+    explained, problem = attribute(result.traced_run)[1], _edge_problem(result)
+    if not problem and abs(1 - explained) > MAX_UNEXPLAINED:
+        problem = f"the stages add up to {explained:.1%} of the iteration"
+    if problem:
+        raise RecordError(f"{result.label}: {problem}: repeat the trace on an idle machine")
 
 
 def _edge_problem(result: Result) -> str | None:

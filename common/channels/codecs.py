@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.endpoints import tensors
-from common.endpoints.tensors import Payload
+import numpy as np
+import torch
+
+from common.endpoints.tensors import Payload, assemble, map_tensors, tensors_of, to_host
 from common.flows.flow import Edge
 from common.flows.message import Message
 
@@ -18,7 +20,6 @@ class Codec:
     decode: Callable[[Any, Message, Any], Payload]  # the data, its message, the reader's device -> payload
 
     def decode_all(self, received: Sequence[Any], edges: Sequence[Edge], device: Any) -> list[Payload]:
-        """Return the payloads of the data received over these edges."""
         return [self.decode(data, edge.message, device) for data, edge in zip(received, edges, strict=True)]
 
 
@@ -26,20 +27,40 @@ def _unchanged(payload: Payload, *_: Any) -> Payload:
     return payload
 
 
-def _contiguous(payload: Payload) -> Payload:
-    return tensors.map_tensors(lambda tensor: tensor.contiguous(), payload)
-
-
-def _from_arrays(arrays: Any, message: Message, device: Any) -> Payload:
-    return tensors.from_arrays(arrays, device)
+def _to_contiguous(payload: Payload) -> Payload:
+    return map_tensors(lambda tensor: tensor.contiguous(), payload)
 
 
 def _to_device(payload: Payload, message: Message, device: Any) -> Payload:
-    return tensors.to_device(payload, device)
+    return map_tensors(lambda tensor: tensor.to(device), payload)
+
+
+def _to_arrays(payload: Payload) -> Any:
+    return map_tensors(lambda tensor: tensor.cpu().numpy(), payload)
+
+
+def _from_arrays(arrays: Any, message: Message, device: Any) -> Payload:
+    return map_tensors(lambda array: torch.from_numpy(array).to(device), arrays)
+
+
+def _to_bytes(payload: Payload) -> Any:
+    return map_tensors(lambda tensor: tensor.cpu().numpy().tobytes(), payload)
+
+
+def _from_bytes(data: Any, message: Message, device: Any) -> Payload:
+    fields = []
+    for field in message.fields:
+        items = tensors_of(data, field)
+        if not field.is_python:
+            pairs = zip(items, field.shapes, strict=True)
+            arrays = [np.frombuffer(item, field.dtype).reshape(shape) for item, shape in pairs]
+            items = [torch.from_numpy(array).to(device) for array in arrays]
+        fields.append(items)
+    return assemble(message, fields)
 
 
 UNCHANGED = Codec(_unchanged, _unchanged)
-DENSE = Codec(_contiguous, _unchanged)  # for transports that send only contiguous tensors
-HOST = Codec(tensors.to_host, _to_device)  # the sender copies to host memory, the reader to its device
-ARRAYS = Codec(tensors.to_arrays, _from_arrays)  # numpy arrays
-BYTES = Codec(tensors.to_bytes, tensors.from_bytes)  # Python bytes
+DENSE = Codec(_to_contiguous, _unchanged)  # for transports that send only contiguous tensors
+HOST = Codec(to_host, _to_device)  # the sender copies to host memory, the reader to its device
+ARRAYS = Codec(_to_arrays, _from_arrays)  # numpy arrays, which share the tensors' memory on a CPU
+BYTES = Codec(_to_bytes, _from_bytes)  # Python bytes; nobody may write to the tensors of their readers

@@ -1,7 +1,6 @@
 """Private parts of Ray that are replaced (--reuse-buffers) or inspected (the channels of a compiled graph)."""
 
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ class ReusedBuffers:
         self.slots: dict[int, list[list[Any]]] = {}  # bytes -> memory and weak reference to the array in it
 
     def copy(self, array: np.ndarray) -> torch.Tensor:
-        """Return a copy of the array as a tensor."""
         slots = self.slots.setdefault(array.nbytes, [])
         slot = next((slot for slot in slots if slot[1]() is None), None)
         if slot is None:
@@ -33,11 +31,10 @@ class ReusedBuffers:
 
 
 def reuse_receive_buffers() -> None:
-    """--reuse-buffers: let this process's channels copy each received message into memory that is used again.
+    """--reuse-buffers: let this process's channels copy each large message for a CPU into memory that is used again.
 
     Ray copies each message of the `shm` type hint into new memory (serialization_context.py, the last line of
-    deserialize_from_numpy_or_scalar). More than 32 MiB are unmapped when they are freed, so each iteration has a page
-    fault per 4 KiB. Small tensors, scalars and GPU tensors still use Ray's method.
+    deserialize_from_numpy_or_scalar). More than 32 MiB are unmapped when freed: a page fault per 4 KiB and iteration.
     """
     from ray.experimental.channel import ChannelContext
 
@@ -50,14 +47,6 @@ def reuse_receive_buffers() -> None:
         return buffers.copy(array).view(dtype)
 
     context.deserialize_from_numpy_or_scalar = deserialize
-
-
-def call_in_all(workers: Any, function: Callable[[Any], Any]) -> list[Any]:
-    """Call a function with the endpoint of each worker, in the worker's process, and return the results."""
-    import ray
-
-    calls = [actor.__ray_call__.remote(function) for actor in workers.actors.values()]
-    return [*ray.get(calls), function(workers.driver)]
 
 
 def read_data_paths(graph: Any, flow: Flow) -> dict[str, str]:

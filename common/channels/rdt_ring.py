@@ -10,8 +10,9 @@ import torch
 from ray.experimental import register_tensor_transport
 from ray.experimental.rdt import CommunicatorMetadata, TensorTransportManager, TensorTransportMetadata
 
-from common.channels.ring_endpoint import RingEndpoint, first_tensor, list_tensors
+from common.channels.ring_endpoint import RingEndpoint, first_tensor
 from common.channels.shared_ring import Handle
+from common.endpoints.tensors import list_tensors
 
 NAME = "MAPPED"  # as Ray calls the transport
 
@@ -32,15 +33,10 @@ class MappedTransport(TensorTransportManager):
         return NAME
 
     @staticmethod
-    def is_one_sided() -> bool:
-        return True
+    def _return_true(*_: Any) -> bool:
+        return True  # "can abort" too, although nothing runs: otherwise Ray could kill both actors after any error
 
-    @staticmethod
-    def can_abort_transport() -> bool:
-        return True  # there is nothing to abort; with False, Ray could kill both actors after any error
-
-    def actor_has_tensor_transport(self, actor: Any) -> bool:
-        return True
+    is_one_sided = can_abort_transport = actor_has_tensor_transport = _return_true
 
     def get_communicator_metadata(self, src_actor: Any, dst_actor: Any, backend: Any = None) -> CommunicatorMetadata:
         return CommunicatorMetadata()

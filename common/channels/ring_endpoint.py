@@ -9,21 +9,18 @@ from common.channels import cuda_ipc
 from common.channels.shared_ring import Handle, Ring, View
 from common.endpoints.actor import Actor, Endpoint
 from common.endpoints.outbox import Memory
-from common.endpoints.tensors import Payload, map_tensors
-from common.errors import RunFailed, SegmentError
+from common.endpoints.tensors import Payload, list_tensors
+from common.errors import RunFailed
 from common.flows.flow import DRIVER
 from common.plan.plan import Plan
 
 
 class RingEndpoint(Endpoint):
-    """Write payloads into rings, and read views of others' rings.
-
-    On a GPU the payloads are shared by CUDA IPC, and the rings in shared memory have only their headers.
-    """
+    """Write payloads into rings, and read views of others' rings. On a GPU, a ring's file has only the header."""
 
     def __init__(self, plan: Plan, name: str) -> None:
         self.rings: dict[str, Ring] = {}  # by sending task
-        self.exports: dict[str, cuda_ipc.Export] = {}
+        self.events: dict[str, list[torch.cuda.Event]] = {}  # by sending task, one per slot
         self.views: dict[tuple[str, str], View] = {}  # by reading task and sender
         self.slots_by_address: dict[int, tuple[str, int]] = {}  # of the first tensor of a payload -> task, slot
         self.on_gpu = plan.device == "cuda"
@@ -31,7 +28,7 @@ class RingEndpoint(Endpoint):
         for task in self.rings:
             outbox = self.outboxes[task]
             if self.on_gpu:
-                self.exports[task] = cuda_ipc.Export(plan.shared_folder / f"{task}.cuda", outbox.buffers)
+                self.events[task] = cuda_ipc.export_pool(plan.shared_folder / f"{task}.cuda", outbox.buffers)
             for slot, payload in enumerate(outbox.buffers if self.packed else outbox.pool):
                 self.slots_by_address[first_tensor(list_tensors(payload)).data_ptr()] = task, slot
 
@@ -53,7 +50,6 @@ class RingEndpoint(Endpoint):
         return sorted({edge.reader for edge in self.task_flow.edges_from(sender)})
 
     def open_inputs(self) -> None:
-        """Map the rings of all senders. They must exist."""
         folder, options = self.plan.shared_folder, self.plan.options
         for edge in self.wire_flow.edges_to_actor(self.worker.actor):
             sender, readers = edge.source, self._readers(edge.source)
@@ -61,16 +57,15 @@ class RingEndpoint(Endpoint):
             self.views[edge.reader, sender] = View(folder, edge, options.slots, options.in_flight, readers, gpu)
 
     def open_all(self, task: str, handles: Sequence[Handle]) -> list[Payload]:
-        """Return the payloads of a task's handles (see `open`)."""
         return [self.open(task, handle) for handle in handles]
 
     def open(self, task: str, handle: Handle) -> Payload:
-        """Return the payload of a handle as views; raise SegmentError if the task does not read this message."""
+        """Return the payload of a handle as views; raise RunFailed if the task does not read this message."""
         if not isinstance(handle, list):  # a compiled graph passes a failed deserialisation as an argument
             raise RunFailed(f"{task} expected a handle, got {type(handle).__name__}")
         view = self.views.get((task, handle[0]))
         if view is None:
-            raise SegmentError(f"{task} received a handle of {handle[0]}, whose messages it does not read: {handle}")
+            raise RunFailed(f"{task} received a handle of {handle[0]}, whose messages it does not read: {handle}")
         return view.open(handle)
 
     def open_for_all_tasks(self, handle: Handle) -> Payload:
@@ -79,13 +74,12 @@ class RingEndpoint(Endpoint):
         return payloads[0] if payloads else self.open(self.name, handle)  # raises, because no task reads it
 
     def handle(self, task: str) -> Handle:
-        """Return the handle of the newest message of a task."""
         return [task, self.rings[task].newest]
 
     def handle_of(self, tensor: torch.Tensor) -> Handle:
-        """Return the handle of the payload whose first tensor this is; raise SegmentError if it is in no ring."""
+        """Return the handle of the payload whose first tensor this is; raise RunFailed if it is in no ring."""
         if tensor.data_ptr() not in self.slots_by_address:
-            raise SegmentError(f"{self.name} cannot send a tensor that is not in shared memory")
+            raise RunFailed(f"{self.name} cannot send a tensor that is not in shared memory")
         task, slot = self.slots_by_address[tensor.data_ptr()]
         return [task, self.rings[task].written[slot]]
 
@@ -97,7 +91,7 @@ class RingEndpoint(Endpoint):
         ring.acquire(number)
         payload = super().make_payload(number, task)
         if self.on_gpu:
-            self.exports[task].mark_written(number % len(ring.slots))
+            self.events[task][number % len(ring.slots)].record()
         ring.publish(number)
         return payload
 
@@ -122,12 +116,6 @@ def open_rings(workers: Any) -> None:
     workers.call("open_inputs")
     for path in workers.plan.shared_folder.iterdir():
         path.unlink()
-
-
-def list_tensors(payload: Payload) -> list[torch.Tensor]:
-    tensors: list[torch.Tensor] = []
-    map_tensors(tensors.append, payload)
-    return tensors
 
 
 def first_tensor(tensors: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -1,24 +1,21 @@
 """Messages in shared memory: the sender writes where its readers can map it, and only a handle is sent.
 
 Each task has one file, a ring with as many slots as the task has payloads. Each reader maps the file once, and the
-slots read-only, so that no reader can change what another one reads. The handle is the plain list [task, number]:
-Ray sends a list of strings and integers without pickling.
+slots read-only, so that no reader can change what another one reads.
 
     header   int64 values, each with one writer
              [slot]             number of the message in the slot                   written by the sender
              [slots + reader]   number of the last message that the reader released   written by that reader
     slots    packed messages (flows/message.py) that start at a page
 
-The sender writes into a slot again only when every reader has released the message in it. The file names are removed
-when all readers have mapped the files, so the memory is freed when the processes end, however they end.
-Writes become visible in the order of x86, and the handle passes through the kernel or a lock.
+The sender writes into a slot again only when every reader has released the message in it. Writes become visible in the
+order of x86, and the handle passes through the kernel or a lock.
 """
 
 import errno
 import mmap
 import os
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +23,10 @@ import numpy as np
 import torch
 
 from common.endpoints.tensors import Payload, unpack
-from common.errors import SegmentError
+from common.errors import RunFailed
 from common.flows.flow import Edge
 
-Handle = list  # [task, number]
+Handle = list  # [task, number]: Ray sends a list of strings and integers without pickling
 
 
 def _round_to_pages(count: int) -> int:
@@ -52,10 +49,7 @@ class _Segment:
 
 
 class Ring(_Segment):
-    """The sender's side: `folder` is in shared memory, `sender` is the task and the file name, `readers` are tasks.
-
-    Raise SegmentError if the name exists already, or if shared memory is full.
-    """
+    """The sender's side. Raise RunFailed if shared memory is full."""
 
     def __init__(
         self, folder: Path, sender: str, slot_bytes: int, slots: int, readers: list[str], timeout: float
@@ -65,13 +59,11 @@ class Ring(_Segment):
         try:
             with path.open("xb") as file:
                 os.posix_fallocate(file.fileno(), 0, size)  # without it, a full /dev/shm is a SIGBUS at the first write
-        except FileExistsError:
-            raise SegmentError(f"the segment {sender} exists already: two senders have the same name") from None
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
             path.unlink(missing_ok=True)
-            raise SegmentError(
+            raise RunFailed(
                 f"{sender} needs {size / 2**20:,.0f} MiB of shared memory, and {folder.parent} is full: remove files "
                 "there, enlarge it (docker run --shm-size), or send less"
             ) from None
@@ -79,10 +71,7 @@ class Ring(_Segment):
         self.sender, self.readers, self.timeout, self.newest = sender, readers, timeout, 0
 
     def acquire(self, number: int) -> None:
-        """Wait until every reader has released the last message in the slot of message `number`.
-
-        Raise SegmentError with the slowest reader after `timeout` seconds.
-        """
+        """Wait until every reader has released what is in the slot of message `number`, or raise RunFailed."""
         needed = number - len(self.slots)
         if min(self.released_by) >= needed:
             return
@@ -90,45 +79,36 @@ class Ring(_Segment):
         while min(self.released_by) < needed:
             if time.monotonic() > deadline:
                 slowest = self.readers[list(self.released_by).index(min(self.released_by))]
-                raise SegmentError(f"{slowest} did not release message {needed} of {self.sender} in {self.timeout:g} s")
+                raise RunFailed(f"{slowest} did not release message {needed} of {self.sender} in {self.timeout:g} s")
             time.sleep(0.0001)  # short against the time for which a reader keeps a view
 
     def publish(self, number: int) -> None:
-        """Mark message `number` as written; its handle is [sender, number]."""
         self.written[number % len(self.slots)] = number
         self.newest = number
 
 
 class View(_Segment):
-    """A reader's side: read-only views. The reader may hold `keep` messages at a time, the newest one included.
-
-    Raise SegmentError if there is no file, because its sender died or the name was removed too early.
-    """
+    """A reader's side: read-only views. The reader may hold `keep` messages at a time, the newest one included."""
 
     def __init__(self, folder: Path, edge: Edge, slots: int, keep: int, readers: list[str], gpu: Any = None) -> None:
         self.sender, self.reader, self.message = edge.source, edge.reader, edge.message
         self.gpu = gpu  # cuda_ipc.Import, if the payloads are on a GPU
-        try:
-            super().__init__(folder / self.sender, 1 if gpu else self.message.packed_bytes, slots, len(readers), "r")
-        except FileNotFoundError:
-            raise SegmentError(f"{self.reader} finds no segment of {self.sender}: has it started?") from None
+        super().__init__(folder / self.sender, 1 if gpu else self.message.packed_bytes, slots, len(readers), "r")
         self.index, self.keep, self.newest, self.released = readers.index(self.reader), keep, 0, 0
         self.has_strings = any(field.is_python for field in self.message.fields)
         if not gpu:
-            with warnings.catch_warnings():  # torch warns about read-only memory, which is intended here
-                warnings.simplefilter("ignore", UserWarning)
-                self.buffers = [torch.from_numpy(slot) for slot in self.slots]
+            self.buffers = [torch.from_numpy(slot) for slot in self.slots]
             self.payloads = [unpack(buffer, self.message) for buffer in self.buffers]
 
     def open(self, handle: Handle) -> Payload:
-        """Return the payload of a handle without a copy; raise SegmentError if the slot holds another message.
+        """Return the payload of a handle without a copy; raise RunFailed if the slot holds another message.
 
         The message stays there until `keep` newer ones are opened, or until `release`.
         """
         sender, number = handle
         slot = number % len(self.slots)
         if sender != self.sender or self.written[slot] != number:
-            raise SegmentError(f"{self.reader} received the handle of message {number} of {sender}, but the slot holds "
+            raise RunFailed(f"{self.reader} received the handle of message {number} of {sender}, but the slot holds "
                                f"message {self.written[slot]} of {self.sender}")  # fmt: skip
         if number > self.newest:
             self.newest = number

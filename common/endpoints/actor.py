@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from common.endpoints import samples, tensors
+from common.endpoints import fault_injection, samples, tensors
 from common.endpoints.inbox import Inbox, Views
 from common.endpoints.outbox import Memory, Outbox
 from common.endpoints.payload import Digests
@@ -19,6 +19,7 @@ from common.endpoints.tensors import Payload
 from common.errors import RunFailed
 from common.flows.flow import DRIVER, Task
 from common.plan.plan import Plan
+from common.trace import recorder
 
 
 class Endpoint:
@@ -27,7 +28,8 @@ class Endpoint:
     def __init__(self, plan: Plan, name: str) -> None:
         options, flow = plan.options, plan.task_flow
         self.plan, self.name, self.task_flow, self.wire_flow = plan, name, flow, plan.wire_flow
-        self.device, self.packed, self.worker = torch.device(plan.device), plan.is_packed, plan.workers[name]
+        self.device, self.worker = torch.device(plan.device), plan.workers[name]
+        self.packed = options.message == "packed"
         self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(self.worker.actor)}
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
@@ -35,21 +37,17 @@ class Endpoint:
         for task in self.tasks if name != DRIVER else [DRIVER]:
             memory, edges = self.memory(task), flow.edges_to(task)
             self.outboxes[task] = Outbox(task, flow.message(task), options.slots, self.device, self.packed, memory)
-            self.inboxes[task] = Inbox(edges, plan.device, options.slots, options.in_flight, self.worker.receives)
-            for _ in range(options.in_flight if options.copy_out else 0):
-                copies = [tensors.like(edge.message, self.device) for edge in edges]
-                self.copies.setdefault(task, []).append(copies)
+            self.inboxes[task] = Inbox(edges, plan.device, options.in_flight, self.worker.receives)
+            if options.copy_out:
+                self.copies[task] = [[tensors.like(edge.message, self.device) for edge in edges]
+                                     for _ in range(options.in_flight)]  # fmt: skip
         self.digests: Digests = {}
         self.overhead_seconds, self.minor_faults = 0.0, 0
         self.progress = ProgressTable.join(plan.run_folder, name, plan.worker_names, plan.total_iterations)
         if options.trace:
-            from common.trace import recorder
-
             recorder.install(self)
-        if plan.fault and flow.actor(plan.fault.task) == self.worker.actor and not self.worker.replica:
-            from common.endpoints import fault_injection
-
-            fault_injection.install(self, plan.fault)
+        if options.inject:
+            fault_injection.install(self, options.inject)
 
     def memory(self, task: str) -> Memory | None:
         """Return where the task's payloads lie; None: anywhere. Transports that share memory override it."""
@@ -88,12 +86,13 @@ class Endpoint:
 
     def unpack(self, inputs: Sequence[Any], task: str) -> list[Payload]:
         """--message packed: return the fields of each buffer as views."""
-        edges, wire_edges = self.inboxes[task].edges, self.wire_flow.edges_to(task)
-        tensors.check_inputs(inputs, wire_edges)
-        for edge, buffer in zip(wire_edges, inputs, strict=True):
-            if buffer.nbytes != edge.bytes:
-                raise RunFailed(f"expected {edge.bytes} packed bytes for {edge}; got {buffer.nbytes}")
-        return [tensors.unpack(buffer, edge.message) for edge, buffer in zip(edges, inputs, strict=True)]
+        tensors.check_inputs(inputs, self.wire_flow.edges_to(task))
+        payloads = []
+        for edge, buffer in zip(self.inboxes[task].edges, inputs, strict=True):
+            if buffer.nbytes != edge.message.packed_bytes:
+                raise RunFailed(f"expected {edge.message.packed_bytes} packed bytes for {edge}; got {buffer.nbytes}")
+            payloads.append(tensors.unpack(buffer, edge.message))
+        return payloads
 
     def copy_out(self, inputs: Sequence[Payload], task: str) -> list[Payload]:
         """--copy-out: return copies of the inputs, in memory that was used `in_flight` messages ago."""
@@ -121,13 +120,10 @@ class Endpoint:
             inbox.held.clear()
 
     def spans(self) -> list[tuple[int, str, float, float]]:
-        from common.trace import recorder
-
         return recorder.spans
 
     def costs(self) -> dict[str, Any]:
-        """Return what this worker's process has used after the first iteration. Workers may share a process."""
-        # On a GPU, the overhead includes waiting for the payload, so it is not only the benchmark's own work.
+        """Return what this worker's process has used. On a GPU, the overhead includes waiting for the payload."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return {
             "pid": os.getpid(),
@@ -149,8 +145,7 @@ class Actor(Endpoint):
         self.followers = {name: [task.name for task in local if task.reads[-1] == name] for name in self.tasks}
         self.local_numbers: dict[str, deque[int]] = {task.name: deque() for task in local}
         self.micro_batches: dict[int, list[samples.Batch]] = {}
-        self.seconds = plan.options.model_times.get(self.worker.actor)
-        self.train_seconds = plan.options.model_times.get("trainer")
+        self.model_times = plan.options.model_times
 
     def forward_step(self, task: str, *inputs: Any) -> Any:
         """Receive a task's inputs, in the order of the flow's edges, and return the data to send."""
@@ -159,10 +154,10 @@ class Actor(Endpoint):
         number = self.receive(inputs, task) if self.inboxes[task].edges else self.local_numbers[task].popleft()
         for follower in self.followers[task]:
             self.local_numbers[follower].append(number)
-        if self.seconds is not None:
-            self.compute(self.seconds)
+        if self.worker.actor in self.model_times:
+            self.compute(self.model_times[self.worker.actor])
         if task == self.sink_task:
-            self.take_samples(number, self.inboxes[task].held[-1][1])
+            self.train(number, self.inboxes[task].held[-1][1])
         payload = self.make_payload(number, task)
         return self.codec.encode(payload) if self.codec else payload
 
@@ -170,21 +165,17 @@ class Actor(Endpoint):
         """--model-seconds: wait as if a model computed, without using the CPU."""
         time.sleep(seconds)
 
-    def take_samples(self, number: int, messages: Sequence[Payload]) -> None:
-        """--sink trainer: use the results of an iteration. ChatLearn's dataset keeps them for its trainers."""
-        self.train(number, messages)
-
     def train(self, number: int, messages: Sequence[Payload]) -> None:
-        """--sink trainer: make micro-batches, and keep them until they are verified."""
+        """--sink trainer: make micro-batches of an iteration's results, and keep them until they are verified."""
         self.micro_batches[number] = samples.make_micro_batches(messages, self.plan.options.train_micro_batch)
-        if self.train_seconds is not None:
-            self.compute(self.train_seconds)
+        if "trainer" in self.model_times:
+            self.compute(self.model_times["trainer"])
 
     def verify(self, first: int, last: int) -> tuple[dict[str, int], dict[str, bool | None]]:
         wrong, views = super().verify(first, last)
         while self.micro_batches:
             number, batches = self.micro_batches.popitem()
-            edges, slots = self.inboxes[self.sink_task].edges, self.plan.options.slots
-            for name, count in samples.verify_micro_batches(batches, edges, number, slots, self.digests).items():
+            edges = self.inboxes[self.sink_task].edges
+            for name, count in samples.verify_micro_batches(batches, edges, number, self.digests).items():
                 wrong[name] = wrong.get(name, 0) + count
         return wrong, views

@@ -1,4 +1,4 @@
-"""Inject a fault into a worker, for tests. The faults are values of common/plan/options.py."""
+"""Inject a fault into a worker, for tests: the value of --inject, such as `policy:6:die` or `policy:6:delay=5ms`."""
 
 import ctypes
 import os
@@ -9,41 +9,45 @@ from typing import Any
 
 import torch
 
-from common.endpoints.tensors import map_tensors
-from common.plan.options import Fault
+from common.endpoints.tensors import list_tensors
+from common.units import parse_seconds
 
 
-def install(endpoint: Any, fault: Fault) -> None:
+def install(endpoint: Any, fault: str) -> None:
     """Make the fault happen when its task is about to receive, or to send, the message of its iteration."""
-    if fault.kind == "start":
+    fault_task, iteration, kind = fault.split(":")
+    first = int(iteration)
+    if fault_task not in endpoint.inboxes or endpoint.worker.replica:
+        return
+    if kind == "start":
         raise OSError("injected fault")
     receive, make_payload = endpoint.receive, endpoint.make_payload
     previous: list[Any] = []
 
-    def faulty_receive(inputs: Any, task: str = fault.task) -> int:
-        if task == fault.task and endpoint.inboxes[task].last + 1 >= fault.iteration:
-            _break(fault)
+    def faulty_receive(inputs: Any, task: str = fault_task) -> int:
+        if task == fault_task and endpoint.inboxes[task].last + 1 >= first:
+            _break(kind)
         return receive(inputs, task)
 
-    def faulty_make_payload(number: int, task: str = fault.task) -> Any:
+    def faulty_make_payload(number: int, task: str = fault_task) -> Any:
         payload = make_payload(number, task)
-        if task != fault.task or number < fault.iteration:
+        if task != fault_task or number < first:
             previous[:] = [payload]
-        elif fault.kind == "flip" and number == fault.iteration:
-            tensors: list[torch.Tensor] = []
-            map_tensors(tensors.append, payload)
-            [tensor for tensor in tensors if tensor.nbytes][-1].reshape(-1).view(torch.uint8)[-1] ^= 1
-        elif fault.kind == "stale":
+        elif kind == "flip" and number == first:
+            tensors = [tensor for tensor in list_tensors(payload) if tensor.nbytes]
+            tensors[-1].reshape(-1).view(torch.uint8)[-1] ^= 1
+        elif kind == "stale":
             return previous[0]
         return payload
 
     endpoint.receive, endpoint.make_payload = faulty_receive, faulty_make_payload
 
 
-def _break(fault: Fault) -> None:
-    match fault.kind:
+def _break(kind: str) -> None:
+    name, _, duration = kind.partition("=")
+    match name:
         case "die" | "stop":
-            os.kill(os.getpid(), signal.SIGKILL if fault.kind == "die" else signal.SIGSTOP)
+            os.kill(os.getpid(), signal.SIGKILL if name == "die" else signal.SIGSTOP)
         case "segfault":
             ctypes.string_at(0)
         case "hang":
@@ -56,6 +60,6 @@ def _break(fault: Fault) -> None:
                 report.write(b"\xff\x00{garbage\n")
             os._exit(0)
         case "delay":  # exactly this long; a process that sleeps wakes up late and with cold caches
-            end = time.perf_counter() + fault.seconds
+            end = time.perf_counter() + parse_seconds(duration)
             while time.perf_counter() < end:
                 pass

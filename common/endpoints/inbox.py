@@ -48,10 +48,8 @@ class Views:
 class Inbox:
     """Hold the newest `keep` messages of one task until `verify`; older ones leave only their sequence numbers."""
 
-    def __init__(
-        self, edges: tuple[Edge, ...], device: str, slots: int, keep: int, receives: Callable[[int], bool]
-    ) -> None:
-        self.edges, self.device, self.slots, self.receives = edges, device, slots, receives
+    def __init__(self, edges: tuple[Edge, ...], device: str, keep: int, receives: Callable[[int], bool]) -> None:
+        self.edges, self.device, self.receives = edges, device, receives
         self.numbered: list[list[tuple[Field, int]]] = [  # the fields that hold a sequence number, and its bytes
             [(field, count) for field in edge.message.fields if (count := number_bytes(field))] for edge in edges
         ]
@@ -143,7 +141,7 @@ class Inbox:
 
     def _check_bytes(self, edge: Edge, payload: Payload, number: int, digests: Digests, views: Views) -> dict[str, int]:
         """Return the wrong bytes by field, and enter the tensors into `views`."""
-        slot, wrong = number % self.slots, dict[str, int]()
+        slot, wrong = number % len(digests[edge.source]), dict[str, int]()
         for field, expected in zip(edge.message.fields, digests[edge.source][slot], strict=True):
             tensors = tensors_of(payload, field)
             if not self._has_type(tensors, field):
@@ -156,7 +154,6 @@ class Inbox:
         return wrong
 
     def _has_type(self, tensors: Any, field: Field) -> bool:
-        """Whether a field has the expected types, shapes and device."""
         if not isinstance(tensors, list) or len(tensors) != len(field.shapes):
             return False
         if field.is_python:

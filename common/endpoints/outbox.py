@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from common.endpoints.payload import NUMBER_BYTES, digest, encode_number, make_field, number_bytes
-from common.endpoints.tensors import Payload, assemble, map_tensors, pack, packed_views, tensors_of, unpack
+from common.endpoints.tensors import Payload, assemble, pack, packed_views, tensors_of, unpack
 from common.flows.message import Field, Message
 
 Memory = Callable[[int], torch.Tensor]  # slot -> the flat buffer in which its payload, or packed buffer, must lie
@@ -22,7 +22,7 @@ class Outbox:
         self.message, self.is_packed = message, is_packed
         self.digests: list[list[int]] = []  # per slot and field
         self.pool: list[Payload] = []  # the payloads that the sequence numbers are written into
-        self.buffers: list[torch.Tensor] = []  # flat memory of the payloads, if there is any
+        self.buffers: list[torch.Tensor] = []  # flat memory of the payloads: of packed ones, or the given memory
         self.packed_views: list[list[Any]] = []  # the fields in each buffer
         self.whole_areas: list[list[memoryview]] = []  # per slot: areas of 8 bytes for the whole sequence number
         self.other_areas: list[list[tuple[Field, Any]]] = []  # per slot: areas that hold a part of it, or single bits
@@ -41,8 +41,13 @@ class Outbox:
             whole, other = [], []
             for field in message.fields:
                 if count := number_bytes(field):
-                    area = _first_bytes(tensors_of(payload, field)[0], count)
-                    if isinstance(area, memoryview) and count == NUMBER_BYTES and field.dtype != "bool":
+                    tensor = tensors_of(payload, field)[0]
+                    row = tensor[(0,) * (tensor.dim() - 1)].reshape(-1)  # a view, also of a tensor with gaps
+                    if not tensor.is_cpu:
+                        other.append((field, row.view(torch.uint8)[:count]))
+                        continue
+                    area = row.numpy().view(np.uint8).data[:count]  # torch takes ten times as long to write to it
+                    if count == NUMBER_BYTES and field.dtype != "bool":
                         whole.append(area)
                     else:
                         other.append((field, area))
@@ -69,11 +74,6 @@ class Outbox:
         pack(self.pool[slot], self.message, self.packed_views[slot])
         return self.buffers[slot].view(torch.int64) if self.message.packed_bytes % 8 == 0 else self.buffers[slot]
 
-    def map_pool(self, function: Callable[[Any], Any]) -> None:
-        """Call `function` with every tensor that is sent, for example to register its memory."""
-        for payload in self.buffers or self.pool:
-            map_tensors(function, payload)
-
 
 def _to_tensors(field: Field, arrays: list[Any], device: torch.device) -> list[Any]:
     if field.is_python:
@@ -85,9 +85,3 @@ def _to_tensors(field: Field, arrays: list[Any], device: torch.device) -> list[A
     if not field.is_list:
         return [storage[tuple(map(slice, field.shape))].copy_(tensors[0])]
     return [storage[index, : len(tensor)].copy_(tensor) for index, tensor in enumerate(tensors)]
-
-
-def _first_bytes(tensor: torch.Tensor, count: int) -> Any:
-    """Return the first bytes of a tensor for writing: on a CPU as a memoryview, since torch takes ten times as long."""
-    row = tensor[(0,) * (tensor.dim() - 1)].reshape(-1)  # a view; reshaping a whole tensor with gaps would copy it
-    return row.numpy().view(np.uint8).data[:count] if tensor.is_cpu else row.view(torch.uint8)[:count]

@@ -82,8 +82,6 @@ def count_wrong_bytes(
         actual = np.frombuffer(raw_bytes(tensor), np.uint8)
         expected = np.frombuffer(encoded + raw_bytes(made)[len(encoded) :].tobytes(), np.uint8)
         encoded = b""  # only the first tensor has the sequence number
-        if len(actual) == len(expected):
-            wrong += int(np.count_nonzero(actual != expected))
-        else:  # a string of another length
-            wrong += len(expected)
+        has_same_length = len(actual) == len(expected)  # a string may have another one
+        wrong += int(np.count_nonzero(actual != expected)) if has_same_length else len(expected)
     return wrong

@@ -31,11 +31,11 @@ class ProgressTable:
     @classmethod
     def join(cls, folder: Path, worker: str, names: Sequence[str], iterations: int) -> "ProgressTable":
         """Return the table of a worker. On a machine without the run's folder, all that is written is lost."""
+        memory: mmap.mmap | bytearray = bytearray(8 * (_HEADER + 2 * len(names) + 2 * iterations))
         if (folder / "progress").is_file():
             with (folder / "progress").open("r+b") as file:
-                table = cls(mmap.mmap(file.fileno(), 0), names)
-        else:
-            table = cls(bytearray(8 * (_HEADER + 2 * len(names) + 2 * iterations)), names)
+                memory = mmap.mmap(file.fileno(), 0)
+        table = cls(memory, names)
         table.worker_index = table.names.index(worker)
         table.pids[table.worker_index] = os.getpid()
         return table
@@ -68,9 +68,7 @@ class ProgressTable:
         return self.integers[0], self.integers[1], self.integers[2]
 
     def processes(self) -> dict[str, int]:
-        """Return the process id of each worker that has started."""
         return {name: pid for name, pid in zip(self.names, self.pids, strict=True) if pid}
 
     def numbers(self) -> dict[str, int]:
-        """Return the number of the message that each worker received last."""
         return dict(zip(self.names, self.received_numbers, strict=True))

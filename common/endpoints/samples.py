@@ -42,12 +42,13 @@ def make_micro_batches(messages: Sequence[Payload], batch_size: int) -> list[Bat
 
 
 def verify_micro_batches(
-    batches: Sequence[Batch], edges: Sequence[Edge], number: int, slots: int, digests: Digests
+    batches: Sequence[Batch], edges: Sequence[Edge], number: int, digests: Digests
 ) -> dict[str, int]:
     """Compare micro-batches with the messages `number` that were sent, and return the wrong bytes by field."""
-    wrong, slot = {}, number % slots
+    wrong = {}
     sent = {field.name: (edge, index, field) for edge in edges for index, field in enumerate(edge.message.fields)}
     for name, (edge, index, field) in sent.items():
+        slot = number % len(digests[edge.source])
         tensors, count = _remove_padding([value for batch in batches for value in batch[name]], field)
         if [tensor.shape if hasattr(tensor, "shape") else (len(tensor),) for tensor in tensors] == field.shapes:
             expected = digests[edge.source][slot][index]

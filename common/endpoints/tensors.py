@@ -1,4 +1,4 @@
-"""Handle a message as torch tensors: walk over it, check it, copy it, and convert it to and from other forms."""
+"""Handle a message as torch tensors: walk over it, check it, copy it, pack it, and list its tensors."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from common.flows.message import PYTHON_DTYPES, Field, Message
 Payload = Any  # a torch.Tensor, or dict[str, Tensor | list[Tensor] | list[str] | list[list[int | float]]]
 
 # Readers get views of channels, of the object store and of bytes, which nobody may write to. Nothing here does.
-warnings.filterwarnings("ignore", message="The given (NumPy array|buffer) is not writable")
+warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
 
 
 def map_tensors(function: Callable[[Any], Any], payload: Payload) -> Any:
@@ -27,23 +27,24 @@ def map_tensors(function: Callable[[Any], Any], payload: Payload) -> Any:
     return function(payload)
 
 
+def list_tensors(payload: Payload) -> list[torch.Tensor]:
+    tensors: list[torch.Tensor] = []
+    map_tensors(tensors.append, payload)
+    return tensors
+
+
 def to_host(payload: Payload) -> Payload:
     return map_tensors(lambda tensor: tensor.cpu(), payload)
 
 
-def to_device(payload: Payload, device: Any) -> Payload:
-    return map_tensors(lambda tensor: tensor.to(device), payload)
-
-
 def synchronise() -> None:
-    """Wait for every GPU that this process has used. Without a GPU, do nothing."""
+    """Wait for every GPU that this process has used."""
     if torch.cuda.is_initialized():
         for index in range(torch.cuda.device_count()):
             torch.cuda.synchronize(index)
 
 
 def payload_bytes(payload: Payload) -> int:
-    """Return the bytes of all tensors, strings and numbers of a payload."""
     if isinstance(payload, (dict, list)):
         return sum(map(payload_bytes, payload.values() if isinstance(payload, dict) else payload))
     if isinstance(payload, (int, float)):
@@ -58,7 +59,6 @@ def assemble(message: Message, fields: Iterable[list[Any]]) -> Payload:
 
 
 def tensors_of(payload: Payload, field: Field) -> list[Any]:
-    """Return the tensors (or strings) of one field."""
     value = payload[field.name] if field.name else payload
     return value if field.is_list else [value]
 
@@ -93,16 +93,13 @@ def copy(payload: Payload, into: Payload) -> Payload:
     """Return the payload with each tensor copied into the memory of `into` (see `like`). Strings are not copied."""
     if isinstance(payload, dict):
         return {name: copy(value, into[name]) for name, value in payload.items()}
-    if not isinstance(payload, list):
-        return _copy_tensor(payload, into)
-    if isinstance(payload[0], (str, list)):
-        return payload
-    return [_copy_tensor(*pair) for pair in zip(payload, into, strict=True)]
-
-
-def _copy_tensor(tensor: torch.Tensor, into: torch.Tensor) -> torch.Tensor:
-    """Copy a tensor and return the copy. Return one of another type or shape itself: the verification finds it."""
-    return into.copy_(tensor) if (tensor.dtype, tensor.shape) == (into.dtype, into.shape) else tensor
+    if isinstance(payload, list):
+        if isinstance(payload[0], (str, list)):
+            return payload
+        return [copy(*pair) for pair in zip(payload, into, strict=True)]
+    if (payload.dtype, payload.shape) != (into.dtype, into.shape):
+        return payload  # the verification finds it
+    return into.copy_(payload)
 
 
 def packed_views(buffer: torch.Tensor, message: Message) -> list[Any]:
@@ -156,38 +153,6 @@ def _python_items(part: torch.Tensor, field: Field) -> list[Any]:
     items: Any = part.cpu().numpy().tobytes() if field.dtype == "str" else part.tolist()
     pieces = [items[begin:end] for begin, end in pairwise([0, *accumulate(field.lengths)])]
     return [piece.decode(errors="replace") for piece in pieces] if field.dtype == "str" else pieces
-
-
-def to_arrays(payload: Payload) -> Any:
-    """Return the payload with numpy arrays in place of tensors. On a CPU they share the tensors' memory."""
-    return map_tensors(lambda tensor: tensor.cpu().numpy(), payload)
-
-
-def from_arrays(arrays: Any, device: Any) -> Payload:
-    return map_tensors(lambda array: torch.from_numpy(array).to(device), arrays)
-
-
-def to_bytes(payload: Payload) -> Any:
-    return map_tensors(lambda tensor: tensor.cpu().numpy().tobytes(), payload)
-
-
-def from_bytes(data: Any, message: Message, device: Any) -> Payload:
-    """Return the payload that `to_bytes` was given. Nobody may write to its tensors."""
-    if message.is_flat:
-        return _to_tensor(data, message.fields[0], message.fields[0].shape, device)
-    fields = []
-    for field in message.fields:
-        parts = zip(tensors_of(data, field), field.shapes, strict=True)
-        fields.append([_to_tensor(part, field, shape, device) for part, shape in parts])
-    return assemble(message, fields)
-
-
-def _to_tensor(part: Any, field: Field, shape: tuple[int, ...], device: Any) -> Any:
-    if field.is_python:
-        return part
-    if not part:  # torch makes no tensor from an empty buffer
-        return torch.empty(shape, dtype=getattr(torch, field.dtype), device=device)
-    return torch.frombuffer(part, dtype=getattr(torch, field.dtype)).view(shape).to(device)
 
 
 def to_tensor_list(payload: Payload, message: Message) -> list[torch.Tensor]:

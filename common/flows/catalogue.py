@@ -1,24 +1,27 @@
-"""List the flows by name. To add one, write a function here that returns a Flow, and add it to FLOWS.
+"""List the flows by name: functions whose parameters are the flow's sizes, with their defaults.
 
-The parameters of the function are the flow's sizes, with their defaults. Each size is a flag of every script
-(common/plan/options.py). A user's flow can also be text (flow_parser.py) or a function in a file of its own.
+Each size is a flag of every script. A user's flow can also be text or a function in another file.
 """
 
 import inspect
+import re
 import runpy
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
-from common.flows.chatlearn_messages import Batch, dpo, make_batch, rlhf, slime
-from common.flows.flow import DRIVER, Flow, Task, cut_messages, scale_flow
-from common.flows.flow_parser import ARROW, parse_flow
-from common.flows.message import flat_message
-from common.units import format_bytes
+from common.flows.chatlearn_messages import dpo, of_samples, rlhf, slime
+from common.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, cut_messages, scale_flow
+from common.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, PYTHON_DTYPES, Field, Message, flat_message
+from common.units import format_bytes, parse_bytes
 
 INT64_BYTES, FLOAT32_BYTES = 8, 4
+ARROW = "->"
+FIELD_DTYPES = [name for name in ITEM_BYTES if name not in PYTHON_DTYPES]
+RESERVED_NAMES = (PROXY, DATASET, "query", "result")  # tasks and actors that the suite adds to flows
 
 
 def online_dpo(
@@ -44,20 +47,7 @@ def online_dpo(
     return Flow("online-dpo", "online DPO", flat_message(query_bytes), tasks, returns=("reward",))
 
 
-def of_samples(build: Callable[[Batch], Flow]) -> Callable[..., Flow]:
-    """Return a flow function of ChatLearn's messages, whose sizes are those of the samples."""
-
-    def flow(
-        batch_size: int = 128, prompt_len: int | str = "512", response_len: int | str = "512", seq_length: int = 1024,
-        padding: str = "megatron", as_sent: bool = False,
-    ) -> Flow:  # fmt: skip
-        return build(make_batch(batch_size, prompt_len, response_len, seq_length, padding, as_sent))
-
-    return flow
-
-
 def round_trip(payload_bytes: int = 1024) -> Flow:
-    """Driver -> one actor -> driver."""
     return chain(payload_bytes, 1)
 
 
@@ -93,30 +83,21 @@ FLOWS_OF_FIELDS = {"online-dpo": of_samples(partial(rlhf, "online-dpo", "online 
 
 
 def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
-    """Return the function that builds a flow from its name, its file or its text; raise ValueError for others.
-
-    Args:
-        message: "fields" or "packed" replaces the demo's flat tensors by ChatLearn's fields.
-    """
+    """Return the function that builds the flow of this name, text or FILE.py:FUNCTION; raise ValueError for others."""
     if ARROW in name:
         return lambda: parse_flow(name)
     if ".py:" in name:
-        return load_flow_function(name)
+        path, _, function = name.rpartition(":")
+        try:
+            return runpy.run_path(path)[function]
+        except KeyError:
+            raise ValueError(f"{path} has no function {function}") from None
+        except Exception as error:  # anything that the user's file raises; a SyntaxError names its line
+            raise ValueError(f"{path}: {type(error).__name__}: {error}: give FILE.py:FUNCTION") from None
     if name not in FLOWS:
         raise ValueError(f"unknown flow {name}: give {', '.join(FLOWS)}, 'rollout -> trainer: 12MB', or "
                          "my_flow.py:my_flow")  # fmt: skip
-    return FLOWS_OF_FIELDS[name] if name in FLOWS_OF_FIELDS and message in ("fields", "packed") else FLOWS[name]
-
-
-def load_flow_function(text: str) -> Callable[..., Flow]:
-    """Return the function of `path/to/my_flow.py:my_flow`; raise ValueError if it cannot be loaded."""
-    path, _, name = text.rpartition(":")
-    try:
-        return runpy.run_path(path)[name]
-    except KeyError:
-        raise ValueError(f"{path} has no function {name}") from None
-    except Exception as error:  # anything that the user's file raises; a SyntaxError names its line
-        raise ValueError(f"{path}: {type(error).__name__}: {error}: give FILE.py:FUNCTION") from None
+    return FLOWS_OF_FIELDS.get(name, FLOWS[name]) if message else FLOWS[name]
 
 
 def flow_sizes(name: str, message: str | None = None) -> dict[str, Any]:
@@ -150,13 +131,81 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
         raise ValueError(f"{name}, line {line}: {type(error).__name__}: {error}") from error
     if not isinstance(flow, Flow):
         raise ValueError(f"{name} returned {flow!r}: it must return a common.flows.flow.Flow")
+    if (iteration_bytes or fields) and not flow.is_flat:
+        raise ValueError(f"--payload and --fields change flat messages, and {name} has messages of fields: leave them "
+                         "out, and use --batch-size")  # fmt: skip
     if iteration_bytes:
         flow = scale_flow(flow, iteration_bytes)
     return cut_messages(flow, fields) if fields else flow
 
 
+def parse_flow(text: str) -> Flow:
+    """Return the flow that a text describes; raise ValueError with the part that cannot be read.
+
+        rollout-1, rollout-2 -> trainer: 12MB
+        actor -> critic, reward: tokens int64 8MB, logprobs float32 4MB; critic, reward -> trainer: 4MB
+
+    Semicolons separate the steps. Each sender sends one message, and every reader gets all of it. A size alone is one
+    flat tensor; fields with a dtype are a dict. `driver` may stand on either side. It starts actors that nobody sends
+    to with 8 bytes. Actors that send nothing acknowledge to it, and the iteration ends with the last acknowledgement.
+    """
+    reads: dict[str, list[str]] = {}
+    sends: dict[str, Message] = {}
+    steps = [step.strip() for step in text.split(";") if step.strip()]
+    for step in steps:
+        match = re.fullmatch(rf"([^:]+?){ARROW}([^:]+):(.+)", step)
+        if not match:
+            raise ValueError(f"cannot read {step!r}: write it as 'rollout-1, rollout-2 -> trainer: 12MB'")
+        senders, readers, message = _parse_names(match[1]), _parse_names(match[2]), _parse_message(match[3])
+        for sender in senders:
+            if sends.setdefault(sender, message) != message:
+                raise ValueError(f"{sender} sends two different messages: use two names for its two tasks")
+            for reader in readers:
+                if sender in reads.setdefault(reader, []) or sender == reader:
+                    raise ValueError(f"{sender} sends to {reader} twice, or to itself")
+                reads[reader].append(sender)
+    names = [name for name in dict.fromkeys([*sends, *reads]) if name != DRIVER]
+    sources = {name: reads.get(name) or [DRIVER] for name in names}
+    try:
+        order = [name for name in TopologicalSorter(sources).static_order() if name != DRIVER]
+    except CycleError as error:
+        raise ValueError(f"{' -> '.join(error.args[1])} is a cycle, and an iteration must end") from None
+    last = [name for name in order if name not in sends]
+    return Flow(
+        name=text,
+        title="; ".join(" ".join(step.partition(":")[0].split()) for step in steps),
+        query=sends.get(DRIVER, ACKNOWLEDGEMENT),
+        tasks=tuple(Task(name, tuple(sources[name]), sends.get(name, ACKNOWLEDGEMENT)) for name in order),
+        returns=tuple(dict.fromkeys([*reads.get(DRIVER, []), *last])),
+    )
+
+
+def _parse_names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if not re.fullmatch("[A-Za-z][A-Za-z0-9_-]*", name):
+            raise ValueError(f"{name!r} is not a name: use letters, digits, dashes and underscores, a letter first")
+        if name in RESERVED_NAMES:
+            raise ValueError(f"the name {name} is reserved: use another one")
+    return names
+
+
+def _parse_message(text: str) -> Message:
+    parts = [part.split() for part in text.split(",")]
+    if len(parts) == 1 and len(parts[0]) < 3:
+        return flat_message(parse_bytes(text))
+    fields = []
+    for part in parts:
+        if len(part) < 3 or part[1] not in FIELD_DTYPES:
+            raise ValueError(f"cannot read {' '.join(part)!r}: give name, dtype ({', '.join(FIELD_DTYPES)}) and bytes")
+        items, remainder = divmod(parse_bytes(" ".join(part[2:])), ITEM_BYTES[part[1]])
+        if remainder:
+            raise ValueError(f"the bytes of field {part[0]} are not a multiple of the item size of {part[1]}")
+        fields.append(Field(part[0], part[1], (items,)))
+    return Message(tuple(fields))
+
+
 def describe_flows() -> str:
-    """Return all flows with their sizes and messages, as text."""
     lines = []
     for name, message in [(flow, None) for flow in FLOWS] + [(flow, "fields") for flow in FLOWS_OF_FIELDS]:
         flow = build_flow(name, {}, message)
@@ -182,5 +231,4 @@ def describe_messages(flow: Flow) -> list[str]:
 
 
 def flag_name(option: str) -> str:
-    """Return the command-line flag of an option or size."""
     return "--" + option.replace("_", "-")

@@ -9,7 +9,10 @@ Symbols in the formulas: B samples, L padded length, p prompt lengths, a respons
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any
 
 from common.flows.flow import DRIVER, Flow, Task
 from common.flows.message import ACKNOWLEDGEMENT, Field, Message
@@ -21,15 +24,12 @@ MAX_LENGTH = 2**20
 
 @dataclass(frozen=True)
 class Batch:
-    """The samples of a message: the tokens of each prompt and response, and the length that tensors are padded to.
-
-    as_sent: some fields are views of larger tensors, as ChatLearn sends them.
-    """
+    """The samples of a message: the tokens of each prompt and response, and the length that tensors are padded to."""
 
     prompts: tuple[int, ...]
     responses: tuple[int, ...]
     padded: int
-    as_sent: bool = False
+    as_sent: bool = False  # some fields are views of larger tensors, as ChatLearn sends them
 
     @property
     def size(self) -> int:
@@ -47,12 +47,12 @@ class Batch:
 
 
 def make_batch(
-    batch_size: int, prompt_len: int | str, response_len: int | str, seq_length: int, padding: str, as_sent: bool
-) -> Batch:
+    batch_size: int = 128, prompt_len: int | str = "512", response_len: int | str = "512", seq_length: int = 1024,
+    padding: str = "megatron", as_sent: bool = False,
+) -> Batch:  # fmt: skip
     """Return the samples of every message of a flow; raise ValueError if a sample is longer than seq_length.
 
-    Args:
-        padding: "megatron" pads to the longest prompt plus the longest response of the batch, "vllm" to seq_length.
+    Tensors are padded to the longest prompt plus the longest response of the batch (megatron), or to seq_length (vllm).
     """
     prompts = draw_lengths(prompt_len, batch_size, "--prompt-len")
     responses = draw_lengths(response_len, batch_size, "--response-len")
@@ -64,29 +64,36 @@ def make_batch(
     return Batch(prompts, responses, padded, as_sent)
 
 
+def of_samples(build: Callable[[Batch], Flow]) -> Callable[..., Flow]:
+    """Return a flow function whose sizes are the parameters of make_batch."""
+
+    @wraps(make_batch)  # flow_sizes reads the signature
+    def flow(**sizes: Any) -> Flow:
+        return build(make_batch(**sizes))
+
+    return flow
+
+
 def draw_lengths(spec: int | str, count: int, flag: str) -> tuple[int, ...]:
     """Return `count` lengths, the same ones for the same arguments in every process; raise ValueError for a bad spec.
 
-    Args:
-        spec: `389` (all equal), `lognormal:200:0.6:512` (median, sigma of the logarithm, largest) or `uniform:10:512`.
-        flag: named in errors; it also seeds the generator, so that prompts and responses differ.
+    `lognormal:200:0.6:512` has median, sigma of the logarithm, and largest. The flag is a part of the seed, so that
+    prompts and responses differ.
     """
     kind, *numbers = str(spec).split(":")
     generator = random.Random(f"{LENGTH_SEED} {flag} {spec}")
     try:
-        if not numbers:
-            shortest = longest = int(kind)
-            lengths = [shortest] * count
-        elif kind == "lognormal":
-            median, sigma, longest = float(numbers[0]), float(numbers[1]), int(numbers[2])
-            shortest = 1
-            lengths = [round(generator.lognormvariate(math.log(median), sigma)) for _ in range(count)]
+        if kind == "lognormal":
+            median, sigma, limit = numbers
+            shortest, longest, mean = 1, int(limit), math.log(float(median))
+            lengths = [round(generator.lognormvariate(mean, float(sigma))) for _ in range(count)]
         elif kind == "uniform":
             shortest, longest = map(int, numbers)
             lengths = [generator.randint(shortest, longest) for _ in range(count)]
         else:
-            raise ValueError
-    except (ValueError, IndexError):
+            shortest = longest = int(spec)
+            lengths = [shortest] * count
+    except (ValueError, OverflowError):
         raise ValueError(f"{flag} {spec}: give 389, lognormal:200:0.6:512 or uniform:10:512") from None
     if not 1 <= shortest <= longest <= MAX_LENGTH:
         raise ValueError(f"{flag} {spec}: lengths must be from 1 to {MAX_LENGTH}, the shortest first")
@@ -174,10 +181,9 @@ def slime(batch: Batch) -> Flow:
 def rlhf(name: str, title: str, batch: Batch, has_value: bool = False, has_rule: bool = False) -> Flow:
     """policy -> reference; policy, reference -> reward, whose result returns.
 
-    Args:
-        has_value: add policy -> value -> reward. The values return too.
-        has_rule: add a reward that is computed by rule on a CPU (reward_math.py at 3401ed57): query, policy -> reward1.
-            ChatLearn sends a list of numbers; here it is a tensor, so that the message can hold its sequence number.
+    `has_value` adds policy -> value -> reward, and the values return too. `has_rule` adds query, policy -> reward1: a
+    reward by rule on a CPU (reward_math.py at 3401ed57). ChatLearn sends it as a list of numbers; here it is a tensor,
+    so that the message can hold its sequence number.
     """
     tasks = [
         Task("policy", (DRIVER,), policy(batch), "policy inference"),

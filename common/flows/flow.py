@@ -1,4 +1,4 @@
-"""Define a flow as a value: the tasks, the actors that run them, and who reads what. Nothing here knows Ray."""
+"""Define a flow as a value: the tasks, the actors that run them, and who reads what."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -70,44 +70,35 @@ class Flow:
                 if source not in names:
                     raise ValueError(f"flow {self.name}: {task.name} reads {source}, which does not come before it")
             names.add(task.name)
-        for source in self.returns:
-            if source not in names - {DRIVER}:
-                raise ValueError(f"flow {self.name}: it returns {source}, which is not one of its tasks")
-        if not self.returns:
-            raise ValueError(f"flow {self.name}: no message returns to the driver, so an iteration has no end")
+        if not self.returns or DRIVER in self.returns or not names.issuperset(self.returns):
+            raise ValueError(f"flow {self.name} returns {list(self.returns)}: give names of its tasks, at least one")
         read = {source for task in self.tasks for source in task.reads} | set(self.returns)
         for source in sorted(names - read):
             raise ValueError(f"flow {self.name}: the message of {source} has no reader")
 
     def task(self, name: str) -> Task:
-        """Return the task called `name`; raise KeyError if there is none."""
         return {task.name: task for task in self.tasks}[name]
 
     def actor(self, name: str) -> str:
-        """Return the actor that runs a task, DRIVER for the driver."""
         return DRIVER if name == DRIVER else self.task(name).actor
 
     @property
     def actors(self) -> tuple[str, ...]:
-        """Return each actor once, in the order of their first tasks."""
         return tuple(dict.fromkeys(task.actor for task in self.tasks))
 
     def tasks_of(self, actor: str) -> tuple[Task, ...]:
-        """Return the tasks of an actor in their order."""
         return tuple(task for task in self.tasks if task.actor == actor)
 
     def message(self, name: str) -> Message:
-        """Return the message that a task or the driver sends."""
         return self.query if name == DRIVER else self.task(name).sends
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """Return each message once: the query, and the message of each task."""
+        """Return each message once, however many readers it has."""
         return (self.query, *(task.sends for task in self.tasks))
 
     @property
     def is_flat(self) -> bool:
-        """Whether every message is one tensor."""
         return all(message.is_flat for message in self.messages)
 
     @property
@@ -120,7 +111,6 @@ class Flow:
         return self._inputs[reader]
 
     def edges_from(self, source: str) -> tuple[Edge, ...]:
-        """Return the edges that have the message of `source`."""
         return self._outputs[source]
 
     @cached_property
@@ -155,17 +145,15 @@ class Flow:
 
     @property
     def serialised_bytes(self) -> int:
-        """Return the bytes of all messages of one iteration as they are pickled, each message once."""
+        """Return the bytes of `messages` as they are pickled."""
         return sum(message.serialised_bytes for message in self.messages)
 
     @property
     def sent_bytes(self) -> int:
-        """Return the bytes of all messages of one iteration, each message once."""
         return sum(message.bytes for message in self.messages)
 
 
 def packed_flow(flow: Flow) -> Flow:
-    """Return the same flow with one flat buffer per message."""
     return _change_messages(flow, lambda message: flat_message(message.packed_bytes))
 
 
@@ -186,24 +174,21 @@ def with_proxy_actor(flow: Flow) -> Flow:
 
 
 def scale_flow(flow: Flow, iteration_bytes: int) -> Flow:
-    """Return the flow with about `iteration_bytes` per iteration: each message keeps its share, in whole int64 words.
+    """Return the flat flow with about `iteration_bytes` per iteration: each message keeps its share, in int64 words.
 
-    Acknowledgements keep their 8 bytes. Raise ValueError if messages are not flat, or would have less than 8 bytes.
+    Acknowledgements keep their 8 bytes, unless the flow has no other messages.
     """
-    if not flow.is_flat:
-        raise ValueError(f"--payload scales flat messages, but {flow.name} has messages of fields: use --batch-size")
-    acknowledged = sum(edge.bytes for edge in flow.edges if edge.message == ACKNOWLEDGEMENT)
-    if acknowledged == flow.bytes_per_iteration:  # a flow of 8-byte messages only: they are the payload
-        acknowledged = 0
-    scaled_edges = sum(1 for edge in flow.edges if not acknowledged or edge.message != ACKNOWLEDGEMENT)
-    smallest = acknowledged + WORD_BYTES * scaled_edges
+    smallest = WORD_BYTES * len(flow.edges)
     if iteration_bytes < smallest:
         raise ValueError(f"--payload {iteration_bytes}: {flow.name} has {len(flow.edges)} messages of at least 8 bytes "
                          f"per iteration: give {smallest} or more")  # fmt: skip
-    factor = (iteration_bytes - acknowledged) / (flow.bytes_per_iteration - acknowledged)
+    fixed_bytes = sum(edge.bytes for edge in flow.edges if edge.message == ACKNOWLEDGEMENT)
+    if fixed_bytes == flow.bytes_per_iteration:
+        fixed_bytes = 0
+    factor = (iteration_bytes - fixed_bytes) / (flow.bytes_per_iteration - fixed_bytes)
 
     def scale(message: Message) -> Message:
-        if acknowledged and message == ACKNOWLEDGEMENT:
+        if fixed_bytes and message == ACKNOWLEDGEMENT:
             return message
         return flat_message(WORD_BYTES * max(1, round(message.bytes * factor / WORD_BYTES)))
 
@@ -211,12 +196,7 @@ def scale_flow(flow: Flow, iteration_bytes: int) -> Flow:
 
 
 def cut_messages(flow: Flow, count: int) -> Flow:
-    """Return the flow with each flat message cut into a dict of `count` tensors of nearly equal size.
-
-    Raise ValueError if messages are not flat, or have fewer items than `count`.
-    """
-    if not flow.is_flat:
-        raise ValueError(f"--fields cuts flat messages, but {flow.name} has messages of fields already: leave it out")
+    """Return the flow with each flat message cut into a dict of `count` tensors of nearly equal size."""
 
     def cut(message: Message) -> Message:
         if message == ACKNOWLEDGEMENT:

@@ -1,7 +1,4 @@
-"""Define messages: their fields with dtype and shape, and the layout of a packed message.
-
-This is the only module that knows dtypes.
-"""
+"""Define messages: their fields with dtype and shape, and the layout of a packed message."""
 
 import math
 import operator
@@ -29,17 +26,16 @@ class Field:
     def __post_init__(self) -> None:
         if self.dtype not in ITEM_BYTES:
             raise ValueError(f"field {self.name!r}: unknown dtype {self.dtype}. Use one of {', '.join(ITEM_BYTES)}.")
-        if self.is_python and (self.shape or not self.lengths):
-            raise ValueError(f"field {self.name!r}: a field of strings or lists needs lengths, or it cannot be packed")
-        if min((*self.shape, *self.lengths), default=0) < 0 or (self.shape and self.lengths):
-            raise ValueError(f"field {self.name!r}: give either a shape or lengths, without negative numbers")
+        if (self.shape and self.lengths) or (self.is_python and not self.lengths):
+            raise ValueError(f"field {self.name!r}: give a shape for a tensor, or lengths for strings and lists")
+        if min((*self.shape, *self.lengths), default=0) < 0:
+            raise ValueError(f"field {self.name!r}: a shape or length is negative")
         extent = (len(self.lengths), max(self.lengths)) if self.lengths else self.shape
         if self.storage and (len(self.storage) != len(extent) or any(map(operator.gt, extent, self.storage))):
             raise ValueError(f"field {self.name!r} is larger than the storage that it is a view of")
 
     @property
     def is_python(self) -> bool:
-        """Whether the field holds Python objects (strings or lists of numbers) instead of tensors."""
         return self.dtype in PYTHON_DTYPES
 
     @property
@@ -48,7 +44,6 @@ class Field:
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Return the shape of each tensor or string of the field."""
         return [(count,) for count in self.lengths] if self.is_list else [self.shape]
 
     @property
@@ -58,9 +53,8 @@ class Field:
     @property
     def serialised_bytes(self) -> int:
         """Return the bytes that pickling writes: each view with its full storage."""
-        if not self.storage:
-            return self.bytes
-        return len(self.shapes) * math.prod(self.storage) * ITEM_BYTES[self.dtype]
+        storage_bytes = len(self.shapes) * math.prod(self.storage) * ITEM_BYTES[self.dtype]
+        return storage_bytes if self.storage else self.bytes
 
 
 @dataclass(frozen=True)
@@ -81,7 +75,6 @@ class Message:
 
     @property
     def is_flat(self) -> bool:
-        """Whether the message is one tensor and not a dict of fields."""
         return not self.fields[0].name
 
     @property
@@ -99,7 +92,7 @@ class Message:
 
     @cached_property
     def tensor_bytes(self) -> tuple[int, ...]:
-        """Return the bytes of each tensor, string and list of the message, field by field."""
+        """Return the bytes of each tensor, string and list of numbers, field by field."""
         return tuple(math.prod(shape) * ITEM_BYTES[field.dtype] for field in self.fields for shape in field.shapes)
 
     @cached_property
@@ -114,8 +107,7 @@ class Message:
 
     @property
     def packed_bytes(self) -> int:
-        """Return the bytes of one flat buffer that holds every field."""
-        return max(1, self.spans[-1].stop)
+        return self.spans[-1].stop
 
 
 def flat_message(count: int) -> Message:

@@ -1,13 +1,9 @@
-"""Define the flags that every script has: one field of Options per flag, with its group, default, help and bounds.
-
-To add a flag, add a field here. The parser, --help, the docs and the record read this class.
-"""
+"""Define the flags that every script has: one field of Options per flag, with its group, default, help and bounds."""
 
 # ruff: noqa: RUF009  flag() is dataclasses.field()
 
 import dataclasses
 import tomllib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,61 +11,16 @@ from typing import Any
 
 from msgspec import Meta
 
+from chatlearn.options import REF_QUEUE_FLAGS, ChatLearnOptions
 from common.flows.catalogue import FLOWS
+from common.plan.flag import flag, parse_assignments
 from common.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
-PRESETS = tomllib.loads(Path(__file__).with_name("presets.toml").read_text())
+PRESETS_FILE = Path(__file__).with_name("presets.toml")
+PRESETS = tomllib.loads(PRESETS_FILE.read_text())
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
 MIN_TIMED_ITERATIONS, MAX_TIMED_ITERATIONS = 3, 10**6  # with --duration, whatever time an iteration takes
-FAULT_KINDS = ("start", "die", "stop", "segfault", "hang", "raise", "flip", "stale", "garbage", "delay")
-
-
-@dataclass(frozen=True)
-class Fault:
-    """An injected error of a task or of the driver, from this iteration on. Only a "delay" has seconds."""
-
-    task: str
-    iteration: int
-    kind: str
-    seconds: float = 0.0
-
-    @classmethod
-    def parse(cls, text: str) -> "Fault":
-        """Read TASK:ITERATION:KIND or TASK:ITERATION:delay=TIME; raise ValueError for others."""
-        task, iteration, kind = f"{text}::".split(":")[:3]
-        kind, _, delay = kind.partition("=")
-        if kind not in FAULT_KINDS or bool(delay) != (kind == "delay"):
-            raise ValueError(f"{text!r}: give TASK:ITERATION:KIND, KIND one of {', '.join(FAULT_KINDS)}=5ms")
-        return cls(task, int(iteration), kind, parse_seconds(delay) if delay else 0.0)
-
-    def __str__(self) -> str:
-        delay = f"={self.seconds * 1e3:g}ms" if self.seconds else ""
-        return f"{self.task}:{self.iteration}:{self.kind}{delay}"
-
-
-def flag(
-    group: str, default: Any, help: str, parse: Callable[[str], Any] | None = None, bounds: Meta | None = None, *,
-    configuration: bool = False, **argparse_settings: Any,
-) -> Any:  # fmt: skip
-    """Return a dataclass field that is a flag.
-
-    Args:
-        help: "" hides the flag.
-        parse: reads the text and raises ValueError; None: the flag is a switch.
-        configuration: the flag makes another configuration, so it is a part of the name.
-    """
-    metadata = {"group": group, "help": help, "parse": parse, "bounds": bounds, "configuration": configuration}
-    return dataclasses.field(default=default, metadata={**metadata, "argparse": argparse_settings})
-
-
-def parse_assignments(flag: str, text: str | None, parse: Callable[[str], Any]) -> dict[str, Any]:
-    """Return the values of `policy=2,reference=3` by name; raise ValueError if they cannot be read."""
-    try:
-        pairs = [part.split("=") for part in text.split(",")] if text else []
-        return {name: parse(value) for name, value in pairs}
-    except ValueError:
-        raise ValueError(f"{flag} {text}: give NAME=VALUE, several of them separated by commas") from None
 
 
 _SIZES = "sizes of flows (--list-flows shows the defaults)"
@@ -81,15 +32,13 @@ _LENGTHS = "a number, lognormal:200:0.6:512 (median, sigma, longest) or uniform:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """Everything that a user can ask for."""
-
+class Options(ChatLearnOptions):
     # fmt: off
-    flow: str = _workload("online-dpo", f"who sends which messages to whom: {', '.join(FLOWS)}, text such as "
+    flow: str = _workload("online-dpo", f"actors and the messages between them: {', '.join(FLOWS)}, text such as "
         "'rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB', or a function that returns a Flow, "
-        "as my_flow.py:make", str)
+        "for example my_flow.py:make", str)
     preset: str | None = _workload(None, "flow and sizes of a known system", str, choices=tuple(PRESETS))
-    scale: float = _workload(1.0, "multiply the batch size of --preset by this number", float, Meta(gt=0, le=1))
+    scale: float = _workload(1.0, "multiply the batch size of --preset by this share", float, Meta(gt=0, le=1))
     message: str | None = _workload(None, "send messages of several fields as a dict of tensors (fields, the default) "
         "or copied into one buffer (packed). Flow online-dpo has flat messages, and ChatLearn's fields with this flag",
         str, choices=("fields", "packed"))
@@ -105,24 +54,26 @@ class Options:
     as_sent: bool | None = _size("send the same views of larger tensors as ChatLearn; pickle writes all of a view's "
         "storage. Without this flag, each tensor has its own storage")
     payload_bytes: int | None = _size("bytes per message, such as 12MB or 64KiB", parse_bytes, _BYTES)
-    actors: int | None = _size("number of actors", int, Meta(ge=1, le=64))
-    payload: int | None = _size("scale all flat messages to this sum per iteration, such as 64MiB", parse_bytes, _BYTES)
-    fields: int | None = _size("cut each flat message into a dict of so many tensors", int, Meta(ge=1, le=10_000))
-    transport: str | None = _transport(None, "how messages are sent: one of the list above", str)
-    device: str = _transport("auto", "where tensors are; auto: on GPUs if there are any and the transport uses them",
+    actors: int | None = _size("actors of the flows chain and scatter-gather", int, Meta(ge=1, le=64))
+    payload: int | None = _size("scale all flat messages to this number of bytes per iteration, such as 64MiB",
+        parse_bytes, _BYTES)
+    fields: int | None = _size("cut each flat message into a dict of this many tensors", int, Meta(ge=1, le=10_000))
+    transport: str | None = _transport(None, "how messages are sent (--help lists the transports of a script)", str)
+    device: str = _transport("auto", "device of the tensors; auto: GPUs if there are any and the transport uses them",
         str, choices=("auto", "cpu", "cuda"))
-    zero_copy: bool = _transport(False, "object store: readers map tensors instead of copying them", configuration=True)
+    zero_copy: bool = _transport(False, "object store: readers map tensors and do not copy them", configuration=True)
     copy_out: bool = _transport(False, "readers copy the view that they get into warm memory", configuration=True)
-    huge_pages: bool = _transport(False, "torch uses pages of 2 MiB (THP_MEM_ALLOC_ENABLE=1)", configuration=True)
-    reuse_buffers: bool = _transport(False, "graph shm: readers reuse the memory of messages", configuration=True)
-    chatlearn: Any = None  # the flags that only one transport has: chatlearn.options.ChatLearnOptions
+    huge_pages: bool = _transport(False, "torch uses pages of 2 MiB, so there are fewer page faults "
+        "(THP_MEM_ALLOC_ENABLE=1)", configuration=True)
+    reuse_buffers: bool = _transport(False, "graph shm: readers receive into the same memory again, without "
+        "page faults", configuration=True)
     address: str | None = _transport(None, "use the Ray cluster at ip:port (or auto) instead of a private one", str)
-    placement: str | None = _transport(None, "start all actors on the driver's node (pack) or in turn on several nodes "
-        "(spread; a private cluster then has two). Default: pack, with --address spread", str,
+    placement: str | None = _transport(None, "start all actors on the driver's node (pack), or one per node "
+        "round-robin (spread; a private cluster then has two nodes). Default: pack; with --address: spread", str,
         choices=("pack", "spread"))
     object_store_bytes: int | None = _transport(None, "object store of a private Ray cluster, such as 4GiB. Default: "
         "30 %% of the free memory, as in Ray", parse_bytes, Meta(ge=MIN_STORE_BYTES, le=10**15))
-    runs: int = _measurement(1, "fresh processes that measure, one after the other", int, Meta(ge=1, le=1000))
+    runs: int = _measurement(1, "number of runs; each run starts new processes", int, Meta(ge=1, le=1000))
     iterations: int = _measurement(100, "timed iterations", int, Meta(ge=1, le=10**7))
     duration: float | None = _measurement(None, "measure for this time instead of --iterations, such as 10s; "
         "verification is included", parse_seconds, _TIME, metavar="TIME")
@@ -130,28 +81,27 @@ class Options:
     check_every: int | None = _measurement(None, "iterations between two full verifications. All bytes of the last "
         "--in-flight iterations and the sequence numbers of the others are verified. Default: the value of "
         "--in-flight, so that all bytes of every iteration are verified", int, _COUNT, configuration=True)
-    in_flight: int = _measurement(1, "iterations in flight at the same time: sent by the driver, and not yet returned",
+    in_flight: int = _measurement(1, "iterations that the driver has started and not yet finished, at most",
         int, Meta(ge=1, le=64), configuration=True)
-    timeout: float = _measurement(120.0, "end the run with an error if its start or an iteration takes longer",
+    timeout: float = _measurement(120.0, "end the run with an error if its start or an iteration takes longer (in s)",
         parse_seconds, _TIME, metavar="TIME")
     sweep: str | None = _measurement(None, "measure at several values of payload, batch-size, fields, in-flight or "
         "actors, with one record each, and for 1 s each without --duration or --iterations: payload=1KiB:1GiB:4x, "
         "in-flight=1:4:+1 or fields=1,8,64", str, metavar="NAME=POINTS")
     model_seconds: str | None = _actors(None, "time that actors sleep per message instead of computing, trainer (of "
         "--sink trainer) included: policy=200ms,trainer=50ms", str, metavar="ACTOR=TIME,...", configuration=True)
-    sink: str = _actors("driver", "who reads the results: the driver, or a trainer that cuts them into micro-batches",
+    sink: str = _actors("driver", "reader of the results: the driver, or a trainer that cuts them into micro-batches",
         str, choices=("driver", "trainer"), configuration=True)
     train_micro_batch: int = _actors(8, "samples per micro-batch of --sink trainer", int, _COUNT, configuration=True)
-    threads: int = _actors(1, "torch threads per actor", int, _COUNT, configuration=True)
+    threads: int = _actors(1, "torch threads per actor, for copies", int, _COUNT, configuration=True)
     trace: Path | None = _output(None, "write a Chrome trace to this new file; tracing itself costs time", Path,
         metavar="FILE")
     output: Path | None = _output(None, "write the record to this new file, or with --sweep the records to this folder "
         "(default: a new name in results/)", Path, metavar="PATH")
-    inject: Fault | None = _output(None, "", Fault.parse, configuration=True)
+    inject: str | None = _output(None, "", str, configuration=True)  # for tests: endpoints/fault_injection.py
     # fmt: on
 
     def __post_init__(self) -> None:
-        """Set the defaults that follow from other flags."""
         if self.duration:
             object.__setattr__(self, "iterations", MAX_TIMED_ITERATIONS)
         if self.as_sent and self.message is None:
@@ -160,14 +110,16 @@ class Options:
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """Return every size, None if it was not given."""
         return {field.name: getattr(self, field.name) for field in FLAGS if field.metadata["group"] == _SIZES}
 
     @property
     def group_size(self) -> int:
         """Return the number of iterations between two full verifications."""
-        episode = self.chatlearn.episode if self.chatlearn else None
-        return episode or self.check_every or self.in_flight
+        return self.episode or self.check_every or self.in_flight
+
+    @property
+    def trainer_count(self) -> int:
+        return self.trainers or (2 if self.flow == "ppo" else 1)
 
     @property
     def slots(self) -> int:
@@ -176,7 +128,6 @@ class Options:
 
     @property
     def model_times(self) -> dict[str, float]:
-        """Return the seconds of --model-seconds by actor."""
         return parse_assignments("--model-seconds", self.model_seconds, parse_seconds)
 
     @property
@@ -189,29 +140,24 @@ class Options:
 
     def process_counts(self, actor: str) -> tuple[int, int]:
         """Return the number of replicas of an actor, and of ranks per replica."""
-        counts = [self.chatlearn.counts(name) if self.chatlearn else {} for name in ("replicas", "ranks")]
-        return counts[0].get(actor, 1), counts[1].get(actor, 1)
+        replicas, ranks = (parse_assignments(f"--{name}", getattr(self, name), int) for name in ("replicas", "ranks"))
+        return replicas.get(actor, 1), ranks.get(actor, 1)
 
     @property
     def configuration_flags(self) -> dict[str, Any]:
-        """Return the given flags that make another configuration, as values for JSON."""
-        groups = [self.chatlearn, self] if self.chatlearn else [self]
-        flags = {field: getattr(group, field.name) for group in groups for field in dataclasses.fields(group)}
-        flags = {field: value for field, value in flags.items() if value != field.default}
-        return {field.name: _json_value(value) for field, value in flags.items() if field.metadata.get("configuration")}
+        """Return the given flags that make another configuration."""
+        values = {field: getattr(self, field.name) for field in FLAGS if field.metadata["configuration"]}
+        return {field.name: value for field, value in values.items() if value != field.default}
 
     @property
     def arguments(self) -> dict[str, Any]:
         """Return every flag as a value for JSON, without anything private: no folder and no address."""
-        values = {field.name: _json_value(getattr(self, field.name)) for field in FLAGS}
-        values |= {"iterations": None if self.duration else self.iterations, "address": bool(self.address)}
-        return values | (dataclasses.asdict(self.chatlearn) if self.chatlearn else {})
+        values = {field.name: getattr(self, field.name) for field in FLAGS}
+        for name, value in values.items():
+            if isinstance(value, Path) or ".py:" in str(value):
+                values[name] = Path(value).name  # of my_flow.py:make too, because others have the file elsewhere
+        return values | {"iterations": None if self.duration else self.iterations, "address": bool(self.address)}
 
 
-FLAGS = tuple(field for field in dataclasses.fields(Options) if field.metadata)
-
-
-def _json_value(value: Any) -> Any:
-    if isinstance(value, Path) or (isinstance(value, str) and ".py:" in value):
-        return Path(value).name  # of my_flow.py:make too, because others have the file elsewhere
-    return str(value) if isinstance(value, Fault) else value
+# Those of one transport come last.
+FLAGS = sorted(dataclasses.fields(Options), key=lambda field: field.metadata["group"] == REF_QUEUE_FLAGS)

@@ -11,16 +11,18 @@ from pathlib import Path
 from common.errors import Skipped, UsageError
 from common.flows.catalogue import build_flow, flow_sizes
 from common.flows.flow import DRIVER, Flow, packed_flow, with_dataset, with_proxy_actor
-from common.plan import requirements
-from common.plan.options import Fault, Options
-from common.plan.validate import validate
+from common.plan import validate
+from common.plan.options import Options
 from common.records.schema import Configuration, Layout, Record, Workload, record_edges
 from common.transports.catalogue import Transport, readers_get_views, transports_of
 
 
 @dataclass(frozen=True)
 class Worker:
-    """One process of an actor, or the driver. Replicas take turns; all ranks of a replica receive each message."""
+    """One process of an actor, or the driver. Replicas receive messages in turn.
+
+    All ranks of a replica receive each of its messages, and the last one sends the result.
+    """
 
     actor: str
     replica: int = 0
@@ -30,11 +32,9 @@ class Worker:
 
     @property
     def answers(self) -> bool:
-        """Whether it sends the results: the last rank does."""
         return self.rank == self.ranks - 1
 
     def receives(self, number: int) -> bool:
-        """Whether it receives the message of this iteration."""
         return (number - 1) % self.replicas == self.replica
 
     def last_due(self, number: int) -> int:
@@ -51,13 +51,11 @@ class Turn:
     count: int
 
     def wait(self) -> None:
-        """Wait for the token."""
         with open(self.folder / f"turn-{self.index}", "rb+", buffering=0) as pipe:
             pipe.read(1)
         (self.folder / "holder").write_text(str(self.index))
 
     def pass_on(self) -> None:
-        """Give the token to the next worker."""
         with open(self.folder / f"turn-{(self.index + 1) % self.count}", "rb+", buffering=0) as pipe:
             pipe.write(b".")
 
@@ -69,13 +67,13 @@ class Turn:
     @property
     def waits(self) -> bool:
         """Whether another worker was the last to take the token."""
-        holder = self.folder / "holder"
-        return not holder.exists() or holder.read_text() != str(self.index)
+        return (self.folder / "holder").read_text() != str(self.index)
 
 
 @contextmanager
 def turn_ring(folder: Path, count: int) -> Iterator[list[Turn]]:
     """Yield the turns of `count` workers. The first one gets the token first; the ring ends with the block."""
+    (folder / "holder").touch()
     handles = []
     for index in range(count):
         os.mkfifo(folder / f"turn-{index}")
@@ -90,8 +88,6 @@ def turn_ring(folder: Path, count: int) -> Iterator[list[Turn]]:
 
 @dataclass(frozen=True)
 class Plan:
-    """One configuration with one workload, as supervisor, worker and endpoints use it."""
-
     transport: Transport
     options: Options
     requested_flow: Flow  # as its user draws it
@@ -114,12 +110,7 @@ class Plan:
 
     @cached_property
     def wire_flow(self) -> Flow:
-        """Return the tasks with their messages as they are sent."""
-        return packed_flow(self.task_flow) if self.is_packed else self.task_flow
-
-    @property
-    def is_packed(self) -> bool:
-        return self.options.message == "packed"
+        return packed_flow(self.task_flow) if self.options.message == "packed" else self.task_flow
 
     @property
     def sink_task(self) -> str | None:
@@ -143,11 +134,6 @@ class Plan:
         return tuple(self.workers)
 
     @property
-    def gives_views(self) -> bool:
-        """Whether the transport gives readers views of memory that they do not own."""
-        return self.transport.gives_views or self.options.zero_copy
-
-    @property
     def expects_views(self) -> bool:
         """Whether readers must end with views. Views of host memory are copied to a GPU."""
         is_shared = self.device == "cpu" or self.transport.requirements.single_host
@@ -155,7 +141,6 @@ class Plan:
 
     @property
     def total_iterations(self) -> int:
-        """Return the number of all iterations: the first, the warm-up, the timed ones."""
         return 1 + self.options.warmup + self.options.iterations
 
     @property
@@ -173,10 +158,6 @@ class Plan:
         index = 0 if actor == DRIVER else self.task_flow.actors.index(actor)
         return f"cuda:{index % self.gpus}"
 
-    @property
-    def fault(self) -> Fault | None:
-        return self.options.inject
-
     @cached_property
     def workload(self) -> Workload:
         options, flow = self.options, self.requested_flow
@@ -193,7 +174,6 @@ class Plan:
         return Configuration(runtime, self.transport.name, flags, device, layout)  # type: ignore[arg-type]
 
     def new_record(self) -> Record:
-        """Return the record of this plan without a run."""
         return Record(
             suite=self.suite, table=self.table, workload=self.workload, configuration=self.configuration,
             traced=bool(self.options.trace), arguments=self.options.arguments,
@@ -205,20 +185,21 @@ def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: st
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
         if options.transport is None:  # the fastest for the GPUs of this machine
-            gpus = requirements.count_gpus() if options.device != "cpu" else 0
+            gpus = validate.count_gpus() if options.device != "cpu" else 0
             options = replace(options, transport="nccl" if gpus >= len(flow.actors) else "shm")
         transport = transports_of(runtime_name)[str(options.transport)]
-        validate(transport, options, flow)
+        for error in validate.find_errors(transport, options, flow):
+            raise UsageError(error)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    device, gpus = requirements.resolve_device(transport, options.device)
+    device, gpus = validate.resolve_device(transport, options.device)
     plan = Plan(transport, options, flow, device, suite=suite, table=table or options.table)
     try:
-        gpus = requirements.require_gpus(transport, gpus, len(plan.task_flow.actors))
-        requirements.require_modules(transport)
+        gpus = validate.require_gpus(transport, gpus, len(plan.task_flow.actors))
+        validate.require_modules(transport)
     except Skipped as reason:
         return plan, reason
     if options.address:
-        requirements.require_cluster(options.address)
-    store_bytes = requirements.require_memory(transport, options, plan.task_flow)
+        validate.require_cluster(options.address)
+    store_bytes = validate.require_memory(transport, options, plan.task_flow)
     return replace(plan, gpus=gpus, store_bytes=store_bytes), None

@@ -1,36 +1,55 @@
-"""Reject flags that do not fit each other, before anything starts.
+"""Check that flags fit each other, and that this machine has what a configuration needs.
 
-Every rule prevents a hang, a crash, a wrong number, or a record that names something that did not happen.
+Every rule prevents a hang, a crash, a wrong number, or a record of something that did not happen.
 """
 
+import importlib.util
+import math
 import os
+import socket
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
-from common.errors import UsageError
-from common.flows.catalogue import flag_name
-from common.flows.flow import DRIVER, Flow
-from common.plan.options import Options
-from common.transports.catalogue import Transport
+import psutil
+
+from chatlearn.options import REF_QUEUE_FLAGS
+from common.errors import Skipped, UsageError
+from common.flows.catalogue import flag_name, flow_sizes
+from common.flows.flow import Flow
+from common.plan.flag import parse_assignments
+from common.plan.options import FLAGS, MIN_STORE_BYTES, Options
+from common.records.environment import cuda_version
+from common.transports.catalogue import CHATLEARN, Transport
+from common.units import format_bytes
 
 MAX_SAMPLES = 100_000  # per message that a trainer cuts into samples
 MAX_PROCESSES = 64  # per actor
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 TRAINER_FLAGS = ("train_micro_batch", "train_global_batch", "data_parallel", "trainers", "relay_episodes")
+CHANNEL_HEADROOM_BYTES = 64 * 1024  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
+# Modules with one wheel per CUDA version. The wheel for another version than torch's is found, and fails when used.
+CUDA_WHEELS = {
+    "cupy": ("cupy-cuda{}x", "pip uninstall -y cupy-cuda12x cupy-cuda13x && pip install cupy-cuda{}x"),
+    "nixl": ("nixl-cu{}", "pip install --no-deps nixl==1.5.1 nixl-cu{}==1.5.1"),
+}
 
 
-def validate(transport: Transport, options: Options, flow: Flow) -> None:
-    """Raise UsageError for the first rule that is broken: one line that says what to do."""
-    rules = chain(transport_errors(transport, options), flow_errors(transport, options, flow))
-    for error in chain(rules, chatlearn_errors(options, flow) if options.chatlearn else ()):
-        raise UsageError(error)
+def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
+    """Yield one line for each rule that is broken: what is wrong, and what to do."""
+    yield from transport_errors(transport, options)
+    yield from flow_errors(transport, options, flow)
+    if transport.label == CHATLEARN:
+        yield from chatlearn_errors(options, flow)
 
 
 def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
     """Check the flags that do not work with every transport: the name of the configuration has them."""
     label, cores, uses_ray = transport.label, len(os.sched_getaffinity(0)), transport.runtime.uses_ray
     spread = options.placement == "spread"
+    ref_queue_flags = [field.name for field in FLAGS if field.metadata["group"] == REF_QUEUE_FLAGS]
+    for name in options.configuration_flags:
+        if name in ref_queue_flags and label != CHATLEARN:
+            yield f"{flag_name(name)} is a flag of --transport ref-queue: leave it out"
     if options.zero_copy and (transport.runtime.name != "store" or transport.name in ("bytes", "numpy")):
         yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
     if options.copy_out and not (transport.gives_views or options.zero_copy):
@@ -43,8 +62,8 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield f"--threads {options.threads}: there are {cores} cores: give {cores} or less"
     if options.address and (transport.requirements.single_host or not uses_ray):
         yield f"--address: {label} runs on one machine, without a cluster: leave it out"
-    if (spread or options.object_store_bytes) and not uses_ray:
-        yield f"--placement and --object-store-bytes are flags of Ray, and {label} does not use Ray: leave them out"
+    if spread and not uses_ray:
+        yield f"--placement spread: {label} runs on one machine: leave it out"
     if options.trace and (options.runs > 1 or options.sweep):
         yield "--trace records one run, and --runs or --sweep asks for several: leave one of them out"
     if options.trace and (options.address or spread):
@@ -76,32 +95,141 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
     for actor in options.model_times:
         if actor not in actors:
             yield f"--model-seconds: there is no actor {actor}: give {', '.join(actors)}"
-    if options.inject and options.inject.task not in (DRIVER, *(task.name for task in flow.tasks)):
-        yield f"--inject: {flow.name} has no task {options.inject.task}: give another one"
     for name in TRAINER_FLAGS:
         if name in options.configuration_flags and options.sink != "trainer":
             yield f"{flag_name(name)} is a flag of the trainer: give --sink trainer too"
 
 
 def chatlearn_errors(options: Options, flow: Flow) -> Iterator[str]:
-    """Check the flags of ChatLearn's driver loop."""
-    chatlearn, group = options.chatlearn, options.group_size
-    if chatlearn.episode and options.check_every:
+    group = options.group_size
+    if options.episode and options.check_every:
         yield "--check-every: every episode of --episode ends with a full verification: leave it out"
     if options.in_flight < group and (options.in_flight > 1 or options.sink == "trainer"):
         yield f"--in-flight {options.in_flight}: ChatLearn sends a whole episode at once: give --in-flight {group}"
     for name in ("replicas", "ranks"):
-        for model in chatlearn.counts(name):
+        for model in parse_assignments(f"--{name}", getattr(options, name), int):
             if model not in flow.actors:
                 yield f"--{name}: there is no model {model}: give {', '.join(flow.actors)}"
     for model in flow.actors:
         replicas, ranks = options.process_counts(model)
         if min(replicas, ranks) < 1 or replicas * ranks > MAX_PROCESSES:
             yield f"--replicas and --ranks: {model} has {replicas * ranks} processes: give 1 to {MAX_PROCESSES}"
-    needed = group * chatlearn.relay_episodes  # the queue operations of a whole episode are recorded
+    needed = group * options.relay_episodes  # the queue operations of a whole episode are recorded
     if options.iterations < needed:
         yield f"--iterations {options.iterations}: give {needed} (--episode times --relay-episodes) or more"
-    step = options.train_micro_batch * chatlearn.data_parallel
-    if options.sink == "trainer" and chatlearn.train_global_batch % step:
-        yield (f"--train-global-batch {chatlearn.train_global_batch}: give a multiple of {step} (--train-micro-batch "
+    step = options.train_micro_batch * options.data_parallel
+    if options.sink == "trainer" and options.train_global_batch % step:
+        yield (f"--train-global-batch {options.train_global_batch}: give a multiple of {step} (--train-micro-batch "
                "times --data-parallel)")  # fmt: skip
+
+
+def count_gpus() -> int:
+    """Return the GPUs that a process may use, without importing torch; 0 if torch is built for CPUs."""
+    if cuda_version() is None:
+        return 0
+    devices = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return devices if visible is None else min(devices, sum(bool(index.strip()) for index in visible.split(",")))
+
+
+def resolve_device(transport: Transport, device: str) -> tuple[str, int]:
+    """Return "cpu" or "cuda", and the number of GPUs that may be used; raise UsageError if --device cuda cannot be."""
+    gpus = count_gpus() if device != "cpu" else 0
+    host_only = transport.requirements.host_memory_only
+    if device == "cuda" and (host_only or not gpus):
+        reason = f"{transport.name} moves host memory" if host_only and gpus else "no GPU found"
+        raise UsageError(f"--device cuda: {reason}. Use --device cpu.")
+    return ("cuda", gpus) if gpus and not host_only else ("cpu", 0)
+
+
+def require_gpus(transport: Transport, gpus: int, actors: int) -> int:
+    """Return how many GPUs the transport uses; raise Skipped if there are too few, UsageError if it cannot use them."""
+    required = actors if transport.requirements.gpu_per_actor else transport.requirements.gpus
+    if gpus < required:
+        raise Skipped(f"{transport.name} needs {required} GPUs and this machine has {gpus}: use another --transport")
+    if not gpus or not transport.requirements.single_host:
+        return required or gpus
+    for variable in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        if "expandable_segments:True" in os.environ.get(variable, ""):
+            raise UsageError(f"CUDA IPC cannot share expandable segments: remove expandable_segments from {variable}")
+    return 1  # CUDA IPC: all actors use the same GPU
+
+
+def require_modules(transport: Transport) -> None:
+    """Raise Skipped if a module that the transport needs is not installed."""
+    from importlib import metadata  # takes 30 ms, which the user of a wrong flag should not wait
+
+    cuda = (cuda_version() or "12").split(".")[0]
+    for module in transport.requirements.modules:
+        wheel, command = [text.format(cuda) for text in CUDA_WHEELS.get(module, ("", f"pip install {module}"))]
+        if not importlib.util.find_spec(module) or (wheel and not any(metadata.distributions(name=wheel))):
+            raise Skipped(f"{transport.name} needs {wheel or module}, which is not installed: {command}")
+
+
+def require_cluster(address: str) -> None:
+    """Raise UsageError if nothing listens at --address. Ray would try for a minute; it finds "auto" itself."""
+    host, _, port = address.rpartition(":")
+    try:
+        if address != "auto":
+            socket.create_connection((host, int(port)), timeout=3).close()
+    except (OSError, OverflowError, ValueError) as error:
+        advice = "give ip:port of a running cluster, as `ray start --head` prints it, or auto"
+        raise UsageError(f"--address {address}: no answer ({error}): {advice}") from None
+
+
+def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
+    """Return the bytes of a private cluster's object store, 0 without Ray; raise UsageError if memory is too small."""
+    shared_bytes, memory_bytes = psutil.disk_usage("/dev/shm").free, psutil.virtual_memory().available
+    # 30 % is Ray's own default.
+    default_bytes = max(MIN_STORE_BYTES, min(int(0.3 * memory_bytes), int(0.95 * shared_bytes)))
+    store_bytes = (options.object_store_bytes or default_bytes) if transport.runtime.uses_ray else 0
+    in_store_bytes = stored_bytes(transport, options, flow)
+    pool_bytes = options.slots * flow.sent_bytes if transport.requirements.shared_memory else 0
+    names = ["payload"] if options.payload else list(flow_sizes(options.flow, options.message))[:2]
+    if options.in_flight > 1:
+        names.append("in_flight")
+    lower = "lower " + " or ".join(map(flag_name, names))
+    enlarge = "free some or enlarge it (docker run --shm-size), or"
+    for name, needed_bytes, free_bytes, advice in (
+        ("/dev/shm for messages", pool_bytes, shared_bytes, f"{enlarge} {lower}"),
+        ("memory", resident_bytes(transport, options, flow), memory_bytes, lower),
+        ("/dev/shm for the object store", store_bytes, shared_bytes, f"{enlarge} lower --object-store-bytes"),
+        ("object store", in_store_bytes, store_bytes, f"{lower}, or raise --object-store-bytes"),
+    ):
+        if needed_bytes > free_bytes:
+            raise UsageError(f"{transport.name} needs {format_bytes(needed_bytes)} of {name} with {flow.name}, and "
+                             f"{format_bytes(free_bytes)} are free: {advice}")  # fmt: skip
+    return store_bytes
+
+
+def stored_iterations(transport: Transport, options: Options) -> int:
+    """Return how many iterations the object store holds: those in flight, and the one before, in queues."""
+    if transport.gives_views and transport.requirements.store == "channels":
+        # Readers hold as many views until verification. With fewer buffers, a view blocks the writer forever.
+        return 2 * options.in_flight
+    return options.in_flight + 1
+
+
+def stored_bytes(transport: Transport, options: Options, flow: Flow) -> int:
+    """Return the bytes that are in the object store at the same time."""
+    iterations = stored_iterations(transport, options)
+    if transport.requirements.store == "messages":
+        copied_bytes = sum(edge.message.serialised_bytes for edge in flow.edges)  # of readers that get them by value
+        return iterations * (copied_bytes + flow.serialised_bytes)
+    if transport.requirements.store == "channels":  # they are objects of the store, made once
+        return iterations * (flow.serialised_bytes + (len(flow.tasks) + 1) * CHANNEL_HEADROOM_BYTES)
+    return 0
+
+
+def resident_bytes(transport: Transport, options: Options, flow: Flow) -> int:
+    """Return the bytes of memory of a run: pools, inputs that readers hold, a trainer's samples, and the store."""
+    processes = {task.name: math.prod(options.process_counts(task.actor)) for task in flow.tasks}
+    pools = flow.query.bytes + sum(task.sends.bytes * processes[task.name] for task in flow.tasks)
+    inputs = sum(edge.bytes * processes.get(edge.reader, 1) for edge in flow.edges)
+    total = options.slots * pools + options.in_flight * inputs + stored_bytes(transport, options, flow)
+    if options.sink == "trainer":
+        iterations = options.group_size * options.relay_episodes
+        trainers = options.trainer_count if transport.label == CHATLEARN else 1
+        for edge in flow.edges_to(flow.tasks[-1].name):  # the dataset keeps views with their storage
+            total += iterations * (edge.message.serialised_bytes + edge.bytes * trainers)
+    return total

@@ -31,10 +31,8 @@ MACHINE_KEYS = ("cpu_model", "logical_cpus", "memory_gib", "gpus", "gpu_driver",
 
 
 def _cpu_model() -> str | None:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith(("model name", "Model")):
-            return line.split(":", 1)[1].strip()
-    return platform.processor() or None
+    match = re.search(r"^(?:model name|Model)\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return match[1].strip() if match else platform.processor() or None
 
 
 def _versions() -> dict[str, str]:
@@ -71,8 +69,8 @@ def cuda_version() -> str | None:
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return None
-    text = Path(spec.origin).with_name("version.py").read_text()
-    match = re.search(r"^cuda\b[^=]*= '([\d.]+)'", text, re.MULTILINE)
+    version_file = Path(spec.origin).with_name("version.py").read_text()
+    match = re.search(r"^cuda\b[^=]*= '([\d.]+)'", version_file, re.MULTILINE)
     return match[1] if match else None
 
 
@@ -96,24 +94,19 @@ PROBES: dict[str, Callable[[], Any]] = {
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return the value of every probe, None if it failed."""
-    environment: dict[str, Any] = {}
+    environment: dict[str, Any] = dict.fromkeys(PROBES)
     for name, probe in PROBES.items():
-        try:
+        with suppress(Exception):  # the run continues on a machine where a probe fails
             environment[name] = probe()
-        except Exception:  # the run continues on a machine where a probe fails
-            environment[name] = None
     return environment
 
 
 def machine_line(environment: dict[str, Any]) -> str:
-    """Return machine and versions in one line, for captions and tables."""
     gpus, versions = environment.get("gpus") or [], environment.get("versions") or {}
-    parts = [
+    return ", ".join([
         f"{environment.get('logical_cpus')} x {environment.get('cpu_model')}",
         f"{environment.get('memory_gib')} GiB",
         f"{len(gpus)} x {gpus[0]}" if gpus else "no GPU",
         f"Python {environment.get('python')}",
         *(f"{name} {version}" for name, version in versions.items() if gpus or not name.startswith("cupy")),
-    ]
-    return ", ".join(parts)
+    ])  # fmt: skip

@@ -4,7 +4,6 @@ import gzip
 import os
 import zlib
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -13,21 +12,21 @@ from common.errors import RecordError
 from common.records.schema import SCHEMA_VERSION, Record
 
 
-def default_path(folder: Path, runtime: str, transport: str) -> Path:
-    """Return a new file name: runtime, transport, time to the microsecond."""
-    return folder / f"{runtime}-{transport}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.json"
-
-
-def create(path: Path, record: Record) -> None:
-    """Write a record to a new file; raise RecordError if it exists or cannot be written."""
+def create_empty(path: Path) -> None:
+    """Create an empty file and its folder; raise RecordError if the file exists or cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("x").close()
     except OSError as error:
         if os.path.isfile(path):
-            raise RecordError(f"{path} exists: give another name, move it away, or continue it with benchmark.py "
-                              "--continue") from None  # fmt: skip
-        raise RecordError(f"cannot write {path} ({error.strerror}): give another --output") from None
+            raise RecordError(f"{path} exists: give another name, or move it away. To continue an earlier call of "
+                              "benchmark.py, give --continue") from None  # fmt: skip
+        raise RecordError(f"cannot write {path} ({error.strerror}): give another name") from None
+
+
+def create(path: Path, record: Record) -> None:
+    """Write a record to a new file; raise RecordError if it exists or cannot be written."""
+    create_empty(path)
     save(path, record)
 
 

@@ -17,8 +17,6 @@ Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Edge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A message of the flow from one actor to another."""
-
     source: str = msgspec.field(name="from")
     reader: str = msgspec.field(name="to")
     bytes: Count
@@ -40,13 +38,10 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def bytes_per_iteration(self) -> int:
-        """Return the bytes that all readers of one iteration receive."""
         return sum(edge.bytes for edge in self.edges)
 
 
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the actors were asked to run."""
-
     placement: Literal["pack", "spread"] = "pack"
     existing_cluster: bool = False  # --address
 
@@ -65,7 +60,6 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def name(self) -> str:
-        """Return runtime, transport and flags, as the catalogue of configurations has them."""
         return configuration_name(self.runtime, self.transport, self.flags)
 
 
@@ -115,8 +109,6 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Record(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A configuration and its runs."""
-
     schema_version: int = SCHEMA_VERSION
     suite: str = ""  # of benchmark.py; "" if the user chose the configuration
     table: str = "configurations"  # the table that the record belongs to
@@ -129,5 +121,4 @@ class Record(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def record_edges(flow: Flow) -> tuple[Edge, ...]:
-    """Return the edges of a flow as records store them."""
     return tuple(Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in flow.edges)

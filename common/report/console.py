@@ -5,8 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.analysis.quality import warnings
-from common.analysis.result import Result
+from common.analysis.result import Result, warnings
 from common.flows.flow import Flow
 from common.records.schema import Record
 from common.report import tables
@@ -49,7 +48,6 @@ def print_sections(built: Sequence[Section]) -> None:
 
 
 def print_flow(flow: Flow) -> None:
-    """Print the edges of the flow, before anything is measured."""
     print(f"{flow.title}: {format_bytes(flow.bytes_per_iteration)} per iteration")
     for edge in flow.edges:
         print(f"  {edge!s:24} {format_bytes(edge.bytes):>10}")

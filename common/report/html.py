@@ -5,14 +5,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.report.figures import to_svg
+from common.report.charts import to_svg
 from common.report.tables import Section, Table
 
 HERE = Path(__file__).parent
 
 
 def render(built: Sequence[Section]) -> str:
-    """Return the page."""
     body = []
     for section in built:
         body += [f"<section><h2>{escape(section.title)}</h2>", f"<p>{escape(section.sentence)}</p>"]

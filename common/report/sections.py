@@ -3,7 +3,7 @@
 console.py, markdown.py and html.py render this list. Records name their table; BUILDERS has a function for each table.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
@@ -13,18 +13,13 @@ import msgspec
 
 from common.analysis import stages
 from common.analysis.comparison import Pair, compared_result, find_result
-from common.analysis.prediction import check_predictions
-from common.analysis.quality import median_memcpy_seconds
-from common.analysis.result import Result, with_shared_memcpy
-from common.analysis.statistics import NO_DIFFERENCE, P95_SAMPLES
+from common.analysis.result import Result, median_memcpy_seconds, with_shared_memcpy
+from common.analysis.statistics import NO_DIFFERENCE, P95_SAMPLES, Ratio
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS
-from common.flows.flow import DRIVER, Flow
 from common.records.environment import machine_line
 from common.report import tables
-from common.report.bar_chart import Bar, BarChart
-from common.report.flow_diagram import FlowDiagram
-from common.report.line_chart import LineChart, Series
+from common.report.charts import Bar, BarChart, LineChart, Series
 from common.report.tables import Column, Section, Table, format_milliseconds, format_significant, make_table
 from common.transports.catalogue import BASELINE, CHATLEARN, REFERENCE
 from common.units import format_bytes
@@ -66,8 +61,6 @@ def _group_key(result: Result) -> tuple[Any, ...]:
     workload, builder = result.workload, BUILDERS.get(result.table)
     if builder is None:
         raise RecordError(f"{result.label}: unknown table {result.table!r}: leave this record out")
-    if builder is build_held_out:
-        return (list(BUILDERS).index(result.table),)
     order = (list(BUILDERS).index(result.table), [*FLOWS, workload.flow].index(workload.flow), workload.flow)
     if builder in (build_sweep, build_microbenchmarks):
         return order
@@ -87,7 +80,6 @@ def provenance(results: Sequence[Result]) -> list[str]:
 
 
 def title_of(result: Result) -> str:
-    """Return the flow and its bytes."""
     return f"{result.flow.title}, {format_bytes(result.workload.bytes_per_iteration)} per iteration"
 
 
@@ -105,13 +97,13 @@ def describe_fastest(results: Sequence[Result]) -> str:
         if not candidates:
             continue
         best, baseline = min(candidates, key=lambda result: result.summary.median), transports[0]
-        sentence = f"If {readers}, `{best.label}` is the fastest: {format_milliseconds(best.summary.median)} ms"
+        sentence = f"If {readers}, `{best.label}` is the fastest with {format_milliseconds(best.summary.median)} ms"
         if best.times_memcpy:
-            sentence += f", {best.times_memcpy:.2f} times the memcpy time"
+            sentence += f" ({best.times_memcpy:.2f} times the memcpy time)"
         if baseline is not best:
-            factor, _, interval = format_speed_up(best, baseline).partition("x (")
-            sentence += f"; `{baseline.label}` takes {factor.removesuffix('x')} times as long"
-            sentence += f" (95 % interval {interval}" if interval else " (one run: no interval)"
+            ratio = Pair(best, baseline).ratio
+            sentence += f". `{baseline.label}` takes {format_significant(ratio.value)} times as long"
+            sentence += f" (95 % interval {format_interval(ratio)})" if ratio.low else " (one run: no interval)"
         sentences.append(sentence + ".")
     return " ".join(sentences)
 
@@ -123,8 +115,11 @@ def format_speed_up(result: Result, baseline: Result | None) -> str:
     if result is baseline:
         return "1x"
     ratio = Pair(result, baseline).ratio
-    interval = f" ({format_significant(ratio.low)} to {format_significant(ratio.high)})" if ratio.low else ""
-    return f"{format_significant(ratio.value)}x{interval}"
+    return f"{format_significant(ratio.value)}x" + (f" ({format_interval(ratio)})" if ratio.low else "")
+
+
+def format_interval(ratio: Ratio) -> str:
+    return f"{format_significant(ratio.low)} to {format_significant(ratio.high)}"
 
 
 def describe_change(result: Result, results: Sequence[Result]) -> str:
@@ -136,11 +131,11 @@ def describe_change(result: Result, results: Sequence[Result]) -> str:
     text = f"{change.verdict} {'from' if change.verdict == NO_DIFFERENCE else 'against'} {other.label}"
     if change.verdict in ("faster", "slower"):
         text = f"{max(change.value, 1 / change.value):.3g}x {change.verdict} than {other.label}"
-    return f"{text}: {result.variant.explanation}"
+    return f"{text} ({result.variant.explanation})"
 
 
 def build_configurations(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
-    """Return the table of all configurations of a workload, and its flow."""
+    """Return the table of all configurations of a workload."""
     title, baseline = title_of(done[0]), next(iter(find_transports(done)), None)
     columns = list(tables.MAIN_COLUMNS)
     caption = f"Whisker: fastest iteration to p95, or to the slowest of fewer than {P95_SAMPLES}."
@@ -166,8 +161,8 @@ def build_configurations(done: list[Result], group: list[Result], everything: Se
         segments = {"": 1e3 * result.summary.median}
         bars.append(Bar(tables.marked_label(result), segments, label, spread, not result.readers_own_a_copy))
     chart = BarChart("benchmark_result", f"Median time: {title}", _group_by_readers(bars), LOG_MILLISECONDS,
-                     _memcpy_line(done), True, (caption, *provenance(done)))  # fmt: skip
-    return [*_build_flow(done[0].flow), Section("results", title, describe_fastest(done), table, chart)]
+                     _memcpy_lines(done), True, (caption, *provenance(done)))  # fmt: skip
+    return [Section("results", title, describe_fastest(done), table, chart)]
 
 
 def _group_by_readers(bars: Sequence[Bar]) -> dict[str, list[Bar]]:
@@ -176,33 +171,17 @@ def _group_by_readers(bars: Sequence[Bar]) -> dict[str, list[Bar]]:
     return {title: group for title, group in groups.items() if group}
 
 
-def _memcpy_line(results: Sequence[Result]) -> dict[str, float]:
-    """Return the memcpy time in ms by its name in the legend."""
-    seconds = results[0].memcpy_seconds
-    return {f"memcpy (one warm copy per edge): {format_milliseconds(seconds)} ms": 1e3 * seconds} if seconds else {}
-
-
-def _build_flow(flow: Flow) -> list[Section]:
-    """Return the diagram of a flow; of the demo's flow also how ChatLearn and one compiled graph move it."""
-    title = f"The flow: {flow.title}, {format_bytes(flow.bytes_per_iteration)} per iteration"
-    note = "The clock runs from the query in the driver to the result in the driver. No model computes."
-    sizes = {str(edge): format_bytes(edge.bytes) for edge in flow.edges}
-    diagrams = [FlowDiagram("simulation", title, flow, sizes, (note,))]
-    if flow.name == "online-dpo":
-        title = "ChatLearn moves it over queues and the object store"
-        note = "A queue actor per edge carries references."
-        diagrams.append(FlowDiagram("chatlearn_data_flow", title, flow, dict.fromkeys(sizes, "queue"), (note,)))
-        title = "The same flow as one Ray compiled graph with a GPU per actor"
-        note = "Not measured here. The driver has no NCCL rank, so its edges use host memory."
-        paths = {str(e): "shared memory" if DRIVER in (e.source, e.reader) else "NCCL" for e in flow.edges}
-        diagrams.append(FlowDiagram("chatlearn_with_raycg", title, flow, paths, (note,)))
-    return [Section("flow", diagram.title, chart=diagram) for diagram in diagrams]
+def _memcpy_lines(results: Sequence[Result]) -> dict[str, float]:
+    """Return the times of one warm copy per edge in ms, by their names in the legend."""
+    all_cores = [s for result in results for run in result.runs for s in run.memcpy_all_cores_seconds]
+    times = {"memcpy": results[0].memcpy_seconds, "memcpy by all cores": median(all_cores) if all_cores else None}
+    return {f"{name}: {format_milliseconds(s)} ms": 1e3 * s for name, s in times.items() if s}
 
 
 def build_stages(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return the time of traced iterations by cause, by stage and by edge, each with a table."""
-    for problem in stages.trace_problems(done):
-        raise RecordError(f"{problem}: repeat the trace on an idle machine")
+    for result in done:
+        stages.check_trace(result)
     totals = {result.label: stages.iteration_seconds(result.traced_run) for result in done}
     by_cause = {result.label: stages.attribute_to_causes(result, done) for result in done}
     by_stage, explained = {}, {}
@@ -211,9 +190,9 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
     by_edge = {result.label: stages.attribute_to_edges(result.traced_run) for result in done}
     worst = max(explained, key=lambda label: abs(1 - explained[label]))
     notes = (
-        "Mean of the middle half of the iterations. Processes that work at the same time get equal shares of it.",
-        "wait: no process works as far as Python can see: messages, scheduling, wake-ups, and Ray's C++ code.",
-        f"The stages explain {explained[worst]:.1%} of an iteration where they fit worst ({worst}).",
+        "Mean of the middle half of the iterations. Processes that work at the same time get equal shares of the time.",
+        "In the stage wait, Python sees no work: messages, scheduling, wake-ups, and Ray's C++ code.",
+        f"The stages add up to {explained[worst]:.1%} of an iteration for {worst}, and fit the others better.",
     )
     bars = []
     for label, total in totals.items():
@@ -287,11 +266,11 @@ def build_chatlearn(done: list[Result], group: list[Result], everything: Sequenc
         Column("configuration", tables.short_label),
         Column("in flight", lambda r: str(r.in_flight)),
         Column("ms per message", lambda r: format_milliseconds(r.paced_seconds)),
-        Column("ms if flat", flat_milliseconds, 3),
+        Column("ms as one flat tensor", flat_milliseconds, 3),
         Column("stored per message", tables.format_stored, 4),
-        Column("readers get", tables.format_readers, is_text=True),
+        tables.READERS,
         Column("x memcpy", times_memcpy, 1),
-        Column("overhead", tables.format_overhead, 2),
+        tables.OVERHEAD,
         Column("speed-up over ref-queue as sent", speed_up),
         Column("runs", lambda r: str(len(r.shown_runs)), 3),
     ]
@@ -302,18 +281,8 @@ def build_chatlearn(done: list[Result], group: list[Result], everything: Sequenc
         name = f"{tables.short_label(result)}, {result.in_flight} in flight"
         bars.append(Bar(name, {"": 1e3 * result.paced_seconds}, label, is_view=not result.readers_own_a_copy))
     chart = BarChart("chatlearn_episodes", f"Time per message: {title}", _group_by_readers(bars), LOG_MILLISECONDS,
-                     _memcpy_line(done), True, tuple(provenance(done)))  # fmt: skip
-    labels = {}
-    for edge in first.flow.edges:
-        counts = Counter({"tensors": 0})
-        for field in edge.message.fields:
-            kind = "strings" if field.dtype == "str" else "lists" if field.is_python else "tensors"
-            counts[kind] += len(field.shapes)
-        labels[str(edge)] = "\n".join([format_bytes(edge.bytes), *(f"{kind}: {n}" for kind, n in counts.items())])
-    note = "A message is a dict: padded tensors of all samples, and lists of tensors or strings."
-    diagram = FlowDiagram("chatlearn_messages", f"ChatLearn: {title}", first.flow, labels, (note,))
-    return [Section("flow", diagram.title, chart=diagram),
-            Section("episodes", title, "", make_table(done, columns), chart)]  # fmt: skip
+                     _memcpy_lines(done), True, tuple(provenance(done)))  # fmt: skip
+    return [Section("episodes", title, "", make_table(done, columns), chart)]
 
 
 def build_microbenchmarks(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
@@ -334,7 +303,7 @@ def build_microbenchmarks(done: list[Result], group: list[Result], everything: S
         Column("µs per hop", lambda r: f"{r.summary.median / r.flow.path_length(max) * 1e6:,.0f}"),
         Column("speed-up over references", speed_up),
         Column("x pipe", lambda r: format_significant(r.times_pipe)),
-        Column("overhead", tables.format_overhead, 2),
+        tables.OVERHEAD,
     ]
     return [Section("microbenchmarks", done[0].flow.title, "", make_table(done, columns))]
 
@@ -355,7 +324,7 @@ def build_sweep(done: list[Result], group: list[Result], everything: Sequence[Re
         largest = points[max(points)]  # the object store copies small messages, and maps others
         milliseconds = [(x, 1e3 * value) for x, value in seconds.items()]
         lines.append(Series(label, milliseconds, is_view=not largest.readers_own_a_copy))
-        cells.append([label, tables.format_readers(largest), *(format_milliseconds(seconds.get(x)) for x in values)])
+        cells.append([label, tables.READERS.cell(largest), *(format_milliseconds(seconds.get(x)) for x in values)])
     memcpy = {x: [s for r in by_value[x] if (s := median_memcpy_seconds(r.runs))] for x in values}
     if all(memcpy.values()):
         lines.append(Series("memcpy", [(x, 1e3 * median(memcpy[x])) for x in values], is_limit=True))
@@ -369,23 +338,6 @@ def build_sweep(done: list[Result], group: list[Result], everything: Sequence[Re
     return [Section("in-flight" if swept == "in_flight" else "sweeps", title, "", table, chart)]
 
 
-def build_held_out(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
-    """Return how good predictions from the other records are for workloads that those do not contain."""
-    checks, unpredicted = check_predictions(done, [result for result in everything if result.table != "held-out"])
-    columns = [
-        Column("workload", lambda c: f"{c.request.flow.title}, {format_bytes(c.request.flow.bytes_per_iteration)}"),
-        Column("readers need a copy", lambda c: "yes" if c.request.copies else "no"),
-        Column("predicted fastest", lambda c: c.predicted, is_text=True),
-        Column("measured fastest", lambda c: c.fastest, is_text=True),
-        Column("time / fastest time", lambda c: f"{c.times_fastest:.3f}"),
-        Column("right", lambda c: "yes" if c.is_right else "NO"),
-    ]
-    right = sum(check.is_right for check in checks)
-    sentence = f"{right} of {len(checks)} predictions are right: the fastest, or within 10 % of it. "
-    sentence += f"{unpredicted} questions have no prediction."
-    return [Section("held-out", "Predictions", sentence, make_table(checks, columns))]
-
-
 BUILDERS: dict[str, Callable[[list[Result], list[Result], Sequence[Result]], list[Section]]] = {  # in their order
     "configurations": build_configurations,
     "paired": build_configurations,
@@ -395,5 +347,4 @@ BUILDERS: dict[str, Callable[[list[Result], list[Result], Sequence[Result]], lis
     "chatlearn-stages": build_stages,
     "microbenchmarks": build_microbenchmarks,
     **dict.fromkeys(("sweep-payload", "sweep-fields", "sweep-batch-size", "sweep-actors", "in-flight"), build_sweep),
-    "held-out": build_held_out,
 }

@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.analysis.quality import MAX_OVERHEAD, disturbances
-from common.analysis.result import Result
+from common.analysis.result import MAX_OVERHEAD, Result, disturbances
 from common.transports.catalogue import REFERENCE, configuration_name
 from common.units import format_bytes
 
@@ -44,7 +43,7 @@ class Section:
     title: str
     sentence: str = ""
     table: Table | None = None
-    chart: Any = None  # BarChart, LineChart or FlowDiagram; this module does not import matplotlib
+    chart: Any = None  # BarChart or LineChart; this module does not import matplotlib
     notes: Sequence[str] = ()
 
 
@@ -67,20 +66,10 @@ def format_milliseconds(seconds: float | None) -> str:
     return f"{seconds * 1e3:,.4g}" if seconds < 1 else f"{seconds * 1e3:,.0f}"
 
 
-def format_overhead(result: Result) -> str:
-    """Return the share of the benchmark's own work; "<1%" if it does not matter."""
-    return f"{result.overhead_share:.1%}" if result.overhead_share >= MAX_OVERHEAD else "<1%"
-
-
 def format_rate(result: Result) -> str:
     """Return GB/s to all readers; "-" for views, because no bytes are moved to their readers."""
     rate = result.workload.bytes_per_iteration / result.summary.median / 1e9
     return f"{rate:.3g}" if result.readers_own_a_copy else "-"
-
-
-def format_readers(result: Result) -> str:
-    """Return whether readers get a copy or a view."""
-    return "copy" if result.readers_own_a_copy else "view"
 
 
 def format_stored(result: Result) -> str:
@@ -117,6 +106,8 @@ def _timed(header: str, cell: Callable[[Result], str], rank: int = 0) -> Column:
     return Column(header, lambda result: cell(result) if result.seconds else "-", rank)
 
 
+OVERHEAD = _timed("overhead", lambda r: f"{r.overhead_share:.1%}" if r.overhead_share >= MAX_OVERHEAD else "<1%", 2)
+READERS = Column("readers get", lambda r: "copy" if r.readers_own_a_copy else "view", is_text=True)
 MAIN_COLUMNS = (
     Column("configuration", marked_label),
     _timed("stored", format_stored, 6),
@@ -135,7 +126,7 @@ MAIN_COLUMNS = (
     _timed("x pipe", lambda r: format_significant(r.times_pipe), 3),
     # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
     _timed("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
-    _timed("overhead", format_overhead, 2),
+    OVERHEAD,
     Column("peak GiB", lambda r: f"{r.peak_memory_bytes / 2**30:.1f}" if r.peak_memory_bytes else "-", 7),
     Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}" if r.wrong_bytes or r.status == "ok" else "-", 4),
     Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status),

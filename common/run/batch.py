@@ -1,56 +1,47 @@
-"""Measure several configurations: give each one a record, measure them in turns, and continue an earlier call."""
+"""Plan several configurations, and give each one a record: a new one, or that of an earlier call."""
 
+import os
 import re
 import shlex
-import statistics
-import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+
+import psutil
 
 from common.errors import UsageError
 from common.flows.catalogue import build_flow, flag_name
-from common.main import tolerate_closed_output
 from common.plan.command_line import did_you_mean, parse_options
 from common.plan.options import Options
 from common.plan.plan import Plan, resolve_plan
+from common.plan.validate import resident_bytes
 from common.records import files
 from common.records.environment import MACHINE_KEYS, describe_environment
-from common.records.schema import Record, Run
-from common.run.paired import run_paired
-from common.run.supervisor import measure_run
+from common.records.schema import Run
 from common.transports.catalogue import CONFIGURATIONS, TRANSPORTS
+from common.units import format_bytes
 
 DEFAULT_ITERATIONS = "30"  # of a configuration that the user chose, without --iterations, --duration and --sweep
-INTERRUPTED = re.compile("interrupted|the run was killed")  # the reason of a run that --continue repeats
+INTERRUPTED = ("interrupted", "the run was killed")  # how the reason of a run begins that --continue repeats
 # All runs of a record must agree in these; the version of NCCL is unknown without torch.
 CONTINUE_KEYS = (*(key for key in MACHINE_KEYS if key != "nccl"), "git_commit")
 Planned = tuple[Plan, UsageError | None]  # and why it cannot be measured
 
 
-@dataclass
 class Item:
-    """One configuration: its plan, the path of its record, and the number of runs that an earlier call has finished."""
+    """One configuration that is measured or skipped: its plan, its record, and the path of the record."""
 
-    planned: Planned
-    path: Path
-    label: str = ""
-    finished: int = 0
-    record: Record = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.plan, self.skipped = self.planned
-        self.label = self.label or self.plan.configuration.name
+    def __init__(self, planned: Planned, path: Path, label: str = "") -> None:
+        self.plan, self.skipped = planned
+        self.path, self.label = path, label or self.plan.configuration.name
         self.record = self.plan.new_record()
         if self.skipped:
             self.record.environments["0"] = describe_environment()
             self.record.runs.append(Run(status="skipped", reason=str(self.skipped)))
 
-    def load_finished_runs(self) -> int:
-        """Keep the record and the finished runs of an earlier call (--continue). Return its --order-seed."""
+    def load_finished_runs(self) -> None:
+        """Keep the record and the finished runs of an earlier call (--continue)."""
         record = files.load(self.path)
-        seed = self.record.arguments["order_seed"] = record.arguments.get("order_seed", 0)
         for name in ("suite", "table", "workload", "configuration", "traced", "arguments"):
             if getattr(record, name) != getattr(self.record, name):
                 raise UsageError(f"--continue: {self.path} was measured with other flags: give the same flags again")
@@ -58,9 +49,8 @@ class Item:
         for key in CONTINUE_KEYS:
             if then and (now.get(key) or None) != (then.get(key) or None):
                 raise UsageError(f"--continue: {self.path} was measured with another {key}: measure all again")
-        record.runs = [run for run in record.runs if run.status == "ok" or not INTERRUPTED.match(run.reason or "")]
-        self.record, self.finished = record, len(record.runs)
-        return seed
+        record.runs = [run for run in record.runs if not (run.reason or "").startswith(INTERRUPTED)]
+        self.record = record
 
 
 def plan_configuration(
@@ -111,15 +101,14 @@ def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
     """Return an item for each plan. Its label has the flags of the workload whose values differ between the plans."""
     flags = []
     for plan, _ in planned:
-        options = plan.options
-        values = {"flow": plan.workload.flow, "message": options.message, "placement": options.placement}
-        flags.append({name: value for name, value in (values | options.sizes).items() if value is not None})
+        values = {"flow": plan.workload.flow, "message": plan.options.message, "placement": plan.options.placement}
+        flags.append(values | plan.options.sizes)
     items = []
     for index, (plan, skipped) in enumerate(planned):
         label = plan.configuration.name
         for name, value in flags[index].items():
-            differs = len({others[name] for others in flags if name in others}) > 1
-            if name in ("message", "as_sent") or differs:
+            differs = len({others[name] for others in flags} - {None}) > 1
+            if value is not None and (differs or name in ("message", "as_sent")):
                 label += f" {flag_name(name)}" + ("" if value is True else f" {value}")
         slug = re.sub("[^a-zA-Z0-9.]+", "-", label).strip("-")[:200]  # a file name has at most 255 bytes
         path = folder / f"{index:02}-{slug}.json"
@@ -134,49 +123,28 @@ def pair_with_checkout(item: Item, checkout: Path) -> list[Item]:
     folder, name = item.path.parent, item.path.name
     old_plan = replace(item.plan, checkout=checkout.resolve())
     old = Item((old_plan, None), folder / "old" / name, f"{item.label}, {checkout.resolve().name}")
-    return [Item(item.planned, folder / "new" / name, item.label), old]
+    return [Item((item.plan, None), folder / "new" / name, item.label), old]
 
 
-def measure_turns(turns: Sequence[Sequence[Item]]) -> list[int]:
-    """Measure each turn: one item, or two that are paired. Turns that an earlier call has finished are left out.
-
-    Return the exit codes of the runs; after 130, nothing more is measured.
-    """
-    from common.report.tables import format_milliseconds
-
-    counts: Counter[Path] = Counter()
-    waiting: list[tuple[int, Sequence[Item]]] = []
-    for order, items in enumerate(turns):
-        counts.update(item.path for item in items)
-        if any(counts[item.path] > item.finished for item in items):
-            waiting.append((order, items))
-    codes: list[int] = []
-    durations: list[float] = []
-    for order, items in waiting:
-        begin = time.monotonic()
-        if len(items) > 1:
-            codes += run_paired([(item.plan, item.record, item.path) for item in items], order)
-        else:
-            codes.append(measure_run(items[0].plan, items[0].record, items[0].path, order))
-        durations.append(time.monotonic() - begin)
-        left = statistics.mean(durations) * (len(waiting) - len(durations))
-        for item in items:
-            run, trace = item.record.runs[-1], item.plan.options.trace
-            if trace and run.spans:
-                from common.trace.spans import write_chrome
-
-                write_chrome(trace, run, item.record.workload.edges)
-            result = run.reason
-            if run.status == "ok":
-                result = f"{format_milliseconds(statistics.median(run.seconds))} ms, {len(run.seconds)} iterations"
-            if len(turns) > 1:
-                times = f"{format_duration(durations[-1])}; about {format_duration(left)} left"
-                with tolerate_closed_output():
-                    print(f"{order + 1:3} of {len(turns)}  {item.label}: {result} ({times})")
-        if 130 in codes:
-            break
-    return codes
-
-
-def format_duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+def check_pair(plans: Sequence[Plan]) -> None:
+    """Raise UsageError if a paired measurement of these plans would hang, or its numbers could not be compared."""
+    if len(plans) != 2:
+        raise UsageError("a paired measurement needs two configurations that this machine can measure (--list)")
+    counts = {(p.options.iterations, p.options.warmup, p.options.in_flight, p.options.group_size) for p in plans}
+    if len(counts) > 1 or any(plan.options.duration or plan.options.trace for plan in plans):
+        raise UsageError("a paired measurement needs equal --iterations, --warmup, --check-every and --in-flight, and "
+                         "neither --duration nor a trace: change these flags")  # fmt: skip
+    if len({plan.workload.edges for plan in plans}) > 1:
+        raise UsageError("a paired measurement compares times of equal messages: give both the same --flow and sizes")
+    # Actors of a compiled graph busy-wait, so each takes a core from the configuration whose turn it is.
+    waiting = [len(plan.task_flow.actors) if plan.transport.runtime.busy_waits else 0 for plan in plans]
+    needed = max(sum(waiting) - own + len(plan.workers) for own, plan in zip(waiting, plans, strict=True))
+    cores = len(os.sched_getaffinity(0))
+    if any(waiting) and needed > cores:
+        raise UsageError(f"a paired measurement of graphs, whose actors busy-wait, needs {needed} cores here and there "
+                         f"are {cores}: leave --paired or --against out, and give --runs 5")  # fmt: skip
+    needed = sum(resident_bytes(plan.transport, plan.options, plan.task_flow) + plan.store_bytes for plan in plans)
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise UsageError(f"a paired measurement needs {format_bytes(needed)} of memory and {format_bytes(free)} are "
+                         "free: give a smaller payload or --object-store-bytes")  # fmt: skip

@@ -44,29 +44,24 @@ class WorkerReport(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Monitor:
-    """Start the worker of a plan, and follow it to its end. The record's last run gets everything that is known.
-
-    The event `stop` interrupts the run, as Ctrl-C does.
-    """
+    """Start the worker of a plan, and follow it to its end. The record's last run gets everything that is known."""
 
     def __init__(self, plan: Plan, record: Record, stop: Event | None = None) -> None:
         self.plan, self.record, self.stop = plan, record, stop
         self.progress = ProgressTable.create(plan.run_folder, plan.worker_names, plan.total_iterations)
-        self.report = WorkerReport(record.runs[-1])
-        self.report.write(plan.run_folder)
-        self.report_bytes = b""
+        WorkerReport(record.runs[-1]).write(plan.run_folder)
         self.exited: list[str] = []  # the actors whose processes ended first
         self.state: Any = None
         self.changed_at = time.monotonic()
 
     def follow_worker(self, run_folder: RunFolder) -> None:
-        """Start the worker and wait for its end. Raise KeyboardInterrupt if the run was interrupted."""
+        """Start the worker and wait for its end. Raise KeyboardInterrupt if the event `stop` is set."""
         checkout = self.plan.checkout or ROOT
         python = checkout / ".venv" / "bin" / "python"
         interpreter = str(python) if self.plan.checkout and python.exists() else sys.executable
         command = [interpreter, "-m", "common.run.worker", str(run_folder.folder)]
         (run_folder.folder / "plan").write_bytes(pickle.dumps(self.plan))  # a neighbouring version may have to read it
-        run_folder.start_worker(command, checkout, worker_environment(self.plan), sys.stderr.fileno())
+        run_folder.start_worker(command, checkout, worker_environment(self.plan))
         try:
             problem = self.wait(run_folder)
         finally:
@@ -90,44 +85,38 @@ class Monitor:
                 if self.stop is not None and self.stop.is_set():
                     raise KeyboardInterrupt
                 exited = self._find_exited_actors(worker)
+                content = (self.plan.run_folder / "report").read_bytes()
                 try:
-                    self._read_report()
+                    report = msgspec.json.decode(content, type=WorkerReport)
                 except msgspec.DecodeError as error:
                     return f"the driver's process wrote an invalid report ({error})"
+                self.record.runs[-1] = report.run
+                if report.environment:
+                    self.record.environments["0"] = report.environment
                 # The report is read after the actors were looked up, so it has all that was reported before they
                 # ended. It names the nodes after the last iteration, and from then on actors may end. Other actors end
                 # as a consequence of the first ones.
-                if not self.exited and not self.report.run.nodes:
+                if not self.exited and not report.run.nodes:
                     self.exited = exited
                 if self.progress.progress[2] > bar.n:
                     bar.update(self.progress.progress[2] - bar.n)
-                if self.report.failure or self.exited:
+                if report.failure or self.exited:
                     give_up_at = give_up_at or time.monotonic() + GRACE_SECONDS
-                if ended and self.report.finished:
+                if ended and report.finished:
                     return None
-                if ended and not self.report.failure:
+                if ended and not report.failure:
                     code = worker.returncode() or 0
                     cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} and no report"
                     return f"the driver's process ended with {cause}"
                 if ended or (give_up_at and time.monotonic() > give_up_at):
-                    return self._explain_failure()
-                if problem := self._explain_timeout(worker):
+                    return self._explain_failure(report.failure)
+                if problem := self._explain_timeout(content, exited):
                     return problem
 
     def _find_exited_actors(self, worker: RunFolder) -> list[str]:
         """Return the actors whose processes have ended, except those that live in the driver's process."""
         actors = {name: pid for name, pid in self.progress.processes().items() if pid != worker.pid}
         return [name for name, pid in actors.items() if _status(pid) in (None, psutil.STATUS_ZOMBIE)]
-
-    def _read_report(self) -> None:
-        """Read the report if it has changed; raise msgspec.DecodeError if it is invalid."""
-        content = (self.plan.run_folder / "report").read_bytes()
-        if content != self.report_bytes:
-            self.report_bytes = content
-            self.report = msgspec.json.decode(content, type=WorkerReport)
-            self.record.runs[-1] = self.report.run
-            if self.report.environment:
-                self.record.environments["0"] = self.report.environment
 
     def collect_samples(self) -> None:
         """Set the times of all iterations that have ended, whatever happened after them."""
@@ -140,19 +129,19 @@ class Monitor:
         run.seconds = [round(end - start, 9) for start, end in timed]
         run.group_seconds = [round(group[-1][1] - group[0][0], 9) for group in groups]
 
-    def _explain_failure(self) -> str:
-        """Return what an actor raised before it ended, or which actor died, or the error of the driver."""
+    def _explain_failure(self, failure: str) -> str:
+        """Return what an actor raised before it ended, or which actor died, or else the failure of the driver."""
         # The first error comes first: other actors may have failed because they lost their peer.
         paths = sorted(self.plan.run_folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)
         errors = {path.stem: f"{path.stem} raised {path.read_text()}" for path in paths}
         silent = [name for name in self.exited if name not in errors]
-        if silent and " raised " not in self.report.failure:
-            return diagnose(self.progress, self.plan, self.iteration, silent)
-        return next(iter(errors.values()), self.report.failure)
+        if silent and " raised " not in failure:
+            return self.diagnose(silent)
+        return next(iter(errors.values()), failure)
 
-    def _explain_timeout(self, worker: RunFolder) -> str | None:
-        """Return which actor is late if nothing has progressed for too long."""
-        state, now = (self.progress.progress, self.report_bytes), time.monotonic()
+    def _explain_timeout(self, report: bytes, exited: Sequence[str]) -> str | None:
+        """Return which actor is late if neither the progress nor the report has changed for too long."""
+        state, now = (self.progress.progress, report), time.monotonic()
         if state != self.state or (self.plan.turn and self.plan.turn.waits):
             self.state, self.changed_at = state, now
         limit = self.plan.options.timeout
@@ -162,33 +151,32 @@ class Monitor:
             return None
         if self.progress.phase == STARTING:
             return f"startup timed out after {limit:g} s"
-        culprit = diagnose(self.progress, self.plan, self.iteration, self._find_exited_actors(worker))
-        return f"did not end within {limit:g} s (--timeout); {culprit}"
+        return f"did not end within {limit:g} s (--timeout); {self.diagnose(exited)}"
+
+    def diagnose(self, exited: Sequence[str]) -> str:
+        """Return which actor died (first), is stopped, or has not passed on the message of the open iteration."""
+        if exited:
+            consequence = " (Ray ends actors that wait for an actor that died)" if len(exited) > 1 else ""
+            return f"{', '.join(exited)} died{consequence}"
+        stopped = [name for name, pid in self.progress.processes().items() if _status(pid) == psutil.STATUS_STOPPED]
+        if stopped:
+            names = DRIVER if DRIVER in stopped else ", ".join(stopped)  # actors may live in the driver's process
+            return f"{names} does not answer: its process is stopped"
+        received, flow, workers = self.progress.numbers(), self.plan.task_flow, self.plan.workers.items()
+        late = {name: worker.actor for name, worker in workers if received[name] < worker.last_due(self.iteration)}
+        late.pop(DRIVER, None)
+        for task in flow.tasks:
+            senders = {flow.actor(source) for source in task.reads}
+            for name, actor in late.items():
+                if actor == task.actor and senders.isdisjoint(late.values()):
+                    return f"{name} is stuck after iteration {received[name]}"
+        return "all actors received their messages, but the result did not reach the driver"
 
     @property
     def iteration(self) -> int:
         """Return the number of the oldest iteration that is open, or else of the last one."""
         _, began, ended = self.progress.progress
         return min(began, ended + 1)
-
-
-def diagnose(table: ProgressTable, plan: Plan, number: int, exited: Sequence[str]) -> str:
-    """Return which actor died (first), is stopped, or has not passed on the message of this iteration."""
-    if exited:
-        consequence = " (Ray ends actors that wait for an actor that died)" if len(exited) > 1 else ""
-        return f"{', '.join(exited)} died{consequence}"
-    stopped = [name for name, pid in table.processes().items() if _status(pid) == psutil.STATUS_STOPPED]
-    if stopped:
-        names = DRIVER if DRIVER in stopped else ", ".join(stopped)  # actors may live in the driver's process
-        return f"{names} does not answer: its process is stopped"
-    received, flow = table.numbers(), plan.task_flow
-    late = {name: worker.actor for name, worker in plan.workers.items() if received[name] < worker.last_due(number)}
-    late.pop(DRIVER, None)
-    for task in flow.tasks:
-        if not {flow.actor(source) for source in task.reads} & set(late.values()):
-            for name in (name for name, actor in late.items() if actor == task.actor):
-                return f"{name} is stuck after iteration {received[name]}"
-    return "all actors received their messages, but the result did not reach the driver"
 
 
 def _status(pid: int) -> str | None:

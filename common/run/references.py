@@ -20,13 +20,10 @@ def measure_memcpy(plan: Plan, threads: int, passes: int = 6) -> list[float]:
     Two more passes come first and are not in the result.
     """
     flow = plan.task_flow
-    pairs = [
-        (
-            torch.ones(edge.bytes or 1, dtype=torch.uint8, device=plan.gpu_of(flow.actor(edge.source))),
-            torch.zeros(edge.bytes or 1, dtype=torch.uint8, device=plan.gpu_of(flow.actor(edge.reader))),
-        )
-        for edge in flow.edges
-    ]
+    pairs = []
+    for edge in flow.edges:
+        devices = [plan.gpu_of(flow.actor(task)) for task in (edge.source, edge.reader)]
+        pairs.append([torch.ones(edge.bytes or 1, dtype=torch.uint8, device=device) for device in devices])
     threads_before = torch.get_num_threads()
     torch.set_num_threads(threads)
     samples = []

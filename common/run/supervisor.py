@@ -1,23 +1,27 @@
-"""Carry out what a user asks of a script: check the flags, create the records, and measure runs in worker processes.
+"""Carry out what a user asks of a script, and measure runs, alone or in pairs.
 
 This module imports neither Ray nor torch. A worker is a new process, whose environment is set before it starts.
 """
 
+import statistics
+import time
+from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 from typing import NoReturn
 
-from common.errors import RecordError, RunFailed
-from common.main import run_main, tolerate_closed_output
+from common.errors import RunFailed, run_main, tolerate_closed_output
 from common.plan.command_line import parse_options
 from common.plan.options import RESULTS
-from common.plan.plan import Plan
+from common.plan.plan import Turn, turn_ring
 from common.records import files
-from common.records.schema import Record, Run
+from common.records.schema import Run
 from common.run import host_noise
+from common.run.batch import Item, make_items, resolve_points
 from common.run.monitor import Monitor
 from common.runtimes.cleanup import RunFolder, remove_dead_runs
 from common.transports.catalogue import RUNTIMES
@@ -32,19 +36,20 @@ def main(file: str, description: str, argv: Sequence[str] | None = None) -> NoRe
 
 
 def _main(script: str, description: str, argv: Sequence[str] | None) -> int:
-    from common.run import batch  # which imports this module
-
     runtime = next(runtime.name for runtime in RUNTIMES.values() if runtime.script == script)
     points = parse_options(description, runtime, argv)
     options = points[0]
-    for path in filter(None, (options.output, options.trace)):
-        _check_new_file(path)
-    planned = batch.resolve_points(runtime, points)
-    output = options.output or files.default_path(RESULTS, runtime, planned[0][0].transport.name)
+    if options.trace:
+        files.create_empty(options.trace)
+        options.trace.unlink()  # the file can be written at the end
+    planned = resolve_points(runtime, points)
+    name = f"{runtime}-{planned[0][0].transport.name}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     if options.sweep:
-        items = batch.make_items(planned, options.output or output.with_suffix(""))
+        output = options.output or RESULTS / name
+        items = make_items(planned, output)
     else:
-        items = [batch.Item(planned[0], output)]
+        output = options.output or RESULTS / f"{name}.json"
+        items = [Item(planned[0], output)]
     if options.output or not items[0].skipped:  # without --output, nobody wants a record of what cannot be measured
         for item in items:
             files.create(item.path, item.record)
@@ -52,49 +57,101 @@ def _main(script: str, description: str, argv: Sequence[str] | None) -> int:
         raise items[0].skipped
     from common.report import console  # imports numpy, for which the user of a wrong flag should not wait
 
-    turns = [[item] for _ in range(options.runs) for item in items if not item.skipped]
     with tolerate_closed_output():
         console.print_flow(items[0].plan.requested_flow)
-    codes = batch.measure_turns(turns)
-    console.print_end([item.record for item in items], items[0].path.parent if options.sweep else items[0].path)
+    codes = measure_turns([[item] for _ in range(options.runs) for item in items if not item.skipped])
+    console.print_end([item.record for item in items], output)
     return max(codes)
 
 
-def _check_new_file(path: Path) -> None:
-    """Raise RecordError if the file exists or its folder cannot be made."""
-    try:
-        if path.exists():
-            raise RecordError(f"{path} exists: give another name, or move it away")
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecordError(f"cannot write {path} ({error.strerror}): give another name") from None
+def measure_turns(turns: Sequence[Sequence[Item]]) -> list[int]:
+    """Measure each turn: one item, or two that are paired. Turns that an earlier call has finished are left out.
+
+    Return the exit codes of the runs; after 130, nothing more is measured.
+    """
+    from common.report.tables import format_milliseconds
+    from common.trace.spans import write_chrome
+
+    counts: Counter[Path] = Counter()
+    waiting: list[tuple[int, Sequence[Item]]] = []
+    for order, items in enumerate(turns):
+        counts.update(item.path for item in items)
+        if any(counts[item.path] > len(item.record.runs) for item in items):
+            waiting.append((order, items))
+    codes: list[int] = []
+    durations: list[float] = []
+    for order, items in waiting:
+        begin = time.monotonic()
+        codes += run_paired(items, order) if len(items) > 1 else [measure_run(items[0], order)]
+        durations.append(time.monotonic() - begin)
+        took = timedelta(seconds=round(durations[-1]))
+        left = timedelta(seconds=round(statistics.mean(durations) * (len(waiting) - len(durations))))
+        for item in items:
+            run, trace = item.record.runs[-1], item.plan.options.trace
+            if trace and run.spans:
+                write_chrome(trace, run, item.record.workload.edges)
+            result = run.reason
+            if run.status == "ok":
+                result = f"{format_milliseconds(statistics.median(run.seconds))} ms, {len(run.seconds)} iterations"
+            if len(turns) > 1:
+                with tolerate_closed_output():
+                    print(f"{order + 1:3} of {len(turns)}  {item.label}: {result} (took {took}, about {left} left)")
+        if 130 in codes:
+            break
+    return codes
 
 
-def measure_run(plan: Plan, record: Record, path: Path, order: int = 0, stop: Event | None = None) -> int:
+def measure_run(item: Item, order: int, turn: Turn | None = None, stop: Event | None = None) -> int:
     """Measure the plan once in a process of its own. The record gets the run and is saved, whatever happens.
 
     `order` is the position among all runs. The event `stop` interrupts the run, as Ctrl-C does. Return the exit code:
     0, 1 (the run failed) or 130 (it was interrupted).
     """
-    started_at, pair = datetime.now(UTC).isoformat(timespec="seconds"), plan.turn.folder.name if plan.turn else ""
-    record.runs.append(Run(started_at=started_at, order=order, pair=pair))
-    files.save(path, record)
-    code, throttled_before = 1, host_noise.throttled_seconds()
+    record, started_at = item.record, datetime.now(UTC).isoformat(timespec="seconds")
+    record.runs.append(Run(started_at=started_at, order=order, pair=turn.folder.name if turn else ""))
+    files.save(item.path, record)
+    throttled_before = host_noise.throttled_seconds()
     try:
         remove_dead_runs()
         record.runs[-1].busy_cores = host_noise.busy_cores()
         with RunFolder() as run_folder:
-            plan = replace(plan, run_folder=run_folder.folder, shared_folder=run_folder.shared)
+            plan = replace(item.plan, turn=turn, run_folder=run_folder.folder, shared_folder=run_folder.shared)
             Monitor(plan, record, stop).follow_worker(run_folder)
-        code = 0 if record.runs[-1].status == "ok" else 1
     except KeyboardInterrupt:
-        run, code = record.runs[-1], 130
+        run = record.runs[-1]
         run.status, run.reason = "failed", f"interrupted after {len(run.seconds)} timed iterations"
+        return 130
     except RunFailed as error:
         record.runs[-1].status, record.runs[-1].reason = "failed", str(error)
     finally:
         throttled_after = host_noise.throttled_seconds()
         if throttled_before is not None and throttled_after is not None:
             record.runs[-1].throttled_seconds = throttled_after - throttled_before
-        files.save(path, record)
-    return code
+        files.save(item.path, record)
+    return 0 if record.runs[-1].status == "ok" else 1
+
+
+def run_paired(items: Sequence[Item], order: int) -> list[int]:
+    """Measure two items once at the same time, each in a thread of this process, and return the exit codes.
+
+    Their workers take turns after each group of iterations. Whatever else happens on the machine affects both alike,
+    so small differences can be seen in few runs. If one fails, the other is stopped and fails too, because its other
+    iterations would not be paired.
+    """
+    stop = Event()
+    with RunFolder() as run_folder, turn_ring(run_folder.folder, len(items)) as turns, ThreadPoolExecutor() as threads:
+        futures = [threads.submit(measure_run, items[turn.index], order, turn, stop) for turn in turns]
+        try:
+            for future in as_completed(futures):
+                if future.exception() or future.result() != 0:
+                    stop.set()
+        except KeyboardInterrupt:
+            stop.set()
+            return [future.result() for future in futures]
+    codes = [future.result() for future in futures]
+    for index, item in enumerate(items):
+        if codes[index] == 130:  # it was stopped because the other one failed
+            other = items[1 - index].plan.configuration.name
+            codes[index], item.record.runs[-1].reason = 1, f"paired configuration {other} failed"
+            files.save(item.path, item.record)
+    return codes

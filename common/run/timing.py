@@ -96,13 +96,12 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
                 if views.get(edge, plan.expects_views) is plan.expects_views:  # an unexpected value stays
                     views[edge] = is_view
         wrong.update(connection.check())
-        if wrong:
-            run.wrong_bytes, run.wrong_bytes_by_field = wrong.total(), dict(wrong)
-            report.write(plan.run_folder)
+        run.wrong_bytes, run.wrong_bytes_by_field = wrong.total(), dict(wrong)
         if numbers[0] == 1:
             # Views of a GPU's memory cannot be seen. The transport's own check of its data path stands for them.
             unseen_views = plan.expects_views and plan.device == "cuda"
             run.readers_own_a_copy = not unseen_views and all(is_view is False for is_view in views.values())
+        if wrong or numbers[0] == 1:
             report.write(plan.run_folder)
     table.phase = ENDING
     stored_after, spilled_after = workers.store_counters()
@@ -128,9 +127,8 @@ def find_failure(plan: Plan, wrong: Mapping[str, int], views: Mapping[str, bool 
         where = f", most of them in {worst}" if len(wrong) > 1 or "," in worst else ""
         return f"{sum(wrong.values())} bytes differ from what was sent{where}: this transport loses data"
     for edge in plan.task_flow.edges:
-        if plan.device != "cpu" or (plan.expects_views and edge.bytes <= INLINED_BYTES):
-            continue
-        if views[str(edge)] is not plan.expects_views:
+        may_be_copied = plan.expects_views and edge.bytes <= INLINED_BYTES
+        if plan.device == "cpu" and not may_be_copied and views[str(edge)] is not plan.expects_views:
             return (f"{edge}: readers got {READ_AS[views[str(edge)]]}, but {READ_AS[plan.expects_views]} are expected "
                     f"of {plan.configuration.name}")  # fmt: skip
     return None

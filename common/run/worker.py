@@ -3,13 +3,13 @@
 python3 -m common.run.worker RUN_FOLDER     the folder has the plan and a report, which this process replaces
 """
 
-import importlib
 import os
 import pickle
 import sys
 import traceback
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from pkgutil import resolve_name
 
 import msgspec
 import torch
@@ -38,9 +38,8 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak memory of the references
     # Imported here, because each runtime has modules of its own.
-    connect = importlib.import_module(Path(runtime.script).stem).TRANSPORTS[plan.transport.name]
-    module, _, class_name = runtime.worker_group.partition(".")
-    worker_group_class = getattr(importlib.import_module(f"common.runtimes.{module}"), class_name)
+    connect = resolve_name(f"{Path(runtime.script).stem}.TRANSPORTS")[plan.transport.name]
+    worker_group_class = resolve_name(f"common.runtimes.{runtime.worker_group}")
     with ExitStack() as exit_stack:
         workers = worker_group_class(plan, exit_stack)
         with workers.closing:
@@ -53,10 +52,8 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
                 report.write(plan.run_folder)
             except Exception as error:
                 report.failure = workers.explain(error) or ""
-                if not report.failure:
-                    raise
-                report.write(plan.run_folder)
-                return
+                report.write(plan.run_folder)  # now, because it may take long to close the transport
+                raise
         workers.stop()
     run.pipe_after_seconds = measure_pipe(plan.task_flow)
     run.memcpy_after_seconds = measure_memcpy(plan, plan.options.threads)
@@ -73,13 +70,13 @@ def main() -> None:
     try:
         measure_plan(pickle.loads((folder / "plan").read_bytes()), report)
     except BaseException as error:
-        report.failure = str(error)
-        if not isinstance(error, SuiteError):  # a defect of the suite
+        if isinstance(error, SuiteError):
+            report.failure = str(error)
+        elif not report.failure:  # a defect of the suite
             traceback.print_exc()
             report.failure = f"{type(error).__name__}: {error}"
         report.write(folder)
     sys.stdout.flush()
-    sys.stderr.flush()
     os._exit(0)
 
 

@@ -17,7 +17,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import psutil
 
@@ -35,10 +37,6 @@ class RunFolder:
     """The folders of a run, `folder` and `shared` (in /dev/shm), and its worker. Leaving the block ends the run.
 
     Several blocks may be open at the same time in the threads of one process.
-
-    Attributes:
-        pid: the worker's process id.
-        poll_handle: a file descriptor that becomes readable when the worker has ended.
     """
 
     def __init__(self) -> None:
@@ -46,8 +44,10 @@ class RunFolder:
         parent = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < 24 else "/tmp")
         self.folder = parent / f"{PREFIX}{secrets.token_hex(4)}"
         self.shared = SHARED_MEMORY / self.folder.name
-        self.pid, self.poll_handle = 0, -1
+        self.pid = 0  # of the worker
+        self.poll_handle = -1  # a file descriptor that becomes readable when the worker has ended
         self._guard: subprocess.Popen | None = None
+        self._guard_started = float("inf")  # in seconds since 1970
         self._returncode: int | None = None
 
     def __enter__(self) -> "RunFolder":
@@ -64,14 +64,12 @@ class RunFolder:
                     return
             self._guard.kill()  # it was stopped, or hangs
             self._guard.wait()
-            end_processes(self._find_adopted)
-        clean(self.folder)
+        clean(self.folder, lambda: self._find_adopted() + find_marked(self.folder))
 
-    def start_worker(self, command: list[str], cwd: Path, environment: dict[str, str], stdout: int) -> None:
-        """Start the run's worker below a guard, in a session of its own, with an empty standard input.
+    def start_worker(self, command: list[str], cwd: Path, environment: dict[str, str]) -> None:
+        """Start the run's worker below a guard, in a session of its own. Raise RunFailed if it cannot be started.
 
-        The command has the full path of the interpreter. The environment is added to that of this process. Raise
-        RunFailed if the command cannot be started.
+        The command has the full path of the interpreter. The environment is added to that of this process.
         """
         become_subreaper()  # if the guard is killed, its children become children of this process
         variables = os.environ | environment | {RUN_VARIABLE: self.folder.name, "TMPDIR": str(self.folder)}
@@ -79,10 +77,10 @@ class RunFolder:
         with guard_socket:
             guard = [sys.executable, "-m", "common.runtimes.guard", str(self.folder), str(guard_socket.fileno())]
             self._guard = subprocess.Popen(
-                [*guard, str(cwd), *command], cwd=ROOT, env=variables, stdin=subprocess.DEVNULL, stdout=stdout,
+                [*guard, str(cwd), *command], cwd=ROOT, env=variables, stdin=subprocess.DEVNULL, stdout=sys.stderr,
                 process_group=0, pass_fds=[guard_socket.fileno()],
             )  # fmt: skip
-        self._started = psutil.Process(self._guard.pid).create_time()
+        self._guard_started = psutil.Process(self._guard.pid).create_time()
         with (self.folder / "owner").open("a") as owner:
             owner.write(f"{_identify(self._guard.pid)}\n")
         message = self._socket.recv(32)
@@ -98,22 +96,56 @@ class RunFolder:
         return self._returncode
 
     def _find_adopted(self) -> list[psutil.Process]:
-        """Return the former children of the guard, which are now children of this process, and their descendants.
-
-        They have sessions of their own; the other children of this process do not.
-        """
-        adopted: list[psutil.Process] = []
+        """Return the former children of the guard, which are now children of this process, and their descendants."""
+        adopted: list[psutil.Process] = []  # they have sessions of their own; other children of this process do not
         for child in psutil.Process().children():
             with suppress(psutil.Error, ProcessLookupError):  # it has ended
-                if os.getsid(child.pid) != os.getsid(0) and child.create_time() > self._started:
+                if os.getsid(child.pid) != os.getsid(0) and child.create_time() > self._guard_started:
                     adopted += [child, *child.children(recursive=True)]
         return adopted
 
 
-def clean(folder: Path) -> None:
-    """Remove the processes and files of a run whose guard has been killed."""
-    pids = end_processes(lambda: [process for process in psutil.process_iter() if _belongs_to(process, folder)])
-    remove_files(folder, pids)
+def clean(folder: Path, find: Callable[[], list[psutil.Process]] | None = None) -> None:
+    """Kill the processes of a run that `find` (default: `find_marked`) returns, until there are none.
+
+    Then remove the folders of the run, and the semaphores of its channels, which are named after these processes.
+    """
+    find = find or partial(find_marked, folder)
+    pids = set(map(int, _read_lines(folder / "pids")))
+    deadline = time.monotonic() + CLEAN_SECONDS
+    while (processes := find()) and time.monotonic() < deadline:
+        for process in processes:
+            pids.add(process.pid)
+            with suppress(psutil.Error):  # it has ended
+                process.kill()
+        psutil.wait_procs(processes, timeout=0.2)  # it also reaps children of this process
+    for path in SHARED_MEMORY.glob("sem.*-*"):
+        creator = re.match(r"sem\.(?:obj|hdr)(\d+)-", path.name)  # Ray leaves two per channel
+        if (creator and int(creator[1]) in pids) or path.name.startswith(f"sem.{folder.name}-"):
+            path.unlink(missing_ok=True)
+    unlink_semaphores(_read_lines(folder / "semaphores"))
+    shutil.rmtree(SHARED_MEMORY / folder.name, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def find_marked(folder: Path) -> list[psutil.Process]:
+    """Return the processes of a run that its environment variable or their open files show.
+
+    Processes of Ray that set a title overwrite their environment, but have log files below the run folder open. A
+    process with a terminal belongs to a user who looks at these files.
+    """
+    marked = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it has ended, or belongs to another user
+            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            is_marked = process.environ().get(RUN_VARIABLE) == folder.name
+            if not is_marked and process.terminal() is None:
+                paths = [process.cwd(), *(file.path for file in process.open_files())]
+                is_marked = any(Path(path).is_relative_to(folder) for path in paths)
+            if is_marked:
+                marked.append(process)
+    return marked
 
 
 def remove_dead_runs() -> None:
@@ -127,36 +159,9 @@ def remove_dead_runs() -> None:
                     clean(folder)
 
 
-def remember(folder: Path, pids: Iterable[int] = (), semaphores: Iterable[str] = ()) -> None:
-    """Store ids of processes, and names of semaphores, in the run folder, for the removal of what they leave."""
-    for name, lines in (("pids", pids), ("semaphores", semaphores)):
-        with (folder / name).open("a") as file:
-            file.writelines(f"{line}\n" for line in lines)
-
-
-def end_processes(find: Callable[[], list[psutil.Process]]) -> set[int]:
-    """Kill the processes that `find` returns until it returns none. Return the ids of those that were killed."""
-    pids: set[int] = set()
-    deadline = time.monotonic() + CLEAN_SECONDS
-    while (processes := find()) and time.monotonic() < deadline:
-        for process in processes:
-            pids.add(process.pid)
-            with suppress(psutil.Error):  # it has ended
-                process.kill()
-        psutil.wait_procs(processes, timeout=0.2)  # it also reaps children of this process
-    return pids
-
-
-def remove_files(folder: Path, pids: set[int]) -> None:
-    """Remove the folders of a run, and the semaphores of its channels, which are named after one of these processes."""
-    pids = pids | set(map(int, _read_lines(folder / "pids")))
-    for path in SHARED_MEMORY.glob("sem.*-*"):
-        creator = re.match(r"sem\.(?:obj|hdr)(\d+)-", path.name)  # Ray leaves two per channel
-        if (creator and int(creator[1]) in pids) or path.name.startswith(f"sem.{folder.name}-"):
-            path.unlink(missing_ok=True)
-    unlink_semaphores(_read_lines(folder / "semaphores"))
-    shutil.rmtree(SHARED_MEMORY / folder.name, ignore_errors=True)
-    shutil.rmtree(folder, ignore_errors=True)
+def remember(folder: Path, kind: Literal["pids", "semaphores"], values: Iterable[int | str]) -> None:
+    """Store the ids of processes, or the names of semaphores, in the run folder, for the removal of what they leave."""
+    (folder / kind).write_text("".join(f"{value}\n" for value in values))
 
 
 def channel_semaphores() -> list[str]:
@@ -164,14 +169,9 @@ def channel_semaphores() -> list[str]:
 
     The process that creates a semaphore maps it under a temporary name, so they are found by their inodes.
     """
-    mapped = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if "/sem." in line]
-    inodes = {int(columns[4]) for columns in mapped}
-    names = []
-    for path in SHARED_MEMORY.glob("sem.*-*"):
-        with suppress(FileNotFoundError):  # another run has removed it
-            if path.stat().st_ino in inodes:
-                names.append(path.name)
-    return names
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    inodes = {int(line.split()[4]) for line in lines if "/sem." in line}
+    return [entry.name for entry in os.scandir(SHARED_MEMORY) if entry.inode() in inodes]
 
 
 def unlink_semaphores(names: Iterable[str]) -> None:
@@ -191,19 +191,3 @@ def _identify(pid: int) -> str:
         if fields[0] != "Z":
             return f"{pid} {fields[19]}"
     return f"{pid} has ended"
-
-
-def _belongs_to(process: psutil.Process, folder: Path) -> bool:
-    """Return whether a living process is one of a run.
-
-    Processes of Ray that set a title overwrite their environment, but have log files below the run folder open. A
-    process with a terminal belongs to a user who looks at these files.
-    """
-    with suppress(psutil.Error):  # it has ended, or belongs to another user
-        if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
-            return False
-        if process.environ().get(RUN_VARIABLE) == folder.name:
-            return True
-        paths = [process.cwd(), *(file.path for file in process.open_files())]
-        return process.terminal() is None and any(Path(path).is_relative_to(folder) for path in paths)
-    return False

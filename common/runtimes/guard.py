@@ -4,8 +4,8 @@
 
 The guard is the worker's parent and a child subreaper: the kernel makes every process of the run that loses its parent
 a child of the guard. No process can leave this tree, whatever it does with its session, title or environment.
-SOCKET is a file descriptor. The guard writes the worker's process id to it, and later the worker's exit code. The
-supervisor closes the other end, or the kernel does when the supervisor has died.
+The guard writes the worker's process id, and later its exit code, to the file descriptor SOCKET. The supervisor closes
+the other end, or the kernel does when the supervisor has died.
 """
 
 import ctypes
@@ -19,7 +19,6 @@ PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 
 
 def become_subreaper() -> None:
-    """Make this process the new parent of all its descendants that lose theirs."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -39,7 +38,7 @@ def main() -> None:
 
     import psutil
 
-    from common.runtimes.cleanup import end_processes, remove_files
+    from common.runtimes.cleanup import clean
 
     def find_descendants() -> list[psutil.Process]:
         while reaper.is_alive():  # the list of processes misses one that loses its parent while it is made
@@ -49,7 +48,7 @@ def main() -> None:
 
     with suppress(ConnectionResetError):  # the supervisor has not read everything
         os.read(socket, 1)  # returns when the other end is closed
-    remove_files(Path(sys.argv[1]), end_processes(find_descendants))
+    clean(Path(sys.argv[1]), find_descendants)
 
 
 def _reap_children(worker: int, socket: int) -> None:

@@ -3,11 +3,15 @@
 import os
 import re
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 import psutil
 import ray
+from ray._private.internal_api import get_memory_info_reply
+from ray._private.node import Node
+from ray._private.parameter import RayParams
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from common.errors import RunFailed, SuiteError, UsageError
@@ -22,8 +26,6 @@ STOP_SECONDS = 5  # for actors that were killed to end
 
 
 class RayWorkers(WorkerGroup):
-    """One Ray actor per actor of the flow, by its worker name."""
-
     def __init__(self, plan: Plan, exit_stack: ExitStack) -> None:
         super().__init__(plan)
         # The raylet's advice to its users (many workers, one that died) would be printed despite log_to_driver=False.
@@ -34,7 +36,7 @@ class RayWorkers(WorkerGroup):
         else:
             _start_cluster(plan)
 
-    def _start_actors(self, actor_class: type, extra: tuple, named: dict[str, Any]) -> None:
+    def _start_actors(self, actor_class: type, extra: tuple) -> None:
         nodes = [ray.get_runtime_context().get_node_id()]
         if self.plan.options.placement == "spread":  # the driver's node comes last
             nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] not in nodes] + nodes
@@ -46,10 +48,10 @@ class RayWorkers(WorkerGroup):
                 num_gpus=self.plan.gpus_per_actor,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(nodes[index % len(nodes)], soft=False),
             )
-            self.actors[name] = remote_class.remote(self.plan, name, *extra, **named)
+            self.actors[name] = remote_class.remote(self.plan, name, *extra)
 
-    def call_actors(self, method: str, *arguments: Any) -> dict[str, Any]:
-        results = [getattr(actor, method).remote(*arguments) for actor in self.actors.values()]
+    def _run_in_actors(self, function: Callable[[Any], Any]) -> dict[str, Any]:
+        results = [actor.__ray_call__.remote(function) for actor in self.actors.values()]
         return dict(zip(self.actors, ray.get(results), strict=True))
 
     def stop(self) -> None:
@@ -61,16 +63,11 @@ class RayWorkers(WorkerGroup):
             time.sleep(0.01)
 
     def node_indices(self) -> dict[str, int]:
-        def node_id(*_: Any) -> str:
-            return ray.get_runtime_context().get_node_id()
-
-        ids = [node_id(), *ray.get([actor.__ray_call__.remote(node_id) for actor in self.actors.values()])]
-        nodes = list(dict.fromkeys(ids))
-        return {name: nodes.index(node) for name, node in zip([DRIVER, *self.actors], ids, strict=True)}
+        ids = self.run_in_all(lambda _: ray.get_runtime_context().get_node_id())
+        nodes = list(dict.fromkeys([ids[DRIVER], *ids.values()]))
+        return {name: nodes.index(node) for name, node in ids.items()}
 
     def store_counters(self) -> tuple[int, int]:
-        from ray._private.internal_api import get_memory_info_reply
-
         stats = get_memory_info_reply(ray._private.state.state).store_stats
         return stats.cumulative_created_bytes, stats.spilled_bytes_total
 
@@ -92,50 +89,36 @@ class RayWorkers(WorkerGroup):
 
 
 def _start_cluster(plan: Plan) -> None:
-    """Start a private cluster on this machine, with its files below the run folder."""
+    """Start a private cluster on this machine, with its files below the run folder; with two nodes if spread."""
     ray.init(
         address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",
         num_gpus=plan.gpus, object_store_memory=plan.store_bytes, _temp_dir=str(plan.run_folder),
     )  # fmt: skip
     if plan.options.placement == "spread":
-        _start_second_raylet(plan)
+        # As ray.cluster_utils.Cluster does; `ray start` cannot join a cluster that listens only on loopback.
+        parameters = RayParams(
+            gcs_address=ray.get_runtime_context().gcs_address, node_ip_address="127.0.0.1", num_cpus=1, num_gpus=0,
+            object_store_memory=plan.store_bytes, include_log_monitor=False, temp_dir=str(plan.run_folder),
+        )  # fmt: skip
+        Node(parameters, head=False, shutdown_at_exit=False, spawn_reaper=False)
+        deadline = time.monotonic() + JOIN_SECONDS
+        while sum(node["Alive"] for node in ray.nodes()) < 2:
+            if time.monotonic() > deadline:
+                raise RunFailed(f"--placement spread: no second raylet started within {JOIN_SECONDS} s. Try again.")
+            time.sleep(0.1)
     # The raylet creates the semaphores of channels, names them after its process id, and leaves them when it ends.
-    remember(plan.run_folder, [process.pid for process in psutil.Process().children(recursive=True)])
+    remember(plan.run_folder, "pids", [process.pid for process in psutil.Process().children(recursive=True)])
 
 
 def _join_cluster(plan: Plan) -> None:
     """Join an existing cluster. Its workers get the settings of this process through the job's runtime environment."""
-    names = [name for name in os.environ if name.startswith(("RAY_CGRAPH_", "RAY_ENABLE_ZERO_COPY"))]
-    job = {
-        "working_dir": str(ROOT),
-        "excludes": [".git", ".venv", "img", "results", "docs"],
-        "env_vars": {name: os.environ[name] for name in names},
-    }
+    prefixes = ("RAY_CGRAPH_", "RAY_ENABLE_ZERO_COPY")
+    variables = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
+    excludes = [".git", ".venv", "img", "results", "docs"]
+    job = {"working_dir": str(ROOT), "excludes": excludes, "env_vars": variables}
     try:
         ray.init(address=plan.options.address, runtime_env=job, log_to_driver=False, logging_level="critical")
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         reason = str(error).partition("\n")[0][:150]
-        raise UsageError(
-            f"--address {plan.options.address}: cannot join the cluster ({reason}). Check that it runs with this Ray "
-            "and Python, and that its RAY_AUTH_TOKEN is set here."
-        ) from None
-
-
-def _start_second_raylet(plan: Plan) -> None:
-    """Start a second node of the private cluster on this machine."""
-    from ray._private.node import Node
-    from ray._private.parameter import RayParams
-
-    # As ray.cluster_utils.Cluster does; `ray start` cannot join a cluster that listens only on loopback.
-    Node(
-        RayParams(
-            gcs_address=ray.get_runtime_context().gcs_address, node_ip_address="127.0.0.1", num_cpus=1, num_gpus=0,
-            object_store_memory=plan.store_bytes, include_log_monitor=False, temp_dir=str(plan.run_folder),
-        ),
-        head=False, shutdown_at_exit=False, spawn_reaper=False,
-    )  # fmt: skip
-    deadline = time.monotonic() + JOIN_SECONDS
-    while sum(node["Alive"] for node in ray.nodes()) < 2:
-        if time.monotonic() > deadline:
-            raise RunFailed(f"--placement spread: the second raylet did not start within {JOIN_SECONDS} s. Try again.")
-        time.sleep(0.1)
+        raise UsageError(f"--address {plan.options.address}: cannot join the cluster ({reason}). Check that it runs "
+                         "with this Ray and Python, and that its RAY_AUTH_TOKEN is set here.") from None  # fmt: skip

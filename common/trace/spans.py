@@ -1,7 +1,8 @@
 """Assign the recorded spans to iterations and edges, and write them as a file in the Chrome trace format."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,12 @@ def collect_spans(
 ) -> tuple[list[Interval], list[Span]]:
     """Return `iterations_us` and `spans` of a Run, in microseconds from the start of the first iteration.
 
-    Each span is cut to its iteration. It names the edge that the process worked on at that stage, or "-> reader" or
-    "sender ->" if there are several.
+    `recorded` has recorder.spans of each process; actors in the driver's process have the driver's own list. Each span
+    is cut to its iteration. It names the edge that the process worked on at that stage, or "-> reader" or "sender ->"
+    if there are several. The proxy actor's edges are those of the driver.
 
     Args:
-        recorded: recorder.spans of each process; actors in the driver's process have the driver's own list.
         iterations: start and end of each timed iteration in seconds (of each group, if iterations overlap).
-        flow: as its user draws it. The proxy actor's edges are those of the driver.
         actors: process -> actor, unless their names are equal.
     """
 
@@ -63,11 +63,9 @@ def collect_spans(
 
 
 def write_chrome(path: Path, run: Run, edges: Sequence[Edge]) -> None:
-    """Write a traced run as a file that Perfetto opens.
+    """Write a traced run as a file that Perfetto opens: tracks per thread, slices per span, arrows per edge.
 
-    It has a named track for each thread of each process, a slice for each iteration on the driver's track, and an arrow
-    for each edge. Perfetto drops an arrow that begins outside any slice, so the query's begins with its iteration.
-
+    Perfetto drops an arrow that begins outside any slice, so the query's begins with its iteration.
     Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
     """
     processes = list(dict.fromkeys([DRIVER, *(edge.reader for edge in edges), *(span[0] for span in run.spans)]))
@@ -88,23 +86,17 @@ def write_chrome(path: Path, run: Run, edges: Sequence[Edge]) -> None:
     for process, thread, stage, name, number, start, end in run.spans:
         args: dict[str, Any] = {"edge": name, "iteration": number}
         add("X", process, thread, stage, cat="stage", ts=start, dur=end - start, args=args)
-    for index, (edge, number, sent, received) in enumerate(_arrows(run, edges)):
-        for phase, process, (thread, moment) in (("s", edge.source, sent), ("f", edge.reader, received)):
-            args = {"iteration": number}
-            add(phase, process, thread, str(edge), bp="e", id=index, cat="edge", ts=moment, args=args)
-    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n")
-
-
-def _arrows(run: Run, edges: Sequence[Edge]) -> Iterator[tuple[Edge, int, Moment, Moment]]:
-    """Yield each edge with its iteration, where its payload was made, and where its reader began to read it."""
     made, read = dict[tuple[str, int], Moment](), dict[tuple[str, int], Moment]()
     for process, thread, stage, _, number, start, end in run.spans:
         if stage == "make":
             made[process, number] = thread, end
         elif stage == "sequence number":
             read[process, number] = thread, start
-    for edge in edges:
-        for number, (start, _) in enumerate(run.iterations_us):
-            sent = (0, start) if edge.source == DRIVER else made.get((edge.source, number))
-            if sent and (edge.reader, number) in read:
-                yield edge, number, sent, read[edge.reader, number]
+    for index, (edge, (number, (start, _))) in enumerate(product(edges, enumerate(run.iterations_us))):
+        sent = (0, start) if edge.source == DRIVER else made.get((edge.source, number))
+        received = read.get((edge.reader, number))
+        if sent and received:
+            for phase, process, (thread, moment) in (("s", edge.source, sent), ("f", edge.reader, received)):
+                args = {"iteration": number}
+                add(phase, process, thread, str(edge), bp="e", id=index, cat="edge", ts=moment, args=args)
+    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n")

@@ -6,6 +6,7 @@ from made_records import make_record, make_run
 
 from common.analysis import stages
 from common.analysis.result import Result
+from common.errors import RecordError
 from common.flows.flow import DRIVER
 from common.records.schema import Edge
 from common.trace import recorder
@@ -97,12 +98,13 @@ def test_a_trace_with_a_problem_is_named(spans, end, words):
     run = make_run([end * 1e-6], spans=spans, iterations_us=[(0.0, end)])
     record = make_record("refs", run, flow="round-trip", traced=True)
     result = Result([msgspec.structs.replace(record, workload=msgspec.structs.replace(record.workload, edges=EDGES))])
-    problems = stages.trace_problems([result])
-    assert bool(problems) == bool(words) and words in "".join(problems)
-    if not problems:
-        seconds = stages.attribute_to_edges(run)
-        microseconds = {edge: round(value * 1e6) for edge, value in seconds.items()}
-        assert microseconds == {"wait": 70, "driver -> a": 10, "a -> driver": 20}
+    if words:
+        with pytest.raises(RecordError, match=words):
+            stages.check_trace(result)
+        return
+    stages.check_trace(result)
+    microseconds = {edge: round(value * 1e6) for edge, value in stages.attribute_to_edges(run).items()}
+    assert microseconds == {"wait": 70, "driver -> a": 10, "a -> driver": 20}
 
 
 HINT = {"driver -> policy": "TorchTensorType over BufferedSharedMemoryChannel"}

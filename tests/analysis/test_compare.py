@@ -1,6 +1,5 @@
 """Test the comparison of two sets of records: verdicts, output forms, what is rejected, and what fails."""
 
-import csv
 import json
 import re
 from pathlib import Path
@@ -107,7 +106,7 @@ def test_too_few_runs_have_no_verdict_and_cannot_pass(write_sides, capsys, count
         (make_record("refs", *[make_run([1.0], pair="a")] * 3), "paired False and True"),
         (make_record("refs", *QUIET, layout={"placement": "spread"}), "layout placement pack and spread"),
         (make_record("refs", *QUIET, traced=True), "traced False and True"),
-        (make_record("refs", *QUIET, environment={"memory_gib": 4}), "the machines differ, memory_gib 8 and 4"),
+        (make_record("refs", *QUIET, environment={"memory_gib": 4}), "different machines, memory_gib 8 and 4"),
         (make_record("refs", *QUIET, environment={"versions": {"ray": "1"}}), "versions None and {'ray': '1'}"),
         (make_record("bytes", *QUIET), "no configuration is on both sides: OLD has store refs, NEW store bytes"),
         (make_record("refs"), "NEW none"),
@@ -164,17 +163,11 @@ def test_two_configurations_that_were_measured_together_are_a_pair(write_sides, 
     assert table_cells(run(capsys, sides).out, 1)[0::3] == ["store bytes / store refs", "2.000", "slower"]
 
 
-def test_the_same_numbers_as_json_csv_and_markdown(write_sides, capsys):
+def test_the_same_numbers_as_json(write_sides, capsys):
     argv = write_sides(OLD, NEW)
     pair = json.loads(run(capsys, [*argv, "--json"]).out)["pairs"][1]
     assert (pair["configuration"], pair["verdict"], pair["runs"]) == ("store refs", "slower", 5)
     assert pair["value"] == pytest.approx(1.25) == pytest.approx(pair["new_seconds"] / pair["old_seconds"])
-    sheet = run(capsys, [*argv, "--csv"])
-    assert sheet.err.startswith("Geometric mean of new / old")
-    header, *lines = csv.reader(sheet.out.splitlines())
-    assert dict(zip(header, lines[1], strict=True))["new / old"] == "1.250"
-    text = run(capsys, [*argv, "--markdown"]).out
-    assert "| 1,000 | 1,250 | 1.250 |" in text and "\n\nGeometric mean" in text
 
 
 @pytest.mark.parametrize("share", ["5", "-1%", "much%", "nan%"])

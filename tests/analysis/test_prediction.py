@@ -4,7 +4,7 @@ import pytest
 from made_records import make_record, make_run, make_sweep, write_record
 
 import choose_transport
-from common.analysis.prediction import Request, check_predictions, rank, rule_out
+from common.analysis.prediction import Request, rank, rule_out
 from common.analysis.result import Result
 from common.errors import RecordError, UsageError
 from common.records.environment import describe_environment
@@ -64,7 +64,7 @@ def test_times_between_measured_points_are_interpolated_in_logarithms(results):
         ("graph shm", {"payload": 2**30}, "measured only from 7.992 KiB to 512 MiB"),
         ("graph shm", {"flow": "chain", "actors": 2}, "no flow of this shape"),
         ("store bytes", {}, "no flow of this shape"),
-        ("graph shm", {"flow": "grpo", "batch_size": 8}, "cost per tensor was not measured"),
+        ("graph shm", {"flow": "grpo", "batch_size": 8}, "additional tensors: at most 0"),
         ("graph shm", {"message": "packed", "batch_size": 8}, "not interpolated"),
         ("graph shm", {"message": "fields", "as_sent": True, "batch_size": 8}, "not interpolated"),
     ],
@@ -77,9 +77,9 @@ def test_additional_tensors_have_the_measured_cost(results):
     cut = {count: [3e-3 + 5 * (count - 1) * 2e-6] for count in (1, 8, 64)}
     results += results_of(*make_sweep("shm", "fields", cut, runtime="graph", payload=2**20))
     flat, some = (rank_names(results, payload=2**20, **cut)[0]["graph shm"] for cut in ({}, {"fields": 32}))
-    assert some.seconds - flat.seconds == pytest.approx(155 * 2e-6) and some.limitation == ""
-    many = rank_names(results, flow="grpo", batch_size=64)[0]["graph shm"]
-    assert "additional tensors, and at most 315 were measured" in many.limitation
+    assert some.seconds - flat.seconds == pytest.approx(155 * 2e-6)
+    many = rank_names(results, flow="grpo", batch_size=64)[1]["graph shm"]
+    assert "additional tensors: at most 315" in many
 
 
 def test_the_newest_measurement_of_exactly_this_workload_counts(results):
@@ -121,21 +121,6 @@ def test_impossible_configurations_are_ruled_out_with_the_reason(name, machines,
     assert reason is None if words is None else words in reason
 
 
-def held_out(gloo_seconds, **changes):
-    return [make_record("gloo", [gloo_seconds], runtime="torch", payload=10**5, **changes),
-            make_record("shm", [2.5e-3], runtime="graph", payload=10**5, **changes)]  # fmt: skip
-
-
-def test_predictions_are_checked_without_the_times_of_the_workload_itself(results):
-    checks, unpredicted = check_predictions(results_of(*held_out(5e-4)), results)
-    assert unpredicted == 0 and [(check.predicted, check.is_right) for check in checks] == [("torch gloo", True)] * 2
-    slow = results_of(*held_out(5e-3))
-    check = check_predictions(slow, [*results, *slow])[0][0]
-    assert (check.predicted, check.fastest, check.is_right) == ("torch gloo", "graph shm", False)
-    assert check.times_fastest == pytest.approx(2)
-    assert check_predictions(results_of(make_record("refs", [1.0], flow="ppo")), results) == ([], 2)
-
-
 def write(folder, records):
     folder.mkdir()
     for index, record in enumerate(records):
@@ -159,9 +144,6 @@ def test_the_answer_names_the_fastest_then_the_times_then_the_reasons(tmp_path, 
     assert "ruled out, not a transport of its own: torch memcpy" in text
     assert choose_transport.main(["--gpus", "2", "--records", folder]) == 1
     assert capsys.readouterr().out.startswith("No record has a time for online-dpo")
-    for code, gloo_seconds in ((0, 5e-4), (1, 5e-3)):
-        check = write(tmp_path / str(code), held_out(gloo_seconds, environment=HERE))
-        assert choose_transport.main(["--records", folder, "--check", check]) == code
 
 
 def test_another_machine_answers_only_with_a_flag_however_many_own_records_there_are(tmp_path, capsys):
@@ -179,7 +161,7 @@ def test_another_machine_answers_only_with_a_flag_however_many_own_records_there
     assert capsys.readouterr().out.startswith("Use store refs")
 
 
-@pytest.mark.parametrize("flag", ["--transport refs", "--in-flight 2", "--prompt-len 8", "--flow gpro", "--reads none"])
+@pytest.mark.parametrize("flag", ["--prompt-len 8", "--flow gpro", "--reads none"])
 def test_what_is_no_workload_is_rejected(flag):
-    with pytest.raises(UsageError, match=r"is no part of the workload|is a size of|unknown flow|invalid choice"):
+    with pytest.raises(UsageError, match=r"is a size of|unknown flow|invalid choice"):
         choose_transport.main(flag.split())

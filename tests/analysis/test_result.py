@@ -5,8 +5,7 @@ import pytest
 from made_records import make_record, make_run
 
 from common.analysis.comparison import compared_result, find_result
-from common.analysis.quality import warnings
-from common.analysis.result import Result, group_results, with_shared_memcpy
+from common.analysis.result import Result, group_results, warnings, with_shared_memcpy
 from common.errors import RecordError
 from common.records.schema import Edge, ProcessCost
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from common.channels.cuda_ipc import Export, Import
-from common.errors import SegmentError
+from common.channels.cuda_ipc import Import, export_pool
+from common.errors import RunFailed
 
 
 @pytest.fixture
@@ -44,14 +44,14 @@ def gpu(monkeypatch):
 @pytest.fixture
 def path(gpu, tmp_path):
     """The file of a pool of three tensors, whose items are their slot."""
-    gpu.export = Export(tmp_path / "policy.cuda", [torch.full((100,), slot) for slot in range(3)])
+    gpu.events_of_slots = export_pool(tmp_path / "policy.cuda", [torch.full((100,), slot) for slot in range(3)])
     gpu.calls.clear()
     return tmp_path / "policy.cuda"
 
 
 def test_each_written_slot_records_its_own_event(gpu, path):
     for slot in (1, 2, 1):
-        gpu.export.mark_written(slot)
+        gpu.events_of_slots[slot].record()
     assert gpu.calls == [("record", 1), ("record", 2), ("record", 1)]
 
 
@@ -65,7 +65,7 @@ def test_the_readers_stream_waits_for_the_event_of_the_slot(gpu, path):
 
 def test_memory_of_another_gpu_is_rejected_although_its_index_is_the_same(gpu, path):
     gpu.uuid = "GPU-2"
-    with pytest.raises(SegmentError, match=r"reward and policy are on different GPUs.*: use nccl"):
+    with pytest.raises(RunFailed, match=r"reward and policy are on different GPUs.*: use nccl"):
         Import(path, "policy", "reward")
 
 
@@ -78,5 +78,5 @@ def test_an_error_of_cuda_is_reported_in_one_line(gpu, path, monkeypatch, part):
 
     if part == "tensor":
         monkeypatch.setattr(pickle, "loads", lambda _: ("GPU-1", [(rebuild, ())], []))
-    with pytest.raises(SegmentError, match=r"^reward cannot open .* policy \(CUDA error: invalid .*\): use nccl.*$"):
+    with pytest.raises(RunFailed, match=r"^reward cannot open .* policy \(CUDA error: invalid .*\): use nccl.*$"):
         Import(path, "policy", "reward")

@@ -7,8 +7,9 @@ import pytest
 import torch
 from in_process import COLOCATED, DEMO, RICH, LocalRingEndpoints, on_edge
 
-from common.channels.ring_endpoint import first_tensor, list_tensors
-from common.errors import RunFailed, SegmentError
+from common.channels.ring_endpoint import first_tensor
+from common.endpoints.tensors import list_tensors
+from common.errors import RunFailed
 from common.flows.catalogue import build_flow
 from common.flows.flow import DRIVER, Flow, Task
 from common.flows.message import Field, Message
@@ -31,9 +32,10 @@ def make():
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
-@pytest.mark.parametrize("message", ["fields", "packed"])
-@pytest.mark.parametrize("copy_out", [False, True])
-@pytest.mark.parametrize(("in_flight", "group"), [(1, 1), (1, 20), (K, K), (K, 11)])
+@pytest.mark.parametrize(
+    ("message", "copy_out", "in_flight", "group"),
+    [("fields", False, 1, 1), ("packed", False, 1, 20), ("fields", True, K, K), ("packed", True, K, 11)],
+)
 def test_iterations_by_handle_arrive_unchanged_as_views_or_copies(make, flow, message, copy_out, in_flight, group):
     endpoints = make(flow, message=message, copy_out=copy_out, in_flight=in_flight)
     for first in range(1, 3 * group + 1, group):
@@ -63,7 +65,7 @@ REJECTED = {
 @pytest.mark.parametrize("error", REJECTED)
 def test_a_handle_that_a_task_must_not_read_is_rejected(make, error):
     edge, handle = REJECTED[error]
-    with pytest.raises(SegmentError, match=error):
+    with pytest.raises(RunFailed, match=error):
         make().run(1, on_edge(edge, lambda _: handle))
 
 
@@ -80,7 +82,7 @@ def test_a_tensor_in_a_ring_has_the_handle_of_its_message_and_a_copy_has_none(ma
     for number in range(1, 4):
         tensor = first_tensor(list_tensors(driver.make_payload(number)))
         assert driver.handle_of(tensor) == driver.handle(DRIVER) == [DRIVER, number]
-        with pytest.raises(SegmentError, match="driver cannot send a tensor that is not in shared memory"):
+        with pytest.raises(RunFailed, match="driver cannot send a tensor that is not in shared memory"):
             driver.handle_of(tensor.clone())
 
 
@@ -90,7 +92,7 @@ def test_a_task_names_the_reader_that_does_not_release(make, in_flight):
     endpoints.run(1)
     for number in range(2, in_flight + 3):
         endpoints.driver.make_payload(number)
-    with pytest.raises(SegmentError, match=f"policy did not release message 1 of {DRIVER} in {TIMEOUT / 2} s"):
+    with pytest.raises(RunFailed, match=f"policy did not release message 1 of {DRIVER} in {TIMEOUT / 2} s"):
         endpoints.driver.make_payload(in_flight + 3)
     endpoints.actors["policy"].release()
     endpoints.driver.make_payload(in_flight + 3)
@@ -102,5 +104,5 @@ def test_a_message_with_two_reading_tasks_of_one_actor_is_opened_for_both(make):
     for number in range(1, 6):
         endpoints.driver.make_payload(number)
         assert int(endpoints.actors["one"].open_for_all_tasks([DRIVER, number])["number"]) == number
-    with pytest.raises(SegmentError, match="one received a handle of nobody"):
+    with pytest.raises(RunFailed, match="one received a handle of nobody"):
         endpoints.actors["one"].open_for_all_tasks(["nobody", 1])

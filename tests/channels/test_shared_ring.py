@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from common.channels.shared_ring import Ring, View
-from common.errors import SegmentError
+from common.errors import RunFailed
 from common.flows.flow import Edge
 from common.flows.message import flat_message
 
@@ -86,7 +86,7 @@ def test_the_sender_waits_for_a_slow_reader_and_names_it(folder, keep, slow):
     for number in (keep + 1, keep + 2):
         views[1 - slow].open(send(ring, number))
     views[1 - slow].release()
-    with pytest.raises(SegmentError, match=f"{READERS[slow]} did not release message 1 of policy in 0.05 s"):
+    with pytest.raises(RunFailed, match=f"{READERS[slow]} did not release message 1 of policy in 0.05 s"):
         send(ring, keep + 3)
     assert all(has(tensor, number) for number, tensor in held.items())
     views[slow].release()
@@ -103,7 +103,7 @@ def test_a_message_that_may_be_held_or_was_not_opened_is_not_released(folder, op
     for view in views:
         for number in opened:
             assert has(view.open(["policy", number]), number)
-    with pytest.raises(SegmentError, match="did not release message 1 of policy"):
+    with pytest.raises(RunFailed, match="did not release message 1 of policy"):
         ring.acquire(5)
 
 
@@ -114,15 +114,8 @@ def test_a_handle_of_another_message_than_the_slot_holds_is_rejected(folder, han
     for number in (1, 2, 3, 4):
         for view in views:
             view.open(send(ring, number))
-    with pytest.raises(SegmentError, match=f"reference received the handle of message {handle[1]} of {handle[0]}, but"):
+    with pytest.raises(RunFailed, match=f"reference received the handle of message {handle[1]} of {handle[0]}, but"):
         views[0].open(handle)
-
-
-def test_a_second_ring_of_the_same_name_is_rejected(folder):
-    ring, views = make(folder)
-    with pytest.raises(SegmentError, match="policy exists already"):
-        make(folder)
-    assert has(views[0].open(send(ring, 1)), 1)
 
 
 @pytest.mark.parametrize("where", [(os, "posix_fallocate"), (Path, "open")], ids=["bytes", "name"])
@@ -131,7 +124,7 @@ def test_full_shared_memory_is_an_error_and_leaves_no_file(monkeypatch, folder, 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(*where, fail)
-    with pytest.raises(SegmentError, match=r"policy needs 4,096 MiB of shared memory.*--shm-size"):
+    with pytest.raises(RunFailed, match=r"policy needs 4,096 MiB of shared memory.*--shm-size"):
         make(folder, flat_message(2**32 // 3))
     assert list(folder.iterdir()) == []
 
@@ -141,11 +134,6 @@ def test_all_memory_is_allocated_before_the_first_message(folder):
     make(folder)
     file = (folder / "policy").stat()
     assert file.st_blocks * 512 >= file.st_size > 3 * BYTES
-
-
-def test_a_reader_without_a_sender_is_rejected(folder):
-    with pytest.raises(SegmentError, match="reward finds no segment of policy"):
-        View(folder, Edge("policy", "reward", flat_message(8)), 3, 1, READERS)
 
 
 # The begin of a program with one side of a ring.

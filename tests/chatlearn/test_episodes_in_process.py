@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 import ray
 
+import simulate_chat_learn_data_flow as script
 from chatlearn import driver as driver_module
 from chatlearn.driver import Driver
-from chatlearn.models import ChatLearnActor, SizedDriver, Trainer
-from common.channels.codecs import HOST
+from chatlearn.models import ChatLearnActor, Trainer
 from common.endpoints.progress_table import ProgressTable
 from common.endpoints.samples import split_samples
 from common.errors import RunFailed
@@ -19,7 +19,7 @@ from common.flows.catalogue import build_flow
 from common.records.schema import Run
 from common.run.monitor import WorkerReport
 from common.run.timing import measure
-from common.runtimes.worker_group import Connection, WorkerGroup
+from common.runtimes.worker_group import WorkerGroup
 
 BATCH_SIZE = 8
 SMALL = ("--batch-size", str(BATCH_SIZE), "--prompt-len", "uniform:4:8", "--response-len", "6", "--warmup", "2")
@@ -38,11 +38,11 @@ class LocalActor:
 
 
 class LocalWorkers(WorkerGroup):
-    def _start_actors(self, actor_class, extra, named):
-        self.actors = {name: LocalActor(actor_class(self.plan, name, **named)) for name in self.plan.worker_names[1:]}
+    def _start_actors(self, actor_class, extra):
+        self.actors = {name: LocalActor(actor_class(self.plan, name, *extra)) for name in self.plan.worker_names[1:]}
 
-    def call_actors(self, method, *arguments):
-        return {name: getattr(actor.target, method)(*arguments) for name, actor in self.actors.items()}
+    def _run_in_actors(self, function):
+        return {name: function(actor.target) for name, actor in self.actors.items()}
 
 
 class ListQueue(list):
@@ -75,17 +75,15 @@ def run(make_plan, monkeypatch, tmp_path):
         (tmp_path / "progress").unlink(missing_ok=True)
         ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
         workers, report = LocalWorkers(plan), WorkerReport(Run())
-        workers.start(ChatLearnActor, SizedDriver, codec=HOST)
-        driver = Driver(workers)
-        facts = driver.counters.facts
-        measure(plan, workers, Connection(driver.submit, driver.collect, {}, check=driver.check, facts=facts), report)
+        measure(plan, workers, script.by_ref_queue(workers), report)
         return plan, report.run
 
     return run
 
 
-@pytest.mark.parametrize("layout", ["", "--replicas reference=2 --ranks reference=2", "--replicas reference=3"])
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(
+    ("count", "layout"), [(1, "--replicas reference=3"), (3, "--replicas reference=2 --ranks reference=2"), (3, "")]
+)
 @pytest.mark.parametrize("name", ["online-dpo", "ppo", "grpo", "grpo-math", "dpo"])
 def test_operations_equal_chatlearns_formulas(run, name, count, layout):
     message = ["--as-sent"] if count == 3 and name != "dpo" else ["--message", "fields"]
@@ -169,10 +167,10 @@ def test_a_sample_that_does_not_reach_a_trainer_exactly_once_fails_the_run(run, 
 
 @pytest.mark.parametrize("change", [lambda samples: samples[:-1], lambda samples: samples + samples[:1]])
 def test_a_sample_that_the_dataset_loses_or_repeats_fails_the_run(run, monkeypatch, change):
-    def take_samples(self, number, messages):
+    def train(self, number, messages):
         self.samples += change(split_samples(messages))
 
-    monkeypatch.setattr(ChatLearnActor, "take_samples", take_samples)
+    monkeypatch.setattr(ChatLearnActor, "train", train)
     _, result = run(*TRAINED, "--iterations", "2")
     assert result.status == "failed" and "stream-dataset" in result.wrong_bytes_by_field
 

@@ -25,7 +25,9 @@ with_messages = pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAG
 @pytest.mark.parametrize(("keep", "group"), [(1, 1), (1, 100), (4, 100)])
 def test_numbers_larger_than_their_bytes_are_right(message, keep, group):
     edge = LocalEdge(message, keep + 2, keep)
-    for first in range(1, 300, group):
+    begin = 240 if group == 1 else 1
+    edge.inbox.last = edge.inbox.verified = begin - 1
+    for first in range(begin, 300, group):
         for number in range(first, first + group):
             assert edge.send(number) == number
         assert len(edge.inbox.held) == min(keep, group)

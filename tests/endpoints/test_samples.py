@@ -29,8 +29,8 @@ def test_right_micro_batches_have_no_wrong_bytes(sent, batch_size):
     messages, digests = sent
     batches = make_micro_batches(messages, batch_size)
     assert len(batches) == -(-6 // batch_size)
-    assert verify_micro_batches(batches, EDGES, NUMBER, SLOTS, digests) == {}
-    assert verify_micro_batches(batches, EDGES, NUMBER + 1, SLOTS, digests)  # of another iteration
+    assert verify_micro_batches(batches, EDGES, NUMBER, digests) == {}
+    assert verify_micro_batches(batches, EDGES, NUMBER + 1, digests)  # of another iteration
 
 
 def test_samples_that_are_missing_repeated_exchanged_or_changed_are_counted_by_field(sent):
@@ -38,11 +38,11 @@ def test_samples_that_are_missing_repeated_exchanged_or_changed_are_counted_by_f
     one, two, three = make_micro_batches(messages, 2)
     names = {field.name for edge in EDGES for field in edge.message.fields}
     for batches in ([one, two], [one, two, two, three], [one, two, three, three], []):
-        wrong = verify_micro_batches(batches, EDGES, NUMBER, SLOTS, digests)
+        wrong = verify_micro_batches(batches, EDGES, NUMBER, digests)
         assert {name.rpartition(", ")[2] for name in wrong} == names
-    assert len(verify_micro_batches([one, three, two], EDGES, NUMBER, SLOTS, digests)) > len(names) / 2
+    assert len(verify_micro_batches([one, three, two], EDGES, NUMBER, digests)) > len(names) / 2
     two["old_values"][1, 2] += 1
-    wrong = verify_micro_batches([one, two, three], EDGES, NUMBER, SLOTS, digests)
+    wrong = verify_micro_batches([one, two, three], EDGES, NUMBER, digests)
     name = f"{EDGES[0]}, micro-batches, old_values"
     assert list(wrong) == [name] and 1 <= wrong[name] <= 4
 
@@ -53,7 +53,7 @@ def test_padding_that_is_not_zero_is_counted(sent):
     edge, field = next((edge, f) for edge in EDGES for f in edge.message.fields if f.is_list and not f.is_python)
     shortest = min(range(6), key=lambda sample: field.lengths[sample])
     batches[0][field.name][shortest, -1] = 1
-    wrong = verify_micro_batches(batches, EDGES, NUMBER, SLOTS, digests)
+    wrong = verify_micro_batches(batches, EDGES, NUMBER, digests)
     assert list(wrong) == [f"{edge}, micro-batches, {field.name}"] and 1 <= sum(wrong.values()) <= 8
 
 
@@ -62,7 +62,7 @@ def test_micro_batches_are_copies(sent):
     batches = make_micro_batches(messages, 4)
     for message in messages:
         map_tensors(torch.Tensor.zero_, message)
-    assert verify_micro_batches(batches, EDGES, NUMBER, SLOTS, digests) == {}
+    assert verify_micro_batches(batches, EDGES, NUMBER, digests) == {}
 
 
 def test_a_trainer_that_loses_a_micro_batch_fails_verification(make_plan, tmp_path):

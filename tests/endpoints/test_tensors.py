@@ -8,6 +8,7 @@ import pytest
 import torch
 from in_process import FIELDS
 
+from common.channels.codecs import ARRAYS, BYTES
 from common.endpoints import tensors
 from common.endpoints.inbox import read_first_bytes
 from common.endpoints.outbox import Outbox
@@ -55,15 +56,15 @@ def by_tensor_list(payload, message):
 
 CONVERSIONS = {
     "packed": by_pack,
-    "arrays": lambda payload, message: tensors.from_arrays(tensors.to_arrays(payload), "cpu"),
-    "bytes": lambda payload, message: tensors.from_bytes(tensors.to_bytes(payload), message, "cpu"),
+    "arrays": lambda payload, message: ARRAYS.decode(ARRAYS.encode(payload), message, "cpu"),
+    "bytes": lambda payload, message: BYTES.decode(BYTES.encode(payload), message, "cpu"),
     "list of tensors": by_tensor_list,
     "copy": lambda payload, message: tensors.copy(payload, tensors.like(message, CPU)),
     "pickle": lambda payload, message: pickle.loads(pickle.dumps(payload)),
 }
 
 
-@pytest.mark.filterwarnings("ignore:The given buffer is not writable")
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 @pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: "-".join(message.names) or "flat")
 def test_a_converted_payload_is_equal(message, convert):

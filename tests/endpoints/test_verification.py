@@ -15,7 +15,6 @@ from common.errors import RunFailed
 from common.flows.catalogue import build_flow, chain, scatter_gather
 from common.flows.flow import with_proxy_actor
 from common.flows.message import ITEM_BYTES, flat_message
-from common.plan.options import Fault
 
 K, GROUP = 4, 10
 TENSOR = torch.ones(8)
@@ -48,7 +47,6 @@ def test_right_iterations_have_no_wrong_bytes_and_are_copies(flow, options):
         assert endpoints.views == {str(edge): False for edge in flow.edges}
 
 
-@pytest.mark.filterwarnings("ignore:The given buffer is not writable")
 @pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
 @pytest.mark.parametrize("codec", [ARRAYS, BYTES, DENSE, HOST], ids=["arrays", "bytes", "dense", "host"])
 def test_an_actor_decodes_its_inputs_and_encodes_its_payload(codec, options):
@@ -269,7 +267,7 @@ def test_a_task_that_reads_only_its_own_actor_sends_the_number_that_it_reads():
 @pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
 @pytest.mark.parametrize("kind", ["flip", "stale"])
 def test_an_injected_fault_is_found_on_the_edges_of_its_task_and_on_no_others(kind, options):
-    endpoints = LocalEndpoints(RICH, inject=Fault("policy", 3, kind), **options)
+    endpoints = LocalEndpoints(RICH, inject=f"policy:3:{kind}", **options)
     for number in (1, 2, 3):
         endpoints.run(number)
         wrong = endpoints.verify(number)
@@ -280,12 +278,12 @@ def test_an_injected_fault_is_found_on_the_edges_of_its_task_and_on_no_others(ki
 
 def test_injected_errors_and_delays_happen_in_their_iteration():
     with pytest.raises(OSError, match="injected fault"):
-        LocalEndpoints(inject=Fault("policy", 1, "start"))
-    endpoints = LocalEndpoints(inject=Fault("reference", 2, "raise"))
+        LocalEndpoints(inject="policy:1:start")
+    endpoints = LocalEndpoints(inject="reference:2:raise")
     endpoints.run(1)
     with pytest.raises(OSError, match="injected fault"):
         endpoints.run(2)
-    endpoints, seconds = LocalEndpoints(inject=Fault("reward", 3, "delay", 0.05)), []
+    endpoints, seconds = LocalEndpoints(inject="reward:3:delay=50ms"), []
     for number in range(1, 5):
         start = time.perf_counter()
         endpoints.run(number)

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from common.errors import Skipped, UsageError
-from common.plan import requirements
+from common.plan import validate
 from common.plan.command_line import parse_options
 from common.plan.plan import resolve_plan
 from common.transports.catalogue import TRANSPORTS, Requirements
@@ -43,8 +43,8 @@ def test_the_store_holds_the_iterations_in_flight_and_the_one_before(machine, ma
 def test_channels_are_counted_with_the_iterations_that_they_hold(make_plan):
     for transport, iterations in (("shm", 3), ("pickle", 3), ("zero-copy", 4), ("mapped", 0)):
         plan = make_plan("graph", "--transport", transport, "--in-flight", "2", "--payload", "1MiB")
-        count = requirements.stored_bytes(plan.transport, plan.options, plan.task_flow)
-        assert count == iterations * (plan.task_flow.sent_bytes + 4 * requirements.CHANNEL_HEADROOM_BYTES)
+        count = validate.stored_bytes(plan.transport, plan.options, plan.task_flow)
+        assert count == iterations * (plan.task_flow.sent_bytes + 4 * validate.CHANNEL_HEADROOM_BYTES)
 
 
 def test_messages_that_do_not_fit_into_memory_or_shared_memory_are_rejected(machine, make_plan):
@@ -67,7 +67,7 @@ def test_replicas_ranks_and_trainers_have_memory_of_their_own(machine, make_plan
 
     def resident(*flags):
         plan = make_plan("store", "--flow", "ppo", "--in-flight", "2", *flags)
-        return requirements.resident_bytes(plan.transport, plan.options, plan.task_flow), plan.task_flow
+        return validate.resident_bytes(plan.transport, plan.options, plan.task_flow), plan.task_flow
 
     alone, flow = resident()
     several, _ = resident("--replicas", "reward=2", "--ranks", "reward=3")
@@ -92,7 +92,7 @@ def test_a_configuration_is_skipped_if_a_requirement_is_missing(monkeypatch, no_
 def test_modules_must_be_installed_and_have_the_wheel_for_the_cuda_version_of_torch(monkeypatch):
     def require(*modules):
         needs = Requirements(modules=modules)
-        requirements.require_modules(replace(TRANSPORTS["store refs"], requirements=needs))
+        validate.require_modules(replace(TRANSPORTS["store refs"], requirements=needs))
 
     require("json")
     with pytest.raises(Skipped, match="refs needs invented_module, which is not installed: pip install invented"):
@@ -100,39 +100,39 @@ def test_modules_must_be_installed_and_have_the_wheel_for_the_cuda_version_of_to
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: "spec")
     for module, wheel in (("cupy", "cupy-cuda12x"), ("nixl", "nixl-cu12")):
         monkeypatch.setattr(metadata, "distributions", lambda name, wheel=wheel: [name] if name == wheel else [])
-        monkeypatch.setattr(requirements, "cuda_version", lambda: "12.8")
+        monkeypatch.setattr(validate, "cuda_version", lambda: "12.8")
         require(module)
-        monkeypatch.setattr(requirements, "cuda_version", lambda: "13.0")
+        monkeypatch.setattr(validate, "cuda_version", lambda: "13.0")
         with pytest.raises(Skipped, match=wheel.replace("12", "13")):
             require(module)
 
 
 def test_actors_share_one_gpu_with_cuda_ipc_and_not_with_expandable_segments(monkeypatch):
-    assert requirements.require_gpus(TRANSPORTS["rdt cuda-ipc"], 4, 4) == 1
+    assert validate.require_gpus(TRANSPORTS["rdt cuda-ipc"], 4, 4) == 1
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     with pytest.raises(UsageError, match="remove expandable_segments from PYTORCH_CUDA_ALLOC_CONF"):
-        requirements.require_gpus(TRANSPORTS["rdt cuda-ipc"], 4, 4)
+        validate.require_gpus(TRANSPORTS["rdt cuda-ipc"], 4, 4)
 
 
 def test_gpus_are_used_unless_the_cpu_is_asked_for_or_the_transport_moves_host_memory(monkeypatch):
-    monkeypatch.setattr(requirements, "count_gpus", lambda: 2)
+    monkeypatch.setattr(validate, "count_gpus", lambda: 2)
     refs, gloo = TRANSPORTS["store refs"], TRANSPORTS["torch gloo"]
-    assert requirements.resolve_device(refs, "auto") == requirements.resolve_device(refs, "cuda") == ("cuda", 2)
-    assert requirements.resolve_device(refs, "cpu") == requirements.resolve_device(gloo, "auto") == ("cpu", 0)
+    assert validate.resolve_device(refs, "auto") == validate.resolve_device(refs, "cuda") == ("cuda", 2)
+    assert validate.resolve_device(refs, "cpu") == validate.resolve_device(gloo, "auto") == ("cpu", 0)
     with pytest.raises(UsageError, match=r"--device cuda: gloo moves host memory. Use --device cpu."):
-        requirements.resolve_device(gloo, "cuda")
+        validate.resolve_device(gloo, "cuda")
 
 
 def test_gpus_are_counted_without_torch(monkeypatch, tmp_path):
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
-    monkeypatch.setattr(requirements, "Path", lambda _: tmp_path)
-    monkeypatch.setattr(requirements, "cuda_version", lambda: "12.8")
+    monkeypatch.setattr(validate, "Path", lambda _: tmp_path)
+    monkeypatch.setattr(validate, "cuda_version", lambda: "12.8")
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert requirements.count_gpus() == 2
+    assert validate.count_gpus() == 2
     for visible, count in (("", 0), ("1", 1), ("0,1,2", 2), ("0, ", 1)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert requirements.count_gpus() == count
-    monkeypatch.setattr(requirements, "cuda_version", lambda: None)  # torch for CPUs
-    assert requirements.count_gpus() == 0
+        assert validate.count_gpus() == count
+    monkeypatch.setattr(validate, "cuda_version", lambda: None)  # torch for CPUs
+    assert validate.count_gpus() == 0

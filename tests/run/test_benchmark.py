@@ -9,10 +9,10 @@ from made_records import make_run
 
 import benchmark
 from common.errors import RecordError, UsageError
-from common.plan import requirements
+from common.plan import validate
 from common.records import files
 from common.records.environment import describe_environment
-from common.run import batch, paired
+from common.run import supervisor
 from common.run.batch import make_items, plan_configuration
 from common.transports.catalogue import VARIANTS
 from common.transports.suites import SUITES
@@ -23,16 +23,17 @@ def measured(monkeypatch, no_gpu):
     """Replace the measurement of a run; return the list of what was measured: the order and the record's name."""
     calls = []
 
-    def measure_run(plan, record, path, order=0, stop=None):
+    def measure_run(item, order):
+        record, path = item.record, item.path
         calls.append((order, path.name))
-        code = int(plan.transport.name == "gloo")
+        code = int(item.plan.transport.name == "gloo")
         status = {"status": "failed", "reason": "policy died"} if code else {}
         record.environments["0"] = describe_environment()
         record.runs.append(make_run([1.0], order=order, **status))
         files.save(path, record)
         return code
 
-    monkeypatch.setattr(batch, "measure_run", measure_run)
+    monkeypatch.setattr(supervisor, "measure_run", measure_run)
     monkeypatch.setitem(sys.modules, "plot_results", SimpleNamespace(main=lambda argv: 0))
     return calls
 
@@ -113,8 +114,8 @@ def test_every_suite_can_be_planned(suite, no_gpu, tmp_path):
 
 
 def test_gpu_suite_on_a_machine_with_one_gpu(monkeypatch):
-    monkeypatch.setattr(requirements, "count_gpus", lambda: 1)
-    monkeypatch.setattr(requirements, "require_modules", lambda transport: None)
+    monkeypatch.setattr(validate, "count_gpus", lambda: 1)
+    monkeypatch.setattr(validate, "require_modules", lambda transport: None)
     planned = benchmark.plan_all([], "gpu", [])
     assert {plan.device for plan, _ in planned} == {"cuda"}
     ready = {f"{plan.workload.flow} {plan.transport.label}" for plan, skipped in planned if not skipped}
@@ -140,7 +141,7 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
     assert [path.name for path in sorted(tmp_path.iterdir())] == names
     assert [files.load(tmp_path / name).runs[-1].status for name in names] == ["ok", "failed", "skipped"]
     assert "  4 of 4  torch " in output
-    assert "torch gloo: policy died (0 s; about 0 s left)" in output
+    assert "torch gloo: policy died (took 0:00:00, about 0:00:00 left)" in output
     with pytest.raises(RecordError, match="exists"):
         benchmark.main([*argv, "--runs", "3"])
     first = files.load(tmp_path / names[0])
@@ -159,16 +160,16 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
 
 
 def test_failure_of_one_of_a_pair_stops_and_fails_the_other(monkeypatch, tmp_path):
-    def measure_run(plan, record, path, order, stop):
-        fails = plan.transport.name == "gloo"
+    def measure_run(item, order, turn, stop):
+        fails = item.plan.transport.name == "gloo"
         assert fails or stop.wait(10)
-        record.runs.append(make_run([], status="failed", reason="policy died" if fails else "interrupted"))
+        item.record.runs.append(make_run([], status="failed", reason="policy died" if fails else "interrupted"))
         return 1 if fails else 130
 
-    monkeypatch.setattr(paired, "measure_run", measure_run)
+    monkeypatch.setattr(supervisor, "measure_run", measure_run)
     planned = [plan_configuration(text, [])[0] for text in ("torch memcpy", "torch gloo")]
-    pair = [(plan, plan.new_record(), tmp_path / f"{index}.json") for index, (plan, _) in enumerate(planned)]
-    assert paired.run_paired(pair, 0) == [1, 1]
-    reasons = [record.runs[0].reason for _, record, _ in pair]
+    pair = make_items(planned, tmp_path)
+    assert supervisor.run_paired(pair, 0) == [1, 1]
+    reasons = [item.record.runs[0].reason for item in pair]
     assert reasons == ["paired configuration torch gloo failed", "policy died"]
-    assert files.load(pair[0][2]).runs[0].reason == reasons[0]
+    assert files.load(pair[0].path).runs[0].reason == reasons[0]

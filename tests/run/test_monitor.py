@@ -14,7 +14,7 @@ from conftest import KILOBYTES
 from common.endpoints.progress_table import ITERATING, ProgressTable
 from common.records.schema import Run
 from common.run import monitor
-from common.run.monitor import Monitor, WorkerReport, diagnose
+from common.run.monitor import Monitor, WorkerReport
 
 NAMES = ("driver", "policy", "reference", "reward")
 SLEEP = "import time; time.sleep(60)"
@@ -84,19 +84,21 @@ def set_progress(plan, **received):
 )
 def test_first_actor_without_the_message_is_named(plan, make_monitor, received, reason):
     made = make_monitor()
+    made.progress.began(5)
+    made.progress.ended(4, 0, 1)
     set_progress(plan, **dict(zip(NAMES[1:], received, strict=True)))
-    assert diagnose(made.progress, plan, 5, []) == reason
+    assert made.diagnose([]) == reason
 
 
-def test_dead_and_stopped_actors_are_named_before_late_ones(plan, make_monitor, start):
-    table, sleeper = make_monitor().progress, start(SLEEP)
-    assert diagnose(table, plan, 5, ["reference"]) == "reference died"
-    assert diagnose(table, plan, 5, ["policy", "reward"]).startswith("policy, reward died (")
-    table.integers[3 + 2 * NAMES.index("reward")] = sleeper.pid
+def test_dead_and_stopped_actors_are_named_before_late_ones(make_monitor, start):
+    made, sleeper = make_monitor(), start(SLEEP)
+    assert made.diagnose(["reference"]) == "reference died"
+    assert made.diagnose(["policy", "reward"]).startswith("policy, reward died (")
+    made.progress.integers[3 + 2 * NAMES.index("reward")] = sleeper.pid
     sleeper.process.send_signal(signal.SIGSTOP)
     while psutil.Process(sleeper.pid).status() != psutil.STATUS_STOPPED:
         pass
-    assert diagnose(table, plan, 5, []) == "reward does not answer: its process is stopped"
+    assert made.diagnose([]) == "reward does not answer: its process is stopped"
 
 
 def test_report_and_times_are_in_the_record_at_the_end(plan, make_monitor, start):

@@ -8,17 +8,16 @@ import sys
 import pytest
 from conftest import KILOBYTES, SCRIPTS
 
-from common.errors import UsageError
-from common.main import run_main
+from common.errors import UsageError, run_main
 from common.records import files
-from common.run import batch, supervisor
+from common.run import supervisor
 
 
 @pytest.fixture
 def call(no_gpu, capsys, monkeypatch):
     """call(runtime, *flags) -> exit code, stdout and stderr of a script that must not measure anything."""
 
-    monkeypatch.setattr(batch, "measure_run", lambda *_: pytest.fail("a run was measured"))
+    monkeypatch.setattr(supervisor, "measure_run", lambda *_: pytest.fail("a run was measured"))
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def run(runtime, *flags):

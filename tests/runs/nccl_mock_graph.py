@@ -1,8 +1,7 @@
 """Run the compiled graph's --transport nccl without a GPU, over Ray's mock of NCCL, and verify every byte.
 
 This is a program of its own, because the mock changes its processes for good. It shows that the graph compiles, that
-its messages are right, and which channels its edges use; it says nothing about speed. With --direct the graph is the
-demo's: the reader of two NCCL edges takes both as arguments of one method, without pass_through.
+its messages are right, and which channels its edges use; it says nothing about speed.
 """
 
 import argparse
@@ -13,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from types import SimpleNamespace
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +21,7 @@ ITERATIONS = 7
 SMALL = ["--batch-size", "4", "--prompt-seq-len", "256"]
 
 
-def run(plan, direct):
+def run(plan):
     """Return the channels of the graph's edges, and the wrong bytes of every iteration."""
     import ray
     import torch
@@ -34,7 +32,7 @@ def run(plan, direct):
     from common.runtimes.ray_workers import RayWorkers
 
     class MockWorkers(RayWorkers):
-        def _start_actors(self, actor_class, extra, named):
+        def _start_actors(self, actor_class, extra):
             class MockActor(actor_class):
                 def start_mock(self):
                     start_nccl_mock()
@@ -44,7 +42,7 @@ def run(plan, direct):
                     with mock.patch("torch.Tensor.device", torch.device("cpu")):
                         return super().verify(first, last)
 
-            super()._start_actors(MockActor, extra, named)
+            super()._start_actors(MockActor, extra)
             ray.get([actor.start_mock.remote() for actor in self.actors.values()])
 
     with ExitStack() as closing:
@@ -55,18 +53,6 @@ def run(plan, direct):
         pairs = combinations(range(len(workers.wire_flow.actors)), 2)
         barriers = [Barrier.options(name=f"barrier-{low}-{high}").remote() for low, high in pairs]
         mock.patch("ray.experimental.channel.torch_tensor_type.TorchTensorType.device", Device.CPU).start()
-        if direct:
-            unchanged = SimpleNamespace(bind=lambda _, message: message)
-            bind = script.bind
-
-            def bind_directly(flow, actors, hint):
-                direct_actors = {
-                    name: SimpleNamespace(forward_step=actor.forward_step, pass_through=unchanged)
-                    for name, actor in actors.items()
-                }
-                return bind(flow, direct_actors, hint)
-
-            script.bind = bind_directly
         connection = script.TRANSPORTS["nccl"](workers)
         wrong_bytes = []
         for number in range(1, 1 + ITERATIONS):
@@ -86,7 +72,6 @@ def main() -> None:
     from common.transports.catalogue import TRANSPORTS
 
     parser = argparse.ArgumentParser()
-    parser.add_argument("--direct", action="store_true")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     arguments.output = arguments.output.resolve()
@@ -101,7 +86,7 @@ def main() -> None:
         )  # fmt: skip
         # It sets the time until a read is repeated: the mock's first messages take longer than Ray's 0.1 s.
         os.environ.update(worker_environment(plan) | {RUN_VARIABLE: run_folder.folder.name})
-        result = run(plan, arguments.direct)
+        result = run(plan)
     arguments.output.write_text(json.dumps(result))
 
 

@@ -8,13 +8,11 @@ from conftest import ROOT
 
 from common.records import files
 
-CATALOGUE, FLOWS, OPTIONS = "common/transports/catalogue.py", "common/flows/catalogue.py", "common/plan/options.py"
-SUITES, SCHEMA, TIMING = "common/transports/suites.py", "common/records/schema.py", "common/run/timing.py"
-TABLES, SECTIONS, SCRIPT = (
-    "common/report/tables.py",
-    "common/report/sections.py",
-    "torch_simulate_chat_learn_data_flow.py",
-)
+TRANSPORTS, VARIANTS = "common/transports/transports.toml", "common/transports/variants.toml"
+FLOWS, OPTIONS = "common/flows/catalogue.py", "common/plan/options.py"
+SUITES, SCHEMA, TIMING = "common/transports/suites.toml", "common/records/schema.py", "common/run/timing.py"
+TABLES, SECTIONS = "common/report/tables.py", "common/report/sections.py"
+SCRIPT = "torch_simulate_chat_learn_data_flow.py"
 FLOW = '''
 def two_judges(samples: int = 2) -> Flow:
     """Two models judge the query, and one of them reads the verdict of a third one."""
@@ -48,27 +46,44 @@ def by_clone(workers: WorkerGroup) -> Connection:
 
 
 '''
-CLONE = '    Transport(TORCH, "clone", "every message is cloned", Requirements(single_process=True)),\n'
+CLONE = """[[transports]]
+runtime = "torch"
+name = "clone"
+summary = "every message is cloned"
+requirements.single_process = true
+
+"""
+CHART = '''
+def build_judges(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
+    """Return one bar per configuration."""
+    bars = [Bar(result.name, {"": result.summary.median}, "") for result in done]
+    chart = BarChart("judges", "Judges", {"": bars}, "seconds")
+    return [Section("judges", "Judges", "", make_table(group, tables.MAIN_COLUMNS), chart)]
+
+
+'''
 # file, the text that the addition comes before, the addition
 EDITS = [
-    (CATALOGUE, '    Transport(GRAPH, "pickle",', CLONE),
-    (CATALOGUE, '    _variant("torch memcpy",', '    _variant("torch clone", 5, "torch memcpy", "fresh memory"),\n'),
+    (TRANSPORTS, '[[transports]]\nruntime = "graph"\nname = "pickle"', CLONE),
+    (VARIANTS, '[[variants]]\ntransport = "torch memcpy"', '[[variants]]\ntransport = "torch clone"\niterations = 5\n'
+               'compared_with = "torch memcpy"\nexplanation = "fresh memory"\n\n'),
     (SCRIPT, "\nTRANSPORTS = {\n", TRANSPORT),
     (SCRIPT, '    "gloo": by_process_group,\n', '    "clone": by_clone,\n'),
-    (FLOWS, "from common.units import format_bytes\n", "from common.flows.message import Field, Message\n"),
     (FLOWS, "FLOWS: dict[str,", FLOW.lstrip()),
     (FLOWS, '    "online-dpo": online_dpo,\n', '    "two-judges": two_judges,\n'),
     (OPTIONS, "    huge_pages: bool =", '    samples: int | None = _size("samples of the judges", int, _COUNT)\n'
               '    colour: bool = _transport(False, "paint the messages", configuration=True)\n'),
-    (SUITES, '    "quick": (', '    "judges": (Part("configurations", ("torch clone", "torch memcpy"),\n'
-             '        "--flow two-judges --samples 3 --iterations 4 --colour"),),\n'),
+    (SUITES, "[[quick]]", '[[judges]]\ntable = "judges"\nconfigurations = ["torch clone", "torch memcpy"]\n'
+             'flags = "--flow two-judges --samples 3 --iterations 4 --colour"\n\n'),
     (SCHEMA, "    spilled_bytes: Count = 0", "    birds: int = 0  # how many came\n"),
     (TIMING, "    run.stored_bytes, run.spilled_bytes =", "    run.birds = 7\n"),
+    (SECTIONS, "BUILDERS: dict[str,", CHART.lstrip()),
+    (SECTIONS, '    "paired": build_configurations,', '    "judges": build_judges,\n'),
     (TABLES, '    Column("first ms",', '    Column("birds", lambda result: str(result.runs[0].birds)),\n'),
 ]  # fmt: skip
 
 
-def test_the_documented_edits_add_a_transport_flow_flag_suite_field_and_column(tmp_path):
+def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_chart(tmp_path):
     for path in ROOT.glob("*.py"):
         shutil.copy(path, tmp_path)
     for name in ("common", "chatlearn", "evidence"):
@@ -89,4 +104,4 @@ def test_the_documented_edits_add_a_transport_flow_flag_suite_field_and_column(t
         assert text in record
     assert "birds" in done.stdout and "torch clone --colour" in done.stdout
     assert files.record_files([tmp_path / "out"])
-    assert list((tmp_path / "out").glob("*.svg"))
+    assert (tmp_path / "out" / "judges.svg").exists()

@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 from conftest import KILOBYTES, ROOT, SCRIPTS
 
-import compare_results
 from common.plan.command_line import parse_options
 from common.plan.plan import resolve_plan
 from common.records import files
 from common.run import monitor
-from common.run.paired import run_paired
-
-MEMCPY = ("torch memcpy", "torch memcpy --huge-pages")
+from common.run.batch import Item
+from common.run.supervisor import run_paired
 
 
 def run_command(*command, cwd=ROOT, code=0, timeout=240):
@@ -79,37 +77,12 @@ def test_without_own_records_the_published_ones_are_drawn(copy_of_the_project):
 def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_path):
     flow = "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB"
     configurations = ("torch memcpy", "torch gloo --in-flight 2 --message packed")
-    flags = ("--flow", flow, "--iterations", "4", "--runs", "2", "--output-dir", tmp_path)
-    done = run_command("benchmark.py", "--configs", *configurations, *flags)
-    records = load_records(tmp_path)
-    rounds = [[record.runs[number].order for record in records] for number in (0, 1)]
-    assert [sorted(orders) for orders in rounds] == [[0, 1], [2, 3]]
-    assert [record.workload.flow for record in records] == [flow] * 2
-    assert "4 of 4" in done.stdout
+    quoted = 'torch memcpy --flow "a -> b: 64kB"'  # a flag of one configuration, with spaces
+    flags = ("--flow", flow, "--iterations", "4", "--output-dir", tmp_path)
+    done = run_command("benchmark.py", "--configs", *configurations, quoted, *flags)
+    assert [record.workload.flow for record in load_records(tmp_path)] == [flow, flow, "a -> b: 64kB"]
+    assert "3 of 3" in done.stdout
     assert (tmp_path / "benchmark_result.svg").exists()
-
-
-def test_a_quoted_flow_can_be_a_flag_of_one_configuration(tmp_path):
-    configuration = 'torch memcpy --flow "a -> b: 64kB" --iterations 3'
-    run_command("benchmark.py", "--configs", configuration, "--output-dir", tmp_path)
-    (record,) = load_records(tmp_path)
-    assert record.workload.flow == "a -> b: 64kB"
-
-
-def test_an_interrupted_measurement_continues_and_keeps_what_was_finished(tmp_path):
-    folder = tmp_path / "records"
-    command = ("benchmark.py", "--configs", *MEMCPY, *KILOBYTES, "--iterations", "5")
-    run_command(*command, "--runs", "2", "--output-dir", folder)
-    first, second = files.record_files([folder])
-    kept, stopped = files.load(first), files.load(second)
-    stopped.runs[1].status, stopped.runs[1].reason = "failed", "interrupted after 2 timed iterations"
-    files.save(second, stopped)
-    run_command(*command, "--runs", "3", "--continue", "--output-dir", folder)
-    assert files.load(first).runs[:2] == kept.runs
-    assert files.load(second).runs[:1] == stopped.runs[:1]
-    assert [[run.status for run in record.runs] for record in load_records(folder)] == [["ok"] * 3] * 2
-    other = run_command(*command, "--runs", "3", "--continue", "--timeout", "60", "--output-dir", folder, code=2)
-    assert len(other.stderr.splitlines()) == 1
 
 
 def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(tmp_path):
@@ -127,22 +100,12 @@ def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(t
     assert (folder / "sweep_payload.svg").exists()
 
 
-def test_a_swept_configuration_is_several_records(tmp_path):
-    sweep = ("--payload", "64KiB", "--sweep", "fields=1,16", "--duration", "200ms", "--warmup", "1")
-    run_command("benchmark.py", "--configs", "torch memcpy", *sweep, "--output-dir", tmp_path)
-    records = load_records(tmp_path)
-    assert sorted(record.workload.sizes["fields"] for record in records) == [1, 16]
-    assert len({record.workload.bytes_per_iteration for record in records}) == 1
-
-
 def make_pair(tmp_path, *flags_of_each):
     pair = []
     for number, flags in enumerate(flags_of_each):
         (options,) = parse_options("", "torch", [*flags, "--payload", "64KiB", "--iterations", "20"])
         plan, _ = resolve_plan("torch", options, table="paired")
-        pair.append((plan, plan.new_record(), tmp_path / f"{number}.json"))
-    for _, record, path in pair:
-        files.create(path, record)
+        pair.append(Item((plan, None), tmp_path / f"{number}.json"))
     return pair
 
 
@@ -159,7 +122,7 @@ def test_paired_configurations_take_turns(tmp_path, monkeypatch):
     monkeypatch.setattr(monitor.Monitor, "collect_samples", collect_with_times)
     pair = make_pair(tmp_path, ("--transport", "memcpy"), ("--transport", "mapped"))
     assert run_paired(pair, 7) == [0, 0]
-    (memcpy,), (mapped,) = (record.runs for _, record, _ in pair)
+    (memcpy,), (mapped,) = (item.record.runs for item in pair)
     assert memcpy.pair == mapped.pair != ""
     assert (memcpy.status, mapped.status, memcpy.order, mapped.order) == ("ok", "ok", 7, 7)
     assert (len(memcpy.seconds), len(mapped.seconds)) == (20, 20)
@@ -173,20 +136,11 @@ def test_paired_configurations_take_turns(tmp_path, monkeypatch):
 def test_both_of_a_pair_fail_if_one_does(tmp_path):
     pair = make_pair(tmp_path, ("--transport", "mapped", "--inject", "policy:9:die"), ("--transport", "memcpy"))
     assert run_paired(pair, 0) == [1, 1]
-    (died,), (other,) = (record.runs for _, record, _ in pair)
+    (died,), (other,) = (item.record.runs for item in pair)
     assert died.status == other.status == "failed"
     assert "policy died" in died.reason and len(died.seconds) < 9
     assert "paired configuration" in other.reason and "failed" in other.reason
-    assert [files.load(path).runs for _, _, path in pair] == [[died], [other]]
-
-
-def test_an_injected_delay_is_found_by_a_paired_measurement(tmp_path, capsys):
-    slow = "torch memcpy --inject reference:1:delay=5ms"
-    flags = ("--paired", "--runs", "3", "--payload", "64KiB", "--iterations", "20", "--output-dir", tmp_path)
-    done = run_command("benchmark.py", "--configs", "torch memcpy", slow, *flags)
-    assert "slower" in done.stdout
-    old, _ = files.record_files([tmp_path])
-    assert compare_results.main([str(old), str(old), "--fail-above", "100%"]) == 0
+    assert [files.load(item.path).runs for item in pair] == [[died], [other]]
 
 
 def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_path, copy_of_the_project):
@@ -200,18 +154,6 @@ def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_pat
     done = run_command("benchmark.py", "--configs", "torch memcpy", *flags, "--output-dir", tmp_path / "out")
     assert sorted(path.parent.name for path in (tmp_path / "out").rglob("*.json")) == ["new", "old"]
     assert any("torch memcpy" in line and "faster" in line for line in done.stdout.splitlines())
-
-
-def test_a_run_survives_a_reader_that_closes_the_pipe(tmp_path):
-    command = [sys.executable, str(SCRIPTS["torch"]), "--transport", "memcpy", "--iterations", "3", *KILOBYTES]
-    output = tmp_path / "x.json"
-    with subprocess.Popen(
-        [*command, "--output", str(output)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as run:
-        run.stdout.close()
-        assert (run.stderr.read(), run.wait(60)) == ("", 0)
-    (saved,) = files.load(output).runs
-    assert (saved.status, len(saved.seconds)) == ("ok", 3)
 
 
 def test_a_script_measures_for_a_duration_and_in_several_processes(run_script):

@@ -20,12 +20,3 @@ def test_edges_between_actors_use_nccl_and_deliver_the_right_bytes(run_script):
         "reference -> reward": nccl,
         "reward -> driver": shared_memory,
     }
-
-
-def test_ray_does_not_compile_a_method_that_takes_two_nccl_edges(run_script):
-    """The reason for pass_through. If this test fails, Ray no longer needs it, and the script should drop it."""
-    finished = run_script(PROGRAM, "--direct")
-    assert finished.code != 0
-    assert finished.stderr.splitlines()[-1] == "AssertionError"
-    assert "dag_node_operation.py" in finished.stderr
-    assert not finished.output.exists()

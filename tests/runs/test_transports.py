@@ -14,8 +14,7 @@ PPO = ("--flow", "ppo", *GRPO[2:])  # with a fourth model, and a third message f
 # Messages of more than 100 KiB, which Ray does not put into its calls.
 LARGE = ("--flow", "grpo", "--batch-size", "64", "--prompt-len", "256", "--response-len", "256")
 PACKED = ("--message", "packed")
-# Bytes that do not fill whole words, in flows of other shapes.
-SCATTER_ODD = ("--flow", "scatter-gather", "--payload-bytes", "1001", "--actors", "2")
+# Bytes that do not fill whole words.
 CHAIN_ODD = ("--flow", "chain", "--payload-bytes", "13", "--actors", "2")
 CHANNEL = "SharedMemoryType over BufferedSharedMemoryChannel"
 
@@ -43,8 +42,6 @@ DATA_PATHS = {
 ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.requirements.gpu_per_actor]
 WITH_FLAGS = [
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
-    ("rdt", "mapped", "--copy-out", *PACKED, *PPO),
-    ("graph", "mapped", "--copy-out", *SCATTER_ODD),
     ("torch", "gloo", *PACKED, *PPO),
     ("graph", "shm", "--reuse-buffers", *PPO),
     ("torch", "multiprocessing", "--copy-out", "--check-every", "2", *CHAIN_ODD),

@@ -27,7 +27,7 @@ import sys
 from common.runtimes.cleanup import ROOT, RunFolder
 with RunFolder() as run_folder:
     command = [sys.executable, "-c", sys.argv[1], str(run_folder.folder), *sys.argv[2:]]
-    run_folder.start_worker(command, ROOT, {}, sys.stderr.fileno())
+    run_folder.start_worker(command, ROOT, {})
     print(run_folder.folder, flush=True)
     sys.stdin.read(1)
 """
@@ -153,7 +153,7 @@ def test_the_next_run_removes_what_is_left_if_both_are_killed(tree):
 
 
 def start_python(run_folder, code):
-    run_folder.start_worker([sys.executable, "-c", code], ROOT, {}, 2)
+    run_folder.start_worker([sys.executable, "-c", code], ROOT, {})
 
 
 def test_a_killed_guard_ends_neither_the_other_run_nor_other_children_of_the_process(temporary):
@@ -187,7 +187,7 @@ def test_a_worker_has_its_environment_directory_and_session(temporary, capfd):
     code = "import os, sys; print(os.getsid(0) == os.getpid(), os.getcwd(), sys.stdin.read(), *map(os.environ.get, {}))"
     with RunFolder() as run_folder:
         code = code.format(["SETTING", RUN_VARIABLE, "TMPDIR"])
-        run_folder.start_worker([sys.executable, "-c", code], temporary, {"SETTING": "1"}, 2)
+        run_folder.start_worker([sys.executable, "-c", code], temporary, {"SETTING": "1"})
         wait_for(lambda: run_folder.returncode() == 0)
     assert capfd.readouterr().err.split() == [
         "True", str(temporary), "1", run_folder.folder.name, str(run_folder.folder)
@@ -196,7 +196,7 @@ def test_a_worker_has_its_environment_directory_and_session(temporary, capfd):
 
 def test_a_command_that_does_not_exist_is_an_error_and_leaves_nothing(temporary, capfd):
     with pytest.raises(RunFailed, match="cannot be started"), RunFolder() as run_folder:
-        run_folder.start_worker(["/nowhere/python"], ROOT, {}, 2)
+        run_folder.start_worker(["/nowhere/python"], ROOT, {})
     assert "/nowhere/python" in capfd.readouterr().err
     assert not run_folder.folder.exists()
 
@@ -224,7 +224,8 @@ def dead_run(temporary):
         shared = cleanup.SHARED_MEMORY / folder.name
         shared.mkdir()
         (shared / "policy").write_bytes(bytes(8))
-        remember(folder, [11, 22], ["sem.obj33-d"])
+        remember(folder, "pids", [11, 22])
+        remember(folder, "semaphores", ["sem.obj33-d"])
         for name in ("sem.hdr11-a", "sem.obj22-b", "sem.hdr33-c", "sem.obj33-d", f"sem.{folder.name}-queue"):
             (cleanup.SHARED_MEMORY / name).touch()
         return folder

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 from conftest import KILOBYTES
 
-from common.errors import ActorFailed
+from common.errors import RunFailed
 from common.flows.flow import DRIVER
 from common.runtimes.process_workers import ProcessWorkers
 
@@ -44,7 +44,7 @@ def test_every_worker_learns_all_digests_and_is_called_with_the_driver_last(work
 
 
 def test_only_errors_of_the_suite_and_of_lost_peers_are_explained(workers):
-    assert workers.explain(ActorFailed("policy died")) == "policy died"
+    assert workers.explain(RunFailed("policy died")) == "policy died"
     assert workers.explain(RuntimeError("Connection closed by peer\nat ...")) is None  # all actors are in this process
     workers.pipes["policy"] = None
     assert workers.explain(RuntimeError("Connection closed by peer\nat ...")) == "Connection closed by peer"

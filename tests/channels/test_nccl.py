@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from common.channels.process_group import nccl_settings, read_nccl_log
+from torch_simulate_chat_learn_data_flow import nccl_settings, read_nccl_log
 
 LOG = """\
 host:101:101 [0] NCCL INFO NCCL version 2.28.9+cuda13.0

@@ -1,0 +1,28 @@
+"""Make a dataclass field that is a flag, and read flags of several values."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Meta
+
+
+def flag(
+    group: str, default: Any, help: str, parse: Callable[[str], Any] | None = None, bounds: Meta | None = None, *,
+    configuration: bool = False, **argparse_settings: Any,
+) -> Any:  # fmt: skip
+    """Return a dataclass field that is a flag, or a switch if it has no `parse`. An empty help hides it.
+
+    With `configuration`, the flag makes another configuration, so it is a part of the name.
+    """
+    metadata = {"group": group, "help": help, "parse": parse, "bounds": bounds, "configuration": configuration}
+    return dataclasses.field(default=default, metadata={**metadata, "argparse": argparse_settings})
+
+
+def parse_assignments(flag: str, text: str | None, parse: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the values of `policy=2,reference=3` by name; raise ValueError if they cannot be read."""
+    try:
+        pairs = [part.split("=") for part in text.split(",")] if text else []
+        return {name: parse(value) for name, value in pairs}
+    except ValueError:
+        raise ValueError(f"{flag} {text}: give NAME=VALUE, several of them separated by commas") from None
