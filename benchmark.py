@@ -27,7 +27,7 @@ from common.plan.options import RESULTS
 from common.plan.validate import resident_bytes
 from common.records import files
 from common.run.batch import Item, Planned, check_pair, make_items, pair_with_checkout, plan_configuration
-from common.run.supervisor import measure_turns
+from common.run.supervisor import measure_all
 from common.transports.catalogue import VARIANTS
 from common.transports.suites import SUITES
 from common.units import format_bytes
@@ -106,13 +106,13 @@ def print_plans(items: Sequence[Item], runs: int) -> None:
         print(f"{item.label}: {cost}")
 
 
-def order_turns(groups: Sequence[list[Item]], runs: int, seed: int) -> list[list[Item]]:
+def order_runs(groups: Sequence[list[Item]], runs: int, seed: int) -> list[list[Item]]:
     """Return each group of paired items once, then all again in another order; for one run in the given order."""
     generator = random.Random(seed)
     if runs == 1:
         return [*groups]
-    turns = [group for _ in range(runs) for group in generator.sample(groups, len(groups))]
-    return [generator.sample(group, len(group)) for group in turns]
+    ordered = [group for _ in range(runs) for group in generator.sample(groups, len(groups))]
+    return [generator.sample(group, len(group)) for group in ordered]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -149,7 +149,7 @@ def main(argv: Sequence[str]) -> int:
         elif not item.skipped:
             item.load_finished_runs()
     print(f"configurations: {sum(map(len, groups))}, runs: {arguments.runs} each, records: {folder}", flush=True)
-    codes = measure_turns(order_turns(groups, arguments.runs, seed))
+    codes = measure_all(order_runs(groups, arguments.runs, seed))
     if 130 in codes and not arguments.against:
         print(f"to continue: the same command with --continue --output-dir {folder}")
     import compare_results  # these imports take time, and a wrong flag should be rejected at once

@@ -44,7 +44,7 @@ def by_graph(workers: WorkerGroup, codec: Codec, hint: str | None = None) -> Con
     """Send the codec's data through the graph's channels, which have this type hint."""
     workers.start(GraphActor, codec=codec)
     graph, data_paths = compile_graph(workers, hint)
-    results, device = workers.wire_flow.edges_to(DRIVER), workers.plan.device
+    results, device = workers.sent_flow.edges_to(DRIVER), workers.plan.device
     return Connection(
         submit=lambda query: graph.execute(codec.encode(query)),
         collect=lambda result: codec.decode_all(ray.get(result), results, device),
@@ -67,7 +67,7 @@ def by_mapped(workers: WorkerGroup) -> Connection:
 
 def compile_graph(workers: WorkerGroup, hint: str | None):
     """Return the compiled graph, and for each edge the type hint and the channel that Ray uses."""
-    plan, flow = workers.plan, workers.wire_flow
+    plan, flow = workers.plan, workers.sent_flow
     workers.run_in_all(prepare_channels)
     # As many buffers per channel: a reader may hold views of some messages while others are written.
     buffers = stored_iterations(plan.transport, plan.options)
@@ -107,7 +107,7 @@ def prepare_channels(endpoint):
     """Set the size of the channels that this process writes: Ray looks it up in the writing process."""
     message_bytes = 0
     if not isinstance(endpoint, RingEndpoint):
-        messages = [endpoint.wire_flow.message(task) for task in endpoint.outboxes]
+        messages = [endpoint.sent_flow.message(task) for task in endpoint.outboxes]
         message_bytes = max(message.serialised_bytes + 512 * len(message.tensor_bytes) for message in messages)
     DAGContext.get_current().buffer_size_bytes = message_bytes + CHANNEL_HEADROOM_BYTES
     if endpoint.plan.options.reuse_buffers:

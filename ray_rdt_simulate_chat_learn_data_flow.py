@@ -76,7 +76,7 @@ def by_mapped(workers: WorkerGroup) -> Connection:
 
 def by_calls(workers: WorkerGroup, ray_name: str, setup_seconds: dict[str, float] | None = None) -> Connection:
     """Call the tasks with references to tensors, which move by the transport that Ray calls `ray_name`."""
-    flow, has_proxy = workers.wire_flow, workers.plan.transport.requirements.proxy_actor
+    flow, has_proxy = workers.sent_flow, workers.plan.transport.requirements.proxy_actor
 
     def submit(query):
         sent = {DRIVER: query if has_proxy else ray.put(query, _tensor_transport=ray_name)}

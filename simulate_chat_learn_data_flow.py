@@ -44,7 +44,7 @@ class QueueActor(Actor):
 def by_payload_queue(workers: WorkerGroup) -> Connection:
     """Send each payload itself through a queue actor: a common mistake."""
     workers.start(QueueActor, codec=HOST)
-    flow, counters = workers.wire_flow, QueueCounters(workers)
+    flow, counters = workers.sent_flow, QueueCounters(workers)
     queues = {edge: Queue() for edge in flow.edges}
     counters.count("queue_actors", len(queues))  # once, before the first group
 
@@ -73,7 +73,7 @@ def by_payload_queue(workers: WorkerGroup) -> Connection:
 def by_driver_queue(workers: WorkerGroup) -> Connection:
     """Do as the demo: a queue is a slot in the driver, over ray.put and ray.get."""
     workers.start()
-    flow, counters = workers.wire_flow, QueueCounters(workers)
+    flow, counters = workers.sent_flow, QueueCounters(workers)
     slots = {}
 
     def put(edge, data):
@@ -113,14 +113,14 @@ def by_ref_queue(workers: WorkerGroup) -> Connection:
     functions = {"facts": driver.counters.facts}
     if driver.training:
         functions |= {"check": driver.training.check, "spans": driver.training.spans}
-    data_paths = {str(edge): "object store, reference by Queue" for edge in workers.wire_flow.edges}
+    data_paths = {str(edge): "object store, reference by Queue" for edge in workers.sent_flow.edges}
     return Connection(driver.submit, driver.collect, data_paths, **functions)
 
 
 def by_calls(workers: WorkerGroup, codec: Codec) -> Connection:
     """Pass references from call to call, without queues; the codec makes the data in the object store."""
     workers.start(codec=codec)
-    flow, device = workers.wire_flow, workers.plan.device
+    flow, device = workers.sent_flow, workers.plan.device
     results, is_small = flow.edges_to(DRIVER), flow.query.bytes <= INLINED_BYTES
 
     def submit(query):

@@ -39,7 +39,7 @@ class Rank(Endpoint):
 
     def join(self):
         """Form the group, and send one message over each edge, so that NCCL's log names the data path."""
-        plan, flow, names = self.plan, self.wire_flow, self.plan.worker_names
+        plan, flow, names = self.plan, self.sent_flow, self.plan.worker_names
         rank = names.index(self.name)
         self.ranks = {task: names.index(flow.actor(task)) for task in (DRIVER, *(task.name for task in flow.tasks))}
         if plan.device == "cuda":
@@ -68,7 +68,7 @@ class Rank(Endpoint):
     def send(self, task, payload):
         """Begin to send a payload to its readers, tensor by tensor, and return what must be waited for."""
         requests = []
-        for edge in self.wire_flow.edges_from(task):
+        for edge in self.sent_flow.edges_from(task):
             for tensor in tensors.to_tensor_list(payload, edge.message):
                 requests.append(dist.isend(tensor.to(self.device_of(edge)).contiguous(), self.ranks[edge.reader]))
         return requests
@@ -76,7 +76,7 @@ class Rank(Endpoint):
     def receive_all(self, task):
         """Return the payloads of a task's edges, each in the memory that was used longest ago."""
         payloads = []
-        for edge in self.wire_flow.edges_to(task):
+        for edge in self.sent_flow.edges_to(task):
             buffers = self.receive_buffers[str(edge)]
             buffers.append(buffers.pop(0))
             for tensor in buffers[-1]:
@@ -135,7 +135,7 @@ def by_process_group(workers: WorkerGroup) -> Connection:
     return Connection(
         submit=lambda query: driver.send(DRIVER, query),
         collect=collect,
-        data_paths={str(edge): data_path for edge in workers.wire_flow.edges},
+        data_paths={str(edge): data_path for edge in workers.sent_flow.edges},
         setup_seconds={"processes, group creation": time.perf_counter() - start},
     )
 
@@ -152,11 +152,11 @@ class QueueEndpoint(Endpoint):
         return lambda slot: torch.ones(count, dtype=torch.uint8).share_memory_()
 
     def send(self, task, payload):
-        for edge in self.wire_flow.edges_from(task):
+        for edge in self.sent_flow.edges_from(task):
             self.queues[str(edge)].put(payload)
 
     def receive_all(self, task):
-        return [self.queues[str(edge)].get() for edge in self.wire_flow.edges_to(task)]
+        return [self.queues[str(edge)].get() for edge in self.sent_flow.edges_to(task)]
 
 
 class QueueActor(QueueEndpoint, Actor):
@@ -170,7 +170,7 @@ class QueueActor(QueueEndpoint, Actor):
 def by_multiprocessing(workers: WorkerGroup) -> Connection:
     """Send tensors in shared memory through the queues of torch.multiprocessing."""
     context = torch.multiprocessing.get_context("spawn")
-    queues = {str(edge): context.SimpleQueue() for edge in workers.wire_flow.edges}
+    queues = {str(edge): context.SimpleQueue() for edge in workers.sent_flow.edges}
     workers.start(QueueActor, QueueEndpoint, queues)
     return Connection(
         submit=lambda query: workers.driver.send(DRIVER, query),
@@ -187,8 +187,8 @@ class PipeEndpoint(RingEndpoint):
         self.pipes = pipes  # by edge; keeps the files open
         self.inputs, self.outputs = {}, {}
         for task in self.inboxes:
-            self.inputs[task] = [(edge.source, pipes[str(edge)][0].fileno()) for edge in self.wire_flow.edges_to(task)]
-            self.outputs[task] = [pipes[str(edge)][1].fileno() for edge in self.wire_flow.edges_from(task)]
+            self.inputs[task] = [(edge.source, pipes[str(edge)][0].fileno()) for edge in self.sent_flow.edges_to(task)]
+            self.outputs[task] = [pipes[str(edge)][1].fileno() for edge in self.sent_flow.edges_from(task)]
 
     def send_number(self, task):
         for pipe in self.outputs[task]:
@@ -210,7 +210,7 @@ class PipeActor(PipeEndpoint, Actor):
 def by_mapped(workers: WorkerGroup) -> Connection:
     """Leave payloads where their sender wrote them; sequence numbers in pipes are the cheapest messages in Python."""
     context = multiprocessing.get_context("spawn")
-    pipes = {str(edge): context.Pipe(duplex=False) for edge in workers.wire_flow.edges}
+    pipes = {str(edge): context.Pipe(duplex=False) for edge in workers.sent_flow.edges}
     workers.start(PipeActor, PipeEndpoint, pipes)
     open_rings(workers)
     memory = "CUDA IPC" if workers.plan.device == "cuda" else "/dev/shm"
@@ -224,7 +224,7 @@ def by_mapped(workers: WorkerGroup) -> Connection:
 def by_memcpy(workers: WorkerGroup) -> Connection:
     """Copy once per edge, in one process and into warm memory: a reference and not a transport."""
     workers.start()
-    flow = workers.wire_flow
+    flow = workers.sent_flow
     buffers = {edge: tensors.like(edge.message, workers.plan.device) for edge in flow.edges}
 
     def submit(query):

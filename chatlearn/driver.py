@@ -64,7 +64,7 @@ class Driver:
     """
 
     def __init__(self, workers):
-        self.workers, self.plan, self.flow = workers, workers.plan, workers.wire_flow
+        self.workers, self.plan, self.flow = workers, workers.plan, workers.sent_flow
         self.options, self.counters = self.plan.options, QueueCounters(workers)
         self.training = Training(workers, self.counters) if self.plan.options.sink == "trainer" else None
         self.models = [task for task in self.flow.tasks if task.name != DATASET]

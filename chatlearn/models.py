@@ -23,7 +23,7 @@ def message_bytes(endpoint, count):
     return {
         task: [serialize(to_host(endpoint.make_payload(number, task))).total_bytes for number in range(1, count + 1)]
         for task in endpoint.outboxes
-        if endpoint.wire_flow.edges_from(task) and task != DATASET
+        if endpoint.sent_flow.edges_from(task) and task != DATASET
     }
 
 

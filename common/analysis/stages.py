@@ -19,7 +19,7 @@ STAGES = (
     "make", "pack", "device to host", "submit", "serialise", "write", "wait", "transfer", "deserialise",
     "host to device", "unpack", "copy", "compute", "train", "sequence number", "synchronise", "loop",
 )  # fmt: skip
-# They count only while nothing else happens: a library's send or receive may wait for its peer, a graph's loop turns
+# They count only while nothing else happens: a library's send or receive may wait for its peer, a graph's loop runs
 # while another process works, and waiting is no work. The first one that happens gets the time.
 LAST_STAGES = ("transfer", "loop", "wait")
 WAITING_STAGES = ("wait", "loop")

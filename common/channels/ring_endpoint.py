@@ -51,7 +51,7 @@ class RingEndpoint(Endpoint):
 
     def open_inputs(self) -> None:
         folder, options = self.plan.shared_folder, self.plan.options
-        for edge in self.wire_flow.edges_to_actor(self.worker.actor):
+        for edge in self.sent_flow.edges_to_actor(self.worker.actor):
             sender, readers = edge.source, self._readers(edge.source)
             gpu = cuda_ipc.Import(folder / f"{sender}.cuda", sender, self.name) if self.on_gpu else None
             self.views[edge.reader, sender] = View(folder, edge, options.slots, options.in_flight, readers, gpu)

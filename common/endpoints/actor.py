@@ -27,7 +27,7 @@ class Endpoint:
 
     def __init__(self, plan: Plan, name: str) -> None:
         options, flow = plan.options, plan.task_flow
-        self.plan, self.name, self.task_flow, self.wire_flow = plan, name, flow, plan.wire_flow
+        self.plan, self.name, self.task_flow, self.sent_flow = plan, name, flow, plan.sent_flow
         self.device, self.worker = torch.device(plan.device), plan.workers[name]
         self.packed = options.message == "packed"
         self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(self.worker.actor)}
@@ -86,7 +86,7 @@ class Endpoint:
 
     def unpack(self, inputs: Sequence[Any], task: str) -> list[Payload]:
         """--message packed: return the fields of each buffer as views."""
-        tensors.check_inputs(inputs, self.wire_flow.edges_to(task))
+        tensors.check_inputs(inputs, self.sent_flow.edges_to(task))
         payloads = []
         for edge, buffer in zip(self.inboxes[task].edges, inputs, strict=True):
             if buffer.nbytes != edge.message.packed_bytes:
@@ -150,7 +150,7 @@ class Actor(Endpoint):
     def forward_step(self, task: str, *inputs: Any) -> Any:
         """Receive a task's inputs, in the order of the flow's edges, and return the data to send."""
         if self.codec:
-            inputs = self.codec.decode_all(inputs, self.wire_flow.edges_to(task), self.device)
+            inputs = self.codec.decode_all(inputs, self.sent_flow.edges_to(task), self.device)
         number = self.receive(inputs, task) if self.inboxes[task].edges else self.local_numbers[task].popleft()
         for follower in self.followers[task]:
             self.local_numbers[follower].append(number)

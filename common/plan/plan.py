@@ -19,7 +19,7 @@ from common.transports.catalogue import Transport, readers_get_views, transports
 
 @dataclass(frozen=True)
 class Worker:
-    """One process of an actor, or the driver. Replicas receive messages in turn.
+    """One process of an actor, or the driver. Replicas receive messages round-robin.
 
     All ranks of a replica receive each of its messages, and the last one sends the result.
     """
@@ -43,23 +43,23 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """A position in a ring of named pipes. In a paired measurement, only the worker with the token works."""
+class Token:
+    """One worker's place in a ring of named pipes. In a paired measurement, only the worker with the token works."""
 
     folder: Path
     index: int
     count: int
 
     def wait(self) -> None:
-        with open(self.folder / f"turn-{self.index}", "rb+", buffering=0) as pipe:
+        with open(self.folder / f"token-{self.index}", "rb+", buffering=0) as pipe:
             pipe.read(1)
         (self.folder / "holder").write_text(str(self.index))
 
     def pass_on(self) -> None:
-        with open(self.folder / f"turn-{(self.index + 1) % self.count}", "rb+", buffering=0) as pipe:
+        with open(self.folder / f"token-{(self.index + 1) % self.count}", "rb+", buffering=0) as pipe:
             pipe.write(b".")
 
-    def go_round(self) -> None:
+    def pass_round(self) -> None:
         """Let each of the other workers have the token once."""
         self.pass_on()
         self.wait()
@@ -71,16 +71,16 @@ class Turn:
 
 
 @contextmanager
-def turn_ring(folder: Path, count: int) -> Iterator[list[Turn]]:
-    """Yield the turns of `count` workers. The first one gets the token first; the ring ends with the block."""
+def token_ring(folder: Path, count: int) -> Iterator[list[Token]]:
+    """Yield the positions of `count` workers in a ring. The first one gets the token first."""
     (folder / "holder").touch()
     handles = []
     for index in range(count):
-        os.mkfifo(folder / f"turn-{index}")
-        handles.append(os.open(folder / f"turn-{index}", os.O_RDWR))  # a pipe that nobody has open loses its bytes
+        os.mkfifo(folder / f"token-{index}")
+        handles.append(os.open(folder / f"token-{index}", os.O_RDWR))  # a pipe that nobody has open loses its bytes
     try:
         os.write(handles[0], b".")
-        yield [Turn(folder, index, count) for index in range(count)]
+        yield [Token(folder, index, count) for index in range(count)]
     finally:
         for handle in handles:
             os.close(handle)
@@ -96,7 +96,7 @@ class Plan:
     store_bytes: int = 0  # of a private cluster's object store
     run_folder: Path = Path()  # for files that are removed when the run ends
     shared_folder: Path = Path()  # the same in /dev/shm
-    turn: Turn | None = None  # in a paired measurement
+    token: Token | None = None  # in a paired measurement
     checkout: Path | None = None  # another checkout of this project, whose code the worker runs
     suite: str = ""
     table: str = "configurations"
@@ -109,7 +109,7 @@ class Plan:
         return with_dataset(self.requested_flow) if self.options.sink == "trainer" else self.requested_flow
 
     @cached_property
-    def wire_flow(self) -> Flow:
+    def sent_flow(self) -> Flow:
         return packed_flow(self.task_flow) if self.options.message == "packed" else self.task_flow
 
     @property

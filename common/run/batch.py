@@ -136,7 +136,7 @@ def check_pair(plans: Sequence[Plan]) -> None:
                          "neither --duration nor a trace: change these flags")  # fmt: skip
     if len({plan.workload.edges for plan in plans}) > 1:
         raise UsageError("a paired measurement compares times of equal messages: give both the same --flow and sizes")
-    # Actors of a compiled graph busy-wait, so each takes a core from the configuration whose turn it is.
+    # Actors of a compiled graph busy-wait, so each takes a core from the configuration that is measured.
     waiting = [len(plan.task_flow.actors) if plan.transport.runtime.busy_waits else 0 for plan in plans]
     needed = max(sum(waiting) - own + len(plan.workers) for own, plan in zip(waiting, plans, strict=True))
     cores = len(os.sched_getaffinity(0))

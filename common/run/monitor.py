@@ -142,7 +142,7 @@ class Monitor:
     def _explain_timeout(self, report: bytes, exited: Sequence[str]) -> str | None:
         """Return which actor is late if neither the progress nor the report has changed for too long."""
         state, now = (self.progress.progress, report), time.monotonic()
-        if state != self.state or (self.plan.turn and self.plan.turn.waits):
+        if state != self.state or (self.plan.token and self.plan.token.waits):
             self.state, self.changed_at = state, now
         limit = self.plan.options.timeout
         if self.progress.phase in (STARTING, ENDING):

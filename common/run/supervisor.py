@@ -17,7 +17,7 @@ from typing import NoReturn
 from common.errors import RunFailed, run_main, tolerate_closed_output
 from common.plan.command_line import parse_options
 from common.plan.options import RESULTS
-from common.plan.plan import Turn, turn_ring
+from common.plan.plan import Token, token_ring
 from common.records import files
 from common.records.schema import Run
 from common.run import host_noise
@@ -59,13 +59,13 @@ def _main(script: str, description: str, argv: Sequence[str] | None) -> int:
 
     with tolerate_closed_output():
         console.print_flow(items[0].plan.requested_flow)
-    codes = measure_turns([[item] for _ in range(options.runs) for item in items if not item.skipped])
+    codes = measure_all([[item] for _ in range(options.runs) for item in items if not item.skipped])
     console.print_end([item.record for item in items], output)
     return max(codes)
 
 
-def measure_turns(turns: Sequence[Sequence[Item]]) -> list[int]:
-    """Measure each turn: one item, or two that are paired. Turns that an earlier call has finished are left out.
+def measure_all(runs: Sequence[Sequence[Item]]) -> list[int]:
+    """Measure one run after the other: of one item, or of two that are paired. Leave out what an earlier call finished.
 
     Return the exit codes of the runs; after 130, nothing more is measured.
     """
@@ -74,7 +74,7 @@ def measure_turns(turns: Sequence[Sequence[Item]]) -> list[int]:
 
     counts: Counter[Path] = Counter()
     waiting: list[tuple[int, Sequence[Item]]] = []
-    for order, items in enumerate(turns):
+    for order, items in enumerate(runs):
         counts.update(item.path for item in items)
         if any(counts[item.path] > len(item.record.runs) for item in items):
             waiting.append((order, items))
@@ -93,29 +93,29 @@ def measure_turns(turns: Sequence[Sequence[Item]]) -> list[int]:
             result = run.reason
             if run.status == "ok":
                 result = f"{format_milliseconds(statistics.median(run.seconds))} ms, {len(run.seconds)} iterations"
-            if len(turns) > 1:
+            if len(runs) > 1:
                 with tolerate_closed_output():
-                    print(f"{order + 1:3} of {len(turns)}  {item.label}: {result} (took {took}, about {left} left)")
+                    print(f"{order + 1:3} of {len(runs)}  {item.label}: {result} (took {took}, about {left} left)")
         if 130 in codes:
             break
     return codes
 
 
-def measure_run(item: Item, order: int, turn: Turn | None = None, stop: Event | None = None) -> int:
+def measure_run(item: Item, order: int, token: Token | None = None, stop: Event | None = None) -> int:
     """Measure the plan once in a process of its own. The record gets the run and is saved, whatever happens.
 
     `order` is the position among all runs. The event `stop` interrupts the run, as Ctrl-C does. Return the exit code:
     0, 1 (the run failed) or 130 (it was interrupted).
     """
     record, started_at = item.record, datetime.now(UTC).isoformat(timespec="seconds")
-    record.runs.append(Run(started_at=started_at, order=order, pair=turn.folder.name if turn else ""))
+    record.runs.append(Run(started_at=started_at, order=order, pair=token.folder.name if token else ""))
     files.save(item.path, record)
     throttled_before = host_noise.throttled_seconds()
     try:
         remove_dead_runs()
         record.runs[-1].busy_cores = host_noise.busy_cores()
         with RunFolder() as run_folder:
-            plan = replace(item.plan, turn=turn, run_folder=run_folder.folder, shared_folder=run_folder.shared)
+            plan = replace(item.plan, token=token, run_folder=run_folder.folder, shared_folder=run_folder.shared)
             Monitor(plan, record, stop).follow_worker(run_folder)
     except KeyboardInterrupt:
         run = record.runs[-1]
@@ -134,13 +134,13 @@ def measure_run(item: Item, order: int, turn: Turn | None = None, stop: Event | 
 def run_paired(items: Sequence[Item], order: int) -> list[int]:
     """Measure two items once at the same time, each in a thread of this process, and return the exit codes.
 
-    Their workers take turns after each group of iterations. Whatever else happens on the machine affects both alike,
-    so small differences can be seen in few runs. If one fails, the other is stopped and fails too, because its other
+    One of them works at a time, for a group of iterations. Whatever else happens on the machine affects both alike, so
+    small differences can be seen in few runs. If one fails, the other is stopped and fails too, because its other
     iterations would not be paired.
     """
     stop = Event()
-    with RunFolder() as run_folder, turn_ring(run_folder.folder, len(items)) as turns, ThreadPoolExecutor() as threads:
-        futures = [threads.submit(measure_run, items[turn.index], order, turn, stop) for turn in turns]
+    with RunFolder() as run, token_ring(run.folder, len(items)) as tokens, ThreadPoolExecutor() as threads:
+        futures = [threads.submit(measure_run, items[token.index], order, token, stop) for token in tokens]
         try:
             for future in as_completed(futures):
                 if future.exception() or future.result() != 0:

@@ -76,8 +76,8 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
     stored_before, spilled_before = workers.store_counters()
     table.phase = ITERATING
     for numbers in iteration_groups(plan):
-        if plan.turn and numbers[0] > 1:
-            plan.turn.go_round()
+        if plan.token and numbers[0] > 1:
+            plan.token.pass_round()
         if numbers[0] == first_timed:
             stored_before, _ = workers.store_counters()
             begin, cpu_time = time.monotonic(), CpuTime()

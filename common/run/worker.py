@@ -25,9 +25,9 @@ from common.run.timing import measure
 def measure_plan(plan: Plan, report: WorkerReport) -> None:
     """Measure the references, start the workers, connect the transport, measure, and measure the references again."""
     run, runtime = report.run, plan.transport.runtime
-    if plan.turn:
-        plan.turn.wait()
-        plan.turn.go_round()  # until all workers have come, so that none imports while another one measures
+    if plan.token:
+        plan.token.wait()
+        plan.token.pass_round()  # until all workers have come, so that none imports while another one measures
     if plan.gpus > torch.cuda.device_count():
         raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs, the machine has {plan.gpus}: see nvidia-smi")
     run.pipe_before_seconds = measure_pipe(plan.task_flow)
@@ -59,8 +59,8 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
     run.memcpy_after_seconds = measure_memcpy(plan, plan.options.threads)
     report.finished = True
     report.write(plan.run_folder)
-    if plan.turn:
-        plan.turn.pass_on()
+    if plan.token:
+        plan.token.pass_on()
 
 
 def main() -> None:

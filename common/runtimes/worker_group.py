@@ -31,7 +31,7 @@ class WorkerGroup:
     """The workers of a run. A transport function gets it, and starts the workers with classes of its choice."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan, self.wire_flow = plan, plan.wire_flow
+        self.plan, self.sent_flow = plan, plan.sent_flow
         self.actors: dict[str, Any] = {}  # worker name -> Ray actor handle, process, or endpoint in this process
         self.driver: Any = None  # the driver's endpoint
         self.first_iteration = 0  # of the current group

@@ -55,7 +55,7 @@ def test_an_actor_decodes_its_inputs_and_encodes_its_payload(codec, options):
     actors = endpoints.actors
     policy = actors["policy"].forward_step("policy", codec.encode(endpoints.make_query(1)))
     reference = actors["reference"].forward_step("reference", policy)
-    (edge,) = endpoints.plan.wire_flow.edges_to("driver")
+    (edge,) = endpoints.plan.sent_flow.edges_to("driver")
     result = actors["reward"].forward_step("reward", policy, reference)
     endpoints.receive([codec.decode(result, edge.message, "cpu")])
     assert endpoints.verify(1) == {}

@@ -1,4 +1,4 @@
-"""Test what follows from the flags: workers, GPUs, the flow that runs, the record, and turns."""
+"""Test what follows from the flags: workers, GPUs, the flow that runs, the record, and the token of paired workers."""
 
 import threading
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 
 from common.flows.flow import PROXY
 from common.plan import validate
-from common.plan.plan import Worker, resolve_plan, turn_ring
+from common.plan.plan import Worker, resolve_plan, token_ring
 
 FIELDS = ("--flow", "ppo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
 KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
@@ -81,8 +81,8 @@ def test_a_record_has_workload_configuration_and_table(make_plan):
 def test_packed_messages_are_one_flat_buffer_each(make_plan):
     plan = make_plan("store", *FIELDS, "--message", "packed", "--sink", "trainer")
     assert (plan.workload.message, plan.sink_task) == ("packed", "stream-dataset")
-    assert (plan.task_flow.is_flat, plan.wire_flow.is_flat) == (False, True)
-    assert [str(edge) for edge in plan.wire_flow.edges] == [str(edge) for edge in plan.task_flow.edges]
+    assert (plan.task_flow.is_flat, plan.sent_flow.is_flat) == (False, True)
+    assert [str(edge) for edge in plan.sent_flow.edges] == [str(edge) for edge in plan.task_flow.edges]
 
 
 def test_readers_end_with_views_unless_they_copy_them(make_plan):
@@ -94,21 +94,21 @@ def test_readers_end_with_views_unless_they_copy_them(make_plan):
         assert make_plan("store", *KILOBYTES, "--transport", *flags).expects_views == expects_views
 
 
-def test_workers_take_turns_in_the_order_of_the_ring_and_none_before_the_first(tmp_path):
+def test_workers_get_the_token_in_the_order_of_the_ring_and_none_before_the_first(tmp_path):
     order, working = [], threading.Semaphore(1)
 
-    def work(turn):
-        turn.wait()
+    def work(token):
+        token.wait()
         for number in range(20):
             assert working.acquire(blocking=False)
-            order.append((number, turn.index))
+            order.append((number, token.index))
             working.release()
-            turn.go_round()
-        turn.pass_on()
+            token.pass_round()
+        token.pass_on()
 
-    with turn_ring(tmp_path, 3) as turns:
-        assert all(turn.waits for turn in turns)
-        threads = [threading.Thread(target=work, args=[turn], daemon=True) for turn in turns]
+    with token_ring(tmp_path, 3) as tokens:
+        assert all(token.waits for token in tokens)
+        threads = [threading.Thread(target=work, args=[token], daemon=True) for token in tokens]
         for thread in threads[1:]:
             thread.start()
         threads[1].join(0.1)
@@ -116,5 +116,5 @@ def test_workers_take_turns_in_the_order_of_the_ring_and_none_before_the_first(t
         threads[0].start()
         for thread in threads:
             thread.join(10)
-        assert [turn.waits for turn in turns] == [True, True, False]
+        assert [token.waits for token in tokens] == [True, True, False]
     assert order == [(number, index) for number in range(20) for index in range(3)]

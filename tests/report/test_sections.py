@@ -124,7 +124,7 @@ def test_a_sweep_has_a_line_per_configuration_and_a_column_per_value():
 
 
 def spans_of(edges):
-    """Return spans of one iteration of a second: each actor makes, serialises and reads its messages in turn."""
+    """Return spans of one iteration of a second: one actor after the other makes, serialises and reads."""
     spans = [("driver", 0, "wait", "", 0, 0.0, 1e6)]
     for index, (sender, edge) in enumerate({edge.source: str(edge) for edge in edges}.items()):
         start = 1e5 * index

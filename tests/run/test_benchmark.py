@@ -124,13 +124,13 @@ def test_gpu_suite_on_a_machine_with_one_gpu(monkeypatch):
 
 def test_runs_are_interleaved_in_an_order_that_the_seed_repeats():
     groups = [[letter] for letter in "abcdefgh"]
-    turns = benchmark.order_turns(groups, 5, 1)
-    orders = ["".join(letter for (letter,) in turns[begin : begin + 8]) for begin in range(0, 40, 8)]
+    runs = benchmark.order_runs(groups, 5, 1)
+    orders = ["".join(letter for (letter,) in runs[begin : begin + 8]) for begin in range(0, 40, 8)]
     assert all(sorted(order) == list("abcdefgh") for order in orders)
     assert len(set(orders)) == 5
-    assert benchmark.order_turns(groups, 5, 1) == turns != benchmark.order_turns(groups, 5, 2)
-    assert benchmark.order_turns(groups, 1, 1) == groups
-    assert {"".join(pair) for pair in benchmark.order_turns([["a", "b"]], 20, 1)} == {"ab", "ba"}
+    assert benchmark.order_runs(groups, 5, 1) == runs != benchmark.order_runs(groups, 5, 2)
+    assert benchmark.order_runs(groups, 1, 1) == groups
+    assert {"".join(pair) for pair in benchmark.order_runs([["a", "b"]], 20, 1)} == {"ab", "ba"}
 
 
 def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
@@ -160,7 +160,7 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
 
 
 def test_failure_of_one_of_a_pair_stops_and_fails_the_other(monkeypatch, tmp_path):
-    def measure_run(item, order, turn, stop):
+    def measure_run(item, order, token, stop):
         fails = item.plan.transport.name == "gloo"
         assert fails or stop.wait(10)
         item.record.runs.append(make_run([], status="failed", reason="policy died" if fails else "interrupted"))

@@ -50,7 +50,7 @@ def run(plan):
         workers = MockWorkers(plan, closing)
         # Two ranks meet at the barrier of their names. The mock's actors report their tensors on a GPU, and the driver
         # takes them as they are.
-        pairs = combinations(range(len(workers.wire_flow.actors)), 2)
+        pairs = combinations(range(len(workers.sent_flow.actors)), 2)
         barriers = [Barrier.options(name=f"barrier-{low}-{high}").remote() for low, high in pairs]
         mock.patch("ray.experimental.channel.torch_tensor_type.TorchTensorType.device", Device.CPU).start()
         connection = script.TRANSPORTS["nccl"](workers)

@@ -33,7 +33,7 @@ TRANSPORT = '''
 def by_clone(workers: WorkerGroup) -> Connection:
     """Clone every message for its reader."""
     workers.start()
-    flow = workers.wire_flow
+    flow = workers.sent_flow
 
     def submit(query):
         sent = {DRIVER: query}
