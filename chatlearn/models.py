@@ -56,7 +56,7 @@ class ChatLearnActor(Actor):
             self.acknowledgements.append([self.forward_step(DATASET, *inputs)])
             self.unread_messages -= 1
 
-    def train(self, number, messages):
+    def take_samples(self, number, messages):
         self.samples += split_samples(messages)
 
     def next(self):

@@ -27,7 +27,7 @@ from common.transports.catalogue import RUNTIMES
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = {name: ROOT / runtime.script for name, runtime in RUNTIMES.items()}
 KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")  # 8 to 40 KiB per message, 112 KiB per iteration
-RUN_SECONDS = 120  # a run that takes longer is killed; a normal one takes about eight
+RUN_SECONDS = 250  # a run that takes longer is killed; on an idle machine it takes about ten
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -89,7 +89,7 @@ class Script:
         self.temporary = temporary or self.folder / "tmp"
         self.temporary.mkdir(exist_ok=True)
         self.output = self.folder / "record.json"
-        self.shared_before = shared_memory_files()
+        self.shared_before = shared_memory_files(self.temporary)
         self.descendants_before = descendants()
         command = [sys.executable, str(script), *flags, "--output", str(self.output)]
         self.process = subprocess.Popen(
@@ -137,7 +137,10 @@ class Script:
         """Return processes, shared memory, semaphores and temporary files that are still there after so long."""
         deadline = time.monotonic() + seconds
         while True:
-            left = [*map(str, self.leftover_processes()), *map(str, shared_memory_files() - self.shared_before)]
+            left = [
+                *map(str, self.leftover_processes()),
+                *map(str, shared_memory_files(self.temporary) - self.shared_before),
+            ]
             left += map(str, self.temporary.iterdir())
             if not left or time.monotonic() > deadline:
                 return left
@@ -160,10 +163,12 @@ def descendants() -> dict[tuple[int, float], psutil.Process]:
     return living
 
 
-def shared_memory_files() -> set[Path]:
-    """Return the names in /dev/shm that no living process outside of this test process has created."""
+def shared_memory_files(temporary: Path) -> set[Path]:
+    """Return the names in /dev/shm that neither a living process outside of this one nor another test has created."""
     own = {process.pid for process in psutil.Process().children(recursive=True)} | {os.getpid()}
-    return {path for path in SHARED_MEMORY.iterdir() if (creator := creator_of(path.name)) is None or creator in own}
+    paths = {path for path in SHARED_MEMORY.iterdir() if creator_of(path.name) in own | {None}}
+    of_others = {run.name for run in Path("/tmp").glob(f"t-*/tmp/{cleanup.PREFIX}*") if run.parent != temporary}
+    return {path for path in paths if path.name.removeprefix("sem.")[: len(cleanup.PREFIX) + 8] not in of_others}
 
 
 def creator_of(name: str) -> int | None:

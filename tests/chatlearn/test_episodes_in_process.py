@@ -167,10 +167,10 @@ def test_a_sample_that_does_not_reach_a_trainer_exactly_once_fails_the_run(run, 
 
 @pytest.mark.parametrize("change", [lambda samples: samples[:-1], lambda samples: samples + samples[:1]])
 def test_a_sample_that_the_dataset_loses_or_repeats_fails_the_run(run, monkeypatch, change):
-    def train(self, number, messages):
+    def take_samples(self, number, messages):
         self.samples += change(split_samples(messages))
 
-    monkeypatch.setattr(ChatLearnActor, "train", train)
+    monkeypatch.setattr(ChatLearnActor, "take_samples", take_samples)
     _, result = run(*TRAINED, "--iterations", "2")
     assert result.status == "failed" and "stream-dataset" in result.wrong_bytes_by_field
 

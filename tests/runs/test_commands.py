@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import KILOBYTES, ROOT, SCRIPTS
+from test_transports import DATA_PATHS, paths_from_actors
 
 from common.plan.command_line import parse_options
 from common.plan.plan import resolve_plan
@@ -15,6 +16,9 @@ from common.records import files
 from common.run import monitor
 from common.run.batch import Item
 from common.run.supervisor import run_paired
+from common.transports.suites import SUITES
+
+QUICK = set(SUITES["quick"][0].configurations)
 
 
 def run_command(*command, cwd=ROOT, code=0, timeout=240):
@@ -41,14 +45,18 @@ def copy_of_the_project(tmp_path):
     return folder
 
 
+@pytest.mark.timeout(900)
 def test_the_quick_suite_runs_to_its_table_and_charts(tmp_path):
-    done = run_command("benchmark.py", "quick", "--payload", "256KiB", "--output-dir", tmp_path)
+    fields = ("--flow", "grpo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
+    done = run_command("benchmark.py", "quick", *fields, "--output-dir", tmp_path, timeout=800)
     records = load_records(tmp_path)
-    assert len(records) == 7
+    assert {f"{record.configuration.runtime} {record.configuration.transport}" for record in records} == QUICK
     for record in records:
-        assert (record.suite, record.table) == ("quick", "configurations")
-        assert [run.status for run in record.runs] == ["ok"]
+        assert (record.suite, record.table, record.workload.message) == ("quick", "configurations", "fields")
+        assert [(run.status, run.wrong_bytes) for run in record.runs] == [("ok", 0)]
         assert len(record.runs[0].seconds) == 5
+        name = f"{record.configuration.runtime} {record.configuration.transport}"
+        assert paths_from_actors(record.runs[0]) == {DATA_PATHS[name]}
     for column in ("x memcpy", "x pipe", "overhead", "median ms"):
         assert column in done.stdout
     assert (tmp_path / "benchmark_result.svg").exists()

@@ -29,7 +29,6 @@ def assert_failed_with_samples(finished, code, reason):
 @pytest.mark.parametrize(
     ("runtime", "transport", "fault", "reason"),
     [
-        ("graph", "zero-copy", "actor-1:6:die", r"^iteration 6: actor-1 died$"),
         ("rdt", "gloo", "actor-1:6:die", r"^iteration 6: .*\bactor-1\b.* died"),
         ("torch", "multiprocessing", "actor-1:6:segfault", r"^iteration 6: actor-1 died$"),
         ("torch", "mapped", "actor-2:6:stop", r"^iteration 6: .*3 s \(--timeout\).*actor-2.* stopped"),

@@ -7,6 +7,7 @@ from conftest import KILOBYTES, SCRIPTS
 
 from common.flows.catalogue import build_flow
 from common.transports.catalogue import TRANSPORTS, readers_get_views
+from common.transports.suites import SUITES
 
 # Lists, strings, booleans and views; an actor that reads from two others.
 GRPO = ("--flow", "grpo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
@@ -36,16 +37,25 @@ DATA_PATHS = {
     "graph mapped": f"mapped /dev/shm, handle by {CHANNEL}",
     "torch gloo": "torch.distributed, cpu:gloo,cuda:gloo",
     "torch multiprocessing": "SimpleQueue, file_descriptor",
+    "torch mapped": "mapped /dev/shm, sequence number by pipe",
     "torch memcpy": "memcpy in one process",
 }
-# A transport that is added to the catalogue is run here without another edit.
-ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.requirements.gpu_per_actor]
+# A transport that is added to the catalogue is run here without another edit. test_commands.py runs the quick suite.
+ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.requirements.gpu_per_actor
+          and t.label not in SUITES["quick"][0].configurations]  # fmt: skip
+ONE_ACTOR = ("store payload-queue", "store bytes", "rdt nixl", "graph pickle", "graph bytes")  # to save time
 WITH_FLAGS = [
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
     ("torch", "gloo", *PACKED, *PPO),
-    ("graph", "shm", "--reuse-buffers", *PPO),
+    ("graph", "shm", "--reuse-buffers", "--in-flight", "5", *PPO),
     ("torch", "multiprocessing", "--copy-out", "--check-every", "2", *CHAIN_ODD),
 ]
+
+
+def paths_from_actors(run):
+    """Return the data paths of the edges between actors, or of one actor's answer."""
+    between = {path for edge, path in run.data_paths.items() if "driver" not in edge}
+    return between or {path for edge, path in run.data_paths.items() if edge.endswith("-> driver")}
 
 
 @pytest.fixture
@@ -115,15 +125,16 @@ def test_fields_arrive_with_the_most_iterations_in_flight(run_script, cluster_fl
     in_flight = ()
     if transport.max_in_flight is None:  # more than a path holds, and a second group, which meets held readers
         in_flight = ("--in-flight", "5" if transport.requirements.single_buffer_channels else "6")
-        if not transport.options:
-            in_flight += ("--check-every", "12")
+        in_flight += ("--check-every", "12")
     needs_large = transport.gives_views and transport.requirements.store == "messages"  # small ones are not mapped
-    flags = ("--transport", transport.name, *(LARGE if needs_large else GRPO), *in_flight)
+    flow = ("--flow", "dpo", "--batch-size", "2", "--seq-length", "9") if transport.label in ONE_ACTOR else GRPO
+    if needs_large:
+        flow = LARGE
+    flags = ("--transport", transport.name, *flow, *in_flight)
     more = ("--iterations", "12", "--warmup", "2", *cluster_flags(transport))
     finished = run_script(SCRIPTS[transport.runtime.name], *flags, *more)
     check(finished, transport)
-    edges = [str(edge) for edge in finished.record.workload.edges]
-    paths = {finished.run.data_paths[edge] for edge in edges if "driver" not in edge}
+    paths = paths_from_actors(finished.run)
     assert paths == {DATA_PATHS.get(transport.label, *paths)}
 
 
