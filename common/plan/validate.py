@@ -157,7 +157,7 @@ def require_gpus(transport: Transport, gpus: int, actors: int) -> int:
 
 def require_modules(transport: Transport) -> None:
     """Raise Skipped if a module that the transport needs is not installed."""
-    from importlib import metadata  # takes 30 ms, which the user of a wrong flag should not wait
+    from importlib import metadata  # not at the top: see records/environment.py
 
     cuda = (cuda_version() or "12").split(".")[0]
     for module in transport.requirements.modules:

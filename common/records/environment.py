@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +35,8 @@ def _cpu_model() -> str | None:
 
 
 def _versions() -> dict[str, str]:
+    from importlib import metadata  # takes 30 ms, which the user of a wrong flag should not wait
+
     versions = {}
     for name in DISTRIBUTIONS:
         with suppress(metadata.PackageNotFoundError):
