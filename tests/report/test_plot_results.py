@@ -78,7 +78,7 @@ def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tm
     assert text.startswith("before\n") and text.endswith("\nafter")
     assert "`graph shm` is the fastest with 500 ms" in text and "| graph shm |" in text
     assert "| `--flow` |" in text
-    assert "| `graph shm` | a fixed graph on one node, readers own a copy |" in text
+    assert "| `graph shm` | a fixed graph of CPU tensors, readers own a copy |" in text
     assert page.read_text() == marks("in-flight", "\nold\n")  # there are no such records
     readme.write_text("<!-- end of results -->")
     with pytest.raises(RecordError, match="write each of these marks once"):
