@@ -36,13 +36,14 @@ class Endpoint:
         self.copies: dict[str, list[list[Payload]]] = {}  # --copy-out: memory that each task copies its inputs into
         for task in self.tasks if name != DRIVER else [DRIVER]:
             memory, edges = self.memory(task), flow.edges_to(task)
-            self.outboxes[task] = Outbox(task, flow.message(task), options.slots, self.device, self.packed, memory)
+            arguments = (task, flow.message(task), options.slots, self.device, self.packed, memory, options.copy_in)
+            self.outboxes[task] = Outbox(*arguments)
             self.inboxes[task] = Inbox(edges, plan.device, options.in_flight, self.worker.receives)
             if options.copy_out:
                 self.copies[task] = [[tensors.like(edge.message, self.device) for edge in edges]
                                      for _ in range(options.in_flight)]  # fmt: skip
         self.digests: Digests = {}
-        self.overhead_seconds, self.minor_faults = 0.0, 0
+        self.overhead_seconds, self.minor_faults, self.faults_before = 0.0, 0, 0
         self.progress = ProgressTable.join(plan.run_folder, name, plan.worker_names, plan.total_iterations)
         if options.trace:
             recorder.install(self)
@@ -66,10 +67,10 @@ class Endpoint:
         slot = outbox.write_number(number)
         if self.name != DRIVER:
             self.overhead_seconds += time.perf_counter() - start
-        return self.pack(outbox, slot) if self.packed else outbox.payload(slot)
+        return self.pack(outbox, slot) if outbox.writes_buffers else outbox.payload(slot)
 
     def pack(self, outbox: Outbox, slot: int) -> Payload:
-        """--message packed: return the payload as one buffer. --trace measures this method."""
+        """--message packed and --copy-in: return the payload after writing its buffer. --trace measures this method."""
         return outbox.payload(slot)
 
     def receive(self, inputs: Sequence[Payload], task: str = DRIVER) -> int:
@@ -103,15 +104,17 @@ class Endpoint:
 
     def verify(self, first: int, last: int) -> tuple[dict[str, int], dict[str, bool | None]]:
         """Verify the messages `first` to `last`, and drop them. Return wrong bytes by name, and `Views.by_edge`."""
-        if first == 1:  # the first iteration has costs of its own, such as imports
-            self.overhead_seconds = 0.0
-            self.minor_faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        self.minor_faults += recorder.count_faults() - self.faults_before
+        if first == 1:
             # To search all objects of torch and Ray for garbage would add 0.2 s to one of the iterations.
             gc.freeze()
         wrong, views = Counter[str](), Views()
         for inbox in self.inboxes.values():
             inbox.verify(first, last, self.digests, wrong, views)
         self.release()
+        if last == 1 + self.plan.options.warmup:  # the timed iterations follow
+            self.overhead_seconds, self.minor_faults = 0.0, 0
+        self.faults_before = recorder.count_faults()  # those of the verification do not count
         return {name: count for name, count in wrong.items() if count}, views.by_edge
 
     def release(self) -> None:
@@ -119,17 +122,16 @@ class Endpoint:
         for inbox in self.inboxes.values():
             inbox.held.clear()
 
-    def spans(self) -> list[tuple[int, str, float, float]]:
+    def spans(self) -> list[tuple[int, str, float, float, int]]:
         return recorder.spans
 
     def costs(self) -> dict[str, Any]:
         """Return what this worker's process has used. On a GPU, the overhead includes waiting for the payload."""
-        usage = resource.getrusage(resource.RUSAGE_SELF)
         return {
             "pid": os.getpid(),
-            "peak_memory_bytes": usage.ru_maxrss * 1024,
+            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "overhead_seconds": self.overhead_seconds,
-            "minor_faults": usage.ru_minflt - self.minor_faults,
+            "minor_faults": self.minor_faults,
         }
 
 

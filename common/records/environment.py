@@ -3,6 +3,7 @@
 Records are published, so they have no host name, user or path, and only the environment variables that are named here.
 """
 
+import hashlib
 import importlib.util
 import os
 import platform
@@ -21,7 +22,9 @@ import psutil
 ALLOWED_VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_HOSTID", "NCCL_IB_DISABLE", "NCCL_MAX_CTAS",
     "NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS",
-    "OMP_WAIT_POLICY", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "RAY_CGRAPH_overlap_gpu_communication",
+    "OMP_WAIT_POLICY", "GLIBC_TUNABLES", "LD_PRELOAD", "MALLOC_ARENA_MAX", "MALLOC_CONF", "MALLOC_MMAP_MAX_",
+    "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_TRIM_THRESHOLD_", "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF", "RAY_CGRAPH_overlap_gpu_communication", "RAY_preallocate_plasma_memory",
     "THP_MEM_ALLOC_ENABLE", "UCX_NET_DEVICES", "UCX_TLS",
 )  # fmt: skip
 DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x", "nixl")
@@ -77,6 +80,9 @@ def cuda_version() -> str | None:
 
 PROBES: dict[str, Callable[[], Any]] = {
     "cpu_model": _cpu_model,
+    "virtual_machine": lambda: "hypervisor" in Path("/proc/cpuinfo").read_text(),
+    # Another boot is another start of the machine, or another machine. Only a part of the hash, to tell them apart.
+    "boot": lambda: hashlib.sha256(Path("/proc/sys/kernel/random/boot_id").read_bytes()).hexdigest()[:12],
     "logical_cpus": lambda: len(os.sched_getaffinity(0)),
     "memory_gib": lambda: round(psutil.virtual_memory().total / 2**30),
     "transparent_hugepages": lambda: Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip(),
@@ -90,7 +96,7 @@ PROBES: dict[str, Callable[[], Any]] = {
     "clock_resolution_seconds": lambda: time.get_clock_info("perf_counter").resolution,
     "git_commit": lambda: _run("git", "rev-parse", "HEAD"),
     "git_dirty": lambda: bool(_run("git", "status", "--porcelain", "--untracked-files=no")),
-    "variables": lambda: {name: os.environ[name] for name in ALLOWED_VARIABLES if name in os.environ},
+    "variables": lambda: {name: Path(os.environ[name]).name for name in ALLOWED_VARIABLES if name in os.environ},
 }
 
 
@@ -104,8 +110,9 @@ def describe_environment() -> dict[str, Any]:
 
 def machine_line(environment: dict[str, Any]) -> str:
     gpus, versions = environment.get("gpus") or [], environment.get("versions") or {}
+    cores = "virtual CPUs" if environment.get("virtual_machine") else "cores"
     return ", ".join([
-        f"{environment.get('logical_cpus')} x {environment.get('cpu_model')}",
+        f"{environment.get('logical_cpus')} {cores} of {environment.get('cpu_model')}",
         f"{environment.get('memory_gib')} GiB",
         f"{len(gpus)} x {gpus[0]}" if gpus else "no GPU",
         f"Python {environment.get('python')}",

@@ -10,7 +10,7 @@ import msgspec
 from common.flows.flow import Flow
 from common.transports.catalogue import configuration_name
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -67,11 +67,12 @@ class ProcessCost(msgspec.Struct, forbid_unknown_fields=True):
     """What one process used, counted once however many workers share it."""
 
     peak_memory_bytes: Count | None = None  # largest resident set; shared pages count in each process
-    overhead_seconds: float = 0.0  # the benchmark's own work inside the timed section, after the first iteration
-    minor_faults: Count | None = None  # page faults after the first iteration
+    overhead_seconds: float = 0.0  # the benchmark's own work inside the clock, during the timed iterations
+    minor_faults: Count | None = None  # page faults during the timed iterations
 
 
-Span = tuple[str, int, str, str, int, float, float]  # process, thread, stage, edge, iteration, start and end in µs
+# Process, thread, stage, edge, iteration, start and end in µs, and page faults outside of inner spans.
+Span = tuple[str, int, str, str, int, float, float, Count]
 
 
 class Run(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,11 +83,15 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
     pair: str = ""  # shared by two runs of a paired measurement
     status: Literal["ok", "skipped", "failed"] = "failed"
     reason: str | None = "the run was killed"  # why it is skipped or failed, and what to do
-    busy_cores: float = 0.0  # CPU use of other programs just before the run
+    other_cores: float | None = None  # CPU use of other programs from the first iteration to the last; None: unknown
+    steal_cores: float = 0.0  # CPU time in which the hypervisor ran other virtual machines, in the same period
     throttled_seconds: float | None = None  # time for which a CPU limit stopped the container; None: unknown
     memcpy_before_seconds: list[Seconds] = []  # one warm copy per edge by --threads threads, one sample per pass
     memcpy_after_seconds: list[Seconds] = []
     memcpy_all_cores_seconds: list[Seconds] = []  # the same by all cores
+    cold_copy_before_seconds: list[Seconds] = []  # one copy per edge into fresh memory, by --threads threads
+    cold_copy_after_seconds: list[Seconds] = []
+    cold_copy_faults: Count = 0  # page faults of one pass
     pipe_before_seconds: list[Seconds] = []  # 8 bytes through a pipe per edge, between as many processes
     pipe_after_seconds: list[Seconds] = []
     setup_seconds: dict[str, float] = {}  # what was done once before the first iteration -> its time
@@ -103,7 +108,8 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
     message_bytes: dict[str, list[int]] = {}  # task -> bytes as serialised, of each message of an episode
     stored_bytes: Count = 0  # written to the object store during the timed iterations; channels bypass it
     spilled_bytes: Count = 0  # written to disk by the object store, from the first iteration on
-    processes: dict[str, ProcessCost] = {}  # names of the workers in the process, joined by "+" -> cost
+    loopback_bytes: Count | None = None  # received by the loopback interface during the timed iterations
+    processes: dict[str, ProcessCost] = {}  # names of the workers in the process, joined by "+", or raylet -> cost
     iterations_us: list[tuple[float, float]] = []  # --trace: start and end of each timed iteration
     spans: list[Span] = []  # --trace
 

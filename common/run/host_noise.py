@@ -7,14 +7,13 @@ from pathlib import Path
 
 import psutil
 
-CPU_SAMPLE_SECONDS = 0.1
 CGROUPS, MY_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 CPUCLOCK_SCHED = 2  # Linux, include/linux/posix-timers.h: the CPU clock of process p has the number (~p << 3) | 2
 
 
-def busy_cores() -> float:
-    """Return how many cores other programs use. Call it before the run begins; it takes 0.1 s."""
-    return psutil.cpu_percent(interval=CPU_SAMPLE_SECONDS) / 100 * (psutil.cpu_count() or 1)
+def loopback_bytes() -> int:
+    """Return the bytes that the loopback interface has received since the machine started."""
+    return psutil.net_io_counters(pernic=True)["lo"].bytes_recv
 
 
 def throttled_seconds() -> float | None:
@@ -54,6 +53,27 @@ class CpuTime:
         self._pids = _process_tree()
         seconds |= _cpu_seconds([pid for pid in self._pids if pid not in seconds])
         self.seconds += sum(value - self._seconds_at_start.get(pid, 0.0) for pid, value in seconds.items())
+
+
+class OtherLoad:
+    """Measure the cores that other programs and other virtual machines use from now until `stop`.
+
+    The kernel counts the time of all processes in ticks of 10 ms per core, so short periods are not precise.
+    """
+
+    def __init__(self) -> None:
+        self._start = self._read()
+
+    def stop(self) -> tuple[float, float]:
+        """Return the cores of processes that are no descendants of this one, and those that the hypervisor took."""
+        begin, busy, steal, own = (now - before for now, before in zip(self._read(), self._start, strict=True))
+        return round(max(0.0, busy - own) / begin, 3), round(steal / begin, 3)
+
+    def _read(self) -> tuple[float, float, float, float]:
+        """Return the seconds of: the clock, all processes of the machine, the hypervisor, and this run's processes."""
+        cpu = psutil.cpu_times()
+        busy = cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq
+        return time.monotonic(), busy, cpu.steal, sum(_cpu_seconds(_process_tree()).values())
 
 
 def _process_tree() -> list[int]:

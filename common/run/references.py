@@ -1,5 +1,6 @@
-"""Measure two reference times of this machine: one warm copy per edge (memcpy), and 8 bytes per edge through pipes."""
+"""Measure reference times of this machine per edge: a warm copy (memcpy), a cold copy, and 8 bytes through a pipe."""
 
+import mmap
 import os
 import signal
 import time
@@ -10,6 +11,7 @@ import torch
 from common.endpoints.tensors import synchronise
 from common.flows.flow import DRIVER, Flow
 from common.plan.plan import Plan
+from common.trace.recorder import count_faults
 
 MESSAGE = bytes(8)  # as long as a sequence number
 
@@ -35,6 +37,29 @@ def measure_memcpy(plan: Plan, threads: int, passes: int = 6) -> list[float]:
         samples.append(round(time.perf_counter() - start, 9))
     torch.set_num_threads(threads_before)
     return samples[2:]
+
+
+def measure_cold_copy(plan: Plan, threads: int, passes: int = 3) -> tuple[list[float], int]:
+    """Return the seconds of each pass, and the page faults of one pass: one copy per edge into fresh host memory.
+
+    The memory is mapped anew for each copy, whatever the settings of malloc are, and unmapped outside of the clock.
+    """
+    edges = [edge for edge in plan.task_flow.edges if edge.bytes]
+    sources = {edge: torch.ones(edge.bytes, dtype=torch.uint8) for edge in edges}
+    threads_before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    samples, faults = [], 0
+    for _ in range(passes):
+        seconds, faults_before = 0.0, count_faults()
+        for edge in edges:
+            memory = torch.frombuffer(mmap.mmap(-1, edge.bytes), dtype=torch.uint8)
+            start = time.perf_counter()
+            memory.copy_(sources[edge])
+            seconds += time.perf_counter() - start
+        samples.append(round(seconds, 9))
+        faults = count_faults() - faults_before
+    torch.set_num_threads(threads_before)
+    return samples, faults
 
 
 def measure_pipe(flow: Flow, passes: int = 50) -> list[float]:

@@ -113,7 +113,6 @@ def measure_run(item: Item, order: int, token: Token | None = None, stop: Event 
     throttled_before = host_noise.throttled_seconds()
     try:
         remove_dead_runs()
-        record.runs[-1].busy_cores = host_noise.busy_cores()
         with RunFolder() as run_folder:
             plan = replace(item.plan, token=token, run_folder=run_folder.folder, shared_folder=run_folder.shared)
             Monitor(plan, record, stop).follow_worker(run_folder)

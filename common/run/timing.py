@@ -10,14 +10,18 @@ from typing import Any
 
 from common.endpoints import tensors
 from common.endpoints.progress_table import ENDING, ITERATING
+from common.flows.flow import DRIVER
 from common.plan.options import MIN_TIMED_ITERATIONS
 from common.plan.plan import Plan
-from common.records.schema import ProcessCost
-from common.run.host_noise import CpuTime
+from common.records.schema import ProcessCost, Run
+from common.run.host_noise import CpuTime, OtherLoad, loopback_bytes
 from common.run.monitor import WorkerReport
 from common.runtimes.worker_group import Connection, WorkerGroup
 from common.transports.catalogue import INLINED_BYTES
+from common.units import format_bytes
 
+MAX_STORED_SHARE = 0.5  # of the payload, by transports that only store handles and metadata
+MIN_SOCKET_SHARE = 0.95  # of the payload, by transports that use sockets
 READ_AS = {True: "views", False: "copies", None: "partly copies"}  # by whether readers found views of shared memory
 
 
@@ -61,6 +65,7 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
     """Run and verify all iterations, and set the fields of `report.run`. The times go to the progress table."""
     driver, table, run, options = workers.driver, workers.driver.progress, report.run, plan.options
     first_timed, last, begin, cpu_time = 2 + options.warmup, 0, time.monotonic(), CpuTime()
+    other_load = OtherLoad()
     wrong: Counter[str] = Counter()  # bytes by edge and field
     views: dict[str, bool | None] = {}
 
@@ -74,12 +79,14 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
 
     # Stored bytes are counted over the timed iterations, spilled bytes over all, because spilling slows later ones too.
     stored_before, spilled_before = workers.store_counters()
+    raylet_faults_before, loopback_before = workers.raylet_faults(), loopback_bytes()
     table.phase = ITERATING
     for numbers in iteration_groups(plan):
         if plan.token and numbers[0] > 1:
             plan.token.pass_round()
         if numbers[0] == first_timed:
             stored_before, _ = workers.store_counters()
+            raylet_faults_before, loopback_before = workers.raylet_faults(), loopback_bytes()
             begin, cpu_time = time.monotonic(), CpuTime()
         is_over = options.duration and time.monotonic() - begin > options.duration
         if is_over and numbers[0] >= first_timed + MIN_TIMED_ITERATIONS:
@@ -104,16 +111,21 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
         if wrong or numbers[0] == 1:
             report.write(plan.run_folder)
     table.phase = ENDING
+    run.loopback_bytes = loopback_bytes() - loopback_before
     stored_after, spilled_after = workers.store_counters()
     run.stored_bytes, run.spilled_bytes = stored_after - stored_before, spilled_after - spilled_before
     run.processes = costs_by_process(workers.call("costs"))
     if not options.address:  # the processes of an existing cluster are not descendants of this one
         run.cpu_seconds = cpu_time.seconds
+        if plan.transport.runtime.uses_ray:
+            run.processes["raylet"] = ProcessCost(minor_faults=workers.raylet_faults() - raylet_faults_before)
+        if not plan.token:  # the other side of a paired measurement is no other program
+            run.other_cores, run.steal_cores = other_load.stop()
     for name, value in connection.facts().items():
         setattr(run, name, value)
     if options.trace:
         set_spans(plan, workers, connection, report, last)
-    run.reason = find_failure(plan, wrong, views)
+    run.reason = find_failure(plan, wrong, views) or find_other_data_path(plan, run, last + 1 - first_timed)
     run.status = "failed" if run.reason else "ok"
 
 
@@ -132,6 +144,38 @@ def find_failure(plan: Plan, wrong: Mapping[str, int], views: Mapping[str, bool 
             return (f"{edge}: readers got {READ_AS[views[str(edge)]]}, but {READ_AS[plan.expects_views]} are expected "
                     f"of {plan.configuration.name}")  # fmt: skip
     return None
+
+
+def find_other_data_path(plan: Plan, run: Run, iterations: int) -> str | None:
+    """Return how the bytes in the object store or on the loopback interface differ from those that are expected.
+
+    Small messages do not use the store. Other jobs may use the store of an existing cluster, and ranks share results.
+    """
+    if plan.options.address or plan.options.ranks or min(edge.bytes for edge in plan.sent_flow.edges) <= INLINED_BYTES:
+        return None
+    stored, expected = run.stored_bytes / iterations, expected_stored_bytes(plan)
+    payload_bytes = sum(edge.bytes for edge in plan.sent_flow.edges)
+    low, high = (0.99 * expected, 1.1 * expected) if expected else (0, MAX_STORED_SHARE * payload_bytes)
+    if not low <= stored <= high:
+        return (f"the object store took in {format_bytes(round(stored))} per iteration, and {format_bytes(expected)} "
+                f"are expected of {plan.configuration.name}: another data path was used")  # fmt: skip
+    received = (run.loopback_bytes or 0) / iterations
+    if plan.transport.uses_sockets and received < MIN_SOCKET_SHARE * payload_bytes:
+        return (f"the loopback interface received {format_bytes(round(received))} per iteration, and "
+                f"{format_bytes(payload_bytes)} were sent: another data path was used")  # fmt: skip
+    return None
+
+
+def expected_stored_bytes(plan: Plan) -> int:
+    """Return the bytes that the object store takes in per iteration; 0 if messages do not pass through it."""
+    flow = plan.sent_flow
+    messages = flow.serialised_bytes
+    if plan.transport.stores == "arguments":  # the query only as an argument
+        messages -= flow.query.serialised_bytes
+        return messages + sum(e.message.serialised_bytes for e in flow.edges if e.reader != DRIVER)
+    if plan.transport.stores == "queues":
+        return 2 * sum(edge.message.serialised_bytes for edge in flow.edges)
+    return messages if plan.transport.stores == "messages" else 0
 
 
 def costs_by_process(costs: Mapping[str, Mapping[str, Any]]) -> dict[str, ProcessCost]:

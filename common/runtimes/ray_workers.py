@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -35,6 +36,8 @@ class RayWorkers(WorkerGroup):
             exit_stack.callback(ray.shutdown)  # a private cluster ends with its processes
         else:
             _start_cluster(plan)
+        children = psutil.Process().children(recursive=True)
+        self.raylets = [process.pid for process in children if process.name() == "raylet"]
 
     def _start_actors(self, actor_class: type, extra: tuple) -> None:
         nodes = [ray.get_runtime_context().get_node_id()]
@@ -70,6 +73,11 @@ class RayWorkers(WorkerGroup):
     def store_counters(self) -> tuple[int, int]:
         stats = get_memory_info_reply(ray._private.state.state).store_stats
         return stats.cumulative_created_bytes, stats.spilled_bytes_total
+
+    def raylet_faults(self) -> int:
+        # The tenth field of /proc/PID/stat, after the name of the process, which can contain spaces.
+        texts = [Path(f"/proc/{pid}/stat").read_text() for pid in self.raylets]
+        return sum(int(text.rpartition(")")[2].split()[7]) for text in texts)
 
     def explain(self, error: Exception) -> str | None:
         message = str(error).strip()
@@ -112,7 +120,7 @@ def _start_cluster(plan: Plan) -> None:
 
 def _join_cluster(plan: Plan) -> None:
     """Join an existing cluster. Its workers get the settings of this process through the job's runtime environment."""
-    prefixes = ("RAY_CGRAPH_", "RAY_ENABLE_ZERO_COPY")
+    prefixes = ("RAY_CGRAPH_", "RAY_ENABLE_ZERO_COPY", "MALLOC_", "THP_MEM_ALLOC_ENABLE")
     variables = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
     excludes = [".git", ".venv", "img", "results", "docs"]
     job = {"working_dir": str(ROOT), "excludes": excludes, "env_vars": variables}

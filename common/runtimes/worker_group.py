@@ -66,6 +66,10 @@ class WorkerGroup:
         """Return the bytes that all object stores have taken in, and spilled to disk, since they started."""
         return 0, 0
 
+    def raylet_faults(self) -> int:
+        """Return the minor page faults of all raylets of a private cluster since they started."""
+        return 0
+
     def explain(self, error: Exception) -> str | None:
         """Return in one line which actor caused an error; None if the error is a defect of the suite itself."""
         raise NotImplementedError

@@ -5,6 +5,7 @@ The clock is time.perf_counter: on Linux CLOCK_MONOTONIC, which all processes of
 
 import functools
 import importlib
+import resource
 import sys
 import threading
 import time
@@ -49,7 +50,9 @@ POINTS = (
 ON_GPUS = (("torch", "Tensor.cpu", "device to host"), ("torch", "Tensor.to", "host to device"))
 
 installed = False
-spans: list[tuple[int, str, float, float]] = []  # thread, stage, start and end in seconds of the clock
+# Thread, stage, start and end in seconds of the clock, and the page faults of the process outside of inner spans.
+spans: list[tuple[int, str, float, float, int]] = []
+open_spans = threading.local()  # .faults: for each open span of this thread, the page faults of the spans inside it
 
 
 def install(endpoint: Any) -> None:
@@ -79,10 +82,20 @@ def find_owner(module: str, path: str) -> tuple[Any, str]:
 def _timed(function: Any, stage: str) -> Any:
     @functools.wraps(function)
     def timed(*arguments: Any, **options: Any) -> Any:
-        start = time.perf_counter()
+        inner_faults = open_spans.__dict__.setdefault("faults", [])
+        inner_faults.append(0)
+        start, faults_before = time.perf_counter(), count_faults()
         try:
             return function(*arguments, **options)
         finally:
-            spans.append((threading.get_ident(), stage, start, time.perf_counter()))
+            faults = count_faults() - faults_before
+            spans.append((threading.get_ident(), stage, start, time.perf_counter(), faults - inner_faults.pop()))
+            if inner_faults:
+                inner_faults[-1] += faults
 
     return timed
+
+
+def count_faults() -> int:
+    """Return the minor page faults of this process so far: of all threads, because Ray copies with several."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -9,7 +9,7 @@ from typing import Any
 from common.flows.flow import DRIVER, PROXY, Flow
 from common.records.schema import Edge, Run, Span
 
-Recorded = tuple[int, str, float, float]  # thread, stage, start and end in seconds: see recorder.spans
+Recorded = tuple[int, str, float, float, int]  # thread, stage, start and end in seconds, faults: see recorder.spans
 Interval = tuple[float, float]
 Moment = tuple[int, float]  # thread and microseconds
 
@@ -24,8 +24,8 @@ def collect_spans(
     """Return `iterations_us` and `spans` of a Run, in microseconds from the start of the first iteration.
 
     `recorded` has recorder.spans of each process; actors in the driver's process have the driver's own list. Each span
-    is cut to its iteration. It names the edge that the process worked on at that stage, or "-> reader" or "sender ->"
-    if there are several. The proxy actor's edges are those of the driver.
+    is cut to its iteration, its page faults in proportion. It names the edge that the process worked on at that stage,
+    or "-> reader" or "sender ->" if there are several. The proxy actor's edges are those of the driver.
 
     Args:
         iterations: start and end of each timed iteration in seconds (of each group, if iterations overlap).
@@ -45,9 +45,9 @@ def collect_spans(
         threads = list(dict.fromkeys(thread for thread, *_ in recorded_spans))
         for number, (begin, finish) in enumerate(iterations):
             inside = [span for span in recorded_spans if span[3] > begin and span[2] < finish]
-            held = max((end for _, stage, _, end in inside if stage == "sequence number"), default=begin)
+            held = max((span[3] for span in inside if span[1] == "sequence number"), default=begin)
             incoming = iter(flow.edges_to_actor(actor))
-            for thread, stage, start, end in sorted(inside, key=lambda span: span[2]):
+            for thread, stage, start, end, faults in sorted(inside, key=lambda span: span[2]):
                 outgoing = stage in OUTGOING or (stage in INCOMING_THEN_OUTGOING and actor != DRIVER and end > held)
                 edges = flow.edges_from_actor(actor) if outgoing else flow.edges_to_actor(actor)
                 edge = f"{actor} ->" if outgoing else f"-> {actor}"
@@ -57,8 +57,9 @@ def collect_spans(
                     edge = str(edges[0])
                 elif stage == "deserialise":  # one span per edge, in the order of the edges
                     edge = str(next(incoming, edge))
+                share = (min(end, finish) - max(start, begin)) / (end - start) if end > start else 1
                 start, end = microseconds(max(start, begin)), microseconds(min(end, finish))
-                spans.append((process, threads.index(thread), stage, edge, number, start, end))
+                spans.append((process, threads.index(thread), stage, edge, number, start, end, round(share * faults)))
     return [(microseconds(start), microseconds(end)) for start, end in iterations], spans
 
 
@@ -83,11 +84,11 @@ def write_chrome(path: Path, run: Run, edges: Sequence[Edge]) -> None:
         add("M", process, thread, "thread_name", args={"name": name})
     for number, (start, end) in enumerate(run.iterations_us):
         add("X", DRIVER, 0, f"{kind} {number}", cat="iteration", ts=start, dur=end - start, args={"iteration": number})
-    for process, thread, stage, name, number, start, end in run.spans:
-        args: dict[str, Any] = {"edge": name, "iteration": number}
+    for process, thread, stage, name, number, start, end, faults in run.spans:
+        args: dict[str, Any] = {"edge": name, "iteration": number, "page faults": faults}
         add("X", process, thread, stage, cat="stage", ts=start, dur=end - start, args=args)
     made, read = dict[tuple[str, int], Moment](), dict[tuple[str, int], Moment]()
-    for process, thread, stage, _, number, start, end in run.spans:
+    for process, thread, stage, _, number, start, end, _ in run.spans:
         if stage == "make":
             made[process, number] = thread, end
         elif stage == "sequence number":

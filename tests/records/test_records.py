@@ -20,7 +20,8 @@ from common.records.schema import SCHEMA_VERSION, Configuration, Edge, Record, R
 def record():
     """Return a record with a good run and a failed one."""
     failed = Run(reason="iteration 3: policy died", wrong_bytes=2, wrong_bytes_by_field={"a -> b, mask": 2})
-    good = Run(status="ok", seconds=[0.5, 0.1 + 0.2], spans=[("driver", 1, "sequence number", "a -> b", 0, 0.1, 0.2)])
+    spans = [("driver", 1, "sequence number", "a -> b", 0, 0.1, 0.2, 3)]
+    good = Run(status="ok", seconds=[0.5, 0.1 + 0.2], spans=spans)
     workload = Workload("online-dpo", "flat", {"batch_size": 4}, (Edge("driver", "policy", 8),))
     return Record(
         workload=workload, configuration=Configuration("store", "refs", {"zero_copy": True}), runs=[good, failed]
@@ -72,7 +73,7 @@ def test_a_file_that_is_not_a_record_is_an_error_in_one_line(tmp_path, record):
         (good[:-9], "not complete JSON"),
         (b"[1, 2, 3]", "not a record of this suite"),
         (b'{"schema_version": %d}' % SCHEMA_VERSION, "not a record of this suite"),
-        (b'{"schema_version": %d}' % (SCHEMA_VERSION - 1), "has schema 5, and this version reads schema 6"),
+        (b'{"schema_version": %d}' % (SCHEMA_VERSION - 1), "has schema 6, and this version reads schema 7"),
         (good.replace(b'"seconds":[0.5', b'"seconds":[0.0'), "not a record of this suite"),
         (good.replace(b'"status":"ok"', b'"status":"good"'), "not a record of this suite"),
         (good.replace(b'"wrong_bytes":2', b'"wrong_bytes":-1'), "not a record of this suite"),

@@ -1,6 +1,7 @@
 """Test the reference times, the CPU time of a run, and what is known about the load of the machine."""
 
 import os
+import socket
 import time
 
 import psutil
@@ -10,8 +11,8 @@ from conftest import KILOBYTES
 
 from common.flows.catalogue import build_flow
 from common.run import host_noise, references
-from common.run.host_noise import CpuTime, busy_cores, throttled_seconds
-from common.run.references import measure_memcpy, measure_pipe
+from common.run.host_noise import CpuTime, OtherLoad, loopback_bytes, throttled_seconds
+from common.run.references import measure_cold_copy, measure_memcpy, measure_pipe
 
 
 @pytest.mark.parametrize("name", ["online-dpo", "ppo", "round-trip", "chain", "scatter-gather", "dpo"])
@@ -90,12 +91,34 @@ def test_cpu_time_is_that_of_all_descendants_between_start_and_stop():
     assert cpu_time.seconds < 0.9
 
 
-def test_working_process_keeps_a_core_busy():
+def test_the_load_of_other_programs_is_that_of_the_machine_without_that_of_descendants(monkeypatch):
     child = fork(spin, 30)
     try:
-        assert busy_cores() > 0.5
+        load = OtherLoad()
+        begin = load._read()
+        while load._read()[3] < begin[3] + 0.5:  # its CPU time counts as that of this run
+            time.sleep(0.01)
     finally:
         kill(child)
+    readings = [(10.0, 5.0, 1.0, 2.0), (20.0, 17.0, 4.0, 9.0)]  # clock, all processes, hypervisor, this run
+    monkeypatch.setattr(OtherLoad, "_read", lambda _: readings.pop(0))
+    assert OtherLoad().stop() == (0.5, 0.3)
+
+
+def test_bytes_through_the_loopback_interface_are_counted():
+    before = loopback_bytes()
+    server = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(server.getsockname())
+    client.sendall(bytes(100_000))
+    connection, _ = server.accept()
+    assert connection.recv(1) and loopback_bytes() - before > 100_000
+
+
+def test_a_cold_copy_touches_every_page(make_plan):
+    plan = make_plan("store", "--payload", "64MiB")
+    samples, faults = measure_cold_copy(plan, 1, passes=2)
+    pages = plan.task_flow.bytes_per_iteration / 4096
+    assert len(samples) == 2 and min(samples) > 0 and pages <= faults < 1.1 * pages + 100
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The functions that --trace replaces."""
 
+import mmap
 import sys
 import time
 from types import SimpleNamespace
@@ -38,10 +39,31 @@ def test_calls_are_recorded_with_their_thread_and_time_even_if_they_raise(monkey
     library.sleep()
     with pytest.raises(ValueError):
         library.fail()
-    (thread, stage, start, end), (other_thread, other_stage, *_) = recorder.spans
+    (thread, stage, start, end, _), (other_thread, other_stage, *_) = recorder.spans
     assert (stage, other_stage, thread == other_thread) == ("wait", "write", True)
     assert before <= start <= end - 0.01 <= time.perf_counter()
     assert endpoint.receive() == 7 and {span[1] for span in recorder.spans[2:]} == {"sequence number"}
+
+
+def test_page_faults_count_for_the_innermost_span(monkeypatch):
+    def touch(pages):
+        memory = mmap.mmap(-1, pages * mmap.PAGESIZE)
+        for page in range(pages):
+            memory[page * mmap.PAGESIZE] = 1
+
+    def outer():
+        touch(3000)
+        library.inner()
+
+    library = SimpleNamespace(outer=outer, inner=lambda: touch(10_000))
+    monkeypatch.setitem(sys.modules, "a_library", library)
+    monkeypatch.setattr(recorder, "POINTS", (("a_library", "outer", "write"), ("a_library", "inner", "serialise")))
+    monkeypatch.setattr(recorder, "spans", [])
+    monkeypatch.setattr(recorder, "installed", False)
+    recorder.install(SimpleNamespace(device=SimpleNamespace(type="cpu")))
+    library.outer()
+    faults = {stage: count for _, stage, _, _, count in recorder.spans}
+    assert 10_000 <= faults["serialise"] < 10_500 and 3000 <= faults["write"] < 3500
 
 
 def test_the_timing_loop_calls_synchronise_in_the_form_that_tracing_replaces():

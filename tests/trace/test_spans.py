@@ -21,17 +21,18 @@ def stages_and_edges(recorded, **options):
 
 def in_turn(*stages):
     """Return recorded spans of 0.1 s each, one after the other."""
-    return [(1, stage, index / 10, index / 10 + 0.1) for index, stage in enumerate(stages)]
+    return [(1, stage, index / 10, index / 10 + 0.1, 0) for index, stage in enumerate(stages)]
 
 
 def test_spans_are_cut_to_their_iterations():
-    spans = [(7, "submit", 9.9, 10.1), (7, "wait", 10.1, 11.5), (7, "make", 11.1, 11.2), (8, "copy", 5.0, 6.0)]
+    spans = [(7, "submit", 9.9, 10.1, 50), (7, "wait", 10.1, 11.5, 140), (7, "make", 11.1, 11.2, 9),
+             (8, "copy", 5.0, 6.0, 9)]  # fmt: skip
     iterations_us, spans = collect({DRIVER: spans}, [(10.0, 11.0), (11.3, 12.0)])
     assert iterations_us == [(0, 1e6), (1.3e6, 2e6)]
     assert [[stage, *times] for _, _, stage, _, *times in spans] == [
-        ["submit", 0, 0, 1e5],
-        ["wait", 0, 1e5, 1e6],
-        ["wait", 1, 1.3e6, 1.5e6],
+        ["submit", 0, 0, 1e5, 25],  # with the page faults in proportion
+        ["wait", 0, 1e5, 1e6, 90],
+        ["wait", 1, 1.3e6, 1.5e6, 20],
     ]
     assert {tuple(span[:2]) for span in spans} == {(DRIVER, 0)}
 
@@ -91,10 +92,10 @@ def test_the_proxy_actor_has_the_edges_of_the_driver():
 
 EDGES = [Edge(source=DRIVER, reader="a", bytes=8), Edge(source="a", reader=DRIVER, bytes=8)]
 SPANS = [
-    ("a", 0, "sequence number", "driver -> a", 0, 20.0, 30.0),
-    ("a", 0, "make", "a -> driver", 0, 30.0, 40.0),
-    ("driver", 0, "sequence number", "a -> driver", 0, 90.0, 100.0),
-    ("driver", 0, "wait", "a -> driver", 0, 0.0, 90.0),
+    ("a", 0, "sequence number", "driver -> a", 0, 20.0, 30.0, 7),
+    ("a", 0, "make", "a -> driver", 0, 30.0, 40.0, 0),
+    ("driver", 0, "sequence number", "a -> driver", 0, 90.0, 100.0, 0),
+    ("driver", 0, "wait", "a -> driver", 0, 0.0, 90.0, 0),
 ]
 RUN = Run(seconds=[1e-4], spans=SPANS, iterations_us=[(0.0, 100.0)])
 
@@ -109,8 +110,9 @@ def test_the_chrome_file_has_a_track_per_process_and_an_arrow_per_edge_and_itera
     slices = [(processes[e["pid"]], e["name"], e["cat"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
     assert slices == [
         ("driver", "iteration 0", "iteration", 0, 100),
-        *((process, stage, "stage", start, end - start) for process, _, stage, _, _, start, end in SPANS),
+        *((process, stage, "stage", start, end - start) for process, _, stage, _, _, start, end, _ in SPANS),
     ]
+    assert [e["args"]["page faults"] for e in events if e.get("cat") == "stage"] == [7, 0, 0, 0]
     arrows = [(e["ph"], e["id"], e["name"], processes[e["pid"]], e["ts"]) for e in events if e["ph"] in "sf"]
     assert arrows == [
         ("s", 0, "driver -> a", "driver", 0.0),
