@@ -14,8 +14,10 @@ from common.run import supervisor
 if __name__ == "__main__":
     supervisor.main(__file__, __doc__)  # does not return; the worker process imports this file as a module
 
+import re
 import time
 import warnings
+from dataclasses import replace
 from functools import partial
 
 import ray
@@ -37,6 +39,10 @@ class MappedActor(RingEndpoint, Actor):
     """An actor that receives and returns tensors in rings; Ray's transport converts them to handles."""
 
 
+# Gloo's bytes are counted on the loopback interface, and mappings of shared memory can be seen in the readers.
+VERIFIED = ("GLOO", rdt_ring.NAME)
+
+
 def by_group(workers: WorkerGroup, backend: str) -> Connection:
     """Form a collective group of all actors, and send contiguous tensors."""
     workers.start(codec=DENSE)
@@ -56,7 +62,24 @@ def by_nixl(workers: WorkerGroup) -> Connection:
     workers.start()
     start = time.perf_counter()
     workers.run_in_all(register_memory)
-    return by_calls(workers, "NIXL", {"agents, memory registration": time.perf_counter() - start})
+    connection = by_calls(workers, "NIXL", {"agents, memory registration": time.perf_counter() - start})
+
+    def read_data_paths():
+        transports = read_ucx_log(workers.plan.run_folder)
+        if not transports:
+            return {}
+        return {"data_paths": dict.fromkeys(connection.data_paths, ", ".join(["NIXL over UCX", *transports]))}
+
+    return replace(connection, facts=read_data_paths)
+
+
+def read_ucx_log(folder):
+    """Return the transports of UCX that carry one-sided reads, such as cma/memory, from the logs of all processes.
+
+    With UCX_PROTO_INFO, UCX logs a table for each kind of operation when the first operation of this kind begins.
+    """
+    text = "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("ucx.*.log")))
+    return sorted(set(re.findall(r"memory read by ucp_get(?:.*\n){4}.*\.inf \|[^|]*\| (\S+)", text)))
 
 
 def register_memory(endpoint):
@@ -88,7 +111,8 @@ def by_calls(workers: WorkerGroup, ray_name: str, setup_seconds: dict[str, float
             sent[task.name] = call.remote(task.name, *inputs)
         return [sent[source] for source in flow.returns]
 
-    data_paths = {str(edge): f"Ray Direct Transport, {ray_name}" for edge in flow.edges}
+    requested = "" if ray_name in VERIFIED else " (as requested)"  # nothing on this machine shows the data path
+    data_paths = {str(edge): f"Ray Direct Transport, {ray_name}{requested}" for edge in flow.edges}
     if has_proxy:
         for edge in (*flow.edges_from(DRIVER), *flow.edges_to(DRIVER)):
             data_paths[str(edge)] = "argument or answer of a call"

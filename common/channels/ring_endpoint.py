@@ -29,7 +29,7 @@ class RingEndpoint(Endpoint):
             outbox = self.outboxes[task]
             if self.on_gpu:
                 self.events[task] = cuda_ipc.export_pool(plan.shared_folder / f"{task}.cuda", outbox.buffers)
-            for slot, payload in enumerate(outbox.buffers if self.packed else outbox.pool):
+            for slot, payload in enumerate(outbox.sent):
                 self.slots_by_address[first_tensor(list_tensors(payload)).data_ptr()] = task, slot
 
     def memory(self, task: str) -> Memory | None:

@@ -14,14 +14,20 @@ Memory = Callable[[int], torch.Tensor]  # slot -> the flat buffer in which its p
 
 
 class Outbox:
-    """Make `slots` different payloads of a message before the timed section; pack them inside it if `is_packed`."""
+    """Make `slots` different payloads of a message before the timed section.
+
+    Inside the timed section, they are packed into the buffers if `is_packed`, or copied into the given memory if
+    `copy_in`. Otherwise they lie in the given memory from the start.
+    """
 
     def __init__(
-        self, sender: str, message: Message, slots: int, device: torch.device, is_packed: bool, memory: Memory | None
-    ) -> None:
-        self.message, self.is_packed = message, is_packed
+        self, sender: str, message: Message, slots: int, device: torch.device, is_packed: bool = False,
+        memory: Memory | None = None, copy_in: bool = False,
+    ) -> None:  # fmt: skip
+        self.message, self.writes_buffers = message, is_packed or (copy_in and memory is not None)
         self.digests: list[list[int]] = []  # per slot and field
         self.pool: list[Payload] = []  # the payloads that the sequence numbers are written into
+        self.sent: list[Payload] = []  # what is sent of them: themselves, or their copies in the buffers
         self.buffers: list[torch.Tensor] = []  # flat memory of the payloads: of packed ones, or the given memory
         self.packed_views: list[list[Any]] = []  # the fields in each buffer
         self.whole_areas: list[list[memoryview]] = []  # per slot: areas of 8 bytes for the whole sequence number
@@ -35,9 +41,16 @@ class Outbox:
                 self.buffers.append(memory(slot) if memory else torch.ones(count, dtype=torch.uint8, device=device))
                 self.packed_views.append(packed_views(self.buffers[slot], message))
                 pack(payload, message, self.packed_views[slot])
-                if not is_packed:
+                if not self.writes_buffers:
                     payload = unpack(self.buffers[slot], message)
             self.pool.append(payload)
+            sent = payload
+            if is_packed:
+                buffer = self.buffers[slot]
+                sent = buffer.view(torch.int64) if message.packed_bytes % 8 == 0 else buffer
+            elif self.writes_buffers:
+                sent = unpack(self.buffers[slot], message)
+            self.sent.append(sent)
             whole, other = [], []
             for field in message.fields:
                 if count := number_bytes(field):
@@ -68,11 +81,10 @@ class Outbox:
         return slot
 
     def payload(self, slot: int) -> Payload:
-        """Return the payload to send. With --message packed, pack it now and return its buffer."""
-        if not self.is_packed:
-            return self.pool[slot]
-        pack(self.pool[slot], self.message, self.packed_views[slot])
-        return self.buffers[slot].view(torch.int64) if self.message.packed_bytes % 8 == 0 else self.buffers[slot]
+        """Return the payload to send. With --message packed and --copy-in, write it into its buffer now."""
+        if self.writes_buffers:
+            pack(self.pool[slot], self.message, self.packed_views[slot])
+        return self.sent[slot]
 
 
 def _to_tensors(field: Field, arrays: list[Any], device: torch.device) -> list[Any]:

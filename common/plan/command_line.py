@@ -148,6 +148,8 @@ def expand_sweep(given: dict[str, Any]) -> list[Options]:
 def parse_points(text: str, parse: Callable[[str], int]) -> list[int]:
     if ":" not in text:
         return [parse(part) for part in text.split(",")]
+    if text.count(":") != 2:
+        raise ValueError("not FIRST:LAST:STEP")
     first, last, step = text.split(":")
     values: list[int] = []
     value = float(parse(first))

@@ -63,6 +63,13 @@ class Options(ChatLearnOptions):
         str, choices=("auto", "cpu", "cuda"))
     zero_copy: bool = _transport(False, "object store: readers map tensors and do not copy them", configuration=True)
     copy_out: bool = _transport(False, "readers copy the view that they get into warm memory", configuration=True)
+    copy_in: bool = _transport(False, "mapped transports and torch multiprocessing: producers write into memory of "
+        "their own, and copy each message into shared memory inside the clock", configuration=True)
+    retain_memory: bool = _transport(False, "processes keep memory that they have freed, so there are fewer page "
+        "faults (four MALLOC_ variables of glibc: docs/page-faults.md)", configuration=True)
+    preallocate_store: bool = _transport(False, "a private cluster takes all memory of the object store at its start, "
+        "so there are no page faults in new store memory. The store is then twice as large as the messages need, "
+        "unless --object-store-bytes is given", configuration=True)
     huge_pages: bool = _transport(False, "torch uses pages of 2 MiB, so there are fewer page faults "
         "(THP_MEM_ALLOC_ENABLE=1)", configuration=True)
     reuse_buffers: bool = _transport(False, "graph shm: readers receive into the same memory again, without "

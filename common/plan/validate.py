@@ -54,6 +54,10 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
     if options.copy_out and not (transport.gives_views or options.zero_copy):
         yield f"--copy-out: readers of {label} own a copy already: leave it out"
+    if options.copy_in and (not transport.requirements.shared_memory or options.message == "packed"):
+        yield f"--copy-in: {label} does not send what its producers write into shared memory: leave it out"
+    if options.preallocate_store and (options.address or not uses_ray):
+        yield "--preallocate-store is for the object store of a private Ray cluster: leave it out"
     if options.reuse_buffers and label != "graph shm":
         yield f"--reuse-buffers is a flag of graph shm and not of {label}: leave it out"
     if options.huge_pages and not (HUGE_PAGES.exists() and "[never]" not in HUGE_PAGES.read_text()):
@@ -182,8 +186,10 @@ def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
     shared_bytes, memory_bytes = psutil.disk_usage("/dev/shm").free, psutil.virtual_memory().available
     # 30 % is Ray's own default.
     default_bytes = max(MIN_STORE_BYTES, min(int(0.3 * memory_bytes), int(0.95 * shared_bytes)))
-    store_bytes = (options.object_store_bytes or default_bytes) if transport.runtime.uses_ray else 0
     in_store_bytes = stored_bytes(transport, options, flow)
+    if options.preallocate_store:
+        default_bytes = max(MIN_STORE_BYTES, 2 * in_store_bytes)
+    store_bytes = (options.object_store_bytes or default_bytes) if transport.runtime.uses_ray else 0
     pool_bytes = options.slots * flow.sent_bytes if transport.requirements.shared_memory else 0
     names = ["payload"] if options.payload else list(flow_sizes(options.flow, options.message))[:2]
     if options.in_flight > 1:
@@ -204,7 +210,7 @@ def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
 
 def stored_iterations(transport: Transport, options: Options) -> int:
     """Return how many iterations the object store holds: those in flight, and the one before, in queues."""
-    if transport.gives_views and transport.requirements.store == "channels":
+    if transport.gives_views and transport.stores == "channels":
         # Readers hold as many views until verification. With fewer buffers, a view blocks the writer forever.
         return 2 * options.in_flight
     return options.in_flight + 1
@@ -213,10 +219,10 @@ def stored_iterations(transport: Transport, options: Options) -> int:
 def stored_bytes(transport: Transport, options: Options, flow: Flow) -> int:
     """Return the bytes that are in the object store at the same time."""
     iterations = stored_iterations(transport, options)
-    if transport.requirements.store == "messages":
+    if transport.stores != "channels" and transport.stores:
         copied_bytes = sum(edge.message.serialised_bytes for edge in flow.edges)  # of readers that get them by value
         return iterations * (copied_bytes + flow.serialised_bytes)
-    if transport.requirements.store == "channels":  # they are objects of the store, made once
+    if transport.stores == "channels":  # they are objects of the store, made once
         return iterations * (flow.serialised_bytes + (len(flow.tasks) + 1) * CHANNEL_HEADROOM_BYTES)
     return 0
 

@@ -6,6 +6,13 @@ from pathlib import Path
 
 from common.plan.plan import Plan
 
+# glibc returns large blocks to the kernel when they are freed. With these settings, it takes only blocks of 4 GB and
+# more from the kernel separately (MMAP_THRESHOLD_), keeps the top of the heap (TRIM_THRESHOLD_, TOP_PAD_), and gives
+# threads no heaps of their own, which end at 64 MiB (ARENA_MAX). https://man7.org/linux/man-pages/man3/mallopt.3.html
+RETAIN_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000", "MALLOC_TOP_PAD_": "67108864",
+    "MALLOC_ARENA_MAX": "1",
+}  # fmt: skip
 TOKEN = Path.home() / ".ray" / "auth_token"  # where Ray stores the token of this user's clusters
 
 
@@ -15,6 +22,8 @@ def worker_environment(plan: Plan) -> dict[str, str]:
     variables: dict[str, str] = {}
     if options.huge_pages:
         variables["THP_MEM_ALLOC_ENABLE"] = "1"
+    if options.retain_memory:
+        variables |= RETAIN_MEMORY
     if options.threads > 1:  # threads that have copied would busy-wait, on the cores of the next process that copies
         variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
     if not plan.transport.runtime.uses_ray:
@@ -42,8 +51,11 @@ def worker_environment(plan: Plan) -> dict[str, str]:
             "RAY_AUTH_TOKEN": secrets.token_hex(32),  # for this run only, so that no token is written to disk
             "RAY_worker_niceness": "0",  # Ray's default is 15
             "RAY_enable_worker_prestart": "0",
+            "RAY_preallocate_plasma_memory": str(int(options.preallocate_store)),
             "GLOO_SOCKET_IFNAME": "lo",
             "UCX_NET_DEVICES": "lo",  # otherwise UCX (NIXL) listens on the machine's external address
+            "UCX_PROTO_INFO": "y",  # UCX logs which transport carries its reads
+            "UCX_LOG_FILE": f"{plan.run_folder}/ucx.%p.log",
         }
     # `ray start` requires a token by default, and rejects a driver that was not configured to send one.
     if "RAY_AUTH_MODE" not in os.environ and ("RAY_AUTH_TOKEN" in os.environ or TOKEN.exists()):

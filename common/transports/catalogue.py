@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 # Ray keeps smaller results in its messages, not in shared memory (max_direct_call_object_size).
 INLINED_BYTES = 100 * 1024
@@ -29,7 +29,6 @@ class Requirements:
     gpus: int = 0  # for all actors together
     gpu_per_actor: bool = False
     modules: Sequence[str] = ()  # names that must be importable
-    store: str = ""  # what the object store holds: "messages", the "channels" of a compiled graph, or nothing
     shared_memory: bool = False  # payloads lie in /dev/shm, one pool per sender
     single_host: bool = False  # all actors share memory
     host_memory_only: bool = False  # it moves host memory, also on a machine with GPUs
@@ -46,6 +45,11 @@ class Transport:
     name: str
     summary: str  # one line for --help
     requirements: Requirements = Requirements()
+    # What the object store takes in per iteration: each message once ("messages"), also once per reader as an argument
+    # of a call ("arguments"), or twice per reader, into and out of a queue actor ("queues"). "channels": nothing,
+    # because the channels of a compiled graph are made once.
+    stores: Literal["", "messages", "arguments", "queues", "channels"] = ""
+    uses_sockets: bool = False  # payloads pass through a network interface: on one machine, the loopback
     gives_views: bool = False  # readers get a view of memory that they do not own; otherwise they own a copy
     max_in_flight: int | None = None  # iterations in flight; None: as many as memory holds
 

@@ -1,9 +1,10 @@
-"""The data paths that NCCL's logs name, and the settings for several ranks on one GPU."""
+"""The data paths that the logs of NCCL and UCX name, and the settings for several ranks on one GPU."""
 
 from pathlib import Path
 
 import pytest
 
+from ray_rdt_simulate_chat_learn_data_flow import read_ucx_log
 from torch_simulate_chat_learn_data_flow import nccl_settings, read_nccl_log
 
 LOG = """\
@@ -28,3 +29,21 @@ def test_before_2_30_each_rank_on_one_gpu_has_another_host_name():
     assert "NCCL_MULTI_RANK_GPU_ENABLE" not in old
     assert old["NCCL_HOSTID"] != nccl_settings(Path("/tmp"), (2, 29, 9), True, 1)["NCCL_HOSTID"]
     assert set(nccl_settings(Path("/tmp"), (2, 30), False, 1)) == {"NCCL_DEBUG", "NCCL_DEBUG_FILE"}
+
+
+UCX = """\
+[1] [vm:1:0]   | {operation} into host memory from host |
+[1] [vm:1:0]   +--------+-------------+-------------+
+[1] [vm:1:0]   | Range  | Description |   Config    |
+[1] [vm:1:0]   +--------+-------------+-------------+
+[1] [vm:1:0]   | 0..inf | zero-copy   | {transport} |
+[1] [vm:1:0]   +--------+-------------+-------------+
+"""
+
+
+def test_the_transports_of_one_sided_reads_are_found_in_the_logs_of_ucx(tmp_path):
+    read = "remote memory read by ucp_get*(multi)"
+    for pid, transport in enumerate(["tcp/lo", "cma/memory", "tcp/lo"]):
+        (tmp_path / f"ucx.{pid}.log").write_text(UCX.format(operation=read, transport=transport))
+    (tmp_path / "ucx.9.log").write_text(UCX.format(operation="active message by ucp_am_send*", transport="sysv/memory"))
+    assert read_ucx_log(tmp_path) == ["cma/memory", "tcp/lo"]

@@ -92,6 +92,18 @@ def test_payloads_lie_in_the_given_memory(is_packed):
     assert_equal(unpack(memory[1], FIELDS), payload, FIELDS)
 
 
+def test_with_copy_in_the_payload_is_written_into_shared_memory_only_when_it_is_sent():
+    shared = [torch.ones(FIELDS.packed_bytes, dtype=torch.uint8) for _ in range(3)]
+    outbox = Outbox("policy", FIELDS, 3, CPU, memory=lambda slot: shared[slot], copy_in=True)
+    before = shared[1].clone()
+    outbox.write_number(4)
+    assert shared[1].equal(before) and outbox.pool[1]["tokens"].data_ptr() != shared[1].data_ptr()
+    payload = outbox.payload(1)
+    assert payload["tokens"].data_ptr() == shared[1].data_ptr()
+    _, expected = send(FIELDS)
+    assert_equal(unpack(shared[1], FIELDS), expected, FIELDS)
+
+
 @pytest.mark.parametrize("extent", [{"shape": (8, 10)}, {"lengths": (8, 9)}], ids=["corner", "list"])
 def test_a_pickled_view_has_all_of_its_storage(extent):
     """ChatLearn's action_logprobs are sent in this form."""

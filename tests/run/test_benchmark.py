@@ -76,7 +76,7 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
-        ([], "give either a suite or --configs"),
+        ([], "give a suite or --configs, and not both"),
         (["quikc"], "unknown suite quikc: give quick"),
         (["--configs", "graph shmm"], "did you mean graph shm?"),
         (["--configs", "torch gloo --flow 'a -> b"], "close every quote"),
@@ -90,7 +90,7 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
         (["--configs", "store refs", "torch gloo --check-every 5", "--paired"], "needs equal --iterations"),
         (["--configs", "torch gloo", "torch gloo --payload 1MiB", "--paired"], "compares times of equal messages"),
         (["--configs", "graph mapped", "torch gloo", "--paired"], "needs 7 cores here and there are 2"),
-        (["--configs", "store refs", "--against", "/tmp"], "not a checkout of this project"),
+        (["--configs", "store refs", "--against", "/tmp"], "there is no checkout of this project"),
         (["--configs", "store refs", "--continue"], "give the folder of the earlier call"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -15,7 +15,7 @@ from common.plan.options import Options
 from common.plan.plan import Plan
 from common.records.schema import Run
 from common.run.monitor import WorkerReport
-from common.run.timing import find_failure, iteration_groups, measure, run_group
+from common.run.timing import find_failure, find_other_data_path, iteration_groups, measure, run_group
 from common.runtimes.process_workers import ProcessWorkers
 from common.transports.catalogue import TRANSPORTS
 
@@ -203,3 +203,27 @@ def test_wrong_bytes_fail_the_run_with_the_field_that_has_most_of_them():
     wrong = {"policy -> reference, mask": 1, "policy -> reward, mask": 7, "reward -> driver": 2}
     reason = judge(COPIES[0], EDGES, wrong)
     assert reason.startswith("10 bytes differ from what was sent, most of them in policy -> reward, mask")
+
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("runtime", "transport", "stored_mib", "loopback_mib", "words"),
+    [
+        ("store", "refs", 352, 0, ""), ("store", "refs", 320, 0, "took in 320 MiB per iteration, and 352"),
+        ("store", "refs", 400, 0, "took in 400 MiB"), ("store", "driver-queue", 608, 0, ""),
+        ("store", "driver-queue", 352, 0, "608 MiB are expected"), ("store", "payload-queue", 896, 0, ""),
+        ("graph", "shm", 0, 0, ""), ("graph", "shm", 352, 0, "another data path was used"),
+        ("torch", "gloo", 0, 450, ""), ("torch", "gloo", 0, 300, "loopback interface received 300 MiB"),
+    ],
+)  # fmt: skip
+def test_bytes_in_the_store_and_on_the_loopback_interface_are_those_of_the_transport(
+    make_plan, runtime, transport, stored_mib, loopback_mib, words
+):
+    plan = make_plan(runtime, "--transport", transport)
+    run = Run(stored_bytes=3 * stored_mib * MIB, loopback_bytes=3 * loopback_mib * MIB)
+    problem = find_other_data_path(plan, run, 3)
+    assert bool(problem) == bool(words) and words in (problem or "")
+    small = make_plan(runtime, "--transport", transport, *KILOBYTES)  # Ray keeps small messages out of the store
+    assert find_other_data_path(small, run, 3) is None

@@ -4,7 +4,7 @@ import pytest
 from conftest import KILOBYTES
 
 from common.runtimes import environment
-from common.runtimes.environment import worker_environment
+from common.runtimes.environment import RETAIN_MEMORY, worker_environment
 
 
 @pytest.mark.parametrize(("set_by_user", "expected"), [(None, "passive"), ("active", "active")])
@@ -26,6 +26,10 @@ def test_torch_and_ray_have_different_variables(make_plan):
     assert variables["RAY_CGRAPH_get_timeout"] == "37"
     assert variables["THP_MEM_ALLOC_ENABLE"] == "1"
     assert variables["RAY_AUTH_TOKEN"] != worker_environment(plan)["RAY_AUTH_TOKEN"]
+    assert variables["RAY_preallocate_plasma_memory"] == "0" and not RETAIN_MEMORY.items() & variables.items()
+    plan = make_plan("store", "--retain-memory", "--preallocate-store", "--transport", "refs", *KILOBYTES)
+    variables = worker_environment(plan)
+    assert variables["RAY_preallocate_plasma_memory"] == "1" and RETAIN_MEMORY.items() <= variables.items()
 
 
 def test_a_driver_sends_the_token_of_an_existing_cluster_if_there_is_one(make_plan, monkeypatch, tmp_path):
