@@ -58,15 +58,16 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]
     if suite and suite not in SUITES:
         raise UsageError(f"unknown suite {suite}: give {', '.join(SUITES)}, or --configs")
     if not arguments.list and bool(suite) == bool(arguments.configs):
-        raise UsageError("give either a suite or --configs (--help shows examples)")
+        raise UsageError("give a suite or --configs, and not both (--help shows examples)")
     if arguments.is_continued and (checkout or not arguments.output_dir.is_dir()):
-        raise UsageError("--continue: give the folder of the earlier call as --output-dir, and no --against")
+        raise UsageError("--continue: give the folder of the earlier call as --output-dir. --against cannot continue")
     if arguments.runs < 1:
         raise UsageError(f"--runs {arguments.runs}: give 1 or more")
     if arguments.paired and (checkout or len(arguments.configs) != 2):
         raise UsageError("--paired measures two configurations: give two --configs, and no --against")
     if checkout and not (checkout / "common" / "run" / "monitor.py").is_file():
-        raise UsageError(f"--against {checkout}: not a checkout of this project that can be measured: make another one")
+        raise UsageError(f"--against {checkout}: there is no checkout of this project with this structure: make one "
+                         f"with git worktree add {checkout} COMMIT")  # fmt: skip
     return arguments, flags
 
 

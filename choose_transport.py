@@ -24,6 +24,7 @@ from common.plan.plan import Plan
 from common.records.environment import describe_environment, machine_line
 from common.report.console import print_table
 from common.report.tables import Column, format_milliseconds, format_significant, make_table
+from common.runtimes.environment import RETAIN_MEMORY
 from common.transports.catalogue import TRANSPORTS
 from common.units import format_bytes
 
@@ -36,9 +37,13 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Request]:
                         "some: readers may get a view and never write to it (default: all)")  # fmt: skip
     parser.add_argument("--nodes", type=int, default=1, help="number of machines (default: 1)")
     parser.add_argument("--gpus", type=int, default=0, help="GPUs that hold the tensors (default: 0)")
-    parser.add_argument("--records", type=Path, nargs="+", default=[RESULTS], help="of records (default: results/)")
+    parser.add_argument(
+        "--records", type=Path, nargs="+", default=[RESULTS], help="records, or folders of records (default: results/)"
+    )
     parser.add_argument("--any-machine", action="store_true", help="use another machine's records if they tell more")
     arguments, rest = parser.parse_known_args(argv)
+    if arguments.nodes < 1 or arguments.gpus < 0:
+        raise UsageError("--nodes: give 1 or more. --gpus: give 0 or more")
     (options,) = parse_options("", "store", rest)  # a transport or another flag is no part of the workload
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
@@ -80,6 +85,9 @@ def main(argv: Sequence[str]) -> int:
             Column("source", lambda choice: "measured" if choice.is_measured else "interpolated", is_text=True),
         )
         print_table(make_table(choices, columns))
+        if any("--retain-memory" in choice.name for choice in choices):
+            settings = " ".join(f"{name}={value}" for name, value in RETAIN_MEMORY.items())
+            print(f"--retain-memory: start your cluster with {settings} (docs/page-faults.md)")
     else:
         print(f"No record has a time for {workload}. Run python3 benchmark.py sweeps, or measure this workload.")
     for reason, names in others.items():

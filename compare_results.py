@@ -20,7 +20,7 @@ from statistics import geometric_mean
 
 from common.analysis.comparison import Pair, match_results
 from common.analysis.result import Result, group_results
-from common.analysis.statistics import MIN_RUNS, typical_seconds
+from common.analysis.statistics import MIN_RUNS
 from common.errors import UsageError, run_main
 from common.plan.command_line import OneLineParser
 from common.records import files
@@ -28,16 +28,22 @@ from common.report.console import print_table
 from common.report.tables import Column, format_milliseconds, make_table
 from common.units import format_bytes
 
+
+def format_share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+
+
 COLUMNS = (
     Column("configuration", lambda pair: pair.label),
     Column("flow", lambda pair: pair.new.workload.flow, 3, is_text=True),
     Column("payload", lambda pair: format_bytes(pair.new.workload.bytes_per_iteration), 3),
-    Column("old ms", lambda pair: format_milliseconds(typical_seconds(pair.old_runs))),
-    Column("new ms", lambda pair: format_milliseconds(typical_seconds(pair.new_runs))),
+    Column("old ms", lambda pair: format_milliseconds(pair.old.typical_seconds)),
+    Column("new ms", lambda pair: format_milliseconds(pair.new.typical_seconds)),
     Column("new / old", lambda pair: f"{pair.ratio.value:.3f}"),
     Column("95 % interval", lambda p: f"{p.ratio.low:.3f} to {p.ratio.high:.3f}" if p.ratio.low else "-", 1),
-    Column("runs", lambda pair: f"{len(pair.old_runs)}, {len(pair.new_runs)}", 2),
+    Column("runs", lambda pair: f"{len(pair.old.run_seconds)}, {len(pair.new.run_seconds)}", 2),
     Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
+    Column("detectable slowdown", lambda pair: format_share(pair.ratio.detectable), 1),
 )
 
 
@@ -54,17 +60,27 @@ def write_notes(pairs: Sequence[Pair], only_old: Sequence[Result], only_new: Seq
         if pair.is_worse or not pair.is_measured:
             lines.append(f"{pair.label} was {pair.old.status} in OLD and is {pair.new.status} in NEW: "
                          f"{pair.new.failure or pair.old.failure}")  # fmt: skip
+    boots = [{environment.get("boot") for result in side for environment in result.environments}
+             for side in ([pair.old for pair in pairs], [pair.new for pair in pairs])]  # fmt: skip
+    if boots[0] != boots[1]:
+        lines.append("The machine was started again between OLD and NEW, or they are of two machines of the same kind.")
     return lines
 
 
 def find_losses(pairs: Sequence[Pair], limit: float) -> list[str]:
-    """Return a line for each pair that is significantly slower by more than `limit`, or has more failures."""
+    """Return a line for each pair that is significantly slower by more than `limit`, or has more failures.
+
+    A pair whose runs vary so much that a slowdown of `limit` would be missed is a warning.
+    """
     lines = [f"{pair.label} has more failures: {pair.new.failure}" for pair in pairs if pair.is_worse]
     for pair in pairs:
         if pair.is_measured and pair.ratio.runs < MIN_RUNS:
             raise UsageError(f"--fail-above: {pair.label} has too few runs for a verdict: measure with --runs 5")
         if pair.is_measured and pair.ratio.verdict == "slower" and pair.ratio.value > 1 + limit:
             lines.append(f"{pair.label} is slower by {pair.ratio.value - 1:.1%}")
+        elif pair.is_measured and (pair.ratio.detectable or 0) > limit:
+            print(f"warning: {pair.label}: a slowdown below {format_share(pair.ratio.detectable)} could be missed: "
+                  "give more --runs, or compare with --against", file=sys.stderr)  # fmt: skip
     return lines
 
 
@@ -92,8 +108,8 @@ def main(argv: Sequence[str]) -> int:
     if arguments.json:
         numbers = [
             {"configuration": pair.label, "flow": pair.new.workload.flow, "verdict": pair.ratio.verdict,
-             "bytes": pair.new.workload.bytes_per_iteration, "old_seconds": typical_seconds(pair.old_runs),
-             "new_seconds": typical_seconds(pair.new_runs), **asdict(pair.ratio)} for pair in measured
+             "bytes": pair.new.workload.bytes_per_iteration, "old_seconds": pair.old.typical_seconds,
+             "new_seconds": pair.new.typical_seconds, **asdict(pair.ratio)} for pair in measured
         ]  # fmt: skip
         print(json.dumps({"pairs": numbers, "notes": notes}, indent=1))
     else:

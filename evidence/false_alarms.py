@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from common.analysis.comparison import Pair
 from common.analysis.result import Result
 from common.analysis.statistics import ratio, ratio_of_pairs
@@ -33,7 +35,7 @@ def count_verdicts(results: Sequence[Result]) -> dict[str, list[str]]:
     for result in results:
         if "inject" not in result.configuration.flags:
             runs = sorted(result.shown_runs, key=lambda run: (run.started_at, run.order))
-            times = [run.seconds for run in runs]
+            times = [float(np.median(run.seconds)) for run in runs]
             for block in split_blocks(times, 2 * RUNS):
                 verdicts["equal, one after the other"].append(ratio(block[RUNS:], block[:RUNS]).verdict)
                 verdicts["equal, interleaved"].append(ratio(block[1::2], block[::2]).verdict)
@@ -44,7 +46,7 @@ def count_verdicts(results: Sequence[Result]) -> dict[str, list[str]]:
         for block in split_blocks(Pair(paired[0], result).paired_runs, RUNS):
             old, new = ([pair[side].seconds for pair in block] for side in (0, 1))
             if "inject" in result.configuration.flags:
-                verdicts["delayed, interleaved"].append(ratio(new, old).verdict)
+                verdicts["delayed, interleaved"].append(ratio(np.median(new, axis=1), np.median(old, axis=1)).verdict)
                 verdicts["delayed, paired"].append(ratio_of_pairs(new, old).verdict)
             else:
                 verdicts["equal, paired"].append(ratio_of_pairs(new, old).verdict)

@@ -36,10 +36,6 @@ class Pair:
 
     def __init__(self, old: Result, new: Result) -> None:
         self.old, self.new = old, new
-        self.old_runs, self.new_runs = (
-            result.seconds_by_run if result.in_flight == 1 else [[seconds] for seconds in result.paced_by_run]
-            for result in (old, new)
-        )
         self.label = new.label if new.label == old.label else f"{new.label} / {old.label}"
         old_failures, new_failures = (sum(run.status == "failed" for run in result.runs) for result in (old, new))
         self.is_measured = old.status == new.status == "ok"
@@ -51,7 +47,7 @@ class Pair:
     def ratio(self) -> Ratio:
         """Return new time / old time; of runs that were measured together, iteration by iteration."""
         if not self.paired_runs:
-            return ratio(self.new_runs, self.old_runs)
+            return ratio(self.new.run_seconds, self.old.run_seconds)
         field = "seconds" if self.old.in_flight == self.new.in_flight == 1 else "group_seconds"
         old, new = ([getattr(pair[side], field) for pair in self.paired_runs] for side in (0, 1))
         return ratio_of_pairs(new, old)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from common.analysis.result import Result
-from common.analysis.statistics import typical_seconds
 from common.errors import RecordError
 from common.flows.flow import Flow
 from common.records import files
@@ -77,7 +76,7 @@ def rank(request: Request, results: Sequence[Result]) -> tuple[list[Choice], dic
             others[f"ruled out, {reason}"].append(variant.name)
         elif measured:
             newest = max(measured, key=lambda result: result.runs[0].started_at)
-            choices.append(Choice(variant.name, typical_seconds(newest.seconds_by_run), is_measured=True))
+            choices.append(Choice(variant.name, newest.typical_seconds, is_measured=True))
         else:
             seconds, missing = interpolate(request, candidates)
             if seconds:
@@ -100,7 +99,7 @@ def interpolate(request: Request, results: Sequence[Result]) -> tuple[float | No
     for result in results:
         workload, tensors = result.workload, _additional_tensors(result.flow)
         if _shape(workload) == shape and not result.spilled_bytes and (not tensors or "fields" in workload.sizes):
-            logs[tensors, workload.bytes_per_iteration].append(np.log(typical_seconds(result.seconds_by_run)))
+            logs[tensors, workload.bytes_per_iteration].append(np.log(result.typical_seconds))
     points = {point: float(np.mean(values)) for point, values in logs.items()}
     sizes = sorted(size for tensors, size in points if not tensors)
     if not sizes:

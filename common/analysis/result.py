@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from common.analysis.statistics import MIN_RUNS, Summary, summarise
+from common.analysis.statistics import MIN_RUNS, Summary, summarise, typical_seconds
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS_OF_FIELDS, build_flow
 from common.flows.flow import DRIVER, Flow, Task
@@ -16,8 +16,8 @@ from common.records.schema import Record, Run, Workload, record_edges
 from common.transports.catalogue import TRANSPORTS, VARIANTS, Transport, Variant
 from common.units import format_bytes
 
-MAX_BUSY_CORES = 0.5  # of other programs
-MAX_DRIFT = 0.25  # of the memcpy time from before to after the iterations
+MAX_OTHER_SHARE = 0.1  # of all cores, by other programs and other virtual machines
+MAX_DRIFT = 0.25  # of the fastest memcpy pass, from before to after the iterations
 MAX_THROTTLED = 0.05  # of the time of the iterations
 MAX_VARIATION = 0.10  # standard deviation / mean
 MAX_OVERHEAD = 0.01  # of the benchmark itself, of an iteration
@@ -28,10 +28,11 @@ class Result:
     """A configuration with all its runs, from at least one record; RecordError if the transport is unknown.
 
     The shown runs are the ok ones; if there are none, the failed ones; if there are none, the skipped ones.
-    `shared_memcpy_seconds` is that of all results of a table, so that their multiples of it compare.
+    `peers` are the results of its table. Those with equal messages and as many threads share their reference times, so
+    that multiples of them can be compared.
     """
 
-    def __init__(self, records: Sequence[Record], shared_memcpy_seconds: float | None = None) -> None:
+    def __init__(self, records: Sequence[Record], peers: Sequence["Result"] = ()) -> None:
         self.records, self.record = tuple(records), records[0]
         self.workload, self.configuration = self.record.workload, self.record.configuration
         self.table, self.traced, self.name = self.record.table, self.record.traced, self.configuration.name
@@ -41,7 +42,7 @@ class Result:
         self.transport: Transport = TRANSPORTS[transport]
         flags = self.configuration.flags
         self.variant = _find_variant(self.transport, flags)
-        self.in_flight: int = flags.get("in_flight", 1)
+        self.in_flight, self.threads = flags.get("in_flight", 1), flags.get("threads", 1)
         # Iterations between two full verifications, which are timed as one group.
         self.check_every: int = flags.get("episode") or flags.get("check_every") or self.in_flight
         self.runs = [run for record in records for run in record.runs]
@@ -49,19 +50,19 @@ class Result:
         statuses = {run.status for run in self.runs}
         self.best_status = next((status for status in ("ok", "failed") if status in statuses), "skipped")
         self.shown_runs = [run for run in self.runs if run.status == self.best_status]
-        self.seconds_by_run = [run.seconds for run in self.shown_runs if run.seconds]
         self.seconds = [seconds for run in self.shown_runs for seconds in run.seconds]
-        # Latencies include waiting if several iterations are in flight, so the pace is that of whole groups.
-        self.paced_by_run = [sum(run.group_seconds) / len(run.seconds) for run in self.shown_runs if run.group_seconds]
-        first_run = self.shown_runs[0] if self.shown_runs else Run()
-        self.first_seconds = first_run.first_seconds
-        self.readers_own_a_copy = first_run.readers_own_a_copy
-        self.peak_memory_bytes = sum(cost.peak_memory_bytes or 0 for cost in first_run.processes.values())
+        self.run_seconds = [self._typical_seconds_of(run) for run in self.shown_runs if run.seconds]
+        self.first_seconds = [run.first_seconds for run in self.shown_runs if run.first_seconds]
+        self.readers_own_a_copy = self.shown_runs[0].readers_own_a_copy if self.shown_runs else None
         self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
         self.wrong_bytes = sum(run.wrong_bytes for run in self.runs)  # an ok run does not make up for a wrong one
-        self.memcpy_seconds = shared_memcpy_seconds or median_memcpy_seconds(self.runs)
-        pipe_seconds = [seconds for run in self.runs for seconds in run.pipe_before_seconds + run.pipe_after_seconds]
-        self.pipe_seconds = float(np.median(pipe_seconds)) if pipe_seconds else None
+        alike = [r for r in peers if (r.threads, r.workload.edges) == (self.threads, self.workload.edges)]
+        runs = [run for result in alike for run in result.runs] or self.runs
+        self.memcpy_seconds = _median(s for run in runs for s in run.memcpy_before_seconds + run.memcpy_after_seconds)
+        self.cold_copy_seconds = _median(
+            s for run in runs for s in run.cold_copy_before_seconds + run.cold_copy_after_seconds
+        )
+        self.pipe_seconds = _median(s for run in self.runs for s in run.pipe_before_seconds + run.pipe_after_seconds)
         # The driver's; a run that did not begin has none.
         measured = [record for record in records if any(run.status == "ok" for run in record.runs)]
         self.environments: list[dict[str, Any]] = [record.environments.get("0", {}) for record in measured]
@@ -135,13 +136,25 @@ class Result:
         count = f"{len(others)} of {len(self.runs)} runs " if self.status == "ok" else ""
         return f"{count}{others[0].status}: {others[0].reason}"
 
-    @property
-    def traced_run(self) -> Run:
-        return next(run for run in self.runs if run.spans)
+    def _typical_seconds_of(self, run: Run) -> float:
+        """Return a run's median time per iteration: of its groups if several iterations are in flight.
+
+        The latency of an iteration then includes the wait for the iterations before it.
+        """
+        if self.in_flight == 1:
+            return float(np.median(run.seconds))
+        sizes = [self.check_every] * len(run.group_seconds)
+        sizes[-1] -= sum(sizes) - len(run.seconds)  # the last group can be smaller
+        return float(np.median(np.array(run.group_seconds) / sizes))
 
     @property
-    def paced_seconds(self) -> float:
-        return float(np.median(self.paced_by_run))
+    def traced_runs(self) -> list[Run]:
+        return [run for run in self.shown_runs if run.spans]
+
+    @cached_property
+    def typical_seconds(self) -> float:
+        """Return the time per iteration of this configuration: the geometric mean of its runs' medians."""
+        return typical_seconds(self.run_seconds)
 
     @cached_property
     def summary(self) -> Summary:
@@ -149,13 +162,31 @@ class Result:
 
     @property
     def times_memcpy(self) -> float | None:
-        """Return median / memcpy time; None for views, because they copy nothing."""
-        seconds = self.memcpy_seconds
-        return self.summary.median / seconds if seconds and self.readers_own_a_copy else None
+        """Return time / memcpy time; None for views, because they copy nothing."""
+        return self._multiple_of(self.memcpy_seconds) if self.readers_own_a_copy else None
+
+    @property
+    def times_cold_copy(self) -> float | None:
+        return self._multiple_of(self.cold_copy_seconds) if self.readers_own_a_copy else None
 
     @property
     def times_pipe(self) -> float | None:
-        return self.summary.median / self.pipe_seconds if self.pipe_seconds else None
+        return self._multiple_of(self.pipe_seconds)
+
+    def _multiple_of(self, reference_seconds: float | None) -> float | None:
+        return self.typical_seconds / reference_seconds if reference_seconds else None
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """Return the largest sum over the processes of a run."""
+        return max((sum(cost.peak_memory_bytes or 0 for cost in run.processes.values()) for run in self.shown_runs),
+                   default=0)  # fmt: skip
+
+    @property
+    def faults_per_iteration(self) -> float | None:
+        """Return the page faults of all processes together; None if they are unknown."""
+        counts = [cost.minor_faults for run in self.shown_runs for cost in run.processes.values()]
+        return None if None in counts or not counts else sum(filter(None, counts)) / len(self.seconds)
 
     @property
     def cpu_seconds_per_iteration(self) -> float | None:
@@ -165,12 +196,13 @@ class Result:
 
     @property
     def overhead_share(self) -> float:
-        """Return the share of a median iteration that is the benchmark's own work, summed over the processes."""
+        """Return the share of an iteration's time that is the benchmark's own work, summed over the processes."""
         overhead = sum(cost.overhead_seconds for run in self.shown_runs for cost in run.processes.values())
-        # Overhead is counted after the first iteration, so during the warm-up too.
-        warmups = [int(record.arguments.get("warmup") or 0) for record in self.records
-                   for run in record.runs if run.status == self.best_status]  # fmt: skip
-        return overhead / (len(self.seconds) + sum(warmups)) / self.summary.median
+        return overhead / len(self.seconds) / self.typical_seconds
+
+    @property
+    def cores(self) -> int:
+        return int(self.environments[0].get("logical_cpus") or 1) if self.environments else 1
 
     @property
     def stored_bytes_per_iteration(self) -> float:
@@ -211,27 +243,26 @@ def _find_variant(transport: Transport, flags: Mapping[str, Any]) -> Variant | N
     return next((variant for variant in VARIANTS if variant.transport == transport and variant.flags == flags), None)
 
 
-def with_shared_memcpy(results: Sequence[Result]) -> list[Result]:
-    """Return the results with the median of their memcpy times as the shared memcpy time."""
-    seconds = [result.memcpy_seconds for result in results if result.memcpy_seconds]
-    shared = float(np.median(seconds)) if seconds else None
-    return [Result(result.records, shared) for result in results]
+def with_shared_references(results: Sequence[Result]) -> list[Result]:
+    """Return the results of a table with shared reference times."""
+    return [Result(result.records, results) for result in results]
 
 
-def median_memcpy_seconds(runs: Iterable[Run]) -> float | None:
-    """Return the median memcpy pass by --threads threads, before and after the iterations of these runs."""
-    samples = [seconds for run in runs for seconds in run.memcpy_before_seconds + run.memcpy_after_seconds]
-    return float(np.median(samples)) if samples else None
+def _median(samples: Iterable[float]) -> float | None:
+    values = list(samples)
+    return float(np.median(values)) if values else None
 
 
-def disturbances(run: Run) -> list[str]:
-    """Return a line for each disturbance of a run, with what to do."""
+def disturbances(run: Run, cores: int) -> list[str]:
+    """Return a line for each disturbance of a run on a machine with so many cores, with what to do."""
     lines = []
-    if run.busy_cores > MAX_BUSY_CORES:
-        lines.append(f"other programs used {run.busy_cores:.1f} cores before the run: close them, and repeat it")
+    if (run.other_cores or 0) > MAX_OTHER_SHARE * cores:
+        lines.append(f"other programs used {run.other_cores:.1f} cores during the run: close them, and repeat it")
+    if run.steal_cores > MAX_OTHER_SHARE * cores:
+        lines.append(f"the hypervisor took {run.steal_cores:.1f} cores during the run: repeat it with --runs 5")
     if (run.throttled_seconds or 0) > MAX_THROTTLED * sum(run.seconds):
         lines.append(f"a CPU limit stopped the container for {run.throttled_seconds:.1f} s: raise the limit")
-    before, after = (float(np.median(s or [0])) for s in (run.memcpy_before_seconds, run.memcpy_after_seconds))
+    before, after = (min(samples, default=0) for samples in (run.memcpy_before_seconds, run.memcpy_after_seconds))
     if before and after and max(before / after, after / before) > 1 + MAX_DRIFT:
         lines.append(f"the memcpy time changed from {before * 1e3:.3g} to {after * 1e3:.3g} ms during the run, so the "
                      "speed of the machine changed: repeat it with --runs 5")  # fmt: skip
@@ -242,7 +273,7 @@ def warnings(result: Result) -> list[str]:
     """Return what limits the trust in a result, one line each, with what to do. Empty if nothing was timed."""
     if not result.seconds:
         return []
-    lines = [line for run in result.runs for line in disturbances(run)]
+    lines = [line for run in result.runs for line in disturbances(run, result.cores)]
     if result.spilled_bytes:
         lines.append(f"{format_bytes(result.spilled_bytes)} were spilled to disk, so iterations were slower: raise "
                      "--object-store-bytes")  # fmt: skip
@@ -251,9 +282,12 @@ def warnings(result: Result) -> list[str]:
                      "programs, and raise --iterations or --runs")  # fmt: skip
     if result.overhead_share > MAX_OVERHEAD:
         lines.append(f"{result.overhead_share:.1%} of an iteration is the benchmark's own work (sequence numbers)")
-    memcpy_seconds = median_memcpy_seconds(result.shown_runs)
-    if memcpy_seconds and result.readers_own_a_copy and result.summary.median < MIN_TIMES_MEMCPY * memcpy_seconds:
-        lines.append(f"the median iteration takes {result.summary.median / memcpy_seconds:.2f} times the memcpy time: "
-                     "the machine was slower while that was measured, or one copy serves several readers; repeat it "
-                     "on an idle machine")  # fmt: skip
+    shares = [
+        seconds / memcpy_seconds for run, seconds in zip(result.shown_runs, result.run_seconds, strict=True)
+        if (memcpy_seconds := _median(run.memcpy_before_seconds + run.memcpy_after_seconds))
+    ]  # fmt: skip
+    if result.readers_own_a_copy and min(shares, default=1) < MIN_TIMES_MEMCPY:
+        lines.append(f"the median iteration of a run takes {min(shares):.2f} times the memcpy time of that run: the "
+                     "machine was slower while that was measured, or one copy serves several readers; repeat it on an "
+                     "idle machine")  # fmt: skip
     return lines

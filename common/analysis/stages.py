@@ -1,36 +1,34 @@
 """Attribute the time of an iteration to stages, edges and causes, from the spans of a traced run."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean
-from typing import Any
+from statistics import fmean, median
 
-import msgspec
-
-from common.analysis.comparison import find_result
 from common.analysis.result import Result
 from common.errors import RecordError
 from common.flows.flow import DRIVER
-from common.records.schema import Run
+from common.records.schema import Run, Span
 
 # In the order in which a message passes them, and in which charts stack them.
+PAGE_FAULTS = "page faults"  # their time is not part of the stage in which they happened
 STAGES = (
     "make", "pack", "device to host", "submit", "serialise", "write", "wait", "transfer", "deserialise",
-    "host to device", "unpack", "copy", "compute", "train", "sequence number", "synchronise", "loop",
+    "host to device", "unpack", "copy", PAGE_FAULTS, "compute", "train", "sequence number", "synchronise", "loop",
 )  # fmt: skip
 # They count only while nothing else happens: a library's send or receive may wait for its peer, a graph's loop runs
 # while another process works, and waiting is no work. The first one that happens gets the time.
 LAST_STAGES = ("transfer", "loop", "wait")
 WAITING_STAGES = ("wait", "loop")
-SERIALISATION, PAGE_FAULTS, COPYING = "serialisation, page faults included", "page faults", "copying"
+SERIALISATION, COPYING, OTHER_CAUSES = "serialisation", "copying", "other"
 CAUSES = {
     SERIALISATION: ("serialise", "deserialise"),
-    PAGE_FAULTS: (),  # known only if the configuration was also traced with --reuse-buffers
-    COPYING: ("write", "copy", "transfer", "pack", "unpack", "device to host", "host to device"),
+    PAGE_FAULTS: (PAGE_FAULTS,),
+    COPYING: ("write", "copy", "pack", "unpack", "device to host", "host to device"),
+    "sending": ("transfer",),
     "waiting": WAITING_STAGES,
 }
-OTHER_CAUSES = "other"
+ALL_CAUSES = (*CAUSES, OTHER_CAUSES)
 TYPE_HINT = "TorchTensorType"  # a data path with it does not pickle tensors: Ray's deserialisation copies them
 MAX_UNEXPLAINED = 0.05  # of an iteration
 Work = tuple[str, str]  # stage, edge
@@ -40,11 +38,21 @@ def attribute(run: Run) -> tuple[dict[str, float], float]:
     """Return the mean seconds of each stage per iteration, and the share of the iteration that the stages explain.
 
     In each thread the innermost span gets the time; threads that work at the same time share it equally. If no
-    thread works, the first of LAST_STAGES gets it. Time without a span is not explained.
+    thread works, the first of LAST_STAGES gets it. Time without a span is not explained. The time of page faults is
+    their number in a span times `fault_seconds`, at most the time of the span.
     """
     work = _attribute_work(run)
     totals = {name: sum(seconds for (stage, _), seconds in work.items() if stage == name) for name in STAGES}
     return {stage: total for stage, total in totals.items() if total}, sum(work.values()) / iteration_seconds(run)
+
+
+def fault_seconds(run: Run) -> float:
+    """Return the seconds that a page fault costs in this run: (cold copy - warm copy) / page faults of a cold copy."""
+    warm = run.memcpy_before_seconds + run.memcpy_after_seconds
+    cold = run.cold_copy_before_seconds + run.cold_copy_after_seconds
+    if not run.cold_copy_faults or not warm or not cold:
+        return 0.0
+    return max(0.0, median(cold) - median(warm)) / run.cold_copy_faults
 
 
 def attribute_to_edges(run: Run) -> dict[str, float]:
@@ -55,25 +63,24 @@ def attribute_to_edges(run: Run) -> dict[str, float]:
     return dict(totals)
 
 
-def attribute_to_causes(result: Result, traced: Sequence[Result]) -> dict[str, float]:
-    """Return the mean seconds of each cause per iteration.
-
-    If `traced` has the configuration with --reuse-buffers too, page faults are the difference of `deserialise`.
-    """
-    stages = attribute(result.traced_run)[0]
-    causes = {cause: sum(stages.get(stage, 0.0) for stage in names) for cause, names in CAUSES.items() if names}
-    if any(path.startswith(TYPE_HINT) for path in result.traced_run.data_paths.values()):
-        copying = stages.get("deserialise", 0.0)
-        causes[SERIALISATION] -= copying
-        causes[COPYING] += copying
-        flags = result.configuration.flags | {"reuse_buffers": True}
-        warm = find_result(traced, result.workload, msgspec.structs.replace(result.configuration, flags=flags))
-        if warm and flags != result.configuration.flags:
-            faults = max(0.0, copying - attribute(warm.traced_run)[0].get("deserialise", 0.0))
-            causes[COPYING] -= faults
-            causes[PAGE_FAULTS] = faults
-    causes[OTHER_CAUSES] = max(0.0, iteration_seconds(result.traced_run) - sum(causes.values()))
+def attribute_to_causes(run: Run) -> dict[str, float]:
+    """Return the mean seconds of each cause per iteration."""
+    stages = attribute(run)[0]
+    causes = {cause: sum(stages.get(stage, 0.0) for stage in names) for cause, names in CAUSES.items()}
+    if any(path.startswith(TYPE_HINT) for path in run.data_paths.values()):
+        causes[SERIALISATION] -= stages.get("deserialise", 0.0)
+        causes[COPYING] += stages.get("deserialise", 0.0)
+    causes[OTHER_CAUSES] = max(0.0, iteration_seconds(run) - sum(causes.values()))
     return causes
+
+
+def mean_over_runs(function: Callable[[Run], Mapping[str, float]], runs: Sequence[Run]) -> dict[str, float]:
+    """Return the mean of the seconds that `function` returns for each run."""
+    totals: dict[str, float] = defaultdict(float)
+    for run in runs:
+        for name, seconds in function(run).items():
+            totals[name] += seconds / len(runs)
+    return dict(totals)
 
 
 def iteration_seconds(run: Run) -> float:
@@ -91,20 +98,20 @@ def middle_iterations(run: Run) -> dict[int, float]:
 
 def check_trace(result: Result) -> None:
     """Raise RecordError for a trace that must not be shown: time is not explained, or an edge was not seen."""
-    explained, problem = attribute(result.traced_run)[1], _edge_problem(result)
-    if not problem and abs(1 - explained) > MAX_UNEXPLAINED:
-        problem = f"the stages add up to {explained:.1%} of the iteration"
-    if problem:
-        raise RecordError(f"{result.label}: {problem}: repeat the trace on an idle machine")
+    for run in result.traced_runs:
+        explained, problem = attribute(run)[1], _edge_problem(result, run)
+        if not problem and abs(1 - explained) > MAX_UNEXPLAINED:
+            problem = f"the stages add up to {explained:.1%} of the iteration"
+        if problem:
+            raise RecordError(f"{result.label}: {problem}: repeat the trace on an idle machine")
 
 
-def _edge_problem(result: Result) -> str | None:
+def _edge_problem(result: Result, run: Run) -> str | None:
     """Return the first edge that its sender or its reader did not see, or that was read before it was sent."""
-    run = result.traced_run
     if {span[3] for span in run.spans} == {"in one process"}:  # common/trace/spans.py
         return None
     times: dict[tuple[str, str, int], float] = {}
-    for process, _, stage, _, number, start, end in run.spans:
+    for process, _, stage, _, number, start, end, _ in run.spans:
         if stage in ("make", "sequence number"):
             times[process, stage, number] = start if stage == "make" else end
     for edge in result.workload.edges:
@@ -120,28 +127,43 @@ def _edge_problem(result: Result) -> str | None:
 
 def _attribute_work(run: Run) -> dict[Work, float]:
     """Return the mean seconds of each stage and edge over the middle iterations."""
-    numbers = middle_iterations(run)
+    numbers, seconds_per_fault = middle_iterations(run), fault_seconds(run)
     spans_by_iteration = defaultdict(list)
-    for process, thread, stage, edge, number, start, end in run.spans:
-        if number in numbers:
-            spans_by_iteration[number].append(((process, thread), (stage, edge), start, end))
+    for span in run.spans:
+        if span[4] in numbers:
+            spans_by_iteration[span[4]].append(span)
     totals: dict[Work, float] = defaultdict(float)
     for spans in spans_by_iteration.values():
-        times = sorted({time for *_, start, end in spans for time in (start, end)})
-        for begin, end in pairwise(times):
-            for work, share in _share_interval(spans, begin, end).items():
-                totals[work] += share * (end - begin) * 1e-6 / len(numbers)
+        times = sorted({time for span in spans for time in span[5:7]})
+        intervals = [(end - begin, _innermost(spans, begin, end)) for begin, end in pairwise(times)]
+        own_us: dict[Span, float] = defaultdict(float)  # outside of inner spans
+        for length, innermost in intervals:
+            for span in innermost:
+                own_us[span] += length
+        for length, innermost in intervals:
+            working = _working(innermost)
+            for span in working:
+                seconds = length * 1e-6 / len(working) / len(numbers)
+                in_faults = min(1.0, span[7] * seconds_per_fault / (own_us[span] * 1e-6))
+                totals[span[2], span[3]] += (1 - in_faults) * seconds
+                totals[PAGE_FAULTS, span[3]] += in_faults * seconds
     return totals
 
 
-def _share_interval(spans: list[tuple[Any, Work, float, float]], begin: float, end: float) -> dict[Work, float]:
-    """Return the shares of stages and edges in an interval in which no span begins or ends."""
-    innermost: dict[Any, tuple[float, Work]] = {}
-    for thread, work, span_start, span_end in spans:
-        if span_start <= begin and span_end >= end and (thread not in innermost or span_start >= innermost[thread][0]):
-            innermost[thread] = (span_start, work)
-    current = [work for _, work in innermost.values()]
-    counted = [work for work in current if work[0] not in LAST_STAGES]
+def _innermost(spans: Sequence[Span], begin: float, end: float) -> list[Span]:
+    """Return the innermost span of each thread in an interval in which no span begins or ends."""
+    innermost: dict[tuple[str, int], Span] = {}
+    for span in spans:
+        process, thread, _, _, _, start, stop, _ = span
+        key = process, thread
+        if start <= begin and stop >= end and (key not in innermost or start >= innermost[key][5]):
+            innermost[key] = span
+    return list(innermost.values())
+
+
+def _working(innermost: Sequence[Span]) -> list[Span]:
+    """Return the spans that share an interval: those that work, or else those of the first of LAST_STAGES."""
+    working = [span for span in innermost if span[2] not in LAST_STAGES]
     for stage in LAST_STAGES:
-        counted = counted or [work for work in current if work[0] == stage]
-    return {work: counted.count(work) / len(counted) for work in counted}
+        working = working or [span for span in innermost if span[2] == stage]
+    return working

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 MIN_RUNS = 3  # per configuration, for a verdict
-P95_SAMPLES, P99_SAMPLES = 20, 100  # with fewer samples a percentile is nearly the maximum
+P95_SAMPLES, P99_SAMPLES = 100, 500  # five samples are above the percentile: with fewer it is nearly the maximum
 CONFIDENCE = 0.95  # of the intervals
 TRIMMED_SHARE = 0.1  # of the runs at either end, so that one disturbed run of ten does not decide
+POWER = 0.9  # share of the comparisons in which a difference of `detectable` is found
 SIGNIFICANCE = 0.01  # at 0.05, one or two of 27 equal configurations would be called different
 NO_DIFFERENCE = "no clear difference"
-
-RunSeconds = Sequence[Sequence[float]]  # seconds of the iterations of each run
 
 
 @dataclass(frozen=True)
@@ -41,13 +40,14 @@ def summarise(seconds: Sequence[float]) -> Summary:
 class Ratio:
     """Time of one configuration divided by the time of another.
 
-    low, high and p are None if a side has one run, because the difference between runs is unknown.
+    low, high, p and detectable are None if a side has one run, because the difference between runs is unknown.
     """
 
     value: float
     low: float | None  # of the 95 % interval
     high: float | None
     p: float | None  # the probability that two equal configurations differ at least as much
+    detectable: float | None  # the smallest slowdown (0.05: by 5 %) that nine of ten such comparisons would find
     runs: int  # of the side that has fewer
 
     @property
@@ -60,27 +60,37 @@ class Ratio:
         return "slower" if self.value > 1 else "faster"
 
 
-def typical_seconds(runs: RunSeconds) -> float:
-    """Return the trimmed geometric mean of the runs' medians: quotients of it are the values of `ratio`."""
-    from scipy import stats  # takes half a second, which the scripts do not need
+def typical_seconds(run_seconds: Sequence[float]) -> float:
+    """Return the geometric mean of the runs' medians, trimmed from ten runs on, as `ratio` does."""
+    logs, cut = np.sort(np.log(run_seconds)), int(TRIMMED_SHARE * len(run_seconds))
+    return float(np.exp(logs[cut : len(logs) - cut].mean()))
 
-    return float(np.exp(stats.trim_mean(_log_medians(runs), TRIMMED_SHARE)))
+
+def interval(run_seconds: Sequence[float]) -> tuple[float, float] | None:
+    """Return the ends of the 95 % interval of the geometric mean of the runs' medians; None for one run."""
+    from scipy.stats import t
+
+    logs, runs = np.log(run_seconds), len(run_seconds)
+    if runs < 2:
+        return None
+    margin = t.ppf((1 + CONFIDENCE) / 2, runs - 1) * logs.std(ddof=1) / runs**0.5
+    return float(np.exp(logs.mean() - margin)), float(np.exp(logs.mean() + margin))
 
 
-def ratio(seconds: RunSeconds, baseline: RunSeconds) -> Ratio:
-    """Return how many times as long `seconds` takes as `baseline`, by the medians of their runs.
+def ratio(run_seconds: Sequence[float], baseline: Sequence[float]) -> Ratio:
+    """Return how many times as long one configuration takes as another, by the medians of their runs.
 
     Iterations of one process share its conditions, so a run counts once. The logarithms of the medians are compared
     by Welch's t-test; from ten runs on by Yuen's, which trims a tenth of the runs at either end.
     """
-    from scipy import stats
+    from scipy import stats  # takes half a second, which the scripts do not need
 
-    ours, theirs = _log_medians(seconds), _log_medians(baseline)
-    value = typical_seconds(seconds) / typical_seconds(baseline)
+    ours, theirs = np.log(run_seconds), np.log(baseline)
+    value = typical_seconds(run_seconds) / typical_seconds(baseline)
     return _test_ratio(value, stats.ttest_ind, ours, theirs, equal_var=False, trim=TRIMMED_SHARE)
 
 
-def ratio_of_pairs(seconds: RunSeconds, baseline: RunSeconds) -> Ratio:
+def ratio_of_pairs(seconds: Sequence[Sequence[float]], baseline: Sequence[Sequence[float]]) -> Ratio:
     """Return how many times as long `seconds` takes as `baseline` in a paired measurement.
 
     Neighbouring iterations met the same conditions, so each pair of runs counts once, by the median ratio of its
@@ -95,15 +105,16 @@ def ratio_of_pairs(seconds: RunSeconds, baseline: RunSeconds) -> Ratio:
 
 def _test_ratio(value: float, test: Callable[..., Any], *samples: np.ndarray, **settings: Any) -> Ratio:
     """Return the ratio with the interval and p of a test of the logarithms."""
+    from scipy.stats import t
+
     runs = min(map(len, samples))
     if runs < 2:
-        return Ratio(value, None, None, None, runs)
+        return Ratio(value, None, None, None, None, runs)
     if all(np.ptp(sample) == 0 for sample in samples):  # synthetic records have no variance to test with
-        return Ratio(value, value, value, float(value == 1), runs)
+        return Ratio(value, value, value, float(value == 1), 0.0, runs)
     outcome = test(*samples, **settings)
-    low, high = np.exp(outcome.confidence_interval(CONFIDENCE))
-    return Ratio(value, float(low), float(high), float(outcome.pvalue), runs)
-
-
-def _log_medians(runs: RunSeconds) -> np.ndarray:
-    return np.log([np.median(seconds) for seconds in runs])
+    interval = outcome.confidence_interval(CONFIDENCE)
+    standard_error = (interval.high - interval.low) / 2 / t.ppf((1 + CONFIDENCE) / 2, outcome.df)
+    detectable = np.expm1(standard_error * (t.ppf(1 - SIGNIFICANCE / 2, outcome.df) + t.ppf(POWER, outcome.df)))
+    low, high = np.exp(interval)
+    return Ratio(value, float(low), float(high), float(outcome.pvalue), float(detectable), runs)

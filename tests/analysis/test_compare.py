@@ -38,9 +38,9 @@ def run(capsys, argv, code=0):
 
 
 def table_cells(text, row):
-    """Return the cells of a row without those of flow and payload."""
+    """Return the cells of a row without those of flow, payload and the detectable slowdown."""
     cells = re.split(r"  +", text.splitlines()[row])
-    return [cells[0], *cells[3:]]
+    return [cells[0], *cells[3:-1]]
 
 
 OLD = [make_record("refs", *QUIET), make_record("bytes", *QUIET), make_record("ref-queue", *QUIET)]
@@ -117,6 +117,23 @@ def test_different_measurements_are_rejected_with_the_difference(write_sides, ne
     with pytest.raises(RecordError) as error:
         compare_results.main(write_sides([make_record("refs", *QUIET)], [new]))
     assert words in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("runs", "is_seen"), [(QUIET, True), ([[0.9], [1.2], [1.0], [1.1], [0.8]], False)])
+def test_the_smallest_slowdown_that_could_be_found_is_printed_and_a_limit_below_it_is_a_warning(
+    write_sides, capsys, runs, is_seen
+):
+    printed = run(capsys, [*write_sides([make_record("refs", *runs)], [make_record("refs", *runs)]), "--fail-above=5%"])
+    detectable = re.split(r"  +", printed.out.splitlines()[1])[-1]
+    assert (float(detectable.rstrip("%")) < 5) == is_seen
+    warning = f"warning: store refs: a slowdown below {detectable} could be missed"
+    assert (warning in printed.err) == (not is_seen)
+
+
+@pytest.mark.parametrize("boot", ["a", "b"])
+def test_another_start_of_the_machine_is_noted(write_sides, capsys, boot):
+    sides = ([make_record("refs", *QUIET, environment={"boot": name})] for name in ("a", boot))
+    assert ("The machine was started again" in run(capsys, write_sides(*sides)).out) == (boot == "b")
 
 
 def test_different_machines_are_compared_with_a_flag_and_without_runs_there_is_no_machine(write_sides, capsys):

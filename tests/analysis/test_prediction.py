@@ -156,7 +156,7 @@ def test_another_machine_answers_only_with_a_flag_however_many_own_records_there
     for folders in ([other], [other, own]):
         assert choose_transport.main(["--payload", "100MB", "--any-machine", "--records", *folders]) == 0
         text = capsys.readouterr().out
-        assert text.startswith("The records are of another machine: 2 x Test CPU") and "Use graph shm" in text
+        assert text.startswith("The records are of another machine: 2 cores of Test CPU") and "Use graph shm" in text
     assert choose_transport.main(["--batch-size", "1", "--any-machine", "--records", other, own]) == 0
     assert capsys.readouterr().out.startswith("Use store refs")
 

@@ -5,7 +5,7 @@ import pytest
 from made_records import make_record, make_run
 
 from common.analysis.comparison import compared_result, find_result
-from common.analysis.result import Result, group_results, warnings, with_shared_memcpy
+from common.analysis.result import Result, group_results, warnings, with_shared_references
 from common.errors import RecordError
 from common.records.schema import Edge, ProcessCost
 
@@ -22,7 +22,7 @@ def test_runs_of_equal_records_are_one_result_and_other_records_are_apart():
     results = group_results(records)
     assert len(results) == 8
     (merged,) = [result for result in results if len(result.records) == 2]
-    assert merged.seconds_by_run == [[1.0], [3.0], [2.0]] and merged.summary.median == 2
+    assert merged.run_seconds == [1.0, 3.0, 2.0] and merged.typical_seconds == pytest.approx(6 ** (1 / 3))
 
 
 def test_flags_are_compared_as_data_and_results_are_in_the_order_of_the_catalogue():
@@ -90,11 +90,14 @@ def test_numbers_per_iteration():
     run = make_run([1.0, 2.0, 3.0], processes=costs, cpu_seconds=9.0, stored_bytes=30, spilled_bytes=4,
                    group_seconds=[7.5], pipe_before_seconds=[0.5], memcpy_after_seconds=[0.06])  # fmt: skip
     result = make_result(run, flags={"check_every": 3, "in_flight": 2})
-    assert result.overhead_share == pytest.approx(0.08 / (1 + 3) / 2)  # one warm-up iteration
+    assert result.typical_seconds == 2.5  # per iteration of a group, because latencies include waiting
+    assert result.overhead_share == pytest.approx(0.08 / 3 / 2.5)
     assert (result.cpu_seconds_per_iteration, result.stored_bytes_per_iteration, result.spilled_bytes) == (3, 10, 4)
-    assert (result.paced_seconds, result.in_flight, result.check_every) == (2.5, 2, 3)
-    assert (result.peak_memory_bytes, result.first_seconds, result.times_pipe) == (5, 5.0, 4)
-    assert result.times_memcpy == pytest.approx(2 / 0.04)
+    assert (result.in_flight, result.check_every, make_result(run).typical_seconds) == (2, 3, 2)
+    assert (result.peak_memory_bytes, result.first_seconds, result.times_pipe) == (5, [5.0], 5)
+    assert result.times_memcpy == pytest.approx(2.5 / 0.04)
+    partial = make_run([1.0] * 5, group_seconds=[4.0, 4.4, 2.1])
+    assert make_result(partial, flags={"check_every": 2, "in_flight": 2}).typical_seconds == pytest.approx(2.1)
     assert make_result(run, flags={"episode": 8, "in_flight": 2}).check_every == 8
     assert make_result(run, flags={"in_flight": 2}).check_every == 2
     assert make_result(run, make_run([1.0], cpu_seconds=None)).cpu_seconds_per_iteration is None
@@ -104,8 +107,26 @@ def test_views_are_no_multiple_of_a_copy_and_tables_share_the_memcpy_time():
     view = make_result(make_run([1.0], readers_own_a_copy=False, memcpy_before_seconds=[0.04]))
     copy = make_result(make_run([1.0], memcpy_before_seconds=[0.02]))
     assert view.times_memcpy is None
-    assert [result.memcpy_seconds for result in with_shared_memcpy([view, copy])] == [pytest.approx(0.03)] * 2
-    assert with_shared_memcpy([make_result(make_run([1.0], memcpy_before_seconds=[]))])[0].memcpy_seconds is None
+    assert [result.memcpy_seconds for result in with_shared_references([view, copy])] == [pytest.approx(0.03)] * 2
+    assert with_shared_references([make_result(make_run([1.0], memcpy_before_seconds=[]))])[0].memcpy_seconds is None
+
+
+def test_results_with_as_many_threads_share_their_references():
+    def make(memcpy, cold, **flags):
+        run = make_run([1.0], memcpy_before_seconds=[memcpy], cold_copy_before_seconds=[cold])
+        return make_result(run, flags=flags)
+
+    smaller = make_result(make_run([1.0], memcpy_before_seconds=[0.001]), batch_size=2)
+    *shared, other = with_shared_references([make(0.04, 0.2), make(0.02, 0.4), make(0.01, 0.1, threads=2), smaller])
+    assert [result.memcpy_seconds for result in shared] == [pytest.approx(0.03), pytest.approx(0.03), 0.01]
+    assert other.memcpy_seconds == 0.001
+    assert [result.times_cold_copy for result in shared] == [pytest.approx(1 / 0.3), pytest.approx(1 / 0.3), 10]
+
+
+def test_page_faults_are_those_of_all_processes():
+    costs = {"driver": ProcessCost(minor_faults=10), "raylet": ProcessCost(minor_faults=20)}
+    assert make_result(make_run([1.0, 1.0], processes=costs)).faults_per_iteration == 15
+    assert make_result(make_run([1.0], processes={"driver": ProcessCost()})).faults_per_iteration is None
 
 
 def test_a_configuration_is_compared_with_the_one_that_it_extends():
@@ -146,11 +167,14 @@ def test_times_below_those_of_copies_are_impossible(runs, name, expected):
 @pytest.mark.parametrize(
     ("seconds", "changes", "words"),
     [
-        ([0.1] * 6, {}, ""), ([0.1] * 6, {"busy_cores": 1.2}, "other programs used 1.2 cores"),
+        ([0.1] * 6, {}, ""), ([0.1] * 6, {"other_cores": 1.2}, "other programs used 1.2 cores"),
+        ([0.1] * 6, {"steal_cores": 0.7}, "the hypervisor took 0.7 cores"),
+        ([0.1] * 6, {"other_cores": 0.19, "steal_cores": 0.19}, ""),  # 0.1 of two cores are 0.2
         ([0.1] * 6, {"throttled_seconds": 0.5}, "a CPU limit stopped the container for 0.5 s"),
         ([0.1] * 6, {"memcpy_after_seconds": [0.04]}, "the memcpy time changed from 20 to 40 ms"),
+        ([0.1] * 6, {"memcpy_after_seconds": [0.04, 0.021]}, ""),  # a single slow pass is no slower machine
         ([0.1, 0.2], {}, "the iterations vary by 33%"), ([0.1] * 6, {"spilled_bytes": 2**20}, "1 MiB were spilled"),
-        ([0.1], {"processes": {"driver": ProcessCost(overhead_seconds=0.1)}}, "50.0% of an iteration is"),
+        ([0.1], {"processes": {"driver": ProcessCost(overhead_seconds=0.05)}}, "50.0% of an iteration is"),
         ([0.01] * 6, {}, "takes 0.49 times the memcpy time"),
     ],
 )  # fmt: skip
