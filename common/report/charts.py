@@ -1,117 +1,136 @@
-"""Draw bar charts and line charts of 800 pixels width, and write them as SVG.
+"""Draw charts with dots, bars or lines that are 800 pixels wide, and write them as SVG.
 
-Bars have segments. On a logarithmic axis, which has no zero, dots with whiskers replace the bars.
+is_view means that readers get a view, so that their times do not include a copy.
 """
 
 import io
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
+from math import log2
+from statistics import fmean
 from typing import Any
 
-from matplotlib import color_sequences, rc_context
+from matplotlib import rc_context
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from common.units import format_bytes
 
-WIDTH = 8.0  # inches
+WIDTH, MAX_HEIGHT = 8.0, 12.0  # inches
+ROW_INCHES, LABEL_INCHES = 0.21, 0.165
+TITLE_CHARACTERS, CAPTION_CHARACTERS = 94, 135  # per line
 PLAIN_NUMBERS = FuncFormatter(lambda value, _: f"{float(f'{value:.4g}'):,.10g}")
-BAR_INCHES = 0.21
-# Neighbours differ in lightness, so that they can be told apart in grey. Each line has a marker of its own.
-SEGMENT_COLOURS, LINE_COLOURS = color_sequences["tab20"], color_sequences["tab10"]
-MARKERS = "osD^vP*Xph<>"
+# The colour-blind can tell these colours apart. Neighbours also differ in lightness. Waiting is white: no work.
+SEGMENT_COLOURS = ("#0072b2", "#f0e442", "#4f1a4c", "#35b78b", "#ffffff", "#b0b0b0")
+LINE_COLOURS = ("#1769aa", "#b85000", "#1b7f3b", "#c62828", "#7b4fb5", "#7a4a3a", "#c2388b", "#5a5a5a", "#757500",
+                "#007f8c", "#1a237e", "#101010")  # fmt: skip
+MARKERS = "osD^vP*X<>d"  # fewer than colours, so that two lines of one colour have different markers
+MAGNIFIED_COLOUR, GRID_COLOUR, LIMIT_COLOUR = "#e6e6e6", "#cfcfcf", "#6b6b6b"
+
+
+@dataclass(frozen=True)
+class Dot:
+    """The value of one configuration with its 95 % interval, and a label on the right. Views have a hollow dot."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    label: str
+    is_view: bool = False
+
+
+@dataclass(frozen=True)
+class DotChart:
+    """Groups of dots by title on one logarithmic axis, and vertical lines by their name in the legend."""
+
+    file_name: str
+    title: str
+    groups: dict[str, list[Dot]]
+    x_label: str
+    limits: dict[str, float] = field(default_factory=dict)
+    caption: tuple[str, ...] = ()
+
+    def draw(self) -> Figure:
+        panels = make_panels(self, [len(dots) for dots in self.groups.values()])
+        ends = [end for dots in self.groups.values() for dot in dots for end in (dot.low, dot.high)]
+        for (title, dots), axes in zip(self.groups.items(), panels, strict=True):
+            draw_rows(axes, title, dots)
+            axes.grid(axis="y", color=GRID_COLOUR, linewidth=0.5, linestyle=":")
+            set_log_axis(axes, "x", [*ends, *self.limits.values()])
+            for y, dot in enumerate(dots):
+                inside = "white" if dot.is_view else "0.1"
+                axes.plot((dot.low, dot.high), (y, y), color="0.1", linewidth=1.6, solid_capstyle="butt", zorder=2.1)
+                axes.plot(dot.value, y, "o", color="0.1", markerfacecolor=inside, markersize=5, zorder=2.2)
+            for (name, position), style in zip(self.limits.items(), cycle(("-", "--", ":")), strict=False):
+                axes.axvline(position, color=LIMIT_COLOUR, linewidth=1.2, linestyle=style, zorder=1, label=name)
+        return write_title(panels[0], self.title)
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One configuration: the lengths of its segments by name, and a label on the right.
-
-    spread: the ends of the whisker. is_view: readers get a view, so the dot is hollow.
-    """
+    """One configuration: the lengths of its segments by name, and a label on the right."""
 
     name: str
     segments: dict[str, float]
     label: str
-    spread: tuple[float, float] | None = None
     is_view: bool = False
 
 
 @dataclass(frozen=True)
 class BarChart:
-    """Groups of bars by title, and vertical lines by their name in the legend.
+    """Groups of stacked bars by title. Each group has an axis of its own that starts at zero.
 
-    log: all groups share a logarithmic axis. Otherwise each group has an axis of its own that starts at zero.
+    segment_names: all names in the order in which they are stacked. Each place in this order has its own colour.
     """
 
     file_name: str
     title: str
     groups: dict[str, list[Bar]]
+    segment_names: Sequence[str]
     x_label: str
-    limits: dict[str, float] = field(default_factory=dict)
-    log: bool = False
     caption: tuple[str, ...] = ()
 
     def draw(self) -> Figure:
-        heights = [BAR_INCHES * (len(bars) + 0.4) for bars in self.groups.values()]
-        figure, panels = make_panels(self.caption, heights)
-        segments = list(dict.fromkeys(name for bars in self.groups.values() for bar in bars for name in bar.segments))
-        for (title, bars), axes in zip(self.groups.items(), panels, strict=True):
-            axes.set_title(title, fontsize=9, loc="left")
-            axes.grid(axis="x", color="0.9", linewidth=0.6)
-            axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
-            axes.tick_params(axis="y", length=0)
-            axes.set_ylim(len(bars) - 0.3, -0.7)
-            if self.log:
-                axes.set_xscale("log")
-                axes.sharex(panels[0])
-                axes.xaxis.set_major_locator(LogLocator())
-                axes.xaxis.set_minor_locator(NullLocator())
-            else:
-                _draw_segments(axes, bars, segments)
+        colours = dict(zip(self.segment_names, cycle(SEGMENT_COLOURS), strict=False))
+        present = {name for bars in self.groups.values() for bar in bars for name, x in bar.segments.items() if x}
+        names = [name for name in self.segment_names if name in present]
+        panels = make_panels(self, [len(bars) for bars in self.groups.values()])
+        ends = [max(sum(bar.segments.values()) for bar in bars) for bars in self.groups.values()]
+        for (title, bars), axes, end in zip(self.groups.items(), panels, ends, strict=True):
+            if ends[0] >= 1.05 * end:
+                factor = float(f"{ends[0] / end:.2g}")
+                title += f" (axis magnified {factor:,.10g} times: the grey part of the first axis)"
+                axes.set_facecolor(MAGNIFIED_COLOUR)
+                panels[0].axvspan(0, end, facecolor=MAGNIFIED_COLOUR, edgecolor=LIMIT_COLOUR, linewidth=0.5, zorder=0)
+            draw_rows(axes, title, bars)
+            axes.set_xlim(0, 1.005 * end)
             axes.xaxis.set_major_formatter(PLAIN_NUMBERS)
-            for y, bar in enumerate(bars):
-                axes.text(1.01, y, bar.label, fontsize=8, transform=axes.get_yaxis_transform(), va="center")
-                if self.log:
-                    inside = "white" if bar.is_view else "0.1"
-                    axes.plot(sum(bar.segments.values()), y, "o", color="0.1", markerfacecolor=inside, markersize=5)
-                if bar.spread:
-                    axes.plot(bar.spread, (y, y), "|-", color="0.1", linewidth=0.9, markersize=5, zorder=1.5)
-            for name, position in self.limits.items():
-                axes.axvline(position, color="0.3", linewidth=1, zorder=1, label=name)
-        panels[-1].set_xlabel(self.x_label, fontsize=9)
-        write_title(figure, self.title, panels[0].get_legend_handles_labels()[0])
-        return figure
-
-
-def _draw_segments(axes: Any, bars: list[Bar], names: list[str]) -> None:
-    """Draw each segment where the one before it ends. Waiting is white, because no process works."""
-    ends = [0.0] * len(bars)
-    for index, name in enumerate(names):
-        colour = "white" if name.startswith("wait") else SEGMENT_COLOURS[index % len(SEGMENT_COLOURS)]
-        lengths = [bar.segments.get(name, 0.0) for bar in bars]
-        style = {"facecolor": colour, "edgecolor": "black", "linewidth": 0.4}
-        axes.barh(range(len(bars)), lengths, 0.74, ends, label=name, **style)
-        ends = [end + length for end, length in zip(ends, lengths, strict=True)]
-    axes.set_xlim(0, 1.005 * max(ends))
+            starts = [0.0] * len(bars)
+            for name in names:
+                lengths = [bar.segments.get(name, 0.0) for bar in bars]
+                style = {"color": colours[name], "edgecolor": "black", "linewidth": 0.5}
+                axes.barh(range(len(bars)), lengths, 0.74, starts, label=name, **style)
+                starts = [start + length for start, length in zip(starts, lengths, strict=True)]
+        return write_title(panels[0], self.title)
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line through points that are sorted by x.
-
-    is_view: readers get a view; dashed. is_limit: a reference; broad and grey.
-    """
+    """A line through points (x, y, low, high) and a band around it; dashed for views, broad and grey for a limit."""
 
     name: str
-    points: Sequence[tuple[float, float]]
+    points: Sequence[tuple[float, float, float, float]]
     is_view: bool = False
     is_limit: bool = False
 
 
 @dataclass(frozen=True)
 class LineChart:
-    """Lines with a legend, whose order is the order of the lines at their right ends."""
+    """Lines with their names at their right ends. The x axis is logarithmic, the y axis too or it starts at zero."""
 
     file_name: str
     title: str
@@ -119,52 +138,129 @@ class LineChart:
     x_label: str
     y_label: str
     x_is_bytes: bool = False
+    log_y: bool = True
     caption: tuple[str, ...] = ()
 
     def draw(self) -> Figure:
-        figure, (axes,) = make_panels(self.caption, [max(3.0, 0.19 * len(self.lines))])
-        for index, line in enumerate(sorted(self.lines, key=lambda line: -line.points[-1][1])):
-            colour = LINE_COLOURS[index % len(LINE_COLOURS)]
-            style = {"color": colour, "marker": MARKERS[index % len(MARKERS)], "markersize": 5, "linewidth": 1.3}
+        rows = max(18, len(self.lines))
+        (axes,) = make_panels(self, [rows])
+        points = [point for line in self.lines for point in line.points]
+        axes.grid(color=GRID_COLOUR, linewidth=0.6)
+        axes.set_ylabel(self.y_label, fontsize=9)
+        set_value_ticks(axes, sorted({point[0] for point in points} or {1.0}), self.x_is_bytes)
+        if self.log_y:
+            set_log_axis(axes, "y", [value for point in points for value in point[1:]])
+        else:
+            axes.set_ylim(0, 1.05 * max((point[3] for point in points), default=1))
+            axes.yaxis.set_major_formatter(PLAIN_NUMBERS)
+            axes.axhline(1, color=LIMIT_COLOUR, linewidth=0.8, zorder=1)
+        lines = sorted(self.lines, key=lambda line: line.points[-1][1])
+        to_shares = axes.transScale + axes.transLimits  # from data to shares of the width and height
+        ends = [to_shares.transform(line.points[-1][:2]) for line in lines]
+        heights = move_apart([end[1] for end in ends], LABEL_INCHES / (ROW_INCHES * rows))
+        for index, (line, end, height) in enumerate(zip(lines, ends, heights, strict=True)):
+            style: dict[str, Any] = {"color": LINE_COLOURS[index % len(LINE_COLOURS)], "linewidth": 1.4}
+            style |= {"marker": MARKERS[index % len(MARKERS)], "markersize": 5}
             if line.is_view:
                 style |= {"linestyle": "--", "markerfacecolor": "white"}
             if line.is_limit:
-                style = {"color": "0.8", "linewidth": 4, "zorder": 0}
-            axes.loglog(*zip(*line.points, strict=True), label=line.name, **style)
-        axes.grid(color="0.9", linewidth=0.6)
-        axes.set_xlabel(self.x_label, fontsize=9)
-        axes.set_ylabel(self.y_label, fontsize=9)
-        axes.xaxis.set_major_locator(LogLocator(base=2, numticks=9))
-        axes.xaxis.set_major_formatter(
-            FuncFormatter(lambda x, _: format_bytes(x)) if self.x_is_bytes else PLAIN_NUMBERS
-        )
-        axes.yaxis.set_major_locator(LogLocator())
-        axes.yaxis.set_major_formatter(PLAIN_NUMBERS)
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8, frameon=False)
-        write_title(figure, self.title)
-        return figure
+                style = {"color": LIMIT_COLOUR, "linewidth": 5, "alpha": 0.45}
+            x, y, low, high = zip(*line.points, strict=True)
+            axes.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
+            axes.plot(x, y, **style)
+            beside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+            axes.plot((end[0], 1.06), (end[1], height), color=style["color"], linewidth=0.5, **beside)
+            axes.plot((1.06, 1.085, 1.11), [height] * 3, markevery=[1], **style, **beside)
+            axes.text(1.125, height, line.name, color=style["color"], fontsize=8, va="center", transform=axes.transAxes)
+        return write_title(axes, self.title)
 
 
-def make_panels(caption: Sequence[str], heights: Sequence[float]) -> tuple[Figure, list[Any]]:
-    """Return a figure and its axes, one below the other. `heights` are in inches, without titles and labels."""
-    height = 1.0 + sum(heights) + 0.5 * len(heights) + 0.14 * len(caption)
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    figure.supxlabel("\n".join(caption), x=0.01, ha="left", fontsize=7.5)
-    panels = list(figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0])
+def make_panels(chart: Any, rows: Sequence[int]) -> list[Any]:
+    """Return the axes of a new figure, one below the other, with the caption of the chart and with room for its title.
+
+    rows: the height of each panel. Rows are lower than ROW_INCHES if the figure would be higher than MAX_HEIGHT.
+    """
+    title, caption = wrap(chart.title, TITLE_CHARACTERS), wrap("\n".join(chart.caption), CAPTION_CHARACTERS)
+    heights = [ROW_INCHES * (count + 0.4) for count in rows]
+    height = 1.0 + sum(heights) + 0.45 * len(rows) + 0.2 * title.count("\n") + 0.13 * caption.count("\n")
+    figure = Figure(figsize=(WIDTH, min(height, MAX_HEIGHT)), layout="constrained")
+    figure.supxlabel(caption, x=0.01, ha="left", fontsize=7.5)
+    panels = list(figure.subplots(len(rows), squeeze=False, height_ratios=heights)[:, 0])
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=8)
         axes.set_axisbelow(True)
-    return figure, panels
+    panels[-1].set_xlabel(chart.x_label, fontsize=9)
+    return panels
 
 
-def write_title(figure: Figure, title: str, handles: Sequence[Any] = ()) -> None:
-    """Write the title at the top, and below it a legend of `handles`."""
-    legend = figure.legend(handles=handles, title=title, title_fontsize=11, fontsize=8, ncols=4, alignment="left",
-                           loc="outside upper left", frameon=False, borderpad=0)  # fmt: skip
+def write_title(axes: Any, title: str) -> Figure:
+    """Write the title at the top, and below it a legend of what has a label in these axes; return the figure."""
+    legend = axes.figure.legend(
+        *axes.get_legend_handles_labels(), title=wrap(title, TITLE_CHARACTERS), title_fontsize=11, fontsize=8, ncols=6,
+        alignment="left", loc="outside upper left", frameon=False, borderpad=0,
+    )  # fmt: skip
     legend.get_title().set_multialignment("left")
+    return axes.figure
+
+
+def wrap(text: str, width: int) -> str:
+    """Break lines that are longer than `width` characters, but not at the hyphens of a flag."""
+    return "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in text.splitlines())
+
+
+def draw_rows(axes: Any, title: str, marks: Sequence[Any]) -> None:
+    """Write the title of the panel, and for each mark its name on the left and its label on the right."""
+    axes.set_title(title.strip(), fontsize=9, loc="left")
+    axes.grid(axis="x", color=GRID_COLOUR, linewidth=0.6)
+    axes.set_yticks(range(len(marks)), [mark.name for mark in marks])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(marks) - 0.3, -0.7)
+    for y, mark in enumerate(marks):
+        axes.text(1.01, y, mark.label, fontsize=8, transform=axes.get_yaxis_transform(), va="center_baseline")
+
+
+def set_log_axis(axes: Any, name: str, values: Sequence[float]) -> None:
+    """Make the axis "x" or "y" logarithmic. It has at least a factor of 4, so that it has labels."""
+    low, high = min(values, default=1.0), max(values, default=1.0)
+    margin = max(1.15, 2 * (low / high) ** 0.5)
+    low, high = low / margin, high * margin
+    digits = (1,) if high > 500 * low else (1, 2, 5)  # of the labels
+    axes.set(**{f"{name}scale": "log", f"{name}lim": (low, high)})
+    axis = axes.xaxis if name == "x" else axes.yaxis
+    axis.set_major_formatter(PLAIN_NUMBERS)
+    axis.set_major_locator(LogLocator(subs=digits, numticks=20))
+    axis.set_minor_locator(LogLocator(subs=range(2, 10), numticks=20))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def set_value_ticks(axes: Any, values: Sequence[float], is_bytes: bool) -> None:
+    """Make the x axis logarithmic with a tick at each value, and label the first, the last and those with room."""
+    labels = {value: format_bytes(value) if is_bytes else f"{value:,.10g}" for value in values}
+    width = log2(values[-1] / values[0]) or 1.0
+    room = 2 ** (width * (0.03 + 0.013 * max(map(len, labels.values()))))
+    labelled = [values[0]]
+    for value in values[1:-1]:
+        if value >= labelled[-1] * room and value * room <= values[-1]:
+            labelled.append(value)
+    labelled.append(values[-1])
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(values[0] / 2 ** (0.03 * width), values[-1] * 2 ** (0.03 * width))
+    axes.set_xticks(labelled, [labels[value] for value in labelled])
+    axes.set_xticks(values, minor=True)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def move_apart(heights: Sequence[float], gap: float) -> list[float]:
+    """Return heights between 0 and 1 that are at least `gap` apart, near to the given ones, which are ascending."""
+    groups: list[list[float]] = []  # of heights less the room for the ones below; equal in a group after moving
+    for index, height in enumerate(heights):
+        groups.append([height - index * gap])
+        while len(groups) > 1 and fmean(groups[-2]) >= fmean(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    highest = 1 - (len(heights) - 1) * gap
+    moved = [min(max(fmean(group), 0.0), highest) for group in groups for _ in group]
+    return [height + index * gap for index, height in enumerate(moved)]
 
 
 def to_svg(figure: Figure) -> str:
@@ -173,7 +269,9 @@ def to_svg(figure: Figure) -> str:
     with rc_context({"svg.fonttype": "path", "svg.hashsalt": "chatlearn-data-flow"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Type": None, "Format": None})
     text = buffer.getvalue()
-    # Glyphs are most of the file, so they are written as briefly as possible.
+    # Glyphs are most of the file, so they are written as briefly as possible, and without unused names and digits.
     text = text[text.index("<svg") :].replace("DejaVuSans-", "").replace("xlink:href", "href")
     text = re.sub(r'transform="translate\((\d+)[\d.]* 0\)"', r'x="\1"', text)
+    text = re.sub(r' id="[\w.]+_\d+"', "", text)
+    text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", text)
     return re.sub(r"\s*\n\s*", "\n", text)

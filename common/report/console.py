@@ -65,8 +65,6 @@ def print_end(records: Sequence[Record], path: Path, width: int | None = None) -
         columns.insert(1, Column(swept, lambda result: f"{tables.swept_point(result)[1]:,}"))
     print_table(tables.make_table(results, columns), width)
     for result in results:
-        if result.in_flight > 1 and result.paced_by_run:
-            print(f"throughput: one iteration per {format_milliseconds(result.paced_seconds)} ms")
         for warning in warnings(result):
             print(f"warning: {warning}")
         for run in result.runs:

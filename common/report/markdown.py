@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from common.analysis.result import Result, with_shared_memcpy
+from common.analysis.result import Result, with_shared_references
 from common.errors import RecordError
 from common.flows.catalogue import build_flow
 from common.flows.flow import DRIVER, Flow
 from common.plan.command_line import describe_flags
 from common.report import console
-from common.report.sections import describe_fastest, find_transports, provenance, title_of
-from common.report.tables import Column, Section, Table, format_milliseconds, make_table
+from common.report.sections import build_retained_memory, describe_fastest, find_transports, provenance, title_of
+from common.report.tables import Column, Section, Table, format_interval, format_milliseconds, make_table
 from common.transports.catalogue import BASELINE, VARIANTS, Variant
 from common.units import format_bytes
 
@@ -66,19 +66,23 @@ def page_sections(results: Sequence[Result]) -> list[Section]:
     if not any(result.status == "ok" for result in all_sizes):
         return built
     largest = max((result.workload for result in all_sizes), key=lambda workload: workload.bytes_per_iteration)
-    shown = with_shared_memcpy([result for result in all_sizes if result.workload == largest])
+    shown = with_shared_references([result for result in all_sizes if result.workload == largest])
     on_ray = [result for result in shown if result.transport.runtime.uses_ray]
     without_ray = [r for r in shown if r.name == BASELINE or not r.transport.runtime.uses_ray]
     memcpy = f"The memcpy time, one warm copy per edge, is {format_milliseconds(shown[0].memcpy_seconds)} ms."
-    notes = [f"**Without Ray.** {describe_fastest(without_ray)}", memcpy, *provenance(shown)[:-1]]
+    retained = "".join(section.sentence for section in build_retained_memory([r for r in shown if r.status == "ok"]))
+    notes = [f"**Without Ray.** {describe_fastest(without_ray)}", memcpy, *provenance(shown)]
     built += [
+        Section("numbers", "Page faults", f"{retained} [docs/page-faults.md](docs/page-faults.md) has the variables.")
+        if retained
+        else Section("numbers", ""),
         Section("numbers", f"{title_of(shown[0])}, on Ray", describe_fastest(on_ray), notes=notes),
         Section("choice", "", table=make_advice_table(shown, CHOICE)),
         Section("advice", "", table=make_advice_table(shown)),
     ]
-    copies = [result for result in find_transports(on_ray) if result.readers_own_a_copy]
+    copies = [r for r in find_transports(on_ray) if r.readers_own_a_copy and r.threads == 1]
     if copies:
-        fastest = min(copies, key=lambda result: result.summary.median)
+        fastest = min(copies, key=lambda result: result.typical_seconds)
         built.append(Section("printed", "", print_example(fastest)))
     return built
 
@@ -102,8 +106,7 @@ def make_advice_table(results: Sequence[Result], names: Collection[str] = ()) ->
         result = next((result for result in results if result.name == variant.name), None)
         if result is None or result.status != "ok":
             return result.status if result else "not measured"
-        p95 = f", p95 {format_milliseconds(result.summary.p95)} ms" if result.summary.p95 else ""
-        return f"{format_milliseconds(result.summary.median)} ms{p95}"
+        return f"{format_milliseconds(result.typical_seconds)} ({format_interval(result)})"
 
     columns = [
         Column("configuration", lambda variant: f"`{variant.name}`"),
@@ -111,7 +114,7 @@ def make_advice_table(results: Sequence[Result], names: Collection[str] = ()) ->
         Column("needs", lambda variant: variant.advice.needs, is_text=True),
         Column("copies per edge", lambda variant: variant.advice.copies, 1, is_text=True),
         Column("what breaks it", lambda variant: variant.advice.breaks, 1, is_text=True),
-        Column("median and p95 as published", measured),
+        Column("published ms (95 % interval)", measured),
     ]
     variants = [variant for variant in VARIANTS if variant.advice and (not names or variant.name in names)]
     return make_table(variants, [column for column in columns if not (names and column.rank)])

@@ -6,30 +6,32 @@ console.py, markdown.py and html.py render this list. Records name their table; 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import msgspec
 
 from common.analysis import stages
 from common.analysis.comparison import Pair, compared_result, find_result
-from common.analysis.result import Result, median_memcpy_seconds, with_shared_memcpy
-from common.analysis.statistics import NO_DIFFERENCE, P95_SAMPLES, Ratio
+from common.analysis.result import Result, with_shared_references
+from common.analysis.statistics import NO_DIFFERENCE, Ratio, interval
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS
 from common.records.environment import machine_line
 from common.report import tables
-from common.report.charts import Bar, BarChart, LineChart, Series
+from common.report.charts import Bar, BarChart, Dot, DotChart, LineChart, Series
 from common.report.tables import Column, Section, Table, format_milliseconds, format_significant, make_table
 from common.transports.catalogue import BASELINE, CHATLEARN, REFERENCE
 from common.units import format_bytes
 
 READERS: dict[bool | None, str] = {True: "readers own a copy", False: "readers get a view"}
 LOG_MILLISECONDS = "milliseconds (logarithmic axis)"
-# The chart by cause has one configuration of each kind.
+SIMPLEST = "store refs"  # what users of Ray begin with
+# The first chart of README.md has these configurations.
 HEADLINE = (
-    BASELINE, "store ref-queue", "store refs", "rdt gloo", "torch gloo", "graph pickle", "graph shm",
-    "graph shm --reuse-buffers", "graph zero-copy", "graph mapped --copy-out", "graph mapped",
+    BASELINE, f"{BASELINE} --retain-memory", SIMPLEST, f"{SIMPLEST} --retain-memory", "rdt gloo", "torch gloo",
+    "graph shm", "graph shm --retain-memory", "graph mapped --copy-out", "torch mapped --copy-out", "graph zero-copy",
+    "graph mapped", "torch mapped",
 )  # fmt: skip
 SWEPT = {"payload": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
          "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
@@ -44,7 +46,7 @@ def sections(results: Sequence[Result]) -> list[Section]:
         groups[_group_key(result)] += split
     built: list[Section] = []
     for key in sorted(groups, key=lambda key: key[:4]):
-        group = with_shared_memcpy(groups[key])
+        group = with_shared_references(groups[key])
         done = [result for result in group if result.status == "ok"]
         failures = [f"{result.label}: {result.failure}." for result in group if result.failure]
         if done:
@@ -69,14 +71,21 @@ def _group_key(result: Result) -> tuple[Any, ...]:
 
 
 def provenance(results: Sequence[Result]) -> list[str]:
-    """Return the machines and versions, and last the day with the commits."""
+    """Return the machines and versions, and last the runs, the day and the commits."""
     machines, commits = set(), set()
     for environment in (environment for result in results for environment in result.environments):
         machines.add(machine_line(environment))
         changed = " with changes that are not committed" if environment.get("git_dirty") else ""
         commits.add((environment.get("git_commit") or "unknown")[:10] + changed)
-    day = results[0].runs[0].started_at[:10]
-    return [*sorted(machines), f"Measured on {day}, commit {', '.join(sorted(commits))}."]
+    days = sorted({run.started_at[:10] for result in results for run in result.shown_runs})
+    counts = sorted({len(result.run_seconds) for result in results})
+    runs = sum(len(result.run_seconds) for result in results)
+    disturbed = sum(map(tables.count_disturbed, results))
+    return [
+        *sorted(machines),
+        f"Runs per configuration: {' to '.join(map(str, dict.fromkeys([min(counts), max(counts)])))}. Disturbed runs: "
+        f"{disturbed} of {runs}. Measured on {' and '.join(days)}, commit {', '.join(sorted(commits))}.",
+    ]  # fmt: skip
 
 
 def title_of(result: Result) -> str:
@@ -90,22 +99,38 @@ def find_transports(results: Sequence[Result]) -> list[Result]:
 
 
 def describe_fastest(results: Sequence[Result]) -> str:
-    """Return a sentence for the fastest transport of each kind of readers."""
+    """Return a sentence for the fastest transports of each kind of readers, with one copying thread per actor.
+
+    A transport that cannot be told apart from the fastest one is named too.
+    """
     sentences, transports = [], find_transports(results)
     for own_copy, readers in READERS.items():
-        candidates = [result for result in transports if result.readers_own_a_copy is own_copy]
+        group = [r for r in transports if r.readers_own_a_copy is own_copy and r.threads == 1]
+        candidates = sorted(group, key=lambda result: result.typical_seconds)
         if not candidates:
             continue
-        best, baseline = min(candidates, key=lambda result: result.summary.median), transports[0]
-        sentence = f"If {readers}, `{best.label}` is the fastest with {format_milliseconds(best.summary.median)} ms"
+        best, *others = candidates
+        equal = [result for result in others if Pair(best, result).ratio.verdict == NO_DIFFERENCE]
+        names = " and ".join(f"`{result.label}`" for result in (best, *equal))
+        times = " and ".join(f"{format_milliseconds(result.typical_seconds)} ms" for result in (best, *equal))
         if best.times_memcpy:
-            sentence += f" ({best.times_memcpy:.2f} times the memcpy time)"
-        if baseline is not best:
-            ratio = Pair(best, baseline).ratio
-            sentence += f". `{baseline.label}` takes {format_significant(ratio.value)} times as long"
-            sentence += f" (95 % interval {format_interval(ratio)})" if ratio.low else " (one run: no interval)"
-        sentences.append(sentence + ".")
-    return " ".join(sentences)
+            times += f" (the first one: {best.times_memcpy:.2f} times the memcpy time)"
+        sentence = f"If {readers}, {names} {'are' if equal else 'is'} the fastest with {times}"
+        if equal:
+            sentence += ", which cannot be told apart"
+        sentences.append(sentence.replace("(the first one: ", "(") if not equal else sentence)
+        factors = [
+            f"`{other.label}` takes {format_significant(ratio.value)} times as long ({describe_interval(ratio)})"
+            for other in transports if other.name in (BASELINE, SIMPLEST) and other is not best
+            and (ratio := Pair(best, other).ratio).verdict != NO_DIFFERENCE
+        ]  # fmt: skip
+        if factors:
+            sentences.append(", and ".join(factors))
+    return "".join(f"{sentence}. " for sentence in sentences).strip()
+
+
+def describe_interval(ratio: Ratio) -> str:
+    return f"95 % interval {format_interval(ratio)}" if ratio.low else "one run: no interval"
 
 
 def format_speed_up(result: Result, baseline: Result | None) -> str:
@@ -118,8 +143,12 @@ def format_speed_up(result: Result, baseline: Result | None) -> str:
     return f"{format_significant(ratio.value)}x" + (f" ({format_interval(ratio)})" if ratio.low else "")
 
 
-def format_interval(ratio: Ratio) -> str:
-    return f"{format_significant(ratio.low)} to {format_significant(ratio.high)}"
+def format_interval(ratio: Ratio, invert: bool = False) -> str:
+    """Return the 95 % interval of a ratio, or of its inverse; "-" for one run."""
+    if ratio.low is None or ratio.high is None:
+        return "-"
+    low, high = (1 / ratio.high, 1 / ratio.low) if invert else (ratio.low, ratio.high)
+    return f"{format_significant(low)} to {format_significant(high)}"
 
 
 def describe_change(result: Result, results: Sequence[Result]) -> str:
@@ -136,38 +165,87 @@ def describe_change(result: Result, results: Sequence[Result]) -> str:
 
 def build_configurations(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return the table of all configurations of a workload."""
-    title, baseline = title_of(done[0]), next(iter(find_transports(done)), None)
+    title, transports = title_of(done[0]), find_transports(done)
     columns = list(tables.MAIN_COLUMNS)
-    caption = f"Whisker: fastest iteration to p95, or to the slowest of fewer than {P95_SAMPLES}."
-
-    def speed_up(result: Result) -> str:
-        comparable = result.status == "ok" and result.check_every == 1
-        return format_speed_up(result, baseline) if comparable else "-"
-
-    if baseline and len(done) > 1:
-        columns.append(Column(f"speed-up over {baseline.label}", speed_up, 1))
+    for baseline in [result for result in transports[:1] + transports[1:] if result.name in (BASELINE, SIMPLEST)]:
+        if len(done) > 1:
+            columns.append(Column(f"speed-up over {baseline.label}", speed_up_over(baseline), 1))
+    if len(done) > 1:
         header = "compared with the configuration that it extends"
         columns.append(Column(header, lambda result: describe_change(result, done), 8, is_text=True))
-        caption += f" Factor (95 % interval): speed-up over {baseline.label}."
     table = make_table(group, columns)
     if group[0].table == "chatlearn-flat":  # its times are also in the tables and charts of "chatlearn"
         return [Section("chatlearn-flat", f"Flat tensors: {title}", "", table)]
-    bars = []
+    dots = [make_dot(result, tables.marked_label(result)) for result in done]
+    caption = ("Line: 95 % interval of the time, from the medians of the runs.", *provenance(done))
+    chart = DotChart("benchmark_result", f"Time per iteration: {title}", _group_by_readers(dots), LOG_MILLISECONDS,
+                     _memcpy_lines(done), caption)  # fmt: skip
+    built = [Section("results", title, describe_fastest(done), table, chart)]
+    return [*build_retained_memory(done), *built]
+
+
+def speed_up_over(baseline: Result) -> Callable[[Result], str]:
+    """Return a function that returns the cell of a column of speed-ups."""
+
+    def cell(result: Result) -> str:
+        comparable = result.status == "ok" and result.check_every == baseline.check_every
+        return format_speed_up(result, baseline) if comparable else "-"
+
+    return cell
+
+
+def make_dot(result: Result, name: str) -> Dot:
+    """Return the time of a result in milliseconds, with its 95 % interval."""
+    low, high = interval(result.run_seconds) or (result.typical_seconds, result.typical_seconds)
+    label = format_time(result)
+    return Dot(name, 1e3 * result.typical_seconds, 1e3 * low, 1e3 * high, label, not result.readers_own_a_copy)
+
+
+def format_time(result: Result) -> str:
+    """Return the time in milliseconds, with its 95 % interval if there are several runs."""
+    text = f"{format_milliseconds(result.typical_seconds)} ms"
+    return f"{text} ({tables.format_interval(result)})" if len(result.run_seconds) > 1 else text
+
+
+def build_retained_memory(done: list[Result]) -> list[Section]:
+    """Return the effect of --retain-memory on each configuration that was measured with and without it."""
+    pairs = []
     for result in done:
-        milliseconds = format_milliseconds(result.summary.median)
-        parts = (f"{milliseconds} ms", f"{tables.format_rate(result)} GB/s", speed_up(result))
-        label = ", ".join(part for part in parts if part not in ("- GB/s", "-", "1x"))
-        spread = (1e3 * result.summary.min, 1e3 * (result.summary.p95 or result.summary.max))
-        segments = {"": 1e3 * result.summary.median}
-        bars.append(Bar(tables.marked_label(result), segments, label, spread, not result.readers_own_a_copy))
-    chart = BarChart("benchmark_result", f"Median time: {title}", _group_by_readers(bars), LOG_MILLISECONDS,
-                     _memcpy_lines(done), True, (caption, *provenance(done)))  # fmt: skip
-    return [Section("results", title, describe_fastest(done), table, chart)]
+        flags = {name: value for name, value in result.configuration.flags.items() if name != "retain_memory"}
+        plain = find_result(done, result.workload, msgspec.structs.replace(result.configuration, flags=flags))
+        if plain and plain is not result:
+            pairs.append(Pair(plain, result))
+    if not pairs:
+        return []
+
+    def both(cell: Callable[[Result], str]) -> Callable[[Pair], str]:
+        return lambda pair: f"{cell(pair.old)} → {cell(pair.new)}"
+
+    columns = [
+        Column("configuration", lambda pair: tables.short_label(pair.old)),
+        Column("ms per iteration", both(lambda result: format_milliseconds(result.typical_seconds))),
+        Column("times as fast", lambda pair: f"{format_significant(1 / pair.ratio.value)}"),
+        Column("95 % interval", lambda pair: format_interval(pair.ratio, invert=True)),
+        Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
+        Column("page faults per iteration", both(tables.format_faults)),
+        Column("first iteration ms", both(lambda result: format_milliseconds(median(result.first_seconds)))),
+        Column("peak GiB", both(lambda result: f"{result.peak_memory_bytes / 2**30:.1f}")),
+    ]
+    found = [pair for pair in pairs if pair.ratio.verdict == "faster"]
+    sentence = ""
+    if found:
+        best = min(found, key=lambda pair: pair.ratio.value)
+        sentence = (
+            f"`--retain-memory` makes {len(found)} of {len(pairs)} configurations faster, `{best.old.label}` most of "
+            f"all: {format_significant(1 / best.ratio.value)} times as fast (95 % interval "
+            f"{format_interval(best.ratio, invert=True)})."
+        )
+    return [Section("retain-memory", title_of(done[0]), sentence, make_table(pairs, columns))]
 
 
-def _group_by_readers(bars: Sequence[Bar]) -> dict[str, list[Bar]]:
-    """Return the bars in a group for each kind of readers that there is."""
-    groups = {READERS[not is_view]: [bar for bar in bars if bar.is_view is is_view] for is_view in (False, True)}
+def _group_by_readers(marks: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return the dots or bars in a group for each kind of readers that there is."""
+    groups = {READERS[not is_view]: [mark for mark in marks if mark.is_view is is_view] for is_view in (False, True)}
     return {title: group for title, group in groups.items() if group}
 
 
@@ -182,25 +260,28 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
     """Return the time of traced iterations by cause, by stage and by edge, each with a table."""
     for result in done:
         stages.check_trace(result)
-    totals = {result.label: stages.iteration_seconds(result.traced_run) for result in done}
-    by_cause = {result.label: stages.attribute_to_causes(result, done) for result in done}
-    by_stage, explained = {}, {}
-    for result in done:
-        by_stage[result.label], explained[result.label] = stages.attribute(result.traced_run)
-    by_edge = {result.label: stages.attribute_to_edges(result.traced_run) for result in done}
+    totals = {r.label: fmean(map(stages.iteration_seconds, r.traced_runs)) for r in done}
+    by_cause = {r.label: stages.mean_over_runs(stages.attribute_to_causes, r.traced_runs) for r in done}
+    by_stage = {r.label: stages.mean_over_runs(lambda run: stages.attribute(run)[0], r.traced_runs) for r in done}
+    by_edge = {r.label: stages.mean_over_runs(stages.attribute_to_edges, r.traced_runs) for r in done}
+    explained = {r.label: fmean(stages.attribute(run)[1] for run in r.traced_runs) for r in done}
     worst = max(explained, key=lambda label: abs(1 - explained[label]))
+    faults = [stages.fault_seconds(run) * 1e6 for result in done for run in result.traced_runs]
     notes = (
         "Mean of the middle half of the iterations. Processes that work at the same time get equal shares of the time.",
         "In the stage wait, Python sees no work: messages, scheduling, wake-ups, and Ray's C++ code.",
+        "policy -> is work for all messages that policy sends, -> reward for all messages that reward reads.",
+        f"Page faults: their number in each stage, times {min(faults):.2g} to {max(faults):.2g} µs per page fault. "
+        "Each run measures this price: (cold copy - warm copy) / page faults of the cold copy.",
         f"The stages add up to {explained[worst]:.1%} of an iteration for {worst}, and fit the others better.",
     )
     bars = []
     for label, total in totals.items():
-        shares = {stage: 100 * by_stage[label][stage] / total for stage in stages.STAGES if stage in by_stage[label]}
+        shares = {cause: 100 * seconds / total for cause, seconds in by_cause[label].items()}
         bars.append(Bar(label, shares, f"{format_milliseconds(total)} ms"))
     name, title = done[0].table, title_of(done[0])
-    stage_chart = BarChart(name.replace("-", "_"), f"Time by stage: {title}", {"": bars}, "per cent of an iteration",
-                           caption=notes)  # fmt: skip
+    share_chart = BarChart(name.replace("-", "_"), f"Time by cause: {title}", {"": bars}, stages.ALL_CAUSES,
+                           "per cent of an iteration", notes)  # fmt: skip
     cause_chart = _cause_chart(by_cause, [r for r in everything if r.workload == done[0].workload and not r.traced])
 
     def section(kind: str, parts: Mapping[str, Mapping[str, float]], order: Sequence[str], **fields: Any) -> Section:
@@ -212,39 +293,55 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
         return Section(name, f"Milliseconds by {kind}: {title}", "", table, **fields)
 
     return [
-        section("cause", by_cause, (*stages.CAUSES, stages.OTHER_CAUSES), chart=cause_chart),
-        section("stage", by_stage, stages.STAGES, chart=stage_chart),
-        section("edge", by_edge, ("wait", *map(str, done[0].flow.edges)), notes=notes),
+        section("cause", by_cause, stages.ALL_CAUSES, chart=cause_chart),
+        section("stage", by_stage, stages.STAGES, chart=share_chart),
+        section("edge", by_edge, ("wait", *map(str, done[0].flow.edges))),
+        Section(name, f"Page faults per iteration by process: {title}", "", _fault_table(done), notes=notes),
     ]
 
 
+def _fault_table(done: Sequence[Result]) -> Table:
+    """Return the page faults of each process per iteration, the mean over the runs."""
+    names = dict.fromkeys(name for result in done for run in result.traced_runs for name in run.processes)
+    cells = []
+    for result in done:
+        counts: dict[str, list[float]] = defaultdict(list)
+        for run in result.traced_runs:
+            for name, cost in run.processes.items():
+                counts[name].append((cost.minor_faults or 0) / len(run.seconds))
+        cells.append([result.label, *(f"{fmean(counts[name]):,.0f}" if name in counts else "-" for name in names)])
+    return Table(["configuration", *names], cells)
+
+
 def _cause_chart(causes: Mapping[str, Mapping[str, float]], untraced: Sequence[Result]) -> BarChart | None:
-    """Return the untraced medians, divided like the traced iterations, slowest first; None without untraced results."""
+    """Return the times without tracing, divided like the traced iterations, slowest first; None if there are none."""
     shown = [result for result in find_transports(untraced) if result.name in HEADLINE and result.label in causes]
     if not shown:
         return None
-    shown.sort(key=lambda result: -result.summary.median)
-    slowest, bars, titles = shown[0], [], {}
+    shown.sort(key=lambda result: -result.typical_seconds)
+    slowest, bars, titles = shown[0], [], []
+    shares = {label: {cause: s / sum(parts.values()) for cause, s in parts.items()} for label, parts in causes.items()}
+    largest = max(shares[slowest.label], key=shares[slowest.label].__getitem__)
+    titles.append(f"{slowest.label}: {shares[slowest.label][largest]:.0%} of the time is {largest}")
     for result in shown:
-        shares, milliseconds = causes[result.label], 1e3 * result.summary.median
-        segments = {cause: milliseconds * share / sum(shares.values()) for cause, share in shares.items()}
-        factor = format_significant(Pair(result, slowest).ratio.value)
-        label = f"{format_milliseconds(result.summary.median)} ms, {factor}x"
-        bars.append(Bar(result.label, segments, label, is_view=not result.readers_own_a_copy))
-        readers = READERS[result.readers_own_a_copy]
-        titles[readers] = f"{result.label} is {factor} times as fast as {slowest.label} ({readers})"
+        milliseconds = 1e3 * result.typical_seconds
+        segments = {cause: milliseconds * share for cause, share in shares[result.label].items()}
+        bars.append(Bar(result.label, segments, format_time(result), is_view=not result.readers_own_a_copy))
+        plain = next((r for r in shown if f"{r.name} --retain-memory" == result.name), None)
+        if plain and Pair(plain, result).ratio.verdict == "faster":
+            factor = format_significant(1 / Pair(plain, result).ratio.value)
+            titles.append(f"--retain-memory makes {plain.label} {factor} times as fast")
     caption = (
-        f"{title_of(slowest)}. Medians without tracing, divided into causes like a traced run.",
-        "Page faults are separate only if the trace was repeated with --reuse-buffers; else other causes contain them.",
-        *provenance([slowest])[:-1],
+        f"{title_of(slowest)}. Times without tracing (95 % interval), divided into causes like traced runs.",
+        *provenance(shown),
     )
-    return BarChart("headline", ";\n".join(titles.values()), _group_by_readers(bars), "milliseconds per iteration",
-                    caption=caption)  # fmt: skip
+    return BarChart("headline", ";\n".join(titles), _group_by_readers(bars), stages.ALL_CAUSES,
+                    "milliseconds per iteration", caption)  # fmt: skip
 
 
 def build_chatlearn(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return ChatLearn's own messages over every transport, and flat tensors of as many bytes as packed ones."""
-    done = sorted(done, key=lambda result: -result.paced_seconds)
+    done = sorted(done, key=lambda result: (not result.readers_own_a_copy, -result.typical_seconds))
     first, batch_size = done[0], int(done[0].workload.sizes["batch_size"])
     queues = [r for r in done if r.transport.label == CHATLEARN and "sink" not in r.configuration.flags]
     baseline = next((result for result in queues if result.workload.sizes.get("as_sent")), None)
@@ -252,42 +349,30 @@ def build_chatlearn(done: list[Result], group: list[Result], everything: Sequenc
 
     def flat_milliseconds(result: Result) -> str:
         other = flat.get(result.configuration) if result.workload.message == "packed" else None
-        return format_milliseconds(other.paced_seconds if other else None)
-
-    def times_memcpy(result: Result) -> str:
-        if not result.readers_own_a_copy or not result.memcpy_seconds:
-            return "-"
-        return format_significant(result.paced_seconds / result.memcpy_seconds)
-
-    def speed_up(result: Result) -> str:
-        return f"{format_significant(baseline.paced_seconds / result.paced_seconds)}x" if baseline else "-"
+        return format_milliseconds(other.typical_seconds if other else None)
 
     columns = [
         Column("configuration", tables.short_label),
         Column("in flight", lambda r: str(r.in_flight)),
-        Column("ms per message", lambda r: format_milliseconds(r.paced_seconds)),
+        Column("ms per message", lambda r: format_milliseconds(r.typical_seconds)),
         Column("ms as one flat tensor", flat_milliseconds, 3),
         Column("stored per message", tables.format_stored, 4),
+        Column("page faults", tables.format_faults, 4),
         tables.READERS,
-        Column("x memcpy", times_memcpy, 1),
+        Column("x memcpy", lambda r: format_significant(r.times_memcpy), 1),
         tables.OVERHEAD,
-        Column("speed-up over ref-queue as sent", speed_up),
-        Column("runs", lambda r: str(len(r.shown_runs)), 3),
+        Column("speed-up over ref-queue as sent", lambda r: format_speed_up(r, baseline)),
     ]
     title = title_of(first).replace("iteration", f"message of {batch_size} samples, {first.check_every} per episode")
-    bars = []
-    for result in done:
-        label = f"{format_milliseconds(result.paced_seconds)} ms, {speed_up(result)}"
-        name = f"{tables.short_label(result)}, {result.in_flight} in flight"
-        bars.append(Bar(name, {"": 1e3 * result.paced_seconds}, label, is_view=not result.readers_own_a_copy))
-    chart = BarChart("chatlearn_episodes", f"Time per message: {title}", _group_by_readers(bars), LOG_MILLISECONDS,
-                     _memcpy_lines(done), True, tuple(provenance(done)))  # fmt: skip
+    dots = [make_dot(result, f"{tables.short_label(result)}, {result.in_flight} in flight") for result in done]
+    chart = DotChart("chatlearn_episodes", f"Time per message: {title}", _group_by_readers(dots), LOG_MILLISECONDS,
+                     _memcpy_lines(done), tuple(provenance(done)))  # fmt: skip
     return [Section("episodes", title, "", make_table(done, columns), chart)]
 
 
 def build_microbenchmarks(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return small messages over every transport, compared with references in the object store."""
-    done = sorted(done, key=lambda result: result.workload.bytes_per_iteration)
+    done = sorted(done, key=lambda result: (result.workload.bytes_per_iteration, not result.readers_own_a_copy))
 
     def speed_up(result: Result) -> str:
         name = "bytes" if result.configuration.transport == "bytes" else "refs"
@@ -298,9 +383,10 @@ def build_microbenchmarks(done: list[Result], group: list[Result], everything: S
     columns = [
         Column("configuration", tables.short_label),
         Column("bytes per message", lambda r: f"{r.workload.edges[0].bytes:,}"),
-        Column("median µs", lambda r: f"{r.summary.median * 1e6:,.0f}"),
+        tables.READERS,
+        Column("µs per iteration", lambda r: f"{r.typical_seconds * 1e6:,.0f}"),
         Column("p95 µs", lambda r: f"{r.summary.p95 * 1e6:,.0f}" if r.summary.p95 else "-", 1),
-        Column("µs per hop", lambda r: f"{r.summary.median / r.flow.path_length(max) * 1e6:,.0f}"),
+        Column("µs per hop", lambda r: f"{r.typical_seconds / r.flow.path_length(max) * 1e6:,.0f}"),
         Column("speed-up over references", speed_up),
         Column("x pipe", lambda r: format_significant(r.times_pipe)),
         tables.OVERHEAD,
@@ -312,30 +398,51 @@ def build_sweep(done: list[Result], group: list[Result], everything: Sequence[Re
     """Return the times of each configuration at each value of the size that was swept."""
     swept, _ = tables.swept_point(done[0])
     by_label: dict[str, dict[int, Result]] = defaultdict(dict)
-    by_value: dict[int, list[Result]] = defaultdict(list)
     for result in done:
-        value = tables.swept_point(result)[1]
-        by_label[tables.short_label(result, swept)][value] = result
-        by_value[value].append(result)
-    values = sorted(by_value)
+        by_label[tables.short_label(result, swept)][tables.swept_point(result)[1]] = result
+    values = sorted({value for points in by_label.values() for value in points})
+    is_bytes, in_flight = swept == "payload", swept == "in_flight"
     lines, cells = [], []
-    for label, points in by_label.items():
-        seconds = {x: r.paced_seconds if r.check_every > 1 else r.summary.median for x, r in sorted(points.items())}
-        largest = points[max(points)]  # the object store copies small messages, and maps others
-        milliseconds = [(x, 1e3 * value) for x, value in seconds.items()]
-        lines.append(Series(label, milliseconds, is_view=not largest.readers_own_a_copy))
-        cells.append([label, tables.READERS.cell(largest), *(format_milliseconds(seconds.get(x)) for x in values)])
-    memcpy = {x: [s for r in by_value[x] if (s := median_memcpy_seconds(r.runs))] for x in values}
-    if all(memcpy.values()):
-        lines.append(Series("memcpy", [(x, 1e3 * median(memcpy[x])) for x in values], is_limit=True))
-    is_bytes = swept == "payload"
+    for label, points in sorted(by_label.items(), key=lambda item: not _largest(item[1]).readers_own_a_copy):
+        largest = _largest(points)  # the object store copies small messages, and maps others
+        seconds = {x: points[x].typical_seconds if x in points else None for x in values}
+        overhead = max(result.overhead_share for result in points.values())
+        cells.append([label, tables.READERS.cell(largest), *map(format_milliseconds, seconds.values()),
+                      tables.format_overhead(overhead)])  # fmt: skip
+        if not in_flight or 1 in points:
+            lines.append(_line(label, dict(sorted(points.items())), points.get(1) if in_flight else None))
+    memcpy: dict[int, list[float]] = defaultdict(list)
+    for result in done:
+        memcpy[tables.swept_point(result)[1]] += [result.memcpy_seconds] if result.memcpy_seconds else []
+    if all(memcpy.values()) and not in_flight:
+        limit = [(x, 1e3 * median(memcpy[x]), 1e3 * min(memcpy[x]), 1e3 * max(memcpy[x])) for x in values]
+        lines.append(Series("memcpy", limit, is_limit=True))
     headers = [format_bytes(x) if is_bytes else str(x) for x in values]
-    table = Table(["configuration", "readers get", *headers], cells, (0, 1))
+    table = Table(["configuration", "readers get", *headers, "largest overhead"], cells, (0, 1))
     workload = done[0].flow.title if is_bytes else title_of(done[0])
     title = f"Milliseconds per iteration by {SWEPT[swept]}: {workload}"
-    caption = ("Dashed lines and hollow markers: readers get a view.", *provenance(done)[:-1])
-    chart = LineChart(f"sweep_{swept}", title, lines, SWEPT[swept], "milliseconds per iteration", is_bytes, caption)
-    return [Section("in-flight" if swept == "in_flight" else "sweeps", title, "", table, chart)]
+    caption = ("Dashed: readers get a view. Bands: fastest to slowest run.", *provenance(done))
+    axes = (SWEPT[swept], "throughput relative to one in flight" if in_flight else "milliseconds per iteration")
+    chart_title = f"Throughput by {SWEPT[swept]}: {workload}" if in_flight else title
+    chart = LineChart(f"sweep_{swept}", chart_title, lines, *axes, is_bytes, not in_flight, caption)
+    return [Section("in-flight" if in_flight else "sweeps", title, "", table, chart)]
+
+
+def _largest(points: Mapping[int, Result]) -> Result:
+    return points[max(points)]
+
+
+def _line(label: str, points: Mapping[int, Result], one_in_flight: Result | None) -> Series:
+    """Return a line of milliseconds, or of throughput relative to that of one iteration in flight."""
+    values = []
+    for x, result in points.items():
+        times = (result.typical_seconds, min(result.run_seconds), max(result.run_seconds))
+        if one_in_flight:
+            middle, high, low = (one_in_flight.typical_seconds / seconds for seconds in times)
+        else:
+            middle, low, high = (1e3 * seconds for seconds in times)
+        values.append((x, middle, low, high))
+    return Series(label, values, is_view=not _largest(points).readers_own_a_copy)
 
 
 BUILDERS: dict[str, Callable[[list[Result], list[Result], Sequence[Result]], list[Section]]] = {  # in their order

@@ -4,7 +4,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from common.analysis.result import MAX_OVERHEAD, Result, disturbances
+from common.analysis.statistics import interval
 from common.transports.catalogue import REFERENCE, configuration_name
 from common.units import format_bytes
 
@@ -68,13 +71,28 @@ def format_milliseconds(seconds: float | None) -> str:
 
 def format_rate(result: Result) -> str:
     """Return GB/s to all readers; "-" for views, because no bytes are moved to their readers."""
-    rate = result.workload.bytes_per_iteration / result.summary.median / 1e9
+    rate = result.workload.bytes_per_iteration / result.typical_seconds / 1e9
     return f"{rate:.3g}" if result.readers_own_a_copy else "-"
+
+
+def format_interval(result: Result) -> str:
+    """Return the 95 % interval of the time in milliseconds; "-" for one run."""
+    ends = interval(result.run_seconds)
+    return f"{format_milliseconds(ends[0])} to {format_milliseconds(ends[1])}" if ends else "-"
+
+
+def format_faults(result: Result) -> str:
+    faults = result.faults_per_iteration
+    return "-" if faults is None else f"{faults:,.0f}"
 
 
 def format_stored(result: Result) -> str:
     """Return the bytes that the object store takes in per iteration. Channels bypass it."""
     return format_bytes(round(result.stored_bytes_per_iteration), ("iB",)) if result.status == "ok" else "-"
+
+
+def count_disturbed(result: Result) -> int:
+    return sum(bool(disturbances(run, result.cores)) for run in result.shown_runs)
 
 
 def swept_point(result: Result) -> tuple[str, int]:
@@ -106,23 +124,30 @@ def _timed(header: str, cell: Callable[[Result], str], rank: int = 0) -> Column:
     return Column(header, lambda result: cell(result) if result.seconds else "-", rank)
 
 
-OVERHEAD = _timed("overhead", lambda r: f"{r.overhead_share:.1%}" if r.overhead_share >= MAX_OVERHEAD else "<1%", 2)
+def format_overhead(share: float) -> str:
+    return f"{share:.1%}" if share >= MAX_OVERHEAD else "<1%"
+
+
+OVERHEAD = _timed("overhead", lambda r: format_overhead(r.overhead_share), 2)
 READERS = Column("readers get", lambda r: "copy" if r.readers_own_a_copy else "view", is_text=True)
 MAIN_COLUMNS = (
     Column("configuration", marked_label),
     _timed("stored", format_stored, 6),
-    Column("first ms", lambda r: format_milliseconds(r.first_seconds), 4),
-    _timed("runs", lambda r: str(len(r.seconds_by_run)), 4),
-    _timed("disturbed runs", lambda r: str(sum(bool(disturbances(run)) for run in r.shown_runs)), 6),
+    _timed("page faults", format_faults, 3),
+    _timed("first ms", lambda r: format_milliseconds(float(np.median(r.first_seconds))), 4),
+    _timed("runs", lambda r: str(len(r.run_seconds)), 4),
+    _timed("disturbed runs", lambda r: str(count_disturbed(r)), 6),
     _timed("iterations", lambda r: str(len(r.seconds)), 6),
     _timed("min ms", lambda r: format_milliseconds(r.summary.min), 4),
-    _timed("median ms", lambda r: format_milliseconds(r.summary.median)),
+    _timed("ms per iteration", lambda r: format_milliseconds(r.typical_seconds)),
+    _timed("95 % interval", format_interval, 5),
     _timed("p95 ms", lambda r: format_milliseconds(r.summary.p95), 1),
     _timed("p99 ms", lambda r: format_milliseconds(r.summary.p99), 4),
     _timed("max ms", lambda r: format_milliseconds(r.summary.max), 4),
     _timed("variation", lambda r: f"{r.summary.variation:.0%}", 5),
     _timed("GB/s", format_rate),
     _timed("x memcpy", lambda r: format_significant(r.times_memcpy)),
+    _timed("x cold copy", lambda r: format_significant(r.times_cold_copy), 4),
     _timed("x pipe", lambda r: format_significant(r.times_pipe), 3),
     # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
     _timed("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),

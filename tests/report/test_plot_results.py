@@ -129,9 +129,9 @@ def test_report_html_is_sorted_and_filtered_in_a_browser(write, tmp_path):
     browser = webdriver.Chrome(options=options, service=Service(BROWSER))
     try:
         browser.get((tmp_path / "report.html").as_uri())
-        (table,) = [table for table in browser.find_elements(By.TAG_NAME, "table") if "median ms" in table.text]
+        (table,) = [table for table in browser.find_elements(By.TAG_NAME, "table") if "ms per iteration" in table.text]
         headers = [head.get_property("textContent") for head in table.find_elements(By.TAG_NAME, "th")]
-        column = headers.index("median ms")
+        column = headers.index("ms per iteration")
 
         def medians():
             rows = [row for row in table.find_elements(By.CSS_SELECTOR, "tbody tr") if row.is_displayed()]

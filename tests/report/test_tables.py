@@ -17,7 +17,7 @@ def cells(*arguments, **changes):
 def test_multiples_of_memcpy_and_pipe_are_of_the_median_and_a_view_copies_nothing():
     times = {"memcpy_before_seconds": [0.02], "pipe_before_seconds": [0.001]}
     row = cells("refs", make_run([0.06, 0.04, 0.05], **times))
-    assert (row["median ms"], row["x memcpy"], row["x pipe"]) == ("50", "2.5", "50")
+    assert (row["ms per iteration"], row["x memcpy"], row["x pipe"]) == ("50", "2.5", "50")
     assert row["GB/s"] == f"{448 * 2**20 / 0.05 / 1e9:.3g}"
     row = cells("mapped", make_run([0.05], readers_own_a_copy=False, **times), runtime="graph")
     assert (row["GB/s"], row["x memcpy"], row["x pipe"]) == ("-", "-", "50")
@@ -27,7 +27,7 @@ def test_the_reference_a_skipped_configuration_and_wrong_bytes_are_marked():
     assert cells("memcpy", [0.1], runtime="torch")["configuration"] == "torch memcpy (reference)"
     skipped = make_run([], status="skipped", reason="no GPU", first_seconds=None, processes={})
     row = cells("nccl", skipped, runtime="graph")
-    assert (row["status"], row["median ms"], row["x memcpy"], row["peak GiB"]) == ("skipped", "-", "-", "-")
+    assert (row["status"], row["ms per iteration"], row["x memcpy"], row["peak GiB"]) == ("skipped", "-", "-", "-")
     row = cells("refs", make_run([0.1]), make_run([0.1], wrong_bytes=3, status="failed", reason="wrong"))
     assert row["status"] == "WRONG"
 
