@@ -4,7 +4,9 @@ import mmap
 import os
 import signal
 import time
+from collections.abc import Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import torch
 
@@ -14,52 +16,51 @@ from common.plan.plan import Plan
 from common.trace.recorder import count_faults
 
 MESSAGE = bytes(8)  # as long as a sequence number
+WARM_PASSES, COLD_PASSES = 4, 2
 
 
-def measure_memcpy(plan: Plan, threads: int, passes: int = 6) -> list[float]:
-    """Return the seconds of each pass with so many threads: one warm copy per edge, one edge after the other.
+class Copies(NamedTuple):
+    """Seconds of each pass of copies: one copy per edge, one edge after the other."""
 
-    Two more passes come first and are not in the result.
+    warm: list[float]  # by --threads threads
+    all_cores: list[float]  # the same by all cores
+    cold: list[float]  # by --threads threads into fresh host memory
+    cold_faults: int  # page faults of one cold pass
+
+
+def measure_copies(plan: Plan) -> Copies:
+    """Measure warm copies, into memory that was used before, and cold ones. The first warm pass does not count.
+
+    The memory of cold copies is mapped anew for each copy, whatever the settings of malloc are.
     """
-    flow = plan.task_flow
+    flow, threads, cores = plan.task_flow, plan.options.threads, len(os.sched_getaffinity(0))
     pairs = []
     for edge in flow.edges:
         devices = [plan.gpu_of(flow.actor(task)) for task in (edge.source, edge.reader)]
         pairs.append([torch.ones(edge.bytes or 1, dtype=torch.uint8, device=device) for device in devices])
     threads_before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    samples = []
-    for _ in range(2 + passes):
-        start = time.perf_counter()
-        for source, destination in pairs:
-            destination.copy_(source)
-        synchronise()
-        samples.append(round(time.perf_counter() - start, 9))
-    torch.set_num_threads(threads_before)
-    return samples[2:]
-
-
-def measure_cold_copy(plan: Plan, threads: int, passes: int = 3) -> tuple[list[float], int]:
-    """Return the seconds of each pass, and the page faults of one pass: one copy per edge into fresh host memory.
-
-    The memory is mapped anew for each copy, whatever the settings of malloc are, and unmapped outside of the clock.
-    """
-    edges = [edge for edge in plan.task_flow.edges if edge.bytes]
-    sources = {edge: torch.ones(edge.bytes, dtype=torch.uint8) for edge in edges}
-    threads_before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    samples, faults = [], 0
-    for _ in range(passes):
+    warm = [_copy_all(pairs, threads) for _ in range(1 + WARM_PASSES)][1:]
+    all_cores = [_copy_all(pairs, cores) for _ in range(1 + WARM_PASSES)][1:]
+    cold, faults = [], 0
+    for _ in range(COLD_PASSES):
         seconds, faults_before = 0.0, count_faults()
-        for edge in edges:
-            memory = torch.frombuffer(mmap.mmap(-1, edge.bytes), dtype=torch.uint8)
-            start = time.perf_counter()
-            memory.copy_(sources[edge])
-            seconds += time.perf_counter() - start
-        samples.append(round(seconds, 9))
+        for source, _ in pairs:
+            memory = torch.frombuffer(mmap.mmap(-1, source.nbytes), dtype=torch.uint8)
+            seconds += _copy_all([[source, memory]], threads)
+        cold.append(round(seconds, 9))
         faults = count_faults() - faults_before
     torch.set_num_threads(threads_before)
-    return samples, faults
+    return Copies(warm, all_cores, cold, faults)
+
+
+def _copy_all(pairs: Sequence[Sequence[torch.Tensor]], threads: int) -> float:
+    """Copy each source to its destination with so many threads, and return the seconds."""
+    torch.set_num_threads(threads)
+    start = time.perf_counter()
+    for source, destination in pairs:
+        destination.copy_(source)
+    synchronise()
+    return round(time.perf_counter() - start, 9)
 
 
 def measure_pipe(flow: Flow, passes: int = 50) -> list[float]:

@@ -18,7 +18,7 @@ from common.errors import RunFailed, SuiteError
 from common.plan.plan import Plan
 from common.records.environment import describe_environment
 from common.run.monitor import WorkerReport
-from common.run.references import measure_cold_copy, measure_memcpy, measure_pipe
+from common.run.references import measure_copies, measure_pipe
 from common.run.timing import measure
 
 
@@ -31,9 +31,9 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
     if plan.gpus > torch.cuda.device_count():
         raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs, the machine has {plan.gpus}: see nvidia-smi")
     run.pipe_before_seconds = measure_pipe(plan.task_flow)
-    run.memcpy_before_seconds = measure_memcpy(plan, plan.options.threads)
-    run.memcpy_all_cores_seconds = measure_memcpy(plan, len(os.sched_getaffinity(0)))
-    run.cold_copy_before_seconds, run.cold_copy_faults = measure_cold_copy(plan, plan.options.threads)
+    copies = measure_copies(plan)
+    run.memcpy_before_seconds, run.memcpy_all_cores_seconds = copies.warm, copies.all_cores
+    run.cold_copy_before_seconds, run.cold_copy_faults = copies.cold, copies.cold_faults
     report.environment = describe_environment()
     report.write(plan.run_folder)
     with suppress(OSError):
@@ -57,8 +57,8 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
                 raise
         workers.stop()
     run.pipe_after_seconds = measure_pipe(plan.task_flow)
-    run.memcpy_after_seconds = measure_memcpy(plan, plan.options.threads)
-    run.cold_copy_after_seconds, _ = measure_cold_copy(plan, plan.options.threads)
+    copies = measure_copies(plan)
+    run.memcpy_after_seconds, run.cold_copy_after_seconds = copies.warm, copies.cold
     report.finished = True
     report.write(plan.run_folder)
     if plan.token:

@@ -7,12 +7,11 @@ import time
 import psutil
 import pytest
 import torch
-from conftest import KILOBYTES
 
 from common.flows.catalogue import build_flow
 from common.run import host_noise, references
 from common.run.host_noise import CpuTime, OtherLoad, loopback_bytes, throttled_seconds
-from common.run.references import measure_cold_copy, measure_memcpy, measure_pipe
+from common.run.references import COLD_PASSES, WARM_PASSES, measure_copies, measure_pipe
 
 
 @pytest.mark.parametrize("name", ["online-dpo", "ppo", "round-trip", "chain", "scatter-gather", "dpo"])
@@ -38,19 +37,24 @@ def test_pipe_clock_waits_for_the_last_task(monkeypatch):
     assert min(measure_pipe(build_flow("chain", {"actors": 3}), passes=3)) > 3 * 0.01
 
 
-def test_memcpy_copies_every_edge_in_every_pass(make_plan, monkeypatch):
+def test_copies_are_of_every_edge_in_every_pass_and_cold_ones_touch_every_page(make_plan, monkeypatch):
     copied, copy, threads = [], torch.Tensor.copy_, torch.get_num_threads()
 
     def noting_copy(destination, source):
-        copied.append(source.nbytes)
+        copied.append((source.nbytes, torch.get_num_threads()))
         assert copy(destination, source).equal(source)
 
     monkeypatch.setattr(torch.Tensor, "copy_", noting_copy)
-    samples = measure_memcpy(make_plan("store", *KILOBYTES), 2, passes=4)
-    assert copied == [8192, 24576, 24576, 16384, 40960] * (2 + 4)
-    assert len(samples) == 4
-    assert min(samples) > 0
-    assert torch.get_num_threads() == threads
+    plan = make_plan("store", "--payload", "16MiB")
+    copies = measure_copies(plan)
+    sizes = [edge.bytes for edge in plan.task_flow.edges]
+    by_one = [(size, 1) for size in sizes]
+    by_all = [(size, len(os.sched_getaffinity(0))) for size in sizes]
+    assert copied == by_one * (1 + WARM_PASSES) + by_all * (1 + WARM_PASSES) + by_one * COLD_PASSES
+    assert (len(copies.warm), len(copies.all_cores), len(copies.cold)) == (WARM_PASSES, WARM_PASSES, COLD_PASSES)
+    assert min(*copies.warm, *copies.all_cores, *copies.cold) > 0 and torch.get_num_threads() == threads
+    pages = sum(sizes) / 4096
+    assert pages <= copies.cold_faults < 1.2 * pages + 100
 
 
 def spin(seconds):
@@ -112,13 +116,6 @@ def test_bytes_through_the_loopback_interface_are_counted():
     client.sendall(bytes(100_000))
     connection, _ = server.accept()
     assert connection.recv(1) and loopback_bytes() - before > 100_000
-
-
-def test_a_cold_copy_touches_every_page(make_plan):
-    plan = make_plan("store", "--payload", "64MiB")
-    samples, faults = measure_cold_copy(plan, 1, passes=2)
-    pages = plan.task_flow.bytes_per_iteration / 4096
-    assert len(samples) == 2 and min(samples) > 0 and pages <= faults < 1.1 * pages + 100
 
 
 @pytest.mark.parametrize(
