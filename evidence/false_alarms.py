@@ -28,7 +28,7 @@ SHUFFLES = 12  # random orders of the same runs
 
 
 def count_verdicts(results: Sequence[Result]) -> dict[str, list[str]]:
-    """Return the verdicts by the kind of pair, which share no run within a result and an order."""
+    """Return the verdicts by the kind of pair. Pairs of an order that was not drawn at random overlap."""
     verdicts: dict[str, list[str]] = defaultdict(list)
     generator = random.Random(0)
     paired = [result for result in results if result.paired]
@@ -36,9 +36,10 @@ def count_verdicts(results: Sequence[Result]) -> dict[str, list[str]]:
         if "inject" not in result.configuration.flags:
             runs = sorted(result.shown_runs, key=lambda run: (run.started_at, run.order))
             times = [float(np.median(run.seconds)) for run in runs]
-            for block in split_blocks(times, 2 * RUNS):
-                verdicts["equal, one after the other"].append(ratio(block[RUNS:], block[:RUNS]).verdict)
-                verdicts["equal, interleaved"].append(ratio(block[1::2], block[::2]).verdict)
+            for begin in range(len(times) - 2 * RUNS + 1):  # whatever run a comparison begins with
+                window = times[begin : begin + 2 * RUNS]
+                verdicts["equal, one after the other"].append(ratio(window[RUNS:], window[:RUNS]).verdict)
+                verdicts["equal, interleaved"].append(ratio(window[1::2], window[::2]).verdict)
             for _ in range(SHUFFLES):
                 for block in split_blocks(generator.sample(times, len(times)), 2 * RUNS):
                     verdicts["equal, in random order"].append(ratio(block[RUNS:], block[:RUNS]).verdict)

@@ -70,8 +70,9 @@ def page_sections(results: Sequence[Result]) -> list[Section]:
     on_ray = [result for result in shown if result.transport.runtime.uses_ray]
     without_ray = [r for r in shown if r.name == BASELINE or not r.transport.runtime.uses_ray]
     memcpy = f"The memcpy time, one warm copy per edge, is {format_milliseconds(shown[0].memcpy_seconds)} ms."
-    retained = "".join(section.sentence for section in build_retained_memory([r for r in shown if r.status == "ok"]))
-    notes = [f"**Without Ray.** {describe_fastest(without_ray)}", memcpy, *provenance(shown)]
+    ok = [result for result in shown if result.status == "ok"]
+    retained = "".join(section.sentence for section in build_retained_memory(ok))
+    notes = [f"**Without Ray.** {describe_fastest(without_ray)}", memcpy, *provenance(ok)]
     built += [
         Section("numbers", "Page faults", f"{retained} [docs/page-faults.md](docs/page-faults.md) has the variables.")
         if retained

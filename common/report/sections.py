@@ -33,6 +33,20 @@ HEADLINE = (
     "graph shm", "graph shm --retain-memory", "graph mapped --copy-out", "torch mapped --copy-out", "graph zero-copy",
     "graph mapped", "torch mapped",
 )  # fmt: skip
+# Changes of ChatLearn's messages: from, to, and what differs. A change without a clear difference is not shown.
+ONE_BUFFER = "one buffer per message instead of hundreds of tensors"
+CHATLEARN_CHANGES = (
+    ("store ref-queue as sent", "store ref-queue", "views are sent without the rest of their storage"),
+    ("store ref-queue as sent", "store ref-queue --retain-memory as sent", "freed memory stays in the process"),
+    ("store ref-queue", "store ref-queue packed", ONE_BUFFER),
+    ("store ref-queue packed", "store ref-queue --retain-memory packed", "freed memory stays in the process"),
+    ("store ref-queue packed", "store ref-queue --keep-queues packed", "queues are not made anew in every episode"),
+    ("store ref-queue --keep-queues packed", "store refs packed", "no queue actors"),
+    ("store refs", "store refs packed", ONE_BUFFER),
+    ("store refs packed", "graph shm packed", "channels of a compiled graph instead of calls and objects"),
+    ("graph shm as sent", "graph shm", "views are sent without the rest of their storage"),
+    ("graph shm", "graph shm packed", ONE_BUFFER),
+)
 SWEPT = {"payload": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
          "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
 
@@ -110,15 +124,14 @@ def describe_fastest(results: Sequence[Result]) -> str:
         if not candidates:
             continue
         best, *others = candidates
-        equal = [result for result in others if Pair(best, result).ratio.verdict == NO_DIFFERENCE]
-        names = " and ".join(f"`{result.label}`" for result in (best, *equal))
-        times = " and ".join(f"{format_milliseconds(result.typical_seconds)} ms" for result in (best, *equal))
+        sentence = f"If {readers}, `{best.label}` is the fastest with {format_milliseconds(best.typical_seconds)} ms"
         if best.times_memcpy:
-            times += f" (the first one: {best.times_memcpy:.2f} times the memcpy time)"
-        sentence = f"If {readers}, {names} {'are' if equal else 'is'} the fastest with {times}"
+            sentence += f" ({best.times_memcpy:.2f} times the memcpy time)"
+        equal = [result for result in others if Pair(best, result).ratio.verdict == NO_DIFFERENCE]
         if equal:
-            sentence += ", which cannot be told apart"
-        sentences.append(sentence.replace("(the first one: ", "(") if not equal else sentence)
+            times = [f"`{result.label}` ({format_milliseconds(result.typical_seconds)} ms)" for result in equal]
+            sentence += f", and cannot be told apart from {' and '.join(times)}"
+        sentences.append(sentence)
         factors = [
             f"`{other.label}` takes {format_significant(ratio.value)} times as long ({describe_interval(ratio)})"
             for other in transports if other.name in (BASELINE, SIMPLEST) and other is not best
@@ -167,10 +180,9 @@ def build_configurations(done: list[Result], group: list[Result], everything: Se
     """Return the table of all configurations of a workload."""
     title, transports = title_of(done[0]), find_transports(done)
     columns = list(tables.MAIN_COLUMNS)
-    for baseline in [result for result in transports[:1] + transports[1:] if result.name in (BASELINE, SIMPLEST)]:
-        if len(done) > 1:
-            columns.append(Column(f"speed-up over {baseline.label}", speed_up_over(baseline), 1))
     if len(done) > 1:
+        for baseline in [r for r in transports if r.name in (BASELINE, SIMPLEST)] or transports[:1]:
+            columns.append(Column(f"speed-up over {baseline.label}", speed_up_over(baseline), 1))
         header = "compared with the configuration that it extends"
         columns.append(Column(header, lambda result: describe_change(result, done), 8, is_text=True))
     table = make_table(group, columns)
@@ -240,7 +252,8 @@ def build_retained_memory(done: list[Result]) -> list[Section]:
             f"all: {format_significant(1 / best.ratio.value)} times as fast (95 % interval "
             f"{format_interval(best.ratio, invert=True)})."
         )
-    return [Section("retain-memory", title_of(done[0]), sentence, make_table(pairs, columns))]
+    notes = provenance([result for pair in pairs for result in (pair.old, pair.new)])
+    return [Section("retain-memory", title_of(done[0]), sentence, make_table(pairs, columns), notes=notes)]
 
 
 def _group_by_readers(marks: Sequence[Any]) -> dict[str, list[Any]]:
@@ -367,7 +380,21 @@ def build_chatlearn(done: list[Result], group: list[Result], everything: Sequenc
     dots = [make_dot(result, f"{tables.short_label(result)}, {result.in_flight} in flight") for result in done]
     chart = DotChart("chatlearn_episodes", f"Time per message: {title}", _group_by_readers(dots), LOG_MILLISECONDS,
                      _memcpy_lines(done), tuple(provenance(done)))  # fmt: skip
-    return [Section("episodes", title, "", make_table(done, columns), chart)]
+    episodes = Section("episodes", title, "", make_table(done, columns), chart)
+    return [Section("chatlearn-changes", title, describe_changes(done)), episodes]
+
+
+def describe_changes(done: Sequence[Result]) -> str:
+    """Return a line of a list for each of CHATLEARN_CHANGES that was measured and makes a clear difference."""
+    by_label = {tables.short_label(result): result for result in done}
+    lines = []
+    for old, new, difference in CHATLEARN_CHANGES:
+        if old in by_label and new in by_label:
+            ratio = Pair(by_label[old], by_label[new]).ratio
+            if ratio.verdict in ("faster", "slower"):
+                factor = f"{format_significant(1 / ratio.value)} times as fast"
+                lines.append(f"\n* {difference} (`{old}` → `{new}`): {factor} ({format_interval(ratio, invert=True)})")
+    return "".join(lines)
 
 
 def build_microbenchmarks(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:

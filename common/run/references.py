@@ -45,7 +45,8 @@ def measure_copies(plan: Plan) -> Copies:
     for _ in range(COLD_PASSES):
         seconds, faults_before = 0.0, count_faults()
         for source, _ in pairs:
-            memory = torch.frombuffer(mmap.mmap(-1, source.nbytes), dtype=torch.uint8)
+            fresh = mmap.mmap(-1, source.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # as malloc does
+            memory = torch.frombuffer(fresh, dtype=torch.uint8)
             seconds += _copy_all([[source, memory]], threads)
         cold.append(round(seconds, 9))
         faults = count_faults() - faults_before

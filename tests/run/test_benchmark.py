@@ -104,7 +104,8 @@ def test_wrong_flags_are_rejected_in_one_line(monkeypatch, no_gpu, argv, reason)
 
 
 @pytest.mark.parametrize("suite", sorted(SUITES.keys() - {"gpu"}))
-def test_every_suite_can_be_planned(suite, no_gpu, tmp_path):
+def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(validate, "require_memory", lambda *_: 2**33)  # whatever other programs use
     items = make_items(benchmark.plan_all([], suite, ["--device", "cpu"]), tmp_path)
     tables = {part.table: part.traced for part in SUITES[suite]}
     assert len({item.path for item in items}) == len(items)

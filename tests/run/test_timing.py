@@ -1,5 +1,6 @@
 """Test the timing loop: the order of operations, what the clock includes, and what is verified when."""
 
+import time
 from types import SimpleNamespace
 
 import msgspec
@@ -203,6 +204,11 @@ def test_wrong_bytes_fail_the_run_with_the_field_that_has_most_of_them():
     wrong = {"policy -> reference, mask": 1, "policy -> reward, mask": 7, "reward -> driver": 2}
     reason = judge(COPIES[0], EDGES, wrong)
     assert reason.startswith("10 bytes differ from what was sent, most of them in policy -> reward, mask")
+
+
+def test_the_clock_stops_after_the_driver_has_waited_for_its_gpus(measured, monkeypatch):
+    monkeypatch.setattr("common.run.timing.tensors.synchronise", lambda: time.sleep(0.02))
+    assert min(measured("--warmup", "1", "--iterations", "3").seconds) > 0.02
 
 
 MIB = 2**20

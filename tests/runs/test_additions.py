@@ -56,8 +56,8 @@ requirements.single_process = true
 CHART = '''
 def build_judges(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return one bar per configuration."""
-    bars = [Bar(result.name, {"": result.summary.median}, "") for result in done]
-    chart = BarChart("judges", "Judges", {"": bars}, "seconds")
+    bars = [Bar(result.name, {"time": result.typical_seconds}, "") for result in done]
+    chart = BarChart("judges", "Judges", {"": bars}, ("time",), "seconds")
     return [Section("judges", "Judges", "", make_table(group, tables.MAIN_COLUMNS), chart)]
 
 
@@ -79,7 +79,7 @@ EDITS = [
     (TIMING, "    run.stored_bytes, run.spilled_bytes =", "    run.birds = 7\n"),
     (SECTIONS, "BUILDERS: dict[str,", CHART.lstrip()),
     (SECTIONS, '    "paired": build_configurations,', '    "judges": build_judges,\n'),
-    (TABLES, '    Column("first ms",', '    Column("birds", lambda result: str(result.runs[0].birds)),\n'),
+    (TABLES, '    _timed("first ms",', '    Column("birds", lambda result: str(result.runs[0].birds)),\n'),
 ]  # fmt: skip
 
 
@@ -105,3 +105,6 @@ def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_c
     assert "birds" in done.stdout and "torch clone --colour" in done.stdout
     assert files.record_files([tmp_path / "out"])
     assert (tmp_path / "out" / "judges.svg").exists()
+    command = [sys.executable, "benchmark.py", "benchmark", "--dry-run"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert "torch clone: 1 x 5 iterations" in done.stdout
