@@ -15,6 +15,7 @@ from common.endpoints.payload import raw_bytes
 from common.endpoints.samples import pad_samples, split_samples
 from common.endpoints.tensors import to_host
 from common.flows.flow import DATASET
+from common.trace.recorder import count_faults
 
 
 def message_bytes(endpoint, count):
@@ -85,10 +86,10 @@ class Trainer:
         self.step_seconds, self.batches, self.steps = step_seconds, [], []
 
     def train_step(self, references):
-        start = time.perf_counter()
+        start, faults = time.perf_counter(), count_faults()
         self.batches += [batch for batch in ray.get(references) if batch is not None]
         time.sleep(self.step_seconds)  # --model-seconds trainer=...
-        self.steps.append((0, "train", start, time.perf_counter()))
+        self.steps.append((0, "train", start, time.perf_counter(), count_faults() - faults))
 
     def spans(self):
         return self.steps  # for --trace, including the wait for micro-batches
