@@ -125,7 +125,8 @@ def print_example(result: Result) -> str:
     """Return the command that measures a configuration of the default flow, and what its last run printed."""
     record = msgspec.structs.replace(result.record, runs=[result.shown_runs[-1]])
     runtime, arguments = result.transport.runtime, record.arguments
-    command = f"{runtime.script} --transport {result.name.partition(' ')[2]} --iterations {arguments.get('iterations')}"
+    counts = f"--warmup {arguments.get('warmup')} --iterations {arguments.get('iterations')}"
+    command = f"{runtime.script} --transport {result.name.partition(' ')[2]} {counts}"
     output, path = io.StringIO(), Path("results") / f"{runtime.name}-{result.transport.name}-TIME.json"
     with contextlib.redirect_stdout(output):
         console.print_flow(result.flow)
