@@ -173,7 +173,7 @@ def shared_memory_files(temporary: Path) -> set[Path]:
 
 def creator_of(name: str) -> int | None:
     """Return the living process that created a file of /dev/shm, as far as its name or its run folder says so."""
-    numbers = [int(number) for number in re.findall(r"\d+", name)]
+    numbers = [int(number) for number in re.findall(r"\d+", name) if len(number) < 9]  # longer ones are times
     folder = name.removeprefix("sem.")[: len(cleanup.PREFIX) + 8]
     for parent in (Path("/tmp"), *Path("/tmp").glob("t-*/tmp")):
         with suppress(OSError, ValueError, IndexError):
