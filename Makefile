@@ -1,6 +1,6 @@
 # make quick       seven configurations at a quarter of the payload    (three minutes after installing)
 # make benchmark   every configuration at the full payload             (ten minutes on two cores)
-# make published   five runs of everything in results/published         (three hours), into results/run-published
+# make published   five runs of everything in results/published         (several hours), into results/run-published
 # make stages      where the time goes: the main configurations traced (six minutes)
 # make hops        the microbenchmarks of small messages               (nine minutes)
 # make chatlearn   ChatLearn's own messages and episodes               (ten minutes)
