@@ -9,6 +9,7 @@ libmimalloc2.0, libtcmalloc-minimal4). A setting whose library is missing is lef
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,65 +24,58 @@ from common.report.tables import Column, Table, format_milliseconds, make_table
 from common.runtimes.environment import RETAIN_MEMORY
 
 ROOT = Path(__file__).resolve().parents[1]
-ONE_HEAP = "MALLOC_ARENA_MAX"
+COPYING, REUSING = ("store refs", "graph shm"), "graph shm --reuse-buffers"  # the second without a setting only
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+JEMALLOC, KEEP_ALL = {"LD_PRELOAD": "libjemalloc.so.2"}, "retain:true,dirty_decay_ms:-1,muzzy_decay_ms:-1"
 SETTINGS = {
     "default": {},
     "--retain-memory": RETAIN_MEMORY,
-    "--retain-memory with several heaps": {name: RETAIN_MEMORY[name] for name in RETAIN_MEMORY if name != ONE_HEAP},
-    "glibc, pages of 2 MiB": {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"},
-    "--retain-memory, pages of 2 MiB": {**RETAIN_MEMORY, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"},
-    "jemalloc": {"LD_PRELOAD": "libjemalloc.so.2", "MALLOC_CONF": "retain:true,dirty_decay_ms:-1,muzzy_decay_ms:-1"},
-    "jemalloc, pages of 2 MiB": {
-        "LD_PRELOAD": "libjemalloc.so.2",
-        "MALLOC_CONF": "retain:true,dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always",
-    },
+    "--retain-memory, several heaps": {name: RETAIN_MEMORY[name] for name in RETAIN_MEMORY if "ARENA" not in name},
+    "--retain-memory, pages of 2 MiB": RETAIN_MEMORY | HUGE_PAGES,
+    "pages of 2 MiB": HUGE_PAGES,
+    "jemalloc": JEMALLOC | {"MALLOC_CONF": KEEP_ALL},
+    "jemalloc, pages of 2 MiB": JEMALLOC | {"MALLOC_CONF": f"{KEEP_ALL},thp:always"},
     "mimalloc": {"LD_PRELOAD": "libmimalloc.so.2", "MIMALLOC_PURGE_DELAY": "-1"},
     "tcmalloc": {"LD_PRELOAD": "libtcmalloc_minimal.so.4"},
 }
-CONFIGURATIONS = ("store refs", "graph shm", "graph shm --reuse-buffers")
 
 
 def measure(folder: Path, runs: int = 5) -> None:
     """Measure each setting once, then all of them again, so that drift affects all alike."""
-    for run in range(runs):
-        for index, (name, variables) in enumerate(SETTINGS.items()):
+    for run in range(1, runs + 1):
+        for name, variables in SETTINGS.items():
             try:
                 ctypes.CDLL(variables.get("LD_PRELOAD"))
             except OSError:
                 print(f"{name}: left out, {variables['LD_PRELOAD']} is not installed")
                 continue
-            command = [
-                sys.executable,
-                "benchmark.py",
-                "--configs",
-                *CONFIGURATIONS,
-                "--warmup",
-                "6",
-                "--iterations",
-                "6",
-            ]
-            output = folder / f"{index}-{run}"
-            subprocess.run([*command, "--output-dir", output.resolve()], cwd=ROOT, env={**os.environ, **variables})
+            command = [sys.executable, "benchmark.py", "--configs", *(COPYING if variables else (*COPYING, REUSING))]
+            command += [*f"--warmup 6 --iterations 6 --runs {run} --output-dir".split(), setting_folder(folder, name)]
+            subprocess.run(command + ["--continue"] * (run > 1), cwd=ROOT, env=os.environ | variables, check=True)
+
+
+def setting_folder(folder: Path, name: str) -> str:
+    return str(folder.resolve() / re.sub(r"\W+", "-", name).strip("-"))
 
 
 def settings_table(folder: Path) -> Table:
     """Return the table of the records in the folders `measure` has written; raise UsageError if there are none."""
-    rows: list[tuple[str, Result]] = []
-    for index, name in enumerate(SETTINGS):
-        paths = sorted(folder.glob(f"{index}-*"))
-        records = map(files.load, files.record_files(paths)) if paths else []
-        rows += [(name, result) for result in group_results(records) if result.status == "ok"]
-    if not rows:
+    found: list[tuple[str, Result]] = []
+    for name in SETTINGS:
+        below = Path(setting_folder(folder, name))
+        results = group_results(map(files.load, files.record_files([below]))) if below.is_dir() else []
+        found += [(name, result) for result in results if result.status == "ok"]
+    if not found:
         raise UsageError(f"{folder} has no records of settings: give --measure")
     columns = [
-        Column("configuration", lambda row: row[1].name),
-        Column("setting", lambda row: row[0], is_text=True),
-        Column("ms per iteration", lambda row: format_milliseconds(row[1].typical_seconds)),
-        Column("95 % interval", lambda row: tables.format_interval(row[1])),
-        Column("page faults", lambda row: tables.format_faults(row[1])),
-        Column("peak GiB", lambda row: f"{row[1].peak_memory_bytes / 2**30:.1f}"),
+        Column("configuration", lambda pair: pair[1].name),
+        Column("setting", lambda pair: pair[0], is_text=True),
+        Column("ms per iteration", lambda pair: format_milliseconds(pair[1].typical_seconds)),
+        Column("95 % interval", lambda pair: tables.format_interval(pair[1])),
+        Column("page faults per iteration", lambda pair: tables.format_faults(pair[1])),
+        Column("peak GiB", lambda pair: f"{pair[1].peak_memory_bytes / 2**30:.1f}"),
     ]
-    return make_table(sorted(rows, key=lambda row: CONFIGURATIONS.index(row[1].name)), columns)
+    return make_table(sorted(found, key=lambda pair: (*COPYING, REUSING).index(pair[1].name)), columns)
 
 
 def main(arguments: Sequence[str]) -> int:
