@@ -8,6 +8,7 @@
     python3 benchmark.py sweeps             time by bytes and tensors, for choose_transport.py
     python3 benchmark.py in-flight          several iterations in flight
     python3 benchmark.py gpu                everything that a machine with GPUs can measure
+    python3 benchmark.py published          all tables of the documentation
     python3 benchmark.py --flow "rollout -> trainer: tokens int64 8MB" --configs "store refs" "graph shm --in-flight 2"
 
 All flags of the scripts can be given too, for all configurations. With --runs, all configurations are measured once,
@@ -21,8 +22,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from common.errors import UsageError, run_main
-from common.plan.command_line import OneLineParser
+from common.errors import UsageError, did_you_mean, run_main
+from common.plan.command_line import OneLineParser, add_lists
 from common.plan.options import RESULTS
 from common.plan.validate import resident_bytes
 from common.records import files
@@ -41,6 +42,7 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]
     )  # fmt: skip
     add = parser.add_argument
     add("--configs", nargs="+", default=[], metavar="CONFIGURATION", help="runtime, transport and flags, in quotes")
+    add("--baseline", metavar="NAME", help="compare the others with this one (default: the first of --configs)")
     add("--runs", type=int, default=1, help="processes per configuration (default: %(default)s)")
     add("--paired", action="store_true", help="measure two --configs at the same time: it shows smaller differences")
     add("--against", type=Path, metavar="CHECKOUT", help="measure each configuration paired with the same one "
@@ -51,13 +53,15 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]
     add("--continue", dest="is_continued", action="store_true", help="measure only the runs that an earlier call with "
         "the same flags and --output-dir has not finished")  # fmt: skip
     add("--list", action="store_true", help="list all configurations, and what this machine lacks for them")
+    add_lists(parser)
     add("--dry-run", action="store_true", help="print what would be measured, and measure nothing")
     suite, words = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else ("", argv)
     arguments, flags = parser.parse_known_args(words)
     arguments.suite, checkout = suite, arguments.against
     if suite and suite not in SUITES:
-        raise UsageError(f"unknown suite {suite}: give {', '.join(SUITES)}, or --configs")
-    if not arguments.list and bool(suite) == bool(arguments.configs):
+        others = did_you_mean(suite, SUITES) or f": give {', '.join(SUITES)}, or --configs"
+        raise UsageError(f"unknown suite {suite}{others}")
+    if not (arguments.list or arguments.text) and bool(suite) == bool(arguments.configs):
         raise UsageError("give a suite or --configs, and not both (--help shows examples)")
     if arguments.is_continued and (checkout or not arguments.output_dir.is_dir()):
         raise UsageError("--continue: give the folder of the earlier call as --output-dir. --against cannot continue")
@@ -107,6 +111,17 @@ def print_plans(items: Sequence[Item], runs: int) -> None:
         print(f"{item.label}: {cost}")
 
 
+def compared_labels(items: Sequence[Item], baseline: str | None) -> list[str]:
+    """Return the labels of the results, the baseline first; nothing for one label. Raise UsageError if it is none."""
+    from common.analysis.result import Result
+
+    labels = list(dict.fromkeys(Result((item.record,)).label for item in items))
+    first = baseline or labels[0]
+    if first not in labels:
+        raise UsageError(f"--baseline {first}: it is not measured{did_you_mean(first, labels)}")
+    return [first, *(label for label in labels if label != first)] if len(labels) > 1 else []
+
+
 def order_runs(groups: Sequence[list[Item]], runs: int, seed: int) -> list[list[Item]]:
     """Return each group of paired items once, then all again in another order; for one run in the given order."""
     generator = random.Random(seed)
@@ -119,6 +134,9 @@ def order_runs(groups: Sequence[list[Item]], runs: int, seed: int) -> list[list[
 def main(argv: Sequence[str]) -> int:
     """Return 0, 1 (a configuration failed) or 130 (interrupted; the runs that have finished are kept)."""
     arguments, flags = parse_arguments(argv)
+    if arguments.text:
+        print(arguments.text())
+        return 0
     if arguments.list:
         list_configurations(flags)
         return 0
@@ -135,10 +153,15 @@ def main(argv: Sequence[str]) -> int:
     if table:
         for group in groups:
             check_pair([item.plan for item in group])
+    labels = compared_labels(ready, arguments.baseline) if arguments.baseline or not (arguments.suite or table) else []
     items = skipped + [item for group in groups for item in group]
     if arguments.dry_run:
         print_plans(items, arguments.runs)
         return 0
+    others = {path for path in folder.rglob("*.json*") if path.is_file()} - {item.path for item in items}
+    if others:
+        raise UsageError(f"--output-dir {folder}: it has records of another measurement, such as {min(others).name}, "
+                         "which would be in the same charts: give a new folder")  # fmt: skip
     earlier = [item.path for item in items if arguments.is_continued and item.path.exists()]
     seed = files.load(earlier[0]).arguments.get("order_seed", 0) if earlier else arguments.order_seed
     for item in items:
@@ -151,8 +174,11 @@ def main(argv: Sequence[str]) -> int:
             item.load_finished_runs()
     print(f"configurations: {sum(map(len, groups))}, runs: {arguments.runs} each, records: {folder}", flush=True)
     codes = measure_all(order_runs(groups, arguments.runs, seed))
+    measured = [item for item in items if any(run.status == "ok" for run in item.record.runs)]
     if 130 in codes and not arguments.against:
         print(f"to continue: the same command with --continue --output-dir {folder}")
+    if 130 in codes and not measured:
+        return 130
     import compare_results  # these imports take time, and a wrong flag should be rejected at once
     import plot_results
 
@@ -161,7 +187,14 @@ def main(argv: Sequence[str]) -> int:
         return max(codes)
     if arguments.paired:
         compare_results.main([str(item.path) for item in items])
-    return max([*codes, plot_results.main([str(folder)])])
+    code = max([*codes, plot_results.main([str(folder)])])
+    if labels:
+        from common.analysis.comparison import pair_with_first
+        from common.analysis.result import group_results
+        from common.report.sentences import describe_all
+
+        print("\n".join(describe_all(pair_with_first(group_results([item.record for item in ready]), labels))))
+    return code
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Compare two measurements: which configurations are faster, which are slower, and which cannot be told apart.
+"""Compare measurements: which configurations are faster, which are slower, and which cannot be told apart.
 
     python3 compare_results.py OLD NEW                      each a record, or a folder of records
     python3 compare_results.py OLD NEW --json               for programs
     python3 compare_results.py OLD NEW --fail-above 5%      exit code 1 if a configuration is slower by more
+    python3 compare_results.py FOLDER --configs "store refs" "graph shm" "graph mapped"      others with the first one
 
-Measure both with `benchmark.py ... --runs 5` on one machine, or together with `benchmark.py --against CHECKOUT`.
+Measure with `benchmark.py ... --runs 5` on one machine, or two versions together with `benchmark.py --against`.
 Times are geometric means of the runs' medians. A configuration is called faster or slower if equal configurations
 differ as much in fewer than 1 of 100 comparisons (docs/statistics.md).
 """
@@ -18,14 +19,21 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import geometric_mean
 
-from common.analysis.comparison import Pair, match_results
+from common.analysis.comparison import (
+    Pair,
+    check_one_machine,
+    environment_differences,
+    match_results,
+    pair_with_first,
+)
 from common.analysis.result import Result, group_results
 from common.analysis.statistics import MIN_RUNS
 from common.errors import UsageError, run_main
 from common.plan.command_line import OneLineParser
 from common.records import files
 from common.report.console import print_table
-from common.report.tables import Column, format_milliseconds, make_table
+from common.report.sentences import describe_all, describe_largest_change, old_and_new
+from common.report.tables import Column, format_faults, format_milliseconds, format_stored, make_table
 from common.units import format_bytes
 
 
@@ -44,6 +52,10 @@ COLUMNS = (
     Column("runs", lambda pair: f"{len(pair.old.run_seconds)}, {len(pair.new.run_seconds)}", 2),
     Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
     Column("detectable slowdown", lambda pair: format_share(pair.ratio.detectable), 1),
+    Column("CPU ms", old_and_new(lambda result: format_milliseconds(result.cpu_seconds_per_iteration)), 4),
+    Column("page faults", old_and_new(format_faults), 2),
+    Column("stored", old_and_new(format_stored), 5),
+    Column("peak GiB", old_and_new(lambda result: f"{result.peak_memory_bytes / 2**30:.1f}"), 6),
 )
 
 
@@ -95,26 +107,40 @@ def main(argv: Sequence[str]) -> int:
     """Return 0, or 1 if --fail-above finds a loss."""
     parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path, metavar="OLD", help="a record, or a folder of records")
-    parser.add_argument("new", type=Path, metavar="NEW", help="a record, or a folder of records, compared with OLD")
+    parser.add_argument("new", type=Path, nargs="?", metavar="NEW", help="the same, compared with OLD")
+    parser.add_argument("--configs", nargs="+", metavar="CONFIGURATION", help="compare these configurations "
+                        "of OLD with the first of them, instead of OLD with NEW")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--fail-above", type=parse_share, metavar="SHARE", help="exit code 1 if a configuration is "
                         "significantly slower by more than this, such as 5%%, or has more failures")  # fmt: skip
     parser.add_argument("--mixed", action="store_true", help="compare records of different machines or versions")
     arguments = parser.parse_all(argv)
-    old, new = (group_results(map(files.load, files.record_files([path]))) for path in (arguments.old, arguments.new))
-    pairs, *unmatched = match_results(old, new, arguments.mixed)
+    if bool(arguments.new) == bool(arguments.configs) or len(arguments.configs or ("", "")) < 2:
+        raise UsageError("give OLD and NEW, or one folder and --configs with at least two configurations")
+    old, new = ([] if path is None else group_results(map(files.load, files.record_files([path])))
+                for path in (arguments.old, arguments.new))  # fmt: skip
+    if arguments.configs:
+        if not arguments.mixed:
+            check_one_machine(old)
+        pairs = pair_with_first(old, arguments.configs)
+        notes = describe_all(pairs) or ["No workload was measured with two of these configurations."]
+    else:
+        pairs, *unmatched = match_results(old, new, arguments.mixed)
+        changes = [describe_largest_change(pair) for pair in pairs if pair.is_measured]
+        notes = [*write_notes(pairs, *unmatched), *filter(None, changes)]
+    measured = [pair for pair in pairs if pair.is_measured]
     losses = [] if arguments.fail_above is None else find_losses(pairs, arguments.fail_above)
-    measured, notes = [pair for pair in pairs if pair.is_measured], write_notes(pairs, *unmatched)
+    differences = environment_differences(measured)
     if arguments.json:
         numbers = [
             {"configuration": pair.label, "flow": pair.new.workload.flow, "verdict": pair.ratio.verdict,
              "bytes": pair.new.workload.bytes_per_iteration, "old_seconds": pair.old.typical_seconds,
              "new_seconds": pair.new.typical_seconds, **asdict(pair.ratio)} for pair in measured
         ]  # fmt: skip
-        print(json.dumps({"pairs": numbers, "notes": notes}, indent=1))
+        print(json.dumps({"pairs": numbers, "notes": [*differences, *notes]}, indent=1))
     else:
         print_table(make_table(measured, COLUMNS))
-        print(*notes, sep="\n")
+        print(*differences, *notes, sep="\n")
     for line in losses:
         print(f"error: {line}", file=sys.stderr)
     return 1 if losses else 0

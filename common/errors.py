@@ -6,8 +6,9 @@ Each message is one line: what is wrong, and what to do.
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 
@@ -29,6 +30,12 @@ class RecordError(SuiteError):
 
 class RunFailed(SuiteError):
     """A run that could not start or continue. The message names the actor that is the cause."""
+
+
+def did_you_mean(text: str, names: Iterable[str]) -> str:
+    """Return a part of a message with the most similar name, or nothing."""
+    similar = get_close_matches(text, list(names), 1)
+    return f": did you mean {similar[0]}?" if similar else ""
 
 
 def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:

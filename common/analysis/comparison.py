@@ -1,6 +1,6 @@
 """Compare results: a configuration with the one that it extends, and two measurements with each other."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -8,10 +8,10 @@ import msgspec
 
 from common.analysis.result import Result
 from common.analysis.statistics import Ratio, ratio, ratio_of_pairs
-from common.errors import RecordError
+from common.errors import RecordError, did_you_mean
 from common.records.environment import MACHINE_KEYS
 from common.records.schema import Configuration, Workload
-from common.transports.catalogue import CONFIGURATIONS
+from common.transports.catalogue import BASELINE, CONFIGURATIONS, REFERENCE
 
 
 def find_result(results: Iterable[Result], workload: Workload, configuration: Configuration) -> Result | None:
@@ -20,6 +20,12 @@ def find_result(results: Iterable[Result], workload: Workload, configuration: Co
         if result.configuration == configuration and result.workload == workload and result.status == "ok":
             return result
     return None
+
+
+def find_transports(results: Sequence[Result]) -> list[Result]:
+    """Return the ok results that are verified after each iteration, the demo's baseline first, not the reference."""
+    transports = [r for r in results if r.status == "ok" and r.check_every == 1 and r.transport.label != REFERENCE]
+    return sorted(transports, key=lambda result: result.name != BASELINE)
 
 
 def compared_result(result: Result, results: Iterable[Result]) -> Result | None:
@@ -87,6 +93,40 @@ def match_results(
         names = ["; ".join(result.label for result in side) or "none" for side in (old, new)]
         raise RecordError(f"no configuration is on both sides: OLD has {names[0]}, NEW {names[1]}")
     return sorted(pairs, key=lambda pair: old.index(pair.old)), list(only_old.values()), list(only_new.values())
+
+
+def pair_with_first(results: Sequence[Result], labels: Sequence[str]) -> list[Pair]:
+    """Return a pair of the first label with each of the others, for each workload; RecordError for an unknown label."""
+    known = dict.fromkeys(result.label for result in results)
+    for label in labels:
+        if label not in known:
+            raise RecordError(f"there is no {label}{did_you_mean(label, known)}: the records have {'; '.join(known)}")
+    first, *others = labels
+    return [
+        Pair(old, new)
+        for label in others for old in results for new in results
+        if (old.label, new.label) == (first, label) and (old.traced, old.paired) == (new.traced, new.paired)
+        and old.workload.edges == new.workload.edges and old.table == new.table
+    ]  # fmt: skip
+
+
+def environment_differences(pairs: Sequence[Pair]) -> list[str]:
+    """Return a line per environment variable, version and property of the machine that differs in a pair."""
+    labels: dict[str, list[str]] = {}
+    for pair in pairs:
+        old, new = (_flatten(result.environments[0]) for result in (pair.old, pair.new))
+        for name in sorted(old.keys() | new.keys()):
+            if old.get(name) != new.get(name):
+                line = f"{name}: {old.get(name, 'not set')} → {new.get(name, 'not set')}"
+                labels.setdefault(line, []).append(pair.label)
+    return [line if len(some) == len(pairs) else f"{line} ({', '.join(some)})" for line, some in labels.items()]
+
+
+def _flatten(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an environment with its variables and versions beside the other values, without what always differs."""
+    inner = {name: value for key in ("variables", "versions") for name, value in (environment.get(key) or {}).items()}
+    ignored = ("variables", "versions", "boot", "git_dirty")
+    return inner | {name: value for name, value in environment.items() if name not in ignored}
 
 
 def check_one_machine(results: Sequence[Result]) -> None:

@@ -11,6 +11,7 @@ P95_SAMPLES, P99_SAMPLES = 100, 500  # five samples are above the percentile: wi
 CONFIDENCE = 0.95  # of the intervals
 TRIMMED_SHARE = 0.1  # of the runs at either end, so that one disturbed run of ten does not decide
 POWER = 0.9  # share of the comparisons in which a difference of `detectable` is found
+MAX_RUNS = 50  # that are recommended to somebody who wants to see a difference
 SIGNIFICANCE = 0.01  # at 0.05, one or two of 27 equal configurations would be called different
 NO_DIFFERENCE = "no clear difference"
 
@@ -40,13 +41,14 @@ def summarise(seconds: Sequence[float]) -> Summary:
 class Ratio:
     """Time of one configuration divided by the time of another.
 
-    low, high, p and detectable are None if a side has one run, because the difference between runs is unknown.
+    low, high, p, error and detectable are None if a side has one run: the difference between runs is unknown.
     """
 
     value: float
     low: float | None  # of the 95 % interval
     high: float | None
     p: float | None  # the probability that two equal configurations differ at least as much
+    error: float | None  # the standard error of the logarithm of `value`
     detectable: float | None  # the smallest slowdown (0.05: by 5 %) that nine of ten such comparisons would find
     runs: int  # of the side that has fewer
 
@@ -58,6 +60,16 @@ class Ratio:
         if self.p >= SIGNIFICANCE:
             return NO_DIFFERENCE
         return "slower" if self.value > 1 else "faster"
+
+    def runs_needed(self) -> int | None:
+        """Return with how many runs nine of ten comparisons would find this difference; None for over MAX_RUNS."""
+        if self.error is None:
+            return MIN_RUNS
+        for runs in range(max(self.runs + 1, MIN_RUNS), MAX_RUNS + 1):
+            error = self.error * (self.runs / runs) ** 0.5
+            if _detectable(error, 2 * runs - 2) <= abs(np.log(self.value)):
+                return runs
+        return None
 
 
 def typical_seconds(run_seconds: Sequence[float]) -> float:
@@ -109,12 +121,19 @@ def _test_ratio(value: float, test: Callable[..., Any], *samples: np.ndarray, **
 
     runs = min(map(len, samples))
     if runs < 2:
-        return Ratio(value, None, None, None, None, runs)
+        return Ratio(value, None, None, None, None, None, runs)
     if all(np.ptp(sample) == 0 for sample in samples):  # synthetic records have no variance to test with
-        return Ratio(value, value, value, float(value == 1), 0.0, runs)
+        return Ratio(value, value, value, float(value == 1), 0.0, 0.0, runs)
     outcome = test(*samples, **settings)
     interval = outcome.confidence_interval(CONFIDENCE)
-    standard_error = (interval.high - interval.low) / 2 / t.ppf((1 + CONFIDENCE) / 2, outcome.df)
-    detectable = np.expm1(standard_error * (t.ppf(1 - SIGNIFICANCE / 2, outcome.df) + t.ppf(POWER, outcome.df)))
+    error = (interval.high - interval.low) / 2 / t.ppf((1 + CONFIDENCE) / 2, outcome.df)
     low, high = np.exp(interval)
-    return Ratio(value, float(low), float(high), float(outcome.pvalue), float(detectable), runs)
+    detectable = np.expm1(_detectable(error, outcome.df))
+    return Ratio(value, float(low), float(high), float(outcome.pvalue), float(error), float(detectable), runs)
+
+
+def _detectable(error: float, degrees_of_freedom: float) -> float:
+    """Return the smallest logarithm of a ratio that nine of ten comparisons with this standard error would find."""
+    from scipy.stats import t
+
+    return float(error * (t.ppf(1 - SIGNIFICANCE / 2, degrees_of_freedom) + t.ppf(POWER, degrees_of_freedom)))

@@ -13,6 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
 
+from common.errors import did_you_mean
 from common.flows.chatlearn_messages import dpo, of_samples, rlhf, slime
 from common.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, cut_messages, scale_flow
 from common.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, PYTHON_DTYPES, Field, Message, flat_message
@@ -95,8 +96,8 @@ def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
         except Exception as error:  # anything that the user's file raises; a SyntaxError names its line
             raise ValueError(f"{path}: {type(error).__name__}: {error}: give FILE.py:FUNCTION") from None
     if name not in FLOWS:
-        raise ValueError(f"unknown flow {name}: give {', '.join(FLOWS)}, 'rollout -> trainer: 12MB', or "
-                         "my_flow.py:my_flow")  # fmt: skip
+        others = f": give {', '.join(FLOWS)}, 'rollout -> trainer: 12MB', or my_flow.py:my_flow"
+        raise ValueError(f"unknown flow {name}{did_you_mean(name, FLOWS) or others}")
     return FLOWS_OF_FIELDS.get(name, FLOWS[name]) if message else FLOWS[name]
 
 

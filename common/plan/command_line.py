@@ -2,14 +2,13 @@
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NoReturn
 
 import msgspec
 
 from chatlearn.options import REF_QUEUE_FLAGS
-from common.errors import UsageError
+from common.errors import UsageError, did_you_mean
 from common.flows import catalogue
 from common.flows.catalogue import flag_name
 from common.flows.message import ITEM_BYTES
@@ -19,6 +18,7 @@ from common.transports.catalogue import RUNTIMES, transports_of
 SWEPT_FLAGS = ("batch-size", "actors", "payload", "fields", "in-flight")
 POINTS = "FIRST:LAST:FACTORx, FIRST:LAST:+STEP or VALUE,VALUE,..."
 MAX_POINTS = 64
+LISTS = {"--list-flows": catalogue.describe_flows, "--list-presets": PRESETS_FILE.read_text}
 POINT_SECONDS = 1.0  # of timed iterations per value of a sweep, without --duration or --iterations
 Flag = dataclasses.Field[Any]  # made by common.plan.options.flag
 
@@ -36,17 +36,12 @@ class OneLineParser(argparse.ArgumentParser):
         return values
 
 
-def did_you_mean(text: str, names: Iterable[str]) -> str:
-    similar = get_close_matches(text, list(names), 1)
-    return f": did you mean {similar[0]}?" if similar else ""
-
-
 def parse_options(description: str, runtime_name: str, argv: Sequence[str] | None = None) -> list[Options]:
     """Return one Options, or one per value of --sweep; raise UsageError for a flag that cannot be used."""
     parser = make_parser(description, runtime_name)
     given = vars(parser.parse_all(argv))
-    if "list" in given:
-        print(given["list"]())
+    if "text" in given:
+        print(given["text"]())
         parser.exit()
     if "preset" in given:  # flags that are given as well override it
         given = vars(parser.parse_all(preset_flags(given["preset"], given.get("scale", 1.0)))) | given
@@ -82,10 +77,15 @@ def make_parser(description: str, runtime_name: str) -> OneLineParser:
         if field.name == "transport":
             settings["choices"] = list(transports)
         groups[field.metadata["group"]].add_argument(flag_name(field.name), **settings)
-    for name, describe in (("flows", catalogue.describe_flows), ("presets", PRESETS_FILE.read_text)):
-        groups["output"].add_argument(f"--list-{name}", action="store_const", dest="list", const=describe,
-                                      help=f"print all {name}, and exit")  # fmt: skip
+    add_lists(groups["output"])
     return parser
+
+
+def add_lists(parser: Any) -> None:
+    """Add the flags whose value is a function that returns a text to print."""
+    for name, describe in LISTS.items():
+        text = f"print all {name.removeprefix('--list-')}, and exit"
+        parser.add_argument(name, action="store_const", dest="text", const=describe, help=text)
 
 
 def value_parser(field: Flag) -> Callable[[str], Any]:

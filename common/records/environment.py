@@ -1,6 +1,7 @@
 """Describe the machine, the versions and the commit that a measurement depends on. An unknown value is None.
 
-Records are published, so they have no host name, user or path, and only the environment variables that are named here.
+Records are published, so they have no host name, user or path, and only environment variables that change how bytes
+move.
 """
 
 import hashlib
@@ -18,15 +19,10 @@ from typing import Any
 
 import psutil
 
-# Settings that change how bytes move. Other variables may hold secrets.
-ALLOWED_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_HOSTID", "NCCL_IB_DISABLE", "NCCL_MAX_CTAS",
-    "NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS",
-    "OMP_WAIT_POLICY", "GLIBC_TUNABLES", "LD_PRELOAD", "MALLOC_ARENA_MAX", "MALLOC_CONF", "MALLOC_MMAP_MAX_",
-    "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_TRIM_THRESHOLD_", "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF", "RAY_CGRAPH_overlap_gpu_communication", "RAY_preallocate_plasma_memory",
-    "THP_MEM_ALLOC_ENABLE", "UCX_NET_DEVICES", "UCX_TLS",
-)  # fmt: skip
+# Settings that change how bytes move. Names that may hold a secret, a host, a user or an address are left out.
+VARIABLE = re.compile("(RAY_|MALLOC_|MIMALLOC_|OMP_|MKL_|TORCH_|PYTORCH_|NCCL_|UCX_|GLOO_|CUDA_|THP_)|"
+                      "(GLIBC_TUNABLES|LD_PRELOAD)$")  # fmt: skip
+PRIVATE = re.compile("TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|ADDRESS|HOST|USER|URI|URL|EMAIL|_IP")
 DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x", "nixl")
 # Records that differ in one of these are of different machines.
 MACHINE_KEYS = ("cpu_model", "logical_cpus", "memory_gib", "gpus", "gpu_driver", "cuda", "nccl", "python", "versions")
@@ -45,6 +41,11 @@ def _versions() -> dict[str, str]:
         with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     return versions
+
+
+def _variables() -> dict[str, str]:
+    names = [name for name in sorted(os.environ) if VARIABLE.match(name) and not PRIVATE.search(name.upper())]
+    return {name: Path(os.environ[name]).name for name in names}  # without the folders of a path
 
 
 def _run(*command: str) -> str:
@@ -96,7 +97,7 @@ PROBES: dict[str, Callable[[], Any]] = {
     "clock_resolution_seconds": lambda: time.get_clock_info("perf_counter").resolution,
     "git_commit": lambda: _run("git", "rev-parse", "HEAD"),
     "git_dirty": lambda: bool(_run("git", "status", "--porcelain", "--untracked-files=no")),
-    "variables": lambda: {name: Path(os.environ[name]).name for name in ALLOWED_VARIABLES if name in os.environ},
+    "variables": _variables,
 }
 
 

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import msgspec
 
+from common.analysis.comparison import find_transports
 from common.analysis.result import Result, with_shared_references
 from common.errors import RecordError
 from common.flows.catalogue import build_flow
 from common.flows.flow import DRIVER, Flow
 from common.plan.command_line import describe_flags
 from common.report import console
-from common.report.sections import build_retained_memory, describe_fastest, find_transports, provenance, title_of
+from common.report.sections import build_retained_memory, provenance, title_of
+from common.report.sentences import describe_fastest
 from common.report.tables import Column, Section, Table, format_interval, format_milliseconds, make_table
 from common.transports.catalogue import BASELINE, VARIANTS, Variant
 from common.units import format_bytes

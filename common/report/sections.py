@@ -12,21 +12,28 @@ from typing import Any
 import msgspec
 
 from common.analysis import stages
-from common.analysis.comparison import Pair, compared_result, find_result
+from common.analysis.comparison import Pair, find_result, find_transports
 from common.analysis.result import Result, with_shared_references
-from common.analysis.statistics import NO_DIFFERENCE, Ratio, interval
+from common.analysis.statistics import interval
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS
 from common.records.environment import machine_line
 from common.report import tables
 from common.report.charts import Bar, BarChart, Dot, DotChart, LineChart, Series
+from common.report.sentences import (
+    READERS,
+    SIMPLEST,
+    describe_change,
+    describe_fastest,
+    format_interval,
+    format_speed_up,
+    old_and_new,
+)
 from common.report.tables import Column, Section, Table, format_milliseconds, format_significant, make_table
-from common.transports.catalogue import BASELINE, CHATLEARN, REFERENCE
+from common.transports.catalogue import BASELINE, CHATLEARN
 from common.units import format_bytes
 
-READERS: dict[bool | None, str] = {True: "readers own a copy", False: "readers get a view"}
 LOG_MILLISECONDS = "milliseconds (logarithmic axis)"
-SIMPLEST = "store refs"  # what users of Ray begin with
 # The first chart of README.md has these configurations.
 HEADLINE = (
     BASELINE, f"{BASELINE} --retain-memory", SIMPLEST, f"{SIMPLEST} --retain-memory", "rdt gloo", "torch gloo",
@@ -106,76 +113,6 @@ def title_of(result: Result) -> str:
     return f"{result.flow.title}, {format_bytes(result.workload.bytes_per_iteration)} per iteration"
 
 
-def find_transports(results: Sequence[Result]) -> list[Result]:
-    """Return the ok results that are verified after each iteration, the demo's baseline first, not the reference."""
-    transports = [r for r in results if r.status == "ok" and r.check_every == 1 and r.transport.label != REFERENCE]
-    return sorted(transports, key=lambda result: result.name != BASELINE)
-
-
-def describe_fastest(results: Sequence[Result]) -> str:
-    """Return a sentence for the fastest transports of each kind of readers, with one copying thread per actor.
-
-    A transport that cannot be told apart from the fastest one is named too.
-    """
-    sentences, transports = [], find_transports(results)
-    for own_copy, readers in READERS.items():
-        group = [r for r in transports if r.readers_own_a_copy is own_copy and r.threads == 1]
-        candidates = sorted(group, key=lambda result: result.typical_seconds)
-        if not candidates:
-            continue
-        best, *others = candidates
-        sentence = f"If {readers}, `{best.label}` is the fastest with {format_milliseconds(best.typical_seconds)} ms"
-        if best.times_memcpy:
-            sentence += f" ({best.times_memcpy:.2f} times the memcpy time)"
-        equal = [result for result in others if Pair(best, result).ratio.verdict == NO_DIFFERENCE]
-        if equal:
-            times = [f"`{result.label}` ({format_milliseconds(result.typical_seconds)} ms)" for result in equal]
-            sentence += f", and cannot be told apart from {' and '.join(times)}"
-        sentences.append(sentence)
-        factors = [
-            f"`{other.label}` takes {format_significant(ratio.value)} times as long ({describe_interval(ratio)})"
-            for other in transports if other.name in (BASELINE, SIMPLEST) and other is not best
-            and (ratio := Pair(best, other).ratio).verdict != NO_DIFFERENCE
-        ]  # fmt: skip
-        if factors:
-            sentences.append(", and ".join(factors))
-    return "".join(f"{sentence}. " for sentence in sentences).strip()
-
-
-def describe_interval(ratio: Ratio) -> str:
-    return f"95 % interval {format_interval(ratio)}" if ratio.low else "one run: no interval"
-
-
-def format_speed_up(result: Result, baseline: Result | None) -> str:
-    """Return how many times as fast a result is as the baseline, with the 95 % interval if there are several runs."""
-    if baseline is None:
-        return "-"
-    if result is baseline:
-        return "1x"
-    ratio = Pair(result, baseline).ratio
-    return f"{format_significant(ratio.value)}x" + (f" ({format_interval(ratio)})" if ratio.low else "")
-
-
-def format_interval(ratio: Ratio, invert: bool = False) -> str:
-    """Return the 95 % interval of a ratio, or of its inverse; "-" for one run."""
-    if ratio.low is None or ratio.high is None:
-        return "-"
-    low, high = (1 / ratio.high, 1 / ratio.low) if invert else (ratio.low, ratio.high)
-    return f"{format_significant(low)} to {format_significant(high)}"
-
-
-def describe_change(result: Result, results: Sequence[Result]) -> str:
-    """Return how a result compares with the configuration that it extends, and why; "-" if that was not measured."""
-    other = compared_result(result, results)
-    if other is None or result.status != "ok" or result.variant is None:
-        return "-"
-    change = Pair(other, result).ratio
-    text = f"{change.verdict} {'from' if change.verdict == NO_DIFFERENCE else 'against'} {other.label}"
-    if change.verdict in ("faster", "slower"):
-        text = f"{max(change.value, 1 / change.value):.3g}x {change.verdict} than {other.label}"
-    return f"{text} ({result.variant.explanation})"
-
-
 def build_configurations(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return the table of all configurations of a workload."""
     title, transports = title_of(done[0]), find_transports(done)
@@ -230,18 +167,15 @@ def build_retained_memory(done: list[Result]) -> list[Section]:
     if not pairs:
         return []
 
-    def both(cell: Callable[[Result], str]) -> Callable[[Pair], str]:
-        return lambda pair: f"{cell(pair.old)} → {cell(pair.new)}"
-
     columns = [
         Column("configuration", lambda pair: tables.short_label(pair.old)),
-        Column("ms per iteration", both(lambda result: format_milliseconds(result.typical_seconds))),
+        Column("ms per iteration", old_and_new(lambda result: format_milliseconds(result.typical_seconds))),
         Column("times as fast", lambda pair: f"{format_significant(1 / pair.ratio.value)}"),
         Column("95 % interval", lambda pair: format_interval(pair.ratio, invert=True)),
         Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
-        Column("page faults per iteration", both(tables.format_faults)),
-        Column("first iteration ms", both(lambda result: format_milliseconds(median(result.first_seconds)))),
-        Column("peak GiB", both(lambda result: f"{result.peak_memory_bytes / 2**30:.1f}")),
+        Column("page faults per iteration", old_and_new(tables.format_faults)),
+        Column("first iteration ms", old_and_new(lambda result: format_milliseconds(median(result.first_seconds)))),
+        Column("peak GiB", old_and_new(lambda result: f"{result.peak_memory_bytes / 2**30:.1f}")),
     ]
     found = [pair for pair in pairs if pair.ratio.verdict == "faster"]
     sentence = ""

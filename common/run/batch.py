@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 
-from common.errors import UsageError
+from common.errors import UsageError, did_you_mean
 from common.flows.catalogue import build_flow, flag_name
-from common.plan.command_line import did_you_mean, parse_options
+from common.plan.command_line import parse_options
 from common.plan.options import Options
 from common.plan.plan import Plan, resolve_plan
 from common.plan.validate import resident_bytes

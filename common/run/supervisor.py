@@ -3,23 +3,29 @@
 This module imports neither Ray nor torch. A worker is a new process, whose environment is set before it starts.
 """
 
+import errno
+import socket
 import statistics
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 from typing import NoReturn
 
-from common.errors import RunFailed, run_main, tolerate_closed_output
+from msgspec import structs
+
+from common.errors import RecordError, RunFailed, run_main, tolerate_closed_output
 from common.plan.command_line import parse_options
 from common.plan.options import RESULTS
 from common.plan.plan import Token, token_ring
 from common.records import files
-from common.records.schema import Run
+from common.records.schema import Record, Run
 from common.run import host_noise
 from common.run.batch import Item, make_items, resolve_points
 from common.run.monitor import Monitor
@@ -60,8 +66,21 @@ def _main(script: str, description: str, argv: Sequence[str] | None) -> int:
     with tolerate_closed_output():
         console.print_flow(items[0].plan.requested_flow)
     codes = measure_all([[item] for _ in range(options.runs) for item in items if not item.skipped])
+    if options.trace and codes == [0]:
+        print_stages(items[0].record)
     console.print_end([item.record for item in items], output)
     return max(codes)
+
+
+def print_stages(record: Record) -> None:
+    """--trace: print where the time of the iterations went."""
+    from common.analysis.result import Result
+    from common.report import console, sections
+
+    try:
+        console.print_sections(sections.sections([Result((record,))]))
+    except RecordError as error:
+        print(f"warning: {error}")
 
 
 def measure_all(runs: Sequence[Sequence[Item]]) -> list[int]:
@@ -69,7 +88,6 @@ def measure_all(runs: Sequence[Sequence[Item]]) -> list[int]:
 
     Return the exit codes of the runs; after 130, nothing more is measured.
     """
-    from common.report.tables import format_milliseconds
     from common.trace.spans import write_chrome
 
     counts: Counter[Path] = Counter()
@@ -79,26 +97,65 @@ def measure_all(runs: Sequence[Sequence[Item]]) -> list[int]:
         if any(counts[item.path] > len(item.record.runs) for item in items):
             waiting.append((order, items))
     codes: list[int] = []
-    durations: list[float] = []
-    for order, items in waiting:
-        begin = time.monotonic()
-        codes += run_paired(items, order) if len(items) > 1 else [measure_run(items[0], order)]
-        durations.append(time.monotonic() - begin)
-        took = timedelta(seconds=round(durations[-1]))
-        left = timedelta(seconds=round(statistics.mean(durations) * (len(waiting) - len(durations))))
-        for item in items:
-            run, trace = item.record.runs[-1], item.plan.options.trace
-            if trace and run.spans:
-                write_chrome(trace, run, item.record.workload.edges)
-            result = run.reason
-            if run.status == "ok":
-                result = f"{format_milliseconds(statistics.median(run.seconds))} ms, {len(run.seconds)} iterations"
-            if len(runs) > 1:
-                with tolerate_closed_output():
-                    print(f"{order + 1:3} of {len(runs)}  {item.label}: {result} (took {took}, about {left} left)")
-        if 130 in codes:
-            break
+    durations: dict[Path, list[float]] = {item.path: [] for _, items in waiting for item in items[:1]}
+    with only_measurement():
+        for position, (order, items) in enumerate(waiting, 1):
+            begin = time.monotonic()
+            codes += run_paired(items, order) if len(items) > 1 else [measure_run(items[0], order)]
+            durations[items[0].path].append(time.monotonic() - begin)
+            left = estimate_seconds(durations, [items[0].path for _, items in waiting[position:]])
+            for item in items:
+                run, trace = item.record.runs[-1], item.plan.options.trace
+                if trace and run.spans:
+                    write_chrome(trace, run, item.record.workload.edges)
+                if len(runs) > 1:
+                    with tolerate_closed_output():
+                        took = f"took {format_duration(durations[items[0].path][-1])}"
+                        print(f"{order + 1:3} of {len(runs)}  {item.label}: {describe_last_run(item.record)} "
+                              f"({took}, about {format_duration(left)} left)")  # fmt: skip
+            if 130 in codes:
+                break
     return codes
+
+
+@contextmanager
+def only_measurement() -> Iterator[None]:
+    """Wait while another call of this suite measures on this machine, because both would disturb each other."""
+    is_waiting = False
+    with socket.socket(socket.AF_UNIX) as lock:
+        while True:
+            try:
+                lock.bind(f"\0data-flow-suite {tempfile.gettempdir()}")  # no file; free when this process has ended
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            if not is_waiting:
+                print("waiting until another measurement of this suite on this machine has ended", flush=True)
+            is_waiting = True
+            time.sleep(1)
+        yield
+
+
+def estimate_seconds(durations: Mapping[Path, Sequence[float]], waiting: Sequence[Path]) -> float:
+    """Return the time of the runs that wait: each takes as long as earlier ones of its configuration, or of all."""
+    all_runs = statistics.mean(seconds for known in durations.values() for seconds in known)
+    return sum(statistics.mean(durations[path] or [all_runs]) for path in waiting)
+
+
+def describe_last_run(record: Record) -> str:
+    from common.analysis.result import Result
+    from common.report.tables import format_milliseconds
+
+    run = record.runs[-1]
+    if run.status != "ok":
+        return str(run.reason)
+    seconds = Result((structs.replace(record, runs=[run]),)).typical_seconds
+    return f"{format_milliseconds(seconds)} ms, {len(run.seconds)} iterations"
+
+
+def format_duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
 
 
 def measure_run(item: Item, order: int, token: Token | None = None, stop: Event | None = None) -> int:

@@ -38,9 +38,9 @@ def run(capsys, argv, code=0):
 
 
 def table_cells(text, row):
-    """Return the cells of a row without those of flow, payload and the detectable slowdown."""
+    """Return the cells of a row up to the verdict, without those of flow and payload."""
     cells = re.split(r"  +", text.splitlines()[row])
-    return [cells[0], *cells[3:-1]]
+    return [cells[0], *cells[3:9]]
 
 
 OLD = [make_record("refs", *QUIET), make_record("bytes", *QUIET), make_record("ref-queue", *QUIET)]
@@ -66,6 +66,41 @@ def test_a_configuration_that_is_slower_by_more_fails_and_is_named(write_sides, 
     for limit, code in (("5%", 1), ("24.9%", 1), ("26%", 0)):
         output = run(capsys, [*sides, "--fail-above", limit], code)
         assert output.err == "error: store refs is slower by 25.0%\n" * code
+
+
+def test_configurations_of_one_folder_are_compared_with_the_first_one(write_sides, capsys):
+    costs = [make_run([seconds], cpu_seconds=1.0) for (seconds, *_) in QUIET]
+    fewer = [make_run([2 * seconds], cpu_seconds=3.0) for (seconds, *_) in QUIET]
+    view = make_run([1.0], readers_own_a_copy=False)
+    records = [make_record("refs", *costs), make_record("bytes", *fewer), make_record("ref-queue", *QUIET),
+               make_record("numpy", view), make_record("refs", [1.0], payload=10**6)]  # fmt: skip
+    folder = write_sides(records, [])[0]
+    output = run(capsys, [folder, "--configs", "store bytes", "store refs", "store ref-queue", "store numpy"]).out
+    *_, first, second, third, fourth, fifth, last = output.splitlines()
+    faster = r"store refs is 2 times as fast as store bytes \(95 % interval 1.9\d to 2.0\d, 5 runs each\)."
+    assert re.fullmatch(faster, first)
+    assert second.startswith("store ref-queue is 2 times as fast as store bytes")
+    few = "1 and 5 runs, so no interval: give --runs 3 or more"
+    assert third == f"store numpy is 2 times as fast as store bytes ({few}) (only readers of store numpy get a view)."
+    change = "the largest change in the direction of the time: CPU time fell to 33% (3,000 → 1,000)"
+    assert fourth == f"store refs / store bytes: {change}"
+    assert fifth == "store ref-queue / store bytes: no cost changed in the direction of the time"
+    assert last == fifth.replace("ref-queue", "numpy")
+    equal = run(capsys, [folder, "--configs", "store refs", "store ref-queue"]).out.splitlines()[-1]
+    start = "store ref-queue cannot be told apart from store refs with 5 runs each (a difference below "
+    assert equal.startswith(start) and equal.endswith("50 runs would not be enough for what was measured.")
+    for argv, reason in ((["store refs"], "at least two"), (["store refs", "store refss"], "did you mean store refs")):
+        with pytest.raises(SuiteError, match=reason):
+            compare_results.main([folder, "--configs", *argv])
+
+
+def test_what_differs_in_the_environment_is_named(write_sides, capsys):
+    changes = [{"variables": {"OMP_NUM_THREADS": count}, "kernel": "6.1", "boot": count} for count in ("1", "2")]
+    old, new = ([make_record(name, *QUIET, environment=change) for name in ("refs", "bytes")] for change in changes)
+    new[1].environments["0"]["variables"] = {"OMP_NUM_THREADS": "2", "RAY_x": "1"}
+    lines = run(capsys, write_sides(old, new)).out.splitlines()
+    assert "OMP_NUM_THREADS: 1 → 2" in lines
+    assert "RAY_x: not set → 1 (store bytes)" in lines
 
 
 def test_neither_noise_nor_an_equal_measurement_fails(write_sides, capsys):
@@ -124,7 +159,7 @@ def test_the_smallest_slowdown_that_could_be_found_is_printed_and_a_limit_below_
     write_sides, capsys, runs, is_seen
 ):
     printed = run(capsys, [*write_sides([make_record("refs", *runs)], [make_record("refs", *runs)]), "--fail-above=5%"])
-    detectable = re.split(r"  +", printed.out.splitlines()[1])[-1]
+    detectable = re.split(r"  +", printed.out.splitlines()[1])[9]
     assert (float(detectable.rstrip("%")) < 5) == is_seen
     warning = f"warning: store refs: a slowdown below {detectable} could be missed"
     assert (warning in printed.err) == (not is_seen)

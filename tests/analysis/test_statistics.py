@@ -127,6 +127,17 @@ def test_a_detectable_slowdown_is_found_in_nine_of_ten_comparisons():
     assert 0.8 < np.mean(found) < 0.97
 
 
+def test_the_recommended_number_of_runs_finds_the_difference():
+    few = ratio([1.1, 1.2, 1.0], [1.0, 1.1, 0.9])
+    assert few.verdict == NO_DIFFERENCE
+    runs, rng = few.runs_needed(), np.random.default_rng(1)
+    sides = [rng.normal(center, few.error * (3 / 2) ** 0.5, (300, runs)) for center in (np.log(few.value), 0)]
+    found = [ratio(np.exp(ours), np.exp(theirs)).verdict == "slower" for ours, theirs in zip(*sides, strict=True)]
+    assert 8 < runs < 50 and 0.8 < np.mean(found) < 0.97
+    assert ratio([1.0, 1.1, 0.9], [1.001, 1.1, 0.9]).runs_needed() is None
+    assert ratio([1.0], [2.0]).runs_needed() == 3
+
+
 def simulate_pair(rng, slower):
     """Return old and new runs that met the same drift, which makes runs and iterations differ by a fifth."""
     sides = []

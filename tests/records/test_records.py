@@ -89,16 +89,19 @@ def test_every_published_record_is_read():
 
 
 def test_a_record_has_no_secret_host_name_or_folder(monkeypatch, tmp_path):
-    for name in ("HF_TOKEN", "RAY_AUTH_TOKEN", "NCCL_SECRET", "HTTPS_PROXY", "USER", "HOME"):
-        monkeypatch.setenv(name, f"{tmp_path}/secret")
+    for name in ("HF_TOKEN", "RAY_AUTH_TOKEN", "NCCL_SECRET", "HTTPS_PROXY", "USER", "HOME", "RAY_ADDRESS",
+                 "RAY_REDIS_PASSWORD", "UCX_LOG_FILE"):  # fmt: skip
+        monkeypatch.setenv(name, f"{tmp_path}/private")
     monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "67108864")
     monkeypatch.setitem(environment.PROBES, "kernel", lambda: 1 / 0)  # a probe that fails gives None
     values = describe_environment()
     text = json.dumps(values)
     for private in (socket.gethostname(), str(tmp_path), "SECRET", "TOKEN", str(RESULTS.parent)):
         assert private not in text
     assert set(MACHINE_KEYS) <= set(values) and values["kernel"] is None
-    assert values["variables"]["NCCL_P2P_DISABLE"] == "1" and set(values["variables"]) <= set(os.environ)
+    assert values["variables"].items() >= {"NCCL_P2P_DISABLE": "1", "MALLOC_TOP_PAD_": "67108864"}.items()
+    assert set(values["variables"]) <= set(os.environ)
 
 
 @pytest.mark.parametrize(("text", "cuda"), [("cuda: Optional[str] = None", None), ("cuda = '13.0'", "13.0")])

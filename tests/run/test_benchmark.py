@@ -77,7 +77,8 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
     ("argv", "reason"),
     [
         ([], "give a suite or --configs, and not both"),
-        (["quikc"], "unknown suite quikc: give quick"),
+        (["quikc"], "unknown suite quikc: did you mean quick?"),
+        (["all"], "unknown suite all: give quick"),
         (["--configs", "graph shmm"], "did you mean graph shm?"),
         (["--configs", "torch gloo --flow 'a -> b"], "close every quote"),
         (["--configs", "store refs", "--runs", "0"], "--runs 0"),
@@ -92,6 +93,7 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
         (["--configs", "graph mapped", "torch gloo", "--paired"], "needs 7 cores here and there are 2"),
         (["--configs", "store refs", "--against", "/tmp"], "there is no checkout of this project"),
         (["--configs", "store refs", "--continue"], "give the folder of the earlier call"),
+        (["--configs", "store refs", "--baseline", "store ref"], "it is not measured: did you mean store refs?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -145,6 +147,8 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
     assert "torch gloo: policy died (took 0:00:00, about 0:00:00 left)" in output
     with pytest.raises(RecordError, match="exists"):
         benchmark.main([*argv, "--runs", "3"])
+    with pytest.raises(UsageError, match=r"it has records of another measurement, such as 00-torch-memcpy\.json"):
+        benchmark.main(["--configs", "torch mapped", *argv[4:]])
     first = files.load(tmp_path / names[0])
     first.runs[1].status, first.runs[1].reason = "failed", "interrupted after 2 timed iterations"
     files.save(tmp_path / names[0], first)
@@ -158,6 +162,23 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
     files.save(tmp_path / names[0], first)
     with pytest.raises(UsageError, match="was measured with another git_commit"):
         benchmark.main([*argv, "--continue"])
+
+
+def test_the_others_are_compared_with_the_first_configuration_or_the_baseline(measured, capsys, tmp_path):
+    argv = ["--configs", "torch memcpy", "torch mapped", "torch multiprocessing"]
+    for number, (flags, names) in enumerate((
+        ([], ("mapped is 1 times as fast as torch memcpy", "multiprocessing is 1 times as fast as torch memcpy")),
+        (["--baseline", "torch mapped"], ("memcpy is 1 times as fast as torch mapped", "as fast as torch mapped")),
+    )):  # fmt: skip
+        assert benchmark.main([*argv, *flags, "--output-dir", str(tmp_path / str(number))]) == 0
+        output = capsys.readouterr().out
+        assert all(name in output for name in names)
+
+
+def test_the_remaining_time_is_that_of_each_configuration(tmp_path):
+    slow, fast, new = (tmp_path / name for name in ("slow", "fast", "new"))
+    durations = {slow: [30.0, 34.0], fast: [2.0], new: []}
+    assert supervisor.estimate_seconds(durations, [slow, fast, fast, new]) == pytest.approx(32 + 2 + 2 + 22)
 
 
 def test_failure_of_one_of_a_pair_stops_and_fails_the_other(monkeypatch, tmp_path):

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 
 import pytest
 from conftest import KILOBYTES, SCRIPTS
@@ -51,6 +53,22 @@ def test_file_that_exists_or_cannot_be_written_is_rejected_before_anything_is_me
         assert (code, stdout, stderr.count("\n")) == (2, "", 1)
         assert reason in stderr
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_second_measurement_on_the_machine_waits_for_the_first(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other tests measure too
+    ended = threading.Event()
+
+    def measure():
+        with supervisor.only_measurement():
+            ended.set()
+
+    with supervisor.only_measurement():
+        second = threading.Thread(target=measure)
+        second.start()
+        assert not ended.wait(0.3)
+    assert ended.wait(10)
+    assert capsys.readouterr().out == "waiting until another measurement of this suite on this machine has ended\n"
 
 
 @pytest.mark.parametrize("runtime", SCRIPTS)

@@ -1,0 +1,155 @@
+"""Say in sentences which configurations are faster, by how much, how sure that is, and what changed with the time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import log
+
+from common.analysis.comparison import Pair, compared_result, find_transports
+from common.analysis.result import Result
+from common.analysis.statistics import MAX_RUNS, MIN_RUNS, NO_DIFFERENCE, Ratio
+from common.report.tables import format_faults, format_milliseconds, format_significant, format_stored
+from common.transports.catalogue import BASELINE
+from common.units import format_bytes
+
+READERS: dict[bool | None, str] = {True: "readers own a copy", False: "readers get a view"}
+SIMPLEST = "store refs"  # what users of Ray begin with
+MIN_CHANGE = 0.05  # of a cost, to be named beside the change of a time
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Something that a run used per iteration, and that may have changed with the time."""
+
+    name: str
+    value: Callable[[Result], float | None]
+    cell: Callable[[Result], str]
+
+
+COSTS = (
+    Cost("CPU time", lambda r: r.cpu_seconds_per_iteration, lambda r: format_milliseconds(r.cpu_seconds_per_iteration)),
+    Cost("page faults", lambda r: r.faults_per_iteration, format_faults),
+    Cost("bytes stored", lambda r: r.stored_bytes_per_iteration, format_stored),
+    Cost("memcpy time of the machine", lambda r: r.memcpy_seconds, lambda r: format_milliseconds(r.memcpy_seconds)),
+)
+
+
+def describe_all(pairs: Sequence[Pair]) -> list[str]:
+    """Return a sentence about the times of each pair that was measured, and after all of them what else changed."""
+    measured = [pair for pair in pairs if pair.is_measured]
+    several = len({pair.old.workload.edges for pair in measured}) > 1
+    lines = []
+    for pair in measured:
+        workload = f"{format_bytes(pair.old.workload.bytes_per_iteration)} per iteration: " if several else ""
+        lines.append(f"{workload}{describe_pair(pair)}.")
+    return [*lines, *filter(None, map(describe_largest_change, measured))]
+
+
+def describe_pair(pair: Pair) -> str:
+    """Return how many times as fast the new configuration is as the old one, and how sure that is."""
+    ratio, counts = pair.ratio, dict.fromkeys(len(result.run_seconds) for result in (pair.new, pair.old))
+    count = f"{' and '.join(map(str, counts))} run{'s' * (max(counts) > 1)}" + " each" * (len(counts) == 1)
+    old, new, view = pair.old.label, pair.new.label, ""
+    if pair.old.readers_own_a_copy != pair.new.readers_own_a_copy:
+        view = f" (only readers of {old if pair.new.readers_own_a_copy else new} get a view)"
+    if ratio.verdict == NO_DIFFERENCE:
+        needed = ratio.runs_needed()
+        advice = f"give --runs {needed}" if needed else f"{MAX_RUNS} runs would not be enough for what was measured"
+        return (f"{new} cannot be told apart from {old} with {count} (a difference below {ratio.detectable:.0%} "
+                f"would not be seen): {advice}{view}")  # fmt: skip
+    factor = f"{format_significant(max(ratio.value, 1 / ratio.value))} times as {'long' if ratio.value > 1 else 'fast'}"
+    text = f"{new} {'takes' if ratio.value > 1 else 'is'} {factor} as {old} "
+    if ratio.low is None:
+        return f"{text}({count}, so no interval: give --runs {MIN_RUNS} or more){view}"
+    text += f"(95 % interval {format_interval(ratio, invert=ratio.value < 1)}, {count})"
+    return f"{text}{view}" if ratio.runs >= MIN_RUNS else f"{text}: give --runs {MIN_RUNS} for a verdict{view}"
+
+
+def describe_largest_change(pair: Pair) -> str | None:
+    """Return which cost changed most in the direction of the time; None if the times are alike, or none did.
+
+    This is no proof of a cause: other things may have changed too.
+    """
+    if pair.ratio.verdict == NO_DIFFERENCE:
+        return None
+    changes = []
+    for cost in COSTS:
+        old, new = cost.value(pair.old), cost.value(pair.new)
+        if old and new is not None:
+            share = new / old
+            if abs(1 - share) >= MIN_CHANGE and (share < 1) == (pair.ratio.value < 1):
+                changes.append((abs(log(share or 1e-9)), share, cost))
+    if not changes:
+        return f"{pair.label}: no cost changed in the direction of the time"
+    _, share, cost = max(changes, key=lambda change: change[0])
+    change = f"fell to {share:.0%}" if share < 1 else f"rose to {share:.0%}"
+    return (f"{pair.label}: the largest change in the direction of the time: {cost.name} {change} "
+            f"({old_and_new(cost.cell)(pair)})")  # fmt: skip
+
+
+def old_and_new(cell: Callable[[Result], str]) -> Callable[[Pair], str]:
+    """Return a function that returns the cells of both results of a pair."""
+    return lambda pair: f"{cell(pair.old)} → {cell(pair.new)}"
+
+
+def describe_fastest(results: Sequence[Result]) -> str:
+    """Return a sentence for the fastest transports of each kind of readers, with one copying thread per actor.
+
+    A transport that cannot be told apart from the fastest one is named too.
+    """
+    sentences, transports = [], find_transports(results)
+    for own_copy, readers in READERS.items():
+        group = [r for r in transports if r.readers_own_a_copy is own_copy and r.threads == 1]
+        candidates = sorted(group, key=lambda result: result.typical_seconds)
+        if not candidates:
+            continue
+        best, *others = candidates
+        sentence = f"If {readers}, `{best.label}` is the fastest with {format_milliseconds(best.typical_seconds)} ms"
+        if best.times_memcpy:
+            sentence += f" ({best.times_memcpy:.2f} times the memcpy time)"
+        equal = [result for result in others if Pair(best, result).ratio.verdict == NO_DIFFERENCE]
+        if equal:
+            times = [f"`{result.label}` ({format_milliseconds(result.typical_seconds)} ms)" for result in equal]
+            sentence += f", and cannot be told apart from {' and '.join(times)}"
+        sentences.append(sentence)
+        factors = [
+            f"`{other.label}` takes {format_significant(ratio.value)} times as long ({describe_interval(ratio)})"
+            for other in transports if other.name in (BASELINE, SIMPLEST) and other is not best
+            and (ratio := Pair(best, other).ratio).verdict != NO_DIFFERENCE
+        ]  # fmt: skip
+        if factors:
+            sentences.append(", and ".join(factors))
+    return "".join(f"{sentence}. " for sentence in sentences).strip()
+
+
+def describe_interval(ratio: Ratio) -> str:
+    return f"95 % interval {format_interval(ratio)}" if ratio.low else "one run: no interval"
+
+
+def format_speed_up(result: Result, baseline: Result | None) -> str:
+    """Return how many times as fast a result is as the baseline, with the 95 % interval if there are several runs."""
+    if baseline is None:
+        return "-"
+    if result is baseline:
+        return "1x"
+    ratio = Pair(result, baseline).ratio
+    return f"{format_significant(ratio.value)}x" + (f" ({format_interval(ratio)})" if ratio.low else "")
+
+
+def format_interval(ratio: Ratio, invert: bool = False) -> str:
+    """Return the 95 % interval of a ratio, or of its inverse; "-" for one run."""
+    if ratio.low is None or ratio.high is None:
+        return "-"
+    low, high = (1 / ratio.high, 1 / ratio.low) if invert else (ratio.low, ratio.high)
+    return f"{format_significant(low)} to {format_significant(high)}"
+
+
+def describe_change(result: Result, results: Sequence[Result]) -> str:
+    """Return how a result compares with the configuration that it extends, and why; "-" if that was not measured."""
+    other = compared_result(result, results)
+    if other is None or result.status != "ok" or result.variant is None:
+        return "-"
+    change = Pair(other, result).ratio
+    text = f"{change.verdict} {'from' if change.verdict == NO_DIFFERENCE else 'against'} {other.label}"
+    if change.verdict in ("faster", "slower"):
+        text = f"{max(change.value, 1 / change.value):.3g}x {change.verdict} than {other.label}"
+    return f"{text} ({result.variant.explanation})"
