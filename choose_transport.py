@@ -5,6 +5,7 @@
 
 The workload is given by the flags of the scripts: --flow, --preset, --message and the sizes. The newest measurement of
 exactly this workload counts. Other times are interpolated between measured sizes (python3 benchmark.py sweeps).
+Configurations whose 95 % intervals overlap are called equal.
 """
 
 import argparse
@@ -14,16 +15,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.analysis import prediction
-from common.analysis.prediction import Request
+from common.analysis.prediction import Choice, Request
 from common.analysis.result import Result
-from common.errors import RecordError, UsageError, run_main
+from common.errors import UsageError, run_main
 from common.flows.catalogue import build_flow
 from common.plan.command_line import OneLineParser, parse_options
 from common.plan.options import RESULTS
 from common.plan.plan import Plan
 from common.records.environment import describe_environment, machine_line
 from common.report.console import print_table
-from common.report.tables import Column, format_milliseconds, format_significant, make_table
+from common.report.tables import (
+    Column,
+    count_disturbed,
+    format_interval,
+    format_milliseconds,
+    format_significant,
+    make_table,
+)
 from common.runtimes.environment import RETAIN_MEMORY
 from common.transports.catalogue import TRANSPORTS
 from common.units import format_bytes
@@ -40,6 +48,7 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Request]:
     parser.add_argument(
         "--records", type=Path, nargs="+", default=[RESULTS], help="records, or folders of records (default: results/)"
     )
+    parser.add_argument("--on-ray", action="store_true", help="leave out configurations without Ray")
     parser.add_argument("--any-machine", action="store_true", help="use another machine's records if they tell more")
     arguments, rest = parser.parse_known_args(argv)
     if arguments.nodes < 1 or arguments.gpus < 0:
@@ -50,7 +59,8 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Request]:
     except ValueError as error:
         raise UsageError(str(error)) from None
     workload = Plan(TRANSPORTS["store refs"], options, flow).workload  # equal for every transport
-    return arguments, Request(workload, flow, arguments.reads == "all", arguments.nodes, arguments.gpus)
+    copies, machines = arguments.reads == "all", (arguments.nodes, arguments.gpus, arguments.on_ray)
+    return arguments, Request(workload, flow, copies, *machines)
 
 
 def select_results(paths: Sequence[Path], any_machine: bool, request: Request) -> list[Result]:
@@ -59,12 +69,35 @@ def select_results(paths: Sequence[Path], any_machine: bool, request: Request) -
     own = by_machine.pop(prediction.machine_key(here), [])
     candidates = [own, *by_machine.values()] if any_machine else [own]
     results = max(candidates, key=lambda results: (len(prediction.rank(request, results)[0]), len(results)))
-    if not results:
-        raise RecordError(f"no record is of this machine ({machine_line(here)}): run python3 benchmark.py sweeps, or "
-                          "give --any-machine for an answer about another machine")  # fmt: skip
-    if results is not own:
+    if results and results is not own:
         print(f"The records are of another machine: {machine_line(results[0].environments[0])}")
     return results
+
+
+def describe_choice(choices: Sequence[Choice]) -> str:
+    """Return the fastest configuration, and those that are equal to it."""
+    equal = [choice.name for choice in choices if choice.ends[0] <= choices[0].ends[1]]
+    alike = ", whose 95 % intervals overlap" if choices[0].result else ", which differ by little"
+    return " or ".join(equal) + alike * (len(equal) > 1)
+
+
+def print_choices(title: str, choices: Sequence[Choice]) -> None:
+    """Print a table of configurations that have been measured, or whose times are interpolated."""
+    columns = [
+        Column("configuration", lambda choice: choice.name),
+        Column("ms", lambda choice: format_milliseconds(choice.seconds)),
+        Column("x fastest", lambda choice: format_significant(choice.seconds / choices[0].seconds)),
+    ]
+    if choices and choices[0].result:
+        columns += [
+            Column("95 % interval", lambda choice: format_interval(choice.result)),
+            Column("runs", lambda choice: str(len(choice.result.run_seconds))),
+            Column("disturbed runs", lambda choice: str(count_disturbed(choice.result))),
+            Column("day", lambda choice: choice.result.shown_runs[0].started_at[:10], is_text=True),
+        ]
+    if choices:
+        print(f"\n{title}:")
+        print_table(make_table(choices, columns))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -72,24 +105,26 @@ def main(argv: Sequence[str]) -> int:
     arguments, request = parse_command(argv)
     results = select_results(arguments.records, arguments.any_machine, request)
     choices, others = prediction.rank(request, results)
+    measured = [choice for choice in choices if choice.result]
+    interpolated = [choice for choice in choices if not choice.result]
     size, readers = request.workload.bytes_per_iteration, "own a copy" if request.copies else "may get a view"
     workload = f"{request.workload.flow} ({format_bytes(size)} per iteration, readers {readers})"
-    if choices:
-        fastest = choices[0].seconds
-        names = [choice.name for choice in choices if choice.seconds <= prediction.NEARLY_FASTEST * fastest]
-        print(f"Use {' or '.join(names)} for {workload}.")
-        columns = (
-            Column("configuration", lambda choice: choice.name),
-            Column("ms", lambda choice: format_milliseconds(choice.seconds)),
-            Column("x fastest", lambda choice: format_significant(choice.seconds / fastest)),
-            Column("source", lambda choice: "measured" if choice.is_measured else "interpolated", is_text=True),
-        )
-        print_table(make_table(choices, columns))
-        if any("--retain-memory" in choice.name for choice in choices):
-            settings = " ".join(f"{name}={value}" for name, value in RETAIN_MEMORY.items())
-            print(f"--retain-memory: start your cluster with {settings} (docs/page-faults.md)")
+    if measured:
+        print(f"Use {describe_choice(measured)}: the fastest of {len(measured)} that were measured with {workload}.")
+    elif interpolated:
+        print(f"Perhaps {describe_choice(interpolated)}, for {workload}: nothing was measured with exactly this flow.")
     else:
-        print(f"No record has a time for {workload}. Run python3 benchmark.py sweeps, or measure this workload.")
+        other_machine = "" if arguments.any_machine else ", or give --any-machine for the records of another machine"
+        print(f"No record has a time for {workload}: measure it with benchmark.py --flow ... --configs ..., run "
+              f"benchmark.py sweeps{other_machine}.")  # fmt: skip
+    print_choices("Measured with exactly this flow", measured)
+    print_choices("Interpolated between measured sizes; errors are in docs/choosing.md", interpolated)
+    if any("--retain-memory" in choice.name for choice in choices):
+        settings = " ".join(f"{name}={value}" for name, value in RETAIN_MEMORY.items())
+        print(f"--retain-memory: start your cluster with {settings} (docs/page-faults.md)")
+    if len(request.forms) > 1 and not any("packed" in choice.name for choice in measured):
+        print("Messages of many tensors are often faster in one buffer: measure with --message packed too.")
+    print()
     for reason, names in others.items():
         print(textwrap.fill(f"{reason}: {', '.join(names)}", 115, subsequent_indent="    ", break_on_hyphens=False))
     return 0 if choices else 1

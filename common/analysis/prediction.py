@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from common.analysis.result import Result
+from common.analysis.statistics import interval
 from common.errors import RecordError
 from common.flows.flow import Flow
 from common.records import files
@@ -18,7 +20,7 @@ from common.records.schema import Layout, Workload
 from common.transports.catalogue import VARIANTS, Variant
 from common.units import format_bytes
 
-NEARLY_FASTEST = 1.10  # times the fastest: such a configuration is recommended too
+NEARLY_FASTEST = 1.10  # times a single time: it may differ so much from the next one
 
 
 @dataclass(frozen=True)
@@ -30,20 +32,37 @@ class Request:
     copies: bool = True  # each reader needs its own copy of all bytes; False: it may get a view
     nodes: int = 1
     gpus: int = 0
+    on_ray: bool = False  # only configurations that use Ray
+
+    @property
+    def forms(self) -> dict[str, Workload]:
+        """Return the workload by what the name of a configuration has in addition: messages of fields can be packed."""
+        forms = {"": self.workload}
+        if self.workload.message == "fields" and not self.workload.sizes.get("as_sent"):
+            forms[" --message packed"] = structs.replace(self.workload, message="packed")
+        return forms
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A configuration and its seconds per iteration."""
+    """A configuration and its seconds per iteration, from a result with exactly this workload, or interpolated."""
 
     name: str
     seconds: float
-    is_measured: bool  # with exactly this workload; False: interpolated
+    result: Result | None = None
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Return the ends of the 95 % interval; of a single run or an interpolation, 10 % below and above."""
+        measured = interval(self.result.run_seconds) if self.result else None
+        return measured or (self.seconds / NEARLY_FASTEST, self.seconds * NEARLY_FASTEST)
 
 
 def rule_out(variant: Variant, request: Request) -> str | None:
     """Return why a configuration is impossible; None if it is possible."""
     requirements, runtime = variant.transport.requirements, variant.transport.runtime
+    if request.on_ray and not runtime.uses_ray:
+        return "without Ray"
     if requirements.single_process or "check_every" in variant.flags:
         return "not a transport of its own"
     if request.copies and variant.gives_views:
@@ -71,16 +90,19 @@ def rank(request: Request, results: Sequence[Result]) -> tuple[list[Choice], dic
             by_variant[result.variant.name].append(result)
     for variant in VARIANTS:
         candidates = by_variant[variant.name]
-        measured = [result for result in candidates if result.workload == request.workload]
         if reason := rule_out(variant, request):
             others[f"ruled out, {reason}"].append(variant.name)
-        elif measured:
-            newest = max(measured, key=lambda result: result.runs[0].started_at)
-            choices.append(Choice(variant.name, newest.typical_seconds, is_measured=True))
-        else:
+            continue
+        known = len(choices)
+        for words, workload in request.forms.items():
+            measured = [result for result in candidates if result.workload == workload]
+            if measured:
+                newest = max(measured, key=lambda result: result.runs[0].started_at)
+                choices.append(Choice(f"{variant.name}{words}", newest.typical_seconds, newest))
+        if len(choices) == known:
             seconds, missing = interpolate(request, candidates)
             if seconds:
-                choices.append(Choice(variant.name, seconds, is_measured=False))
+                choices.append(Choice(variant.name, seconds))
             else:
                 others[f"not measured, {missing}"].append(variant.name)
     return sorted(choices, key=lambda choice: choice.seconds), others
@@ -93,6 +115,8 @@ def interpolate(request: Request, results: Sequence[Result]) -> tuple[float | No
     with this configuration and flows of the same shape. Tensors beyond the first of a message have a measured cost.
     """
     shape = _shape(request.workload)
+    if not results:
+        return None, "no record" + (f" of {request.nodes} nodes" if request.nodes > 1 else "")
     if shape is None:
         return None, "packed messages and messages as sent by ChatLearn are not interpolated"
     logs: dict[tuple[int, int], list[float]] = defaultdict(list)  # additional tensors, bytes -> log seconds
@@ -131,12 +155,15 @@ def _additional_tensors(flow: Flow) -> int:
 
 
 def load_by_machine(paths: Sequence[Path]) -> dict[str, list[Result]]:
-    """Return a result per record with an ok run, by `machine_key`. Files that are no records are ignored."""
+    """Return a result per record with an ok run, by `machine_key`.
+
+    Files that are no records are ignored, and those in a folder `evidence`, which may have other settings.
+    """
     by_machine: dict[str, list[Result]] = defaultdict(list)
     for path in dict.fromkeys(path.resolve() for path in files.record_files(paths)):
         with suppress(RecordError):
             result = Result((files.load(path),))
-            if result.environments:
+            if result.environments and "evidence" not in path.parts:
                 by_machine[machine_key(result.environments[0])].append(result)
     return by_machine
 

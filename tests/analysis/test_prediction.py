@@ -1,12 +1,15 @@
 """Test which configurations are possible for a workload, and the times that are measured or interpolated for it."""
 
+import re
+
 import pytest
+from conftest import ROOT
 from made_records import make_record, make_run, make_sweep, write_record
 
 import choose_transport
 from common.analysis.prediction import Request, rank, rule_out
 from common.analysis.result import Result
-from common.errors import RecordError, UsageError
+from common.errors import UsageError
 from common.records.environment import describe_environment
 from common.transports.catalogue import CONFIGURATIONS
 
@@ -55,7 +58,7 @@ def test_times_between_measured_points_are_interpolated_in_logarithms(results):
     ends = [rank_names(results, payload=size)[0]["graph shm"] for size in SIZES[1:3]]
     between = rank_names(results, payload=2**19)[0]["graph shm"]
     assert between.seconds == pytest.approx((ends[0].seconds * ends[1].seconds) ** 0.5, rel=1e-3)
-    assert ends[0].is_measured and not between.is_measured
+    assert ends[0].result and not between.result
 
 
 @pytest.mark.parametrize(
@@ -63,7 +66,7 @@ def test_times_between_measured_points_are_interpolated_in_logarithms(results):
     [
         ("graph shm", {"payload": 2**30}, "measured only from 7.992 KiB to 512 MiB"),
         ("graph shm", {"flow": "chain", "actors": 2}, "no flow of this shape"),
-        ("store bytes", {}, "no flow of this shape"),
+        ("store bytes", {}, "no record"),
         ("graph shm", {"flow": "grpo", "batch_size": 8}, "additional tensors: at most 0"),
         ("graph shm", {"message": "packed", "batch_size": 8}, "not interpolated"),
         ("graph shm", {"message": "fields", "as_sent": True, "batch_size": 8}, "not interpolated"),
@@ -87,8 +90,16 @@ def test_the_newest_measurement_of_exactly_this_workload_counts(results):
         run = make_run([seconds], started_at=f"2026-01-0{day}T00:00:00+00:00")
         results += results_of(make_record("shm", run, runtime="graph"))
     timed, _ = rank_names(results)
-    assert (timed["graph shm"].seconds, timed["graph shm"].is_measured) == (pytest.approx(0.9), True)
-    assert not timed["torch gloo"].is_measured
+    assert timed["graph shm"].seconds == timed["graph shm"].result.typical_seconds == pytest.approx(0.9)
+    assert not timed["torch gloo"].result
+
+
+def test_a_message_of_fields_can_be_packed(results):
+    fields = {"flow": "grpo", "batch_size": 4}
+    results += results_of(make_record("shm", [0.3], runtime="graph", **fields),
+                          make_record("shm", [0.1], runtime="graph", message="packed", **fields))  # fmt: skip
+    assert list(rank_names(results, **fields)[0]) == ["graph shm --message packed", "graph shm"]
+    assert make_request().forms.keys() == {""}
 
 
 def test_other_measurements_tell_nothing(results):
@@ -101,7 +112,8 @@ def test_other_measurements_tell_nothing(results):
     )
     assert {name: choice.seconds for name, choice in rank_names(results)[0].items()} == before
     results += results_of(make_record("refs", [0.9], layout={"placement": "spread", "existing_cluster": True}))
-    assert list(rank_names(results, {"nodes": 2})[0]) == ["store refs"]
+    timed, reasons = rank_names(results, {"nodes": 2})
+    assert list(timed) == ["store refs"] and reasons["graph shm"] == "not measured, no record of 2 nodes"
 
 
 @pytest.mark.parametrize(
@@ -114,6 +126,7 @@ def test_other_measurements_tell_nothing(results):
         ("torch multiprocessing --copy-out", {"nodes": 2}, "one machine"), ("graph shm", {"nodes": 2}, None),
         ("graph nccl", {"gpus": 2}, "too few GPUs"), ("graph nccl", {"gpus": 3}, None),
         ("rdt cuda-ipc", {"copies": False}, "too few GPUs"), ("rdt gloo", {"gpus": 1}, "host memory"),
+        ("torch gloo", {"on_ray": True}, "without Ray"), ("graph shm", {"on_ray": True}, None),
     ],
 )  # fmt: skip
 def test_impossible_configurations_are_ruled_out_with_the_reason(name, machines, words):
@@ -128,37 +141,63 @@ def write(folder, records):
     return str(folder)
 
 
-def test_the_answer_names_the_fastest_then_the_times_then_the_reasons(tmp_path, capsys):
+def test_the_answer_has_what_was_measured_then_what_is_interpolated_then_the_reasons(tmp_path, capsys):
     sweeps = [
         *sweep("torch", "gloo", 1e-4, 3e-10, environment=HERE),
         *sweep("graph", "shm", 5e-4, 1e-10, environment=HERE),
     ]
     folder = write(tmp_path / "known", sweeps)
     (tmp_path / "known" / "broken.json").write_text("{")
-    assert choose_transport.main(["--payload", "100MB", "--records", folder]) == 0
+    argv = ["--payload", "100MB", "--records", folder]
+    assert choose_transport.main(argv) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Use graph shm for online-dpo (100 MB per iteration, readers own a copy)."
-    assert [line.split()[:2] for line in lines[2:4]] == [["graph", "shm"], ["torch", "gloo"]]
+    workload = "online-dpo (100 MB per iteration, readers own a copy)"
+    assert lines[0] == f"Perhaps graph shm, for {workload}: nothing was measured with exactly this flow."
+    assert lines[2].startswith("Interpolated between measured sizes")
+    assert [line.split()[:2] for line in lines[4:6]] == [["graph", "shm"], ["torch", "gloo"]]
     text = " ".join(" ".join(lines).split())
-    assert "not measured, no flow of this shape was measured: store payload-queue" in text
+    assert "not measured, no record: store payload-queue" in text
     assert "ruled out, not a transport of its own: torch memcpy" in text
-    assert choose_transport.main(["--gpus", "2", "--records", folder]) == 1
-    assert capsys.readouterr().out.startswith("No record has a time for online-dpo")
+    own, times = {"environment": HERE, "payload": 10**8}, ([1.0], [1.1], [1.2])
+    equal = [make_record(transport, *times, **own) for transport in ("refs", "bytes")]
+    argv.append(write(tmp_path / "own", [*equal, make_record("numpy", [0.1], **own)]))
+    assert choose_transport.main(argv) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = "Use store refs or store bytes, whose 95 % intervals overlap: the fastest of 2 that were measured with "
+    assert lines[0] == f"{start}{workload}."
+    assert lines[2] == "Measured with exactly this flow:" and re.split("  +", lines[4])[2:] == [
+        "1", "874.6 to 1,376", "3", "0", "2026-01-01",
+    ]  # fmt: skip
+    for machines in ("--gpus", "--nodes"):
+        assert choose_transport.main([machines, "2", "--records", folder]) == 1
+        assert capsys.readouterr().out.startswith("No record has a time for online-dpo")
 
 
 def test_another_machine_answers_only_with_a_flag_however_many_own_records_there_are(tmp_path, capsys):
     other = write(tmp_path / "other", sweep("graph", "shm", 5e-4, 1e-10))
-    with pytest.raises(RecordError, match=r"no record is of this machine.*--any-machine"):
-        choose_transport.main(["--records", other])
+    assert choose_transport.main(["--records", other]) == 1
+    assert "--any-machine" in capsys.readouterr().out
     own = write(
         tmp_path / "own", [make_record("refs", [1.0], environment=HERE, batch_size=size) for size in range(1, 9)]
     )
     for folders in ([other], [other, own]):
         assert choose_transport.main(["--payload", "100MB", "--any-machine", "--records", *folders]) == 0
         text = capsys.readouterr().out
-        assert text.startswith("The records are of another machine: 2 cores of Test CPU") and "Use graph shm" in text
+        assert text.startswith("The records are of another machine: 2 cores of Test CPU")
+        assert "Perhaps graph shm" in text
     assert choose_transport.main(["--batch-size", "1", "--any-machine", "--records", other, own]) == 0
     assert capsys.readouterr().out.startswith("Use store refs")
+
+
+def test_records_of_experiments_with_settings_are_not_used(tmp_path, capsys):
+    folder = write(tmp_path / "evidence", [make_record("refs", [1.0], environment=HERE)])
+    assert choose_transport.main(["--records", folder]) == 1
+
+
+def test_the_command_of_readme_has_an_answer(capsys):
+    command = re.search(r"choose_transport\.py (--.*)", (ROOT / "README.md").read_text())[1]
+    assert choose_transport.main(command.split()) == 0
+    assert re.search("^(Use|Perhaps) (graph|torch) mapped", capsys.readouterr().out, re.MULTILINE)
 
 
 @pytest.mark.parametrize("flag", ["--prompt-len 8", "--flow gpro", "--reads none"])
