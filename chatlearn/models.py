@@ -13,7 +13,7 @@ import xxhash
 from common.endpoints.actor import Actor
 from common.endpoints.payload import raw_bytes
 from common.endpoints.samples import pad_samples, split_samples
-from common.endpoints.tensors import to_host
+from common.endpoints.tensors import to_array, to_host
 from common.flows.flow import DATASET
 from common.trace.recorder import count_faults
 
@@ -105,6 +105,6 @@ def digest(sample):
     state = xxhash.xxh3_64()
     for name, value in sorted(sample.items()):
         kind = getattr(value, "dtype", type(value).__name__)
-        data = raw_bytes(value).tobytes().rstrip(b"\0")
+        data = raw_bytes(to_array(value) if isinstance(value, torch.Tensor) else value).tobytes().rstrip(b"\0")
         state.update(f"{name} {kind} {len(data)} ".encode() + data)
     return state.intdigest()

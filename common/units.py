@@ -4,11 +4,8 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
-UNITS = {
-    "B": {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
-    "iB": {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
-}
-BYTES = UNITS["B"] | UNITS["iB"]  # a number alone is bytes
+BINARY = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | BINARY  # a number alone is bytes
 SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -25,14 +22,10 @@ def parse_seconds(text: str) -> float:
     return float(_parse(text, SECONDS, "s", "a number of seconds: give 10 or 10s"))
 
 
-def format_bytes(count: float, suffixes: tuple[str, ...] = ("iB", "B")) -> str:
-    """Return four significant digits and a binary unit, or a decimal unit if that is much shorter."""
-    texts = []
-    for suffix in suffixes:
-        unit = max((unit for unit in UNITS[suffix] if BYTES[unit] <= count), key=BYTES.__getitem__, default="B")
-        texts.append(f"{count / BYTES[unit]:,.4g} {unit}")
-    binary_digits, other_digits = (len(text.split()[0]) for text in (texts[0], texts[-1]))
-    return texts[-1] if other_digits < binary_digits - 1 else texts[0]
+def format_bytes(count: float) -> str:
+    """Return four significant digits and a binary unit, always the same one for the same number."""
+    unit = max((unit for unit in BINARY if BINARY[unit] <= count), key=BINARY.__getitem__, default="B")
+    return f"{count / BINARY[unit]:,.4g} {unit}"
 
 
 def _parse(text: str, units: Mapping[str, float], default_unit: str, expected: str) -> Fraction:

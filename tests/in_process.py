@@ -24,6 +24,8 @@ FIELDS = Message((
     Field("tokens", "int64", (3, 5)),
     Field("scores", "float32", (3, 7)),
     Field("halves", "float16", (3,)),
+    Field("brain", "bfloat16", (3, 3)),
+    Field("brains", "bfloat16", lengths=(3, 1)),
     Field("mask", "bool", (2, 40)),
     Field("scalar", "float64"),
     Field("odd", "uint8", (13,)),

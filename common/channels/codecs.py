@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
-from common.endpoints.tensors import Payload, assemble, map_tensors, tensors_of, to_host
+from common.endpoints.tensors import Payload, assemble, from_array, map_tensors, tensors_of, to_array, to_host
 from common.flows.flow import Edge
-from common.flows.message import Message
+from common.flows.message import ARRAY_DTYPES, Message
 
 
 @dataclass(frozen=True)
@@ -36,15 +35,19 @@ def _to_device(payload: Payload, message: Message, device: Any) -> Payload:
 
 
 def _to_arrays(payload: Payload) -> Any:
-    return map_tensors(lambda tensor: tensor.cpu().numpy(), payload)
+    return map_tensors(to_array, payload)
 
 
 def _from_arrays(arrays: Any, message: Message, device: Any) -> Payload:
-    return map_tensors(lambda array: torch.from_numpy(array).to(device), arrays)
+    fields = []
+    for field in message.fields:
+        items = tensors_of(arrays, field)
+        fields.append(items if field.is_python else [from_array(item, field.dtype).to(device) for item in items])
+    return assemble(message, fields)
 
 
 def _to_bytes(payload: Payload) -> Any:
-    return map_tensors(lambda tensor: tensor.cpu().numpy().tobytes(), payload)
+    return map_tensors(lambda tensor: to_array(tensor).tobytes(), payload)
 
 
 def _from_bytes(data: Any, message: Message, device: Any) -> Payload:
@@ -52,11 +55,11 @@ def _from_bytes(data: Any, message: Message, device: Any) -> Payload:
     for field in message.fields:
         items = tensors_of(data, field)
         if not field.is_python:
+            dtype = ARRAY_DTYPES.get(field.dtype, field.dtype)
             pairs = zip(items, field.shapes, strict=True)
-            arrays = [np.frombuffer(item, field.dtype).reshape(shape) for item, shape in pairs]
-            items = [torch.from_numpy(array).to(device) for array in arrays]
+            items = [np.frombuffer(item, dtype).reshape(shape) for item, shape in pairs]
         fields.append(items)
-    return assemble(message, fields)
+    return _from_arrays(assemble(message, fields), message, device)
 
 
 UNCHANGED = Codec(_unchanged, _unchanged)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from common.endpoints.payload import Digests, count_wrong_bytes, encode_number, number_bytes
-from common.endpoints.tensors import Payload, check_inputs, tensors_of
+from common.endpoints.tensors import Payload, check_inputs, tensors_of, to_array
 from common.errors import RunFailed
 from common.flows.flow import Edge
 from common.flows.message import Field
@@ -149,7 +149,7 @@ class Inbox:
                 continue
             if not field.is_python:
                 views.add(str(edge), tensors)
-                tensors = [tensor.cpu().numpy() for tensor in tensors]
+                tensors = list(map(to_array, tensors))
             wrong[field.name] = count_wrong_bytes(tensors, field, number, edge.source, slot, expected)
         return wrong
 

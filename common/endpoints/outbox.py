@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from common.endpoints.payload import NUMBER_BYTES, digest, encode_number, make_field, number_bytes
-from common.endpoints.tensors import Payload, assemble, pack, packed_views, tensors_of, unpack
+from common.endpoints.tensors import Payload, assemble, from_array, pack, packed_views, tensors_of, to_array, unpack
 from common.flows.message import Field, Message
 
 Memory = Callable[[int], torch.Tensor]  # slot -> the flat buffer in which its payload, or packed buffer, must lie
@@ -59,7 +59,7 @@ class Outbox:
                     if not tensor.is_cpu:
                         other.append((field, row.view(torch.uint8)[:count]))
                         continue
-                    area = row.numpy().view(np.uint8).data[:count]  # torch takes ten times as long to write to it
+                    area = to_array(row).view(np.uint8).data[:count]  # torch takes ten times as long to write to it
                     if count == NUMBER_BYTES and field.dtype != "bool":
                         whole.append(area)
                     else:
@@ -90,7 +90,7 @@ class Outbox:
 def _to_tensors(field: Field, arrays: list[Any], device: torch.device) -> list[Any]:
     if field.is_python:
         return arrays
-    tensors = [torch.from_numpy(array).to(device) for array in arrays]
+    tensors = [from_array(array, field.dtype).to(device) for array in arrays]
     if not field.storage:
         return tensors
     storage = torch.zeros(field.storage, dtype=tensors[0].dtype, device=device)  # one for all tensors of the field

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from common.flows.message import ITEM_BYTES, PYTHON_DTYPES, Field
+from common.flows.message import ARRAY_DTYPES, ITEM_BYTES, Field
 
 Digests = dict[str, list[list[int]]]  # sender -> per slot and field, the hash of the bytes without sequence number
 
@@ -27,8 +27,8 @@ def make_field(field: Field, sender: str, slot: int) -> list[Any]:
     generator = np.random.Generator(np.random.SFC64(seed))
     if field.dtype == "str":
         return [generator.integers(97, 123, count, np.uint8).tobytes().decode() for count in field.lengths]
-    dtype = np.dtype(PYTHON_DTYPES.get(field.dtype, field.dtype))
-    if dtype.kind in "iu":  # all values of the type
+    dtype = np.dtype(ARRAY_DTYPES.get(field.dtype, field.dtype))
+    if dtype.kind in "iu":  # all values of the type, and all bits of a bfloat16
         limits = np.iinfo(dtype)
         arrays = [generator.integers(limits.min, limits.max, shape, dtype, endpoint=True) for shape in field.shapes]
     elif dtype.kind == "b":

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from common.endpoints.payload import Digests, count_wrong_bytes
-from common.endpoints.tensors import Payload
+from common.endpoints.tensors import Payload, to_array
 from common.flows.flow import Edge
 from common.flows.message import Field
 
@@ -64,7 +64,7 @@ def _remove_padding(values: list[Any], field: Field) -> tuple[list[Any], int]:
     """Return one field of all samples as it was sent, and the number of bytes in the padding that are not zero."""
     if field.is_python:
         return values, 0
-    arrays = [value.cpu().numpy() for value in values]
+    arrays = list(map(to_array, values))
     if not field.is_list:
         return [np.stack(arrays)] if len({array.shape for array in arrays}) == 1 else [], 0
     if len(arrays) != len(field.lengths):

@@ -33,6 +33,18 @@ def list_tensors(payload: Payload) -> list[torch.Tensor]:
     return tensors
 
 
+def to_array(tensor: torch.Tensor) -> np.ndarray:
+    """Return a tensor as an array, which shares its memory if that is on the host. bfloat16 becomes uint16."""
+    tensor = tensor.cpu()
+    return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+
+def from_array(array: np.ndarray, dtype: str) -> torch.Tensor:
+    """Return an array as a tensor of this dtype, which shares its memory."""
+    tensor = torch.from_numpy(array)
+    return tensor.view(torch.bfloat16) if dtype == "bfloat16" else tensor
+
+
 def to_host(payload: Payload) -> Payload:
     return map_tensors(lambda tensor: tensor.cpu(), payload)
 
@@ -105,7 +117,7 @@ def copy(payload: Payload, into: Payload) -> Payload:
 def packed_views(buffer: torch.Tensor, message: Message) -> list[Any]:
     """Return each field's part of a flat buffer, for `pack`; on a CPU as an array where writing to it is cheaper."""
     return [
-        part.numpy() if buffer.is_cpu and (field.is_python or not field.is_list) else part
+        to_array(part) if buffer.is_cpu and (field.is_python or not field.is_list) else part
         for field, part in zip(message.fields, _parts(buffer, message), strict=True)
     ]
 
@@ -125,7 +137,7 @@ def pack(payload: Payload, message: Message, views: list[Any]) -> None:
         if field.is_list and not field.is_python:
             torch.cat(tensors, out=view)
         elif isinstance(view, np.ndarray):
-            np.copyto(view, _python_array(tensors, field) if field.is_python else tensors[0].numpy())
+            np.copyto(view, _python_array(tensors, field) if field.is_python else to_array(tensors[0]))
         else:
             view.copy_(torch.from_numpy(_python_array(tensors, field)) if field.is_python else tensors[0])
 

@@ -110,7 +110,8 @@ def flow_sizes(name: str, message: str | None = None) -> dict[str, Any]:
 def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) -> Flow:
     """Return the flow at these sizes. Sizes that are None or missing have the flow's defaults.
 
-    `payload` (bytes per iteration) and `fields` (tensors per message) are sizes of every flow of flat messages.
+    `payload` (bytes per iteration) is a size of every flow of flat messages, `fields` (parts of each tensor) of every
+    flow.
     Raise ValueError if the sizes do not make a flow, or if one of them belongs to another flow.
     """
     given = {size: value for size, value in sizes.items() if value is not None}
@@ -132,9 +133,9 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
         raise ValueError(f"{name}, line {line}: {type(error).__name__}: {error}") from error
     if not isinstance(flow, Flow):
         raise ValueError(f"{name} returned {flow!r}: it must return a common.flows.flow.Flow")
-    if (iteration_bytes or fields) and not flow.is_flat:
-        raise ValueError(f"--payload and --fields change flat messages, and {name} has messages of fields: leave them "
-                         "out, and use --batch-size")  # fmt: skip
+    if iteration_bytes and not flow.is_flat:
+        raise ValueError(f"--payload changes flat messages, and {name} has messages of fields: leave it out, and use "
+                         "--batch-size")  # fmt: skip
     if iteration_bytes:
         flow = scale_flow(flow, iteration_bytes)
     return cut_messages(flow, fields) if fields else flow
@@ -145,10 +146,12 @@ def parse_flow(text: str) -> Flow:
 
         rollout-1, rollout-2 -> trainer: 12MB
         actor -> critic, reward: tokens int64 8MB, logprobs float32 4MB; critic, reward -> trainer: 4MB
+        trainer -> rollout: 300 x bfloat16 4MB
 
     Semicolons separate the steps. Each sender sends one message, and every reader gets all of it. A size alone is one
-    flat tensor; fields with a dtype are a dict. `driver` may stand on either side. It starts actors that nobody sends
-    to with 8 bytes. Actors that send nothing acknowledge to it, and the iteration ends with the last acknowledgement.
+    flat tensor; fields with a dtype are a dict, in which `300 x` is a list of tensors. `driver` may stand on either
+    side. It starts actors that nobody sends to with 8 bytes. Actors that send nothing acknowledge to it, and the
+    iteration ends with the last acknowledgement.
     """
     reads: dict[str, list[str]] = {}
     sends: dict[str, Message] = {}
@@ -192,17 +195,21 @@ def _parse_names(text: str) -> list[str]:
 
 
 def _parse_message(text: str) -> Message:
-    parts = [part.split() for part in text.split(",")]
-    if len(parts) == 1 and len(parts[0]) < 3:
+    if re.fullmatch(r"\s*[\d.]+\s*[A-Za-z]*\s*", text):
         return flat_message(parse_bytes(text))
     fields = []
-    for part in parts:
-        if len(part) < 3 or part[1] not in FIELD_DTYPES:
-            raise ValueError(f"cannot read {' '.join(part)!r}: give name, dtype ({', '.join(FIELD_DTYPES)}) and bytes")
-        items, remainder = divmod(parse_bytes(" ".join(part[2:])), ITEM_BYTES[part[1]])
-        if remainder:
-            raise ValueError(f"the bytes of field {part[0]} are not a multiple of the item size of {part[1]}")
-        fields.append(Field(part[0], part[1], (items,)))
+    for part in map(str.strip, text.split(",")):
+        match = re.fullmatch(rf"(?:(\S+)\s+)??(?:(\d+)\s*x\s+)?({'|'.join(FIELD_DTYPES)})\s+(.+)", part)
+        if not match or not (match[1] or match[2]):
+            dtypes = ", ".join(FIELD_DTYPES)
+            raise ValueError(f"cannot read {part!r}: give name, dtype ({dtypes}) and bytes, or 300 x float32 4KB")
+        name, dtype, count = match[1] or "tensors", match[3], int(match[2] or 1)
+        if not name.isidentifier():
+            raise ValueError(f"{name} is not the name of a field: use letters, digits and underscores, a letter first")
+        items, remainder = divmod(parse_bytes(match[4]), ITEM_BYTES[dtype])
+        if remainder or not count:
+            raise ValueError(f"field {name}: give at least 1 tensor, and a multiple of the item size of {dtype}")
+        fields.append(Field(name, dtype, lengths=(items,) * count) if match[2] else Field(name, dtype, (items,)))
     return Message(tuple(fields))
 
 

@@ -196,19 +196,24 @@ def scale_flow(flow: Flow, iteration_bytes: int) -> Flow:
 
 
 def cut_messages(flow: Flow, count: int) -> Flow:
-    """Return the flow with each flat message cut into a dict of `count` tensors of nearly equal size."""
+    """Return the flow with each tensor cut into `count` tensors of nearly equal size. Lists stay as they are."""
 
-    def cut(message: Message) -> Message:
+    def cut(field: Field) -> list[Field]:
+        if field.is_list:
+            return [field]
+        items, remainder = divmod(field.bytes // ITEM_BYTES[field.dtype], count)
+        if not items:
+            raise ValueError(f"--fields {count}: {flow.name} has a tensor of only {field.bytes} bytes: give fewer "
+                             "fields or a larger --payload")  # fmt: skip
+        name = field.name or "part"
+        return [Field(f"{name}_{n}", field.dtype, (items + (n < remainder),)) for n in range(count)]
+
+    def cut_all(message: Message) -> Message:
         if message == ACKNOWLEDGEMENT:
             return message
-        dtype = message.fields[0].dtype
-        items, remainder = divmod(message.bytes // ITEM_BYTES[dtype], count)
-        if not items:
-            raise ValueError(f"--fields {count}: {flow.name} has a message of only {message.bytes} bytes: give fewer "
-                             "fields or a larger --payload")  # fmt: skip
-        return Message(tuple(Field(f"part_{n}", dtype, (items + (n < remainder),)) for n in range(count)))
+        return Message(tuple(part for field in message.fields for part in cut(field)))
 
-    return _change_messages(flow, cut)
+    return _change_messages(flow, cut_all)
 
 
 def _change_messages(flow: Flow, change: Callable[[Message], Message]) -> Flow:

@@ -5,9 +5,10 @@ import operator
 from dataclasses import dataclass
 from functools import cached_property
 
-ITEM_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "float32": 4, "float16": 2, "str": 1,
-              "ints": 8, "floats": 8}  # fmt: skip
+ITEM_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
+              "str": 1, "ints": 8, "floats": 8}  # fmt: skip
 PYTHON_DTYPES = {"str": "uint8", "ints": "int64", "floats": "float64"}  # Python objects -> the dtype they are packed as
+ARRAY_DTYPES = PYTHON_DTYPES | {"bfloat16": "uint16"}  # of numpy arrays, which have no bfloat16
 ALIGNMENT_BYTES = 8  # of each field in a packed message, so that it can be viewed as any dtype
 
 

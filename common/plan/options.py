@@ -57,7 +57,7 @@ class Options(ChatLearnOptions):
     actors: int | None = _size("actors of the flows chain and scatter-gather", int, Meta(ge=1, le=64))
     payload: int | None = _size("scale all flat messages to this number of bytes per iteration, such as 64MiB",
         parse_bytes, _BYTES)
-    fields: int | None = _size("cut each flat message into a dict of this many tensors", int, Meta(ge=1, le=10_000))
+    fields: int | None = _size("cut each tensor of a message into this many tensors", int, Meta(ge=1, le=10_000))
     transport: str | None = _transport(None, "how messages are sent (--help lists the transports of a script)", str)
     device: str = _transport("auto", "device of the tensors; auto: GPUs if there are any and the transport uses them",
         str, choices=("auto", "cpu", "cuda"))

@@ -88,7 +88,7 @@ def format_faults(result: Result) -> str:
 
 def format_stored(result: Result) -> str:
     """Return the bytes that the object store takes in per iteration. Channels bypass it."""
-    return format_bytes(round(result.stored_bytes_per_iteration), ("iB",)) if result.status == "ok" else "-"
+    return format_bytes(round(result.stored_bytes_per_iteration)) if result.status == "ok" else "-"
 
 
 def count_disturbed(result: Result) -> int:

@@ -151,7 +151,7 @@ def test_the_answer_has_what_was_measured_then_what_is_interpolated_then_the_rea
     argv = ["--payload", "100MB", "--records", folder]
     assert choose_transport.main(argv) == 0
     lines = capsys.readouterr().out.splitlines()
-    workload = "online-dpo (100 MB per iteration, readers own a copy)"
+    workload = "online-dpo (95.37 MiB per iteration, readers own a copy)"
     assert lines[0] == f"Perhaps graph shm, for {workload}: nothing was measured with exactly this flow."
     assert lines[2].startswith("Interpolated between measured sizes")
     assert [line.split()[:2] for line in lines[4:6]] == [["graph", "shm"], ["torch", "gloo"]]

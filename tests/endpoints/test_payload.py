@@ -9,7 +9,7 @@ import pytest
 from in_process import FIELDS
 
 from common.endpoints.payload import digest, encode_number, make_field, raw_bytes
-from common.flows.message import ITEM_BYTES, PYTHON_DTYPES, Field
+from common.flows.message import ARRAY_DTYPES, ITEM_BYTES, PYTHON_DTYPES, Field
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKE = "make_field(Field('', 'int64', (512,)), 'policy', 1)"
@@ -44,7 +44,9 @@ def test_a_field_has_its_types_and_shapes(field):
         kind = int if field.dtype == "ints" else float
         assert [[type(number) for number in numbers] for numbers in made] == [[kind] * count for count in field.lengths]
     else:
-        assert [(array.dtype, array.shape) for array in made] == [(field.dtype, shape) for shape in field.shapes]
+        assert [(array.dtype, array.shape) for array in made] == [
+            (ARRAY_DTYPES.get(field.dtype, field.dtype), shape) for shape in field.shapes
+        ]
         assert all(np.isfinite(array).all() for array in made)
 
 

@@ -37,7 +37,7 @@ def assert_equal(payload, expected, message):
                 assert item == expected_item
             else:
                 assert (item.dtype, item.shape) == (expected_item.dtype, expected_item.shape)
-                assert item.numpy().tobytes() == expected_item.numpy().tobytes()
+                assert tensors.to_array(item).tobytes() == tensors.to_array(expected_item).tobytes()
 
 
 def by_pack(payload, message):

@@ -28,13 +28,13 @@ def test_a_flow_has_its_default_sizes_unless_they_are_given(name):
         ("chain", {"max_new_tokens": 0}, "--max-new-tokens is a size of online-dpo: .*chain has --payload-bytes"),
         ("online-dpo", {"prompt_len": 4}, "--prompt-len is a size of ppo, .*, online-dpo --message fields"),
         ("ppo", {"prompt_len": "uniform:9:3"}, "--prompt-len"),
-        ("ppo", {"payload": 2**20}, "--payload and --fields change flat messages.*--batch-size"),
-        ("ppo", {"fields": 2}, "--payload and --fields change flat messages.*leave them out"),
+        ("ppo", {"payload": 2**20}, "--payload changes flat messages.*--batch-size"),
+        ("ppo", {"fields": 2**20}, r"--fields 1048576: ppo has a tensor of only"),
         ("online-dpo", {"payload": 39}, "give 40 or more"),
         ("round-trip", {"payload_bytes": 512, "fields": 65}, r"--fields 65: .* 512 bytes"),
         ("online-dpo", {"batch_size": 3, "prompt_seq_len": 5, "num_samples": 1}, "odd"),
         ("ppo", {"padding": "vllm", "seq_length": 20}, "a sample has 1024 tokens, more than --seq-length 20"),
-        ("offline-dpo", {}, "unknown flow offline-dpo: give online-dpo"),
+        ("offline-dpo", {}, "unknown flow offline-dpo: did you mean online-dpo?"),
     ],
 )
 def test_sizes_that_a_flow_cannot_have_are_rejected(name, sizes, reason):
@@ -100,6 +100,14 @@ def test_lengths_are_the_same_in_every_process_and_inside_their_bounds():
         assert lengths == draw_lengths(spec, 1000, "--response-len") != draw_lengths(spec, 1000, "--prompt-len")
         assert smallest <= min(lengths) <= max(lengths) <= largest
         assert 0.9 * median < sorted(lengths)[500] < 1.1 * median
+
+
+def test_named_tensors_are_cut_and_lists_are_not():
+    text = "a -> b: tokens int64 80B, 2 x float32 8B"
+    (message,) = (edge.message for edge in build_flow(text, {"fields": 3}).edges if edge.source == "a")
+    assert [(field.name, field.shape, field.lengths) for field in message.fields] == [
+        ("tokens_0", (4,), ()), ("tokens_1", (3,), ()), ("tokens_2", (3,), ()), ("tensors", (), (2, 2)),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FLAT)

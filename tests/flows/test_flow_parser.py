@@ -39,12 +39,20 @@ def test_the_driver_can_send_and_read_and_the_order_of_the_steps_does_not_matter
         ("query -> b: 1MB", "the name query is reserved"),
         ("a -> b: 12XB", "unknown unit XB"),
         ("a -> b: x int3 4MB", "give name, dtype"),
+        ("a -> b: 300 float32 4KB", "300 is not the name of a field"),
+        ("a -> b: 0 x float32 4KB", "at least 1"),
     ],
 )
 def test_text_that_is_not_a_flow_is_rejected_in_one_line(text, reason):
     with pytest.raises(ValueError, match=reason) as error:
         build_flow(text, {})
     assert "\n" not in str(error.value)
+
+
+def test_many_tensors_are_a_list_with_or_without_a_name():
+    for name, text in (("tensors", ""), ("weights", "weights ")):
+        (field,) = build_flow(f"a -> b: {text}300 x bfloat16 4KB", {}).task("a").sends.fields
+        assert (field.name, field.dtype, field.lengths, field.bytes) == (name, "bfloat16", (2000,) * 300, 1_200_000)
 
 
 def test_a_function_in_a_file_builds_a_flow_from_its_own_sizes(tmp_path):
@@ -63,7 +71,8 @@ def test_bytes_and_seconds_are_read_with_or_without_a_unit():
     texts = ("12", "8B", "12MB", "12MiB", "1.5 kB", "1.1MB")
     assert [parse_bytes(text) for text in texts] == [12, 8, 12 * 10**6, 12 * 2**20, 1500, 1_100_000]
     assert [parse_seconds(text) for text in ("10", "10s", "500ms", "2min", "1.5h")] == [10, 10, 0.5, 120, 5400]
-    assert [format_bytes(count) for count in (8, 1000, 24_000_024, 448 << 20)] == ["8 B", "1 kB", "24 MB", "448 MiB"]
+    formatted = [format_bytes(count) for count in (8, 1000, 24_000_024, 448 << 20)]
+    assert formatted == ["8 B", "1,000 B", "22.89 MiB", "448 MiB"]
     for text in ("", "many", "-1", "1e3", "12XB", "0.3B", "nan", "MB"):
         with pytest.raises(ValueError, match=r"bytes|unit"):
             parse_bytes(text)

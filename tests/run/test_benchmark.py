@@ -51,7 +51,7 @@ def test_dry_run_prints_messages_memory_and_iterations_and_measures_nothing(caps
     folder = tmp_path / "nothing"
     assert benchmark.main([*flow, *configurations, "--dry-run", "--output-dir", str(folder)]) == 0
     output = capsys.readouterr().out
-    assert "240 kB per iteration\n" in output
+    assert "234.4 KiB per iteration\n" in output
     assert "graph shm --message packed: 2 x 30 iterations, " in output
     assert not folder.exists()
 
