@@ -52,9 +52,9 @@ class Ring(_Segment):
     """The sender's side. Raise RunFailed if shared memory is full."""
 
     def __init__(
-        self, folder: Path, sender: str, slot_bytes: int, slots: int, readers: list[str], timeout: float
+        self, folder: Path | str, sender: str, slot_bytes: int, slots: int, readers: list[str], timeout: float
     ) -> None:
-        path = folder / sender
+        path = Path(folder) / sender
         size = _round_to_pages(8 * (slots + len(readers))) + slots * _round_to_pages(slot_bytes)
         try:
             with path.open("xb") as file:
@@ -64,7 +64,7 @@ class Ring(_Segment):
                 raise
             path.unlink(missing_ok=True)
             raise RunFailed(
-                f"{sender} needs {size / 2**20:,.0f} MiB of shared memory, and {folder.parent} is full: remove files "
+                f"{sender} needs {size / 2**20:,.0f} MiB of shared memory, and {path.parents[1]} is full: remove files "
                 "there, enlarge it (docker run --shm-size), or send less"
             ) from None
         super().__init__(path, slot_bytes, slots, len(readers), "r+")
@@ -82,6 +82,17 @@ class Ring(_Segment):
                 raise RunFailed(f"{slowest} did not release message {needed} of {self.sender} in {self.timeout:g} s")
             time.sleep(0.0001)  # short against the time for which a reader keeps a view
 
+    def write(self, tensor: torch.Tensor) -> Handle:
+        """Copy a tensor of `slot_bytes` into the next slot, and return the handle for `View.open`; wait as `acquire`.
+
+        A producer that computes into `slots` itself calls `acquire` before it writes, and `publish` after it.
+        """
+        number = self.newest + 1
+        self.acquire(number)
+        torch.from_numpy(self.slots[number % len(self.slots)]).view(tensor.dtype).copy_(tensor.reshape(-1))
+        self.publish(number)
+        return [self.sender, number]
+
     def publish(self, number: int) -> None:
         self.written[number % len(self.slots)] = number
         self.newest = number
@@ -90,10 +101,12 @@ class Ring(_Segment):
 class View(_Segment):
     """A reader's side: read-only views. The reader may hold `keep` messages at a time, the newest one included."""
 
-    def __init__(self, folder: Path, edge: Edge, slots: int, keep: int, readers: list[str], gpu: Any = None) -> None:
+    def __init__(
+        self, folder: Path | str, edge: Edge, slots: int, keep: int, readers: list[str], gpu: Any = None
+    ) -> None:
         self.sender, self.reader, self.message = edge.source, edge.reader, edge.message
         self.gpu = gpu  # cuda_ipc.Import, if the payloads are on a GPU
-        super().__init__(folder / self.sender, 1 if gpu else self.message.packed_bytes, slots, len(readers), "r")
+        super().__init__(Path(folder) / self.sender, 1 if gpu else self.message.packed_bytes, slots, len(readers), "r")
         self.index, self.keep, self.newest, self.released = readers.index(self.reader), keep, 0, 0
         self.has_strings = any(field.is_python for field in self.message.fields)
         if not gpu:

@@ -3,26 +3,28 @@
 import contextlib
 import io
 import re
-from collections.abc import Collection, Sequence
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from common.analysis.comparison import find_transports
+from common.analysis.comparison import Pair, find_transports
 from common.analysis.result import Result, with_shared_references
 from common.errors import RecordError
 from common.flows.catalogue import build_flow
 from common.flows.flow import DRIVER, Flow
 from common.plan.command_line import describe_flags
-from common.report import console
+from common.report import console, tables
 from common.report.sections import build_retained_memory, provenance, title_of
-from common.report.sentences import describe_fastest
-from common.report.tables import Column, Section, Table, format_interval, format_milliseconds, make_table
+from common.report.sentences import describe_fastest, format_interval
+from common.report.tables import Column, Section, Table, format_milliseconds, format_significant, make_table
 from common.transports.catalogue import BASELINE, VARIANTS, Variant
 from common.units import format_bytes
 
 MARK = re.compile(r"<!-- (?:end of )?([\w-]+)(?:: written by plot_results.py --publish)? -->")
 CHOICE = ("rdt gloo", "graph shm", "graph nccl", "graph mapped --copy-out", "store refs --zero-copy", "graph mapped")
+SYSTEMS = Path(__file__).with_name("systems.toml")
 EXAMPLE_WIDTH = 100  # characters of the terminal that README.md shows
 
 
@@ -83,6 +85,7 @@ def page_sections(results: Sequence[Result]) -> list[Section]:
         Section("choice", "", table=make_advice_table(shown, CHOICE)),
         Section("advice", "", table=make_advice_table(shown)),
     ]
+    built.append(Section("systems", "", table=make_systems_table(ok)))
     copies = [r for r in find_transports(on_ray) if r.readers_own_a_copy and r.threads == 1]
     if copies:
         fastest = min(copies, key=lambda result: result.typical_seconds)
@@ -109,7 +112,7 @@ def make_advice_table(results: Sequence[Result], names: Collection[str] = ()) ->
         result = next((result for result in results if result.name == variant.name), None)
         if result is None or result.status != "ok":
             return result.status if result else "not measured"
-        return f"{format_milliseconds(result.typical_seconds)} ({format_interval(result)})"
+        return f"{format_milliseconds(result.typical_seconds)} ({tables.format_interval(result)})"
 
     columns = [
         Column("configuration", lambda variant: f"`{variant.name}`"),
@@ -121,6 +124,29 @@ def make_advice_table(results: Sequence[Result], names: Collection[str] = ()) ->
     ]
     variants = [variant for variant in VARIANTS if variant.advice and (not names or variant.name in names)]
     return make_table(variants, [column for column in columns if not (names and column.rank)])
+
+
+def make_systems_table(results: Sequence[Result]) -> Table:
+    """Return what known systems do, which configuration that is, and how much faster another one was measured to be."""
+    by_name = {result.name: result for result in results}
+
+    def saving(system: Mapping[str, str]) -> str:
+        pair = [by_name.get(system[key]) for key in ("configuration", "becomes")]
+        if None in pair:
+            return "not measured"
+        ratio = Pair(*pair).ratio  # type: ignore[arg-type]
+        return f"{format_significant(1 / ratio.value)} times as fast ({format_interval(ratio, invert=True)})"
+
+    columns = [
+        Column("system", lambda system: f"{system['name']} {system['version']}"),
+        Column("what it does with experience", lambda system: system["today"], is_text=True),
+        Column("source", lambda system: system["source"], is_text=True),
+        Column("configuration", lambda system: f"`{system['configuration']}`", is_text=True),
+        Column("change", lambda system: f"{system['change']}: `{system['becomes']}`", is_text=True),
+        Column("example", lambda system: f"[{system['example']}](../examples/{system['example']}.py)", is_text=True),
+        Column("saving in the published records (95 % interval)", saving, is_text=True),
+    ]
+    return make_table(tomllib.loads(SYSTEMS.read_text())["systems"], columns)
 
 
 def print_example(result: Result) -> str:

@@ -1,0 +1,39 @@
+"""Write messages into shared memory that the reader maps, and send only a handle: docs/in-your-code.md explains it."""
+
+import tempfile
+
+import ray
+
+from common.channels.shared_ring import Ring, View
+from common.flows.flow import Edge
+from common.flows.message import flat_message
+from examples import actors
+
+EDGE, SLOTS = Edge("rollout", "trainer", flat_message(64 * 2**20)), 3
+
+
+class Rollout(actors.Rollout):
+    def begin(self, folder):
+        self.ring = Ring(folder, EDGE.source, EDGE.bytes, SLOTS, [EDGE.reader], timeout=60)
+
+    def write(self):
+        return self.ring.write(self.tokens)  # waits until the reader has released the slot
+
+
+class Trainer(actors.Trainer):
+    def begin(self, folder):
+        self.view = View(folder, EDGE, SLOTS, 1, [EDGE.reader])
+
+    def read(self, handle):
+        result = self.train(self.view.open(handle))  # a view: never write to it, and keep none after `release`
+        self.view.release()
+        return result
+
+
+if __name__ == "__main__":
+    rollout, trainer = actors.start(Rollout, Trainer)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        for actor in (rollout, trainer):  # the writer first
+            ray.get(actor.begin.remote(folder))
+        actors.print_times(lambda: ray.get(trainer.train.remote(rollout.generate.remote())),
+                           lambda: ray.get(trainer.read.remote(rollout.write.remote())))  # fmt: skip

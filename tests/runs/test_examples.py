@@ -1,0 +1,22 @@
+"""Run each example as docs/in-your-code.md shows it, on the shared cluster."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "actors")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_prints_the_time_before_and_after(cluster, name):
+    environment = os.environ | {"RAY_ADDRESS": cluster[1], "RAY_AUTH_MODE": "disabled"}
+    command = [sys.executable, "-m", f"examples.{name}"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"before: \d+\.\d ms, after: \d+\.\d ms\n", done.stdout)
+    assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) <= 40
+    assert f"examples.{name}" in (ROOT / "docs" / "in-your-code.md").read_text()
