@@ -122,8 +122,8 @@ def main(argv: Sequence[str]) -> int:
     if any("--retain-memory" in choice.name for choice in choices):
         settings = " ".join(f"{name}={value}" for name, value in RETAIN_MEMORY.items())
         print(f"--retain-memory: start your cluster with {settings} (docs/page-faults.md)")
-    if len(request.forms) > 1 and not any("packed" in choice.name for choice in measured):
-        print("Messages of many tensors are often faster in one buffer: measure with --message packed too.")
+    if len(request.forms) > 1 and not any("--message" in choice.name for choice in measured):
+        print("Messages of many tensors are often faster as few tensors: measure --message packed and jagged too.")
     print()
     for reason, names in others.items():
         print(textwrap.fill(f"{reason}: {', '.join(names)}", 115, subsequent_indent="    ", break_on_hyphens=False))

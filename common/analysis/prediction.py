@@ -36,10 +36,11 @@ class Request:
 
     @property
     def forms(self) -> dict[str, Workload]:
-        """Return the workload by what the name of a configuration has in addition: messages of fields can be packed."""
+        """Return the workload by what the name has in addition: messages of fields can be packed or jagged."""
         forms = {"": self.workload}
         if self.workload.message == "fields" and not self.workload.sizes.get("as_sent"):
-            forms[" --message packed"] = structs.replace(self.workload, message="packed")
+            for form in ("packed", "jagged"):
+                forms[f" --message {form}"] = structs.replace(self.workload, message=form)
         return forms
 
 
@@ -118,7 +119,7 @@ def interpolate(request: Request, results: Sequence[Result]) -> tuple[float | No
     if not results:
         return None, "no record" + (f" of {request.nodes} nodes" if request.nodes > 1 else "")
     if shape is None:
-        return None, "packed messages and messages as sent by ChatLearn are not interpolated"
+        return None, "packed and jagged messages, and those as sent by ChatLearn, are not interpolated"
     logs: dict[tuple[int, int], list[float]] = defaultdict(list)  # additional tensors, bytes -> log seconds
     for result in results:
         workload, tensors = result.workload, _additional_tensors(result.flow)
@@ -143,7 +144,7 @@ def interpolate(request: Request, results: Sequence[Result]) -> tuple[float | No
 
 def _shape(workload: Workload) -> list[tuple[int, int]] | None:
     """Return the edges with numbers for names, to compare flows; None for messages that are packed or as sent."""
-    if workload.message == "packed" or workload.sizes.get("as_sent"):
+    if workload.message in ("packed", "jagged") or workload.sizes.get("as_sent"):
         return None
     names = list(dict.fromkeys(name for edge in workload.edges for name in (edge.source, edge.reader)))
     return [(names.index(edge.source), names.index(edge.reader)) for edge in workload.edges]

@@ -18,6 +18,7 @@ from common.endpoints.progress_table import ProgressTable
 from common.endpoints.tensors import Payload
 from common.errors import RunFailed
 from common.flows.flow import DRIVER, Task
+from common.flows.message import OFFSETS, VALUES
 from common.plan.plan import Plan
 from common.trace import recorder
 
@@ -29,7 +30,7 @@ class Endpoint:
         options, flow = plan.options, plan.task_flow
         self.plan, self.name, self.task_flow, self.sent_flow = plan, name, flow, plan.sent_flow
         self.device, self.worker = torch.device(plan.device), plan.workers[name]
-        self.packed = options.message == "packed"
+        self.packed, self.jagged = options.message == "packed", options.message == "jagged"
         self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(self.worker.actor)}
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
@@ -77,6 +78,8 @@ class Endpoint:
         """Hold a task's inputs until `verify`, and return their sequence number. On a GPU, this waits for them."""
         if self.packed:
             inputs = self.unpack(inputs, task)
+        if self.jagged:
+            self.split_samples(inputs, task)
         if self.copies:
             inputs = self.copy_out(inputs, task)
         start = time.perf_counter()
@@ -94,6 +97,14 @@ class Endpoint:
                 raise RunFailed(f"expected {edge.message.packed_bytes} packed bytes for {edge}; got {buffer.nbytes}")
             payloads.append(tensors.unpack(buffer, edge.message))
         return payloads
+
+    def split_samples(self, inputs: Sequence[Payload], task: str) -> None:
+        """--message jagged: make a view of each sample, as a reader that needs them one by one does."""
+        edges = self.inboxes[task].edges
+        tensors.check_inputs(inputs, edges)
+        for edge, payload in zip(edges, inputs, strict=True):
+            for name in edge.message.jagged_names:
+                payload[name + VALUES].split(payload[name + OFFSETS].diff().tolist())
 
     def copy_out(self, inputs: Sequence[Payload], task: str) -> list[Payload]:
         """--copy-out: return copies of the inputs, in memory that was used `in_flight` messages ago."""

@@ -25,6 +25,8 @@ def make_field(field: Field, sender: str, slot: int) -> list[Any]:
     """Return an array (or string) for each of `field.shapes`: random, but equal in every process."""
     seed = [zlib.crc32(sender.encode()), slot, zlib.crc32(field.name.encode())]
     generator = np.random.Generator(np.random.SFC64(seed))
+    if field.offsets_of:
+        return [np.cumsum([0, *field.offsets_of])]
     if field.dtype == "str":
         return [generator.integers(97, 123, count, np.uint8).tobytes().decode() for count in field.lengths]
     dtype = np.dtype(ARRAY_DTYPES.get(field.dtype, field.dtype))
@@ -39,8 +41,11 @@ def make_field(field: Field, sender: str, slot: int) -> list[Any]:
 
 
 def number_bytes(field: Field) -> int:
-    """Return the bytes of the sequence number in the first row of the field's first tensor; 0 if that is empty."""
-    if field.is_python or not math.prod(field.shapes[0]):
+    """Return the bytes of the sequence number in the first row of the field's first tensor.
+
+    0 if that is empty, or if the values are offsets, which readers use.
+    """
+    if field.is_python or field.offsets_of or not math.prod(field.shapes[0]):
         return 0
     row_bytes = (field.shapes[0] or (1,))[-1] * ITEM_BYTES[field.dtype]
     return min(row_bytes, NUMBER_BOOLS if field.dtype == "bool" else NUMBER_BYTES)

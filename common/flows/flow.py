@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from common.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, Field, Message, flat_message
+from common.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, Field, Message, flat_message, jagged_message
 
 DRIVER = "driver"
 DATASET = "stream-dataset"  # the task and actor that `with_dataset` adds
@@ -151,6 +151,10 @@ class Flow:
     @property
     def sent_bytes(self) -> int:
         return sum(message.bytes for message in self.messages)
+
+
+def jagged_flow(flow: Flow) -> Flow:
+    return _change_messages(flow, jagged_message)
 
 
 def packed_flow(flow: Flow) -> Flow:

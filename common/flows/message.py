@@ -9,6 +9,7 @@ ITEM_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "floa
               "str": 1, "ints": 8, "floats": 8}  # fmt: skip
 PYTHON_DTYPES = {"str": "uint8", "ints": "int64", "floats": "float64"}  # Python objects -> the dtype they are packed as
 ARRAY_DTYPES = PYTHON_DTYPES | {"bfloat16": "uint16"}  # of numpy arrays, which have no bfloat16
+VALUES, OFFSETS = "_values", "_offsets"  # the ends of the names of the two fields of a jagged one
 ALIGNMENT_BYTES = 8  # of each field in a packed message, so that it can be viewed as any dtype
 
 
@@ -23,6 +24,7 @@ class Field:
     # The shape of a larger tensor. The field's tensor is a view of its first corner; in a list, each tensor is a view
     # of the beginning of one of its rows. Pickling a view writes its full storage.
     storage: tuple[int, ...] = ()
+    offsets_of: tuple[int, ...] = ()  # lengths: the field has where each tensor of a jagged field begins, and the end
 
     def __post_init__(self) -> None:
         if self.dtype not in ITEM_BYTES:
@@ -82,6 +84,11 @@ class Message:
     def bytes(self) -> int:
         return sum(field.bytes for field in self.fields)
 
+    @cached_property
+    def jagged_names(self) -> list[str]:
+        """Return the names of the lists of tensors that were made jagged."""
+        return [field.name.removesuffix(OFFSETS) for field in self.fields if field.offsets_of]
+
     @property
     def sample_counts(self) -> set[int]:
         """Return the numbers of entries of the fields: one number if each field has one entry per sample."""
@@ -109,6 +116,19 @@ class Message:
     @property
     def packed_bytes(self) -> int:
         return self.spans[-1].stop
+
+
+def jagged_message(message: Message) -> Message:
+    """Return the message with each list of tensors as one tensor of all values, and one of where each part begins."""
+    fields: list[Field] = []
+    for field in message.fields:
+        if not field.is_list or field.is_python:
+            fields.append(field)
+            continue
+        fields.append(Field(field.name + VALUES, field.dtype, (sum(field.lengths),)))
+        offsets = (1 + len(field.lengths),)
+        fields.append(Field(field.name + OFFSETS, "int64", offsets, offsets_of=field.lengths))
+    return Message(tuple(fields))
 
 
 def flat_message(count: int) -> Message:

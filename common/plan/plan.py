@@ -10,7 +10,7 @@ from pathlib import Path
 
 from common.errors import Skipped, UsageError
 from common.flows.catalogue import build_flow, flow_sizes
-from common.flows.flow import DRIVER, Flow, packed_flow, with_dataset, with_proxy_actor
+from common.flows.flow import DRIVER, Flow, jagged_flow, packed_flow, with_dataset, with_proxy_actor
 from common.plan import validate
 from common.plan.options import Options
 from common.records.schema import Configuration, Layout, Record, Workload, record_edges
@@ -104,9 +104,10 @@ class Plan:
     @cached_property
     def task_flow(self) -> Flow:
         """Return the tasks that run: those of the flow, and the suite's own proxy actor or dataset."""
+        flow = jagged_flow(self.requested_flow) if self.options.message == "jagged" else self.requested_flow
         if self.transport.requirements.proxy_actor:
-            return with_proxy_actor(self.requested_flow)
-        return with_dataset(self.requested_flow) if self.options.sink == "trainer" else self.requested_flow
+            return with_proxy_actor(flow)
+        return with_dataset(flow) if self.options.sink == "trainer" else flow
 
     @cached_property
     def sent_flow(self) -> Flow:

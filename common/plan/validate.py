@@ -16,6 +16,7 @@ from chatlearn.options import REF_QUEUE_FLAGS
 from common.errors import Skipped, UsageError
 from common.flows.catalogue import flag_name, flow_sizes
 from common.flows.flow import Flow
+from common.flows.message import jagged_message
 from common.plan.flag import parse_assignments
 from common.plan.options import FLAGS, MIN_STORE_BYTES, Options
 from common.records.environment import cuda_version
@@ -87,8 +88,10 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
         yield f"--check-every or --episode: give at least --in-flight, which is {options.in_flight}"
     if options.message == "packed" and flow.is_flat:
         yield f"--message packed: every message of {flow.name} is one tensor already: leave it out"
-    if options.as_sent and options.message == "packed":
-        yield "--as-sent: packing copies what a view shows, and not its storage: leave it out"
+    if options.message == "jagged" and not any(jagged_message(message).jagged_names for message in flow.messages):
+        yield f"--message jagged: no message of {flow.name} has a list of tensors: leave it out"
+    if options.as_sent and options.message in ("packed", "jagged"):
+        yield f"--as-sent: {options.message} messages have what a view shows, and not its storage: leave it out"
     if options.sink == "trainer":
         results = [flow.message(name) for name in flow.returns]
         counts = {count for message in results for count in message.sample_counts}

@@ -116,7 +116,7 @@ def short_label(result: Result, swept: str = "") -> str:
     name = configuration_name(configuration.runtime, configuration.transport, flags)
     rest = marked_label(result).removeprefix(result.name)
     shared = f" --fields {result.workload.sizes.get('fields')}" if swept == "fields" else " --message fields"
-    return name + rest.replace(shared, "").replace("--message packed", "packed").replace("--as-sent", "as sent")
+    return name + rest.replace(shared, "").replace("--message ", "").replace("--as-sent", "as sent")
 
 
 def _timed(header: str, cell: Callable[[Result], str], rank: int = 0) -> Column:

@@ -21,7 +21,7 @@ TENSOR = torch.ones(8)
 NUMBER_BYTES = {field.name: count for field in FIELDS.fields if (count := number_bytes(field))}
 PPO = build_flow("ppo", {"batch_size": 3, "prompt_len": 5, "response_len": 4}, "fields")
 FLOWS = [DEMO, RICH, COLOCATED, with_proxy_actor(RICH), PPO, scatter_gather(9, 3), chain(1, 2), chain(13, 1)]
-OPTIONS = [{}, {"message": "packed"}, {"copy_out": True}, {"in_flight": K}]
+OPTIONS = [{}, {"message": "packed"}, {"copy_out": True}, {"in_flight": K}, {"message": "jagged"}]
 with_options = pytest.mark.parametrize("options", [*OPTIONS, OPTIONS[1] | OPTIONS[2] | OPTIONS[3]], ids=str)
 
 

@@ -4,10 +4,11 @@ from itertools import pairwise
 
 import pytest
 
+from common.endpoints.payload import make_field, number_bytes
 from common.flows.catalogue import FLOWS, build_flow, chain, flow_sizes, online_dpo, scatter_gather
 from common.flows.chatlearn_messages import draw_lengths, make_batch
 from common.flows.flow import DRIVER, Edge
-from common.flows.message import ACKNOWLEDGEMENT, flat_message
+from common.flows.message import ACKNOWLEDGEMENT, flat_message, jagged_message
 
 MIB = 2**20
 FLAT = ["online-dpo", "chain", "scatter-gather", "round-trip", "rollout-1, rollout-2 -> trainer: 12MB"]
@@ -100,6 +101,17 @@ def test_lengths_are_the_same_in_every_process_and_inside_their_bounds():
         assert lengths == draw_lengths(spec, 1000, "--response-len") != draw_lengths(spec, 1000, "--prompt-len")
         assert smallest <= min(lengths) <= max(lengths) <= largest
         assert 0.9 * median < sorted(lengths)[500] < 1.1 * median
+
+
+def test_a_jagged_message_has_the_values_and_the_offsets_of_each_list():
+    message = jagged_message(build_flow("a -> b: ids int64 16B, weights 3 x bfloat16 4B", {}).task("a").sends)
+    assert [(field.name, field.dtype, field.shape) for field in message.fields] == [
+        ("ids", "int64", (2,)), ("weights_values", "bfloat16", (6,)), ("weights_offsets", "int64", (4,)),
+    ]  # fmt: skip
+    (offsets,) = make_field(message.fields[-1], "a", 0)
+    assert offsets.tolist() == [0, 2, 4, 6] and number_bytes(message.fields[-1]) == 0
+    flow = build_flow("online-dpo", {}, "jagged")
+    assert len(jagged_message(flow.task("reward").sends).tensor_bytes) < 20 + 3 * 128
 
 
 def test_named_tensors_are_cut_and_lists_are_not():

@@ -49,6 +49,7 @@ WITH_FLAGS = [
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
     ("torch", "mapped", "--copy-in", *GRPO),
     ("torch", "gloo", *PACKED, *PPO),
+    ("torch", "gloo", "--message", "jagged", *GRPO),
     ("graph", "shm", "--reuse-buffers", "--in-flight", "5", *PPO),
     ("torch", "multiprocessing", "--copy-out", "--check-every", "2", *CHAIN_ODD),
 ]
