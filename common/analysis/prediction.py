@@ -39,7 +39,7 @@ class Request:
         """Return the workload by what the name has in addition: messages of fields can be packed or jagged."""
         forms = {"": self.workload}
         if self.workload.message == "fields" and not self.workload.sizes.get("as_sent"):
-            for form in ("packed", "jagged"):
+            for form in ("packed", "jagged", "tensordict"):
                 forms[f" --message {form}"] = structs.replace(self.workload, message=form)
         return forms
 
@@ -84,7 +84,9 @@ def rank(request: Request, results: Sequence[Result]) -> tuple[list[Choice], dic
     """
     device = "cuda" if request.gpus else "cpu"
     layout = Layout("spread", existing_cluster=True) if request.nodes > 1 else Layout()
-    by_variant, choices, others = defaultdict(list), [], defaultdict(list)
+    by_variant: dict[str, list[Result]] = defaultdict(list)
+    others: dict[str, list[str]] = defaultdict(list)
+    choices: list[Choice] = []
     for result in results:
         is_here = (result.configuration.device, result.configuration.layout) == (device, layout)
         if is_here and result.variant and result.status == "ok" and not (result.traced or result.paired):
@@ -119,7 +121,7 @@ def interpolate(request: Request, results: Sequence[Result]) -> tuple[float | No
     if not results:
         return None, "no record" + (f" of {request.nodes} nodes" if request.nodes > 1 else "")
     if shape is None:
-        return None, "packed and jagged messages, and those as sent by ChatLearn, are not interpolated"
+        return None, "only messages of fields are interpolated, and not those as sent by ChatLearn"
     logs: dict[tuple[int, int], list[float]] = defaultdict(list)  # additional tensors, bytes -> log seconds
     for result in results:
         workload, tensors = result.workload, _additional_tensors(result.flow)
@@ -144,7 +146,7 @@ def interpolate(request: Request, results: Sequence[Result]) -> tuple[float | No
 
 def _shape(workload: Workload) -> list[tuple[int, int]] | None:
     """Return the edges with numbers for names, to compare flows; None for messages that are packed or as sent."""
-    if workload.message in ("packed", "jagged") or workload.sizes.get("as_sent"):
+    if workload.message in ("packed", "jagged", "tensordict") or workload.sizes.get("as_sent"):
         return None
     names = list(dict.fromkeys(name for edge in workload.edges for name in (edge.source, edge.reader)))
     return [(names.index(edge.source), names.index(edge.reader)) for edge in workload.edges]

@@ -74,7 +74,7 @@ class Result:
         form, sizes, layout = self.workload.message, self.workload.sizes, self.configuration.layout
         plain_fields = form == "fields" and not sizes.get("as_sent") and "fields" not in sizes
         flags = {
-            f"--message {form}": form in ("packed", "jagged"),
+            f"--message {form}": form in ("packed", "jagged", "tensordict"),
             "--as-sent": sizes.get("as_sent"),
             f"--fields {sizes.get('fields')}": "fields" in sizes,
             "--message fields": plain_fields and self.workload.flow in FLOWS_OF_FIELDS,  # others always have fields

@@ -6,6 +6,7 @@ import resource
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ class Endpoint:
         self.plan, self.name, self.task_flow, self.sent_flow = plan, name, flow, plan.sent_flow
         self.device, self.worker = torch.device(plan.device), plan.workers[name]
         self.packed, self.jagged = options.message == "packed", options.message == "jagged"
+        self.tensordicts = import_module("common.endpoints.tensordicts") if options.message == "tensordict" else None
         self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(self.worker.actor)}
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
@@ -38,7 +40,7 @@ class Endpoint:
         for task in self.tasks if name != DRIVER else [DRIVER]:
             memory, edges = self.memory(task), flow.edges_to(task)
             arguments = (task, flow.message(task), options.slots, self.device, self.packed, memory, options.copy_in)
-            self.outboxes[task] = Outbox(*arguments)
+            self.outboxes[task] = Outbox(*arguments, self.tensordicts and self.tensordicts.to_tensordict)
             self.inboxes[task] = Inbox(edges, plan.device, options.in_flight, self.worker.receives)
             if options.copy_out:
                 self.copies[task] = [[tensors.like(edge.message, self.device) for edge in edges]
@@ -68,15 +70,15 @@ class Endpoint:
         slot = outbox.write_number(number)
         if self.name != DRIVER:
             self.overhead_seconds += time.perf_counter() - start
-        return self.pack(outbox, slot) if outbox.writes_buffers else outbox.payload(slot)
+        return self.pack(outbox, slot) if outbox.works_in_clock else outbox.payload(slot)
 
     def pack(self, outbox: Outbox, slot: int) -> Payload:
-        """--message packed and --copy-in: return the payload after writing its buffer. --trace measures this method."""
+        """--message packed and tensordict, and --copy-in: return the payload after making it; a stage of --trace."""
         return outbox.payload(slot)
 
     def receive(self, inputs: Sequence[Payload], task: str = DRIVER) -> int:
         """Hold a task's inputs until `verify`, and return their sequence number. On a GPU, this waits for them."""
-        if self.packed:
+        if self.packed or self.tensordicts:
             inputs = self.unpack(inputs, task)
         if self.jagged:
             self.split_samples(inputs, task)
@@ -89,7 +91,10 @@ class Endpoint:
         return number
 
     def unpack(self, inputs: Sequence[Any], task: str) -> list[Payload]:
-        """--message packed: return the fields of each buffer as views."""
+        """--message packed and tensordict: return the fields of each buffer or TensorDict as views."""
+        if self.tensordicts:
+            pairs = zip(inputs, self.inboxes[task].edges, strict=True)
+            return [self.tensordicts.from_tensordict(*pair) for pair in pairs]
         tensors.check_inputs(inputs, self.sent_flow.edges_to(task))
         payloads = []
         for edge, buffer in zip(self.inboxes[task].edges, inputs, strict=True):

@@ -16,15 +16,16 @@ Memory = Callable[[int], torch.Tensor]  # slot -> the flat buffer in which its p
 class Outbox:
     """Make `slots` different payloads of a message before the timed section.
 
-    Inside the timed section, they are packed into the buffers if `is_packed`, or copied into the given memory if
-    `copy_in`. Otherwise they lie in the given memory from the start.
+    Inside the timed section, they are packed into the buffers if `is_packed`, converted by `convert`, or copied into
+    the given memory if `copy_in`. Otherwise they lie in the given memory from the start.
     """
 
     def __init__(
         self, sender: str, message: Message, slots: int, device: torch.device, is_packed: bool = False,
-        memory: Memory | None = None, copy_in: bool = False,
+        memory: Memory | None = None, copy_in: bool = False, convert: Callable[[Payload, Message], Any] | None = None,
     ) -> None:  # fmt: skip
         self.message, self.writes_buffers = message, is_packed or (copy_in and memory is not None)
+        self.convert, self.works_in_clock = convert, self.writes_buffers or convert is not None
         self.digests: list[list[int]] = []  # per slot and field
         self.pool: list[Payload] = []  # the payloads that the sequence numbers are written into
         self.sent: list[Payload] = []  # what is sent of them: themselves, or their copies in the buffers
@@ -81,7 +82,9 @@ class Outbox:
         return slot
 
     def payload(self, slot: int) -> Payload:
-        """Return the payload to send. With --message packed and --copy-in, write it into its buffer now."""
+        """Return the payload to send. With --message packed and tensordict, and --copy-in, make it now."""
+        if self.convert:
+            return self.convert(self.pool[slot], self.message)
         if self.writes_buffers:
             pack(self.pool[slot], self.message, self.packed_views[slot])
         return self.sent[slot]

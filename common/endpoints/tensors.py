@@ -57,6 +57,8 @@ def synchronise() -> None:
 
 
 def payload_bytes(payload: Payload) -> int:
+    if hasattr(payload, "batch_size"):  # a TensorDict
+        return payload.bytes()
     if isinstance(payload, (dict, list)):
         return sum(map(payload_bytes, payload.values() if isinstance(payload, dict) else payload))
     if isinstance(payload, (int, float)):

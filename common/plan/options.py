@@ -40,9 +40,9 @@ class Options(ChatLearnOptions):
     preset: str | None = _workload(None, "flow and sizes of a known system", str, choices=tuple(PRESETS))
     scale: float = _workload(1.0, "multiply the batch size of --preset by this share", float, Meta(gt=0, le=1))
     message: str | None = _workload(None, "send messages of several fields as a dict of tensors (fields, the default), "
-        "copied into one buffer (packed), or with each list of tensors as one tensor of values and one of offsets "
-        "(jagged). Flow online-dpo has flat messages, and ChatLearn's fields with this flag",
-        str, choices=("fields", "packed", "jagged"))
+        "copied into one buffer (packed), with each list of tensors as one tensor of values and one of offsets "
+        "(jagged), or as a TensorDict, as in verl (tensordict). Flow online-dpo has flat messages, and ChatLearn's "
+        "fields with this flag", str, choices=("fields", "packed", "jagged", "tensordict"))
     batch_size: int | None = _size("samples or prompts per message", int, _COUNT)
     prompt_seq_len: int | None = _size("tokens per prompt of the demo's flow", int, _COUNT)
     max_new_tokens: int | None = _size("tokens per response of the demo's flow", int, Meta(ge=0, le=10**6))

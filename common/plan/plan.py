@@ -197,7 +197,7 @@ def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: st
     plan = Plan(transport, options, flow, device, suite=suite, table=table or options.table)
     try:
         gpus = validate.require_gpus(transport, gpus, len(plan.task_flow.actors))
-        validate.require_modules(transport)
+        validate.require_modules(transport, options.message)
     except Skipped as reason:
         return plan, reason
     if options.address:

@@ -16,7 +16,7 @@ from chatlearn.options import REF_QUEUE_FLAGS
 from common.errors import Skipped, UsageError
 from common.flows.catalogue import flag_name, flow_sizes
 from common.flows.flow import Flow
-from common.flows.message import jagged_message
+from common.flows.message import ACKNOWLEDGEMENT, jagged_message
 from common.plan.flag import parse_assignments
 from common.plan.options import FLAGS, MIN_STORE_BYTES, Options
 from common.records.environment import cuda_version
@@ -90,7 +90,12 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
         yield f"--message packed: every message of {flow.name} is one tensor already: leave it out"
     if options.message == "jagged" and not any(jagged_message(message).jagged_names for message in flow.messages):
         yield f"--message jagged: no message of {flow.name} has a list of tensors: leave it out"
-    if options.as_sent and options.message in ("packed", "jagged"):
+    if options.message == "tensordict":
+        if not transport.carries_objects:
+            yield f"--message tensordict: {transport.label} carries tensors and no Python objects: give jagged"
+        if flow.is_flat or any(len(m.sample_counts) > 1 for m in flow.messages if m != ACKNOWLEDGEMENT):
+            yield f"--message tensordict: {flow.name} has messages whose fields have no common number of samples"
+    if options.as_sent and options.message in ("packed", "jagged", "tensordict"):
         yield f"--as-sent: {options.message} messages have what a view shows, and not its storage: leave it out"
     if options.sink == "trainer":
         results = [flow.message(name) for name in flow.returns]
@@ -162,12 +167,12 @@ def require_gpus(transport: Transport, gpus: int, actors: int) -> int:
     return 1  # CUDA IPC: all actors use the same GPU
 
 
-def require_modules(transport: Transport) -> None:
-    """Raise Skipped if a module that the transport needs is not installed."""
+def require_modules(transport: Transport, message: str | None) -> None:
+    """Raise Skipped if a module that the transport, or the form of the messages, needs is not installed."""
     from importlib import metadata  # not at the top: see records/environment.py
 
     cuda = (cuda_version() or "12").split(".")[0]
-    for module in transport.requirements.modules:
+    for module in (*transport.requirements.modules, *(["tensordict"] if message == "tensordict" else [])):
         wheel, command = [text.format(cuda) for text in CUDA_WHEELS.get(module, ("", f"pip install {module}"))]
         if not importlib.util.find_spec(module) or (wheel and not any(metadata.distributions(name=wheel))):
             raise Skipped(f"{transport.name} needs {wheel or module}, which is not installed: {command}")

@@ -29,8 +29,9 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is moved. Times are compared only between equal workloads."""
 
     flow: str
-    # One tensor; a dict of fields; a dict packed into one buffer; a dict whose lists of tensors are values and offsets.
-    message: Literal["flat", "fields", "packed", "jagged"]
+    # One tensor; a dict of fields; a dict packed into one buffer; a dict whose lists of tensors are values and offsets;
+    # a TensorDict.
+    message: Literal["flat", "fields", "packed", "jagged", "tensordict"]
     sizes: dict[str, int | str | bool]  # of the flow
     edges: tuple[Edge, ...]  # of the flow as its user draws it
 

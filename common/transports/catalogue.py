@@ -49,6 +49,7 @@ class Transport:
     # of a call ("arguments"), or twice per reader, into and out of a queue actor ("queues"). "channels": nothing,
     # because the channels of a compiled graph are made once.
     stores: Literal["", "messages", "arguments", "queues", "channels"] = ""
+    carries_objects: bool = False  # any Python object that can be pickled, also one that is no dict of tensors
     uses_sockets: bool = False  # payloads pass through a network interface: on one machine, the loopback
     gives_views: bool = False  # readers get a view of memory that they do not own; otherwise they own a copy
     max_in_flight: int | None = None  # iterations in flight; None: as many as memory holds

@@ -68,8 +68,8 @@ def test_times_between_measured_points_are_interpolated_in_logarithms(results):
         ("graph shm", {"flow": "chain", "actors": 2}, "no flow of this shape"),
         ("store bytes", {}, "no record"),
         ("graph shm", {"flow": "grpo", "batch_size": 8}, "additional tensors: at most 0"),
-        ("graph shm", {"message": "packed", "batch_size": 8}, "not interpolated"),
-        ("graph shm", {"message": "fields", "as_sent": True, "batch_size": 8}, "not interpolated"),
+        ("graph shm", {"message": "packed", "batch_size": 8}, "only messages of fields are interpolated"),
+        ("graph shm", {"message": "fields", "as_sent": True, "batch_size": 8}, "only messages of fields"),
     ],
 )  # fmt: skip
 def test_outside_of_the_measured_points_there_is_a_reason_instead_of_a_time(results, name, workload, words):

@@ -65,6 +65,8 @@ def test_help_has_every_flag_and_transport_of_a_script_and_only_the_store_has_ch
         ("store", ["--episode", "200"], "--iterations 100: give 200"),
         ("store", ["--as-sent", "--message", "packed"], "packed messages have what a view shows"),
         ("store", ["--flow", "dpo", "--message", "jagged"], "no message of dpo has a list of tensors"),
+        ("torch", ["--message", "tensordict"], "torch gloo carries tensors and no Python objects: give jagged"),
+        ("store", ["--flow", "chain", "--message", "tensordict"], "no common number of samples"),
         ("store", ["--flow", "chain", "--message", "packed"], "one tensor already: leave it out"),
         ("store", ["--replicas", "critic=2"], "there is no model critic: give policy, reference, reward"),
         ("store", ["--replicas", "reward=9", "--ranks", "reward=8"], "reward has 72 processes"),

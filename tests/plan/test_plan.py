@@ -51,7 +51,7 @@ def test_actors_are_on_the_cpu_or_in_turn_on_the_gpus(make_plan):
 
 @pytest.mark.parametrize(("gpus", "transport"), [(0, "shm"), (2, "shm"), (3, "nccl")])
 def test_the_graph_uses_nccl_if_every_actor_can_have_a_gpu(monkeypatch, make_plan, gpus, transport):
-    monkeypatch.setattr(validate, "require_modules", lambda _: None)
+    monkeypatch.setattr(validate, "require_modules", lambda *_: None)
     options = make_plan("graph", *KILOBYTES).options
     monkeypatch.setattr(validate, "count_gpus", lambda: gpus)
     plan, skipped = resolve_plan("graph", replace(options, transport=None))

@@ -92,7 +92,7 @@ def test_a_configuration_is_skipped_if_a_requirement_is_missing(monkeypatch, no_
 def test_modules_must_be_installed_and_have_the_wheel_for_the_cuda_version_of_torch(monkeypatch):
     def require(*modules):
         needs = Requirements(modules=modules)
-        validate.require_modules(replace(TRANSPORTS["store refs"], requirements=needs))
+        validate.require_modules(replace(TRANSPORTS["store refs"], requirements=needs), None)
 
     require("json")
     with pytest.raises(Skipped, match="refs needs invented_module, which is not installed: pip install invented"):

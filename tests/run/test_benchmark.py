@@ -118,7 +118,7 @@ def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
 
 def test_gpu_suite_on_a_machine_with_one_gpu(monkeypatch):
     monkeypatch.setattr(validate, "count_gpus", lambda: 1)
-    monkeypatch.setattr(validate, "require_modules", lambda transport: None)
+    monkeypatch.setattr(validate, "require_modules", lambda *_: None)
     planned = benchmark.plan_all([], "gpu", [])
     assert {plan.device for plan, _ in planned} == {"cuda"}
     ready = {f"{plan.workload.flow} {plan.transport.label}" for plan, skipped in planned if not skipped}

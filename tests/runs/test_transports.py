@@ -50,6 +50,8 @@ WITH_FLAGS = [
     ("torch", "mapped", "--copy-in", *GRPO),
     ("torch", "gloo", *PACKED, *PPO),
     ("torch", "gloo", "--message", "jagged", *GRPO),
+    ("store", "ref-queue", "--message", "tensordict", *LARGE),
+    ("graph", "pickle", "--message", "tensordict", *LARGE),
     ("graph", "shm", "--reuse-buffers", "--in-flight", "5", *PPO),
     ("torch", "multiprocessing", "--copy-out", "--check-every", "2", *CHAIN_ODD),
 ]
