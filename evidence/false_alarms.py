@@ -2,8 +2,8 @@
 
     python3 -m evidence.false_alarms results/evidence/alike results/evidence/paired
 
-Each pair has 5 old and 5 new runs of one configuration. results/evidence/paired has a paired measurement of one
-configuration, the same again, and the same with an injected delay of 5 %.
+Each pair has 5 old and 5 new runs of one configuration. results/evidence/paired has paired measurements of a
+configuration with itself, and with itself and an injected delay of 5 %.
 """
 
 import random
@@ -27,30 +27,33 @@ RUNS = 5  # on each side of a pair, as in published records
 SHUFFLES = 12  # random orders of the same runs
 
 
-def count_verdicts(results: Sequence[Result]) -> dict[str, list[str]]:
-    """Return the verdicts by the kind of pair. Pairs of an order that was not drawn at random overlap."""
-    verdicts: dict[str, list[str]] = defaultdict(list)
+def count_verdicts(results: Sequence[Result]) -> dict[tuple[str, str], list[str]]:
+    """Return the verdicts by transport and kind of pair. Pairs of an order that was not drawn at random overlap."""
+    verdicts: dict[tuple[str, str], list[str]] = defaultdict(list)
     generator = random.Random(0)
-    paired = [result for result in results if result.paired]
     for result in results:
-        if "inject" not in result.configuration.flags:
-            runs = sorted(result.shown_runs, key=lambda run: (run.started_at, run.order))
-            times = [float(np.median(run.seconds)) for run in runs]
-            for begin in range(len(times) - 2 * RUNS + 1):  # whatever run a comparison begins with
-                window = times[begin : begin + 2 * RUNS]
-                verdicts["equal, one after the other"].append(ratio(window[RUNS:], window[:RUNS]).verdict)
-                verdicts["equal, interleaved"].append(ratio(window[1::2], window[::2]).verdict)
-            for _ in range(SHUFFLES):
-                for block in split_blocks(generator.sample(times, len(times)), 2 * RUNS):
-                    verdicts["equal, in random order"].append(ratio(block[RUNS:], block[:RUNS]).verdict)
-    for result in paired[1:]:
-        for block in split_blocks(Pair(paired[0], result).paired_runs, RUNS):
-            old, new = ([pair[side].seconds for pair in block] for side in (0, 1))
-            if "inject" in result.configuration.flags:
-                verdicts["delayed, interleaved"].append(ratio(np.median(new, axis=1), np.median(old, axis=1)).verdict)
-                verdicts["delayed, paired"].append(ratio_of_pairs(new, old).verdict)
-            else:
-                verdicts["equal, paired"].append(ratio_of_pairs(new, old).verdict)
+        if "inject" in result.name:
+            continue
+        runs = sorted(result.shown_runs, key=lambda run: (run.started_at, run.order))
+        times, name = [float(np.median(run.seconds)) for run in runs], result.transport.label
+        for begin in range(len(times) - 2 * RUNS + 1):  # whatever run a comparison begins with
+            window = times[begin : begin + 2 * RUNS]
+            verdicts[name, "equal, one after the other"].append(ratio(window[RUNS:], window[:RUNS]).verdict)
+            verdicts[name, "equal, interleaved"].append(ratio(window[1::2], window[::2]).verdict)
+        for _ in range(SHUFFLES):
+            for block in split_blocks(generator.sample(times, len(times)), 2 * RUNS):
+                verdicts[name, "equal, in random order"].append(ratio(block[RUNS:], block[:RUNS]).verdict)
+    paired = sorted((result for result in results if result.paired), key=lambda result: "inject" in result.name)
+    for index, new in enumerate(paired):
+        pairs = next(filter(None, (Pair(old, new).paired_runs for old in paired[:index])), [])
+        for block in split_blocks(pairs, RUNS):
+            is_delayed = "inject" in new.name
+            seconds = [[pair[side].seconds for pair in block] for side in (1, 0)]
+            kind = "delayed, paired" if is_delayed else "equal, paired"
+            verdicts[new.transport.label, kind].append(ratio_of_pairs(*seconds).verdict)
+            if is_delayed:
+                medians = [np.median(side, axis=1) for side in seconds]
+                verdicts[new.transport.label, "delayed, interleaved"].append(ratio(*medians).verdict)
     return verdicts
 
 
@@ -65,10 +68,11 @@ def verdict_table(folders: Sequence[Path]) -> Table:
     if not verdicts:
         raise UsageError(f"no configuration has {2 * RUNS} runs: raise --runs of benchmark.py")
     columns = [
-        Column("old and new runs", lambda kind: kind),
-        Column("pairs", lambda kind: str(len(verdicts[kind]))),
-        Column("called slower", lambda kind: str(verdicts[kind].count("slower"))),
-        Column("called faster", lambda kind: str(verdicts[kind].count("faster"))),
+        Column("transport", lambda key: f"`{key[0]}`"),
+        Column("old and new runs", lambda key: key[1], is_text=True),
+        Column("pairs", lambda key: str(len(verdicts[key]))),
+        Column("called slower", lambda key: str(verdicts[key].count("slower"))),
+        Column("called faster", lambda key: str(verdicts[key].count("faster"))),
     ]
     return make_table(sorted(verdicts), columns)
 
