@@ -19,10 +19,8 @@ from common.units import format_bytes
 MAX_OTHER_SHARE = 0.1  # of all cores, by other programs and other virtual machines
 MAX_DRIFT = 0.3  # of the fastest memcpy pass, from before to after the iterations
 MAX_THROTTLED = 0.05  # of the time of the iterations
-MAX_VARIATION = 0.10  # standard deviation / mean
-MAX_OVERHEAD = 0.01  # of the benchmark itself, of an iteration
-MIN_TIMES_MEMCPY = 0.99  # for readers that own a copy
-MIN_SHARE = 0.9  # of the fastest memcpy pass, which was measured at another time
+MAX_OVERHEAD = 0.05  # of the benchmark itself, of an iteration
+MIN_SHARE = 0.9  # of the memcpy time, which was measured at another time, for readers that own a copy
 
 
 class Result:
@@ -278,16 +276,14 @@ def warnings(result: Result) -> list[str]:
     if result.spilled_bytes:
         lines.append(f"{format_bytes(result.spilled_bytes)} were spilled to disk, so iterations were slower: raise "
                      "--object-store-bytes")  # fmt: skip
-    if result.summary.variation > MAX_VARIATION:
-        lines.append(f"the iterations vary by {result.summary.variation:.0%} (standard deviation / mean): close other "
-                     "programs, and raise --iterations or --runs")  # fmt: skip
     if result.overhead_share > MAX_OVERHEAD:
-        lines.append(f"{result.overhead_share:.1%} of an iteration is the benchmark's own work (sequence numbers)")
+        lines.append(f"{result.overhead_share:.1%} of an iteration is the benchmark's own work (sequence numbers): the "
+                     "transport itself is faster")  # fmt: skip
     shares = [
         seconds / memcpy_seconds for run, seconds in zip(result.shown_runs, result.run_seconds, strict=True)
         if (memcpy_seconds := _median(run.memcpy_before_seconds + run.memcpy_after_seconds))
     ]  # fmt: skip
-    if result.readers_own_a_copy and min(shares, default=1) < MIN_TIMES_MEMCPY:
+    if result.readers_own_a_copy and min(shares, default=1) < MIN_SHARE:
         lines.append(f"the median iteration of a run takes {min(shares):.2f} times the memcpy time of that run: the "
                      "machine was slower while that was measured, or one copy serves several readers; repeat it on an "
                      "idle machine")  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from common.analysis.result import MAX_OVERHEAD, Result, disturbances
+from common.analysis.result import Result, disturbances
 from common.analysis.statistics import interval
 from common.transports.catalogue import REFERENCE, configuration_name
 from common.units import format_bytes
@@ -125,7 +125,7 @@ def _timed(header: str, cell: Callable[[Result], str], rank: int = 0) -> Column:
 
 
 def format_overhead(share: float) -> str:
-    return f"{share:.1%}" if share >= MAX_OVERHEAD else "<1%"
+    return f"{share:.1%}" if share >= 0.01 else "<1%"
 
 
 OVERHEAD = _timed("overhead", lambda r: format_overhead(r.overhead_share), 2)

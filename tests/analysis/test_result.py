@@ -173,9 +173,11 @@ def test_times_below_those_of_copies_are_impossible(runs, name, expected):
         ([0.1] * 6, {"throttled_seconds": 0.5}, "a CPU limit stopped the container for 0.5 s"),
         ([0.1] * 6, {"memcpy_after_seconds": [0.04]}, "the memcpy time changed from 20 to 40 ms"),
         ([0.1] * 6, {"memcpy_after_seconds": [0.04, 0.021]}, ""),  # a single slow pass is no slower machine
-        ([0.1, 0.2], {}, "the iterations vary by 33%"), ([0.1] * 6, {"spilled_bytes": 2**20}, "1 MiB were spilled"),
+        ([0.1, 0.2], {}, ""), ([0.1] * 6, {"spilled_bytes": 2**20}, "1 MiB were spilled"),
         ([0.1], {"processes": {"driver": ProcessCost(overhead_seconds=0.05)}}, "50.0% of an iteration is"),
         ([0.01] * 6, {}, "takes 0.49 times the memcpy time"),
+        ([0.0191] * 6, {}, ""),  # copies were measured at another time
+        ([0.1], {"processes": {"driver": ProcessCost(overhead_seconds=0.004)}}, ""),
     ],
 )  # fmt: skip
 def test_a_warning_names_what_limits_the_trust(seconds, changes, words):
