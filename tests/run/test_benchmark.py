@@ -45,6 +45,18 @@ def test_list_has_every_configuration_and_what_this_machine_lacks(capsys, no_gpu
     assert any(line.startswith("graph nccl ") and "needs 3 GPUs" in line for line in lines)
 
 
+def test_flows_and_presets_are_listed_without_a_suite(capsys):
+    for flag, words in (("--list-flows", "ppo: RLHF (PPO)"), ("--list-presets", "[verl-gbs128]")):
+        assert benchmark.main([flag]) == 0
+        assert words in capsys.readouterr().out
+
+
+def test_after_an_interrupt_without_any_result_only_one_line_is_printed(measured, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(benchmark, "measure_all", lambda runs: [130])
+    assert benchmark.main(["--configs", "torch memcpy", "--output-dir", str(tmp_path)]) == 130
+    assert capsys.readouterr().out.splitlines()[-1].startswith("to continue: the same command with --continue")
+
+
 def test_dry_run_prints_messages_memory_and_iterations_and_measures_nothing(capsys, tmp_path):
     flow = ("--flow", "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB")
     configurations = ("--configs", "store refs", "graph shm --message packed", "--runs", "2")

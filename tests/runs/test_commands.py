@@ -1,5 +1,6 @@
 """Run the commands of the README as a user does: suites, own flows, sweeps, comparisons, charts."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -25,10 +26,22 @@ DRIVER_PATHS = {  # of transports that send the driver's own messages in another
 QUICK = set(SUITES["quick"][0].configurations)
 
 
+# A measurement waits for others with the same folder of temporary files, and another process runs tests too.
+TEMPORARY = Path(f"/tmp/t-{os.getpid()}/tmp")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def temporary():
+    TEMPORARY.mkdir(parents=True)
+    yield
+    shutil.rmtree(TEMPORARY.parent)
+
+
 def run_command(*command, cwd=ROOT, code=0, timeout=240):
     done = subprocess.run(
-        [sys.executable, *map(str, command)], cwd=cwd, capture_output=True, text=True, timeout=timeout
-    )
+        [sys.executable, *map(str, command)], cwd=cwd, env=os.environ | {"TMPDIR": str(TEMPORARY)},
+        capture_output=True, text=True, timeout=timeout,
+    )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -96,6 +109,8 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
     done = run_command("benchmark.py", "--configs", *configurations, quoted, *flags)
     assert [record.workload.flow for record in load_records(tmp_path)] == [flow, flow, "a -> b: 64kB"]
     assert "3 of 3" in done.stdout
+    comparison = next(line for line in done.stdout.splitlines() if line.startswith("torch gloo --in-flight 2"))
+    assert "as torch memcpy (1 run each, so no interval: give --runs 3 or more)" in comparison
     assert (tmp_path / "benchmark_result.svg").exists()
 
 
@@ -112,6 +127,14 @@ def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(t
     assert done.stdout.splitlines()[-1].startswith("Execution time: ")
     run_command("plot_results.py", folder)
     assert (folder / "sweep_payload.svg").exists()
+
+
+def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path):
+    flags = ("--transport", "gloo", *KILOBYTES, "--iterations", "8", "--output", tmp_path / "record.json")
+    done = run_command(SCRIPTS["torch"], *flags, "--trace", tmp_path / "trace.json")
+    assert (tmp_path / "trace.json").stat().st_size > 1000
+    assert "Milliseconds by stage: online DPO" in done.stdout or "warning: torch gloo: the stages add up" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("Execution time: ")
 
 
 def make_pair(tmp_path, *flags_of_each):
