@@ -4,8 +4,8 @@
 # make stages      where the time goes: the main configurations traced (six minutes)
 # make hops        the microbenchmarks of small messages               (nine minutes)
 # make chatlearn   ChatLearn's own messages and episodes               (ten minutes)
-# make in-flight   several iterations in flight                        (eight minutes)
-# make sweeps      by bytes and by tensors, for choose_transport.py    (25 minutes)
+# make in-flight   several iterations in flight                        (four minutes)
+# make sweeps      by bytes and by tensors, for choose_transport.py    (ten minutes)
 # make gpu         everything that a machine with GPUs can run         (25 minutes)
 # make test        all tests; make unit: those that start nothing; make lint: ruff and mypy
 # make publish     regenerate img/ and the tables of README.md and docs/ from results/published

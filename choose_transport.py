@@ -1,11 +1,12 @@
 """Recommend a transport for a workload on this machine, from records. Nothing is measured.
 
     python3 choose_transport.py --batch-size 256
-    python3 choose_transport.py --flow "rollout -> trainer: tokens int64 8MB, logprobs float32 4MB" --reads some
+    python3 choose_transport.py --preset verl-dapo --scale 0.1 --reads some
 
 The workload is given by the flags of the scripts: --flow, --preset, --message and the sizes. The newest measurement of
-exactly this workload counts. Other times are interpolated between measured sizes (python3 benchmark.py sweeps).
-Configurations whose 95 % intervals overlap are called equal.
+exactly this workload counts. Other times are interpolated between measured sizes of flows with the same edges (python3
+benchmark.py sweeps). Configurations whose 95 % intervals overlap are called equal; of times of one run and interpolated
+ones, those that differ by less than 10 % in each direction.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from common.report.tables import (
     make_table,
 )
 from common.runtimes.environment import RETAIN_MEMORY
-from common.transports.catalogue import TRANSPORTS
+from common.transports.catalogue import CONFIGURATIONS, TRANSPORTS
 from common.units import format_bytes
 
 
@@ -49,7 +50,8 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Request]:
         "--records", type=Path, nargs="+", default=[RESULTS], help="records, or folders of records (default: results/)"
     )
     parser.add_argument("--on-ray", action="store_true", help="leave out configurations without Ray")
-    parser.add_argument("--any-machine", action="store_true", help="use another machine's records if they tell more")
+    parser.add_argument("--any-machine", action="store_true", help="use the records of the machine that has "
+                        "times for most configurations")  # fmt: skip
     arguments, rest = parser.parse_known_args(argv)
     if arguments.nodes < 1 or arguments.gpus < 0:
         raise UsageError("--nodes: give 1 or more. --gpus: give 0 or more")
@@ -74,11 +76,17 @@ def select_results(paths: Sequence[Path], any_machine: bool, request: Request) -
     return results
 
 
-def describe_choice(choices: Sequence[Choice]) -> str:
+def find_equal(choices: Sequence[Choice]) -> list[Choice]:
     """Return the fastest configuration, and those that are equal to it."""
-    equal = [choice.name for choice in choices if choice.ends[0] <= choices[0].ends[1]]
-    alike = ", whose 95 % intervals overlap" if choices[0].result else ", which differ by little"
-    return " or ".join(equal) + alike * (len(equal) > 1)
+    return [choice for choice in choices if choice.ends[0] <= choices[0].ends[1]]
+
+
+def describe_equal(equal: Sequence[Choice]) -> str:
+    names = " or ".join(choice.name for choice in equal)
+    if len(equal) == 1:
+        return names
+    several_runs = equal[0].result and len(equal[0].result.run_seconds) > 1
+    return f"{names}, {'whose 95 % intervals overlap' if several_runs else 'which differ by little'}"
 
 
 def print_choices(title: str, choices: Sequence[Choice]) -> None:
@@ -109,14 +117,19 @@ def main(argv: Sequence[str]) -> int:
     interpolated = [choice for choice in choices if not choice.result]
     size, readers = request.workload.bytes_per_iteration, "own a copy" if request.copies else "may get a view"
     workload = f"{request.workload.flow} ({format_bytes(size)} per iteration, readers {readers})"
+    best = find_equal(measured or interpolated)
     if measured:
-        print(f"Use {describe_choice(measured)}: the fastest of {len(measured)} that were measured with {workload}.")
+        print(f"Use {describe_equal(best)}: the fastest of {len(measured)} that were measured with {workload}.")
     elif interpolated:
-        print(f"Perhaps {describe_choice(interpolated)}, for {workload}: nothing was measured with exactly this flow.")
+        print(f"Perhaps {describe_equal(best)}, for {workload}: nothing was measured with exactly this flow.")
     else:
         other_machine = "" if arguments.any_machine else ", or give --any-machine for the records of another machine"
         print(f"No record has a time for {workload}: measure it with benchmark.py --flow ... --configs ..., run "
               f"benchmark.py sweeps{other_machine}.")  # fmt: skip
+    for choice in best:
+        advice = CONFIGURATIONS[choice.name.partition(" --message")[0]].advice
+        if advice:
+            print(f"{choice.name} needs: {advice.needs}. What breaks it: {advice.breaks}.")
     print_choices("Measured with exactly this flow", measured)
     print_choices("Interpolated between measured sizes; errors are in docs/choosing.md", interpolated)
     if any("--retain-memory" in choice.name for choice in choices):
@@ -124,7 +137,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"--retain-memory: start your cluster with {settings} (docs/page-faults.md)")
     if len(request.forms) > 1 and not any("--message" in choice.name for choice in measured):
         print("Messages of many tensors are often faster as few tensors: measure --message packed and jagged too.")
-    print()
+    print("docs/in-your-code.md has an example of each change.\n")
     for reason, names in others.items():
         print(textwrap.fill(f"{reason}: {', '.join(names)}", 115, subsequent_indent="    ", break_on_hyphens=False))
     return 0 if choices else 1

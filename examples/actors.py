@@ -1,4 +1,4 @@
-"""The two actors of all examples, what starts them, and what prints the times of two ways to send."""
+"""The two actors of all examples, what starts them, and what prints the times before and after a change."""
 
 import time
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def start(*classes: type) -> list[Any]:
 
 
 def print_times(before: Callable[[], Any], after: Callable[[], Any], repeats: int = 9) -> None:
-    """Call both functions in turns, check that their results are equal, and print the median time of each."""
+    """Call both functions alternately, check that their results are equal, and print the median time of each."""
     seconds: dict[str, list[float]] = {"before": [], "after": []}
     for _ in range(repeats):
         results = []
@@ -37,5 +37,5 @@ def print_times(before: Callable[[], Any], after: Callable[[], Any], repeats: in
             start = time.perf_counter()
             results.append(send())
             seconds[name].append(time.perf_counter() - start)
-        assert results[0] == results[1], "the two ways give different results"
+        assert results[0] == results[1], "before and after, the results are different"
     print(*(f"{name}: {median(times[2:]) * 1e3:.1f} ms" for name, times in seconds.items()), sep=", ")

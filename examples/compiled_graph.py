@@ -27,6 +27,6 @@ def after(graph):
 
 if __name__ == "__main__":
     *actors, rollout, trainer = start(Rollout, Trainer, Rollout, Trainer)
-    graph = compile_graph(rollout, trainer)  # its actors do nothing else
+    graph = compile_graph(rollout, trainer)  # its actors busy-wait
     print_times(lambda: before(*actors), lambda: after(graph))
     graph.teardown()

@@ -1,4 +1,4 @@
-"""Pass the reference of a message from actor to actor, so that the message does not travel through the driver.
+"""Pass the reference of a message from actor to actor, so that the message itself does not go to the driver.
 
     python3 -m examples.references
 

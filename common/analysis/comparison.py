@@ -38,7 +38,7 @@ def compared_result(result: Result, results: Iterable[Result]) -> Result | None:
 
 
 class Pair:
-    """Two results whose times are compared. If several iterations are in flight, these are seconds per iteration."""
+    """Two results whose times per iteration are compared."""
 
     def __init__(self, old: Result, new: Result) -> None:
         self.old, self.new = old, new
@@ -71,10 +71,11 @@ class Identity(msgspec.Struct, frozen=True):
 def match_results(
     old: Sequence[Result], new: Sequence[Result], mixed: bool = False
 ) -> tuple[list[Pair], list[Result], list[Result]]:
-    """Return the pairs, what only the old side has, and what only the new side has.
+    """Return the pairs, the unmatched old results and the unmatched new results.
 
-    Results that were measured together are a pair, then those of equal identity. RecordError: machines differ (unless
-    `mixed`), or flags; nothing matches; a side has an identity twice.
+    Results that were measured together are a pair, then those of equal identity. Raise RecordError if the machines
+    differ (unless `mixed`), if a configuration has other flags on the other side, if nothing matches, or if a side has
+    two results of equal identity.
     """
     if not mixed:
         check_one_machine([*old, *new])
@@ -135,8 +136,8 @@ def check_one_machine(results: Sequence[Result]) -> None:
     machines = [{key: environment.get(key) for key in MACHINE_KEYS} for environment in environments]
     for machine in machines:
         if machine != machines[0]:
-            raise RecordError(f"the records are of different machines, {_difference(machines[0], machine)}: name those "
-                              "of one machine, or give --mixed")  # fmt: skip
+            raise RecordError("the records are of different machines or versions, "
+                              f"{_difference(machines[0], machine)}: name those of one, or give --mixed")  # fmt: skip
 
 
 def _by_identity(results: Sequence[Result]) -> dict[Identity, Result]:

@@ -139,7 +139,7 @@ def interpolate(request: Request, results: Sequence[Result]) -> tuple[float | No
         return seconds, ""
     most, cut_size = max(point for point in points if point[1] in sizes)
     if tensors > most:
-        return None, f"the cost of {tensors:,} additional tensors: at most {most:,} (--sweep fields=1:64:8x)"
+        return None, f"the cost of {tensors:,} additional tensors: at most {most:,} (--sweep fields=8:512:8x)"
     added = float(np.exp(points[most, cut_size]) - np.exp(points[0, cut_size]))
     return seconds + tensors * max(0.0, added) / most, ""
 

@@ -79,14 +79,20 @@ def typical_seconds(run_seconds: Sequence[float]) -> float:
 
 
 def interval(run_seconds: Sequence[float]) -> tuple[float, float] | None:
-    """Return the ends of the 95 % interval of the geometric mean of the runs' medians; None for one run."""
+    """Return the ends of the 95 % interval of `typical_seconds`; None for one run.
+
+    From ten runs on, trimmed runs count as the nearest ones that are left (Tukey and McLaughlin).
+    """
     from scipy.stats import t
 
-    logs, runs = np.log(run_seconds), len(run_seconds)
-    if runs < 2:
+    logs, cut, runs = np.sort(np.log(run_seconds)), int(TRIMMED_SHARE * len(run_seconds)), len(run_seconds)
+    left = runs - 2 * cut
+    if left < 2:
         return None
-    margin = t.ppf((1 + CONFIDENCE) / 2, runs - 1) * logs.std(ddof=1) / runs**0.5
-    return float(np.exp(logs.mean() - margin)), float(np.exp(logs.mean() + margin))
+    squares = (runs - 1) * np.clip(logs, logs[cut], logs[runs - 1 - cut]).var(ddof=1)
+    margin = t.ppf((1 + CONFIDENCE) / 2, left - 1) * (squares / (left * (left - 1))) ** 0.5
+    center = np.log(typical_seconds(run_seconds))
+    return float(np.exp(center - margin)), float(np.exp(center + margin))
 
 
 def ratio(run_seconds: Sequence[float], baseline: Sequence[float]) -> Ratio:

@@ -13,13 +13,18 @@ from common.errors import RunFailed
 from common.flows.flow import Edge
 from common.flows.message import Message
 
-logging.getLogger("torch.fx").setLevel(logging.ERROR)  # the import below calls a function that torch renames
+# On import, tensordict calls a function whose name torch is changing, and torch warns of that.
+logging.getLogger("torch.fx").setLevel(logging.ERROR)
 
 from tensordict import NonTensorStack, TensorDict  # noqa: E402
 
 
 def to_tensordict(payload: Payload, message: Message) -> Any:
-    """Return a TensorDict with a copy of each list: stacked, as a jagged nested tensor, or as non-tensor data."""
+    """Return a TensorDict with one entry per field, and a batch size of one entry per sample.
+
+    A list of tensors of equal lengths becomes a tensor [samples, length], another list a jagged nested tensor, and
+    strings and lists of numbers non-tensor data. A flat message is returned unchanged.
+    """
     if message.is_flat:
         return payload
     (batch_size,) = message.sample_counts

@@ -18,7 +18,7 @@ MIN_CHANGE = 0.05  # of a cost, to be named beside the change of a time
 
 @dataclass(frozen=True)
 class Cost:
-    """Something that a run used per iteration, and that may have changed with the time."""
+    """Something that may have changed with the time: what an iteration used, or the speed of the machine."""
 
     name: str
     value: Callable[[Result], float | None]
@@ -34,7 +34,7 @@ COSTS = (
 
 
 def describe_all(pairs: Sequence[Pair]) -> list[str]:
-    """Return a sentence about the times of each pair that was measured, and after all of them what else changed."""
+    """Return a sentence about the times of each pair that was measured, then one about the cost that changed most."""
     measured = [pair for pair in pairs if pair.is_measured]
     several = len({pair.old.workload.edges for pair in measured}) > 1
     lines = []
@@ -47,25 +47,28 @@ def describe_all(pairs: Sequence[Pair]) -> list[str]:
 def describe_pair(pair: Pair) -> str:
     """Return how many times as fast the new configuration is as the old one, and how sure that is."""
     ratio, counts = pair.ratio, dict.fromkeys(len(result.run_seconds) for result in (pair.new, pair.old))
-    count = f"{' and '.join(map(str, counts))} run{'s' * (max(counts) > 1)}" + " each" * (len(counts) == 1)
+    runs = f"{' and '.join(map(str, counts))} {'run' if max(counts) == 1 else 'runs'}"
+    runs = f"{runs} each" if len(counts) == 1 else runs
     old, new, view = pair.old.label, pair.new.label, ""
     if pair.old.readers_own_a_copy != pair.new.readers_own_a_copy:
         view = f" (only readers of {old if pair.new.readers_own_a_copy else new} get a view)"
+    is_slower = ratio.value > 1
+    factor = f"{format_significant(max(ratio.value, 1 / ratio.value))} times as {'long' if is_slower else 'fast'}"
+    interval = f"95 % interval {format_interval(ratio, invert=not is_slower)}"
     if ratio.verdict == NO_DIFFERENCE:
-        needed = ratio.runs_needed()
-        advice = f"give --runs {needed}" if needed else f"{MAX_RUNS} runs would not be enough for what was measured"
-        return (f"{new} cannot be told apart from {old} with {count} (a difference below {ratio.detectable:.0%} "
-                f"would not be seen): {advice}{view}")  # fmt: skip
-    factor = f"{format_significant(max(ratio.value, 1 / ratio.value))} times as {'long' if ratio.value > 1 else 'fast'}"
-    text = f"{new} {'takes' if ratio.value > 1 else 'is'} {factor} as {old} "
+        needed, too_small = ratio.runs_needed(), f"even {MAX_RUNS} runs would not make so small a difference clear"
+        advice = f"give --runs {needed}" if needed else too_small
+        return (f"{new} cannot be told apart from {old} with {runs} ({factor}, {interval}; a difference below "
+                f"{ratio.detectable:.0%} can be missed): {advice}{view}")  # fmt: skip
+    text = f"{new} {'takes' if is_slower else 'is'} {factor} as {old} "
     if ratio.low is None:
-        return f"{text}({count}, so no interval: give --runs {MIN_RUNS} or more){view}"
-    text += f"(95 % interval {format_interval(ratio, invert=ratio.value < 1)}, {count})"
+        return f"{text}({runs}, so no interval: give --runs {MIN_RUNS} or more){view}"
+    text = f"{text}({interval}, {runs})"
     return f"{text}{view}" if ratio.runs >= MIN_RUNS else f"{text}: give --runs {MIN_RUNS} for a verdict{view}"
 
 
 def describe_largest_change(pair: Pair) -> str | None:
-    """Return which cost changed most in the direction of the time; None if the times are alike, or none did.
+    """Return which cost changed most in the same direction as the time; None if the times are alike.
 
     This is no proof of a cause: other things may have changed too.
     """
@@ -78,12 +81,12 @@ def describe_largest_change(pair: Pair) -> str | None:
             share = new / old
             if abs(1 - share) >= MIN_CHANGE and (share < 1) == (pair.ratio.value < 1):
                 changes.append((abs(log(share or 1e-9)), share, cost))
+    name = pair.label if pair.old.label == pair.new.label else f"{pair.new.label}, compared with {pair.old.label}"
     if not changes:
-        return f"{pair.label}: no cost changed in the direction of the time"
+        return f"{name}: no cost changed in the same direction as the time"
     _, share, cost = max(changes, key=lambda change: change[0])
-    change = f"fell to {share:.0%}" if share < 1 else f"rose to {share:.0%}"
-    return (f"{pair.label}: the largest change in the direction of the time: {cost.name} {change} "
-            f"({old_and_new(cost.cell)(pair)})")  # fmt: skip
+    change = f"{'fell' if share < 1 else 'rose'} to {share:.0%}"
+    return f"{name}: {cost.name} {change} ({old_and_new(cost.cell)(pair)}), the largest change in the same direction"
 
 
 def old_and_new(cell: Callable[[Result], str]) -> Callable[[Pair], str]:

@@ -82,13 +82,14 @@ def test_configurations_of_one_folder_are_compared_with_the_first_one(write_side
     assert second.startswith("store ref-queue is 2 times as fast as store bytes")
     few = "1 and 5 runs, so no interval: give --runs 3 or more"
     assert third == f"store numpy is 2 times as fast as store bytes ({few}) (only readers of store numpy get a view)."
-    change = "the largest change in the direction of the time: CPU time fell to 33% (3,000 → 1,000)"
-    assert fourth == f"store refs / store bytes: {change}"
-    assert fifth == "store ref-queue / store bytes: no cost changed in the direction of the time"
+    change = "CPU time fell to 33% (3,000 → 1,000), the largest change in the same direction"
+    assert fourth == f"store refs, compared with store bytes: {change}"
+    no_change = "no cost changed in the same direction as the time"
+    assert fifth == f"store ref-queue, compared with store bytes: {no_change}"
     assert last == fifth.replace("ref-queue", "numpy")
     equal = run(capsys, [folder, "--configs", "store refs", "store ref-queue"]).out.splitlines()[-1]
-    start = "store ref-queue cannot be told apart from store refs with 5 runs each (a difference below "
-    assert equal.startswith(start) and equal.endswith("50 runs would not be enough for what was measured.")
+    start = "store ref-queue cannot be told apart from store refs with 5 runs each (1 times as fast, 95 % interval 0.9"
+    assert equal.startswith(start) and equal.endswith("even 50 runs would not make so small a difference clear.")
     for argv, reason in ((["store refs"], "at least two"), (["store refs", "store refss"], "did you mean store refs")):
         with pytest.raises(SuiteError, match=reason):
             compare_results.main([folder, "--configs", *argv])

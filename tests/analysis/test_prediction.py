@@ -153,8 +153,9 @@ def test_the_answer_has_what_was_measured_then_what_is_interpolated_then_the_rea
     lines = capsys.readouterr().out.splitlines()
     workload = "online-dpo (95.37 MiB per iteration, readers own a copy)"
     assert lines[0] == f"Perhaps graph shm, for {workload}: nothing was measured with exactly this flow."
-    assert lines[2].startswith("Interpolated between measured sizes")
-    assert [line.split()[:2] for line in lines[4:6]] == [["graph", "shm"], ["torch", "gloo"]]
+    assert lines[1].startswith("graph shm needs: a compiled graph; a core for each of its actors")
+    assert lines[3].startswith("Interpolated between measured sizes")
+    assert [line.split()[:2] for line in lines[5:7]] == [["graph", "shm"], ["torch", "gloo"]]
     text = " ".join(" ".join(lines).split())
     assert "not measured, no record: store payload-queue" in text
     assert "ruled out, not a transport of its own: torch memcpy" in text
@@ -165,7 +166,7 @@ def test_the_answer_has_what_was_measured_then_what_is_interpolated_then_the_rea
     lines = capsys.readouterr().out.splitlines()
     start = "Use store refs or store bytes, whose 95 % intervals overlap: the fastest of 2 that were measured with "
     assert lines[0] == f"{start}{workload}."
-    assert lines[2] == "Measured with exactly this flow:" and re.split("  +", lines[4])[2:] == [
+    assert lines[3] == "Measured with exactly this flow:" and re.split("  +", lines[5])[2:] == [
         "1", "874.6 to 1,376", "3", "0", "2026-01-01",
     ]  # fmt: skip
     for machines in ("--gpus", "--nodes"):

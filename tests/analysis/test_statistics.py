@@ -127,6 +127,13 @@ def test_a_detectable_slowdown_is_found_in_nine_of_ten_comparisons():
     assert 0.8 < np.mean(found) < 0.97
 
 
+def test_the_interval_of_one_configuration_holds_its_true_time_in_95_of_100_measurements():
+    rng = np.random.default_rng(3)
+    for runs in (3, 5, 20):
+        ends = np.log([interval(np.exp(rng.normal(0, 0.1, runs))) for _ in range(1000)])
+        assert 0.93 < np.mean((ends[:, 0] < 0) & (ends[:, 1] > 0)) < 0.97
+
+
 def test_the_recommended_number_of_runs_finds_the_difference():
     few = ratio([1.1, 1.2, 1.0], [1.0, 1.1, 0.9])
     assert few.verdict == NO_DIFFERENCE
