@@ -47,6 +47,7 @@ def test_right_iterations_have_no_wrong_bytes_and_are_copies(flow, options):
         assert endpoints.views == {str(edge): False for edge in flow.edges}
 
 
+@pytest.mark.runs  # not quick either: tensordict imports the compiler of torch
 @pytest.mark.parametrize("response_len", [4, "uniform:2:9"], ids=str)
 def test_every_byte_of_a_tensordict_is_compared(response_len):
     """Samples of equal lengths are stacked, others are nested tensors."""
