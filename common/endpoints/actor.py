@@ -32,7 +32,9 @@ class Endpoint:
         self.plan, self.name, self.task_flow, self.sent_flow = plan, name, flow, plan.sent_flow
         self.device, self.worker = torch.device(plan.device), plan.workers[name]
         self.packed, self.jagged = options.message == "packed", options.message == "jagged"
-        self.tensordicts = import_module("common.endpoints.tensordicts") if options.message == "tensordict" else None
+        self.tensordicts: Any = None
+        if options.message == "tensordict":
+            self.tensordicts = import_module("common.endpoints.tensordicts")
         self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(self.worker.actor)}
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
@@ -40,7 +42,8 @@ class Endpoint:
         for task in self.tasks if name != DRIVER else [DRIVER]:
             memory, edges = self.memory(task), flow.edges_to(task)
             arguments = (task, flow.message(task), options.slots, self.device, self.packed, memory, options.copy_in)
-            self.outboxes[task] = Outbox(*arguments, self.tensordicts and self.tensordicts.to_tensordict)
+            convert = self.tensordicts.to_tensordict if self.tensordicts else None
+            self.outboxes[task] = Outbox(*arguments, convert)
             self.inboxes[task] = Inbox(edges, plan.device, options.in_flight, self.worker.receives)
             if options.copy_out:
                 self.copies[task] = [[tensors.like(edge.message, self.device) for edge in edges]

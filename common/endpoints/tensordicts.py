@@ -28,7 +28,7 @@ def to_tensordict(payload: Payload, message: Message) -> Any:
     if message.is_flat:
         return payload
     (batch_size,) = message.sample_counts
-    values = {}
+    values: dict[str, Any] = {}
     for field in message.fields:
         items = tensors_of(payload, field)
         if field.is_python:

@@ -142,7 +142,7 @@ def test_too_few_runs_have_no_verdict_and_cannot_pass(write_sides, capsys, count
         (make_record("refs", *[make_run([1.0], pair="a")] * 3), "paired False and True"),
         (make_record("refs", *QUIET, layout={"placement": "spread"}), "layout placement pack and spread"),
         (make_record("refs", *QUIET, traced=True), "traced False and True"),
-        (make_record("refs", *QUIET, environment={"memory_gib": 4}), "different machines or versions, memory_gib 8 and 4"),
+        (make_record("refs", *QUIET, environment={"memory_gib": 4}), "or versions, memory_gib 8 and 4"),
         (make_record("refs", *QUIET, environment={"versions": {"ray": "1"}}), "versions None and {'ray': '1'}"),
         (make_record("bytes", *QUIET), "no configuration is on both sides: OLD has store refs, NEW store bytes"),
         (make_record("refs"), "NEW none"),
