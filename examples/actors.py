@@ -29,7 +29,7 @@ def start(*classes: type) -> list[Any]:
 
 
 def print_times(before: Callable[[], Any], after: Callable[[], Any], repeats: int = 9) -> None:
-    """Call both functions alternately, check that their results are equal, and print the median time of each."""
+    """Call both functions several times, check that their results are equal, and print the median time of each."""
     seconds: dict[str, list[float]] = {"before": [], "after": []}
     for _ in range(repeats):
         results = []
