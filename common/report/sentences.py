@@ -95,9 +95,9 @@ def old_and_new(cell: Callable[[Result], str]) -> Callable[[Pair], str]:
 
 
 def describe_fastest(results: Sequence[Result]) -> str:
-    """Return a sentence for the fastest transports of each kind of readers, with one copying thread per actor.
+    """Return a sentence for the fastest configuration of each kind of readers, with one copying thread per actor.
 
-    A transport that cannot be told apart from the fastest one is named too.
+    The others that are not significantly slower are named too.
     """
     sentences, transports = [], find_transports(results)
     for own_copy, readers in READERS.items():
@@ -106,13 +106,14 @@ def describe_fastest(results: Sequence[Result]) -> str:
         if not candidates:
             continue
         best, *others = candidates
-        sentence = f"If {readers}, `{best.label}` is the fastest with {format_milliseconds(best.typical_seconds)} ms"
+        verb = "is the fastest with" if others else "takes"
+        sentence = f"If {readers}, `{best.label}` {verb} {format_milliseconds(best.typical_seconds)} ms"
         if best.times_memcpy:
             sentence += f" ({best.times_memcpy:.2f} times the memcpy time)"
         equal = [result for result in others if Pair(best, result).ratio.verdict == NO_DIFFERENCE]
         if equal:
             times = [f"`{result.label}` ({format_milliseconds(result.typical_seconds)} ms)" for result in equal]
-            sentence += f", and cannot be told apart from {' and '.join(times)}"
+            sentence += f"; not clearly slower: {', '.join(times)}"
         sentences.append(sentence)
         factors = [
             f"`{other.label}` takes {format_significant(ratio.value)} times as long ({describe_interval(ratio)})"
