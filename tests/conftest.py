@@ -237,9 +237,15 @@ def cluster():
     subprocess.run(command, env=environment, timeout=60, check=True, capture_output=True)
     CLUSTER.extend(process for process in psutil.Process().children() if process not in before)
     yield ("--address", f"127.0.0.1:{port}")
+    pids = []
     for process in CLUSTER:
         with suppress(psutil.Error):
             for child in [*process.children(recursive=True), process]:
+                pids.append(child.pid)
                 child.kill()
     CLUSTER.clear()
+    for path in SHARED_MEMORY.glob("sem.*-*"):  # Ray leaves those of the channels of an example's graph
+        creator = re.match(r"sem\.(?:obj|hdr)(\d+)-", path.name)
+        if creator and int(creator[1]) in pids:
+            path.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
