@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -98,7 +98,13 @@ def measure_all(runs: Sequence[Sequence[Item]]) -> list[int]:
             waiting.append((order, items))
     codes: list[int] = []
     durations: dict[Path, list[float]] = {item.path: [] for _, items in waiting for item in items[:1]}
-    with only_measurement():
+    with ExitStack() as exit_stack:
+        try:
+            exit_stack.enter_context(only_measurement())
+        except KeyboardInterrupt:  # a record without a run would be in the way of the next call
+            for item in (item for _, items in waiting for item in items if not item.record.runs):
+                item.path.unlink(missing_ok=True)
+            raise
         for position, (order, items) in enumerate(waiting, 1):
             begin = time.monotonic()
             codes += run_paired(items, order) if len(items) > 1 else [measure_run(items[0], order)]

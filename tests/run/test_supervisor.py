@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import contextmanager
 
 import pytest
 from conftest import KILOBYTES, SCRIPTS
@@ -13,6 +14,7 @@ from conftest import KILOBYTES, SCRIPTS
 from common.errors import UsageError, run_main
 from common.records import files
 from common.run import supervisor
+from common.run.batch import make_items, plan_configuration
 
 
 @pytest.fixture
@@ -69,6 +71,21 @@ def test_a_second_measurement_on_the_machine_waits_for_the_first(monkeypatch, tm
         assert not ended.wait(0.3)
     assert ended.wait(10)
     assert capsys.readouterr().out == "waiting until another measurement of this suite on this machine has ended\n"
+
+
+def test_an_interrupt_while_it_waits_leaves_no_record(monkeypatch, tmp_path):
+    item = make_items([plan_configuration("torch memcpy", [])[0]], tmp_path)[0]
+    files.create(item.path, item.record)
+
+    @contextmanager
+    def interrupted():
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(supervisor, "only_measurement", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        supervisor.measure_all([[item]])
+    assert not item.path.exists()
 
 
 @pytest.mark.parametrize("runtime", SCRIPTS)
