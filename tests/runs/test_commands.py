@@ -109,8 +109,7 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
     done = run_command("benchmark.py", "--configs", *configurations, quoted, *flags)
     assert [record.workload.flow for record in load_records(tmp_path)] == [flow, flow, "a -> b: 64kB"]
     assert "3 of 3" in done.stdout
-    comparison = next(line for line in done.stdout.splitlines() if line.startswith("torch gloo --in-flight 2"))
-    assert "as torch memcpy (1 run each, so no interval: give --runs 3 or more)" in comparison
+    assert "as torch memcpy (1 run each, so no interval: give --runs 3 or more)" in done.stdout
     assert (tmp_path / "benchmark_result.svg").exists()
 
 
