@@ -1,5 +1,6 @@
 """Write messages into shared memory that the reader maps, and send only a handle: docs/in-your-code.md explains it."""
 
+import os
 import tempfile
 
 import ray
@@ -32,7 +33,7 @@ class Trainer(actors.Trainer):
 
 if __name__ == "__main__":
     rollout, trainer = actors.start(Rollout, Trainer)
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix=f"ring-{os.getpid()}-") as folder:
         for actor in (rollout, trainer):  # the writer first
             ray.get(actor.begin.remote(folder))
         actors.print_times(lambda: ray.get(trainer.train.remote(rollout.generate.remote())),

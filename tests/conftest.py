@@ -92,9 +92,11 @@ class Script:
         self.shared_before = shared_memory_files(self.temporary)
         self.descendants_before = descendants()
         command = [sys.executable, str(script), *flags, "--output", str(self.output)]
-        variables = {"TMPDIR": str(self.temporary), "DATA_FLOW_LOCK": str(self.folder)}
+        # A token of this user would otherwise be required from the shared cluster, which has none.
+        variables = {"RAY_AUTH_MODE": "disabled", **os.environ}
+        variables |= {"TMPDIR": str(self.temporary), "DATA_FLOW_LOCK": str(self.folder)}
         self.process = subprocess.Popen(
-            command, cwd=script.parent, env=os.environ | variables, text=True, errors="replace",
+            command, cwd=script.parent, env=variables, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 

@@ -90,7 +90,12 @@ class RayWorkers(WorkerGroup):
             name = re.findall(r"ray::([\w-]+)", message)[-1]
             return f"{name} raised {type(error.cause).__name__}: {str(error.cause).partition(chr(10))[0]}"
         if isinstance(error, ray.exceptions.RayActorError):
-            return "an actor died"
+            died = re.search(r"class_name: ([\w-]+)", message)
+            because = re.search(r"is dead because (?:.* exit detail: )?(.*?)(?: Some common causes|$)", message, re.M)
+            text = (died[1] if died else "an actor") + " died" + (f": {because[1]}" if because else "")
+            if self.plan.options.address and "all references to the actor" in text:  # the cluster sent no token
+                text += " Set RAY_AUTH_MODE=disabled if the cluster was started without a token."
+            return text
         if isinstance(error, (ray.exceptions.RayError, SuiteError)):
             return message.partition("\n")[0]
         return None

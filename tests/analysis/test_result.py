@@ -172,6 +172,7 @@ def test_times_below_those_of_copies_are_impossible(runs, name, expected):
         ([0.1] * 6, {"other_cores": 0.19, "steal_cores": 0.19}, ""),  # 0.1 of two cores are 0.2
         ([0.1] * 6, {"throttled_seconds": 0.5}, "a CPU limit stopped the container for 0.5 s"),
         ([0.1] * 6, {"memcpy_after_seconds": [0.04]}, "the memcpy time changed from 20 to 40 ms"),
+        ([0.1] * 6, {"memcpy_before_seconds": [0.004], "memcpy_after_seconds": [0.008]}, ""),  # copies within caches
         ([0.1] * 6, {"memcpy_after_seconds": [0.04, 0.021]}, ""),  # a single slow pass is no slower machine
         ([0.1, 0.2], {}, ""), ([0.1] * 6, {"spilled_bytes": 2**20}, "1 MiB were spilled"),
         ([0.1], {"processes": {"driver": ProcessCost(overhead_seconds=0.05)}}, "50.0% of an iteration is"),

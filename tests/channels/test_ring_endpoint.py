@@ -1,5 +1,6 @@
 """Endpoints that send handles: what is verified, what is rejected, and how long a reader may hold a message."""
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -27,7 +28,7 @@ FLOWS = [DEMO, RICH, COLOCATED, LATE_TENSOR, FORK, PPO, SCATTER]
 @pytest.fixture
 def make():
     """Return a function that makes the endpoints of a flow; the file names of their rings end with the test."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="test-ring-") as folder:
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix=f"test-ring-{os.getpid()}-") as folder:
         yield lambda flow=DEMO, **options: LocalRingEndpoints(flow, Path(folder), timeout=TIMEOUT, **options)
 
 

@@ -26,7 +26,7 @@ MESSAGE = flat_message(BYTES)
 
 @pytest.fixture
 def folder():
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="test-ring-") as path:
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix=f"test-ring-{os.getpid()}-") as path:
         yield Path(path)
 
 

@@ -180,3 +180,12 @@ def test_an_existing_cluster_keeps_nothing_of_a_failed_run(run_script, cluster):
     broken = run_script(SCRIPTS["graph"], *flags)
     assert (broken.code, broken.run.status) == (1, "failed")
     assert broken.record.configuration.layout.existing_cluster
+
+
+def test_a_token_that_the_existing_cluster_does_not_know_is_explained(run_script, cluster, monkeypatch):
+    """Ray finds a token in the home folder of a user who once started a cluster with one."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
+    finished = run_script(SCRIPTS["store"], "--transport", "refs", "--iterations", "1", *cluster, *KILOBYTES)
+    assert finished.code == 1
+    assert finished.stderr.endswith("Set RAY_AUTH_MODE=disabled if the cluster was started without a token.\n")
