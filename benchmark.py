@@ -193,7 +193,10 @@ def main(argv: Sequence[str]) -> int:
         from common.analysis.result import group_results
         from common.report.sentences import describe_all
 
-        print("\n".join(describe_all(pair_with_first(group_results([item.record for item in ready]), labels))))
+        results = group_results([item.record for item in ready])
+        begun = [label for label in labels if label in {result.label for result in results}]  # all, unless interrupted
+        if begun[:1] == labels[:1] and len(begun) > 1:
+            print("\n".join(describe_all(pair_with_first(results, begun))))
     return code
 
 

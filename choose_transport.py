@@ -55,7 +55,9 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Request]:
     arguments, rest = parser.parse_known_args(argv)
     if arguments.nodes < 1 or arguments.gpus < 0:
         raise UsageError("--nodes: give 1 or more. --gpus: give 0 or more")
-    (options,) = parse_options("", "store", rest)  # a transport or another flag is no part of the workload
+    options, *others = parse_options("", "store", rest)  # a transport or another flag is no part of the workload
+    if others:
+        raise UsageError("--sweep: give one size, and call this script for each of them")
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
     except ValueError as error:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from common.analysis.comparison import Pair
@@ -28,14 +29,14 @@ SHUFFLES = 12  # random orders of the same runs
 
 
 def count_verdicts(results: Sequence[Result]) -> dict[tuple[str, str], list[str]]:
-    """Return the verdicts by transport and kind of pair. Pairs of an order that was not drawn at random overlap."""
+    """Return the verdicts by configuration and kind of pair. Pairs of an order that was not drawn at random overlap."""
     verdicts: dict[tuple[str, str], list[str]] = defaultdict(list)
     generator = random.Random(0)
     for result in results:
         if "inject" in result.name:
             continue
         runs = sorted(result.shown_runs, key=lambda run: (run.started_at, run.order))
-        times, name = [float(np.median(run.seconds)) for run in runs], result.transport.label
+        times, name = [float(np.median(run.seconds)) for run in runs], name_without_delay(result)
         for begin in range(len(times) - 2 * RUNS + 1):  # whatever run a comparison begins with
             window = times[begin : begin + 2 * RUNS]
             verdicts[name, "equal, one after the other"].append(ratio(window[RUNS:], window[:RUNS]).verdict)
@@ -50,11 +51,16 @@ def count_verdicts(results: Sequence[Result]) -> dict[tuple[str, str], list[str]
             is_delayed = "inject" in new.name
             seconds = [[pair[side].seconds for pair in block] for side in (1, 0)]
             kind = "delayed, paired" if is_delayed else "equal, paired"
-            verdicts[new.transport.label, kind].append(ratio_of_pairs(*seconds).verdict)
+            verdicts[name_without_delay(new), kind].append(ratio_of_pairs(*seconds).verdict)
             if is_delayed:
                 medians = [np.median(side, axis=1) for side in seconds]
-                verdicts[new.transport.label, "delayed, interleaved"].append(ratio(*medians).verdict)
+                verdicts[name_without_delay(new), "delayed, interleaved"].append(ratio(*medians).verdict)
     return verdicts
+
+
+def name_without_delay(result: Result) -> str:
+    flags = {name: value for name, value in result.configuration.flags.items() if name != "inject"}
+    return msgspec.structs.replace(result.configuration, flags=flags).name
 
 
 def split_blocks(items: Sequence[Any], length: int) -> list[Sequence[Any]]:
@@ -68,7 +74,7 @@ def verdict_table(folders: Sequence[Path]) -> Table:
     if not verdicts:
         raise UsageError(f"no configuration has {2 * RUNS} runs: raise --runs of benchmark.py")
     columns = [
-        Column("transport", lambda key: f"`{key[0]}`"),
+        Column("configuration", lambda key: f"`{key[0]}`"),
         Column("old and new runs", lambda key: key[1], is_text=True),
         Column("pairs", lambda key: str(len(verdicts[key]))),
         Column("called slower", lambda key: str(verdicts[key].count("slower"))),

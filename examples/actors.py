@@ -23,19 +23,20 @@ class Trainer:
 
 
 def start(*classes: type) -> list[Any]:
-    """Join the cluster of RAY_ADDRESS, or start one on this machine, and start an actor of each class."""
+    """Join the cluster of RAY_ADDRESS, or the one that runs here, or start one; start an actor of each class."""
     ray.init(include_dashboard=False, log_to_driver=False)
     return [ray.remote(cls).remote() for cls in classes]
 
 
 def print_times(before: Callable[[], Any], after: Callable[[], Any], repeats: int = 9) -> None:
-    """Call both functions several times, check that their results are equal, and print the median time of each."""
-    seconds: dict[str, list[float]] = {"before": [], "after": []}
-    for _ in range(repeats):
-        results = []
-        for name, send in (("before", before), ("after", after)):
+    """Call each function several times, check that their results are equal, and print the median time of each."""
+    results, texts = set(), []
+    for name, send in (("before", before), ("after", after)):
+        seconds = []
+        for _ in range(repeats):
             start = time.perf_counter()
-            results.append(send())
-            seconds[name].append(time.perf_counter() - start)
-        assert results[0] == results[1], "before and after, the results are different"
-    print(*(f"{name}: {median(times[2:]) * 1e3:.1f} ms" for name, times in seconds.items()), sep=", ")
+            results.add(send())
+            seconds.append(time.perf_counter() - start)
+        texts.append(f"{name}: {median(seconds[2:]) * 1e3:.1f} ms")
+    assert len(results) == 1, "before and after, the results are different"
+    print(*texts, sep=", ")

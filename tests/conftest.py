@@ -33,8 +33,9 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 def pytest_configure():
-    """Make this process inherit every process that a run leaves behind, whatever that process does to hide."""
+    """Make this process inherit every process that a run leaves behind, and make its runs wait only for its own."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    os.environ["DATA_FLOW_LOCK"] = f"tests of {os.getpid()}"  # other processes run tests too, without waiting
 
 
 def pytest_collection_modifyitems(items):

@@ -97,18 +97,22 @@ def match_results(
 
 
 def pair_with_first(results: Sequence[Result], labels: Sequence[str]) -> list[Pair]:
-    """Return a pair of the first label with each of the others, for each workload; RecordError for an unknown label."""
+    """Return a pair of the first label with each of the others, for each workload; RecordError for an unknown label.
+
+    Traced results are left out if there are others.
+    """
     known = dict.fromkeys(result.label for result in results)
     for label in labels:
         if label not in known:
             raise RecordError(f"there is no {label}{did_you_mean(label, known)}: the records have {'; '.join(known)}")
     first, *others = labels
-    return [
+    pairs = [
         Pair(old, new)
         for label in others for old in results for new in results
         if (old.label, new.label) == (first, label) and (old.traced, old.paired) == (new.traced, new.paired)
         and old.workload.edges == new.workload.edges and old.table == new.table
     ]  # fmt: skip
+    return [pair for pair in pairs if not pair.old.traced] or pairs
 
 
 def environment_differences(pairs: Sequence[Pair]) -> list[str]:

@@ -1,6 +1,6 @@
 """Compute what tables, charts and comparisons show of a configuration and its runs, and whether it can be trusted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -98,23 +98,27 @@ class Result:
                     return flow
         return _flow_from_edges(workload)
 
+    def copy_seconds(self, run: Run, reduce: Callable[[Sequence[float]], float]) -> float | None:
+        """Return the least time that copies of all messages took in a run: by all cores if actors can copy at once."""
+        passes = [run.memcpy_before_seconds + run.memcpy_after_seconds]
+        if len(self.flow.edges) > self.flow.path_length(max) and not self.transport.requirements.single_process:
+            passes.append(run.memcpy_all_cores_seconds)
+        return min((float(reduce(seconds)) for seconds in passes if seconds), default=None)
+
     @cached_property
     def _impossible(self) -> str | None:
         """Return why readers that own a copy cannot have got it in so little time; None if they can.
 
-        Passes by all cores count too if actors can copy at the same time. As the machine may have been slower while
-        the memcpy time of one run was measured, every run must be too fast, and there must be MIN_RUNS.
+        As the machine may have been slower while the memcpy time of one run was measured, every run must be too fast,
+        and there must be MIN_RUNS.
         """
         runs = self.shown_runs
         if len(runs) < MIN_RUNS or not all(run.readers_own_a_copy and run.seconds for run in runs):
             return None
-        is_parallel = len(self.flow.edges) > self.flow.path_length(max)
         shares = []
         for run in runs:
-            passes = run.memcpy_before_seconds + run.memcpy_after_seconds
-            if is_parallel and not self.transport.requirements.single_process:
-                passes = passes + run.memcpy_all_cores_seconds
-            shares.append(float(np.median(run.seconds)) / min(passes) if passes else 1)
+            bound = self.copy_seconds(run, min)
+            shares.append(float(np.median(run.seconds)) / bound if bound else 1)
         if max(shares) >= MIN_SHARE:
             return None
         return (f"in each of {len(runs)} runs the median iteration took less time than the fastest memcpy of its "
@@ -280,10 +284,8 @@ def warnings(result: Result) -> list[str]:
     if result.overhead_share > MAX_OVERHEAD:
         lines.append(f"{result.overhead_share:.1%} of an iteration is the benchmark's own work (sequence numbers): the "
                      "transport itself is faster")  # fmt: skip
-    shares = [
-        seconds / memcpy_seconds for run, seconds in zip(result.shown_runs, result.run_seconds, strict=True)
-        if (memcpy_seconds := _median(run.memcpy_before_seconds + run.memcpy_after_seconds))
-    ]  # fmt: skip
+    bounds = [result.copy_seconds(run, np.median) for run in result.shown_runs if run.seconds]
+    shares = [seconds / bound for seconds, bound in zip(result.run_seconds, bounds, strict=True) if bound]
     if result.readers_own_a_copy and min(shares, default=1) < MIN_SHARE:
         lines.append(f"the median iteration of a run takes {min(shares):.2f} times the memcpy time of that run: the "
                      "machine was slower while that was measured, or one copy serves several readers; repeat it on an "

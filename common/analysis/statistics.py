@@ -51,6 +51,7 @@ class Ratio:
     error: float | None  # the standard error of the logarithm of `value`
     detectable: float | None  # the smallest slowdown (0.05: by 5 %) that nine of ten such comparisons would find
     runs: int  # of the side that has fewer
+    samples: int = 2  # compared by the test: the runs of two sides, or the ratios of pairs of runs
 
     @property
     def verdict(self) -> str:
@@ -67,7 +68,7 @@ class Ratio:
             return MIN_RUNS
         for runs in range(max(self.runs + 1, MIN_RUNS), MAX_RUNS + 1):
             error = self.error * (self.runs / runs) ** 0.5
-            if _detectable(error, 2 * runs - 2) <= abs(np.log(self.value)):
+            if _detectable(error, self.samples * (runs - 1)) <= abs(np.log(self.value)):
                 return runs
         return None
 
@@ -135,7 +136,8 @@ def _test_ratio(value: float, test: Callable[..., Any], *samples: np.ndarray, **
     error = (interval.high - interval.low) / 2 / t.ppf((1 + CONFIDENCE) / 2, outcome.df)
     low, high = np.exp(interval)
     detectable = np.expm1(_detectable(error, outcome.df))
-    return Ratio(value, float(low), float(high), float(outcome.pvalue), float(error), float(detectable), runs)
+    p, count = float(outcome.pvalue), len(samples)
+    return Ratio(value, float(low), float(high), p, float(error), float(detectable), runs, count)
 
 
 def _detectable(error: float, degrees_of_freedom: float) -> float:

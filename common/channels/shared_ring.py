@@ -85,9 +85,13 @@ class Ring(_Segment):
     def write(self, tensor: torch.Tensor) -> Handle:
         """Copy a tensor of `slot_bytes` into the next slot, and return the handle for `View.open`; wait as `acquire`.
 
-        A producer that computes into `slots` itself calls `acquire` before it writes, and `publish` after it.
+        Raise RunFailed for a tensor of another size. A producer that computes into `slots` itself calls `acquire`
+        before it writes, and `publish` after it.
         """
         number = self.newest + 1
+        slot_bytes = self.slots[0].nbytes
+        if tensor.nbytes != slot_bytes:
+            raise RunFailed(f"a tensor of {tensor.nbytes} bytes does not fill a slot of {slot_bytes}")
         self.acquire(number)
         torch.from_numpy(self.slots[number % len(self.slots)]).view(tensor.dtype).copy_(tensor.reshape(-1))
         self.publish(number)

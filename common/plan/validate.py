@@ -98,6 +98,8 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
     if options.as_sent and options.message in ("packed", "jagged", "tensordict"):
         yield f"--as-sent: {options.message} messages have what a view shows, and not its storage: leave it out"
     if options.sink == "trainer":
+        if options.message in ("jagged", "tensordict"):
+            yield f"--sink trainer: it cannot cut {options.message} messages into samples: give --message fields"
         results = [flow.message(name) for name in flow.returns]
         counts = {count for message in results for count in message.sample_counts}
         if len(counts) > 1 or max(counts) > MAX_SAMPLES or any(message.is_flat for message in results):

@@ -22,7 +22,7 @@ import psutil
 # Settings that change how bytes move. Names that may hold a secret, a host, a user or an address are left out.
 VARIABLE = re.compile("(RAY_|MALLOC_|MIMALLOC_|OMP_|MKL_|TORCH_|PYTORCH_|NCCL_|UCX_|GLOO_|CUDA_|THP_)|"
                       "(GLIBC_TUNABLES|LD_PRELOAD)$")  # fmt: skip
-PRIVATE = re.compile("TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|ADDRESS|HOST|USER|URI|URL|EMAIL|_IP")
+PRIVATE = re.compile("TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|ADDRESS|HOST|USER|URI|URL|EMAIL|_IP|JSON|RUNTIME_ENV")
 DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x", "nixl")
 # Records that differ in one of these are of different machines.
 MACHINE_KEYS = ("cpu_model", "logical_cpus", "memory_gib", "gpus", "gpu_driver", "cuda", "nccl", "python", "versions")

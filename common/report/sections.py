@@ -43,6 +43,7 @@ HEADLINE = (
 )  # fmt: skip
 # Changes of ChatLearn's messages: from, to, and what differs. A change without a clear difference is not shown.
 ONE_BUFFER = "one buffer per message instead of hundreds of tensors"
+JAGGED = "two tensors per list, values and offsets, instead of a tensor per sample"
 CHATLEARN_CHANGES = (
     ("store ref-queue as sent", "store ref-queue", "views are sent without the rest of their storage"),
     ("store ref-queue as sent", "store ref-queue --retain-memory as sent", "freed memory stays in the process"),
@@ -51,9 +52,12 @@ CHATLEARN_CHANGES = (
     ("store ref-queue packed", "store ref-queue --keep-queues packed", "queues are not made anew in every episode"),
     ("store ref-queue --keep-queues packed", "store refs packed", "no queue actors"),
     ("store refs", "store refs packed", ONE_BUFFER),
+    ("store refs", "store refs jagged", JAGGED),
+    ("store refs", "store refs tensordict", "a TensorDict with nested tensors, as in verl"),
     ("store refs packed", "graph shm packed", "channels of a compiled graph instead of calls and objects"),
     ("graph shm as sent", "graph shm", "views are sent without the rest of their storage"),
     ("graph shm", "graph shm packed", ONE_BUFFER),
+    ("graph shm", "graph shm jagged", JAGGED),
 )
 # Does any page fault that --retain-memory leaves still cost time?
 FEWEST_FAULTS = ("graph shm --retain-memory", "graph shm --reuse-buffers")
@@ -221,7 +225,8 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
     worst = max(explained, key=lambda label: abs(1 - explained[label]))
     faults = [stages.fault_seconds(run) * 1e6 for result in done for run in result.traced_runs]
     notes = (
-        "Mean of the middle half of the iterations. Processes that work at the same time get equal shares of the time.",
+        "Mean of the middle half of the iterations of each run, then of the runs. Processes that work at the same time "
+        "get equal shares of the time. The stages transfer, loop and wait get time in which no process works.",
         "In the stage wait, Python sees no work: messages, scheduling, wake-ups, and Ray's C++ code.",
         "policy -> is work for all messages that policy sends, -> reward for all messages that reward reads.",
         f"Page faults: their number in each stage, times {min(faults):.2g} to {max(faults):.2g} µs per page fault. "
@@ -242,7 +247,7 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
         names = sorted(seen, key=lambda name: order.index(name) if name in order else len(order))
         cells = [[label, *map(format_milliseconds, (total, *map(parts[label].get, names)))]
                  for label, total in totals.items()]  # fmt: skip
-        table = Table(["configuration", "ms per iteration", *names], cells)
+        table = Table(["configuration", "mean ms per iteration", *names], cells)
         return Section(name, f"Milliseconds by {kind}: {title}", "", table, **fields)
 
     return [
@@ -354,7 +359,7 @@ def build_microbenchmarks(done: list[Result], group: list[Result], everything: S
         Column("µs per iteration", lambda r: f"{r.typical_seconds * 1e6:,.0f}"),
         Column("p95 µs", lambda r: f"{r.summary.p95 * 1e6:,.0f}" if r.summary.p95 else "-", 1),
         Column("µs per hop", lambda r: f"{r.typical_seconds / r.flow.path_length(max) * 1e6:,.0f}"),
-        Column("speed-up over references", speed_up),
+        Column("speed-up over store refs or bytes", speed_up),
         Column("x pipe", lambda r: format_significant(r.times_pipe)),
         tables.OVERHEAD,
     ]

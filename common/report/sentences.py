@@ -23,13 +23,29 @@ class Cost:
     name: str
     value: Callable[[Result], float | None]
     cell: Callable[[Result], str]
+    least: Callable[[Result], float]  # smaller values count as this one, because they do not change the time
 
 
 COSTS = (
-    Cost("CPU time", lambda r: r.cpu_seconds_per_iteration, lambda r: format_milliseconds(r.cpu_seconds_per_iteration)),
-    Cost("page faults", lambda r: r.faults_per_iteration, format_faults),
-    Cost("bytes stored", lambda r: r.stored_bytes_per_iteration, format_stored),
-    Cost("memcpy time of the machine", lambda r: r.memcpy_seconds, lambda r: format_milliseconds(r.memcpy_seconds)),
+    Cost(
+        "CPU time",
+        lambda r: r.cpu_seconds_per_iteration,
+        lambda r: format_milliseconds(r.cpu_seconds_per_iteration),
+        lambda r: 0.01 * r.typical_seconds,
+    ),
+    Cost("page faults", lambda r: r.faults_per_iteration, format_faults, lambda r: 100),
+    Cost(
+        "bytes stored",
+        lambda r: r.stored_bytes_per_iteration,
+        format_stored,
+        lambda r: 0.01 * r.workload.bytes_per_iteration,
+    ),
+    Cost(
+        "memcpy time of the machine",
+        lambda r: r.memcpy_seconds,
+        lambda r: format_milliseconds(r.memcpy_seconds),
+        lambda r: 0,
+    ),
 )
 
 
@@ -77,15 +93,15 @@ def describe_largest_change(pair: Pair) -> str | None:
     changes = []
     for cost in COSTS:
         old, new = cost.value(pair.old), cost.value(pair.new)
-        if old and new is not None:
-            share = new / old
+        if old is not None and new is not None:
+            share = max(new, cost.least(pair.new)) / max(old, cost.least(pair.old))
             if abs(1 - share) >= MIN_CHANGE and (share < 1) == (pair.ratio.value < 1):
-                changes.append((abs(log(share or 1e-9)), share, cost))
+                changes.append((abs(log(share)), share, cost, f" to {new / old:.0%}" if old else ""))
     name = pair.label if pair.old.label == pair.new.label else f"{pair.new.label}, compared with {pair.old.label}"
     if not changes:
         return f"{name}: no cost changed in the same direction as the time"
-    _, share, cost = max(changes, key=lambda change: change[0])
-    change = f"{'fell' if share < 1 else 'rose'} to {share:.0%}"
+    _, share, cost, percent = max(changes, key=lambda change: change[0])
+    change = f"{'fell' if share < 1 else 'rose'}{percent}"
     return f"{name}: {cost.name} {change} ({old_and_new(cost.cell)(pair)}), the largest change in the same direction"
 
 
@@ -97,7 +113,7 @@ def old_and_new(cell: Callable[[Result], str]) -> Callable[[Pair], str]:
 def describe_fastest(results: Sequence[Result]) -> str:
     """Return a sentence for the fastest configuration of each kind of readers, with one copying thread per actor.
 
-    The others that are not significantly slower are named too.
+    Configurations that are not significantly slower are named too.
     """
     sentences, transports = [], find_transports(results)
     for own_copy, readers in READERS.items():
@@ -113,7 +129,7 @@ def describe_fastest(results: Sequence[Result]) -> str:
         equal = [result for result in others if Pair(best, result).ratio.verdict == NO_DIFFERENCE]
         if equal:
             times = [f"`{result.label}` ({format_milliseconds(result.typical_seconds)} ms)" for result in equal]
-            sentence += f"; not clearly slower: {', '.join(times)}"
+            sentence += f"; {' and '.join(times)} {'is' if len(times) == 1 else 'are'} not significantly slower"
         sentences.append(sentence)
         factors = [
             f"`{other.label}` takes {format_significant(ratio.value)} times as long ({describe_interval(ratio)})"

@@ -33,26 +33,40 @@ def throttled_seconds() -> float | None:
 
 
 class CpuTime:
-    """Add up the CPU seconds of this process and its descendants between `start` and `stop`.
+    """Add up the CPU seconds of this process and its descendants, and those between `start` and `stop`.
 
     To read the clock of another process takes a microsecond; the clock of a running process advances with the ticks of
-    the kernel. Processes that begin between `start` and `stop` count from their beginning; those that end do not count.
+    the kernel. Processes that begin between `start` and `stop` count from their beginning. Processes that end count
+    until their clock was read last: ChatLearn's driver makes new queue actors in every episode, and the old ones end.
     """
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds, self._total = 0.0, 0.0
         self._pids = _process_tree()
-        self._seconds_at_start: dict[int, float] = {}
+        self._clocks: dict[int, float] = {}
 
     def start(self) -> None:
-        self._seconds_at_start = _cpu_seconds(self._pids)
+        self._advance(self._pids)
 
     def stop(self) -> None:
-        seconds = _cpu_seconds(self._pids)
+        self.seconds += self._advance(self._pids)
         # New processes are searched last, because the search takes longer than reading all clocks.
+        known, self._pids = set(self._pids), _process_tree()
+        self.seconds += self._advance([pid for pid in self._pids if pid not in known])
+
+    def total(self) -> float:
+        """Return the seconds since the processes began, between `start` and `stop` and otherwise."""
         self._pids = _process_tree()
-        seconds |= _cpu_seconds([pid for pid in self._pids if pid not in seconds])
-        self.seconds += sum(value - self._seconds_at_start.get(pid, 0.0) for pid, value in seconds.items())
+        self._advance(self._pids)
+        return self._total
+
+    def _advance(self, pids: list[int]) -> float:
+        """Read the clocks of these processes, and return the seconds since they were read last."""
+        clocks = _cpu_seconds(pids)
+        added = sum(seconds - self._clocks.get(pid, 0.0) for pid, seconds in clocks.items())
+        self._clocks |= clocks
+        self._total += added
+        return added
 
 
 class OtherLoad:
@@ -61,7 +75,8 @@ class OtherLoad:
     The kernel counts the time of all processes in ticks of 10 ms per core, so short periods are not precise.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cpu_time: CpuTime) -> None:
+        self._cpu_time = cpu_time
         self._start = self._read()
 
     def stop(self) -> tuple[float, float]:
@@ -73,7 +88,7 @@ class OtherLoad:
         """Return the seconds of: the clock, all processes of the machine, the hypervisor, and this run's processes."""
         cpu = psutil.cpu_times()
         busy = cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq
-        return time.monotonic(), busy, cpu.steal, sum(_cpu_seconds(_process_tree()).values())
+        return time.monotonic(), busy, cpu.steal, self._cpu_time.total()
 
 
 def _process_tree() -> list[int]:

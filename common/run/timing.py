@@ -21,6 +21,7 @@ from common.transports.catalogue import INLINED_BYTES
 from common.units import format_bytes
 
 MAX_STORED_SHARE = 0.5  # of the payload, by transports that only store handles and metadata
+PICKLED_TENSOR_BYTES = 1024  # of each tensor besides its data, at most
 MIN_SOCKET_SHARE = 0.95  # of the payload, by transports that use sockets
 READ_AS = {True: "views", False: "copies", None: "partly copies"}  # by whether readers found views of shared memory
 
@@ -65,7 +66,7 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
     """Run and verify all iterations, and set the fields of `report.run`. The times go to the progress table."""
     driver, table, run, options = workers.driver, workers.driver.progress, report.run, plan.options
     first_timed, last, begin, cpu_time = 2 + options.warmup, 0, time.monotonic(), CpuTime()
-    other_load = OtherLoad()
+    other_load = OtherLoad(cpu_time)
     wrong: Counter[str] = Counter()  # bytes by edge and field
     views: dict[str, bool | None] = {}
 
@@ -87,7 +88,7 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
         if numbers[0] == first_timed:
             stored_before, _ = workers.store_counters()
             raylet_faults_before, loopback_before = workers.raylet_faults(), loopback_bytes()
-            begin, cpu_time = time.monotonic(), CpuTime()
+            begin, cpu_time.seconds = time.monotonic(), 0.0
         is_over = options.duration and time.monotonic() - begin > options.duration
         if is_over and numbers[0] >= first_timed + MIN_TIMED_ITERATIONS:
             break
@@ -95,8 +96,7 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
         steps = (make_query, connection.submit, connection.collect, receive, table.ended)
         cpu_time.start()
         run_group(numbers, options.in_flight, *steps)
-        if numbers[0] >= first_timed:
-            cpu_time.stop()
+        cpu_time.stop()
         for wrong_of_worker, views_of_worker in workers.call("verify", numbers[0], last).values():
             wrong.update(wrong_of_worker)
             for edge, is_view in views_of_worker.items():
@@ -156,6 +156,7 @@ def find_other_data_path(plan: Plan, run: Run, iterations: int) -> str | None:
     stored, expected = run.stored_bytes / iterations, expected_stored_bytes(plan)
     payload_bytes = sum(edge.bytes for edge in plan.sent_flow.edges)
     low, high = (0.99 * expected, 1.1 * expected) if expected else (0, MAX_STORED_SHARE * payload_bytes)
+    high += PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in plan.sent_flow.edges)
     if not low <= stored <= high:
         return (f"the object store took in {format_bytes(round(stored))} per iteration, and {format_bytes(expected)} "
                 f"are expected of {plan.configuration.name}: another data path was used")  # fmt: skip

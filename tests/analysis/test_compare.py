@@ -95,6 +95,20 @@ def test_configurations_of_one_folder_are_compared_with_the_first_one(write_side
             compare_results.main([folder, "--configs", *argv])
 
 
+def test_a_cost_that_was_zero_can_be_the_largest_change_and_a_negligible_one_cannot(write_sides, capsys):
+    def stored(count):
+        return [make_run([count * seconds], stored_bytes=count * 2**27) for (seconds, *_) in QUIET]
+
+    tiny = [make_run([seconds], stored_bytes=999) for (seconds, *_) in QUIET]
+    none = [make_run([2 * seconds], stored_bytes=0) for (seconds, *_) in QUIET]
+    numpy, refs, queue = make_record("numpy", *tiny), make_record("refs", *stored(3)), make_record("bytes", *none)
+    folder, other = write_sides([numpy, refs], [numpy, queue])
+    for names, change in ((("numpy", "refs"), "rose to"), (("refs", "numpy"), "fell to 0%")):
+        text = run(capsys, [folder, "--configs", *(f"store {name}" for name in names)]).out
+        assert f"bytes stored {change}" in text
+    assert "no cost changed" in run(capsys, [other, "--configs", "store bytes", "store numpy"]).out
+
+
 def test_what_differs_in_the_environment_is_named(write_sides, capsys):
     changes = [{"variables": {"OMP_NUM_THREADS": count}, "kernel": "6.1", "boot": count} for count in ("1", "2")]
     old, new = ([make_record(name, *QUIET, environment=change) for name in ("refs", "bytes")] for change in changes)

@@ -201,7 +201,7 @@ def test_the_command_of_readme_has_an_answer(capsys):
     assert re.search("^(Use|Perhaps) (graph|torch) mapped", capsys.readouterr().out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("flag", ["--prompt-len 8", "--flow gpro", "--reads none"])
+@pytest.mark.parametrize("flag", ["--prompt-len 8", "--flow gpro", "--reads none", "--sweep payload=1MiB,2MiB"])
 def test_what_is_no_workload_is_rejected(flag):
-    with pytest.raises(UsageError, match=r"is a size of|unknown flow|invalid choice"):
+    with pytest.raises(UsageError, match=r"is a size of|unknown flow|invalid choice|give one size"):
         choose_transport.main(flag.split())

@@ -164,6 +164,11 @@ def test_times_below_those_of_copies_are_impossible(runs, name, expected):
     assert ("find out which bytes were not copied" in str(result.failure)) == (expected == "impossible")
 
 
+def test_a_failed_run_without_iterations_has_no_warning():
+    failed = [make_run([0.5], status="failed"), make_run([], status="failed")]
+    assert warnings(make_result(*failed)) == []
+
+
 @pytest.mark.parametrize(
     ("seconds", "changes", "words"),
     [
@@ -178,10 +183,12 @@ def test_times_below_those_of_copies_are_impossible(runs, name, expected):
         ([0.1], {"processes": {"driver": ProcessCost(overhead_seconds=0.05)}}, "50.0% of an iteration is"),
         ([0.01] * 6, {}, "takes 0.49 times the memcpy time"),
         ([0.0191] * 6, {}, ""),  # copies were measured at another time
+        ([0.01] * 6, {"memcpy_all_cores_seconds": [0.011]}, ""),  # two readers copy at the same time
         ([0.1], {"processes": {"driver": ProcessCost(overhead_seconds=0.004)}}, ""),
     ],
 )  # fmt: skip
 def test_a_warning_names_what_limits_the_trust(seconds, changes, words):
-    quiet = {"memcpy_before_seconds": [0.02], "memcpy_after_seconds": [0.021], "processes": {}}
+    quiet = {"memcpy_before_seconds": [0.02], "memcpy_after_seconds": [0.021], "memcpy_all_cores_seconds": [0.0205],
+             "processes": {}}  # fmt: skip
     lines = warnings(make_result(make_run(seconds, **quiet | changes)))
     assert len(lines) == bool(words) and words in "".join(lines)

@@ -145,6 +145,17 @@ def test_the_recommended_number_of_runs_finds_the_difference():
     assert ratio([1.0], [2.0]).runs_needed() == 3
 
 
+def test_the_recommended_number_of_paired_runs_finds_the_difference():
+    few = ratio_of_pairs([[1.01], [1.06], [0.99], [1.04], [1.0]], [[1.0]] * 5)
+    assert few.verdict == NO_DIFFERENCE
+    runs, rng = few.runs_needed(), np.random.default_rng(1)
+    found = []
+    for _ in range(300):
+        ours = np.exp(rng.normal(np.log(few.value), few.error * 5**0.5, runs))
+        found.append(ratio_of_pairs([[seconds] for seconds in ours], [[1.0]] * runs).verdict == "slower")
+    assert 5 < runs < 50 and np.mean(found) > 0.87
+
+
 def simulate_pair(rng, slower):
     """Return old and new runs that met the same drift, which makes runs and iterations differ by a fifth."""
     sides = []

@@ -190,6 +190,15 @@ def test_a_reader_in_another_process_never_sees_a_torn_message_and_keeps_the_mem
         assert has(view.open(["policy", 200]), 200)
 
 
+def test_a_tensor_is_written_if_it_fills_the_slot(folder):
+    ring, (view, _) = make(folder)
+    tensor = torch.arange(BYTES // 8)
+    assert torch.equal(view.open(ring.write(tensor)), tensor)
+    for other in (tensor[:1], torch.arange(BYTES)):
+        with pytest.raises(RunFailed, match=f"a tensor of {other.nbytes} bytes does not fill a slot of {BYTES}"):
+            ring.write(other)
+
+
 def test_a_reader_that_writes_into_its_view_dies_and_changes_nothing(folder):
     ring, views = make(folder)
     held = views[0].open(send(ring, 1))

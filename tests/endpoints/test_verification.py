@@ -91,6 +91,14 @@ def test_one_changed_byte_on_any_edge_is_one_wrong_byte(edge, options):
         assert endpoints.verify(number) == {edge: 1}
 
 
+def test_a_jagged_message_is_cut_into_samples_and_all_its_bytes_are_compared():
+    endpoints = LocalEndpoints(RICH, message="jagged")
+    endpoints.run(1, on_edge("policy -> reward", lambda payload: flip_bit(payload, "list_values")))
+    assert endpoints.verify(1) == {"policy -> reward, list_values": 1}
+    with pytest.raises(RuntimeError, match="split"):
+        endpoints.run(2, on_edge("policy -> reward", lambda payload: flip_bit(payload, "list_offsets")))
+
+
 @pytest.mark.parametrize(
     "message", [FIELDS, *map(flat_message, range(1, 17))], ids=lambda message: f"{message.bytes} B"
 )

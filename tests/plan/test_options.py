@@ -73,6 +73,7 @@ def test_help_has_every_flag_and_transport_of_a_script_and_only_the_store_has_ch
         ("store", ["--ranks", "policy"], "--ranks policy: give NAME=VALUE"),
         ("store", ["--sink", "trainer", "--flow", "slime"], "give --message fields, or one of ChatLearn's flows"),
         ("store", ["--train-micro-batch", "4"], "give --sink trainer too"),
+        ("store", ["--flow", "ppo", "--message", "jagged", "--sink", "trainer"], "cannot cut jagged messages"),
         ("store", [*FIELDS, "--episode", "4"], "give --in-flight 4"),
         ("store", [*FIELDS, "--train-global-batch", "4"], "give a multiple of 8"),
         ("store", ["--model-seconds", "trainer=1s"], "there is no actor trainer: give policy, reference, reward"),

@@ -92,6 +92,7 @@ def test_a_record_has_no_secret_host_name_or_folder(monkeypatch, tmp_path):
     for name in ("HF_TOKEN", "RAY_AUTH_TOKEN", "NCCL_SECRET", "HTTPS_PROXY", "USER", "HOME", "RAY_ADDRESS",
                  "RAY_REDIS_PASSWORD", "UCX_LOG_FILE"):  # fmt: skip
         monkeypatch.setenv(name, f"{tmp_path}/private")
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"env_vars": {"MINE": "SECRET"}}')
     monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
     monkeypatch.setenv("MALLOC_TOP_PAD_", "67108864")
     monkeypatch.setitem(environment.PROBES, "kernel", lambda: 1 / 0)  # a probe that fails gives None

@@ -5,7 +5,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from made_records import make_run
+from made_records import make_record, make_run
 
 import benchmark
 from common.errors import RecordError, UsageError
@@ -55,6 +55,19 @@ def test_after_an_interrupt_without_any_result_only_one_line_is_printed(measured
     monkeypatch.setattr(benchmark, "measure_all", lambda runs: [130])
     assert benchmark.main(["--configs", "torch memcpy", "--output-dir", str(tmp_path)]) == 130
     assert capsys.readouterr().out.splitlines()[-1].startswith("to continue: the same command with --continue")
+
+
+def test_after_an_interrupt_configurations_that_have_begun_are_compared(monkeypatch, capsys, tmp_path):
+    def measure_some(runs):
+        for (item,), transport in zip(runs, ("refs", "bytes"), strict=False):
+            item.record.runs.extend(make_record(transport, [1.0], [2.0]).runs)
+            files.save(item.path, item.record)
+        return [130]
+
+    monkeypatch.setattr(benchmark, "measure_all", measure_some)
+    names = ["store refs", "store bytes", "torch gloo"]
+    assert benchmark.main(["--configs", *names, "--output-dir", str(tmp_path)]) == 130
+    assert "store bytes is 1 times as fast as store refs (95 % interval" in capsys.readouterr().out
 
 
 def test_dry_run_prints_messages_memory_and_iterations_and_measures_nothing(capsys, tmp_path):

@@ -95,10 +95,21 @@ def test_cpu_time_is_that_of_all_descendants_between_start_and_stop():
     assert cpu_time.seconds < 0.9
 
 
+def test_the_cpu_time_of_a_process_that_has_ended_still_counts():
+    cpu_time = CpuTime()
+    before = cpu_time.total()
+    child = fork(spin, 0.3)
+    while time.clock_gettime((~child << 3) | host_noise.CPUCLOCK_SCHED) < 0.3:
+        time.sleep(0.01)
+    cpu_time.stop()
+    kill(child)
+    assert cpu_time.total() - before >= 0.3
+
+
 def test_the_load_of_other_programs_is_that_of_the_machine_without_that_of_descendants(monkeypatch):
     child = fork(spin, 30)
     try:
-        load = OtherLoad()
+        load = OtherLoad(CpuTime())
         begin = load._read()
         while load._read()[3] < begin[3] + 0.5:  # its CPU time counts as that of this run
             time.sleep(0.01)
@@ -106,7 +117,7 @@ def test_the_load_of_other_programs_is_that_of_the_machine_without_that_of_desce
         kill(child)
     readings = [(10.0, 5.0, 1.0, 2.0), (20.0, 17.0, 4.0, 9.0)]  # clock, all processes, hypervisor, this run
     monkeypatch.setattr(OtherLoad, "_read", lambda _: readings.pop(0))
-    assert OtherLoad().stop() == (0.5, 0.3)
+    assert OtherLoad(CpuTime()).stop() == (0.5, 0.3)
 
 
 def test_bytes_through_the_loopback_interface_are_counted():

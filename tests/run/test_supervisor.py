@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from contextlib import contextmanager
 
@@ -58,7 +57,7 @@ def test_file_that_exists_or_cannot_be_written_is_rejected_before_anything_is_me
 
 
 def test_a_second_measurement_on_the_machine_waits_for_the_first(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other tests measure too
+    monkeypatch.setenv("DATA_FLOW_LOCK", str(tmp_path))  # other tests measure too
     ended = threading.Event()
 
     def measure():

@@ -16,7 +16,14 @@ from common.plan.options import Options
 from common.plan.plan import Plan
 from common.records.schema import Run
 from common.run.monitor import WorkerReport
-from common.run.timing import find_failure, find_other_data_path, iteration_groups, measure, run_group
+from common.run.timing import (
+    expected_stored_bytes,
+    find_failure,
+    find_other_data_path,
+    iteration_groups,
+    measure,
+    run_group,
+)
 from common.runtimes.process_workers import ProcessWorkers
 from common.transports.catalogue import TRANSPORTS
 
@@ -231,5 +238,8 @@ def test_bytes_in_the_store_and_on_the_loopback_interface_are_those_of_the_trans
     run = Run(stored_bytes=3 * stored_mib * MIB, loopback_bytes=3 * loopback_mib * MIB)
     problem = find_other_data_path(plan, run, 3)
     assert bool(problem) == bool(words) and words in (problem or "")
+    many = make_plan(runtime, "--transport", transport, "--payload", "448MiB", "--fields", "10000")
+    pickled = Run(stored_bytes=3 * int(1.12 * expected_stored_bytes(many)), loopback_bytes=3 * 450 * MIB)
+    assert find_other_data_path(many, pickled, 3) is None  # each tensor has a header
     small = make_plan(runtime, "--transport", transport, *KILOBYTES)  # Ray keeps small messages out of the store
     assert find_other_data_path(small, run, 3) is None

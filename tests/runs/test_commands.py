@@ -26,7 +26,7 @@ DRIVER_PATHS = {  # of transports that send the driver's own messages in another
 QUICK = set(SUITES["quick"][0].configurations)
 
 
-# A measurement waits for others with the same folder of temporary files, and another process runs tests too.
+# Tests that look for files that their run has left ignore those below such a folder of another process.
 TEMPORARY = Path(f"/tmp/t-{os.getpid()}/tmp")
 
 
