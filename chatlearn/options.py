@@ -27,7 +27,7 @@ class ChatLearnOptions:
     data_parallel: int = _flag(1, "data-parallel ranks per model of --sink trainer", int, _FEW)
     trainers: int | None = _flag(None, "models that --sink trainer trains. Default: 2 (policy and value) for the flow "
         "ppo, otherwise 1", int, Meta(ge=1, le=4))
-    relay_episodes: int = _flag(1, "number of most recent episodes whose samples --sink trainer uses", int, _FEW)
+    relay_episodes: int = _flag(1, "episodes whose samples --sink trainer uses, the newest ones", int, _FEW)
     # fmt: on
 
     @property

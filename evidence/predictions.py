@@ -67,19 +67,21 @@ def check_tables(folders: Sequence[Path]) -> list[Table]:
         errors[name].append(error)
     error_columns = [
         Column("configuration", lambda name: name),
-        Column("predicted times", lambda name: str(len(errors[name]))),
+        Column("predictions", lambda name: str(len(errors[name]))),
         Column("median error", lambda name: f"{median(map(abs, errors[name])):.0%}"),
-        Column("error below 10 %", lambda name: str(sum(abs(error) < 0.1 for error in errors[name]))),
-        Column("from", lambda name: f"{min(errors[name]):+.0%}"),
-        Column("to", lambda name: f"{max(errors[name]):+.0%}"),
+        Column(
+            "predictions with an error below 10 %", lambda name: str(sum(abs(error) < 0.1 for error in errors[name]))
+        ),
+        Column("lowest error", lambda name: f"{min(errors[name]):+.0%}"),
+        Column("highest error", lambda name: f"{max(errors[name]):+.0%}"),
     ]
     choice_columns = [
         Column("readers", lambda copies: "own a copy" if copies else "may get a view"),
         Column("workloads", lambda copies: str(len(by_readers[copies]))),
-        Column("choice is right", lambda copies: str(count_right(by_readers[copies]))),
-        Column("slowest choice / fastest", lambda copies: format_significant(largest_loss(by_readers[copies]))),
-        Column("best constant answer", lambda copies: f"`{best_constant(by_readers[copies])}`", is_text=True),
-        Column("constant answer is right",
+        Column("right recommendations", lambda copies: str(count_right(by_readers[copies]))),
+        Column("slowest recommendation / fastest", lambda copies: format_significant(largest_loss(by_readers[copies]))),
+        Column("best single configuration", lambda copies: f"`{best_constant(by_readers[copies])}`", is_text=True),
+        Column("right if it is always recommended",
                lambda copies: str(count_right(by_readers[copies], best_constant(by_readers[copies])))),
     ]  # fmt: skip
     by_readers: dict[bool, list[Case]] = {

@@ -31,5 +31,5 @@ def after(graph):
 if __name__ == "__main__":
     *actors, rollout, trainer = start(Rollout, Trainer, Rollout, Trainer)
     print_times(lambda: before(*actors), lambda: after(compile_graph(rollout, trainer)))
-    for actor in (rollout, trainer):  # graph.teardown() waits for ever in Ray 2.60 if a buffer was resized
+    for actor in (rollout, trainer):  # graph.teardown() can hang in Ray 2.60 with the type hint
         ray.kill(actor)

@@ -287,7 +287,7 @@ def warnings(result: Result) -> list[str]:
     bounds = [result.copy_seconds(run, np.median) for run in result.shown_runs if run.seconds]
     shares = [seconds / bound for seconds, bound in zip(result.run_seconds, bounds, strict=True) if bound]
     if result.readers_own_a_copy and min(shares, default=1) < MIN_SHARE:
-        lines.append(f"the median iteration of a run takes {min(shares):.2f} times the memcpy time of that run: the "
-                     "machine was slower while that was measured, or one copy serves several readers; repeat it on an "
-                     "idle machine")  # fmt: skip
+        lines.append(f"the median iteration of a run takes {min(shares):.2f} times the memcpy time of the same run: "
+                     "the machine was slower while memcpy was measured, or one copy serves several readers; repeat "
+                     "it on an idle machine")  # fmt: skip
     return lines

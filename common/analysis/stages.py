@@ -19,7 +19,7 @@ STAGES = (
 # They count only while nothing else happens: a library's send or receive may wait for its peer, a graph's loop runs
 # while another process works, and waiting is no work. The first one that happens gets the time.
 LAST_STAGES = ("transfer", "loop", "wait")
-WAITING_STAGES = ("wait", "loop")
+WAITING_STAGES, WAITING = ("wait", "loop"), "waiting (stages wait and loop)"
 SERIALISATION, COPYING, OTHER_CAUSES = "serialisation", "copying", "other"
 CAUSES = {
     SERIALISATION: ("serialise", "deserialise"),
@@ -56,10 +56,10 @@ def fault_seconds(run: Run) -> float:
 
 
 def attribute_to_edges(run: Run) -> dict[str, float]:
-    """Return the mean seconds of work for each edge per iteration, and of "wait" if no thread works."""
+    """Return the mean seconds of work for each edge per iteration, and of WAITING if no thread works."""
     totals: dict[str, float] = defaultdict(float)
     for (stage, edge), seconds in _attribute_work(run).items():
-        totals["wait" if stage in WAITING_STAGES else edge] += seconds
+        totals[WAITING if stage in WAITING_STAGES else edge] += seconds
     return dict(totals)
 
 

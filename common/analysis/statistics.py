@@ -12,7 +12,7 @@ CONFIDENCE = 0.95  # of the intervals
 TRIMMED_SHARE = 0.1  # of the runs at either end, so that one disturbed run of ten does not decide
 POWER = 0.9  # share of the comparisons in which a difference of `detectable` is found
 MAX_RUNS = 50  # that are recommended to somebody who wants to see a difference
-SIGNIFICANCE = 0.01  # at 0.05, one or two of 27 equal configurations would be called different
+SIGNIFICANCE = 0.01  # at 0.05, two or three of 50 equal configurations would be called different
 NO_DIFFERENCE = "no clear difference"
 
 

@@ -83,6 +83,8 @@ class Endpoint:
         """Hold a task's inputs until `verify`, and return their sequence number. On a GPU, this waits for them."""
         if self.packed or self.tensordicts:
             inputs = self.unpack(inputs, task)
+        if self.jagged or self.copies:
+            tensors.check_inputs(inputs, self.inboxes[task].edges)
         if self.jagged:
             self.split_samples(inputs, task)
         if self.copies:
@@ -108,15 +110,12 @@ class Endpoint:
 
     def split_samples(self, inputs: Sequence[Payload], task: str) -> None:
         """--message jagged: make a view of each sample, as a reader that needs them one by one does."""
-        edges = self.inboxes[task].edges
-        tensors.check_inputs(inputs, edges)
-        for edge, payload in zip(edges, inputs, strict=True):
+        for edge, payload in zip(self.inboxes[task].edges, inputs, strict=True):
             for name in edge.message.jagged_names:
                 payload[name + VALUES].split(payload[name + OFFSETS].diff().tolist())
 
     def copy_out(self, inputs: Sequence[Payload], task: str) -> list[Payload]:
         """--copy-out: return copies of the inputs, in memory that was used `in_flight` messages ago."""
-        tensors.check_inputs(inputs, self.inboxes[task].edges)
         copies = self.copies[task]
         copies.append(copies.pop(0))
         return [tensors.copy(view, into) for view, into in zip(inputs, copies[-1], strict=True)]

@@ -52,7 +52,7 @@ class Options(ChatLearnOptions):
     seq_length: int | None = _size("tokens to which --padding vllm pads each sample", int, _COUNT)
     padding: str | None = _size("pad to the longest sample (megatron) or to --seq-length (vllm)", str,
         choices=("megatron", "vllm"))
-    as_sent: bool | None = _size("send the same views of larger tensors as ChatLearn; pickle writes all of a view's "
+    as_sent: bool | None = _size("send views of larger tensors, as ChatLearn does; pickle writes all of a view's "
         "storage. Without this flag, each tensor has its own storage")
     payload_bytes: int | None = _size("bytes per message, such as 12MB or 64KiB", parse_bytes, _BYTES)
     actors: int | None = _size("actors of the flows chain and scatter-gather", int, Meta(ge=1, le=64))
@@ -89,7 +89,7 @@ class Options(ChatLearnOptions):
     check_every: int | None = _measurement(None, "iterations between two full verifications. All bytes of the last "
         "--in-flight iterations and the sequence numbers of the others are verified. Default: the value of "
         "--in-flight, so that all bytes of every iteration are verified", int, _COUNT, configuration=True)
-    in_flight: int = _measurement(1, "iterations that the driver has started and not yet finished, at most",
+    in_flight: int = _measurement(1, "largest number of iterations that run at the same time",
         int, Meta(ge=1, le=64), configuration=True)
     timeout: float = _measurement(120.0, "end the run with an error if its start or an iteration takes longer (in s)",
         parse_seconds, _TIME, metavar="TIME")

@@ -103,7 +103,7 @@ class BarChart:
         for (title, bars), axes, end in zip(self.groups.items(), panels, ends, strict=True):
             if ends[0] >= 1.05 * end:
                 factor = float(f"{ends[0] / end:.2g}")
-                title += f" (axis magnified {factor:,.10g} times: the grey part of the first axis)"
+                title += f" (this axis shows the grey part of the first one, {factor:,.10g} times as wide)"
                 axes.set_facecolor(MAGNIFIED_COLOUR)
                 panels[0].axvspan(0, end, facecolor=MAGNIFIED_COLOUR, edgecolor=LIMIT_COLOUR, linewidth=0.5, zorder=0)
             draw_rows(axes, title, bars)

@@ -28,6 +28,7 @@ from common.report.sentences import (
     describe_pair,
     format_interval,
     format_speed_up,
+    format_time,
     old_and_new,
 )
 from common.report.tables import Column, Section, Table, format_milliseconds, format_significant, make_table
@@ -157,12 +158,6 @@ def make_dot(result: Result, name: str) -> Dot:
     return Dot(name, 1e3 * result.typical_seconds, 1e3 * low, 1e3 * high, label, not result.readers_own_a_copy)
 
 
-def format_time(result: Result) -> str:
-    """Return the time in milliseconds, with its 95 % interval if there are several runs."""
-    text = f"{format_milliseconds(result.typical_seconds)} ms"
-    return f"{text} ({tables.format_interval(result)})" if len(result.run_seconds) > 1 else text
-
-
 def build_retained_memory(done: list[Result]) -> list[Section]:
     """Return the effect of --retain-memory on each configuration that was measured with and without it."""
     pairs = []
@@ -230,8 +225,8 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
         "In the stage wait, Python sees no work: messages, scheduling, wake-ups, and Ray's C++ code.",
         "policy -> is work for all messages that policy sends, -> reward for all messages that reward reads.",
         f"Page faults: their number in each stage, times {min(faults):.2g} to {max(faults):.2g} µs per page fault. "
-        "Each run measures this price: (cold copy - warm copy) / page faults of the cold copy.",
-        f"The stages add up to {explained[worst]:.1%} of an iteration for {worst}, and fit the others better.",
+        "Each run measures this time: (cold copy - warm copy) / page faults of the cold copy.",
+        f"The stages add up to {explained[worst]:.1%} of an iteration for {worst}, and to nearly 100 % for the others.",
     )
     bars = []
     for label, total in totals.items():
@@ -253,7 +248,7 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
     return [
         section("cause", by_cause, stages.ALL_CAUSES, chart=cause_chart),
         section("stage", by_stage, stages.STAGES, chart=share_chart),
-        section("edge", by_edge, ("wait", *map(str, done[0].flow.edges))),
+        section("edge", by_edge, (stages.WAITING, *map(str, done[0].flow.edges))),
         Section(name, f"Page faults per iteration by process: {title}", "", _fault_table(done), notes=notes),
     ]
 
@@ -290,7 +285,7 @@ def _cause_chart(causes: Mapping[str, Mapping[str, float]], untraced: Sequence[R
             factor = format_significant(1 / Pair(plain, result).ratio.value)
             titles.append(f"--retain-memory makes {plain.label} {factor} times as fast")
     caption = (
-        f"{title_of(slowest)}. Times without tracing (95 % interval), divided into causes like traced runs.",
+        f"{title_of(slowest)}. Times without tracing (95 % interval). The shares of the causes come from traced runs.",
         *provenance(shown),
     )
     return BarChart("headline", ";\n".join(titles), _group_by_readers(bars), stages.ALL_CAUSES,
@@ -312,18 +307,18 @@ def build_chatlearn(done: list[Result], group: list[Result], everything: Sequenc
     columns = [
         Column("configuration", tables.short_label),
         Column("in flight", lambda r: str(r.in_flight)),
-        Column("ms per message", lambda r: format_milliseconds(r.typical_seconds)),
+        Column("ms per iteration", lambda r: format_milliseconds(r.typical_seconds)),
         Column("ms as one flat tensor", flat_milliseconds, 3),
-        Column("stored per message", tables.format_stored, 4),
+        Column("stored per iteration", tables.format_stored, 4),
         Column("page faults", tables.format_faults, 4),
         tables.READERS,
         Column("x memcpy", lambda r: format_significant(r.times_memcpy), 1),
         tables.OVERHEAD,
         Column("speed-up over ref-queue as sent", lambda r: format_speed_up(r, baseline)),
     ]
-    title = title_of(first).replace("iteration", f"message of {batch_size} samples, {first.check_every} per episode")
+    title = f"{title_of(first)}, {batch_size} samples, {first.check_every} iterations per episode"
     dots = [make_dot(result, f"{tables.short_label(result)}, {result.in_flight} in flight") for result in done]
-    chart = DotChart("chatlearn_episodes", f"Time per message: {title}", _group_by_readers(dots), LOG_MILLISECONDS,
+    chart = DotChart("chatlearn_episodes", f"Time per iteration: {title}", _group_by_readers(dots), LOG_MILLISECONDS,
                      _memcpy_lines(done), tuple(provenance(done)))  # fmt: skip
     episodes = Section("episodes", title, "", make_table(done, columns), chart)
     return [Section("chatlearn-changes", title, describe_changes(done)), episodes]

@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import log
+from statistics import fmean
 
 from common.analysis.comparison import Pair, compared_result, find_transports
 from common.analysis.result import Result
+from common.analysis.stages import fault_seconds
 from common.analysis.statistics import MAX_RUNS, MIN_RUNS, NO_DIFFERENCE, Ratio
+from common.report import tables
 from common.report.tables import format_faults, format_milliseconds, format_significant, format_stored
 from common.transports.catalogue import BASELINE
 from common.units import format_bytes
 
 READERS: dict[bool | None, str] = {True: "readers own a copy", False: "readers get a view"}
 SIMPLEST = "store refs"  # what users of Ray begin with
-MIN_CHANGE = 0.05  # of a cost, to be named beside the change of a time
+MIN_CHANGE = 0.05  # of the difference of two times, which a cost explains that is named beside it
 
 
 @dataclass(frozen=True)
@@ -23,30 +25,20 @@ class Cost:
     name: str
     value: Callable[[Result], float | None]
     cell: Callable[[Result], str]
-    least: Callable[[Result], float]  # smaller values count as this one, because they do not change the time
+    unit_seconds: Callable[[Result], float]  # the time that one unit of `value` takes, about
 
 
+CPU_TIME = "CPU time"  # contains the time of the other costs, so it comes last
 COSTS = (
-    Cost(
-        "CPU time",
-        lambda r: r.cpu_seconds_per_iteration,
-        lambda r: format_milliseconds(r.cpu_seconds_per_iteration),
-        lambda r: 0.01 * r.typical_seconds,
-    ),
-    Cost("page faults", lambda r: r.faults_per_iteration, format_faults, lambda r: 100),
-    Cost(
-        "bytes stored",
-        lambda r: r.stored_bytes_per_iteration,
-        format_stored,
-        lambda r: 0.01 * r.workload.bytes_per_iteration,
-    ),
-    Cost(
-        "memcpy time of the machine",
-        lambda r: r.memcpy_seconds,
-        lambda r: format_milliseconds(r.memcpy_seconds),
-        lambda r: 0,
-    ),
-)
+    Cost("page faults", lambda r: r.faults_per_iteration, format_faults,
+         lambda r: fmean(map(fault_seconds, r.shown_runs))),
+    Cost("bytes stored", lambda r: r.stored_bytes_per_iteration, format_stored,
+         lambda r: (r.memcpy_seconds or 0) / r.workload.bytes_per_iteration),
+    Cost("memcpy time of the machine", lambda r: r.memcpy_seconds, lambda r: format_milliseconds(r.memcpy_seconds),
+         lambda r: r.typical_seconds / r.memcpy_seconds if r.memcpy_seconds else 0),
+    Cost(CPU_TIME, lambda r: r.cpu_seconds_per_iteration, lambda r: format_milliseconds(r.cpu_seconds_per_iteration),
+         lambda _: 1),
+)  # fmt: skip
 
 
 def describe_all(pairs: Sequence[Pair]) -> list[str]:
@@ -84,25 +76,29 @@ def describe_pair(pair: Pair) -> str:
 
 
 def describe_largest_change(pair: Pair) -> str | None:
-    """Return which cost changed most in the same direction as the time; None if the times are alike.
+    """Return the costs that changed in the same direction as the time, the one that explains most of it first.
 
-    This is no proof of a cause: other things may have changed too.
+    A cost that explains less than MIN_CHANGE of the difference is left out. None if the times are alike. This is no
+    proof of a cause: other things may have changed too.
     """
     if pair.ratio.verdict == NO_DIFFERENCE:
         return None
-    changes = []
+    difference, changes = abs(pair.new.typical_seconds - pair.old.typical_seconds), []
     for cost in COSTS:
         old, new = cost.value(pair.old), cost.value(pair.new)
-        if old is not None and new is not None:
-            share = max(new, cost.least(pair.new)) / max(old, cost.least(pair.old))
-            if abs(1 - share) >= MIN_CHANGE and (share < 1) == (pair.ratio.value < 1):
-                changes.append((abs(log(share)), share, cost, f" to {new / old:.0%}" if old else ""))
+        if old is None or new is None or old == new or (new < old) != (pair.ratio.value < 1):
+            continue
+        seconds = abs(new - old) * cost.unit_seconds(pair.old)
+        if seconds >= MIN_CHANGE * difference:
+            share = f" to {new / old:.0%}" if new < 10 * old else ""
+            change = f"{cost.name} {'fell' if new < old else 'rose'}{share} ({old_and_new(cost.cell)(pair)})"
+            changes.append((cost.name == CPU_TIME, -seconds, change))
     name = pair.label if pair.old.label == pair.new.label else f"{pair.new.label}, compared with {pair.old.label}"
     if not changes:
         return f"{name}: no cost changed in the same direction as the time"
-    _, share, cost, percent = max(changes, key=lambda change: change[0])
-    change = f"{'fell' if share < 1 else 'rose'}{percent}"
-    return f"{name}: {cost.name} {change} ({old_and_new(cost.cell)(pair)}), the largest change in the same direction"
+    (*_, first), *others = sorted(changes)
+    rest = f"; also {', '.join(change for *_, change in others)}" if others else ""
+    return f"{name}: {first}, the largest change in the same direction{rest}"
 
 
 def old_and_new(cell: Callable[[Result], str]) -> Callable[[Pair], str]:
@@ -113,7 +109,7 @@ def old_and_new(cell: Callable[[Result], str]) -> Callable[[Pair], str]:
 def describe_fastest(results: Sequence[Result]) -> str:
     """Return a sentence for the fastest configuration of each kind of readers, with one copying thread per actor.
 
-    Configurations that are not significantly slower are named too.
+    Configurations without a clear difference from it are named too.
     """
     sentences, transports = [], find_transports(results)
     for own_copy, readers in READERS.items():
@@ -128,8 +124,8 @@ def describe_fastest(results: Sequence[Result]) -> str:
             sentence += f" ({best.times_memcpy:.2f} times the memcpy time)"
         equal = [result for result in others if Pair(best, result).ratio.verdict == NO_DIFFERENCE]
         if equal:
-            times = [f"`{result.label}` ({format_milliseconds(result.typical_seconds)} ms)" for result in equal]
-            sentence += f"; {' and '.join(times)} {'is' if len(times) == 1 else 'are'} not significantly slower"
+            times = [f"`{result.label}` ({format_time(result)})" for result in equal]
+            sentence += f"; there is no clear difference from {' and '.join(times)}"
         sentences.append(sentence)
         factors = [
             f"`{other.label}` takes {format_significant(ratio.value)} times as long ({describe_interval(ratio)})"
@@ -143,6 +139,12 @@ def describe_fastest(results: Sequence[Result]) -> str:
 
 def describe_interval(ratio: Ratio) -> str:
     return f"95 % interval {format_interval(ratio)}" if ratio.low else "one run: no interval"
+
+
+def format_time(result: Result) -> str:
+    """Return the time in milliseconds, with its 95 % interval if there are several runs."""
+    text = f"{format_milliseconds(result.typical_seconds)} ms"
+    return f"{text} ({tables.format_interval(result)})" if len(result.run_seconds) > 1 else text
 
 
 def format_speed_up(result: Result, baseline: Result | None) -> str:
@@ -171,5 +173,7 @@ def describe_change(result: Result, results: Sequence[Result]) -> str:
     change = Pair(other, result).ratio
     text = f"{change.verdict} {'from' if change.verdict == NO_DIFFERENCE else 'against'} {other.label}"
     if change.verdict in ("faster", "slower"):
-        text = f"{max(change.value, 1 / change.value):.3g}x {change.verdict} than {other.label}"
+        factor = format_significant(max(change.value, 1 / change.value))
+        is_faster = change.value < 1
+        text = f"{'' if is_faster else 'takes '}{factor} times as {'fast' if is_faster else 'long'} as {other.label}"
     return f"{text} ({result.variant.explanation})"

@@ -45,6 +45,11 @@ class CpuTime:
         self._pids = _process_tree()
         self._clocks: dict[int, float] = {}
 
+    @property
+    def has_lost_processes(self) -> bool:
+        """Whether a process has ended; what it did after its clock was read last is unknown."""
+        return self._clocks.keys() > set(self._pids)
+
     def start(self) -> None:
         self._advance(self._pids)
 
@@ -80,15 +85,27 @@ class OtherLoad:
         self._start = self._read()
 
     def stop(self) -> tuple[float, float]:
-        """Return the cores of processes that are no descendants of this one, and those that the hypervisor took."""
-        begin, busy, steal, own = (now - before for now, before in zip(self._read(), self._start, strict=True))
-        return round(max(0.0, busy - own) / begin, 3), round(steal / begin, 3)
+        """Return the cores of processes that are no descendants of this one, and those that the hypervisor took.
 
-    def _read(self) -> tuple[float, float, float, float]:
-        """Return the seconds of: the clock, all processes of the machine, the hypervisor, and this run's processes."""
+        The first value is what all cores did, without this run. If a process of this run has ended, it is the sum over
+        the other processes, which does not see those of other containers.
+        """
+        begin, busy, steal, own, others = (now - before for now, before in zip(self._read(), self._start, strict=True))
+        other_seconds = others if self._cpu_time.has_lost_processes else busy - own
+        return round(max(0.0, other_seconds) / begin, 3), round(steal / begin, 3)
+
+    def _read(self) -> tuple[float, float, float, float, float]:
+        """Return the seconds of: clock, all processes of the machine, hypervisor, this run, and other processes."""
         cpu = psutil.cpu_times()
         busy = cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq
-        return time.monotonic(), busy, cpu.steal, self._cpu_time.total()
+        own = self._cpu_time.total()
+        return time.monotonic(), busy, cpu.steal, own, _seconds_of_others(_process_tree())
+
+
+def _seconds_of_others(own: list[int]) -> float:
+    """Return the CPU seconds of all processes but these, with their ended children."""
+    times = [process.info["cpu_times"] for process in psutil.process_iter(["cpu_times"]) if process.pid not in own]
+    return sum(t.user + t.system + t.children_user + t.children_system for t in times if t)
 
 
 def _process_tree() -> list[int]:

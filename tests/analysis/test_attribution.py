@@ -128,7 +128,7 @@ def test_a_trace_with_a_problem_is_named(spans, end, words):
         return
     stages.check_trace(result)
     microseconds = {edge: round(value * 1e6) for edge, value in stages.attribute_to_edges(run).items()}
-    assert microseconds == {"wait": 70, "driver -> a": 10, "a -> driver": 20}
+    assert microseconds == {stages.WAITING: 70, "driver -> a": 10, "a -> driver": 20}
 
 
 HINT = {"driver -> policy": "TorchTensorType over BufferedSharedMemoryChannel"}

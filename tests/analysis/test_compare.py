@@ -96,14 +96,14 @@ def test_configurations_of_one_folder_are_compared_with_the_first_one(write_side
 
 
 def test_a_cost_that_was_zero_can_be_the_largest_change_and_a_negligible_one_cannot(write_sides, capsys):
-    def stored(count):
-        return [make_run([count * seconds], stored_bytes=count * 2**27) for (seconds, *_) in QUIET]
+    def stored(factor, count):
+        changes = {"stored_bytes": count, "memcpy_before_seconds": [1.0]}
+        return [make_run([factor * seconds], **changes) for (seconds, *_) in QUIET]
 
-    tiny = [make_run([seconds], stored_bytes=999) for (seconds, *_) in QUIET]
-    none = [make_run([2 * seconds], stored_bytes=0) for (seconds, *_) in QUIET]
-    numpy, refs, queue = make_record("numpy", *tiny), make_record("refs", *stored(3)), make_record("bytes", *none)
+    numpy, refs = make_record("numpy", *stored(1, 999)), make_record("refs", *stored(3, 3 * 2**27))
+    queue = make_record("bytes", *stored(2, 0))
     folder, other = write_sides([numpy, refs], [numpy, queue])
-    for names, change in ((("numpy", "refs"), "rose to"), (("refs", "numpy"), "fell to 0%")):
+    for names, change in ((("numpy", "refs"), "rose ("), (("refs", "numpy"), "fell to 0%")):
         text = run(capsys, [folder, "--configs", *(f"store {name}" for name in names)]).out
         assert f"bytes stored {change}" in text
     assert "no cost changed" in run(capsys, [other, "--configs", "store bytes", "store numpy"]).out

@@ -142,7 +142,8 @@ def test_bars_start_at_zero_and_a_magnified_axis_is_named_and_marked():
     first, second = draw("bars").axes
     assert first.get_xlim()[0] == second.get_xlim()[0] == 0
     assert first.get_title("left") == READERS[0]
-    assert second.get_title("left") == f"{READERS[1]} (axis magnified 11 times: the grey part of the first axis)"
+    note = "(this axis shows the grey part of the first one, 11 times as wide)"
+    assert second.get_title("left") == f"{READERS[1]} {note}"
     (band,) = [patch for patch in first.patches if to_hex(patch.get_facecolor()) == to_hex(second.get_facecolor())]
     assert (band.get_x(), band.get_width()) == (0, 164)
     assert to_hex(first.get_facecolor()) == "#ffffff"

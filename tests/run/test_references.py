@@ -102,8 +102,10 @@ def test_the_cpu_time_of_a_process_that_has_ended_still_counts():
     while time.clock_gettime((~child << 3) | host_noise.CPUCLOCK_SCHED) < 0.3:
         time.sleep(0.01)
     cpu_time.stop()
+    assert not cpu_time.has_lost_processes
     kill(child)
     assert cpu_time.total() - before >= 0.3
+    assert cpu_time.has_lost_processes
 
 
 def test_the_load_of_other_programs_is_that_of_the_machine_without_that_of_descendants(monkeypatch):
@@ -115,9 +117,23 @@ def test_the_load_of_other_programs_is_that_of_the_machine_without_that_of_desce
             time.sleep(0.01)
     finally:
         kill(child)
-    readings = [(10.0, 5.0, 1.0, 2.0), (20.0, 17.0, 4.0, 9.0)]  # clock, all processes, hypervisor, this run
+    begin, end = (10.0, 5.0, 1.0, 2.0, 3.0), (20.0, 17.0, 4.0, 9.0, 5.0)  # clock, all, hypervisor, this run, others
+    readings = [begin, end, begin, end]
     monkeypatch.setattr(OtherLoad, "_read", lambda _: readings.pop(0))
     assert OtherLoad(CpuTime()).stop() == (0.5, 0.3)
+    monkeypatch.setattr(CpuTime, "has_lost_processes", True)
+    assert OtherLoad(CpuTime()).stop() == (0.2, 0.3)
+
+
+def test_the_time_of_other_processes_does_not_contain_that_of_the_run():
+    child = fork(spin, 0.5)
+    try:
+        while time.clock_gettime((~child << 3) | host_noise.CPUCLOCK_SCHED) < 0.5:
+            time.sleep(0.01)
+        without, everything = (host_noise._seconds_of_others(own) for own in ([child], []))
+        assert everything - without >= 0.4  # ticks of 10 ms
+    finally:
+        kill(child)
 
 
 def test_bytes_through_the_loopback_interface_are_counted():
