@@ -48,7 +48,7 @@ class CpuTime:
     @property
     def has_lost_processes(self) -> bool:
         """Whether a process has ended; what it did after its clock was read last is unknown."""
-        return self._clocks.keys() > set(self._pids)
+        return bool(self._clocks.keys() - set(self._pids))
 
     def start(self) -> None:
         self._advance(self._pids)

@@ -155,8 +155,8 @@ def find_other_data_path(plan: Plan, run: Run, iterations: int) -> str | None:
         return None
     stored, expected = run.stored_bytes / iterations, expected_stored_bytes(plan)
     payload_bytes = sum(edge.bytes for edge in plan.sent_flow.edges)
-    low, high = (0.99 * expected, 1.1 * expected) if expected else (0, MAX_STORED_SHARE * payload_bytes)
-    high += PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in plan.sent_flow.edges)
+    headers_bytes = PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in plan.sent_flow.edges)
+    low, high = (0.99 * expected, 1.1 * expected + headers_bytes) if expected else (0, MAX_STORED_SHARE * payload_bytes)
     if not low <= stored <= high:
         return (f"the object store took in {format_bytes(round(stored))} per iteration, and {format_bytes(expected)} "
                 f"are expected of {plan.configuration.name}: another data path was used")  # fmt: skip

@@ -109,6 +109,14 @@ def test_a_cost_that_was_zero_can_be_the_largest_change_and_a_negligible_one_can
     assert "no cost changed" in run(capsys, [other, "--configs", "store bytes", "store numpy"]).out
 
 
+def test_traced_results_are_compared_only_if_there_are_no_others(write_sides, capsys):
+    traced = [make_record(name, *QUIET, traced=True, table="stages") for name in ("refs", "bytes")]
+    plain = [make_record(name, *QUIET) for name in ("refs", "bytes")]
+    for folder in write_sides(traced + plain, traced):
+        output = run(capsys, [folder, "--configs", "store refs", "store bytes"]).out
+        assert output.count("store bytes cannot be told apart") == 1
+
+
 def test_what_differs_in_the_environment_is_named(write_sides, capsys):
     changes = [{"variables": {"OMP_NUM_THREADS": count}, "kernel": "6.1", "boot": count} for count in ("1", "2")]
     old, new = ([make_record(name, *QUIET, environment=change) for name in ("refs", "bytes")] for change in changes)

@@ -146,14 +146,14 @@ def test_the_recommended_number_of_runs_finds_the_difference():
 
 
 def test_the_recommended_number_of_paired_runs_finds_the_difference():
-    few = ratio_of_pairs([[1.01], [1.06], [0.99], [1.04], [1.0]], [[1.0]] * 5)
+    few = ratio_of_pairs([[1.0166], [1.0338], [1.0513], [1.0691], [1.0871]], [[1.0]] * 5)
     assert few.verdict == NO_DIFFERENCE
     runs, rng = few.runs_needed(), np.random.default_rng(1)
     found = []
-    for _ in range(300):
+    for _ in range(500):
         ours = np.exp(rng.normal(np.log(few.value), few.error * 5**0.5, runs))
         found.append(ratio_of_pairs([[seconds] for seconds in ours], [[1.0]] * runs).verdict == "slower")
-    assert 5 < runs < 50 and np.mean(found) > 0.87
+    assert runs < 12 and np.mean(found) > 0.82
 
 
 def simulate_pair(rng, slower):

@@ -241,5 +241,8 @@ def test_bytes_in_the_store_and_on_the_loopback_interface_are_those_of_the_trans
     many = make_plan(runtime, "--transport", transport, "--payload", "448MiB", "--fields", "10000")
     pickled = Run(stored_bytes=3 * int(1.12 * expected_stored_bytes(many)), loopback_bytes=3 * 450 * MIB)
     assert find_other_data_path(many, pickled, 3) is None  # each tensor has a header
+    if not expected_stored_bytes(many):
+        stored = Run(stored_bytes=3 * 230 * MIB, loopback_bytes=3 * 450 * MIB)
+        assert "took in 230 MiB" in (find_other_data_path(many, stored, 3) or "")  # of 448 MiB, and it stores nothing
     small = make_plan(runtime, "--transport", transport, *KILOBYTES)  # Ray keeps small messages out of the store
     assert find_other_data_path(small, run, 3) is None
