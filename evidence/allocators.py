@@ -7,7 +7,6 @@ A setting is a list of environment variables. jemalloc, mimalloc and tcmalloc mu
 libmimalloc2.0, libtcmalloc-minimal4). A setting whose library is missing is left out.
 """
 
-import ctypes
 import os
 import re
 import subprocess
@@ -44,9 +43,8 @@ def measure(folder: Path, runs: int = 5) -> None:
     """Measure each setting once, then all of them again, so that drift affects all alike."""
     for run in range(1, runs + 1):
         for name, variables in SETTINGS.items():
-            try:
-                ctypes.CDLL(variables.get("LD_PRELOAD"))
-            except OSError:
+            # The loader prints an error if it cannot preload a library.
+            if subprocess.run("true", env=os.environ | variables, stderr=subprocess.PIPE).stderr:
                 print(f"{name}: left out, {variables['LD_PRELOAD']} is not installed")
                 continue
             command = [sys.executable, "benchmark.py", "--configs", *(COPYING if variables else (*COPYING, REUSING))]
