@@ -88,11 +88,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.pages:
         for_pages = [*built, *markdown.page_sections(results)]
         if arguments.publish:
+            from evidence.allocators import settings_section
             from evidence.false_alarms import verdict_table
             from evidence.predictions import check_tables
 
             verdicts = verdict_table([RESULTS / "evidence" / "alike", RESULTS / "evidence" / "paired"])
             for_pages.append(Section("verdicts", "", table=verdicts))
+            for_pages.append(settings_section(RESULTS / "evidence" / "allocators"))
             for_pages += [Section("predictions", "", table=table) for table in check_tables(arguments.records)]
         markdown.rewrite_pages(arguments.pages, for_pages)
     if arguments.format == "markdown":

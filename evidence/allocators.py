@@ -14,12 +14,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.analysis.comparison import Pair
 from common.analysis.result import Result, group_results
+from common.analysis.statistics import NO_DIFFERENCE
 from common.errors import UsageError, run_main
 from common.records import files
 from common.report import tables
-from common.report.markdown import render_table
-from common.report.tables import Column, Table, format_milliseconds, make_table
+from common.report.markdown import render
+from common.report.sections import provenance
+from common.report.tables import Column, Section, format_milliseconds, make_table
 from common.runtimes.environment import RETAIN_MEMORY
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,8 +59,11 @@ def setting_folder(folder: Path, name: str) -> str:
     return str(folder.resolve() / re.sub(r"\W+", "-", name).strip("-"))
 
 
-def settings_table(folder: Path) -> Table:
-    """Return the table of the records in the folders `measure` has written; raise UsageError if there are none."""
+def settings_section(folder: Path) -> Section:
+    """Return the table of the records in the folders `measure` has written; raise UsageError if there are none.
+
+    Its notes name the settings that cannot be told apart from the fastest one, and from --reuse-buffers.
+    """
     found: list[tuple[str, Result]] = []
     for name in SETTINGS:
         below = Path(setting_folder(folder, name))
@@ -73,7 +79,23 @@ def settings_table(folder: Path) -> Table:
         Column("page faults per iteration", lambda pair: tables.format_faults(pair[1])),
         Column("peak GiB", lambda pair: f"{pair[1].peak_memory_bytes / 2**30:.1f}"),
     ]
-    return make_table(sorted(found, key=lambda pair: (*COPYING, REUSING).index(pair[1].name)), columns)
+    found.sort(key=lambda pair: (*COPYING, REUSING).index(pair[1].name))
+    notes = []
+    for name in COPYING:
+        settings = [pair for pair in found if pair[1].name == name]
+        fastest = min(settings, key=lambda pair: pair[1].typical_seconds, default=None)
+        if fastest:
+            notes.append(f"`{name}`: {fastest[0]} is the fastest setting. {name_equal(settings, fastest)}")
+        notes += [f"`{name}`, compared with `{REUSING}`: {name_equal(settings, reusing)}"
+                  for reusing in found if reusing[1].name == f"{name} --reuse-buffers"]  # fmt: skip
+    notes += provenance([result for _, result in found])
+    return Section("allocators", "", table=make_table(found, columns), notes=notes)
+
+
+def name_equal(settings: Sequence[tuple[str, Result]], other: tuple[str, Result]) -> str:
+    equal = [setting for setting, result in settings
+             if (setting, result) != other and Pair(other[1], result).ratio.verdict == NO_DIFFERENCE]  # fmt: skip
+    return f"There is no clear difference from {'; '.join(equal)}." if equal else "All others differ clearly."
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -82,7 +104,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UsageError("give one folder, and --measure to fill it")
     if "--measure" in arguments:
         measure(folders[0])
-    print(render_table(settings_table(folders[0])))
+    print(render([settings_section(folders[0])]))
     return 0
 
 

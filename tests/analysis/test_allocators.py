@@ -12,17 +12,28 @@ from evidence import allocators
 
 def test_settings_are_rows_of_the_table(tmp_path):
     with pytest.raises(UsageError, match="no records of settings"):
-        allocators.settings_table(tmp_path)
-    for folder, times in (("default", (1.0, 1.2)), ("retain-memory", (0.5, 0.5))):
+        allocators.settings_section(tmp_path)
+    for folder, times in (("default", (1.0, 1.2)), ("retain-memory", (0.5, 0.51))):
         (tmp_path / folder).mkdir()
         cost = ProcessCost(peak_memory_bytes=2**30, minor_faults=round(800 * times[0]))
         runs = [make_run([seconds], processes={"driver": cost}) for seconds in times]
         write_record(tmp_path / folder / "00-store-refs.json", make_record("refs", *runs))
-    table = allocators.settings_table(tmp_path)
+    section = allocators.settings_section(tmp_path)
+    table = section.table
     assert [row[:3] for row in table.cells] == [
-        ["store refs", "default", "1,095"], ["store refs", "--retain-memory", "500"],
+        ["store refs", "default", "1,095"], ["store refs", "--retain-memory", "505"],
     ]  # fmt: skip
     assert [row[4:] for row in table.cells] == [["800", "1.0"], ["400", "1.0"]]
+    assert section.notes[0] == "`store refs`: --retain-memory is the fastest setting. All others differ clearly."
+
+
+def test_settings_that_cannot_be_told_apart_are_named(tmp_path):
+    for folder, times in (("default", (1.0, 1.1, 1.2)), ("retain-memory", (0.5, 0.51, 0.52)),
+                          ("jemalloc", (0.5, 0.51, 0.53))):  # fmt: skip
+        (tmp_path / folder).mkdir()
+        write_record(tmp_path / folder / "00.json", make_record("refs", *(make_run([seconds]) for seconds in times)))
+    expected = "--retain-memory is the fastest setting. There is no clear difference from jemalloc."
+    assert allocators.settings_section(tmp_path).notes[0] == f"`store refs`: {expected}"
 
 
 def test_a_setting_whose_library_is_missing_is_left_out(tmp_path, monkeypatch, capsys):
