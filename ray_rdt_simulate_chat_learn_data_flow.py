@@ -26,13 +26,14 @@ from common.channels import rdt_ring
 from common.channels.codecs import DENSE
 from common.channels.ring_endpoint import RingEndpoint, open_rings
 from common.endpoints.actor import Actor
-from common.endpoints.tensors import map_tensors
+from common.endpoints.tensors import like, map_tensors, to_tensor_list
 from common.flows.flow import DRIVER
 from common.runtimes.worker_group import Connection, WorkerGroup
 
 with warnings.catch_warnings():  # without a GPU, cupy warns that it finds no NCCL
     warnings.filterwarnings("ignore", r"\s*nccl library could not be loaded")
     from ray.experimental.collective import create_collective_group
+    from ray.util import collective
 
 
 class MappedActor(RingEndpoint, Actor):
@@ -49,6 +50,54 @@ def by_group(workers: WorkerGroup, backend: str) -> Connection:
     start = time.perf_counter()
     create_collective_group(list(workers.actors.values()), backend=backend)
     return by_calls(workers, backend.upper(), {"group creation": time.perf_counter() - start})
+
+
+class BroadcastActor(Actor):
+    def prepare(self):
+        """Make the memory to receive into. Parameters are served until the next ones have arrived."""
+        flow = self.sent_flow
+        edges = [edge for edge in flow.edges_to_actor(self.name) if edge.source != DRIVER]
+        copies = 2 if self.task_flow.has_parameters else 1
+        self.buffers = {edge: [like(edge.message, self.device) for _ in range(copies)] for edge in edges}
+        self.ranks = {task.name: flow.actors.index(task.actor) for task in flow.tasks}
+
+    def run_task(self, task, *queries):
+        inputs, from_driver = [], iter(queries)
+        for edge in self.sent_flow.edges_to(task):
+            inputs.append(next(from_driver) if edge.source == DRIVER else self.broadcast(self.next_buffer(edge), edge))
+        payload, edges = self.forward_step(task, *inputs), self.sent_flow.edges_from(task)
+        if all(edge.reader == DRIVER for edge in edges):
+            return payload
+        self.broadcast(payload, edges[0])
+        return None
+
+    def next_buffer(self, edge):
+        buffers = self.buffers[edge]
+        buffers.append(buffers.pop(0))
+        return buffers[-1]
+
+    def broadcast(self, payload, edge):
+        for tensor in to_tensor_list(payload, edge.message):
+            collective.broadcast(tensor, self.ranks[edge.source], "actors")
+        return payload
+
+
+def by_broadcast(workers: WorkerGroup) -> Connection:
+    """Broadcast by ray.util.collective. With gloo, all groups of an actor have the same members, so there is one."""
+    workers.start(BroadcastActor, codec=DENSE)
+    start, flow, actors = time.perf_counter(), workers.sent_flow, workers.actors
+    create_collective_group(list(actors.values()), backend="gloo", name="actors")
+    ray.get([actor.prepare.remote() for actor in actors.values()])
+
+    def submit(query):
+        queries = {task.name: [query] * (DRIVER in task.reads) for task in flow.tasks}
+        calls = {task.name: actors[task.actor].run_task.remote(task.name, *queries[task.name]) for task in flow.tasks}
+        return [calls[source] for source in flow.returns]
+
+    data_paths = {str(edge): "ray.util.collective, GLOO" for edge in flow.edges}
+    for edge in (*flow.edges_from(DRIVER), *flow.edges_to(DRIVER)):
+        data_paths[str(edge)] = "argument or answer of a call"
+    return Connection(submit, ray.get, data_paths, {"group creation": time.perf_counter() - start})
 
 
 def by_cuda_ipc(workers: WorkerGroup) -> Connection:
@@ -121,6 +170,7 @@ def by_calls(workers: WorkerGroup, ray_name: str, setup_seconds: dict[str, float
 
 TRANSPORTS = {
     "gloo": partial(by_group, backend="gloo"),
+    "broadcast": by_broadcast,
     "nccl": partial(by_group, backend="nccl"),
     "cuda-ipc": by_cuda_ipc,
     "nixl": by_nixl,

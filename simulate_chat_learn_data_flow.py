@@ -16,7 +16,9 @@ from common.run import supervisor
 if __name__ == "__main__":
     supervisor.main(__file__, __doc__)  # does not return; the worker process imports this file as a module
 
+import time
 import warnings
+from collections import ChainMap
 from functools import partial
 
 import ray
@@ -117,6 +119,35 @@ def by_ref_queue(workers: WorkerGroup) -> Connection:
     return Connection(driver.submit, driver.collect, data_paths, **functions)
 
 
+def by_value(workers: WorkerGroup, has_replay_buffer: bool = False) -> Connection:
+    """Do as ColossalAI: a sender calls each of its readers with the payload itself (colossalai/actors.py)."""
+    from colossalai.actors import CallingActor  # other transports do not need it
+
+    workers.start(CallingActor, codec=HOST)
+    flow, actors = workers.sent_flow, workers.actors
+    ray.get([actor.join.remote(actors, has_replay_buffer) for actor in actors.values()])
+
+    def submit(query):
+        edges = flow.edges_from(DRIVER)
+        return [actors[flow.actor(edge.reader)].call.remote(edge.reader, DRIVER, to_host(query)) for edge in edges]
+
+    def collect(calls):
+        results = {}
+        while calls:
+            answers = ray.get(calls)
+            results |= dict(ChainMap(*(found for found, _ in answers)))
+            calls = [call for _, more in answers for call in more]
+        return HOST.decode_all([results[source] for source in flow.returns], flow.edges_to(DRIVER), workers.plan.device)
+
+    def run_freely(number):
+        begin = time.perf_counter()
+        deadline = begin + workers.plan.options.duration
+        ray.get([actor.run_freely.remote(number, deadline) for actor in actors.values()])
+        return begin, ray.get([actor.report.remote() for actor in actors.values()])
+
+    return Connection(submit, collect, {str(edge): "argument of a call" for edge in flow.edges}, run_freely=run_freely)
+
+
 def by_calls(workers: WorkerGroup, codec: Codec) -> Connection:
     """Pass references from call to call, without queues; the codec makes the data in the object store."""
     workers.start(codec=codec)
@@ -144,6 +175,8 @@ TRANSPORTS = {
     "payload-queue": by_payload_queue,
     "driver-queue": by_driver_queue,
     "ref-queue": by_ref_queue,
+    "by-value": by_value,
+    "replay-buffer": partial(by_value, has_replay_buffer=True),
     "refs": partial(by_calls, codec=HOST),  # tensors, which Ray pickles
     "bytes": partial(by_calls, codec=BYTES),  # Python bytes, which Ray does not pickle
     "numpy": partial(by_calls, codec=ARRAYS),  # numpy arrays, which Ray does not pickle and readers map

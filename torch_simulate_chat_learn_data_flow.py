@@ -16,6 +16,7 @@ import os
 import re
 import time
 from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -50,6 +51,8 @@ class Rank(Endpoint):
             rank=rank, world_size=len(names), timeout=timedelta(seconds=plan.options.timeout + 30),
         )  # fmt: skip
         self.receive_buffers = {}  # edge -> one list of tensors to receive into for each iteration in flight
+        # Parameters are served until the next ones have arrived.
+        buffers = 2 if plan.task_flow.has_parameters else plan.options.in_flight
         for edge in flow.edges:
             device = self.device_of(edge)
             if self.name == flow.actor(edge.source):
@@ -57,8 +60,7 @@ class Rank(Endpoint):
             elif self.name == flow.actor(edge.reader):
                 dist.recv(torch.ones(1, device=device), self.ranks[edge.source])
                 self.receive_buffers[str(edge)] = [
-                    tensors.to_tensor_list(tensors.like(edge.message, device), edge.message)
-                    for _ in range(plan.options.in_flight)
+                    tensors.to_tensor_list(tensors.like(edge.message, device), edge.message) for _ in range(buffers)
                 ]
 
     def device_of(self, edge):
@@ -73,6 +75,9 @@ class Rank(Endpoint):
                 requests.append(dist.isend(tensor.to(self.device_of(edge)).contiguous(), self.ranks[edge.reader]))
         return requests
 
+    def receive_tensor(self, tensor, source):
+        dist.recv(tensor, self.ranks[source])
+
     def receive_all(self, task):
         """Return the payloads of a task's edges, each in the memory that was used longest ago."""
         payloads = []
@@ -80,7 +85,7 @@ class Rank(Endpoint):
             buffers = self.receive_buffers[str(edge)]
             buffers.append(buffers.pop(0))
             for tensor in buffers[-1]:
-                dist.recv(tensor, self.ranks[edge.source])
+                self.receive_tensor(tensor, edge.source)
             received = [tensor.to(self.device) for tensor in buffers[-1]]
             payloads.append(tensors.from_tensor_list(received, edge.message))
         return payloads
@@ -90,9 +95,36 @@ class RankActor(Rank, Actor):
     def run(self):
         self.join()
         while True:
+            requests = []
             for task in self.tasks:
-                for request in self.send(task, self.forward_step(task, *self.receive_all(task))):
-                    request.wait()
+                requests += self.send(task, self.forward_step(task, *self.receive_all(task)))
+            for request in requests:
+                request.wait()
+
+
+class BroadcastRank(Rank):
+    """Each sender and its readers are a group, and a message is one broadcast per tensor."""
+
+    def join(self):
+        super().join()
+        readers = {task: sorted({self.ranks[e.reader] for e in self.sent_flow.edges_from(task)}) for task in self.ranks}
+        members = {task: (self.ranks[task], *readers[task]) for task in readers if readers[task]}
+        groups = {ranks: dist.new_group(ranks) for ranks in dict.fromkeys(members.values())}  # by all, in equal order
+        self.groups = {task: groups[ranks] for task, ranks in members.items()}
+
+    def send(self, task, payload):
+        if task not in self.groups:
+            return []
+        tensors_to_send = tensors.to_tensor_list(payload, self.sent_flow.message(task))
+        arguments = {"src": self.ranks[task], "group": self.groups[task], "async_op": True}
+        return [dist.broadcast(tensor.contiguous(), **arguments) for tensor in tensors_to_send]
+
+    def receive_tensor(self, tensor, source):
+        dist.broadcast(tensor, self.ranks[source], self.groups[source])
+
+
+class BroadcastActor(BroadcastRank, RankActor):
+    pass
 
 
 def nccl_settings(folder, version, one_gpu, rank):
@@ -115,10 +147,10 @@ def read_nccl_log(folder):
     return sorted(set(re.findall(r" via ([A-Z][\w/]*)", text)))
 
 
-def by_process_group(workers: WorkerGroup) -> Connection:
+def by_process_group(workers: WorkerGroup, actor_class=RankActor, driver_class=Rank) -> Connection:
     """Send by torch.distributed: over loopback by gloo, between GPUs by NCCL."""
     start = time.perf_counter()
-    workers.start(RankActor, Rank)
+    workers.start(actor_class, driver_class)
     driver = workers.driver
     driver.join()
     nccl_paths = read_nccl_log(workers.plan.run_folder)
@@ -224,21 +256,29 @@ def by_mapped(workers: WorkerGroup) -> Connection:
 def by_memcpy(workers: WorkerGroup) -> Connection:
     """Copy once per edge, in one process and into warm memory: a reference and not a transport."""
     workers.start()
-    flow = workers.sent_flow
-    buffers = {edge: tensors.like(edge.message, workers.plan.device) for edge in flow.edges}
+    flow, device = workers.sent_flow, workers.plan.device
+    copies = (
+        2 if workers.plan.task_flow.has_parameters else 1
+    )  # parameters are served until the next ones have been copied
+    buffers = {edge: [tensors.like(edge.message, device) for _ in range(copies)] for edge in flow.edges}
+
+    def copy(sent, edge):
+        buffers[edge].append(buffers[edge].pop(0))
+        return tensors.copy(sent[edge.source], buffers[edge][-1])
 
     def submit(query):
         sent = {DRIVER: query}
         for task in flow.tasks:
-            copies = [tensors.copy(sent[edge.source], buffers[edge]) for edge in flow.edges_to(task.name)]
-            sent[task.name] = workers.actors[task.actor].forward_step(task.name, *copies)
-        return [tensors.copy(sent[edge.source], buffers[edge]) for edge in flow.edges_to(DRIVER)]
+            inputs = [copy(sent, edge) for edge in flow.edges_to(task.name)]
+            sent[task.name] = workers.actors[task.actor].forward_step(task.name, *inputs)
+        return [copy(sent, edge) for edge in flow.edges_to(DRIVER)]
 
     return Connection(submit, lambda results: results, {str(edge): "memcpy in one process" for edge in flow.edges})
 
 
 TRANSPORTS = {
     "gloo": by_process_group,
+    "broadcast": partial(by_process_group, actor_class=BroadcastActor, driver_class=BroadcastRank),
     "nccl-one-gpu": by_process_group,
     "nccl": by_process_group,
     "multiprocessing": by_multiprocessing,

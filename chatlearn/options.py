@@ -25,8 +25,6 @@ class ChatLearnOptions:
         "ranks receive each message, and the last one sends the result", str, metavar="MODEL=N,...")
     train_global_batch: int = _flag(128, "samples per training step of --sink trainer", int, _COUNT)
     data_parallel: int = _flag(1, "data-parallel ranks per model of --sink trainer", int, _FEW)
-    trainers: int | None = _flag(None, "models that --sink trainer trains. Default: 2 (policy and value) for the flow "
-        "ppo, otherwise 1", int, Meta(ge=1, le=4))
     relay_episodes: int = _flag(1, "episodes whose samples --sink trainer uses, the newest ones", int, _FEW)
     # fmt: on
 

@@ -11,7 +11,7 @@ from common.analysis.statistics import MIN_RUNS, Summary, summarise, typical_sec
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS_OF_FIELDS, build_flow
 from common.flows.flow import DRIVER, Flow, Task
-from common.flows.message import flat_message
+from common.flows.message import CHANGES, flat_message
 from common.records.schema import Record, Run, Workload, record_edges
 from common.transports.catalogue import TRANSPORTS, VARIANTS, Transport, Variant
 from common.units import format_bytes
@@ -56,7 +56,7 @@ class Result:
         self.readers_own_a_copy = self.shown_runs[0].readers_own_a_copy if self.shown_runs else None
         self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
         self.wrong_bytes = sum(run.wrong_bytes for run in self.runs)  # an ok run does not make up for a wrong one
-        alike = [r for r in peers if (r.threads, r.workload.edges) == (self.threads, self.workload.edges)]
+        alike = [r for r in peers if r._copied == self._copied]
         runs = [run for result in alike for run in result.runs] or self.runs
         self.memcpy_seconds = _median(s for run in runs for s in run.memcpy_before_seconds + run.memcpy_after_seconds)
         self.cold_copy_seconds = _median(
@@ -68,14 +68,23 @@ class Result:
         self.environments: list[dict[str, Any]] = [record.environments.get("0", {}) for record in measured]
 
     @property
+    def _copied(self) -> tuple[Any, ...]:
+        """Return what is equal for results with equal reference times."""
+        form = self.workload.message
+        return self.threads, self.workload.edges, form if form in CHANGES else ""
+
+    @property
     def label(self) -> str:
         """Return the name with the flags for message form, layout and device, as on the command line."""
         form, sizes, layout = self.workload.message, self.workload.sizes, self.configuration.layout
+        bucket_size = int(sizes.get("bucket_size") or 0)
         plain_fields = form == "fields" and not sizes.get("as_sent") and "fields" not in sizes
         flags = {
-            f"--message {form}": form in ("packed", "jagged", "tensordict"),
+            f"--message {form}": form not in ("flat", "fields"),
             "--as-sent": sizes.get("as_sent"),
             f"--fields {sizes.get('fields')}": "fields" in sizes,
+            f"--bucket-size {format_bytes(bucket_size).replace(' ', '')}": bucket_size,
+            f"--items {sizes.get('items')}": "items" in sizes,
             "--message fields": plain_fields and self.workload.flow in FLOWS_OF_FIELDS,  # others always have fields
             "--address": layout.existing_cluster,
             "--placement spread": layout.placement == "spread",

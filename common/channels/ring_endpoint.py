@@ -23,7 +23,7 @@ class RingEndpoint(Endpoint):
         self.events: dict[str, list[torch.cuda.Event]] = {}  # by sending task, one per slot
         self.views: dict[tuple[str, str], View] = {}  # by reading task and sender
         self.slots_by_address: dict[int, tuple[str, int]] = {}  # of the first tensor of a payload -> task, slot
-        self.on_gpu = plan.device == "cuda"
+        self.on_gpu, self.slots = plan.device == "cuda", plan.task_flow.slots(plan.options.in_flight)
         super().__init__(plan, name)  # calls `memory` for each task
         for task in self.rings:
             outbox = self.outboxes[task]
@@ -37,7 +37,7 @@ class RingEndpoint(Endpoint):
         readers = self._readers(task)
         if not readers:
             return None
-        message_bytes, slots = self.task_flow.message(task).packed_bytes, self.plan.options.slots
+        message_bytes, slots = self.task_flow.message(task).packed_bytes, self.slots
         slot_bytes = 1 if self.on_gpu else message_bytes
         # The sender gives up after half of the time of an iteration, so that the error names the reader.
         timeout = self.plan.options.timeout / 2
@@ -54,7 +54,7 @@ class RingEndpoint(Endpoint):
         for edge in self.sent_flow.edges_to_actor(self.worker.actor):
             sender, readers = edge.source, self._readers(edge.source)
             gpu = cuda_ipc.Import(folder / f"{sender}.cuda", sender, self.name) if self.on_gpu else None
-            self.views[edge.reader, sender] = View(folder, edge, options.slots, options.in_flight, readers, gpu)
+            self.views[edge.reader, sender] = View(folder, edge, self.slots, options.in_flight, readers, gpu)
 
     def open_all(self, task: str, handles: Sequence[Handle]) -> list[Payload]:
         return [self.open(task, handle) for handle in handles]

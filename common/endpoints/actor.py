@@ -6,6 +6,7 @@ import resource
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -13,13 +14,14 @@ import torch
 
 from common.endpoints import fault_injection, samples, tensors
 from common.endpoints.inbox import Inbox, Views
-from common.endpoints.outbox import Memory, Outbox
+from common.endpoints.outbox import Forwarder, Memory, Outbox
+from common.endpoints.parameters import Parameters, UpdateTimes
 from common.endpoints.payload import Digests
 from common.endpoints.progress_table import ProgressTable
 from common.endpoints.tensors import Payload
 from common.errors import RunFailed
 from common.flows.flow import DRIVER, Task
-from common.flows.message import OFFSETS, VALUES
+from common.flows.message import CHANGES, OFFSETS, VALUES
 from common.plan.plan import Plan
 from common.trace import recorder
 
@@ -32,22 +34,37 @@ class Endpoint:
         self.plan, self.name, self.task_flow, self.sent_flow = plan, name, flow, plan.sent_flow
         self.device, self.worker = torch.device(plan.device), plan.workers[name]
         self.packed, self.jagged = options.message == "packed", options.message == "jagged"
-        self.tensordicts: Any = None
+        self.tensordicts, self.deltas = None, None  # modules that only these forms of messages need
         if options.message == "tensordict":
             self.tensordicts = import_module("common.endpoints.tensordicts")
+        if options.message in CHANGES:
+            self.deltas = import_module("common.endpoints.deltas")
         self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(self.worker.actor)}
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
         self.copies: dict[str, list[list[Payload]]] = {}  # --copy-out: memory that each task copies its inputs into
         for task in self.tasks if name != DRIVER else [DRIVER]:
             memory, edges = self.memory(task), flow.edges_to(task)
-            arguments = (task, flow.message(task), options.slots, self.device, self.packed, memory, options.copy_in)
+            arguments = (flow.message(task), flow.slots(options.in_flight), self.device, self.packed, memory)
             convert = self.tensordicts.to_tensordict if self.tensordicts else None
-            self.outboxes[task] = Outbox(*arguments, convert)
+            if self.deltas and flow.message(task).is_parameters:
+                convert = self.deltas.Changes(task, flow.message(task), self.device, options.message)
+            if task != DRIVER and flow.task(task).forwards:
+                self.outboxes[task] = Forwarder(*arguments, partial(self.last_received, task))
+            else:
+                self.outboxes[task] = Outbox(task, *arguments, options.copy_in, convert)
             self.inboxes[task] = Inbox(edges, plan.device, options.in_flight, self.worker.receives)
             if options.copy_out:
                 self.copies[task] = [[tensors.like(edge.message, self.device) for edge in edges]
                                      for _ in range(options.in_flight)]  # fmt: skip
+        installing = [task for task in self.tasks if any(edge.message.is_parameters for edge in flow.edges_to(task))]
+        messages = {task: [edge.message for edge in flow.edges_to(task)] for task in installing}
+        self.parameters = Parameters(messages)  # what a receiver of parameters serves
+        if self.deltas:
+            for task in installing:
+                self.copies[task] = [[self.deltas.initial_parameters(edge.source, edge.message, self.device)
+                                      for edge in flow.edges_to(task)]]  # fmt: skip
+        self.update = UpdateTimes()
         self.digests: Digests = {}
         self.overhead_seconds, self.minor_faults, self.faults_before = 0.0, 0, 0
         self.progress = ProgressTable.join(plan.run_folder, name, plan.worker_names, plan.total_iterations)
@@ -59,6 +76,10 @@ class Endpoint:
     def memory(self, task: str) -> Memory | None:
         """Return where the task's payloads lie; None: anywhere. Transports that share memory override it."""
         return None
+
+    def last_received(self, task: str) -> Payload:
+        """Return the newest message of a task that reads one."""
+        return self.inboxes[task].held[-1][1][0]
 
     def payload_digests(self) -> Digests:
         return {task: outbox.digests for task, outbox in self.outboxes.items()}
@@ -83,11 +104,14 @@ class Endpoint:
         """Hold a task's inputs until `verify`, and return their sequence number. On a GPU, this waits for them."""
         if self.packed or self.tensordicts:
             inputs = self.unpack(inputs, task)
-        if self.jagged or self.copies:
-            tensors.check_inputs(inputs, self.inboxes[task].edges)
+        installs = task in self.parameters.tasks
+        if self.jagged or self.copies or installs:
+            tensors.check_inputs(inputs, (self.sent_flow if self.deltas else self.task_flow).edges_to(task))
         if self.jagged:
             self.split_samples(inputs, task)
-        if self.copies:
+        if installs:
+            inputs = self.install(inputs, task)
+        elif task in self.copies:
             inputs = self.copy_out(inputs, task)
         start = time.perf_counter()
         number = self.inboxes[task].take(inputs)
@@ -115,10 +139,36 @@ class Endpoint:
                 payload[name + VALUES].split(payload[name + OFFSETS].diff().tolist())
 
     def copy_out(self, inputs: Sequence[Payload], task: str) -> list[Payload]:
-        """--copy-out: return copies of the inputs, in memory that was used `in_flight` messages ago."""
+        """--copy-out: return copies of the inputs, in memory that was used `in_flight` messages ago.
+
+        --message indices and bitmap: write what has changed into that memory.
+        """
         copies = self.copies[task]
         copies.append(copies.pop(0))
+        if self.deltas and task in self.parameters.tasks:
+            triples = zip(inputs, self.task_flow.edges_to(task), copies[-1], strict=True)
+            return [self.deltas.apply_changes(received, edge.message, into) for received, edge, into in triples]
         return [tensors.copy(view, into) for view, into in zip(inputs, copies[-1], strict=True)]
+
+    def install(self, inputs: Sequence[Payload], task: str) -> Sequence[Payload]:
+        """Serve these parameters: the copies of --copy-out, for which the engine stops, or what arrived itself."""
+        begin = time.perf_counter()
+        if task in self.copies:
+            self.parameters.stop_engine()
+            inputs = self.copy_out(inputs, task)
+        self.update.stall_seconds += self.parameters.install(task, inputs)
+        self.update.install_seconds += time.perf_counter() - begin
+        return inputs
+
+    def end_update(self, number: int) -> UpdateTimes:
+        """Change the parameters that were sent, right after all acknowledgements; return the times of the update."""
+        for outbox in self.outboxes.values():
+            # Readers of the sender's own memory still need it: its next version has another place.
+            if outbox.message.is_parameters and (outbox.is_in_place or not self.plan.expects_views):
+                outbox.change_parameters(number)
+        times, self.update = self.update, UpdateTimes()
+        times.reads, times.torn_reads = self.parameters.reads, self.parameters.torn_reads
+        return times
 
     def verify(self, first: int, last: int) -> tuple[dict[str, int], dict[str, bool | None]]:
         """Verify the messages `first` to `last`, and drop them. Return wrong bytes by name, and `Views.by_edge`."""
@@ -169,6 +219,7 @@ class Actor(Endpoint):
 
     def forward_step(self, task: str, *inputs: Any) -> Any:
         """Receive a task's inputs, in the order of the flow's edges, and return the data to send."""
+        begin = time.perf_counter()
         if self.codec:
             inputs = self.codec.decode_all(inputs, self.sent_flow.edges_to(task), self.device)
         number = self.receive(inputs, task) if self.inboxes[task].edges else self.local_numbers[task].popleft()
@@ -179,7 +230,9 @@ class Actor(Endpoint):
         if task == self.sink_task:
             self.take_samples(number, self.inboxes[task].held[-1][1])
         payload = self.make_payload(number, task)
-        return self.codec.encode(payload) if self.codec else payload
+        data = self.codec.encode(payload) if self.codec else payload
+        self.update.add_task(begin, time.perf_counter())
+        return data
 
     def compute(self, seconds: float) -> None:
         """--model-seconds: wait as if a model computed, without using the CPU."""

@@ -21,6 +21,9 @@ def install(endpoint: Any, fault: str) -> None:
         return
     if kind == "start":
         raise OSError("injected fault")
+    if kind == "tear":  # copy into the served parameters without stopping the engine
+        parameters, stop = endpoint.parameters, endpoint.parameters.stop_engine
+        parameters.stop_engine = lambda: stop() if len(parameters.arrived) == len(parameters.tasks) else None
     receive, make_payload = endpoint.receive, endpoint.make_payload
     previous: list[Any] = []
 

@@ -6,9 +6,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from common.endpoints.payload import NUMBER_BYTES, digest, encode_number, make_field, number_bytes
-from common.endpoints.tensors import Payload, assemble, from_array, pack, packed_views, tensors_of, to_array, unpack
-from common.flows.message import Field, Message
+from common.endpoints.payload import digest, encode_number, make_field, number_bytes
+from common.endpoints.tensors import (
+    Payload,
+    assemble,
+    flat_items,
+    from_array,
+    pack,
+    packed_views,
+    tensors_of,
+    to_array,
+    unpack,
+)
+from common.flows.message import NUMBER_BYTES, Field, Message
 
 Memory = Callable[[int], torch.Tensor]  # slot -> the flat buffer in which its payload, or packed buffer, must lie
 
@@ -18,6 +28,8 @@ class Outbox:
 
     Inside the timed section, they are packed into the buffers if `is_packed`, converted by `convert`, or copied into
     the given memory if `copy_in`. Otherwise they lie in the given memory from the start.
+
+    Parameters have one payload, and `change_parameters` makes the next one of it; in given memory, they have two.
     """
 
     def __init__(
@@ -31,27 +43,25 @@ class Outbox:
         self.sent: list[Payload] = []  # what is sent of them: themselves, or their copies in the buffers
         self.buffers: list[torch.Tensor] = []  # flat memory of the payloads: of packed ones, or the given memory
         self.packed_views: list[list[Any]] = []  # the fields in each buffer
+        self.is_in_place = message.is_parameters and not memory
+        first = slots - 1 if self.is_in_place else 0
+        for slot in range(first):
+            self.digests.append([digest(make_field(f, sender, slot), number_bytes(f)) for f in message.fields])
         self.whole_areas: list[list[memoryview]] = []  # per slot: areas of 8 bytes for the whole sequence number
         self.other_areas: list[list[tuple[Field, Any]]] = []  # per slot: areas that hold a part of it, or single bits
-        for slot in range(slots):
+        for slot in range(first, slots):
             made = [(field, make_field(field, sender, slot)) for field in message.fields]
             self.digests.append([digest(arrays, number_bytes(field)) for field, arrays in made])
             payload = assemble(message, [_to_tensors(field, arrays, device) for field, arrays in made])
             if is_packed or memory:
                 count = message.packed_bytes
                 self.buffers.append(memory(slot) if memory else torch.ones(count, dtype=torch.uint8, device=device))
-                self.packed_views.append(packed_views(self.buffers[slot], message))
-                pack(payload, message, self.packed_views[slot])
+                self.packed_views.append(packed_views(self.buffers[-1], message))
+                pack(payload, message, self.packed_views[-1])
                 if not self.writes_buffers:
-                    payload = unpack(self.buffers[slot], message)
+                    payload = unpack(self.buffers[-1], message)
             self.pool.append(payload)
-            sent = payload
-            if is_packed:
-                buffer = self.buffers[slot]
-                sent = buffer.view(torch.int64) if message.packed_bytes % 8 == 0 else buffer
-            elif self.writes_buffers:
-                sent = unpack(self.buffers[slot], message)
-            self.sent.append(sent)
+            self.sent.append(_to_send(self.buffers[-1], message, is_packed) if self.writes_buffers else payload)
             whole, other = [], []
             for field in message.fields:
                 if count := number_bytes(field):
@@ -88,6 +98,55 @@ class Outbox:
         if self.writes_buffers:
             pack(self.pool[slot], self.message, self.packed_views[slot])
         return self.sent[slot]
+
+    def change_parameters(self, number: int) -> None:
+        """Invert what was sent as message `number` and changes with each message, as a trainer writes its next version.
+
+        A reader that still needs them gets wrong bytes. In given memory, the bits before are restored as well.
+        """
+        changed = [self.buffers[n % len(self.buffers)] for n in (number, number - 1) if n and self.buffers]
+        if self.is_in_place:
+            changed = self.buffers[:1]
+            for field in self.message.fields:
+                items = flat_items(self.pool[0], field)
+                changed += [items[part] for part in field.changed_items]
+        for tensor in changed:
+            torch.bitwise_not(tensor, out=tensor)
+
+
+class Forwarder(Outbox):
+    """Send what `received` returns: through buffers if the message is packed or lies in given memory."""
+
+    def __init__(
+        self, message: Message, slots: int, device: torch.device, is_packed: bool, memory: Memory | None,
+        received: Callable[[], Payload],
+    ) -> None:  # fmt: skip
+        self.message, self.received, self.slots = message, received, slots
+        self.writes_buffers = self.works_in_clock = is_packed or memory is not None
+        self.is_in_place, self.digests, self.pool = False, [], []
+        self.buffers = [
+            memory(slot) if memory else torch.ones(message.packed_bytes, dtype=torch.uint8, device=device)
+            for slot in range(slots if self.writes_buffers else 0)
+        ]
+        self.packed_views = [packed_views(buffer, message) for buffer in self.buffers]
+        self.sent = [_to_send(buffer, message, is_packed) for buffer in self.buffers]
+
+    def write_number(self, number: int) -> int:
+        """Return the slot of the message, which has its sequence number already."""
+        return number % self.slots
+
+    def payload(self, slot: int) -> Payload:
+        if not self.writes_buffers:
+            return self.received()
+        pack(self.received(), self.message, self.packed_views[slot])
+        return self.sent[slot]
+
+
+def _to_send(buffer: torch.Tensor, message: Message, is_packed: bool) -> Payload:
+    """Return a buffer as one tensor, or the fields in it."""
+    if not is_packed:
+        return unpack(buffer, message)
+    return buffer.view(torch.int64) if message.packed_bytes % 8 == 0 else buffer
 
 
 def _to_tensors(field: Field, arrays: list[Any], device: torch.device) -> list[Any]:

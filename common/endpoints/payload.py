@@ -13,16 +13,21 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from common.flows.message import ARRAY_DTYPES, ITEM_BYTES, Field
+from common.flows.message import ARRAY_DTYPES, ITEM_BYTES, NUMBER_BYTES, Field
 
 Digests = dict[str, list[list[int]]]  # sender -> per slot and field, the hash of the bytes without sequence number
 
-NUMBER_BYTES = 8
 NUMBER_BOOLS = 32  # a field of bools holds one bit of the sequence number per item
 
 
 def make_field(field: Field, sender: str, slot: int) -> list[Any]:
     """Return an array (or string) for each of `field.shapes`: random, but equal in every process."""
+    if field.is_parameter and slot % 2:  # the second state of a parameter is the first one with some items inverted
+        (array,) = make_field(field, sender, slot - 1)
+        items = array.reshape(-1).view(f"u{array.itemsize}")
+        for part in field.changed_items:
+            items[part] = np.invert(items[part])
+        return [array]
     seed = [zlib.crc32(sender.encode()), slot, zlib.crc32(field.name.encode())]
     generator = np.random.Generator(np.random.SFC64(seed))
     if field.offsets_of:

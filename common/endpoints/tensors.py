@@ -10,8 +10,9 @@ import torch
 
 from common.errors import RunFailed
 from common.flows.flow import Edge
-from common.flows.message import PYTHON_DTYPES, Field, Message
+from common.flows.message import ITEM_BYTES, PYTHON_DTYPES, Field, Message
 
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of an item
 Payload = Any  # a torch.Tensor, or dict[str, Tensor | list[Tensor] | list[str] | list[list[int | float]]]
 
 # Readers get views of channels, of the object store and of bytes, which nobody may write to. Nothing here does.
@@ -75,6 +76,11 @@ def assemble(message: Message, fields: Iterable[list[Any]]) -> Payload:
 def tensors_of(payload: Payload, field: Field) -> list[Any]:
     value = payload[field.name] if field.name else payload
     return value if field.is_list else [value]
+
+
+def flat_items(payload: Payload, field: Field) -> torch.Tensor:
+    """Return a field of one contiguous tensor as a flat view of integers: a NaN is not equal to itself."""
+    return tensors_of(payload, field)[0].reshape(-1).view(INTEGERS[ITEM_BYTES[field.dtype]])
 
 
 def check_inputs(inputs: Sequence[Payload], edges: Sequence[Edge]) -> None:

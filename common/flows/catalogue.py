@@ -15,13 +15,16 @@ from typing import Any
 
 from common.errors import did_you_mean
 from common.flows.chatlearn_messages import dpo, of_samples, rlhf, slime
+from common.flows.detached_ppo import detached_ppo
 from common.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, cut_messages, scale_flow
 from common.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, PYTHON_DTYPES, Field, Message, flat_message
+from common.flows.weights import weights
 from common.units import format_bytes, parse_bytes
 
 INT64_BYTES, FLOAT32_BYTES = 8, 4
-ARROW = "->"
+ARROW, WEIGHTS, DETACHED_PPO = "->", "weights", "detached-ppo"
 FIELD_DTYPES = [name for name in ITEM_BYTES if name not in PYTHON_DTYPES]
+MAX_SHOWN_FIELDS = 20  # of a message in --list-flows
 RESERVED_NAMES = (PROXY, DATASET, "query", "result")  # tasks and actors that the suite adds to flows
 
 
@@ -78,6 +81,8 @@ FLOWS: dict[str, Callable[..., Flow]] = {
     "round-trip": round_trip,
     "chain": chain,
     "scatter-gather": scatter_gather,
+    WEIGHTS: weights,
+    DETACHED_PPO: detached_ppo,
 }
 # The demo sends flat tensors; with --message fields or packed, the flow has ChatLearn's fields instead.
 FLOWS_OF_FIELDS = {"online-dpo": of_samples(partial(rlhf, "online-dpo", "online DPO"))}
@@ -230,6 +235,9 @@ def describe_messages(flow: Flow) -> list[str]:
     for sender in (DRIVER, *(task.name for task in flow.tasks)):
         readers, message = ", ".join(edge.reader for edge in flow.edges_from(sender)), flow.message(sender)
         lines.append(f"  {f'{sender} -> {readers}':42} {format_bytes(message.bytes):>10}")
+        if len(message.fields) > MAX_SHOWN_FIELDS:
+            lines.append(f"      {len(message.fields)} tensors")
+            continue
         for field in message.fields if not message.is_flat else ():
             lengths, shape = field.lengths, str([*field.shape])
             if field.is_list:

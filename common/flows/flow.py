@@ -4,7 +4,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from common.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, Field, Message, flat_message, jagged_message
+from common.flows.message import (
+    ACKNOWLEDGEMENT,
+    ITEM_BYTES,
+    Field,
+    Message,
+    changes_message,
+    flat_message,
+    jagged_message,
+)
 
 DRIVER = "driver"
 DATASET = "stream-dataset"  # the task and actor that `with_dataset` adds
@@ -21,6 +29,7 @@ class Task:
     sends: Message  # ACKNOWLEDGEMENT if the task only reports that it has finished
     title: str = ""  # the name in diagrams
     actor: str = ""  # default: the name of the task
+    forwards: str = ""  # the task whose message this one reads and sends on, unchanged
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actor", self.actor or self.name)
@@ -33,6 +42,10 @@ class Edge:
     source: str
     reader: str
     message: Message
+    origin: str = ""  # the task that made the message: the source, unless it only forwards it
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "origin", self.origin or self.source)
 
     @property
     def bytes(self) -> int:
@@ -69,6 +82,9 @@ class Flow:
             for source in task.reads:
                 if source not in names:
                     raise ValueError(f"flow {self.name}: {task.name} reads {source}, which does not come before it")
+            if task.forwards and (task.reads != (task.forwards,) or task.sends != self.task(task.forwards).sends):
+                raise ValueError(f"flow {self.name}: {task.name} cannot forward {task.forwards}: it must read and send "
+                                 "this message and no other")  # fmt: skip
             names.add(task.name)
         if not self.returns or DRIVER in self.returns or not names.issuperset(self.returns):
             raise ValueError(f"flow {self.name} returns {list(self.returns)}: give names of its tasks, at least one")
@@ -77,7 +93,11 @@ class Flow:
             raise ValueError(f"flow {self.name}: the message of {source} has no reader")
 
     def task(self, name: str) -> Task:
-        return {task.name: task for task in self.tasks}[name]
+        return self._tasks[name]
+
+    @cached_property
+    def _tasks(self) -> dict[str, Task]:
+        return {task.name: task for task in self.tasks}
 
     def actor(self, name: str) -> str:
         return DRIVER if name == DRIVER else self.task(name).actor
@@ -88,6 +108,12 @@ class Flow:
 
     def tasks_of(self, actor: str) -> tuple[Task, ...]:
         return tuple(task for task in self.tasks if task.actor == actor)
+
+    def origin(self, name: str) -> str:
+        """Return the task that made the message that a task sends."""
+        while name != DRIVER and self.task(name).forwards:
+            name = self.task(name).forwards
+        return name
 
     def message(self, name: str) -> Message:
         return self.query if name == DRIVER else self.task(name).sends
@@ -117,19 +143,38 @@ class Flow:
     def _inputs(self) -> dict[str, tuple[Edge, ...]]:  # cached, because transports ask inside the timed section
         reads = {task.name: task.reads for task in self.tasks} | {DRIVER: self.returns}
         return {
-            reader: tuple(Edge(s, reader, self.message(s)) for s in sources if self.actor(s) != self.actor(reader))
+            reader: tuple(
+                Edge(source, reader, self.message(source), self.origin(source))
+                for source in sources
+                if self.actor(source) != self.actor(reader)
+            )
             for reader, sources in reads.items()
         }
 
     @cached_property
     def _outputs(self) -> dict[str, tuple[Edge, ...]]:
-        return {name: tuple(edge for edge in self.edges if edge.source == name) for name in self._inputs}
+        outputs: dict[str, list[Edge]] = {name: [] for name in self._inputs}
+        for edge in self.edges:
+            outputs[edge.source].append(edge)
+        return {name: tuple(edges) for name, edges in outputs.items()}
 
     def edges_to_actor(self, actor: str) -> tuple[Edge, ...]:
         return tuple(edge for edge in self.edges if self.actor(edge.reader) == actor)
 
     def edges_from_actor(self, actor: str) -> tuple[Edge, ...]:
         return tuple(edge for edge in self.edges if self.actor(edge.source) == actor)
+
+    @property
+    def has_parameters(self) -> bool:
+        return any(message.is_parameters for message in self.messages)
+
+    def slots(self, in_flight: int) -> int:
+        """Return the payloads per sender: those in flight, the next one, and one that a reader still holds.
+
+        Parameters have two states, and an update begins after the last one has ended.
+        """
+        # At least three otherwise: a transport that reuses two buffers would show an old one as new.
+        return 2 if self.has_parameters else in_flight + 2
 
     def path_length(self, choose: Callable[[Iterable[int]], int]) -> int:
         """Return the number of edges on the longest (max) or shortest (min) path from the query to a result."""
@@ -159,6 +204,10 @@ def jagged_flow(flow: Flow) -> Flow:
 
 def packed_flow(flow: Flow) -> Flow:
     return _change_messages(flow, lambda message: flat_message(message.packed_bytes))
+
+
+def changes_flow(flow: Flow, form: str) -> Flow:
+    return _change_messages(flow, lambda message: changes_message(message, form) if message.is_parameters else message)
 
 
 def with_dataset(flow: Flow) -> Flow:

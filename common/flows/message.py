@@ -10,6 +10,9 @@ ITEM_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "floa
 PYTHON_DTYPES = {"str": "uint8", "ints": "int64", "floats": "float64"}  # Python objects -> the dtype they are packed as
 ARRAY_DTYPES = PYTHON_DTYPES | {"bfloat16": "uint16"}  # of numpy arrays, which have no bfloat16
 VALUES, OFFSETS = "_values", "_offsets"  # the ends of the names of the two fields of a jagged one
+INDICES, BITMAP = "_indices", "_bitmap"  # of where the values of changed parameters belong
+CHANGES = ("indices", "bitmap")  # forms of messages that have only the changed items of parameters
+NUMBER_BYTES = 8  # of a sequence number
 ALIGNMENT_BYTES = 8  # of each field in a packed message, so that it can be viewed as any dtype
 
 
@@ -24,6 +27,9 @@ class Field:
     # The shape of a larger tensor. The field's tensor is a view of its first corner; in a list, each tensor is a view
     # of the beginning of one of its rows. Pickling a view writes its full storage.
     storage: tuple[int, ...] = ()
+    # The sender keeps the tensor in one place, and inverts the bits of some items from one message to the next.
+    is_parameter: bool = False
+    changed_share: float = 1.0  # of the items
     offsets_of: tuple[int, ...] = ()  # lengths: the field has where each tensor of a jagged field begins, and the end
 
     def __post_init__(self) -> None:
@@ -54,6 +60,18 @@ class Field:
         return sum(map(math.prod, self.shapes)) * ITEM_BYTES[self.dtype]
 
     @property
+    def changed_items(self) -> list[slice]:
+        """Return the items of a parameter, as a flat tensor, that differ between two messages.
+
+        The first one is the lowest part of the sequence number, and the last ones show readers the version. The others
+        are evenly spaced.
+        """
+        count, number_items = math.prod(self.shape), NUMBER_BYTES // ITEM_BYTES[self.dtype]
+        first = min(self.shape[-1], number_items)
+        end = max(first, count - number_items)
+        return [slice(0, 1), slice(first, end, round(1 / self.changed_share)), slice(end, count)]
+
+    @property
     def serialised_bytes(self) -> int:
         """Return the bytes that pickling writes: each view with its full storage."""
         storage_bytes = len(self.shapes) * math.prod(self.storage) * ITEM_BYTES[self.dtype]
@@ -79,6 +97,14 @@ class Message:
     @property
     def is_flat(self) -> bool:
         return not self.fields[0].name
+
+    @property
+    def is_parameters(self) -> bool:
+        return self.fields[0].is_parameter
+
+    @property
+    def is_experience(self) -> bool:
+        return not self.is_parameters and self != ACKNOWLEDGEMENT
 
     @property
     def bytes(self) -> int:
@@ -116,6 +142,18 @@ class Message:
     @property
     def packed_bytes(self) -> int:
         return self.spans[-1].stop
+
+
+def changes_message(message: Message, form: str) -> Message:
+    """Return the message with only the changed items of each parameter, and their indices, or a bitmap of all items."""
+    fields = []
+    for field in message.fields:
+        items = math.prod(field.shape)
+        count = sum(len(range(items)[part]) for part in field.changed_items)
+        fields.append(Field(field.name + VALUES, field.dtype, (count,)))
+        places = (INDICES, "int32", (count,)) if form == "indices" else (BITMAP, "uint8", (math.ceil(items / 8),))
+        fields.append(Field(field.name + places[0], *places[1:]))
+    return Message(tuple(fields))
 
 
 def jagged_message(message: Message) -> Message:

@@ -12,7 +12,9 @@ from typing import Any
 from msgspec import Meta
 
 from chatlearn.options import REF_QUEUE_FLAGS, ChatLearnOptions
-from common.flows.catalogue import FLOWS
+from common.flows.catalogue import DETACHED_PPO, FLOWS, WEIGHTS
+from common.flows.detached_ppo import ITEMS
+from common.flows.weights import MODELS
 from common.plan.flag import flag, parse_assignments
 from common.units import parse_bytes, parse_seconds
 
@@ -27,6 +29,7 @@ _SIZES = "sizes of flows (--list-flows shows the defaults)"
 _workload, _size = partial(flag, "workload"), partial(flag, _SIZES, None)
 _transport, _measurement = partial(flag, "transport"), partial(flag, "measurement")
 _actors, _output = partial(flag, "actors"), partial(flag, "output")
+_FEW = Meta(ge=1, le=16)
 _COUNT, _BYTES, _TIME = Meta(ge=1, le=10**6), Meta(ge=1, le=10**15), Meta(gt=0, le=86400)
 _LENGTHS = "a number, lognormal:200:0.6:512 (median, sigma, longest) or uniform:10:512"
 
@@ -38,24 +41,42 @@ class Options(ChatLearnOptions):
         "'rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB', or a function that returns a Flow, "
         "for example my_flow.py:make", str)
     preset: str | None = _workload(None, "flow and sizes of a known system", str, choices=tuple(PRESETS))
-    scale: float = _workload(1.0, "multiply the batch size of --preset by this share", float, Meta(gt=0, le=1))
+    scale: float = _workload(1.0, "multiply the batch size of --preset, or the first dimension of all "
+        "tensors of --model, by this share", float, Meta(gt=0, le=1))
     message: str | None = _workload(None, "send messages of several fields as a dict of tensors (fields, the default), "
         "copied into one buffer (packed), with each list of tensors as one tensor of values and one of offsets "
-        "(jagged), or as a TensorDict, as in verl (tensordict). Flow online-dpo has flat messages, and ChatLearn's "
-        "fields with this flag", str, choices=("fields", "packed", "jagged", "tensordict"))
+        "(jagged), or as a TensorDict, as in verl (tensordict); of weights, only the values that have changed, with "
+        "their indices (indices) or a bit per value (bitmap). Flow online-dpo has flat messages, and ChatLearn's "
+        "fields with this flag", str, choices=("fields", "packed", "jagged", "tensordict", "indices", "bitmap"))
     batch_size: int | None = _size("samples or prompts per message", int, _COUNT)
-    prompt_seq_len: int | None = _size("tokens per prompt of the demo's flow", int, _COUNT)
+    prompt_seq_len: int | None = _size("tokens per prompt of the demo's flow and of detached-ppo", int, _COUNT)
     max_new_tokens: int | None = _size("tokens per response of the demo's flow", int, Meta(ge=0, le=10**6))
     num_samples: int | None = _size("responses per prompt of the demo's flow", int, _COUNT)
     prompt_len: str | None = _size(f"tokens per prompt of ChatLearn's flows: {_LENGTHS}", str)
     response_len: str | None = _size(f"tokens per response of ChatLearn's flows: {_LENGTHS}", str)
-    seq_length: int | None = _size("tokens to which --padding vllm pads each sample", int, _COUNT)
+    seq_length: int | None = _size("tokens to which --padding vllm pads each sample; tokens per sample of detached-ppo",
+        int, _COUNT)
     padding: str | None = _size("pad to the longest sample (megatron) or to --seq-length (vllm)", str,
         choices=("megatron", "vllm"))
     as_sent: bool | None = _size("send views of larger tensors, as ChatLearn does; pickle writes all of a view's "
         "storage. Without this flag, each tensor has its own storage")
     payload_bytes: int | None = _size("bytes per message, such as 12MB or 64KiB", parse_bytes, _BYTES)
     actors: int | None = _size("actors of the flows chain and scatter-gather", int, Meta(ge=1, le=64))
+    model: str | None = _size(f"tensors of --flow weights: {', '.join(MODELS)}, or the size of one flat tensor, such "
+        "as 1GiB", str)
+    receivers: int | None = _size("rollouts that receive all weights", int, Meta(ge=1, le=64))
+    senders: int | None = _size("trainers, each of which sends its part of the tensors", int, Meta(ge=1, le=64))
+    bucket_size: int | None = _size("cut the weights into messages of at most this size, or of one larger tensor, such "
+        "as 100MiB; 1B sends each tensor by itself. Default: one message per sender", parse_bytes, _BYTES)
+    sharded: bool | None = _size("each trainer sends its part only to the rollout of the same number")
+    makers: int | None = _size("actors of --flow detached-ppo that make experience", int, _FEW)
+    items: str | None = _size("form of the samples of an experience: views of the batch, as ColossalAI sends them, "
+        "clones, or the whole batch", str, choices=ITEMS)
+    lora_rank: int | None = _size("send adapters of this rank for the matrices of the layers instead of all weights",
+        int, Meta(ge=1, le=4096))
+    changed: float | None = _size("share of the weights that change from one update to the next", float,
+        Meta(gt=0, le=1))
+    chain: bool | None = _size("each rollout forwards the weights to the next one")
     payload: int | None = _size("scale all flat messages to this number of bytes per iteration, such as 64MiB",
         parse_bytes, _BYTES)
     fields: int | None = _size("cut each tensor of a message into this many tensors", int, Meta(ge=1, le=10_000))
@@ -84,7 +105,8 @@ class Options(ChatLearnOptions):
     runs: int = _measurement(1, "number of runs; each run starts new processes", int, Meta(ge=1, le=1000))
     iterations: int = _measurement(100, "timed iterations", int, Meta(ge=1, le=10**7))
     duration: float | None = _measurement(None, "measure for this time instead of --iterations, such as 10s; "
-        "verification is included", parse_seconds, _TIME, metavar="TIME")
+        "verification is included. Makers and trainers of detached-ppo then run at their own speed", parse_seconds,
+        _TIME, metavar="TIME")
     warmup: int = _measurement(3, "untimed iterations after the first one", int, Meta(ge=0, le=10**6))
     check_every: int | None = _measurement(None, "iterations between two full verifications. All bytes of the last "
         "--in-flight iterations and the sequence numbers of the others are verified. Default: the value of "
@@ -100,6 +122,10 @@ class Options(ChatLearnOptions):
         "--sink trainer) included: policy=200ms,trainer=50ms", str, metavar="ACTOR=TIME,...", configuration=True)
     sink: str = _actors("driver", "reader of the results: the driver, or a trainer that cuts them into micro-batches",
         str, choices=("driver", "trainer"), configuration=True)
+    trainers: int | None = _actors(None, "models that --sink trainer of ref-queue trains (default: 2 for the flow ppo, "
+        "otherwise 1), or trainers of --flow detached-ppo (default: 1)", int, _FEW, configuration=True)
+    update_steps: int = _actors(2, "batches of a trainer of --flow detached-ppo with --duration between two updates of "
+        "the makers", int, _COUNT, configuration=True)
     train_micro_batch: int = _actors(8, "samples per micro-batch of --sink trainer", int, _COUNT, configuration=True)
     threads: int = _actors(1, "torch threads per actor, for copies", int, _COUNT, configuration=True)
     trace: Path | None = _output(None, "write a Chrome trace to this new file; tracing itself costs time", Path,
@@ -118,7 +144,12 @@ class Options(ChatLearnOptions):
 
     @property
     def sizes(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in FLAGS if field.metadata["group"] == _SIZES}
+        sizes = {field.name: getattr(self, field.name) for field in FLAGS if field.metadata["group"] == _SIZES}
+        if self.flow in (WEIGHTS, DETACHED_PPO):  # --scale is also for presets
+            sizes["scale"] = self.scale if self.scale < 1 else None
+        if self.flow == DETACHED_PPO:  # --trainers is also for --sink trainer
+            sizes["trainers"] = self.trainers
+        return sizes
 
     @property
     def group_size(self) -> int:
@@ -130,11 +161,6 @@ class Options(ChatLearnOptions):
         return self.trainers or (2 if self.flow == "ppo" else 1)
 
     @property
-    def slots(self) -> int:
-        """Return the payloads per sender: those in flight, the next one, and one that a reader still holds."""
-        return self.in_flight + 2  # at least three: a transport that reuses two buffers would show an old one as new
-
-    @property
     def model_times(self) -> dict[str, float]:
         return parse_assignments("--model-seconds", self.model_seconds, parse_seconds)
 
@@ -142,7 +168,8 @@ class Options(ChatLearnOptions):
     def table(self) -> str:
         """Return the table of a record that no suite asked for."""
         if not self.sweep:
-            return "stages" if self.trace else "configurations"
+            tables = {WEIGHTS: "weights", DETACHED_PPO: "free-run" if self.duration else "detached-ppo"}
+            return "stages" if self.trace else tables.get(self.flow, "configurations")
         name = self.sweep.partition("=")[0]
         return name if name == "in-flight" else f"sweep-{name}"
 
@@ -154,8 +181,9 @@ class Options(ChatLearnOptions):
     @property
     def configuration_flags(self) -> dict[str, Any]:
         """Return the given flags that make another configuration."""
-        values = {field: getattr(self, field.name) for field in FLAGS if field.metadata["configuration"]}
-        return {field.name: value for field, value in values.items() if value != field.default}
+        sizes = self.sizes
+        flags = [field for field in FLAGS if field.metadata["configuration"] and field.name not in sizes]
+        return {field.name: value for field in flags if (value := getattr(self, field.name)) != field.default}
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 
 from common.errors import Skipped, UsageError
-from common.flows.catalogue import build_flow, flow_sizes
-from common.flows.flow import DRIVER, Flow, jagged_flow, packed_flow, with_dataset, with_proxy_actor
+from common.flows.catalogue import DETACHED_PPO, build_flow, flow_sizes
+from common.flows.flow import DRIVER, Flow, changes_flow, jagged_flow, packed_flow, with_dataset, with_proxy_actor
+from common.flows.message import CHANGES
 from common.plan import validate
 from common.plan.options import Options
 from common.records.schema import Configuration, Layout, Record, Workload, record_edges
@@ -111,6 +112,8 @@ class Plan:
 
     @cached_property
     def sent_flow(self) -> Flow:
+        if self.options.message in CHANGES:
+            return changes_flow(self.task_flow, self.options.message)
         return packed_flow(self.task_flow) if self.options.message == "packed" else self.task_flow
 
     @property
@@ -138,7 +141,15 @@ class Plan:
     def expects_views(self) -> bool:
         """Whether readers must end with views. Views of host memory are copied to a GPU."""
         is_shared = self.device == "cpu" or self.transport.requirements.single_host
-        return is_shared and readers_get_views(self.transport, self.options.configuration_flags)
+        return (
+            is_shared
+            and self.options.message not in CHANGES
+            and readers_get_views(self.transport, self.options.configuration_flags)
+        )
+
+    @property
+    def is_free_run(self) -> bool:
+        return bool(self.options.duration) and self.options.flow == DETACHED_PPO
 
     @property
     def total_iterations(self) -> int:

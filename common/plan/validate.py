@@ -14,9 +14,9 @@ import psutil
 
 from chatlearn.options import REF_QUEUE_FLAGS
 from common.errors import Skipped, UsageError
-from common.flows.catalogue import flag_name, flow_sizes
-from common.flows.flow import Flow
-from common.flows.message import ACKNOWLEDGEMENT, jagged_message
+from common.flows.catalogue import DETACHED_PPO, flag_name, flow_sizes
+from common.flows.flow import DRIVER, Flow
+from common.flows.message import ACKNOWLEDGEMENT, CHANGES, jagged_message
 from common.plan.flag import parse_assignments
 from common.plan.options import FLAGS, MIN_STORE_BYTES, Options
 from common.records.environment import cuda_version
@@ -38,6 +38,8 @@ CUDA_WHEELS = {
 def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
     """Yield one line for each rule that is broken: what is wrong, and what to do."""
     yield from transport_errors(transport, options)
+    if options.copy_out and not (transport.gives_views or options.zero_copy or flow.has_parameters):
+        yield f"--copy-out: readers of {transport.label} own a copy already: leave it out"
     yield from flow_errors(transport, options, flow)
     if transport.label == CHATLEARN:
         yield from chatlearn_errors(options, flow)
@@ -47,14 +49,12 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
     """Check the flags that do not work with every transport: the name of the configuration has them."""
     label, cores, uses_ray = transport.label, len(os.sched_getaffinity(0)), transport.runtime.uses_ray
     spread = options.placement == "spread"
-    ref_queue_flags = [field.name for field in FLAGS if field.metadata["group"] == REF_QUEUE_FLAGS]
+    ref_queue_flags = ["trainers", *(field.name for field in FLAGS if field.metadata["group"] == REF_QUEUE_FLAGS)]
     for name in options.configuration_flags:
         if name in ref_queue_flags and label != CHATLEARN:
             yield f"{flag_name(name)} is a flag of --transport ref-queue: leave it out"
     if options.zero_copy and (transport.runtime.name != "store" or transport.name in ("bytes", "numpy")):
         yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
-    if options.copy_out and not (transport.gives_views or options.zero_copy):
-        yield f"--copy-out: readers of {label} own a copy already: leave it out"
     if options.copy_in and (not transport.requirements.shared_memory or options.message == "packed"):
         yield f"--copy-in: {label} does not send what its producers write into shared memory: leave it out"
     if options.preallocate_store and (options.address or not uses_ray):
@@ -86,10 +86,33 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
             yield f"--in-flight {options.in_flight}: {transport.name} holds {limit} of {flow.name}: give {limit}"
     if options.group_size < options.in_flight:
         yield f"--check-every or --episode: give at least --in-flight, which is {options.in_flight}"
+    if transport.requirements.one_input and any(len(flow.edges_to(task.name)) > 1 for task in flow.tasks):
+        yield f"{transport.label}: {flow.name} has a task that reads two messages: use another --transport"
+    if transport.requirements.read_by_all:
+        for task in flow.tasks:
+            readers = {flow.actor(edge.reader) for edge in flow.edges_from(task.name)}
+            if readers not in (set(), {DRIVER}, {*flow.actors} - {task.actor}):
+                yield f"{transport.label}: not all actors read the message of {task.name}: use another --transport"
+                break
+    is_free_run = options.flow == DETACHED_PPO and options.duration is not None
+    if is_free_run and (transport.stores not in ("calls", "buffers") or options.address or options.trace):
+        yield ("--duration: makers and trainers run freely only over store by-value and replay-buffer, without "
+               "--address and --trace: give --iterations")  # fmt: skip
+    if is_free_run and (options.duration or 0) >= options.timeout:
+        yield f"--duration {options.duration:g}: give a larger --timeout, which is {options.timeout:g} s"
+    if "update_steps" in options.configuration_flags and not is_free_run:
+        yield "--update-steps is a flag of --flow detached-ppo with --duration: leave it out"
+    if flow.has_parameters and (options.in_flight > 1 or options.group_size > 1):
+        yield f"--in-flight and --check-every: an update of {flow.name} begins after the last one: leave them out"
     if options.message == "packed" and flow.is_flat:
         yield f"--message packed: every message of {flow.name} is one tensor already: leave it out"
     if options.message == "jagged" and not any(jagged_message(message).jagged_names for message in flow.messages):
         yield f"--message jagged: no message of {flow.name} has a list of tensors: leave it out"
+    if options.message in CHANGES:
+        if not flow.has_parameters or flow.is_flat or options.chain:
+            yield f"--message {options.message}: {flow.name} does not send the tensors of a model, or forwards them"
+        if transport.requirements.shared_memory:
+            yield f"--message {options.message}: {transport.label} sends all of its memory: use another --transport"
     if options.message == "tensordict":
         if not transport.carries_objects:
             yield f"--message tensordict: {transport.label} carries tensors and no Python objects: give jagged"
@@ -200,7 +223,7 @@ def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
     if options.preallocate_store:
         default_bytes = max(MIN_STORE_BYTES, 2 * in_store_bytes)
     store_bytes = (options.object_store_bytes or default_bytes) if transport.runtime.uses_ray else 0
-    pool_bytes = options.slots * flow.sent_bytes if transport.requirements.shared_memory else 0
+    pool_bytes = flow.slots(options.in_flight) * flow.sent_bytes if transport.requirements.shared_memory else 0
     names = ["payload"] if options.payload else list(flow_sizes(options.flow, options.message))[:2]
     if options.in_flight > 1:
         names.append("in_flight")
@@ -242,7 +265,12 @@ def resident_bytes(transport: Transport, options: Options, flow: Flow) -> int:
     processes = {task.name: math.prod(options.process_counts(task.actor)) for task in flow.tasks}
     pools = flow.query.bytes + sum(task.sends.bytes * processes[task.name] for task in flow.tasks)
     inputs = sum(edge.bytes * processes.get(edge.reader, 1) for edge in flow.edges)
-    total = options.slots * pools + options.in_flight * inputs + stored_bytes(transport, options, flow)
+    is_in_place = flow.has_parameters and not transport.requirements.shared_memory
+    total = (
+        (1 if is_in_place else flow.slots(options.in_flight)) * pools
+        + options.in_flight * inputs
+        + stored_bytes(transport, options, flow)
+    )
     if options.sink == "trainer":
         iterations = options.group_size * options.relay_episodes
         trainers = options.trainer_count if transport.label == CHATLEARN else 1

@@ -1,6 +1,7 @@
 """Define the record: one JSON file per configuration, with its identity, its environment and every sample of its runs.
 
-No derived number is stored. SCHEMA_VERSION grows with every change; older records are not read.
+No derived number is stored. SCHEMA_VERSION grows with every change that records of the version
+before do not fit; they are not read.
 """
 
 from typing import Annotated, Any, Literal
@@ -30,9 +31,9 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     flow: str
     # One tensor; a dict of fields; a dict packed into one buffer; a dict whose lists of tensors are values and offsets;
-    # a TensorDict.
-    message: Literal["flat", "fields", "packed", "jagged", "tensordict"]
-    sizes: dict[str, int | str | bool]  # of the flow
+    # a TensorDict; the changed values of parameters with their indices, or with a bitmap.
+    message: Literal["flat", "fields", "packed", "jagged", "tensordict", "indices", "bitmap"]
+    sizes: dict[str, int | float | str | bool]  # of the flow
     edges: tuple[Edge, ...]  # of the flow as its user draws it
 
     def __hash__(self) -> int:  # equal workloads have equal edges; a dict has no hash
@@ -77,6 +78,27 @@ class ProcessCost(msgspec.Struct, forbid_unknown_fields=True):
 Span = tuple[str, int, str, str, int, float, float, Count]
 
 
+class FreeRun(msgspec.Struct, forbid_unknown_fields=True):
+    """Makers and trainers of detached PPO, each at its own speed. The first two lists have a number per batch."""
+
+    seconds: float
+    samples: Count  # of all batches that trainers have consumed
+    waiting_batches: list[int]  # sent and not yet consumed, before this one is consumed
+    staleness: list[int]  # versions of the weights between the making and the consumption
+    stall_seconds: list[float]  # of makers, per update
+
+
+class Updates(msgspec.Struct, forbid_unknown_fields=True):
+    """Parts of the timed updates of parameters, in order. With several messages per update they overlap."""
+
+    publish_seconds: list[float] = []  # of the slowest sender: from its first message to the handing over of its last
+    transfer_seconds: list[float] = []  # from the handing over of the first message to the arrival of the last
+    install_seconds: list[float] = []  # of the slowest receiver
+    stall_seconds: list[float] = []  # of the receiver whose parameters could not be read for the longest time
+    reads: Count = 0  # of served parameters, by a thread of each receiver, the untimed updates included
+    torn_reads: Count = 0  # of them, those that found two versions
+
+
 class Run(msgspec.Struct, forbid_unknown_fields=True):
     """One process that measured the configuration."""
 
@@ -111,6 +133,8 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
     stored_bytes: Count = 0  # written to the object store during the timed iterations; channels bypass it
     spilled_bytes: Count = 0  # written to disk by the object store, from the first iteration on
     loopback_bytes: Count | None = None  # received by the loopback interface during the timed iterations
+    updates: Updates | None = None  # of a flow of parameters
+    free_run: FreeRun | None = None  # of detached PPO with --duration
     processes: dict[str, ProcessCost] = {}  # names of the workers in the process, joined by "+", or raylet -> cost
     iterations_us: list[tuple[float, float]] = []  # --trace: start and end of each timed iteration
     spans: list[Span] = []  # --trace

@@ -23,6 +23,7 @@ from common.report.charts import Bar, BarChart, Dot, DotChart, LineChart, Series
 from common.report.sentences import (
     READERS,
     SIMPLEST,
+    describe_all,
     describe_change,
     describe_fastest,
     describe_pair,
@@ -32,6 +33,7 @@ from common.report.sentences import (
     old_and_new,
 )
 from common.report.tables import Column, Section, Table, format_milliseconds, format_significant, make_table
+from common.report.update_table import FREE_COLUMNS, UPDATE_COLUMNS
 from common.transports.catalogue import BASELINE, CHATLEARN
 from common.units import format_bytes
 
@@ -62,6 +64,7 @@ CHATLEARN_CHANGES = (
 )
 # Does any page fault that --retain-memory leaves still cost time?
 FEWEST_FAULTS = ("graph shm --retain-memory", "graph shm --reuse-buffers")
+AS_WRITTEN = "store replay-buffer --items views"  # by ColossalAI
 SWEPT = {"payload": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
          "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
 
@@ -95,6 +98,8 @@ def _group_key(result: Result) -> tuple[Any, ...]:
     order = (list(BUILDERS).index(result.table), [*FLOWS, workload.flow].index(workload.flow), workload.flow)
     if builder in (build_sweep, build_microbenchmarks):
         return order
+    if builder in (build_weights, build_free_run):  # messages of every size and form together
+        return (*order, str(sorted(item for item in workload.sizes.items() if item[0] not in ("bucket_size", "items"))))
     size = result.check_every if builder is build_chatlearn else workload.bytes_per_iteration
     return (*order, -size, workload.edges)
 
@@ -361,6 +366,32 @@ def build_microbenchmarks(done: list[Result], group: list[Result], everything: S
     return [Section("microbenchmarks", done[0].flow.title, "", make_table(done, columns))]
 
 
+def build_weights(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
+    """Return updates of the weights of a model, in messages of every size."""
+    done = sorted(done, key=lambda result: (not result.readers_own_a_copy, -result.typical_seconds))
+    title = title_of(done[0])
+    table = done[0].table
+    chart = DotChart(f"{table}_{done[0].workload.sizes['model']}".replace("-", "_"), f"Time per update: {title}",
+                     _group_by_readers([make_dot(result, tables.marked_label(result)) for result in done]),
+                     LOG_MILLISECONDS, _memcpy_lines(done), tuple(provenance(done)))  # fmt: skip
+    edges = [edge for edge in done[0].flow.edges if edge.message.is_parameters]
+    readers = {done[0].flow.actor(edge.reader) for edge in edges}
+    tensors = sum(len(edge.message.fields) for edge in edges) // len(readers)
+    fastest = min(done, key=lambda result: result.typical_seconds)
+    first = next((result for result in done if result.label in (AS_WRITTEN, SIMPLEST) and result is not fastest), None)
+    pairs = describe_all([Pair(first, fastest)]) if first else []
+    sentence = (f"{tensors:,} tensors of parameters for each of {len(readers)} readers, on one machine. "
+                f"{describe_fastest(done)} {' '.join(pairs)}")  # fmt: skip
+    return [Section(table, title, sentence.strip(), make_table(done, UPDATE_COLUMNS), chart)]
+
+
+def build_free_run(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
+    """Return makers and trainers of detached PPO that do not wait for each other."""
+    done = sorted(done, key=lambda result: -result.typical_seconds)
+    title = f"{done[0].flow.title}, each at its own speed"
+    return [Section(done[0].table, title, "", make_table(done, FREE_COLUMNS))]
+
+
 def build_sweep(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return the times of each configuration at each value of the size that was swept."""
     swept, _ = tables.swept_point(done[0])
@@ -419,6 +450,9 @@ BUILDERS: dict[str, Callable[[list[Result], list[Result], Sequence[Result]], lis
     "chatlearn": build_chatlearn,
     "chatlearn-flat": build_configurations,
     "chatlearn-stages": build_stages,
+    "weights": build_weights,
+    "detached-ppo": build_weights,
+    "free-run": build_free_run,
     "microbenchmarks": build_microbenchmarks,
     **dict.fromkeys(("sweep-payload", "sweep-fields", "sweep-batch-size", "sweep-actors", "in-flight"), build_sweep),
 }

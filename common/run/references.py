@@ -33,7 +33,7 @@ def measure_copies(plan: Plan) -> Copies:
 
     The memory of cold copies is mapped anew for each copy, whatever the settings of malloc are.
     """
-    flow, threads, cores = plan.task_flow, plan.options.threads, len(os.sched_getaffinity(0))
+    flow, threads, cores = plan.sent_flow, plan.options.threads, len(os.sched_getaffinity(0))
     pairs = []
     for edge in flow.edges:
         devices = [plan.gpu_of(flow.actor(task)) for task in (edge.source, edge.reader)]

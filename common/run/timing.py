@@ -4,16 +4,21 @@ The clock runs only in `run_group`. Payloads are made before it starts and verif
 """
 
 import time
-from collections import Counter, deque
+from bisect import bisect
+from collections import ChainMap, Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from common.endpoints import tensors
-from common.endpoints.progress_table import ENDING, ITERATING
+from common.endpoints.parameters import UpdateTimes
+from common.endpoints.progress_table import ENDING, ITERATING, ProgressTable
+from common.errors import RunFailed
 from common.flows.flow import DRIVER
+from common.flows.message import ACKNOWLEDGEMENT
 from common.plan.options import MIN_TIMED_ITERATIONS
 from common.plan.plan import Plan
-from common.records.schema import ProcessCost, Run
+from common.records.schema import FreeRun, ProcessCost, Run, Updates
 from common.run.host_noise import CpuTime, OtherLoad, loopback_bytes
 from common.run.monitor import WorkerReport
 from common.runtimes.worker_group import Connection, WorkerGroup
@@ -92,11 +97,18 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
         is_over = options.duration and time.monotonic() - begin > options.duration
         if is_over and numbers[0] >= first_timed + MIN_TIMED_ITERATIONS:
             break
+        if plan.is_free_run and numbers[0] == first_timed:
+            cpu_time.start()
+            wrong.update(measure_free_run(plan, run, connection, table, first_timed))
+            cpu_time.stop()
+            break
         workers.first_iteration, last = numbers[0], numbers[-1]
         steps = (make_query, connection.submit, connection.collect, receive, table.ended)
         cpu_time.start()
         run_group(numbers, options.in_flight, *steps)
         cpu_time.stop()
+        if plan.task_flow.has_parameters:
+            add_update(plan, run, workers.call("end_update", last), numbers[0] >= first_timed)
         for wrong_of_worker, views_of_worker in workers.call("verify", numbers[0], last).values():
             wrong.update(wrong_of_worker)
             for edge, is_view in views_of_worker.items():
@@ -111,6 +123,7 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
         if wrong or numbers[0] == 1:
             report.write(plan.run_folder)
     table.phase = ENDING
+    run.wrong_bytes, run.wrong_bytes_by_field = wrong.total(), dict(wrong)
     run.loopback_bytes = loopback_bytes() - loopback_before
     stored_after, spilled_after = workers.store_counters()
     run.stored_bytes, run.spilled_bytes = stored_after - stored_before, spilled_after - spilled_before
@@ -125,8 +138,37 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
         setattr(run, name, value)
     if options.trace:
         set_spans(plan, workers, connection, report, last)
-    run.reason = find_failure(plan, wrong, views) or find_other_data_path(plan, run, last + 1 - first_timed)
+    run.reason = (
+        find_failure(plan, wrong, views)
+        or find_torn_reads(run)
+        or find_other_data_path(plan, run, last + 1 - first_timed)
+    )
     run.status = "failed" if run.reason else "ok"
+
+
+def measure_free_run(plan: Plan, run: Run, connection: Connection, table: ProgressTable, first: int) -> dict[str, int]:
+    """Measure makers and trainers at their own speed, and return the wrong bytes.
+
+    Each batch is an iteration, which begins when a trainer has consumed the one before.
+    """
+    assert connection.run_freely
+    begin, reports = connection.run_freely(first)
+    sent, batches, stalls, wrong = zip(*reports, strict=True)
+    sent_at, consumed = sorted(chain(*sent)), sorted(chain(*batches))
+    if not consumed:
+        raise RunFailed(f"no batch was consumed within {plan.options.duration} s: give a longer --duration")
+    samples = {task.name: max(task.sends.sample_counts) for task in plan.task_flow.tasks if task.sends.is_experience}
+    run.free_run = FreeRun(
+        seconds=consumed[-1][0] - begin,
+        samples=sum(samples[source] for _, source, _ in consumed),
+        waiting_batches=[bisect(sent_at, at) - index for index, (at, _, _) in enumerate(consumed)],
+        staleness=[staleness for _, _, staleness in consumed],
+        stall_seconds=[*chain(*stalls)],
+    )
+    for index, (end, _, _) in enumerate(consumed):
+        table.ended(first + index, begin, end)
+        begin = end
+    return dict(ChainMap(*wrong))
 
 
 def find_failure(plan: Plan, wrong: Mapping[str, int], views: Mapping[str, bool | None]) -> str | None:
@@ -146,12 +188,39 @@ def find_failure(plan: Plan, wrong: Mapping[str, int], views: Mapping[str, bool 
     return None
 
 
+def add_update(plan: Plan, run: Run, times: Mapping[str, UpdateTimes], is_timed: bool) -> None:
+    """Add the parts of an update, which the actors measured, to the run."""
+    flow, run.updates = plan.task_flow, run.updates or Updates()
+    edges = [edge for edge in flow.edges if edge.message.is_parameters]
+    workers = {actor: [times[name] for name, w in plan.workers.items() if w.actor == actor] for actor in flow.actors}
+    senders = [worker for actor in {flow.actor(edge.origin) for edge in edges} for worker in workers[actor]]
+    receivers = [worker for actor in {flow.actor(edge.reader) for edge in edges} for worker in workers[actor]]
+    run.updates.reads = sum(receiver.reads for receiver in receivers)
+    run.updates.torn_reads = sum(receiver.torn_reads for receiver in receivers)
+    if is_timed:
+        run.updates.publish_seconds.append(max(sender.last_end - sender.first_begin for sender in senders))
+        first_sent = min(sender.first_end for sender in senders)
+        run.updates.transfer_seconds.append(max(receiver.last_begin for receiver in receivers) - first_sent)
+        run.updates.install_seconds.append(max(receiver.install_seconds for receiver in receivers))
+        run.updates.stall_seconds.append(max(receiver.stall_seconds for receiver in receivers))
+
+
+def find_torn_reads(run: Run) -> str | None:
+    """Return how many reads of served parameters found two versions; None if no read did."""
+    if not run.updates or not run.updates.torn_reads:
+        return None
+    return (f"{run.updates.torn_reads} of {run.updates.reads} reads of served parameters found two versions: this "
+            "transport writes into memory that is still read, so give --copy-out")  # fmt: skip
+
+
 def find_other_data_path(plan: Plan, run: Run, iterations: int) -> str | None:
     """Return how the bytes in the object store or on the loopback interface differ from those that are expected.
 
     Small messages do not use the store. Other jobs may use the store of an existing cluster, and ranks share results.
     """
-    if plan.options.address or plan.options.ranks or min(edge.bytes for edge in plan.sent_flow.edges) <= INLINED_BYTES:
+    sizes = [edge.bytes for edge in plan.sent_flow.edges if edge.message != ACKNOWLEDGEMENT]
+    is_small = min(sizes, default=0) <= INLINED_BYTES
+    if plan.options.address or plan.options.ranks or is_small or run.free_run:
         return None
     stored, expected = run.stored_bytes / iterations, expected_stored_bytes(plan)
     payload_bytes = sum(edge.bytes for edge in plan.sent_flow.edges)
@@ -174,8 +243,12 @@ def expected_stored_bytes(plan: Plan) -> int:
     if plan.transport.stores == "arguments":  # the query only as an argument
         messages -= flow.query.serialised_bytes
         return messages + sum(e.message.serialised_bytes for e in flow.edges if e.reader != DRIVER)
-    if plan.transport.stores == "queues":
-        return 2 * sum(edge.message.serialised_bytes for edge in flow.edges)
+    if plan.transport.stores in ("calls", "queues"):
+        copies = 2 if plan.transport.stores == "queues" else 1
+        return copies * sum(edge.message.serialised_bytes for edge in flow.edges)
+    if plan.transport.stores == "buffers":
+        buffered = sum(2 * edge.bytes for edge in plan.task_flow.edges if edge.message.is_experience)
+        return buffered + sum(edge.message.serialised_bytes for edge in flow.edges)
     return messages if plan.transport.stores == "messages" else 0
 
 

@@ -72,9 +72,11 @@ def main() -> None:
     try:
         measure_plan(pickle.loads((folder / "plan").read_bytes()), report)
     except BaseException as error:
-        if isinstance(error, SuiteError):
+        if report.failure:  # the actor is known that caused it
+            pass
+        elif isinstance(error, SuiteError):
             report.failure = str(error)
-        elif not report.failure:  # a defect of the suite
+        else:  # a defect of the suite
             traceback.print_exc()
             report.failure = f"{type(error).__name__}: {error}"
         report.write(folder)

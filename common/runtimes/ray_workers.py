@@ -35,7 +35,7 @@ class RayWorkers(WorkerGroup):
             _join_cluster(plan)
             exit_stack.callback(ray.shutdown)  # a private cluster ends with its processes
         else:
-            _start_cluster(plan)
+            start_cluster(plan)
         children = psutil.Process().children(recursive=True)
         self.raylets = [process.pid for process in children if process.name() == "raylet"]
 
@@ -43,11 +43,12 @@ class RayWorkers(WorkerGroup):
         nodes = [ray.get_runtime_context().get_node_id()]
         if self.plan.options.placement == "spread":  # the driver's node comes last
             nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] not in nodes] + nodes
-        is_rdt = self.plan.transport.runtime == RDT
+        options: dict[str, Any] = {"num_cpus": 0, "enable_tensor_transport": self.plan.transport.runtime == RDT}
+        if threads := getattr(actor_class, "threads", ()):
+            options["concurrency_groups"] = dict.fromkeys(threads, 1)
         for index, name in enumerate(self.plan.worker_names[1:]):
             # The name of the class is the actor's name, so Ray also names its process after it.
-            remote = ray.remote(num_cpus=0, enable_tensor_transport=is_rdt)
-            remote_class = remote(type(name, (actor_class,), {})).options(
+            remote_class = ray.remote(**options)(type(name, (actor_class,), {})).options(
                 num_gpus=self.plan.gpus_per_actor,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(nodes[index % len(nodes)], soft=False),
             )
@@ -88,7 +89,8 @@ class RayWorkers(WorkerGroup):
         if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(error.cause, ray.exceptions.RayActorError):
             # All actors that wait for the result raise an actor's error again; the innermost one comes last.
             name = re.findall(r"ray::([\w-]+)", message)[-1]
-            return f"{name} raised {type(error.cause).__name__}: {str(error.cause).partition(chr(10))[0]}"
+            kind = "" if isinstance(error.cause, SuiteError) else f" raised {type(error.cause).__name__}"
+            return f"{name}{kind}: {str(error.cause).partition(chr(10))[0]}"
         if isinstance(error, ray.exceptions.RayActorError):
             died = re.search(r"class_name: ([\w-]+)", message)
             because = re.search(r"is dead because (?:.* exit detail: )?(.*?)(?: Some common causes|$)", message, re.M)
@@ -101,7 +103,7 @@ class RayWorkers(WorkerGroup):
         return None
 
 
-def _start_cluster(plan: Plan) -> None:
+def start_cluster(plan: Plan) -> None:
     """Start a private cluster on this machine, with its files below the run folder; with two nodes if spread."""
     ray.init(
         address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",

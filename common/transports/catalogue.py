@@ -34,6 +34,8 @@ class Requirements:
     host_memory_only: bool = False  # it moves host memory, also on a machine with GPUs
     proxy_actor: bool = False  # the driver can neither send nor receive, so an actor does it in its place
     single_process: bool = False  # all actors run in the driver's process
+    one_input: bool = False  # each task reads one message: readers of a broadcast that wait for each other block
+    read_by_all: bool = False  # each message of an actor is read by all others
     single_buffer_channels: bool = False  # a channel holds one message, so a path holds a fixed number of iterations
 
 
@@ -46,9 +48,9 @@ class Transport:
     summary: str  # one line for --help
     requirements: Requirements = Requirements()
     # What the object store takes in per iteration: each message once ("messages"), also once per reader as an argument
-    # of a call ("arguments"), or twice per reader, into and out of a queue actor ("queues"). "channels": nothing,
-    # because the channels of a compiled graph are made once.
-    stores: Literal["", "messages", "arguments", "queues", "channels"] = ""
+    # of a call ("arguments"), only once per reader ("calls"), twice per reader, into and out of a queue actor
+    # ("queues"), or all three ("buffers"). "channels": nothing: the channels of a compiled graph are made once.
+    stores: Literal["", "messages", "arguments", "calls", "queues", "buffers", "channels"] = ""
     carries_objects: bool = False  # any Python object that can be pickled, also one that is no dict of tensors
     uses_sockets: bool = False  # payloads pass through a network interface: on one machine, the loopback
     gives_views: bool = False  # readers get a view of memory that they do not own; otherwise they own a copy

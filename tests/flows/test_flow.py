@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from in_process import COLOCATED
 
-from common.flows.catalogue import chain, online_dpo, round_trip, scatter_gather
+from common.flows.catalogue import build_flow, chain, online_dpo, round_trip, scatter_gather
 from common.flows.flow import DRIVER, PROXY, Flow, Task, packed_flow, with_proxy_actor
 from common.flows.message import ACKNOWLEDGEMENT, Field, Message, flat_message
 
@@ -108,3 +108,8 @@ def test_the_fields_of_a_packed_message_are_aligned_and_do_not_overlap():
         assert span.start % 8 == 0 and span.stop - span.start == field.bytes
     assert all(0 <= after.start - before.stop < 8 for before, after in pairwise(message.spans))
     assert message.packed_bytes == message.spans[-1].stop
+
+
+def test_a_sender_has_three_payloads_or_more_and_parameters_have_two_states():
+    assert (build_flow("online-dpo", {}).slots(1), build_flow("online-dpo", {}).slots(4)) == (3, 6)
+    assert build_flow("weights", {}).slots(1) == 2

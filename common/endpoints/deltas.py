@@ -1,0 +1,61 @@
+"""Send only the parameters that an update has changed: their values, and where they belong.
+
+The sender compares its parameters with a copy of the version before. With --message indices it sends an int32 index for
+each value, with --message bitmap a bit for each parameter. The receivers write the values into their parameters. All
+begin with version 0, as with a checkpoint that all have loaded.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from common.endpoints.payload import encode_number, make_field, raw_bytes
+from common.endpoints.tensors import Payload, assemble, flat_items, from_array
+from common.flows.message import BITMAP, INDICES, VALUES, Message
+
+
+def initial_parameters(sender: str, message: Message, device: Any) -> Payload:
+    """Return version 0 of all parameters of a message."""
+    fields = []
+    for field in message.fields:
+        (array,) = make_field(field, sender, slot=0)
+        encoded = encode_number(field, 0)
+        np.frombuffer(raw_bytes(array), np.uint8)[: len(encoded)] = list(encoded)
+        fields.append([from_array(array, field.dtype).to(device)])
+    return assemble(message, fields)
+
+
+class Changes:
+    """Find what has changed since the last call. This needs a copy of all parameters."""
+
+    def __init__(self, sender: str, message: Message, device: Any, form: str) -> None:
+        self.before, self.form = initial_parameters(sender, message, device), form
+
+    def __call__(self, payload: Payload, message: Message) -> Payload:
+        sent = {}
+        for field in message.fields:
+            new, old = flat_items(payload, field), flat_items(self.before, field)
+            changed = new != old
+            indices = changed.nonzero().squeeze(1)
+            values = new[indices]
+            old[indices] = values
+            sent[field.name + VALUES] = values.view(getattr(torch, field.dtype))
+            if self.form == "indices":
+                sent[field.name + INDICES] = indices.to(torch.int32)
+            else:
+                sent[field.name + BITMAP] = torch.from_numpy(np.packbits(changed.cpu().numpy())).to(changed.device)
+        return sent
+
+
+def apply_changes(received: Payload, message: Message, parameters: Payload) -> Payload:
+    """Write the received values into the parameters, and return them."""
+    for field in message.fields:
+        items = flat_items(parameters, field)
+        values = received[field.name + VALUES].view(items.dtype)
+        if field.name + INDICES in received:
+            items[received[field.name + INDICES].long()] = values
+        else:
+            bits = np.unpackbits(received[field.name + BITMAP].cpu().numpy(), count=len(items))
+            items[torch.from_numpy(bits).to(items.device, torch.bool)] = values
+    return parameters

@@ -1,0 +1,99 @@
+"""Build the tables of updates of parameters, and of makers and trainers that run at their own speed."""
+
+from collections.abc import Callable
+from statistics import median
+
+from common.analysis.result import Result
+from common.analysis.statistics import interval, typical_seconds
+from common.flows.flow import changes_flow
+from common.flows.message import CHANGES
+from common.report import tables
+from common.report.tables import Column, format_milliseconds, format_significant
+from common.units import format_bytes
+
+
+def part_of_update(name: str) -> Callable[[Result], str]:
+    """Return a function for the cell of one part: the geometric mean of the medians of the runs, in ms."""
+
+    def cell(result: Result) -> str:
+        parts = [getattr(run.updates, f"{name}_seconds") for run in result.shown_runs if run.updates]
+        medians = [median(seconds) for seconds in parts if seconds]
+        return format_milliseconds(typical_seconds(medians)) if medians else "-"
+
+    return cell
+
+
+def peak_memory(side: str) -> Callable[[Result], str]:
+    """Return a function for the cell of the largest process at the "source" or "reader" of parameters."""
+
+    def cell(result: Result) -> str:
+        flow = result.flow
+        actors = {flow.actor(getattr(edge, side)) for edge in flow.edges if edge.message.is_parameters}
+        costs = [cost for run in result.shown_runs for name, cost in run.processes.items() if name in actors]
+        peak = max((cost.peak_memory_bytes or 0 for cost in costs), default=0)
+        return f"{peak / 2**30:.1f}" if peak else "-"
+
+    return cell
+
+
+def bytes_per_receiver(result: Result) -> str:
+    """Return the bytes that the first receiver gets per update, as they are sent."""
+    form, flow = result.workload.message, result.flow
+    reader = next(flow.actor(edge.reader) for edge in flow.edges if edge.message.is_parameters)
+    sent = changes_flow(flow, form) if form in CHANGES else flow
+    return format_bytes(sum(edge.bytes for edge in sent.edges_to_actor(reader)))
+
+
+def count_reads(result: Result) -> str:
+    updates = [run.updates for run in result.shown_runs if run.updates]
+    return f"{sum(u.torn_reads for u in updates):,} of {sum(u.reads for u in updates):,}"
+
+
+UPDATE_COLUMNS = (
+    Column("configuration", tables.marked_label),
+    tables.READERS,
+    Column("messages", lambda r: f"{sum(message.is_parameters for message in r.flow.messages):,}", 3),
+    Column("sent to a receiver", bytes_per_receiver, 3),
+    Column("ms per update", lambda r: format_milliseconds(r.typical_seconds)),
+    Column("95 % interval", tables.format_interval, 4),
+    Column("publish ms", part_of_update("publish"), 1),
+    Column("transfer ms", part_of_update("transfer"), 1),
+    Column("install ms", part_of_update("install"), 1),
+    Column("stall ms", part_of_update("stall")),
+    Column("first ms", lambda r: format_milliseconds(median(r.first_seconds)), 4),
+    Column("x memcpy", lambda r: format_significant(r.times_memcpy), 2),
+    Column("stored", tables.format_stored, 5),
+    Column("page faults", tables.format_faults, 5),
+    Column("peak GiB of a trainer", peak_memory("source"), 3),
+    Column("peak GiB of a receiver", peak_memory("reader"), 3),
+    Column("torn reads", count_reads, 4),
+    tables.OVERHEAD,
+)
+
+
+def samples_per_second(result: Result) -> str:
+    """Return the geometric mean of the runs, with its 95 % interval if there are several."""
+    rates = [run.free_run.samples / run.free_run.seconds for run in result.shown_runs if run.free_run]
+    ends = interval(rates)
+    return f"{typical_seconds(rates):,.0f}" + (f" ({ends[0]:,.0f} to {ends[1]:,.0f})" if ends else "")
+
+
+def median_and_largest(name: str, unit: float = 1) -> Callable[[Result], str]:
+    """Return a function for the cell of the median and the largest number of a list of all free runs."""
+
+    def cell(result: Result) -> str:
+        numbers = [n / unit for run in result.shown_runs if run.free_run for n in getattr(run.free_run, name)]
+        return f"{format_significant(median(numbers))}, {format_significant(max(numbers))}" if numbers else "-"
+
+    return cell
+
+
+FREE_COLUMNS = (
+    Column("configuration", tables.marked_label),
+    Column("samples per second", samples_per_second),
+    Column("batches that wait: median, most", median_and_largest("waiting_batches")),
+    Column("staleness in versions: median, most", median_and_largest("staleness")),
+    Column("stall of a maker in ms: median, longest", median_and_largest("stall_seconds", unit=1e-3)),
+    Column("peak GiB of a trainer", peak_memory("source")),
+    Column("CPU ms per batch", lambda r: format_milliseconds(r.cpu_seconds_per_iteration)),
+)

@@ -1,0 +1,59 @@
+"""ColossalAI's detached PPO: who sends to whom, and the bytes of its messages."""
+
+import pytest
+
+from common.flows.catalogue import build_flow
+from common.flows.detached_ppo import experience
+
+EDGES = {  # coati/ray/utils.py, get_receivers_per_sender: experience, then weights
+    (1, 1): ({("maker-0", "trainer-0")}, {("trainer-0", "maker-0")}),
+    (1, 2): ({("maker-0", "trainer-0"), ("maker-0", "trainer-1")}, {("trainer-0", "maker-0")}),
+    (2, 1): ({("maker-0", "trainer-0"), ("maker-1", "trainer-0")},
+             {("trainer-0", "maker-0"), ("trainer-0", "maker-1")}),
+    (2, 2): ({("maker-0", "trainer-0"), ("maker-1", "trainer-1")},
+             {("trainer-0", "maker-0"), ("trainer-1", "maker-1")}),
+    (2, 3): ({("maker-0", "trainer-0"), ("maker-0", "trainer-2"), ("maker-1", "trainer-1")},
+             {("trainer-0", "maker-0"), ("trainer-1", "maker-1")}),
+    (3, 2): ({("maker-0", "trainer-0"), ("maker-1", "trainer-1"), ("maker-2", "trainer-0")},
+             {("trainer-0", "maker-0"), ("trainer-1", "maker-1"), ("trainer-0", "maker-2")}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("makers", "trainers"), EDGES)
+def test_makers_and_trainers_are_paired_as_in_colossalai(makers, trainers):
+    flow = build_flow("detached-ppo", {"makers": makers, "trainers": trainers})
+    pairs = [(flow.actor(edge.source), flow.actor(edge.reader), edge) for edge in flow.edges]
+    experiences = {(a, b) for a, b, edge in pairs if a.startswith("maker") and b.startswith("trainer")}
+    weights = {(a, b) for a, b, edge in pairs if edge.message.is_parameters}
+    assert (experiences, weights) == EDGES[makers, trainers]
+    samples = sum(len(edge.message.fields[0].lengths) for a, b, edge in pairs if (a, b) in experiences)
+    assert samples == 8 * makers
+
+
+@pytest.mark.parametrize(("tokens", "actions", "expected"), [(128, 32, 2_154), (512, 256, 8_970), (512, 416, 9_450)])
+def test_an_experience_has_the_bytes_of_the_formula_and_views_are_pickled_with_the_whole_batch(
+    tokens, actions, expected
+):
+    for items, factor in (("batch", 1), ("clones", 1), ("views", 64)):
+        message = experience(64, 64, tokens, actions, items)
+        assert message.bytes == 64 * expected
+        assert message.serialised_bytes == factor * message.bytes
+    dealt = [experience(32, 64, tokens, actions, "views").serialised_bytes for _ in range(2)]
+    assert sum(dealt) == 64 * 64 * expected  # two trainers do not change the sum
+
+
+def test_an_update_has_the_bytes_of_actor_and_critic_in_half_precision():
+    flow = build_flow("detached-ppo", {})
+    assert flow.message("trainer-0").bytes == 497_760_770
+    adapters = build_flow("detached-ppo", {"model": "opt-350m", "lora_rank": 2})
+    assert adapters.message("trainer-0").bytes == 2 * 2 * 18_432 * 24 * 2
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error"),
+    [({"trainers": 4, "batch_size": 3}, "as many samples"), ({"seq_length": 256}, "contains the prompt"),
+     ({"items": "rows"}, "give views")],
+)  # fmt: skip
+def test_sizes_that_do_not_fit_are_rejected(sizes, error):
+    with pytest.raises(ValueError, match=error):
+        build_flow("detached-ppo", sizes)
