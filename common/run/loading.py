@@ -1,0 +1,189 @@
+"""Publish the weights of a model once, and load them in processes that have only imported Ray and torch.
+
+python3 -m common.run.loading RUN_FOLDER     load_model.py starts this; the folder has "plan", and gets result.json
+"""
+
+import json
+import os
+import pickle
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import ray
+import safetensors.torch
+import torch
+
+from common.endpoints.payload import digest, make_field
+from common.endpoints.tensors import from_array, pack, packed_views, to_array, unpack
+from common.errors import RunFailed
+from common.flows.message import Field, Message
+from common.records.environment import describe_environment
+from common.runtimes.ray_workers import start_cluster
+
+warnings.filterwarnings("ignore", message="Zero-copy tensor")  # Ray warns about writes to views; there are none
+
+
+class Model(torch.nn.Module):
+    """A module that computes nothing and has these parameters, without memory until they are assigned."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        super().__init__()
+        for field in fields:
+            tensor = torch.empty(field.shape, dtype=getattr(torch, field.dtype), device="meta")
+            self.register_parameter(field.name, torch.nn.Parameter(tensor, requires_grad=False))
+
+
+def save_file(module: Model, folder: Path) -> str:
+    torch.save(module.state_dict(), folder / "weights.pt")
+    return str(folder / "weights.pt")
+
+
+def load_file(path: str, skeleton: Model) -> Model:
+    skeleton.load_state_dict(torch.load(path, weights_only=True), assign=True)
+    return skeleton
+
+
+def map_file(path: str, skeleton: Model) -> Model:
+    skeleton.load_state_dict(torch.load(path, weights_only=True, mmap=True), assign=True)
+    return skeleton
+
+
+def save_safetensors(module: Model, folder: Path) -> str:
+    safetensors.torch.save_file(module.state_dict(), folder / "weights.safetensors")
+    return str(folder / "weights.safetensors")
+
+
+def load_safetensors(path: str, skeleton: Model) -> Model:
+    skeleton.load_state_dict(safetensors.torch.load_file(path), assign=True)
+    return skeleton
+
+
+def put_module(module: Model, folder: Path) -> list[Any]:
+    return [ray.put(module)]
+
+
+def get_module(references: list[Any], skeleton: Model) -> Model:
+    return ray.get(references[0])
+
+
+def put_arrays(module: Model, folder: Path) -> list[Any]:
+    return [ray.put({name: to_array(tensor) for name, tensor in module.state_dict().items()})]
+
+
+def get_arrays(references: list[Any], skeleton: Model) -> Model:
+    """Do as the article: arrays in the store are mapped, and become the parameters of a module without memory."""
+    dtypes = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in skeleton.named_parameters()}
+    arrays = ray.get(references[0])
+    skeleton.load_state_dict({name: from_array(arrays[name], dtypes[name]) for name in arrays}, assign=True)
+    return skeleton
+
+
+def as_message(module: Model) -> Message:
+    return Message(tuple(
+        Field(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+        for name, tensor in module.named_parameters()
+    ))  # fmt: skip
+
+
+def write_shared(module: Model, folder: Path) -> str:
+    message = as_message(module)
+    path = Path("/dev/shm") / folder.name / "weights"
+    memory = torch.from_numpy(np.memmap(path, np.uint8, "w+", shape=(message.packed_bytes,)).view(np.ndarray))
+    pack(dict(module.named_parameters()), message, packed_views(memory, message))
+    return str(path)
+
+
+def map_shared(path: str, skeleton: Model) -> Model:
+    memory = torch.from_numpy(np.memmap(path, np.uint8, "r").view(np.ndarray))
+    skeleton.load_state_dict(unpack(memory, as_message(skeleton)), assign=True)
+    return skeleton
+
+
+class Worker:
+    """A process that loads the model."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        torch.set_num_threads(1)
+        self.fields = fields
+
+    def load(self, function: str, published: Any) -> float:
+        """Return the seconds until a function of this module has given the module all its parameters."""
+        start = time.perf_counter()
+        self.module = globals()[function](published, Model(self.fields))
+        return time.perf_counter() - start
+
+    def read(self) -> tuple[int, float]:
+        """Return the hash of all bytes, and the seconds for reading them."""
+        start = time.perf_counter()
+        return read_all(self.module), time.perf_counter() - start
+
+
+def read_all(module: Model) -> int:
+    return digest([to_array(parameter) for parameter in module.parameters()], skip=0)
+
+
+def memory_bytes() -> int:
+    """Return the memory of this process and all that descend from it; shared pages count once."""
+    total = 0
+    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+        total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
+    return total
+
+
+def copy_to_disk(path: str, number: int) -> str:
+    """Return a copy of a file that is not in the page cache: pages that another worker has mapped would stay there."""
+    copy = f"{path}.{number}"
+    shutil.copyfile(path, copy)
+    descriptor = os.open(copy, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+    return copy
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    plan, way, workers = pickle.loads((folder / "plan").read_bytes())
+    fields = [replace(f, name=f.name.replace(".", "_")) for m in plan.task_flow.messages if m.is_parameters
+              for f in m.fields]  # fmt: skip
+    start_cluster(plan)
+    module = Model(fields)
+    module.load_state_dict({f.name: from_array(make_field(f, "model", 0)[0], f.dtype) for f in fields}, assign=True)
+    expected = read_all(module)
+    start = time.perf_counter()
+    published = globals()[way["publish"]](module, folder)
+    publish_seconds = time.perf_counter() - start
+    loads, actors = [], []
+    for number in range(1, workers + 1):
+        actor = ray.remote(num_cpus=0)(Worker).remote(fields)
+        actors.append(actor)  # they stay, because they share memory
+        ray.get(actor.__ray_ready__.remote())
+        source = copy_to_disk(published, number) if way["is_cold"] else published
+        before = memory_bytes()
+        load_seconds = ray.get(actor.load.remote(way["load"], source))
+        reads = [ray.get(actor.read.remote()) for _ in range(2)]
+        if any(digest != expected for digest, _ in reads):
+            raise RunFailed(f"worker {number} has other bytes than were published")
+        loads.append({
+            "load_seconds": load_seconds, "first_read_seconds": reads[0][1], "second_read_seconds": reads[1][1],
+            "added_bytes": max(0, memory_bytes() - before),
+        })  # fmt: skip
+    result = {"publish_seconds": publish_seconds, "loads": loads, "environment": describe_environment()}
+    (folder / "result.json").write_text(json.dumps(result))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    from common.run import loading  # Ray sends classes of __main__ by value, and those of modules by name
+
+    loading.main()

@@ -1,0 +1,60 @@
+"""Load the weights of a model in fresh processes, as a user does, and present the record."""
+
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+import load_model
+from common.errors import UsageError
+from load_model import Load, LoadingRecord, Published
+
+SMALL = ("--model", "gpt2", "--scale", "0.05")
+
+
+@pytest.mark.parametrize("way", ["torch.load with mmap, cold", "ray.get, arrays", "shared memory"])
+def test_every_worker_has_the_published_bytes(tmp_path, way):
+    output = tmp_path / "record.json"
+    command = [sys.executable, "load_model.py", *SMALL, "--workers", "2", "--ways", way, "--output", str(output)]
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    record = load_model.read_record(output)
+    assert record.tensors == 148 and record.environment["logical_cpus"]
+    (run,) = record.runs
+    assert (run.way, len(run.loads)) == (way, 2)
+    for load in run.loads:
+        assert min(load.load_seconds, load.first_read_seconds, load.second_read_seconds) > 0
+    if "cold" not in way:  # the second worker maps memory that is there
+        assert run.loads[1].added_bytes < 0.3 * record.bytes
+    assert f"| {way}" not in finished.stdout and way in finished.stdout
+
+
+def test_ways_name_functions_of_the_module_that_runs_them():
+    source = (ROOT / "common" / "run" / "loading.py").read_text()
+    for way in load_model.WAYS.values():
+        assert f"def {way.publish}(" in source and f"def {way.load}(" in source
+
+
+def test_the_table_has_medians_over_workers_and_the_memory_of_later_ones():
+    record = LoadingRecord("gpt2", 148, 1000, 3)
+    for way, factor in (("torch.load", 1.0), ("shared memory", 0.1)):
+        loads = [Load(factor * seconds, 0.5, 0.25, added) for seconds, added in ((0.4, 900), (0.2, 10), (0.3, 20))]
+        record.runs.append(Published(way, "2026-01-02", 1.0, loads))
+    section = load_model.loading_section(record)
+    table = section.table
+    assert [dot.value for dot in section.chart.groups["load"]] == pytest.approx([300, 30])
+    rows = {row[0]: dict(zip(table.headers, row, strict=True)) for row in table.cells}
+    assert rows["torch.load"]["load ms"] == "300" and rows["shared memory"]["load ms"] == "30"
+    assert rows["shared memory"]["load: times as fast as torch.load"] == "10"
+    assert rows["shared memory"]["load and first read: times as fast"] == "1.51"
+    assert rows["torch.load"]["memory that a later worker adds, of the model"] == "1.5%"
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"),
+    [(("--workers", "0"), "give 1 or more"), (("--scale", "2"), "up to 1"), (("--model", "gpt3"), "unknown --model")],
+)
+def test_bad_flags_are_one_line(flags, error):
+    with pytest.raises(UsageError, match=error):
+        load_model.main(flags)
