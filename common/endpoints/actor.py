@@ -14,7 +14,7 @@ import torch
 
 from common.endpoints import fault_injection, samples, tensors
 from common.endpoints.inbox import Inbox, Views
-from common.endpoints.outbox import Forwarder, Memory, Outbox
+from common.endpoints.outbox import Memory, Outbox
 from common.endpoints.parameters import Parameters, UpdateTimes
 from common.endpoints.payload import Digests
 from common.endpoints.progress_table import ProgressTable
@@ -45,14 +45,13 @@ class Endpoint:
         self.copies: dict[str, list[list[Payload]]] = {}  # --copy-out: memory that each task copies its inputs into
         for task in self.tasks if name != DRIVER else [DRIVER]:
             memory, edges = self.memory(task), flow.edges_to(task)
-            arguments = (flow.message(task), flow.slots(options.in_flight), self.device, self.packed, memory)
-            convert = self.tensordicts.to_tensordict if self.tensordicts else None
+            arguments = (task, flow.message(task), flow.slots(options.in_flight), self.device, self.packed, memory)
+            convert, received = self.tensordicts.to_tensordict if self.tensordicts else None, None
             if self.deltas and flow.message(task).is_parameters:
                 convert = self.deltas.Changes(task, flow.message(task), self.device, options.message)
             if task != DRIVER and flow.task(task).forwards:
-                self.outboxes[task] = Forwarder(*arguments, partial(self.last_received, task))
-            else:
-                self.outboxes[task] = Outbox(task, *arguments, options.copy_in, convert)
+                received = partial(self.last_received, task)
+            self.outboxes[task] = Outbox(*arguments, options.copy_in, convert, received)
             self.inboxes[task] = Inbox(edges, plan.device, options.in_flight, self.worker.receives)
             if options.copy_out:
                 self.copies[task] = [[tensors.like(edge.message, self.device) for edge in edges]

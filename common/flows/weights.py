@@ -72,7 +72,6 @@ def weights(
         f" from {senders} senders": senders > 1,
         f" to {receivers} receivers": True,
         " in shards": sharded,
-        " in a chain": chain,
     }
     title = f"weights of {model}" + "".join(text for text, is_shown in details.items() if is_shown)
     return Flow("weights", title, ACKNOWLEDGEMENT, tuple(tasks), tuple(returns))
