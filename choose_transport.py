@@ -129,8 +129,8 @@ def main(argv: Sequence[str]) -> int:
         print(f"No record has a time for {workload}: measure it with benchmark.py --flow ... --configs ..., run "
               f"benchmark.py sweeps{other_machine}.")  # fmt: skip
     for choice in best:
-        advice = CONFIGURATIONS[choice.name.partition(" --message")[0]].advice
-        if advice:
+        variant = CONFIGURATIONS.get(choice.name.partition(" --message")[0])
+        if variant and (advice := variant.advice):
             print(f"{choice.name} needs: {advice.needs}. What breaks it: {advice.breaks}.")
     print_choices("Measured with exactly this flow", measured)
     print_choices("Interpolated between measured sizes; errors are in docs/choosing.md", interpolated)

@@ -16,8 +16,8 @@ from common.errors import RecordError
 from common.flows.flow import Flow
 from common.records import files
 from common.records.environment import MACHINE_KEYS
-from common.records.schema import Layout, Workload
-from common.transports.catalogue import VARIANTS, Variant
+from common.records.schema import SENDER_SIZES, Layout, Workload
+from common.transports.catalogue import VARIANTS, Transport, readers_get_views
 from common.units import format_bytes
 
 NEARLY_FASTEST = 1.10  # times a single time: it may differ so much from the next one
@@ -59,14 +59,14 @@ class Choice:
         return measured or (self.seconds / NEARLY_FASTEST, self.seconds * NEARLY_FASTEST)
 
 
-def rule_out(variant: Variant, request: Request) -> str | None:
+def rule_out(transport: Transport, flags: Mapping[str, Any], request: Request) -> str | None:
     """Return why a configuration is impossible; None if it is possible."""
-    requirements, runtime = variant.transport.requirements, variant.transport.runtime
+    requirements, runtime = transport.requirements, transport.runtime
     if request.on_ray and not runtime.uses_ray:
         return "without Ray"
-    if requirements.single_process or "check_every" in variant.flags:
+    if requirements.single_process or "check_every" in flags:
         return "not a transport of its own"
-    if request.copies and variant.gives_views:
+    if request.copies and readers_get_views(transport, flags):
         return "readers get a view; possible with --reads some"
     if request.nodes > 1 and (requirements.single_host or requirements.shared_memory or not runtime.uses_ray):
         return "all actors must be on one machine"
@@ -77,6 +77,22 @@ def rule_out(variant: Variant, request: Request) -> str | None:
     return None
 
 
+def name_choice(request: Request, result: Result) -> str | None:
+    """Return the name of a result with exactly this workload, else None.
+
+    Senders of parameters may cut them into messages as they like.
+    """
+    if not request.flow.has_parameters:
+        words = [words for words, workload in request.forms.items() if workload == result.workload]
+        return f"{result.name}{words[0]}" if words and result.variant else None
+    measured, asked = (
+        (workload.flow, {name: size for name, size in workload.sizes.items() if name not in SENDER_SIZES})
+        for workload in (result.workload, request.workload)
+    )
+    is_other = "model_seconds" in result.configuration.flags or any(run.free_run for run in result.shown_runs)
+    return result.label if measured == asked and not is_other else None
+
+
 def rank(request: Request, results: Sequence[Result]) -> tuple[list[Choice], dict[str, list[str]]]:
     """Return the configurations that have a time, the fastest first, and the names of the others by their reason.
 
@@ -84,25 +100,24 @@ def rank(request: Request, results: Sequence[Result]) -> tuple[list[Choice], dic
     """
     device = "cuda" if request.gpus else "cpu"
     layout = Layout("spread", existing_cluster=True) if request.nodes > 1 else Layout()
-    by_variant: dict[str, list[Result]] = defaultdict(list)
+    usable = [
+        result for result in results
+        if (result.configuration.device, result.configuration.layout) == (device, layout)
+        and result.status == "ok" and not (result.traced or result.paired)
+    ]  # fmt: skip
+    usable.sort(key=lambda result: result.runs[0].started_at)
+    measured = {name: result for result in usable if (name := name_choice(request, result))}
+    choices = [
+        Choice(name, result.typical_seconds, result) for name, result in measured.items()
+        if not rule_out(result.transport, result.configuration.flags, request)
+    ]  # fmt: skip
+    known = {result.name for result in measured.values()}
     others: dict[str, list[str]] = defaultdict(list)
-    choices: list[Choice] = []
-    for result in results:
-        is_here = (result.configuration.device, result.configuration.layout) == (device, layout)
-        if is_here and result.variant and result.status == "ok" and not (result.traced or result.paired):
-            by_variant[result.variant.name].append(result)
     for variant in VARIANTS:
-        candidates = by_variant[variant.name]
-        if reason := rule_out(variant, request):
+        if reason := rule_out(variant.transport, variant.flags, request):
             others[f"ruled out, {reason}"].append(variant.name)
-            continue
-        known = len(choices)
-        for words, workload in request.forms.items():
-            measured = [result for result in candidates if result.workload == workload]
-            if measured:
-                newest = max(measured, key=lambda result: result.runs[0].started_at)
-                choices.append(Choice(f"{variant.name}{words}", newest.typical_seconds, newest))
-        if len(choices) == known:
+        elif variant.name not in known:
+            candidates = [result for result in usable if result.variant is variant]
             seconds, missing = interpolate(request, candidates)
             if seconds:
                 choices.append(Choice(variant.name, seconds))

@@ -85,6 +85,7 @@ class Result:
             f"--fields {sizes.get('fields')}": "fields" in sizes,
             f"--bucket-size {format_bytes(bucket_size).replace(' ', '')}": bucket_size,
             f"--items {sizes.get('items')}": "items" in sizes,
+            "--chain": sizes.get("chain"),
             "--message fields": plain_fields and self.workload.flow in FLOWS_OF_FIELDS,  # others always have fields
             "--address": layout.existing_cluster,
             "--placement spread": layout.placement == "spread",

@@ -88,6 +88,10 @@ class FreeRun(msgspec.Struct, forbid_unknown_fields=True):
     stall_seconds: list[float]  # of makers, per update
 
 
+# How senders of parameters cut and order their messages: the tensors that receivers get are the same.
+SENDER_SIZES = ("bucket_size", "items", "chain")
+
+
 class Updates(msgspec.Struct, forbid_unknown_fields=True):
     """Parts of the timed updates of parameters, in order. With several messages per update they overlap."""
 

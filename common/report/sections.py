@@ -18,6 +18,7 @@ from common.analysis.statistics import interval
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS
 from common.records.environment import machine_line
+from common.records.schema import SENDER_SIZES
 from common.report import tables
 from common.report.charts import Bar, BarChart, Dot, DotChart, LineChart, Series
 from common.report.sentences import (
@@ -64,6 +65,7 @@ CHATLEARN_CHANGES = (
 )
 # Does any page fault that --retain-memory leaves still cost time?
 FEWEST_FAULTS = ("graph shm --retain-memory", "graph shm --reuse-buffers")
+MIN_DOTS = 5  # fewer are read from the table
 AS_WRITTEN = "store replay-buffer --items views"  # by ColossalAI
 SWEPT = {"payload": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
          "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
@@ -99,7 +101,7 @@ def _group_key(result: Result) -> tuple[Any, ...]:
     if builder in (build_sweep, build_microbenchmarks):
         return order
     if builder in (build_weights, build_free_run):  # messages of every size and form together
-        return (*order, str(sorted(item for item in workload.sizes.items() if item[0] not in ("bucket_size", "items"))))
+        return (*order, str(sorted(item for item in workload.sizes.items() if item[0] not in SENDER_SIZES)))
     size = result.check_every if builder is build_chatlearn else workload.bytes_per_iteration
     return (*order, -size, workload.edges)
 
@@ -369,11 +371,12 @@ def build_microbenchmarks(done: list[Result], group: list[Result], everything: S
 def build_weights(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return updates of the weights of a model, in messages of every size."""
     done = sorted(done, key=lambda result: (not result.readers_own_a_copy, -result.typical_seconds))
-    title = title_of(done[0])
-    table = done[0].table
-    chart = DotChart(f"{table}_{done[0].workload.sizes['model']}".replace("-", "_"), f"Time per update: {title}",
-                     _group_by_readers([make_dot(result, tables.marked_label(result)) for result in done]),
-                     LOG_MILLISECONDS, _memcpy_lines(done), tuple(provenance(done)))  # fmt: skip
+    title, table, chart = title_of(done[0]), done[0].table, None
+    if len(done) >= MIN_DOTS:
+        name = f"{table}_{done[0].workload.sizes['model']}".replace("-", "_")
+        dots = _group_by_readers([make_dot(result, tables.marked_label(result)) for result in done])
+        limits, caption = _memcpy_lines(done), tuple(provenance(done))
+        chart = DotChart(name, f"Time per update: {title}", dots, LOG_MILLISECONDS, limits, caption)
     edges = [edge for edge in done[0].flow.edges if edge.message.is_parameters]
     readers = {done[0].flow.actor(edge.reader) for edge in edges}
     tensors = sum(len(edge.message.fields) for edge in edges) // len(readers)

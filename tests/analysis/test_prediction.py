@@ -102,6 +102,17 @@ def test_a_message_of_fields_can_be_packed(results):
     assert make_request().forms.keys() == {""}
 
 
+def test_weights_can_be_sent_in_messages_of_any_size_and_form():
+    weights = {"flow": "weights", "model": "gpt2", "scale": 0.01}
+    results = results_of(
+        make_record("broadcast", [0.3], runtime="torch", **weights),
+        make_record("broadcast", [0.1], runtime="torch", bucket_size=2**20, message="packed", **weights),
+        make_record("refs", [0.05], **weights | {"scale": 0.02}),
+    )  # fmt: skip
+    names, _ = rank_names(results, **weights)
+    assert list(names) == ["torch broadcast --message packed --bucket-size 1MiB", "torch broadcast"]
+
+
 def test_other_measurements_tell_nothing(results):
     before = {name: choice.seconds for name, choice in rank_names(results)[0].items()}
     changes = ({"traced": True}, {"device": "cuda"}, {"flags": {"inject": "policy:1:delay=1s"}},
@@ -130,7 +141,8 @@ def test_other_measurements_tell_nothing(results):
     ],
 )  # fmt: skip
 def test_impossible_configurations_are_ruled_out_with_the_reason(name, machines, words):
-    reason = rule_out(CONFIGURATIONS[name], make_request(machines))
+    variant = CONFIGURATIONS[name]
+    reason = rule_out(variant.transport, variant.flags, make_request(machines))
     assert reason is None if words is None else words in reason
 
 
