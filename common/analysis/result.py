@@ -120,14 +120,16 @@ class Result:
         """Return why readers that own a copy cannot have got it in so little time; None if they can.
 
         As the machine may have been slower while the memcpy time of one run was measured, every run must be too fast,
-        and there must be MIN_RUNS.
+        and there must be MIN_RUNS. A message that several readers copy at once is read from memory only once.
         """
+        written = sum(edge.bytes for edge in self.flow.edges)
+        read = sum(edge.bytes for edge in {edge.source: edge for edge in self.flow.edges}.values())
         runs = self.shown_runs
         if len(runs) < MIN_RUNS or not all(run.readers_own_a_copy and run.seconds for run in runs):
             return None
         shares = []
         for run in runs:
-            bound = self.copy_seconds(run, min)
+            bound = (self.copy_seconds(run, min) or 0) * (read + written) / (2 * written)
             shares.append(float(np.median(run.seconds)) / bound if bound else 1)
         if max(shares) >= MIN_SHARE:
             return None
