@@ -171,9 +171,15 @@ def loading_section(record: LoadingRecord) -> Section:
         f"Runs per way: {min(map(len, by_way.values()))}, each with {record.workers} processes that load one after the "
         f"other. Measured on {' and '.join(days)}, commit {str(record.environment.get('git_commit'))[:10]}.",
     )
+    quick, whole = (min(by_way, key=lambda way: typical_seconds(medians(way, *parts))) for parts in (load, both))
+    sentence = (
+        f"`{quick}` has the shortest load: {speed_up(*load)(quick)} times as fast as `{first}`. With one read of all "
+        f"bytes it is {speed_up(*both)(quick)} times as fast, and `{whole}` is the fastest: {speed_up(*both)(whole)} "
+        f"times as fast as `{first}`."
+    )
     groups = {"load": make_dots(*load), "load, and read all bytes once": make_dots(*both)}
     chart = DotChart("loading", title, groups, "milliseconds (logarithmic axis)", caption=notes)
-    return Section("loading", title, "", make_table([*by_way], columns), chart, notes)
+    return Section("loading", title, sentence, make_table([*by_way], columns), chart, notes)
 
 
 def read_record(path: Path) -> LoadingRecord:

@@ -91,10 +91,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             from evidence.allocators import settings_section
             from evidence.false_alarms import verdict_table
             from evidence.predictions import check_tables
+            from load_model import loading_section, read_record
 
             verdicts = verdict_table([RESULTS / "evidence" / "alike", RESULTS / "evidence" / "paired"])
             for_pages.append(Section("verdicts", "", table=verdicts))
             for_pages.append(settings_section(RESULTS / "evidence" / "allocators"))
+            for_pages.append(loading_section(read_record(RESULTS / "evidence" / "loading.json")))
+            written += write_charts(for_pages[-1:], arguments.output_dir)
             for_pages += [Section("predictions", "", table=table) for table in check_tables(arguments.records)]
         markdown.rewrite_pages(arguments.pages, for_pages)
     if arguments.format == "markdown":

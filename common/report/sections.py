@@ -383,8 +383,8 @@ def build_weights(done: list[Result], group: list[Result], everything: Sequence[
     fastest = min(done, key=lambda result: result.typical_seconds)
     first = next((result for result in done if result.label in (AS_WRITTEN, SIMPLEST) and result is not fastest), None)
     pairs = describe_all([Pair(first, fastest)]) if first else []
-    sentence = (f"{tensors:,} tensors of parameters for each of {len(readers)} readers, on one machine. "
-                f"{describe_fastest(done)} {' '.join(pairs)}")  # fmt: skip
+    sentence = (f"Tensors per reader: {tensors:,}. Readers: {len(readers)}, on one machine. {describe_fastest(done)} "
+                f"{' '.join(pairs)}")  # fmt: skip
     return [Section(table, title, sentence.strip(), make_table(done, UPDATE_COLUMNS), chart)]
 
 

@@ -30,5 +30,7 @@ _ON_GPU = [
 ]
 SUITES["gpu"].insert(0, Part("configurations", _ON_GPU, "--device cuda --iterations 20"))
 # Everything in results/published, so that one call measures all of it, interleaved.
-PUBLISHED = ("benchmark", "stages", "hops", "chatlearn", "chatlearn-stages", "sweeps", "in-flight")
+PUBLISHED = (
+    "benchmark", "stages", "hops", "chatlearn", "chatlearn-stages", "sweeps", "in-flight", "weights", "detached-ppo",
+)  # fmt: skip
 SUITES["published"] = [part for name in PUBLISHED for part in SUITES[name]]
