@@ -107,7 +107,7 @@ def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
     for index, (plan, skipped) in enumerate(planned):
         label = plan.configuration.name
         for name, value in flags[index].items():
-            differs = len({others[name] for others in flags} - {None}) > 1
+            differs = len({others.get(name) for others in flags} - {None}) > 1
             if value is not None and (differs or name in ("message", "as_sent")):
                 label += f" {flag_name(name)}" + ("" if value is True else f" {value}")
         slug = re.sub("[^a-zA-Z0-9.]+", "-", label).strip("-")[:200]  # a file name has at most 255 bytes

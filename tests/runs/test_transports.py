@@ -45,7 +45,7 @@ ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.re
           and t.label not in SUITES["quick"][0].configurations]  # fmt: skip
 # To save time, or because their flows are in test_updates.py.
 ONE_ACTOR = ("store payload-queue", "store bytes", "rdt nixl", "graph pickle", "graph bytes", "store by-value",
-             "rdt broadcast", "torch broadcast")  # fmt: skip
+             "store replay-buffer", "rdt broadcast", "torch broadcast")  # fmt: skip
 WITH_FLAGS = [
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
