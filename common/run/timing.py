@@ -101,6 +101,7 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
             cpu_time.start()
             wrong.update(measure_free_run(plan, run, connection, table, first_timed))
             cpu_time.stop()
+            add_update(plan, run, workers.call("end_update", first_timed), is_timed=False)  # only counts reads
             break
         workers.first_iteration, last = numbers[0], numbers[-1]
         steps = (make_query, connection.submit, connection.collect, receive, table.ended)

@@ -42,6 +42,13 @@ def test_wrong_batches_and_weights_are_found(run_script, fault):
     assert finished.run.wrong_bytes > 0
 
 
+def test_parameters_are_read_during_the_free_run(run_script):
+    """With --warmup 0, there is one round before it, and few reads."""
+    flags = ("--items", "batch", "--message", "packed", "--warmup", "0", "--duration", "3s")
+    run = run_script(SCRIPTS["store"], "--transport", "by-value", *SMALL, *flags).run
+    assert run.updates.reads > 300 and run.updates.torn_reads == 0
+
+
 def test_the_replay_buffer_stores_three_copies_of_the_experience(run_script):
     flags = ("--transport", "replay-buffer", *SMALL, "--iterations", "4", "--warmup", "1")
     run = run_script(SCRIPTS["store"], *flags).run
