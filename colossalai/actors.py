@@ -52,9 +52,9 @@ class CallingActor(Actor):
             message = to_items(self.buffer.get(), self.edges[source].message)
         edges, arrived = self.sent_flow.edges_to(task), self.arrived[task]
         arrived[source] = message
-        return (
-            self.run_and_call(task, *(arrived.pop(e.source) for e in edges)) if len(arrived) == len(edges) else ({}, [])
-        )
+        if len(arrived) < len(edges):
+            return {}, []
+        return self.run_and_call(task, *(arrived.pop(edge.source) for edge in edges))
 
     def run_and_call(self, task, *messages):
         message, flow = self.forward_step(task, *messages), self.sent_flow

@@ -120,7 +120,7 @@ class Result:
         """Return why readers that own a copy cannot have got it in so little time; None if they can.
 
         As the machine may have been slower while the memcpy time of one run was measured, every run must be too fast,
-        and there must be MIN_RUNS. A message that several readers copy at once is read from memory only once.
+        and there must be MIN_RUNS. Several readers that copy a message at once may read it from memory only once.
         """
         written = sum(edge.bytes for edge in self.flow.edges)
         read = sum(edge.bytes for edge in {edge.source: edge for edge in self.flow.edges}.values())
