@@ -128,35 +128,32 @@ def measure(way: str, arguments: argparse.Namespace, record: LoadingRecord) -> N
 def loading_section(record: LoadingRecord) -> Section:
     """Return a table and a chart. Times are geometric means of the runs' medians over the workers."""
     by_way = {way: runs for way in WAYS if (runs := [run for run in record.runs if run.way == way])}
-    first = next(iter(by_way))
+    first, load, both = next(iter(by_way)), ("load_seconds",), ("load_seconds", "first_read_seconds")
 
-    def medians(way: str, *parts: str) -> list[float]:
+    def medians(way: str, parts: Sequence[str]) -> list[float]:
         return [median(sum(getattr(load, part) for part in parts) for load in run.loads) for run in by_way[way]]
 
     def milliseconds(*parts: str) -> Callable[[str], str]:
-        return lambda way: format_milliseconds(typical_seconds(medians(way, *parts)))
+        return lambda way: format_milliseconds(typical_seconds(medians(way, parts)))
 
     def speed_up(*parts: str) -> Callable[[str], str]:
-        first_seconds = typical_seconds(medians(first, *parts))
-        return lambda way: format_significant(first_seconds / typical_seconds(medians(way, *parts)))
+        first_seconds = typical_seconds(medians(first, parts))
+        return lambda way: format_significant(first_seconds / typical_seconds(medians(way, parts)))
 
     def added_share(way: str) -> str:
         later = [load.added_bytes for run in by_way[way] for load in run.loads[1:] or run.loads]
         return f"{median(later) / record.bytes:.1%}"
 
-    def make_dots(*parts: str) -> list[Dot]:
-        dots = []
-        for way in by_way:
-            seconds = medians(way, *parts)
-            low, high = interval(seconds) or (min(seconds), max(seconds))
-            dots.append(Dot(way, 1e3 * typical_seconds(seconds), 1e3 * low, 1e3 * high, milliseconds(*parts)(way)))
-        return dots
+    def make_dot(way: str, parts: Sequence[str]) -> Dot:
+        times = [1e3 * seconds for seconds in medians(way, parts)]
+        low, high = interval(times) or (min(times), max(times))
+        return Dot(way, typical_seconds(times), low, high, milliseconds(*parts)(way))
 
-    load, both = ("load_seconds",), ("load_seconds", "first_read_seconds")
-    publish = {way: typical_seconds([run.publish_seconds for run in runs]) for way, runs in by_way.items()}
     columns = [
         Column("way", lambda way: way),
-        Column("publish ms", lambda way: format_milliseconds(publish[way])),
+        Column(
+            "publish ms", lambda way: format_milliseconds(typical_seconds([r.publish_seconds for r in by_way[way]]))
+        ),
         Column("load ms", milliseconds(*load)),
         Column("first read ms", milliseconds("first_read_seconds")),
         Column("second read ms", milliseconds("second_read_seconds")),
@@ -171,13 +168,14 @@ def loading_section(record: LoadingRecord) -> Section:
         f"Runs per way: {min(map(len, by_way.values()))}, each with {record.workers} processes that load one after the "
         f"other. Measured on {' and '.join(days)}, commit {str(record.environment.get('git_commit'))[:10]}.",
     )
-    quick, whole = (min(by_way, key=lambda way: typical_seconds(medians(way, *parts))) for parts in (load, both))
+    quick, whole = (min(by_way, key=lambda way: typical_seconds(medians(way, parts))) for parts in (load, both))
     sentence = (
         f"`{quick}` has the shortest load: {speed_up(*load)(quick)} times as fast as `{first}`. With one read of all "
         f"bytes it is {speed_up(*both)(quick)} times as fast, and `{whole}` is the fastest: {speed_up(*both)(whole)} "
         f"times as fast as `{first}`."
     )
-    groups = {"load": make_dots(*load), "load, and read all bytes once": make_dots(*both)}
+    groups = {name: [make_dot(way, parts) for way in by_way]
+              for name, parts in {"load": load, "load, and read all bytes once": both}.items()}  # fmt: skip
     chart = DotChart("loading", title, groups, "milliseconds (logarithmic axis)", caption=notes)
     return Section("loading", title, sentence, make_table([*by_way], columns), chart, notes)
 

@@ -28,6 +28,7 @@ from common.flows.message import Field, Message
 from common.records.environment import describe_environment
 from common.runtimes.ray_workers import start_cluster
 
+Tensors = dict[str, torch.Tensor]
 warnings.filterwarnings("ignore", message="Zero-copy tensor")  # Ray warns about writes to views; there are none
 
 
@@ -36,41 +37,39 @@ class Model(torch.nn.Module):
 
     def __init__(self, fields: Sequence[Field]) -> None:
         super().__init__()
+        self.fields = tuple(fields)
         for field in fields:
             tensor = torch.empty(field.shape, dtype=getattr(torch, field.dtype), device="meta")
             self.register_parameter(field.name, torch.nn.Parameter(tensor, requires_grad=False))
 
 
 def save_file(module: Model, folder: Path) -> str:
-    torch.save(module.state_dict(), folder / "weights.pt")
-    return str(folder / "weights.pt")
+    torch.save(module.state_dict(), path := f"{folder}/weights.pt")
+    return path
 
 
-def load_file(path: str, skeleton: Model) -> Model:
-    skeleton.load_state_dict(torch.load(path, weights_only=True), assign=True)
-    return skeleton
+def load_file(path: str, fields: Sequence[Field]) -> Tensors:
+    return torch.load(path, weights_only=True)
 
 
-def map_file(path: str, skeleton: Model) -> Model:
-    skeleton.load_state_dict(torch.load(path, weights_only=True, mmap=True), assign=True)
-    return skeleton
+def map_file(path: str, fields: Sequence[Field]) -> Tensors:
+    return torch.load(path, weights_only=True, mmap=True)
 
 
 def save_safetensors(module: Model, folder: Path) -> str:
-    safetensors.torch.save_file(module.state_dict(), folder / "weights.safetensors")
-    return str(folder / "weights.safetensors")
+    safetensors.torch.save_file(module.state_dict(), path := f"{folder}/weights.safetensors")
+    return path
 
 
-def load_safetensors(path: str, skeleton: Model) -> Model:
-    skeleton.load_state_dict(safetensors.torch.load_file(path), assign=True)
-    return skeleton
+def load_safetensors(path: str, fields: Sequence[Field]) -> Tensors:
+    return safetensors.torch.load_file(path)
 
 
 def put_module(module: Model, folder: Path) -> list[Any]:
     return [ray.put(module)]
 
 
-def get_module(references: list[Any], skeleton: Model) -> Model:
+def get_module(references: list[Any], fields: Sequence[Field]) -> Model:
     return ray.get(references[0])
 
 
@@ -78,33 +77,23 @@ def put_arrays(module: Model, folder: Path) -> list[Any]:
     return [ray.put({name: to_array(tensor) for name, tensor in module.state_dict().items()})]
 
 
-def get_arrays(references: list[Any], skeleton: Model) -> Model:
+def get_arrays(references: list[Any], fields: Sequence[Field]) -> Tensors:
     """Do as the article: arrays in the store are mapped, and become the parameters of a module without memory."""
-    dtypes = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in skeleton.named_parameters()}
     arrays = ray.get(references[0])
-    skeleton.load_state_dict({name: from_array(arrays[name], dtypes[name]) for name in arrays}, assign=True)
-    return skeleton
-
-
-def as_message(module: Model) -> Message:
-    return Message(tuple(
-        Field(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
-        for name, tensor in module.named_parameters()
-    ))  # fmt: skip
+    return {field.name: from_array(arrays[field.name], field.dtype) for field in fields}
 
 
 def write_shared(module: Model, folder: Path) -> str:
-    message = as_message(module)
-    path = Path("/dev/shm") / folder.name / "weights"
+    message = Message(module.fields)
+    path = f"/dev/shm/{folder.name}/weights"
     memory = torch.from_numpy(np.memmap(path, np.uint8, "w+", shape=(message.packed_bytes,)).view(np.ndarray))
-    pack(dict(module.named_parameters()), message, packed_views(memory, message))
-    return str(path)
+    pack(module.state_dict(), message, packed_views(memory, message))
+    return path
 
 
-def map_shared(path: str, skeleton: Model) -> Model:
+def map_shared(path: str, fields: Sequence[Field]) -> Tensors:
     memory = torch.from_numpy(np.memmap(path, np.uint8, "r").view(np.ndarray))
-    skeleton.load_state_dict(unpack(memory, as_message(skeleton)), assign=True)
-    return skeleton
+    return unpack(memory, Message(tuple(fields)))
 
 
 class Worker:
@@ -115,9 +104,12 @@ class Worker:
         self.fields = fields
 
     def load(self, function: str, published: Any) -> float:
-        """Return the seconds until a function of this module has given the module all its parameters."""
+        """Return the seconds until a module has all its parameters, which a function above has loaded."""
         start = time.perf_counter()
-        self.module = globals()[function](published, Model(self.fields))
+        self.module = loaded = globals()[function](published, self.fields)
+        if not isinstance(loaded, Model):
+            self.module = Model(self.fields)
+            self.module.load_state_dict(loaded, assign=True)
         return time.perf_counter() - start
 
     def read(self) -> tuple[int, float]:
