@@ -7,6 +7,7 @@
 # make in-flight   several iterations in flight                        (four minutes)
 # make weights     updates of a model, from trainers to rollouts       (15 minutes)
 # make detached-ppo experience makers and trainers                     (five minutes)
+# make pipeline    schedules of pipeline-parallel training           (seven minutes)
 # make sweeps      by bytes and by tensors, for choose_transport.py    (ten minutes)
 # make gpu         everything that a machine with GPUs can run         (25 minutes)
 # make test        all tests; make unit: those that start nothing; make lint: ruff and mypy
@@ -17,10 +18,10 @@ PY := .venv/bin/python
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: benchmark quick published stages hops chatlearn in-flight weights detached-ppo sweeps gpu test unit lint publish clean
+.PHONY: benchmark quick published stages hops chatlearn in-flight weights detached-ppo pipeline sweeps gpu test unit lint publish clean
 .DELETE_ON_ERROR:
 
-benchmark quick stages hops chatlearn in-flight weights detached-ppo sweeps gpu: .venv/installed
+benchmark quick stages hops chatlearn in-flight weights detached-ppo pipeline sweeps gpu: .venv/installed
 	$(PY) benchmark.py $@
 
 published: .venv/installed

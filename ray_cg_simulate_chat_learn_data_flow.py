@@ -32,8 +32,8 @@ class GraphActor(Actor):
         return message
 
     def run_after(self, task, *messages):
-        """Run a task that reads only messages of its own actor. The arguments tell Ray what must come first."""
-        return self.forward_step(task)
+        """Run a task that reads messages of its own actor; its last arguments only tell Ray what must come first."""
+        return self.forward_step(task, *messages[: len(self.inboxes[task].edges)])
 
 
 class MappedActor(GraphActor, RingActor):
@@ -71,7 +71,8 @@ def compile_graph(workers: WorkerGroup, hint: str | None):
     workers.run_in_all(prepare_channels)
     # As many buffers per channel: a reader may hold views of some messages while others are written.
     buffers = stored_iterations(plan.transport, plan.options)
-    graph = bind(flow, workers.actors, hint).experimental_compile(_max_inflight_executions=buffers)
+    settings = {"_max_inflight_executions": buffers, "_overlap_gpu_communication": plan.options.overlap_communication}
+    graph = bind(flow, workers.actors, hint).experimental_compile(**settings)
     # Ray starts one process per graph, which would otherwise still be starting in the first iterations.
     ray.get(graph._proxy_actor.__ray_ready__.remote())
     if plan.options.address:
@@ -94,10 +95,9 @@ def bind(flow, actors, hint):
                 # Ray cannot compile a task that joins accelerator edges. It can compile methods that receive one
                 # message each and pass it on, inside the reading actor.
                 inputs = [actor.pass_through.bind(task.name, message) for message in inputs]
-            if edges:
-                sent[task.name] = actor.forward_step.bind(task.name, *inputs)
-            else:
-                sent[task.name] = actor.run_after.bind(task.name, *(sent[source] for source in task.reads))
+            own = [sent[source] for source in task.reads if flow.actor(source) == task.actor]
+            method = actor.run_after if own else actor.forward_step
+            sent[task.name] = method.bind(task.name, *inputs, *own)
             if hint:
                 sent[task.name].with_tensor_transport("shm" if task.name in flow.returns else hint)
         return MultiOutputNode([sent[source] for source in flow.returns])

@@ -50,6 +50,8 @@ class Rank(Endpoint):
             "cpu:gloo,cuda:nccl" if plan.device == "cuda" else "gloo", f"file://{plan.run_folder}/rendezvous",
             rank=rank, world_size=len(names), timeout=timedelta(seconds=plan.options.timeout + 30),
         )  # fmt: skip
+        # Two messages between the same ranks may be read in another order than they were sent. NCCL has no tags.
+        self.tags = {edge: tag for tag, edge in enumerate(flow.edges)}
         self.receive_buffers = {}  # edge -> one list of tensors to receive into for each iteration in flight
         # Parameters are served until the next ones have arrived.
         buffers = 2 if plan.task_flow.has_parameters else plan.options.in_flight
@@ -72,11 +74,12 @@ class Rank(Endpoint):
         requests = []
         for edge in self.sent_flow.edges_from(task):
             for tensor in tensors.to_tensor_list(payload, edge.message):
-                requests.append(dist.isend(tensor.to(self.device_of(edge)).contiguous(), self.ranks[edge.reader]))
+                tensor = tensor.to(self.device_of(edge)).contiguous()
+                requests.append(dist.isend(tensor, self.ranks[edge.reader], tag=self.tags[edge]))
         return requests
 
-    def receive_tensor(self, tensor, source):
-        dist.recv(tensor, self.ranks[source])
+    def receive_tensor(self, tensor, edge):
+        dist.recv(tensor, self.ranks[edge.source], tag=self.tags[edge])
 
     def receive_all(self, task):
         """Return the payloads of a task's edges, each in the memory that was used longest ago."""
@@ -85,7 +88,7 @@ class Rank(Endpoint):
             buffers = self.receive_buffers[str(edge)]
             buffers.append(buffers.pop(0))
             for tensor in buffers[-1]:
-                self.receive_tensor(tensor, edge.source)
+                self.receive_tensor(tensor, edge)
             received = [tensor.to(self.device) for tensor in buffers[-1]]
             payloads.append(tensors.from_tensor_list(received, edge.message))
         return payloads
@@ -99,6 +102,32 @@ class RankActor(Rank, Actor):
             for task in self.tasks:
                 requests += self.send(task, self.forward_step(task, *self.receive_all(task)))
             for request in requests:
+                request.wait()
+
+
+class PipeliningRank(Rank):
+    def join(self):
+        super().join()
+        self.group = dist.new_group(range(1, dist.get_world_size()))  # of the stages; formed by all
+
+
+class PipeliningActor(PipeliningRank, Actor):
+    """A stage of torch.distributed.pipelining : common/channels/pipelining.py."""
+
+    def run(self):
+        from common.channels.pipelining import make_schedule  # other transports do not need it
+
+        self.join()
+        sizes, first, last = self.plan.workload.sizes, next(iter(self.tasks)), [*self.tasks][-1]
+        batches, stage = torch.zeros(sizes["micro_batches"], 1), dist.get_rank() - 1
+        schedule = make_schedule(self, stage, sizes, self.group)
+        arguments = [batches] if stage == 0 else []
+        targets = {"target": batches} if stage == sizes["stages"] - 1 else {}
+        while True:
+            if stage == 0:
+                (self.query,) = self.receive_all(first)
+            schedule.step(*arguments, **targets, return_outputs=False)
+            for request in self.send(last, self.forward_step(last)):
                 request.wait()
 
 
@@ -119,8 +148,8 @@ class BroadcastRank(Rank):
         arguments = {"src": self.ranks[task], "group": self.groups[task], "async_op": True}
         return [dist.broadcast(tensor.contiguous(), **arguments) for tensor in tensors_to_send]
 
-    def receive_tensor(self, tensor, source):
-        dist.broadcast(tensor, self.ranks[source], self.groups[source])
+    def receive_tensor(self, tensor, edge):
+        dist.broadcast(tensor, self.ranks[edge.source], self.groups[edge.source])
 
 
 class BroadcastActor(BroadcastRank, RankActor):
@@ -278,6 +307,7 @@ def by_memcpy(workers: WorkerGroup) -> Connection:
 
 TRANSPORTS = {
     "gloo": by_process_group,
+    "pipelining": partial(by_process_group, actor_class=PipeliningActor, driver_class=PipeliningRank),
     "broadcast": partial(by_process_group, actor_class=BroadcastActor, driver_class=BroadcastRank),
     "nccl-one-gpu": by_process_group,
     "nccl": by_process_group,

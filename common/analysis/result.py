@@ -86,6 +86,7 @@ class Result:
             f"--bucket-size {format_bytes(bucket_size).replace(' ', '')}": bucket_size,
             f"--items {sizes.get('items')}": "items" in sizes,
             "--chain": sizes.get("chain"),
+            f"--schedule {sizes.get('schedule')}": "schedule" in sizes,
             "--message fields": plain_fields and self.workload.flow in FLOWS_OF_FIELDS,  # others always have fields
             "--address": layout.existing_cluster,
             "--placement spread": layout.placement == "spread",

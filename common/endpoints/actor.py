@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from common.endpoints import fault_injection, samples, tensors
+from common.endpoints import samples, tensors
 from common.endpoints.inbox import Inbox, Views
 from common.endpoints.outbox import Memory, Outbox
-from common.endpoints.parameters import Parameters, UpdateTimes
+from common.endpoints.parameters import Parameters, WorkTimes
 from common.endpoints.payload import Digests
 from common.endpoints.progress_table import ProgressTable
 from common.endpoints.tensors import Payload
@@ -24,6 +24,8 @@ from common.flows.flow import DRIVER, Task
 from common.flows.message import CHANGES, OFFSETS, VALUES
 from common.plan.plan import Plan
 from common.trace import recorder
+
+MATRIX_SIZE = 256  # of --compute matmul
 
 
 class Endpoint:
@@ -63,14 +65,14 @@ class Endpoint:
             for task in installing:
                 self.copies[task] = [[self.deltas.initial_parameters(edge.source, edge.message, self.device)
                                       for edge in flow.edges_to(task)]]  # fmt: skip
-        self.update = UpdateTimes()
+        self.update = WorkTimes()
         self.digests: Digests = {}
         self.overhead_seconds, self.minor_faults, self.faults_before = 0.0, 0, 0
         self.progress = ProgressTable.join(plan.run_folder, name, plan.worker_names, plan.total_iterations)
         if options.trace:
             recorder.install(self)
         if options.inject:
-            fault_injection.install(self, options.inject)
+            import_module("common.endpoints.fault_injection").install(self, options.inject)
 
     def memory(self, task: str) -> Memory | None:
         """Return where the task's payloads lie; None: anywhere. Transports that share memory override it."""
@@ -159,13 +161,13 @@ class Endpoint:
         self.update.install_seconds += time.perf_counter() - begin
         return inputs
 
-    def end_update(self, number: int) -> UpdateTimes:
+    def end_update(self, number: int) -> WorkTimes:
         """Change the parameters that were sent, right after all acknowledgements; return the times of the update."""
         for outbox in self.outboxes.values():
             # Readers of the sender's own memory still need it: its next version has another place.
             if outbox.message.is_parameters and (outbox.is_in_place or not self.plan.expects_views):
                 outbox.change_parameters(number)
-        times, self.update = self.update, UpdateTimes()
+        times, self.update = self.update, WorkTimes()
         times.reads, times.torn_reads = self.parameters.reads, self.parameters.torn_reads
         return times
 
@@ -215,6 +217,10 @@ class Actor(Endpoint):
         self.local_numbers: dict[str, deque[int]] = {task.name: deque() for task in local}
         self.micro_batches: dict[int, list[samples.Batch]] = {}
         self.model_times = plan.options.model_times
+        self.schedule = [task for task in self.tasks.values() if task.seconds]
+        self.position, self.held_activations = 0, 0
+        self.matrix = torch.ones(MATRIX_SIZE, MATRIX_SIZE)
+        self.multiply_seconds = time_multiplication(self.matrix) if plan.options.compute == "matmul" else 0.0
 
     def forward_step(self, task: str, *inputs: Any) -> Any:
         """Receive a task's inputs, in the order of the flow's edges, and return the data to send."""
@@ -226,6 +232,8 @@ class Actor(Endpoint):
             self.local_numbers[follower].append(number)
         if self.worker.actor in self.model_times:
             self.compute(self.model_times[self.worker.actor])
+        if self.tasks[task].seconds:
+            self.run_scheduled(self.tasks[task])
         if task == self.sink_task:
             self.take_samples(number, self.inboxes[task].held[-1][1])
         payload = self.make_payload(number, task)
@@ -233,9 +241,27 @@ class Actor(Endpoint):
         self.update.add_task(begin, time.perf_counter())
         return data
 
+    def run_scheduled(self, task: Task) -> None:
+        """Compute for the task's own time; raise RunFailed if another task of this actor must come first."""
+        expected, update = self.schedule[self.position], self.update
+        if task is not expected:
+            raise RunFailed(f"{self.name} ran {task.name} before {expected.name}: this is another schedule")
+        self.position = (self.position + 1) % len(self.schedule)
+        self.held_activations += max(task.holds, 0)
+        update.held_activations = max(update.held_activations, self.held_activations)
+        begin = time.perf_counter()
+        self.compute(task.seconds)
+        update.compute_begin, update.compute_end = update.compute_begin or begin, time.perf_counter()
+        update.compute_seconds += update.compute_end - begin
+        self.held_activations += min(task.holds, 0)
+
     def compute(self, seconds: float) -> None:
-        """--model-seconds: wait as if a model computed, without using the CPU."""
-        time.sleep(seconds)
+        """Wait as if a GPU computed, without using the CPU; with --compute matmul, multiply matrices."""
+        if not self.multiply_seconds:
+            time.sleep(seconds)
+            return
+        for _ in range(round(seconds / self.multiply_seconds)):
+            self.matrix @ self.matrix
 
     def take_samples(self, number: int, messages: Sequence[Payload]) -> None:
         self.train(number, messages)  # ChatLearn's dataset keeps the samples for its trainers
@@ -254,3 +280,13 @@ class Actor(Endpoint):
             for name, count in samples.verify_micro_batches(batches, edges, number, self.digests).items():
                 wrong[name] = wrong.get(name, 0) + count
         return wrong, views
+
+
+def time_multiplication(matrix: torch.Tensor) -> float:
+    """Return the CPU seconds of one multiplication. Other processes that use the same core do not change them."""
+    for count in (5, 100):  # the first ones are slow
+        begin = time.thread_time()
+        for _ in range(count):
+            matrix @ matrix
+        seconds = (time.thread_time() - begin) / count
+    return seconds

@@ -29,8 +29,8 @@ read_number = (ctypes.c_char * NUMBER_BYTES).from_address
 
 
 @dataclass
-class UpdateTimes:
-    """The work of one actor for one update, in seconds of the clock that all processes of a machine share."""
+class WorkTimes:
+    """The work of one actor for one update or step, in seconds of the clock that all processes of a machine share."""
 
     first_begin: float = 0.0  # of the first task: its message had arrived
     first_end: float = 0.0  # its own message was handed over
@@ -40,6 +40,10 @@ class UpdateTimes:
     stall_seconds: float = 0.0
     reads: int = 0  # of the parameters that are served, since the first update
     torn_reads: int = 0
+    compute_begin: float = 0.0  # of the first task with a time of its own
+    compute_end: float = 0.0  # of the last one
+    compute_seconds: float = 0.0  # of all
+    held_activations: int = 0  # at the same time, at most
 
     def add_task(self, begin: float, end: float) -> None:
         if not self.first_begin:

@@ -18,11 +18,12 @@ from common.flows.chatlearn_messages import dpo, of_samples, rlhf, slime
 from common.flows.detached_ppo import detached_ppo
 from common.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, cut_messages, scale_flow
 from common.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, PYTHON_DTYPES, Field, Message, flat_message
+from common.flows.pipeline import pipeline
 from common.flows.weights import weights
 from common.units import format_bytes, parse_bytes
 
 INT64_BYTES, FLOAT32_BYTES = 8, 4
-ARROW, WEIGHTS, DETACHED_PPO = "->", "weights", "detached-ppo"
+ARROW, WEIGHTS, DETACHED_PPO, PIPELINE = "->", "weights", "detached-ppo", "pipeline"
 FIELD_DTYPES = [name for name in ITEM_BYTES if name not in PYTHON_DTYPES]
 MAX_SHOWN_FIELDS = 20  # of a message in --list-flows
 RESERVED_NAMES = (PROXY, DATASET, "query", "result")  # tasks and actors that the suite adds to flows
@@ -83,6 +84,7 @@ FLOWS: dict[str, Callable[..., Flow]] = {
     "scatter-gather": scatter_gather,
     WEIGHTS: weights,
     DETACHED_PPO: detached_ppo,
+    PIPELINE: pipeline,
 }
 # The demo sends flat tensors; with --message fields or packed, the flow has ChatLearn's fields instead.
 FLOWS_OF_FIELDS = {"online-dpo": of_samples(partial(rlhf, "online-dpo", "online DPO"))}

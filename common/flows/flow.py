@@ -30,6 +30,8 @@ class Task:
     title: str = ""  # the name in diagrams
     actor: str = ""  # default: the name of the task
     forwards: str = ""  # the task whose message this one reads and sends on, unchanged
+    seconds: float = 0.0  # time for which it computes before it sends
+    holds: int = 0  # 1: it makes activations that its actor holds, -1: it frees those of one such task
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actor", self.actor or self.name)
@@ -167,6 +169,10 @@ class Flow:
     @property
     def has_parameters(self) -> bool:
         return any(message.is_parameters for message in self.messages)
+
+    @property
+    def has_compute(self) -> bool:
+        return any(task.seconds for task in self.tasks)
 
     def slots(self, in_flight: int) -> int:
         """Return the payloads per sender: those in flight, the next one, and one that a reader still holds.

@@ -12,8 +12,9 @@ from typing import Any
 from msgspec import Meta
 
 from chatlearn.options import REF_QUEUE_FLAGS, ChatLearnOptions
-from common.flows.catalogue import DETACHED_PPO, FLOWS, WEIGHTS
+from common.flows.catalogue import DETACHED_PPO, FLOWS, PIPELINE, WEIGHTS
 from common.flows.detached_ppo import ITEMS
+from common.flows.pipeline import SCHEDULES
 from common.flows.weights import MODELS
 from common.plan.flag import flag, parse_assignments
 from common.units import parse_bytes, parse_seconds
@@ -76,6 +77,16 @@ class Options(ChatLearnOptions):
         int, Meta(ge=1, le=4096))
     changed: float | None = _size("share of the weights that change from one update to the next", float,
         Meta(gt=0, le=1))
+    stages: int | None = _size("stages of --flow pipeline, each an actor", int, Meta(ge=1, le=64))
+    micro_batches: int | None = _size("micro-batches per step of --flow pipeline", int, Meta(ge=1, le=1024))
+    schedule: str | None = _size("order of the tasks of --flow pipeline: all forward, then all backward (afab), one "
+        "forward and one backward (1f1b), with two chunks per stage (interleaved), or with gradients of the weights "
+        "that fill the gaps (zb-h1, and zb-h2 with more memory)", str, choices=tuple(SCHEDULES))
+    task_seconds: str | None = _size("time of the forward pass of a micro-batch in a stage, and of each half of the "
+        "backward pass, such as 20ms; several times, separated by commas, are those of successive micro-batches", str,
+        metavar="TIME")
+    sequence_length: int | None = _size("tokens per sample of --flow pipeline", int, _COUNT)
+    hidden_size: int | None = _size("numbers per token that stages of --flow pipeline send", int, _COUNT)
     chain: bool | None = _size("each rollout forwards the weights to the next one")
     payload: int | None = _size("scale all flat messages to this number of bytes per iteration, such as 64MiB",
         parse_bytes, _BYTES)
@@ -96,6 +107,8 @@ class Options(ChatLearnOptions):
         "(THP_MEM_ALLOC_ENABLE=1)", configuration=True)
     reuse_buffers: bool = _transport(False, "graph shm: readers receive into the same memory again, without "
         "page faults", configuration=True)
+    overlap_communication: bool = _transport(False, "graph nccl: Ray receives a message of a GPU while the task before "
+        "its reader computes (_overlap_gpu_communication)", configuration=True)
     address: str | None = _transport(None, "use the Ray cluster at ip:port (or auto) instead of a private one", str)
     placement: str | None = _transport(None, "start all actors on the driver's node (pack), or one per node "
         "round-robin (spread; a private cluster then has two nodes). Default: pack; with --address: spread", str,
@@ -120,6 +133,8 @@ class Options(ChatLearnOptions):
         "in-flight=1:4:+1 or fields=1,8,64", str, metavar="NAME=POINTS")
     model_seconds: str | None = _actors(None, "time that actors sleep per message instead of computing, trainer (of "
         "--sink trainer) included: policy=200ms,trainer=50ms", str, metavar="ACTOR=TIME,...", configuration=True)
+    compute: str = _actors("sleep", "how tasks with a time of their own compute: sleep, as with a GPU of their own, or "
+        "multiply matrices on the CPU (matmul)", str, choices=("sleep", "matmul"), configuration=True)
     sink: str = _actors("driver", "reader of the results: the driver, or a trainer that cuts them into micro-batches",
         str, choices=("driver", "trainer"), configuration=True)
     trainers: int | None = _actors(None, "models that --sink trainer of ref-queue trains (default: 2 for the flow ppo, "
@@ -168,7 +183,8 @@ class Options(ChatLearnOptions):
     def table(self) -> str:
         """Return the table of a record that no suite asked for."""
         if not self.sweep:
-            tables = {WEIGHTS: "weights", DETACHED_PPO: "free-run" if self.duration else "detached-ppo"}
+            tables = {WEIGHTS: "weights", DETACHED_PPO: "free-run" if self.duration else "detached-ppo",
+                      PIPELINE: "pipeline"}  # fmt: skip
             return "stages" if self.trace else tables.get(self.flow, "configurations")
         name = self.sweep.partition("=")[0]
         return name if name == "in-flight" else f"sweep-{name}"

@@ -14,9 +14,10 @@ import psutil
 
 from chatlearn.options import REF_QUEUE_FLAGS
 from common.errors import Skipped, UsageError
-from common.flows.catalogue import DETACHED_PPO, flag_name, flow_sizes
+from common.flows.catalogue import DETACHED_PPO, PIPELINE, flag_name, flow_sizes
 from common.flows.flow import DRIVER, Flow
 from common.flows.message import ACKNOWLEDGEMENT, CHANGES, jagged_message
+from common.flows.pipeline import SCHEDULES
 from common.plan.flag import parse_assignments
 from common.plan.options import FLAGS, MIN_STORE_BYTES, Options
 from common.records.environment import cuda_version
@@ -61,6 +62,8 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield "--preallocate-store is for the object store of a private Ray cluster: leave it out"
     if options.reuse_buffers and label != "graph shm":
         yield f"--reuse-buffers is a flag of graph shm and not of {label}: leave it out"
+    if options.overlap_communication and label != "graph nccl":
+        yield f"--overlap-communication is a flag of graph nccl and not of {label}: leave it out"
     if options.huge_pages and not (HUGE_PAGES.exists() and "[never]" not in HUGE_PAGES.read_text()):
         yield f"--huge-pages: this machine does not give any: write madvise into {HUGE_PAGES}"
     if options.threads > cores:
@@ -102,6 +105,13 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
         yield f"--duration {options.duration:g}: give a larger --timeout, which is {options.timeout:g} s"
     if "update_steps" in options.configuration_flags and not is_free_run:
         yield "--update-steps is a flag of --flow detached-ppo with --duration: leave it out"
+    schedule = options.schedule or flow_sizes(PIPELINE)["schedule"]
+    if transport.requirements.pipeline and (options.flow != PIPELINE or SCHEDULES[schedule].splits_backward):
+        yield f"{transport.label}: give --flow pipeline, and --schedule afab, 1f1b or interleaved"
+    if options.compute != "sleep" and not (flow.has_compute or options.model_times):
+        yield f"--compute {options.compute}: no task of {flow.name} computes: leave it out, or add --model-seconds"
+    if flow.has_compute and (options.in_flight > 1 or options.group_size > 1):
+        yield f"--in-flight and --check-every: a step of {flow.name} begins after the last one: leave them out"
     if flow.has_parameters and (options.in_flight > 1 or options.group_size > 1):
         yield f"--in-flight and --check-every: an update of {flow.name} begins after the last one: leave them out"
     if options.message == "packed" and flow.is_flat:

@@ -103,6 +103,14 @@ class Updates(msgspec.Struct, forbid_unknown_fields=True):
     torn_reads: Count = 0  # of them, those that found two versions
 
 
+class Steps(msgspec.Struct, forbid_unknown_fields=True):
+    """Timed steps of a pipeline, in order."""
+
+    compute_seconds: list[float] = []  # of all tasks of a stage: the mean of the stages
+    stage_seconds: list[float] = []  # from the beginning of a stage's first task to the end of its last: the longest
+    held_activations: dict[str, Count] = {}  # stage -> largest number at the same time
+
+
 class Run(msgspec.Struct, forbid_unknown_fields=True):
     """One process that measured the configuration."""
 
@@ -138,6 +146,7 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
     spilled_bytes: Count = 0  # written to disk by the object store, from the first iteration on
     loopback_bytes: Count | None = None  # received by the loopback interface during the timed iterations
     updates: Updates | None = None  # of a flow of parameters
+    steps: Steps | None = None  # of a flow whose tasks compute
     free_run: FreeRun | None = None  # of detached PPO with --duration
     processes: dict[str, ProcessCost] = {}  # names of the workers in the process, joined by "+", or raylet -> cost
     iterations_us: list[tuple[float, float]] = []  # --trace: start and end of each timed iteration

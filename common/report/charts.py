@@ -175,6 +175,47 @@ class LineChart:
         return write_title(axes, self.title)
 
 
+@dataclass(frozen=True)
+class Interval:
+    """What a row of a timeline does from `start` to `end`, with a label in the middle."""
+
+    start: float
+    end: float
+    kind: str
+    label: str
+
+
+@dataclass(frozen=True)
+class TimelineChart:
+    """Panels by title, each with rows by name, on one axis of time. Each of `kinds` has a colour."""
+
+    file_name: str
+    title: str
+    panels: dict[str, dict[str, list[Interval]]]
+    kinds: Sequence[str]
+    x_label: str
+    caption: tuple[str, ...] = ()
+
+    def draw(self) -> Figure:
+        panels = make_panels(self, [len(rows) for rows in self.panels.values()])
+        end = max(interval.end for rows in self.panels.values() for row in rows.values() for interval in row)
+        colours = dict(zip(self.kinds, SEGMENT_COLOURS, strict=False))
+        for (title, rows), axes in zip(self.panels.items(), panels, strict=True):
+            axes.set_title(title, fontsize=9, loc="left")
+            axes.set_yticks(range(len(rows)), list(rows))
+            axes.set(xlim=(0, 1.01 * end), ylim=(len(rows) - 0.4, -0.6))
+            for y, row in enumerate(rows.values()):
+                for bar in row:
+                    axes.barh(y, bar.end - bar.start, 0.8, bar.start, color=colours[bar.kind], edgecolor="black",
+                              linewidth=0.4)  # fmt: skip
+                    colour = "black" if colours[bar.kind] == "#f0e442" else "white"
+                    axes.text((bar.start + bar.end) / 2, y, bar.label, fontsize=5.5, color=colour, ha="center",
+                              va="center_baseline")  # fmt: skip
+        for kind in self.kinds:  # the legend
+            panels[-1].barh(0, 0, color=colours[kind], label=kind)
+        return write_title(panels[-1], self.title)
+
+
 def make_panels(chart: Any, rows: Sequence[int]) -> list[Any]:
     """Return the axes of a new figure, one below the other, with the caption of the chart and with room for its title.
 

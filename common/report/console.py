@@ -12,6 +12,8 @@ from common.report import tables
 from common.report.tables import Column, Section, Table, format_milliseconds, format_significant
 from common.units import format_bytes
 
+MAX_SHOWN_EDGES = 20  # of a flow
+
 
 def render(table: Table, width: int | None = None) -> str:
     """Return the table as text. If it is wider than `width` characters, columns of a high rank are left out."""
@@ -49,8 +51,10 @@ def print_sections(built: Sequence[Section]) -> None:
 
 def print_flow(flow: Flow) -> None:
     print(f"{flow.title}: {format_bytes(flow.bytes_per_iteration)} per iteration")
-    for edge in flow.edges:
+    for edge in flow.edges[:MAX_SHOWN_EDGES]:
         print(f"  {edge!s:24} {format_bytes(edge.bytes):>10}")
+    if len(flow.edges) > MAX_SHOWN_EDGES:
+        print(f"  and {len(flow.edges) - MAX_SHOWN_EDGES} more messages")
     sys.stdout.flush()
 
 

@@ -21,6 +21,7 @@ from common.records.environment import machine_line
 from common.records.schema import SENDER_SIZES
 from common.report import tables
 from common.report.charts import Bar, BarChart, Dot, DotChart, LineChart, Series
+from common.report.pipeline_sections import build_pipeline, build_timeline
 from common.report.sentences import (
     READERS,
     SIMPLEST,
@@ -102,6 +103,8 @@ def _group_key(result: Result) -> tuple[Any, ...]:
         return order
     if builder in (build_weights, build_free_run):  # messages of every size and form together
         return (*order, str(sorted(item for item in workload.sizes.items() if item[0] not in SENDER_SIZES)))
+    if builder in (build_pipeline, build_timeline):  # all schedules together
+        return (*order, str(sorted(item for item in workload.sizes.items() if item[0] != "schedule")))
     size = result.check_every if builder is build_chatlearn else workload.bytes_per_iteration
     return (*order, -size, workload.edges)
 
@@ -456,6 +459,8 @@ BUILDERS: dict[str, Callable[[list[Result], list[Result], Sequence[Result]], lis
     "weights": build_weights,
     "detached-ppo": build_weights,
     "free-run": build_free_run,
+    "pipeline": build_pipeline,
+    "pipeline-timeline": build_timeline,
     "microbenchmarks": build_microbenchmarks,
     **dict.fromkeys(("sweep-payload", "sweep-fields", "sweep-batch-size", "sweep-actors", "in-flight"), build_sweep),
 }

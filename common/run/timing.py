@@ -8,17 +8,18 @@ from bisect import bisect
 from collections import ChainMap, Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
+from statistics import fmean
 from typing import Any
 
 from common.endpoints import tensors
-from common.endpoints.parameters import UpdateTimes
+from common.endpoints.parameters import WorkTimes
 from common.endpoints.progress_table import ENDING, ITERATING, ProgressTable
 from common.errors import RunFailed
 from common.flows.flow import DRIVER
 from common.flows.message import ACKNOWLEDGEMENT
 from common.plan.options import MIN_TIMED_ITERATIONS
 from common.plan.plan import Plan
-from common.records.schema import FreeRun, ProcessCost, Run, Updates
+from common.records.schema import FreeRun, ProcessCost, Run, Steps, Updates
 from common.run.host_noise import CpuTime, OtherLoad, loopback_bytes
 from common.run.monitor import WorkerReport
 from common.runtimes.worker_group import Connection, WorkerGroup
@@ -110,6 +111,8 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
         cpu_time.stop()
         if plan.task_flow.has_parameters:
             add_update(plan, run, workers.call("end_update", last), numbers[0] >= first_timed)
+        if plan.task_flow.has_compute:
+            add_step(run, workers.call("end_update", last), numbers[0] >= first_timed)
         for wrong_of_worker, views_of_worker in workers.call("verify", numbers[0], last).values():
             wrong.update(wrong_of_worker)
             for edge, is_view in views_of_worker.items():
@@ -189,7 +192,7 @@ def find_failure(plan: Plan, wrong: Mapping[str, int], views: Mapping[str, bool 
     return None
 
 
-def add_update(plan: Plan, run: Run, times: Mapping[str, UpdateTimes], is_timed: bool) -> None:
+def add_update(plan: Plan, run: Run, times: Mapping[str, WorkTimes], is_timed: bool) -> None:
     """Add the parts of an update, which the actors measured, to the run."""
     flow, run.updates = plan.task_flow, run.updates or Updates()
     edges = [edge for edge in flow.edges if edge.message.is_parameters]
@@ -204,6 +207,18 @@ def add_update(plan: Plan, run: Run, times: Mapping[str, UpdateTimes], is_timed:
         run.updates.transfer_seconds.append(max(receiver.last_begin for receiver in receivers) - first_sent)
         run.updates.install_seconds.append(max(receiver.install_seconds for receiver in receivers))
         run.updates.stall_seconds.append(max(receiver.stall_seconds for receiver in receivers))
+
+
+def add_step(run: Run, times: Mapping[str, WorkTimes], is_timed: bool) -> None:
+    """Add the times of the stages of a pipeline, and the activations that they held, to the run."""
+    stages = {name: stage for name, stage in times.items() if stage.compute_seconds}
+    run.steps = run.steps or Steps()
+    if is_timed:
+        run.steps.compute_seconds.append(fmean(stage.compute_seconds for stage in stages.values()))
+        run.steps.stage_seconds.append(max(stage.compute_end - stage.compute_begin for stage in stages.values()))
+    for name, stage in stages.items():
+        held = max(stage.held_activations, run.steps.held_activations.get(name, 0))
+        run.steps.held_activations[name] = held
 
 
 def find_torn_reads(run: Run) -> str | None:

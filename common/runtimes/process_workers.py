@@ -90,7 +90,7 @@ def _run_actor(actor_class: type, plan: Plan, name: str, extra: tuple, pipe: Any
         threading.Thread(target=answer_calls, daemon=True).start()
         actor.run()
     except Exception as error:
-        message = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        message = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
         with suppress(OSError):  # the driver has ended, or waits in a library that does not notice our end
             (plan.run_folder / f"{name}.error").write_text(message)
             pipe.send((False, message))

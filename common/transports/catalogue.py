@@ -35,6 +35,7 @@ class Requirements:
     proxy_actor: bool = False  # the driver can neither send nor receive, so an actor does it in its place
     single_process: bool = False  # all actors run in the driver's process
     one_input: bool = False  # each task reads one message: readers of a broadcast that wait for each other block
+    pipeline: bool = False  # it sends only messages between the stages of --flow pipeline
     read_by_all: bool = False  # each message of an actor is read by all others
     single_buffer_channels: bool = False  # a channel holds one message, so a path holds a fixed number of iterations
 

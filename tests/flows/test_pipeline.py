@@ -1,0 +1,73 @@
+"""Verify pipeline schedules: their order, their waiting and their activations, by a simulation of the flow's tasks."""
+
+import pytest
+from in_process import LocalEndpoints
+
+from common.errors import RunFailed
+from common.flows.flow import DRIVER
+from common.flows.pipeline import SCHEDULES, pipeline
+
+SMALL = {"sequence_length": 1, "hidden_size": 8}
+
+
+def simulate(flow):
+    """Return the bubble of the flow if messages take no time, and the activations that each stage holds at most."""
+    free, end, first, held, most = {}, {DRIVER: 0.0}, {}, {}, {}
+    for task in flow.tasks:
+        begin = max([free.get(task.actor, 0.0), *(end[source] for source in task.reads)])
+        end[task.name] = begin + task.seconds
+        if task.seconds:
+            free[task.actor] = end[task.name]
+            first.setdefault(task.actor, begin)
+            held[task.actor] = held.get(task.actor, 0) + max(task.holds, 0)
+            most[task.actor] = max(most.get(task.actor, 0), held[task.actor])
+            held[task.actor] += min(task.holds, 0)
+    assert not any(held.values())  # each activation is freed
+    compute = sum(task.seconds for task in flow.tasks) / len(flow.actors)
+    return 1 - compute / max(free[actor] - first[actor] for actor in first), [*most.values()]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize(("stages", "batches"), [(1, 3), (2, 4), (3, 9), (4, 8), (4, 16), (5, 10)])
+def test_schedules_wait_and_hold_as_their_formulas_say(name, stages, batches):
+    bubble, held = simulate(pipeline(stages, batches, name, "1s", **SMALL))
+    schedule = SCHEDULES[name]
+    assert bubble == pytest.approx(float(schedule.bubble(stages, batches)), abs=1e-9)
+    assert held == [schedule.held(stage, stages, batches) for stage in range(stages)]
+
+
+def test_schedules_have_the_published_order():
+    def letters(name, stage):
+        order = SCHEDULES[name].order(stage, 2, 4)
+        return " ".join(f"{kind[0].upper()}{batch}" for kind, batch, _ in order)
+
+    assert letters("afab", 0) == "F0 F1 F2 F3 B0 B1 B2 B3"
+    assert letters("1f1b", 0) == "F0 F1 B0 F2 B1 F3 B2 B3"
+    assert letters("1f1b", 1) == "F0 B0 F1 B1 F2 B2 F3 B3"
+    assert letters("zb-h1", 1) == "F0 B0 F1 B1 W0 F2 B2 W1 F3 B3 W2 W3"
+
+
+def test_all_schedules_do_the_same_work():
+    seconds = [sum(task.seconds for task in pipeline(4, 8, name, "1ms,3ms", **SMALL).tasks) for name in SCHEDULES]
+    assert seconds == pytest.approx([3 * 4 * 8 * 0.002] * len(SCHEDULES))
+
+
+def test_impossible_sizes_are_rejected():
+    for sizes, message in (
+        ((4, 6, "interleaved"), "multiple of --stages 4"),
+        ((4, 6, "zb-h2"), "need 7 or more"),
+        ((4, 8, "best"), "--schedule best: give afab"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pipeline(*sizes)
+
+
+def test_actors_reject_tasks_in_another_order():
+    flow = pipeline(1, 2, "afab", "1ms", **SMALL)
+    endpoints = LocalEndpoints(flow)
+    actor, (first, second, *_) = endpoints.actors["stage-1"], flow.tasks
+    actor.forward_step(first.name, endpoints.make_query(1))
+    actor.forward_step(second.name)
+    with pytest.raises(RunFailed, match=r"ran stage-1.backward-2 before stage-1.backward-1"):
+        actor.run_scheduled(actor.tasks["stage-1.backward-2"])
+    assert actor.update.held_activations == 2

@@ -1,0 +1,28 @@
+"""Run steps of a pipeline over runtimes of every kind, as a user starts them."""
+
+import pytest
+from conftest import SCRIPTS
+
+from common.flows.pipeline import SCHEDULES
+
+SIZES = ("--flow", "pipeline", "--stages", "2", "--micro-batches", "4", "--task-seconds", "2ms", "--hidden-size", "256")
+RUNS = [
+    ("graph", "shm", "zb-h2"), ("graph", "mapped", "interleaved"), ("store", "refs", "1f1b"), ("rdt", "gloo", "zb-h1"),
+    ("torch", "gloo", "interleaved"), ("torch", "pipelining", "interleaved"), ("torch", "pipelining", "1f1b"),
+    ("torch", "pipelining", "afab"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", RUNS, ids=" ".join)
+def test_steps_run_in_the_order_of_their_schedule(run_script, names):
+    """Actors end the run if a task comes too early."""
+    runtime, transport, schedule = names
+    flags = ("--transport", transport, "--schedule", schedule, *SIZES, "--iterations", "4", "--warmup", "1")
+    finished = run_script(SCRIPTS[runtime], *flags)
+    assert (finished.code, finished.stderr) == (0, "")
+    run = finished.run
+    assert (run.status, run.wrong_bytes) == ("ok", 0)
+    expected = [SCHEDULES[schedule].held(stage, 2, 4) for stage in range(2)]
+    assert [run.steps.held_activations[stage] for stage in ("stage-1", "stage-2")] == expected
+    for compute, stage, step in zip(run.steps.compute_seconds, run.steps.stage_seconds, run.seconds, strict=True):
+        assert 4 * 3 * 0.002 <= compute <= stage <= step
