@@ -217,7 +217,7 @@ class Actor(Endpoint):
         self.local_numbers: dict[str, deque[int]] = {task.name: deque() for task in local}
         self.micro_batches: dict[int, list[samples.Batch]] = {}
         self.model_times = plan.options.model_times
-        self.schedule = [task for task in self.tasks.values() if task.seconds]
+        self.schedule = [task for task in self.tasks.values() if task.seconds is not None]
         self.position, self.held_activations = 0, 0
         self.matrix = torch.ones(MATRIX_SIZE, MATRIX_SIZE)
         self.multiply_seconds = time_multiplication(self.matrix) if plan.options.compute == "matmul" else 0.0
@@ -232,8 +232,9 @@ class Actor(Endpoint):
             self.local_numbers[follower].append(number)
         if self.worker.actor in self.model_times:
             self.compute(self.model_times[self.worker.actor])
-        if self.tasks[task].seconds:
-            self.run_scheduled(self.tasks[task])
+        seconds = self.tasks[task].seconds
+        if seconds is not None:
+            self.run_scheduled(self.tasks[task], seconds)
         if task == self.sink_task:
             self.take_samples(number, self.inboxes[task].held[-1][1])
         payload = self.make_payload(number, task)
@@ -241,8 +242,8 @@ class Actor(Endpoint):
         self.update.add_task(begin, time.perf_counter())
         return data
 
-    def run_scheduled(self, task: Task) -> None:
-        """Compute for the task's own time; raise RunFailed if another task of this actor must come first."""
+    def run_scheduled(self, task: Task, seconds: float) -> None:
+        """Compute for this time; raise RunFailed if another task of this actor must come first."""
         expected, update = self.schedule[self.position], self.update
         if task is not expected:
             raise RunFailed(f"{self.name} ran {task.name} before {expected.name}: this is another schedule")
@@ -250,7 +251,7 @@ class Actor(Endpoint):
         self.held_activations += max(task.holds, 0)
         update.held_activations = max(update.held_activations, self.held_activations)
         begin = time.perf_counter()
-        self.compute(task.seconds)
+        self.compute(seconds)
         update.compute_begin, update.compute_end = update.compute_begin or begin, time.perf_counter()
         update.compute_seconds += update.compute_end - begin
         self.held_activations += min(task.holds, 0)

@@ -30,7 +30,7 @@ class Task:
     title: str = ""  # the name in diagrams
     actor: str = ""  # default: the name of the task
     forwards: str = ""  # the task whose message this one reads and sends on, unchanged
-    seconds: float = 0.0  # time for which it computes before it sends
+    seconds: float | None = None  # time for which it computes before it sends; None: it has no place in a schedule
     holds: int = 0  # 1: it makes activations that its actor holds, -1: it frees those of one such task
 
     def __post_init__(self) -> None:
@@ -172,7 +172,7 @@ class Flow:
 
     @property
     def has_compute(self) -> bool:
-        return any(task.seconds for task in self.tasks)
+        return any(task.seconds is not None for task in self.tasks)
 
     def slots(self, in_flight: int) -> int:
         """Return the payloads per sender: those in flight, the next one, and one that a reader still holds.

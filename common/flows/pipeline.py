@@ -121,7 +121,10 @@ def pipeline(
     needed = plan.held(0, stages, sys.maxsize)
     if plan.splits_backward and micro_batches < needed:
         raise ValueError(f"--schedule {schedule}: {stages} stages need {needed} or more: give more --micro-batches")
-    seconds = [parse_seconds(text) for text in task_seconds.split(",")]
+    try:
+        seconds = [parse_seconds(text) for text in task_seconds.split(",")]
+    except ValueError:
+        raise ValueError(f"--task-seconds {task_seconds}: give times such as 20ms or 20ms,30ms") from None
     tensor = Message((Field("hidden_states", "bfloat16", (batch_size, sequence_length, hidden_size)),))
     last_chunk, waiting = stages * plan.chunks - 1, list[Task]()
     for stage in range(stages):

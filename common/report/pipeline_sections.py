@@ -72,10 +72,10 @@ def build_pipeline(done: list[Result], group: list[Result], everything: Sequence
     """Return the schedules over each transport, and how far their bubbles are from the formulas."""
     order = list(SCHEDULES)
     done = sorted(done, key=lambda r: (order.index(str(r.workload.sizes["schedule"])), -r.typical_seconds))
-    nearest, farthest = (choose(done, key=lambda r: abs(difference(r))) for choose in (min, max))
+    least, most = (choose(done, key=difference) for choose in (min, max))
     sentence = (
-        f"The measured bubble of `{nearest.label}` is nearest to the formula ({difference(nearest):+.1f} percentage "
-        f"points), that of `{farthest.label}` is farthest from it ({difference(farthest):+.1f})."
+        f"The measured bubbles differ from the formulas by {difference(least):+.1f} (`{least.label}`) to "
+        f"{difference(most):+.1f} percentage points (`{most.label}`)."
     )
     return [Section("pipeline", title_of(done[0]), sentence, make_table(done, COLUMNS))]
 

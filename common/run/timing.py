@@ -211,7 +211,7 @@ def add_update(plan: Plan, run: Run, times: Mapping[str, WorkTimes], is_timed: b
 
 def add_step(run: Run, times: Mapping[str, WorkTimes], is_timed: bool) -> None:
     """Add the times of the stages of a pipeline, and the activations that they held, to the run."""
-    stages = {name: stage for name, stage in times.items() if stage.compute_seconds}
+    stages = {name: stage for name, stage in times.items() if stage.compute_end}
     run.steps = run.steps or Steps()
     if is_timed:
         run.steps.compute_seconds.append(fmean(stage.compute_seconds for stage in stages.values()))

@@ -15,15 +15,15 @@ def simulate(flow):
     free, end, first, held, most = {}, {DRIVER: 0.0}, {}, {}, {}
     for task in flow.tasks:
         begin = max([free.get(task.actor, 0.0), *(end[source] for source in task.reads)])
-        end[task.name] = begin + task.seconds
-        if task.seconds:
+        end[task.name] = begin + (task.seconds or 0.0)
+        if task.seconds is not None:
             free[task.actor] = end[task.name]
             first.setdefault(task.actor, begin)
             held[task.actor] = held.get(task.actor, 0) + max(task.holds, 0)
             most[task.actor] = max(most.get(task.actor, 0), held[task.actor])
             held[task.actor] += min(task.holds, 0)
     assert not any(held.values())  # each activation is freed
-    compute = sum(task.seconds for task in flow.tasks) / len(flow.actors)
+    compute = sum(task.seconds or 0.0 for task in flow.tasks) / len(flow.actors)
     return 1 - compute / max(free[actor] - first[actor] for actor in first), [*most.values()]
 
 
@@ -48,7 +48,9 @@ def test_schedules_have_the_published_order():
 
 
 def test_all_schedules_do_the_same_work():
-    seconds = [sum(task.seconds for task in pipeline(4, 8, name, "1ms,3ms", **SMALL).tasks) for name in SCHEDULES]
+    seconds = [
+        sum(task.seconds or 0.0 for task in pipeline(4, 8, name, "1ms,3ms", **SMALL).tasks) for name in SCHEDULES
+    ]
     assert seconds == pytest.approx([3 * 4 * 8 * 0.002] * len(SCHEDULES))
 
 
@@ -57,6 +59,7 @@ def test_impossible_sizes_are_rejected():
         ((4, 6, "interleaved"), "multiple of --stages 4"),
         ((4, 6, "zb-h2"), "need 7 or more"),
         ((4, 8, "best"), "--schedule best: give afab"),
+        ((4, 8, "afab", "soon"), "--task-seconds soon: give"),
     ):
         with pytest.raises(ValueError, match=message):
             pipeline(*sizes)
@@ -69,5 +72,5 @@ def test_actors_reject_tasks_in_another_order():
     actor.forward_step(first.name, endpoints.make_query(1))
     actor.forward_step(second.name)
     with pytest.raises(RunFailed, match=r"ran stage-1.backward-2 before stage-1.backward-1"):
-        actor.run_scheduled(actor.tasks["stage-1.backward-2"])
+        actor.run_scheduled(actor.tasks["stage-1.backward-2"], 0.0)
     assert actor.update.held_activations == 2
