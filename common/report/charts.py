@@ -15,6 +15,8 @@ from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from common.units import format_bytes
@@ -205,9 +207,14 @@ class TimelineChart:
             axes.set_yticks(range(len(rows)), list(rows))
             axes.set(xlim=(0, 1.01 * end), ylim=(len(rows) - 0.4, -0.6))
             for y, row in enumerate(rows.values()):
+                for kind in self.kinds:
+                    # One path for all bars of a row and a colour, so that the file is small.
+                    bars = [bar for bar in row if bar.kind == kind]
+                    corners = [[(x, y + side) for x in (bar.start, bar.end) for side in (-0.4, 0.4)] for bar in bars]
+                    paths = [Path([a, b, d, c, a], closed=True) for a, b, c, d in corners]
+                    shape = Path.make_compound_path(*paths)
+                    axes.add_patch(PathPatch(shape, facecolor=colours[kind], edgecolor="black", linewidth=0.4))
                 for bar in row:
-                    axes.barh(y, bar.end - bar.start, 0.8, bar.start, color=colours[bar.kind], edgecolor="black",
-                              linewidth=0.4)  # fmt: skip
                     colour = "black" if colours[bar.kind] == "#f0e442" else "white"
                     axes.text((bar.start + bar.end) / 2, y, bar.label, fontsize=5.5, color=colour, ha="center",
                               va="center_baseline")  # fmt: skip

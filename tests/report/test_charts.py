@@ -7,7 +7,17 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
-from common.report.charts import Bar, BarChart, Dot, DotChart, LineChart, Series, to_svg
+from common.report.charts import (
+    Bar,
+    BarChart,
+    Dot,
+    DotChart,
+    Interval,
+    LineChart,
+    Series,
+    TimelineChart,
+    to_svg,
+)
 from common.transports.catalogue import VARIANTS
 
 NAMES = [variant.name for variant in VARIANTS]
@@ -52,7 +62,15 @@ def line_chart(count, **axes):
     return LineChart("lines", TITLE, lines, "bytes per iteration", "milliseconds", True, caption=CAPTION, **axes)
 
 
+def timeline_chart():
+    rows = {f"stage-{stage}": [Interval(20 * n, 20 * n + 19, CAUSES[n % 3], str(n // 3)) for n in range(24)]
+            for stage in (1, 2, 3, 4)}  # fmt: skip
+    panels = {f"graph shm --schedule {name}: bubble 12.1%": rows for name in ("afab", "1f1b", "zb-h1", "zb-h2", "last")}
+    return TimelineChart("timeline", TITLE, panels, CAUSES[:3], "milliseconds", CAPTION)
+
+
 CHARTS = {
+    "timeline": timeline_chart(),
     "dots": dot_chart(48),
     "few dots": dot_chart(2, growth=1.01),
     "bars": bar_chart(20),
@@ -107,8 +125,14 @@ def test_charts_are_800_pixels_wide_at_most_1200_high_and_say_everything(name):
     figure, chart = draw(name), CHARTS[name]
     assert figure.get_figwidth() == 8 and figure.get_figheight() <= 12
     texts = "\n".join(text for text, _ in find_boxes(figure)).replace("\n", " ")
-    marks = chart.lines if isinstance(chart, LineChart) else [mark for group in chart.groups.values() for mark in group]
-    for expected in (TITLE, *CAPTION, chart.x_label, *(mark.name for mark in marks)):
+    if isinstance(chart, LineChart):
+        marks = chart.lines
+    elif isinstance(chart, TimelineChart):
+        marks = [mark for rows in chart.panels.values() for row in rows.values() for mark in row]
+    else:
+        marks = [mark for group in chart.groups.values() for mark in group]
+    names = [mark.label if isinstance(mark, Interval) else mark.name for mark in marks]
+    for expected in (TITLE, *CAPTION, chart.x_label, *names):
         assert " ".join(expected.split()) in texts
 
 

@@ -6,7 +6,7 @@ import pytest
 from made_records import make_record, make_run, make_sweep
 
 from common.analysis.result import group_results
-from common.records.schema import ProcessCost
+from common.records.schema import ProcessCost, Steps
 from common.report.sections import sections
 
 SAMPLES = {"batch_size": 4, "prompt_len": 8, "response_len": 8}
@@ -205,3 +205,24 @@ def test_traced_iterations_have_tables_by_cause_stage_and_edge_and_the_headline_
     # 4 senders serialise for 89 ms each, of which 50 ms are page faults; the driver waits in the rest of the time.
     assert slowest.segments["page faults"] == pytest.approx(2000 * 0.2)
     assert by_cause.chart.title == "store driver-queue: 62% of the time is waiting"
+
+
+def test_the_bubble_of_a_pipeline_is_shown_beside_its_formula_and_its_tasks_in_a_timeline():
+    sizes = {"flow": "pipeline", "stages": 2, "micro_batches": 2, "schedule": "1f1b"}
+    steps = Steps([0.12, 0.12], [0.2, 0.15], {"stage-1": 2, "stage-2": 1})
+    record = make_record("gloo", make_run([0.2, 0.15], steps=steps), runtime="torch", table="pipeline", **sizes)
+    (section,) = build(record)
+    row = dict(zip(section.table.headers, section.table.cells[0], strict=True))
+    assert (row["bubble, measured"], row["bubble by the formula"]) == ("30.0%", "33.3%")
+    assert row["difference in percentage points"] == "-3.3"
+    assert row["largest number of activations that each stage held"] == "2, 1"
+
+    steps.held_activations["stage-2"] = 2
+    spans = [("stage-1", 0, "compute", "-> stage-1", 0, 1000.0 * n, 1000.0 * n + 900, 0) for n in range(4)]
+    spans += [("stage-2", 0, "compute", "-> stage-2", 0, 1000.0 * n + 500, 1000.0 * n + 990, 0) for n in range(4)]
+    run = make_run([0.004], steps=steps, iterations_us=[(0.0, 4000.0)], spans=spans[::-1])
+    traced = make_record("gloo", run, runtime="torch", table="pipeline-timeline", traced=True, **sizes)
+    (section,) = build(traced)
+    (rows,) = section.chart.panels.values()
+    bars = [(bar.start, bar.end, bar.kind, bar.label) for bar in rows["stage-1"][1:3]]
+    assert bars == [(1.0, 1.9, "forward", "2"), (2.0, 2.9, "backward", "1")]
