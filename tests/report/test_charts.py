@@ -63,7 +63,7 @@ def line_chart(count, **axes):
 
 
 def timeline_chart():
-    rows = {f"stage-{stage}": [Interval(20 * n, 20 * n + 19, CAUSES[n % 3], str(n // 3)) for n in range(24)]
+    rows = {f"stage-{stage}": [Interval(20 * n, 20 * n + 19, CAUSES[n % 3], str(n // 3)) for n in range(22)]
             for stage in (1, 2, 3, 4)}  # fmt: skip
     panels = {f"graph shm --schedule {name}: bubble 12.1%": rows for name in ("afab", "1f1b", "zb-h1", "zb-h2", "last")}
     return TimelineChart("timeline", TITLE, panels, CAUSES[:3], "milliseconds", CAPTION)
