@@ -8,6 +8,7 @@
 # make weights     updates of a model, from trainers to rollouts       (15 minutes)
 # make detached-ppo experience makers and trainers                     (five minutes)
 # make pipeline    schedules of pipeline-parallel training           (seven minutes)
+# make peers       ZeroMQ, Arrow Flight, TransferQueue, Mooncake        (five minutes)
 # make sweeps      by bytes and by tensors, for choose_transport.py    (ten minutes)
 # make gpu         everything that a machine with GPUs can run         (25 minutes)
 # make test        all tests; make unit: those that start nothing; make lint: ruff and mypy
@@ -18,13 +19,16 @@ PY := .venv/bin/python
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: benchmark quick published stages hops chatlearn in-flight weights detached-ppo pipeline sweeps gpu test unit lint publish clean
+.PHONY: benchmark quick published stages hops chatlearn in-flight weights detached-ppo pipeline peers sweeps gpu test unit lint publish clean
 .DELETE_ON_ERROR:
 
 benchmark quick stages hops chatlearn in-flight weights detached-ppo pipeline sweeps gpu: .venv/installed
 	$(PY) benchmark.py $@
 
-published: .venv/installed
+peers: .venv/installed-peers
+	$(PY) benchmark.py peers
+
+published: .venv/installed .venv/installed-peers
 	$(PY) benchmark.py published --runs 5 --output-dir $(NEW)
 
 test: .venv/installed
@@ -46,6 +50,10 @@ publish: .venv/installed
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt
 # NIXL depends on packages of every CUDA version. Without it, its configurations are skipped.
 	-$(PY) -m pip install --quiet --disable-pip-version-check --no-compile --no-deps nixl==1.5.1 nixl-cu12==1.5.1
+	touch $@
+
+.venv/installed-peers: requirements-peers.txt .venv/installed
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -r requirements-peers.txt
 	touch $@
 
 clean:

@@ -16,12 +16,15 @@ from common.run import supervisor
 if __name__ == "__main__":
     supervisor.main(__file__, __doc__)  # does not return; the worker process imports this file as a module
 
+import os
 import time
+import uuid
 import warnings
 from collections import ChainMap
 from functools import partial
 
 import ray
+import torch
 from ray.util.queue import Queue
 
 from chatlearn.driver import Driver, QueueCounters
@@ -34,6 +37,9 @@ from common.runtimes.worker_group import Connection, WorkerGroup
 from common.transports.catalogue import INLINED_BYTES
 
 warnings.filterwarnings("ignore", message="Zero-copy tensor")  # Ray warns about writes to views; there are none
+
+
+PARTITION, FLAT = "iterations", "flat"  # of TransferQueue
 
 
 class QueueActor(Actor):
@@ -148,6 +154,59 @@ def by_value(workers: WorkerGroup, has_replay_buffer: bool = False) -> Connectio
     return Connection(submit, collect, {str(edge): "argument of a call" for edge in flow.edges}, run_freely=run_freely)
 
 
+class TransferQueueActor(Actor):
+    def run_task(self, task, *metadata):
+        return put_rows(task, self.forward_step(task, *map(get_rows, metadata)))
+
+
+def put_rows(task, payload):
+    """Put a message into TransferQueue, a sample per row or one row for a tensor; return its metadata."""
+    import transfer_queue
+    from tensordict import TensorDict
+
+    if isinstance(payload, torch.Tensor):
+        payload = TensorDict({FLAT: payload.unsqueeze(0)}, batch_size=[1])
+    message = uuid.uuid4().hex
+    keys = [f"{task}-{message}-{row}" for row in range(len(payload))]
+    return transfer_queue.kv_batch_put(keys=keys, partition_id=PARTITION, fields=payload)
+
+
+def get_rows(metadata):
+    import transfer_queue
+
+    rows = transfer_queue.kv_batch_get_by_meta(metadata)
+    return rows[FLAT][0] if FLAT in rows else rows
+
+
+def by_transfer_queue(workers: WorkerGroup) -> Connection:
+    """Do as verl with TransferQueue: actors put and get rows in its storage, and calls carry their metadata."""
+    os.environ["TQ_LOGGING_LEVEL"] = "ERROR"  # of all processes that Ray starts, too
+    import transfer_queue  # `make peers` installs it
+
+    start = time.perf_counter()
+    transfer_queue.init()
+    workers.start(TransferQueueActor)
+    flow, actors = workers.sent_flow, workers.actors
+
+    def submit(query):
+        sent = {DRIVER: put_rows(DRIVER, query)}
+        for task in flow.tasks:
+            inputs = (sent[edge.source] for edge in flow.edges_to(task.name))
+            sent[task.name] = actors[task.actor].run_task.remote(task.name, *inputs)
+        return sent
+
+    def collect(sent):
+        query = sent.pop(DRIVER)
+        metadata = dict(zip(sent, ray.get([*sent.values()]), strict=True))
+        results = [get_rows(metadata[edge.source]) for edge in flow.edges_to(DRIVER)]
+        for rows in (query, *metadata.values()):  # as verl does at the end of a step
+            transfer_queue.kv_clear(keys=rows.keys, partition_id=PARTITION)
+        return results
+
+    data_paths = {str(edge): "TransferQueue, SimpleStorage" for edge in flow.edges}
+    return Connection(submit, collect, data_paths, {"controller, storage units": time.perf_counter() - start})
+
+
 def by_calls(workers: WorkerGroup, codec: Codec) -> Connection:
     """Pass references from call to call, without queues; the codec makes the data in the object store."""
     workers.start(codec=codec)
@@ -177,6 +236,7 @@ TRANSPORTS = {
     "ref-queue": by_ref_queue,
     "by-value": by_value,
     "replay-buffer": partial(by_value, has_replay_buffer=True),
+    "transfer-queue": by_transfer_queue,
     "refs": partial(by_calls, codec=HOST),  # tensors, which Ray pickles
     "bytes": partial(by_calls, codec=BYTES),  # Python bytes, which Ray does not pickle
     "numpy": partial(by_calls, codec=ARRAYS),  # numpy arrays, which Ray does not pickle and readers map

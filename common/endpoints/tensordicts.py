@@ -53,6 +53,8 @@ def from_tensordict(received: Any, edge: Edge) -> Payload:
         value = received.get(field.name)
         if field.is_python:
             fields.append(value.tolist())
-        else:
-            fields.append(list(value.unbind()) if field.is_list else [value])
+        elif field.is_list:
+            fields.append(list(value.unbind()))
+        else:  # TransferQueue makes one nested tensor of all rows
+            fields.append([value.values().view(field.shape) if value.is_nested else value])
     return assemble(edge.message, fields)

@@ -8,6 +8,7 @@ import math
 import os
 import socket
 from collections.abc import Iterator
+from ctypes.util import find_library
 from pathlib import Path
 
 import psutil
@@ -30,6 +31,7 @@ HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 TRAINER_FLAGS = ("train_micro_batch", "train_global_batch", "data_parallel", "trainers", "relay_episodes")
 CHANNEL_HEADROOM_BYTES = 64 * 1024  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
 # Modules with one wheel per CUDA version. The wheel for another version than torch's is found, and fails when used.
+PEER_MODULES = ("zmq", "pyarrow", "transfer_queue", "mooncake")
 CUDA_WHEELS = {
     "cupy": ("cupy-cuda{}x", "pip uninstall -y cupy-cuda12x cupy-cuda13x && pip install cupy-cuda{}x"),
     "nixl": ("nixl-cu{}", "pip install --no-deps nixl==1.5.1 nixl-cu{}==1.5.1"),
@@ -208,9 +210,17 @@ def require_modules(transport: Transport, message: str | None) -> None:
 
     cuda = (cuda_version() or "12").split(".")[0]
     for module in (*transport.requirements.modules, *(["tensordict"] if message == "tensordict" else [])):
-        wheel, command = [text.format(cuda) for text in CUDA_WHEELS.get(module, ("", f"pip install {module}"))]
+        install = "make peers" if module in PEER_MODULES else f"pip install {module}"
+        wheel, command = [text.format(cuda) for text in CUDA_WHEELS.get(module, ("", install))]
         if not importlib.util.find_spec(module) or (wheel and not any(metadata.distributions(name=wheel))):
             raise Skipped(f"{transport.name} needs {wheel or module}, which is not installed: {command}")
+
+
+def require_library(transport: Transport) -> None:
+    """Raise Skipped if a library that the transport's modules load is not installed."""
+    name = transport.requirements.library
+    if name and not find_library(name):
+        raise Skipped(f"{transport.name} needs lib{name}.so, which is not installed: apt install lib{name}1")
 
 
 def require_cluster(address: str) -> None:

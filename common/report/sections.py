@@ -105,6 +105,8 @@ def _group_key(result: Result) -> tuple[Any, ...]:
         return (*order, str(sorted(item for item in workload.sizes.items() if item[0] not in SENDER_SIZES)))
     if builder in (build_pipeline, build_timeline):  # all schedules together
         return (*order, str(sorted(item for item in workload.sizes.items() if item[0] != "schedule")))
+    if builder is build_peers:  # messages of every form together
+        return (*order, workload.edges)
     size = result.check_every if builder is build_chatlearn else workload.bytes_per_iteration
     return (*order, -size, workload.edges)
 
@@ -391,6 +393,16 @@ def build_weights(done: list[Result], group: list[Result], everything: Sequence[
     return [Section(table, title, sentence.strip(), make_table(done, UPDATE_COLUMNS), chart)]
 
 
+def build_peers(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
+    """Return other systems beside Ray's and PyTorch's transports."""
+    done = sorted(done, key=lambda result: (not result.readers_own_a_copy, -result.typical_seconds))
+    columns = [column for column in tables.MAIN_COLUMNS if column.header not in ("status", "GB/s", "p95 ms", "p99 ms")]
+    dots = _group_by_readers([make_dot(result, tables.marked_label(result)) for result in done])
+    chart = DotChart("peers", f"Time per iteration: {title_of(done[0])}", dots, LOG_MILLISECONDS, _memcpy_lines(done),
+                     tuple(provenance(done)))  # fmt: skip
+    return [Section("peers", title_of(done[0]), describe_fastest(done), make_table(done, columns), chart)]
+
+
 def build_free_run(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return makers and trainers of detached PPO that do not wait for each other."""
     done = sorted(done, key=lambda result: -result.typical_seconds)
@@ -459,6 +471,7 @@ BUILDERS: dict[str, Callable[[list[Result], list[Result], Sequence[Result]], lis
     "weights": build_weights,
     "detached-ppo": build_weights,
     "free-run": build_free_run,
+    "peers": build_peers,
     "pipeline": build_pipeline,
     "pipeline-timeline": build_timeline,
     "microbenchmarks": build_microbenchmarks,

@@ -107,7 +107,8 @@ def start_cluster(plan: Plan) -> None:
     """Start a private cluster on this machine, with its files below the run folder; with two nodes if spread."""
     ray.init(
         address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",
-        num_gpus=plan.gpus, object_store_memory=plan.store_bytes, _temp_dir=str(plan.run_folder),
+        num_cpus=plan.transport.requirements.ray_cpus, num_gpus=plan.gpus, object_store_memory=plan.store_bytes,
+        _temp_dir=str(plan.run_folder),
     )  # fmt: skip
     if plan.options.placement == "spread":
         # As ray.cluster_utils.Cluster does; `ray start` cannot join a cluster that listens only on loopback.

@@ -29,6 +29,7 @@ class Requirements:
     gpus: int = 0  # for all actors together
     gpu_per_actor: bool = False
     modules: Sequence[str] = ()  # names that must be importable
+    library: str = ""  # of the system, without "lib"
     shared_memory: bool = False  # payloads lie in /dev/shm, one pool per sender
     single_host: bool = False  # all actors share memory
     host_memory_only: bool = False  # it moves host memory, also on a machine with GPUs
@@ -36,6 +37,7 @@ class Requirements:
     single_process: bool = False  # all actors run in the driver's process
     one_input: bool = False  # each task reads one message: readers of a broadcast that wait for each other block
     pipeline: bool = False  # it sends only messages between the stages of --flow pipeline
+    ray_cpus: int | None = None  # CPUs that a private Ray cluster says it has; None: those of the machine
     read_by_all: bool = False  # each message of an actor is read by all others
     single_buffer_channels: bool = False  # a channel holds one message, so a path holds a fixed number of iterations
 
@@ -106,7 +108,9 @@ GRAPH = Runtime("graph", "ray_cg_simulate_chat_learn_data_flow.py", busy_waits=T
 RDT = Runtime("rdt", "ray_rdt_simulate_chat_learn_data_flow.py", default_transport="gloo")
 TORCH = Runtime("torch", "torch_simulate_chat_learn_data_flow.py", "process_workers.ProcessWorkers", "gloo",
                 uses_ray=False)  # fmt: skip
-RUNTIMES = {runtime.name: runtime for runtime in (STORE, GRAPH, RDT, TORCH)}
+PEERS = Runtime("peers", "peers_simulate_chat_learn_data_flow.py", "process_workers.ProcessWorkers", "zmq-ipc",
+                uses_ray=False)  # fmt: skip
+RUNTIMES = {runtime.name: runtime for runtime in (STORE, GRAPH, RDT, TORCH, PEERS)}
 BASELINE = "store driver-queue"  # the demo's own transport
 REFERENCE = "torch memcpy"  # a reference and not a transport
 CHATLEARN = "store ref-queue"  # ChatLearn's own transport

@@ -40,9 +40,17 @@ DATA_PATHS = {
     "torch mapped": "mapped /dev/shm, sequence number by pipe",
     "torch memcpy": "memcpy in one process",
 }
+ELSEWHERE = (
+    "torch pipelining",
+    "store transfer-queue",
+    "peers zmq-ipc",
+    "peers zmq-tcp",
+    "peers arrow-flight",
+    "peers mooncake",
+)  # test_pipeline_steps.py, test_peers.py
 # A transport that is added to the catalogue is run here without another edit. test_commands.py runs the quick suite.
 ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.requirements.gpu_per_actor
-          and t.label not in SUITES["quick"][0].configurations]  # fmt: skip
+          and t.label not in SUITES["quick"][0].configurations and t.label not in ELSEWHERE]  # fmt: skip
 # To save time, or because their flows are in test_updates.py.
 ONE_ACTOR = ("store payload-queue", "store bytes", "rdt nixl", "graph pickle", "graph bytes", "store by-value",
              "store replay-buffer", "rdt broadcast", "torch broadcast")  # fmt: skip

@@ -1,0 +1,249 @@
+"""How long does one iteration of the RLHF data flow take over systems that people use instead of Ray's transports?
+
+Plain processes send every message as a pickle with out-of-band buffers (protocol 5): the memory of the tensors is
+handed to the system without a copy in Python. `make peers` installs the systems.
+
+The flow is drawn in simulate_chat_learn_data_flow.py. common/run/timing.py: run_group measures the time from the query
+in the driver's memory to the reward's result there. Payloads are made before and verified after the timed section.
+
+    python3 peers_simulate_chat_learn_data_flow.py --transport zmq-ipc --iterations 20
+"""
+
+from common.run import supervisor
+
+if __name__ == "__main__":
+    supervisor.main(__file__, __doc__)  # does not return; the worker process imports this file as a module
+
+import multiprocessing
+import os
+import pickle
+import queue
+import socket
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from common.channels.codecs import ARRAYS
+from common.endpoints.actor import Actor, Endpoint
+from common.errors import RunFailed
+from common.runtimes.worker_group import Connection, WorkerGroup
+
+POLL_SECONDS = 0.01
+HEADROOM_BYTES = 64 * 2**20  # of Mooncake's segments and buffers, besides the messages
+
+
+def to_parts(payload):
+    """Return a pickle and the buffers of its tensors. They share the memory of the tensors."""
+    buffers = []
+    head = pickle.dumps(ARRAYS.encode(payload), protocol=5, buffer_callback=buffers.append)
+    return [head, *(buffer.raw() for buffer in buffers)]
+
+
+def from_parts(parts, edge, device):
+    """Return a payload in the memory of the received parts."""
+    return ARRAYS.decode(pickle.loads(parts[0], buffers=parts[1:]), edge.message, device)
+
+
+class Peer(Endpoint):
+    """An endpoint that tells its addresses to the others by files in the folder of the run."""
+
+    def address_file(self, edge):
+        return self.plan.run_folder / f"{self.sent_flow.edges.index(edge)}.address"
+
+    def publish_address(self, edge, address):
+        unfinished = self.address_file(edge).with_suffix(".new")
+        unfinished.write_text(address)
+        unfinished.rename(self.address_file(edge))
+
+    def wait_for_address(self, edge):
+        while not self.address_file(edge).exists():
+            time.sleep(POLL_SECONDS)
+        return self.address_file(edge).read_text()
+
+    def own_edges(self):
+        """Return the edges to this endpoint, and those from it."""
+        edges, name = self.sent_flow.edges, self.worker.actor
+        reads = [edge for edge in edges if name == self.sent_flow.actor(edge.reader)]
+        return reads, [edge for edge in edges if name == self.sent_flow.actor(edge.source)]
+
+    def send(self, task, payload):
+        parts = to_parts(payload)
+        for edge in self.sent_flow.edges_from(task):
+            self.send_parts(edge, parts)
+
+    def receive_all(self, task):
+        return [from_parts(self.receive_parts(edge), edge, self.device) for edge in self.sent_flow.edges_to(task)]
+
+
+class PeerActor(Actor):
+    def run(self):
+        self.join()
+        while True:
+            for task in self.tasks:
+                self.send(task, self.forward_step(task, *self.receive_all(task)))
+
+
+class ZmqPeer(Peer):
+    """A push socket per message that is sent, a pull socket per message that is received."""
+
+    def join(self):
+        import zmq
+
+        context = zmq.Context()
+        self.pulls, self.pushes = {}, {}
+        reads, sends = self.own_edges()
+        for edge in reads:
+            self.pulls[edge] = context.socket(zmq.PULL)
+            if self.plan.transport.name == "zmq-tcp":
+                address = f"tcp://127.0.0.1:{self.pulls[edge].bind_to_random_port('tcp://127.0.0.1')}"
+            else:
+                address = f"ipc://{self.address_file(edge).with_suffix('.socket')}"
+                self.pulls[edge].bind(address)
+            self.publish_address(edge, address)
+        for edge in sends:
+            self.pushes[edge] = context.socket(zmq.PUSH)
+            self.pushes[edge].connect(self.wait_for_address(edge))
+
+    def send_parts(self, edge, parts):
+        self.pushes[edge].send_multipart(parts, copy=False)
+
+    def receive_parts(self, edge):
+        return [frame.buffer for frame in self.pulls[edge].recv_multipart(copy=False)]
+
+
+class ZmqActor(ZmqPeer, PeerActor):
+    pass
+
+
+class FlightPeer(Peer):
+    """A Flight server per reader, and a do_put per message: a record batch of one row, with a column per part."""
+
+    def join(self):
+        import pyarrow
+        from pyarrow import flight
+
+        class Server(flight.FlightServerBase):
+            def do_put(self, context, descriptor, reader, writer):
+                batch = reader.read_chunk().data
+                received[descriptor.path[0].decode()].put([column.buffers()[2] for column in batch.columns])
+
+        self.arrow, self.flight, self.clients = pyarrow, flight, {}
+        reads, sends = self.own_edges()
+        self.received = received = {str(edge): queue.SimpleQueue() for edge in reads}
+        self.server = Server("grpc+tcp://127.0.0.1:0")
+        for edge in reads:
+            self.publish_address(edge, f"grpc+tcp://127.0.0.1:{self.server.port}")
+        for edge in sends:
+            self.clients[edge] = flight.connect(self.wait_for_address(edge))
+
+    def send_parts(self, edge, parts):
+        buffers = [self.arrow.py_buffer(part) for part in parts]
+        columns = [self.to_column(buffer) for buffer in buffers]
+        batch = self.arrow.RecordBatch.from_arrays(columns, [str(index) for index in range(len(columns))])
+        writer, _ = self.clients[edge].do_put(self.flight.FlightDescriptor.for_path(str(edge)), batch.schema)
+        writer.write_batch(batch)
+        writer.close()
+
+    def to_column(self, buffer):
+        """Return an array of one binary value in the memory of the buffer."""
+        offsets = self.arrow.array([0, buffer.size], self.arrow.int64()).buffers()[1]
+        return self.arrow.Array.from_buffers(self.arrow.large_binary(), 1, [None, offsets, buffer])
+
+    def receive_parts(self, edge):
+        return self.received[str(edge)].get()
+
+
+class FlightActor(FlightPeer, PeerActor):
+    pass
+
+
+class MooncakePeer(Peer):
+    """Messages are objects in a Mooncake store; pipes carry their keys."""
+
+    def __init__(self, plan, name, pipes, port):
+        super().__init__(plan, name)
+        self.pipes, self.port, self.sent, self.count = pipes, port, [], 0
+
+    def join(self):
+        os.environ["MC_LOG_LEVEL"] = "ERROR"  # it would log its states to stderr
+        from mooncake.store import MooncakeDistributedStore
+
+        reads, _ = self.own_edges()
+        messages = 1 + self.plan.options.in_flight  # at the same time
+        stored = messages * sum(self.sent_flow.message(task).serialised_bytes for task in self.outboxes)
+        fetched = messages * sum(edge.message.serialised_bytes for edge in reads)
+        self.store = MooncakeDistributedStore()
+        sizes = (stored + HEADROOM_BYTES, max(stored, fetched) + HEADROOM_BYTES)  # of its segment and its buffer
+        # It writes an error to stderr that means nothing.
+        stderr, log = os.dup(2), os.open(self.plan.run_folder / "mooncake.log", os.O_WRONLY | os.O_CREAT)
+        os.dup2(log, 2)
+        status = self.store.setup("127.0.0.1", "P2PHANDSHAKE", *sizes, "tcp", "", f"127.0.0.1:{self.port}")
+        os.dup2(stderr, 2)
+        if status:
+            raise RunFailed(f"Mooncake's setup ended with status {status}")
+
+    def send(self, task, payload):
+        head, *buffers = to_parts(payload)
+        parts = [*buffers, head]  # buffers first, because they must be aligned
+        self.count += 1
+        key = f"{self.name}-{self.count}"
+        if status := self.store.put_parts(key, *parts):
+            raise RunFailed(f"Mooncake's put of {key} ended with status {status}")
+        for edge in self.sent_flow.edges_from(task):
+            self.pipes[str(edge)][1].send((key, [len(part) for part in parts]))
+        self.sent.append(key)
+        if len(self.sent) > self.plan.options.in_flight * len(self.outboxes):  # all readers have read this one
+            self.store.remove(self.sent.pop(0), True)  # although its lease has not ended
+
+    def receive_parts(self, edge):
+        key, sizes = self.pipes[str(edge)][0].recv()
+        data, parts, start = memoryview(self.store.get_buffer(key)), [], 0
+        for size in sizes:
+            parts.append(data[start : start + size])
+            start += size
+        return [parts[-1], *parts[:-1]]
+
+
+class MooncakeActor(MooncakePeer, PeerActor):
+    pass
+
+
+def by_mooncake(workers: WorkerGroup) -> Connection:
+    """Put each message into a Mooncake store once; its transfer engine moves it to the readers."""
+    context = multiprocessing.get_context("spawn")
+    pipes = {str(edge): context.Pipe(duplex=False) for edge in workers.sent_flow.edges}
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as metrics:
+        port, metrics_port = server.getsockname()[1], metrics.getsockname()[1]
+    command = [Path(sys.executable).with_name("mooncake_master"), f"--rpc_port={port}", "--rpc_address=127.0.0.1",
+               "--metrics_host=127.0.0.1", f"--metrics_port={metrics_port}"]  # fmt: skip
+    # The guard ends it with the run. The actors would print errors if it ended before them.
+    master = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while socket.socket().connect_ex(("127.0.0.1", port)):
+        if master.poll() is not None:
+            raise RunFailed(f"mooncake_master ended with exit code {master.returncode}")
+        time.sleep(POLL_SECONDS)
+    return by_sockets(workers, MooncakeActor, MooncakePeer, "Mooncake store", pipes, port)
+
+
+def by_sockets(workers: WorkerGroup, actor_class, driver_class, data_path: str, *extra) -> Connection:
+    """Send each message from process to process, without a store."""
+    start = time.perf_counter()
+    workers.start(actor_class, driver_class, *extra)
+    driver = workers.driver
+    driver.join()
+    return Connection(
+        submit=lambda query: driver.send("driver", query),
+        collect=lambda _: driver.receive_all("driver"),
+        data_paths={str(edge): data_path for edge in workers.sent_flow.edges},
+        setup_seconds={"processes, connections": time.perf_counter() - start},
+    )
+
+
+TRANSPORTS = {
+    "zmq-ipc": partial(by_sockets, actor_class=ZmqActor, driver_class=ZmqPeer, data_path="ZeroMQ, Unix sockets"),
+    "zmq-tcp": partial(by_sockets, actor_class=ZmqActor, driver_class=ZmqPeer, data_path="ZeroMQ, TCP over loopback"),
+    "mooncake": by_mooncake,
+    "arrow-flight": partial(by_sockets, actor_class=FlightActor, driver_class=FlightPeer, data_path="Flight, gRPC"),
+}

@@ -1,0 +1,32 @@
+"""Run flows over other systems, as a user starts them. `make peers` installs the systems."""
+
+import pytest
+from conftest import SCRIPTS
+
+PEERS = [
+    ("peers", "zmq-ipc", "zmq", "--flow", "ppo", "--batch-size", "2", "--in-flight", "3"),
+    ("peers", "zmq-tcp", "zmq", "--message", "packed", "--batch-size", "2"),
+    ("peers", "arrow-flight", "pyarrow", "--flow", "ppo", "--batch-size", "2", "--in-flight", "3"),
+    ("peers", "mooncake", "mooncake", "--flow", "ppo", "--batch-size", "2"),
+    ("store", "transfer-queue", "transfer_queue", "--flow", "grpo", "--batch-size", "4", "--message", "tensordict"),
+]
+
+
+@pytest.mark.parametrize("names", PEERS, ids=lambda names: names[1])
+def test_fields_arrive_over_other_systems(run_script, names):
+    runtime, transport, module, *flags = names
+    pytest.importorskip(module)
+    finished = run_script(SCRIPTS[runtime], "--transport", transport, *flags, "--iterations", "4", "--warmup", "1")
+    if "libibverbs" in finished.stderr:
+        pytest.skip(finished.stderr)
+    assert (finished.code, finished.stderr) == (0, "")
+    assert (finished.run.status, finished.run.wrong_bytes) == ("ok", 0)
+    assert finished.run.readers_own_a_copy
+
+
+def test_a_changed_byte_of_another_system_is_found(run_script):
+    pytest.importorskip("zmq")
+    flags = ("--transport", "zmq-ipc", "--batch-size", "8", "--inject", "policy:3:flip", "--iterations", "4")
+    finished = run_script(SCRIPTS["peers"], *flags)
+    assert finished.code == 1
+    assert finished.run.wrong_bytes > 0
