@@ -8,6 +8,7 @@
 # make weights     updates of a model, from trainers to rollouts       (15 minutes)
 # make detached-ppo experience makers and trainers                     (five minutes)
 # make pipeline    schedules of pipeline-parallel training           (seven minutes)
+# make zero        collectives of ZeRO, and the bytes that they send    (three minutes)
 # make peers       ZeroMQ, Arrow Flight, TransferQueue, Mooncake        (five minutes)
 # make sweeps      by bytes and by tensors, for choose_transport.py    (ten minutes)
 # make gpu         everything that a machine with GPUs can run         (25 minutes)
@@ -19,10 +20,10 @@ PY := .venv/bin/python
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: benchmark quick published stages hops chatlearn in-flight weights detached-ppo pipeline peers sweeps gpu test unit lint publish clean
+.PHONY: benchmark quick published stages hops chatlearn in-flight weights detached-ppo pipeline zero peers sweeps gpu test unit lint publish clean
 .DELETE_ON_ERROR:
 
-benchmark quick stages hops chatlearn in-flight weights detached-ppo pipeline sweeps gpu: .venv/installed
+benchmark quick stages hops chatlearn in-flight weights detached-ppo pipeline zero sweeps gpu: .venv/installed
 	$(PY) benchmark.py $@
 
 peers: .venv/installed-peers

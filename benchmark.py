@@ -10,6 +10,7 @@
     python3 benchmark.py weights            model weights from trainers to rollouts
     python3 benchmark.py detached-ppo       experience makers and trainers, as in ColossalAI
     python3 benchmark.py pipeline           schedules of pipeline-parallel training
+    python3 benchmark.py zero               collectives of ZeRO
     python3 benchmark.py peers              ZeroMQ, Arrow Flight, TransferQueue and Mooncake
     python3 benchmark.py gpu                everything that a machine with GPUs can measure
     python3 benchmark.py published          all tables of the documentation

@@ -21,8 +21,6 @@ class ChatLearnOptions:
     colocated: bool = _flag(False, "each model starts after the previous one has processed all messages of the episode")
     replicas: str | None = _flag(None, "replicas per model, which receive messages round-robin: policy=2,reward=3", str,
         metavar="MODEL=N,...")
-    ranks: str | None = _flag(None, "ranks per replica of a model (tensor times pipeline parallel): policy=4. All "
-        "ranks receive each message, and the last one sends the result", str, metavar="MODEL=N,...")
     train_global_batch: int = _flag(128, "samples per training step of --sink trainer", int, _COUNT)
     data_parallel: int = _flag(1, "data-parallel ranks per model of --sink trainer", int, _FEW)
     relay_episodes: int = _flag(1, "episodes whose samples --sink trainer uses, the newest ones", int, _FEW)

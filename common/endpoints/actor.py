@@ -235,12 +235,17 @@ class Actor(Endpoint):
         seconds = self.tasks[task].seconds
         if seconds is not None:
             self.run_scheduled(self.tasks[task], seconds)
+        if self.tasks[task].collectives:
+            self.run_collectives(number)
         if task == self.sink_task:
             self.take_samples(number, self.inboxes[task].held[-1][1])
         payload = self.make_payload(number, task)
         data = self.codec.encode(payload) if self.codec else payload
         self.update.add_task(begin, time.perf_counter())
         return data
+
+    def run_collectives(self, number: int) -> None:
+        """Run the collectives of a step. Actors of transports with collectives override it."""
 
     def run_scheduled(self, task: Task, seconds: float) -> None:
         """Compute for this time; raise RunFailed if another task of this actor must come first."""

@@ -20,10 +20,12 @@ from common.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, cut_messages, 
 from common.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, PYTHON_DTYPES, Field, Message, flat_message
 from common.flows.pipeline import pipeline
 from common.flows.weights import weights
+from common.flows.zero import zero
 from common.units import format_bytes, parse_bytes
 
 INT64_BYTES, FLOAT32_BYTES = 8, 4
-ARROW, WEIGHTS, DETACHED_PPO, PIPELINE = "->", "weights", "detached-ppo", "pipeline"
+ARROW, WEIGHTS, DETACHED_PPO, PIPELINE, ZERO = "->", "weights", "detached-ppo", "pipeline", "zero"
+FLOWS_OF_MODELS = (WEIGHTS, DETACHED_PPO, ZERO)  # their tensors are those of --model
 FIELD_DTYPES = [name for name in ITEM_BYTES if name not in PYTHON_DTYPES]
 MAX_SHOWN_FIELDS = 20  # of a message in --list-flows
 RESERVED_NAMES = (PROXY, DATASET, "query", "result")  # tasks and actors that the suite adds to flows
@@ -85,6 +87,7 @@ FLOWS: dict[str, Callable[..., Flow]] = {
     WEIGHTS: weights,
     DETACHED_PPO: detached_ppo,
     PIPELINE: pipeline,
+    ZERO: zero,
 }
 # The demo sends flat tensors; with --message fields or packed, the flow has ChatLearn's fields instead.
 FLOWS_OF_FIELDS = {"online-dpo": of_samples(partial(rlhf, "online-dpo", "online DPO"))}

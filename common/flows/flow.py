@@ -21,6 +21,14 @@ PROXY = "proxy"  # the actor that `with_proxy_actor` adds; a user's flow may hav
 
 
 @dataclass(frozen=True)
+class Collective:
+    """A collective operation of all actors of a flow on so many numbers."""
+
+    kind: str  # all-reduce, reduce-scatter or all-gather
+    items: int
+
+
+@dataclass(frozen=True)
 class Task:
     """One call that reads messages, in argument order, and sends one."""
 
@@ -32,6 +40,8 @@ class Task:
     forwards: str = ""  # the task whose message this one reads and sends on, unchanged
     seconds: float | None = None  # time for which it computes before it sends; None: it has no place in a schedule
     holds: int = 0  # 1: it makes activations that its actor holds, -1: it frees those of one such task
+
+    collectives: tuple[Collective, ...] = ()  # that it takes part in before it sends
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actor", self.actor or self.name)
@@ -169,6 +179,10 @@ class Flow:
     @property
     def has_parameters(self) -> bool:
         return any(message.is_parameters for message in self.messages)
+
+    @property
+    def has_collectives(self) -> bool:
+        return any(task.collectives for task in self.tasks)
 
     @property
     def has_compute(self) -> bool:

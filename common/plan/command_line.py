@@ -45,7 +45,7 @@ def parse_options(description: str, runtime_name: str, argv: Sequence[str] | Non
         parser.exit()
     if "preset" in given:  # flags that are given as well override it
         given = vars(parser.parse_all(preset_flags(given["preset"], given.get("scale", 1.0)))) | given
-    elif "scale" in given and given.get("flow") not in (catalogue.WEIGHTS, catalogue.DETACHED_PPO):
+    elif "scale" in given and given.get("flow") not in catalogue.FLOWS_OF_MODELS:
         raise UsageError("--scale is the scale of a --preset, or of a --model: give a preset, or the "
                          "sizes themselves")  # fmt: skip
     if given.keys() >= {"iterations", "duration"}:

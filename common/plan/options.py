@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Meta
 
 from chatlearn.options import REF_QUEUE_FLAGS, ChatLearnOptions
-from common.flows.catalogue import DETACHED_PPO, FLOWS, PIPELINE, WEIGHTS
+from common.flows.catalogue import DETACHED_PPO, FLOWS, FLOWS_OF_MODELS, PIPELINE, WEIGHTS, ZERO
 from common.flows.detached_ppo import ITEMS
 from common.flows.pipeline import SCHEDULES
 from common.flows.weights import MODELS
@@ -87,6 +87,7 @@ class Options(ChatLearnOptions):
         metavar="TIME")
     sequence_length: int | None = _size("tokens per sample of --flow pipeline", int, _COUNT)
     hidden_size: int | None = _size("numbers per token that stages of --flow pipeline send", int, _COUNT)
+    stage: int | None = _size("stage of --flow zero: 1, 2 or 3", int, Meta(ge=1, le=3))
     chain: bool | None = _size("each rollout forwards the weights to the next one")
     payload: int | None = _size("scale all flat messages to this number of bytes per iteration, such as 64MiB",
         parse_bytes, _BYTES)
@@ -139,6 +140,9 @@ class Options(ChatLearnOptions):
         str, choices=("driver", "trainer"), configuration=True)
     trainers: int | None = _actors(None, "models that --sink trainer of ref-queue trains (default: 2 for the flow ppo, "
         "otherwise 1), or trainers of --flow detached-ppo (default: 1)", int, _FEW, configuration=True)
+    ranks: str | None = _actors(None, "ref-queue: ranks per replica of a model (tensor times pipeline parallel): "
+        "policy=4. All ranks receive each message, and the last one sends the result. With --flow zero: the number of ranks "
+        "(default: 4)", str, metavar="MODEL=N,...", configuration=True)
     update_steps: int = _actors(2, "batches of a trainer of --flow detached-ppo with --duration between two updates of "
         "the makers", int, _COUNT, configuration=True)
     train_micro_batch: int = _actors(8, "samples per micro-batch of --sink trainer", int, _COUNT, configuration=True)
@@ -160,10 +164,14 @@ class Options(ChatLearnOptions):
     @property
     def sizes(self) -> dict[str, Any]:
         sizes = {field.name: getattr(self, field.name) for field in FLAGS if field.metadata["group"] == _SIZES}
-        if self.flow in (WEIGHTS, DETACHED_PPO):  # --scale is also for presets
+        if self.flow in FLOWS_OF_MODELS:  # --scale is also for presets
             sizes["scale"] = self.scale if self.scale < 1 else None
         if self.flow == DETACHED_PPO:  # --trainers is also for --sink trainer
             sizes["trainers"] = self.trainers
+        if self.flow == ZERO:  # --ranks is also for models of ChatLearn
+            if self.ranks and not self.ranks.isdigit():
+                raise ValueError(f"--ranks {self.ranks}: --flow zero has one model: give a number")
+            sizes["ranks"] = int(self.ranks) if self.ranks else None
         return sizes
 
     @property
@@ -184,13 +192,15 @@ class Options(ChatLearnOptions):
         """Return the table of a record that no suite asked for."""
         if not self.sweep:
             tables = {WEIGHTS: "weights", DETACHED_PPO: "free-run" if self.duration else "detached-ppo",
-                      PIPELINE: "pipeline"}  # fmt: skip
+                      PIPELINE: "pipeline", ZERO: "zero"}  # fmt: skip
             return "stages" if self.trace else tables.get(self.flow, "configurations")
         name = self.sweep.partition("=")[0]
         return name if name == "in-flight" else f"sweep-{name}"
 
     def process_counts(self, actor: str) -> tuple[int, int]:
         """Return the number of replicas of an actor, and of ranks per replica."""
+        if self.flow == ZERO:
+            return 1, 1
         replicas, ranks = (parse_assignments(f"--{name}", getattr(self, name), int) for name in ("replicas", "ranks"))
         return replicas.get(actor, 1), ranks.get(actor, 1)
 

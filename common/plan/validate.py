@@ -52,9 +52,9 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
     """Check the flags that do not work with every transport: the name of the configuration has them."""
     label, cores, uses_ray = transport.label, len(os.sched_getaffinity(0)), transport.runtime.uses_ray
     spread = options.placement == "spread"
-    ref_queue_flags = ["trainers", *(field.name for field in FLAGS if field.metadata["group"] == REF_QUEUE_FLAGS)]
+    ref_queue_flags = [field.name for field in FLAGS if field.metadata["group"] == REF_QUEUE_FLAGS]
     for name in options.configuration_flags:
-        if name in ref_queue_flags and label != CHATLEARN:
+        if name in (*ref_queue_flags, "trainers", "ranks") and label != CHATLEARN:
             yield f"{flag_name(name)} is a flag of --transport ref-queue: leave it out"
     if options.zero_copy and (transport.runtime.name != "store" or transport.name in ("bytes", "numpy")):
         yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
@@ -112,7 +112,9 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
         yield f"{transport.label}: give --flow pipeline, and --schedule afab, 1f1b or interleaved"
     if options.compute != "sleep" and not (flow.has_compute or options.model_times):
         yield f"--compute {options.compute}: no task of {flow.name} computes: leave it out, or add --model-seconds"
-    if flow.has_compute and (options.in_flight > 1 or options.group_size > 1):
+    if transport.requirements.collectives != flow.has_collectives:
+        yield f"{transport.label}: --flow zero and the collectives of rdt and torch need each other: give both"
+    if (flow.has_compute or flow.has_collectives) and (options.in_flight > 1 or options.group_size > 1):
         yield f"--in-flight and --check-every: a step of {flow.name} begins after the last one: leave them out"
     if flow.has_parameters and (options.in_flight > 1 or options.group_size > 1):
         yield f"--in-flight and --check-every: an update of {flow.name} begins after the last one: leave them out"

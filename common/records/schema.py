@@ -147,6 +147,7 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
     loopback_bytes: Count | None = None  # received by the loopback interface during the timed iterations
     updates: Updates | None = None  # of a flow of parameters
     steps: Steps | None = None  # of a flow whose tasks compute
+    collective_bytes: Count | None = None  # per step, that ranks read from the memory of others; None: over sockets
     free_run: FreeRun | None = None  # of detached PPO with --duration
     processes: dict[str, ProcessCost] = {}  # names of the workers in the process, joined by "+", or raylet -> cost
     iterations_us: list[tuple[float, float]] = []  # --trace: start and end of each timed iteration

@@ -36,6 +36,7 @@ from common.report.sentences import (
 )
 from common.report.tables import Column, Section, Table, format_milliseconds, format_significant, make_table
 from common.report.update_table import FREE_COLUMNS, UPDATE_COLUMNS
+from common.report.zero_sections import build_zero
 from common.transports.catalogue import BASELINE, CHATLEARN
 from common.units import format_bytes
 
@@ -107,6 +108,8 @@ def _group_key(result: Result) -> tuple[Any, ...]:
         return (*order, str(sorted(item for item in workload.sizes.items() if item[0] != "schedule")))
     if builder is build_peers:  # messages of every form together
         return (*order, workload.edges)
+    if builder is build_zero:
+        return (*order, str(sorted(workload.sizes.items())))
     size = result.check_every if builder is build_chatlearn else workload.bytes_per_iteration
     return (*order, -size, workload.edges)
 
@@ -472,6 +475,7 @@ BUILDERS: dict[str, Callable[[list[Result], list[Result], Sequence[Result]], lis
     "detached-ppo": build_weights,
     "free-run": build_free_run,
     "peers": build_peers,
+    "zero": build_zero,
     "pipeline": build_pipeline,
     "pipeline-timeline": build_timeline,
     "microbenchmarks": build_microbenchmarks,

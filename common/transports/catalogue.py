@@ -36,6 +36,7 @@ class Requirements:
     proxy_actor: bool = False  # the driver can neither send nor receive, so an actor does it in its place
     single_process: bool = False  # all actors run in the driver's process
     one_input: bool = False  # each task reads one message: readers of a broadcast that wait for each other block
+    collectives: bool = False  # it has only the collectives of --flow zero
     pipeline: bool = False  # it sends only messages between the stages of --flow pipeline
     ray_cpus: int | None = None  # CPUs that a private Ray cluster says it has; None: those of the machine
     read_by_all: bool = False  # each message of an actor is read by all others

@@ -47,7 +47,7 @@ ELSEWHERE = (
     "peers zmq-tcp",
     "peers arrow-flight",
     "peers mooncake",
-)  # test_pipeline_steps.py, test_peers.py
+)  # test_zero_steps.py, test_pipeline_steps.py, test_peers.py
 # A transport that is added to the catalogue is run here without another edit. test_commands.py runs the quick suite.
 ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.requirements.gpu_per_actor
           and t.label not in SUITES["quick"][0].configurations and t.label not in ELSEWHERE]  # fmt: skip

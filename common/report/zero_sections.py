@@ -1,0 +1,36 @@
+"""Build the table of the traffic of ZeRO: the bytes that ranks send, beside those of textbooks."""
+
+from collections.abc import Sequence
+
+from common.analysis.result import Result
+from common.flows.zero import sent_bytes
+from common.report import tables
+from common.report.tables import Column, Section, format_milliseconds, format_significant, make_table
+from common.units import format_bytes
+
+
+def measured_bytes(result: Result) -> float:
+    """Return the bytes that each rank sent per step: counted on the loopback interface, or as reads of memory."""
+    ranks, run = len(result.flow.tasks), result.shown_runs[0]
+    if run.collective_bytes is not None:
+        return run.collective_bytes / ranks
+    return sum(run.loopback_bytes or 0 for run in result.shown_runs) / len(result.seconds) / ranks
+
+
+COLUMNS = (
+    Column("configuration", tables.marked_label),
+    Column("ms per step", lambda r: format_milliseconds(r.typical_seconds)),
+    Column("95 % interval", tables.format_interval, 4),
+    Column("sent by a rank", lambda r: format_bytes(measured_bytes(r))),
+    Column("by textbook", lambda r: format_bytes(sent_bytes(r.flow))),
+    Column("times the textbook", lambda r: format_significant(measured_bytes(r) / sent_bytes(r.flow))),
+    Column("GB/s of a rank", lambda r: format_significant(measured_bytes(r) / r.typical_seconds / 1e9)),
+    Column("page faults", tables.format_faults, 4),
+    Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
+    tables.OVERHEAD,
+)
+
+
+def build_zero(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
+    done = sorted(done, key=lambda result: -result.typical_seconds)
+    return [Section("zero", done[0].flow.title, "", make_table(done, COLUMNS))]

@@ -1,0 +1,26 @@
+"""Run the collectives of ZeRO, as a user starts them, and count what they send."""
+
+import pytest
+from conftest import SCRIPTS
+
+from common.flows.catalogue import build_flow
+from common.flows.zero import sent_bytes
+
+# A reduce-scatter over gloo sends as much as an all-reduce.
+RUNS = [
+    ("torch", "collectives", 1, 1.0), ("rdt", "collectives", 3, 4 / 3), ("torch", "mapped-collectives", 1, 1.0),
+    ("torch", "mapped-collectives", 3, 1.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("runtime", "transport", "stage", "times"), RUNS)
+def test_ranks_send_the_bytes_of_their_collectives(run_script, runtime, transport, stage, times):
+    sizes = ("--flow", "zero", "--model", "8MB", "--ranks", "3", "--stage", str(stage))
+    flags = ("--transport", transport, *sizes, "--iterations", "4", "--warmup", "1")
+    finished = run_script(SCRIPTS[runtime], *flags)
+    assert (finished.code, finished.stderr) == (0, "")
+    run = finished.run
+    assert (run.status, run.wrong_bytes) == ("ok", 0)
+    by_textbook = 3 * sent_bytes(build_flow("zero", finished.record.workload.sizes))
+    sent = run.loopback_bytes / len(run.seconds) if run.collective_bytes is None else run.collective_bytes
+    assert sent == pytest.approx(times * by_textbook, rel=0.02)
