@@ -99,8 +99,8 @@ def parse_command(argv: Sequence[str]) -> argparse.Namespace:
     arguments = parser.parse_all(argv)
     if min(arguments.workers, arguments.runs) < 1 or not 0 < arguments.scale <= 1:
         raise UsageError("--workers and --runs: give 1 or more. --scale: give a number above 0 and up to 1")
-    if arguments.output and arguments.output.exists():
-        raise UsageError(f"--output {arguments.output} exists: give another name")
+    if arguments.output and (arguments.output.exists() or not arguments.output.parent.is_dir()):
+        raise UsageError(f"--output {arguments.output} exists, or its folder does not: give another name")
     return arguments
 
 
@@ -141,8 +141,9 @@ def loading_section(record: LoadingRecord) -> Section:
         return lambda way: format_significant(first_seconds / typical_seconds(medians(way, parts)))
 
     def added_share(way: str) -> str:
-        later = [load.added_bytes for run in by_way[way] for load in run.loads[1:] or run.loads]
-        return f"{median(later) / record.bytes:.1%}"
+        later = [load.added_bytes for run in by_way[way] for load in run.loads[1:]]
+        # Each worker of a cold way has a file of its own, so that no pages can be shared.
+        return f"{median(later) / record.bytes:.1%}" if later and not WAYS[way].is_cold else "-"
 
     def make_dot(way: str, parts: Sequence[str]) -> Dot:
         times = [1e3 * seconds for seconds in medians(way, parts)]
@@ -170,9 +171,13 @@ def loading_section(record: LoadingRecord) -> Section:
     )
     quick, whole = (min(by_way, key=lambda way: typical_seconds(medians(way, parts))) for parts in (load, both))
     sentence = (
-        f"`{quick}` has the shortest load: {speed_up(*load)(quick)} times as fast as `{first}`. With one read of all "
-        f"bytes it is {speed_up(*both)(quick)} times as fast, and `{whole}` is the fastest: {speed_up(*both)(whole)} "
-        f"times as fast as `{first}`."
+        (
+            f"`{quick}` has the shortest load: {speed_up(*load)(quick)} times as fast as `{first}`. With one read of all "
+            f"bytes it is {speed_up(*both)(quick)} times as fast, and `{whole}` is the fastest: {speed_up(*both)(whole)} "
+            f"times as fast as `{first}`."
+        )
+        if len(by_way) > 1
+        else ""
     )
     groups = {name: [make_dot(way, parts) for way in by_way]
               for name, parts in {"load": load, "load, and read all bytes once": both}.items()}  # fmt: skip
@@ -182,9 +187,12 @@ def loading_section(record: LoadingRecord) -> Section:
 
 def read_record(path: Path) -> LoadingRecord:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=LoadingRecord)
+        record = msgspec.json.decode(path.read_bytes(), type=LoadingRecord)
     except (OSError, msgspec.DecodeError) as error:
         raise RecordError(f"{path} is no record of load_model.py ({error}): leave it out") from None
+    if not WAYS.keys() & {run.way for run in record.runs}:
+        raise RecordError(f"{path} has no run of a known way: leave it out")
+    return record
 
 
 def main(argv: Sequence[str]) -> int:

@@ -76,8 +76,12 @@ class CallingActor(Actor):
 
     def make(self, tasks, number, deadline):
         """Send batches to the trainers. If their buffers are full, wait, or let calls wait for the trainers."""
-        waiting, batch_bytes = [], max(self.task_flow.message(task).serialised_bytes for task in tasks)
-        while (left := deadline - time.perf_counter()) > 0:
+        waiting, is_too_much, batch_bytes = (
+            [],
+            False,
+            max(self.task_flow.message(task).serialised_bytes for task in tasks),
+        )
+        while time.perf_counter() < deadline:
             with self.lock:
                 version = self.version
                 self.compute(self.model_times.get(self.name, 0))
@@ -87,10 +91,15 @@ class CallingActor(Actor):
                 self.sent_at.append(time.perf_counter())
                 waiting.append(self.actors[edge.reader].append.remote(task, version, message))
             number += 1
-            _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0)
-            if not self.has_replay_buffer and len(waiting) > MAX_OPEN_CALLS:
-                _, waiting = ray.wait(waiting, num_returns=len(waiting) - MAX_OPEN_CALLS, timeout=left)
-            elif len(waiting) * batch_bytes > MAX_WAITING_BYTES:
+            done, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0)
+            if self.has_replay_buffer:
+                is_too_much = len(waiting) > 1 and len(waiting) * batch_bytes > MAX_WAITING_BYTES
+            elif len(waiting) > MAX_OPEN_CALLS:
+                left = max(0.0, deadline - time.perf_counter())
+                more, waiting = ray.wait(waiting, num_returns=len(waiting) - MAX_OPEN_CALLS, timeout=left)
+                done, is_too_much = done + more, False
+            ray.get(done)  # raises what a trainer has raised
+            if is_too_much:
                 raise RunFailed(
                     f"{len(waiting)} batches ({format_bytes(len(waiting) * batch_bytes)}) wait for trainers, which are "
                     "slower than this maker: give --transport by-value, whose makers wait"
@@ -120,7 +129,8 @@ class CallingActor(Actor):
             (payload,) = self.codec.decode_all([message], [edge], self.device)
             self.streams[source].take([tensors.unpack(payload, edge.message) if self.packed else payload])
             self.compute(self.model_times.get(self.name, 0))
-            self.consumed.append((time.perf_counter(), source, self.version - version))
+            staleness = self.version - version if self.task_flow.message(task).is_parameters else None
+            self.consumed.append((time.perf_counter(), source, staleness))
             if len(self.consumed) % CHECKED_STEP == 0:
                 self.verify_streams()
             if len(self.consumed) % self.plan.options.update_steps == 0:

@@ -167,6 +167,8 @@ class Endpoint:
             # Readers of the sender's own memory still need it: its next version has another place.
             if outbox.message.is_parameters and (outbox.is_in_place or not self.plan.expects_views):
                 outbox.change_parameters(number)
+        if self.parameters.failure:
+            raise RunFailed(f"the thread that reads the parameters of {self.name} failed: {self.parameters.failure}")
         times, self.update = self.update, WorkTimes()
         times.reads, times.torn_reads = self.parameters.reads, self.parameters.torn_reads
         return times

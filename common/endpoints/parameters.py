@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import chain
 from typing import Any
 
 import torch
@@ -69,6 +69,7 @@ class Parameters:
         self.changes = 0  # odd: the engine is stopped
         self.stalled_at = 0.0
         self.reads = self.torn_reads = 0
+        self.failure: Exception | None = None  # of the thread that reads
 
     def stop_engine(self) -> None:
         """Begin the stall, if it has not begun."""
@@ -79,12 +80,12 @@ class Parameters:
     def install(self, task: str, payloads: Sequence[Any]) -> float:
         """Hold a task's tensors. With those of the last task, serve all of them; return the seconds of the stall."""
         self.arrived[task] = payloads
-        if task != self.tasks[-1]:
+        if len(self.arrived) < len(self.tasks):
             return 0.0
         self.stop_engine()
         arrived = chain.from_iterable(list_tensors(p) for name in self.tasks for p in self.arrived[name])
         # The old tensors are freed after the stall.
-        old, self.served = self.served, [*compress(arrived, self.readable)]  # noqa: F841
+        old, self.served = self.served, [t for t, ok in zip(arrived, self.readable, strict=True) if ok]  # noqa: F841
         self.changes += 1
         seconds = time.perf_counter() - self.stalled_at
         self.arrived.clear()
@@ -113,7 +114,11 @@ class Parameters:
 def read_forever(reference: "weakref.ref[Parameters]") -> None:
     """Read until the parameters are no longer used."""
     while parameters := reference():
-        parameters.read()
+        try:
+            parameters.read()
+        except Exception as error:
+            parameters.failure = error
+            return
         del parameters
         time.sleep(PAUSE_SECONDS)
 

@@ -77,6 +77,8 @@ def experience(count: int, batch_size: int, tokens: int, actions: int, items: st
 def two_models(model: str, scale: float, lora_rank: int) -> list[Field]:
     """Return the tensors of an actor and a critic in float16. The critic has one more linear layer, with one output."""
     fields = model_fields(model, scale, lora_rank)
+    if fields[0].name == "flat":  # as many bytes in float16
+        fields = [replace(fields[0], shape=(4 * fields[0].shape[0],))]
     head = [] if lora_rank else [("critic.value_head.weight", fields[0].shape[1:]), ("critic.value_head.bias", (1,))]
     halves = [(f"{name}.{field.name}", field.shape) for name in ("actor", "critic") for field in fields]
     return [replace(fields[0], name=name, dtype="float16", shape=shape) for name, shape in [*halves, *head]]

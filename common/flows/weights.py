@@ -72,6 +72,7 @@ def weights(
         f" from {senders} senders": senders > 1,
         f" to {receivers} receivers": True,
         " in shards": sharded,
+        " in a chain": chain,
     }
     title = f"weights of {model}" + "".join(text for text, is_shown in details.items() if is_shown)
     return Flow("weights", title, ACKNOWLEDGEMENT, tuple(tasks), tuple(returns))
@@ -86,10 +87,15 @@ def model_fields(model: str, scale: float, lora_rank: int = 0) -> list[Field]:
         raise ValueError(f"--lora-rank: a --model of {model} has no matrices: leave it out")
     if model not in MODELS:
         try:
-            return [Field("flat", "int64", (round(parse_bytes(model) * scale) // 8,), is_parameter=True)]
+            items = round(parse_bytes(model) * scale) // 8
         except ValueError:
             raise ValueError(f"unknown --model {model}{did_you_mean(model, MODELS)}: give {', '.join(MODELS)}, or the "
                              "size of one flat tensor, such as 1GiB") from None  # fmt: skip
+        if not items:
+            raise ValueError(
+                f"--model {model}: one flat tensor has at least 8 bytes: give {', '.join(MODELS)}, or more"
+            )
+        return [Field("flat", "int64", (items,), is_parameter=True)]
     shapes, layers = MODELS[model], range(MODELS[model]["layers"])
     lines = [] if lora_rank else list(shapes["once"])
     for layer in layers:

@@ -141,8 +141,8 @@ class Options(ChatLearnOptions):
     trainers: int | None = _actors(None, "models that --sink trainer of ref-queue trains (default: 2 for the flow ppo, "
         "otherwise 1), or trainers of --flow detached-ppo (default: 1)", int, _FEW, configuration=True)
     ranks: str | None = _actors(None, "ref-queue: ranks per replica of a model (tensor times pipeline parallel): "
-        "policy=4. All ranks receive each message, and the last one sends the result. With --flow zero: the number of ranks "
-        "(default: 4)", str, metavar="MODEL=N,...", configuration=True)
+        "policy=4. All ranks receive each message, and the last one sends the result. With --flow zero: the number of "
+        "ranks (default: 4)", str, metavar="MODEL=N,...", configuration=True)
     update_steps: int = _actors(2, "batches of a trainer of --flow detached-ppo with --duration between two updates of "
         "the makers", int, _COUNT, configuration=True)
     train_micro_batch: int = _actors(8, "samples per micro-batch of --sink trainer", int, _COUNT, configuration=True)

@@ -125,6 +125,8 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
     if options.message in CHANGES:
         if not flow.has_parameters or flow.is_flat or options.chain:
             yield f"--message {options.message}: {flow.name} does not send the tensors of a model, or forwards them"
+        if options.message == "indices" and max(math.prod(f.shape) for m in flow.messages for f in m.fields) >= 2**31:
+            yield "--message indices: a tensor has more than 2^31 values, and indices are int32: give bitmap"
         if transport.requirements.shared_memory:
             yield f"--message {options.message}: {transport.label} sends all of its memory: use another --transport"
     if options.message == "tensordict":

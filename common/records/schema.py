@@ -83,8 +83,8 @@ class FreeRun(msgspec.Struct, forbid_unknown_fields=True):
 
     seconds: float
     samples: Count  # of all batches that trainers have consumed
-    waiting_batches: list[int]  # sent and not yet consumed, before this one is consumed
-    staleness: list[int]  # versions of the weights between the making and the consumption
+    waiting_batches: list[int]  # sent and not yet consumed, when this one had been consumed
+    staleness: list[int]  # versions between the making and the consumption, by trainers that send weights
     stall_seconds: list[float]  # of makers, per update
 
 

@@ -46,6 +46,8 @@ def bytes_per_receiver(result: Result) -> str:
 
 def count_reads(result: Result) -> str:
     updates = [run.updates for run in result.shown_runs if run.updates]
+    if not any(u.reads for u in updates):
+        return "not checked"
     return f"{sum(u.torn_reads for u in updates):,} of {sum(u.reads for u in updates):,}"
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -126,8 +127,9 @@ def memory_bytes() -> int:
     """Return the memory of this process and all that descend from it; shared pages count once."""
     total = 0
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-        lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
-        total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+            total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
     return total
 
 
@@ -138,6 +140,9 @@ def copy_to_disk(path: str, number: int) -> str:
     descriptor = os.open(copy, os.O_RDONLY)
     os.fsync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    with suppress(BlockingIOError):  # the first byte must be read from the disk
+        os.preadv(descriptor, [bytearray(1)], 0, os.RWF_NOWAIT)
+        raise RunFailed(f"{copy} stays in the page cache: leave the cold ways out, or set TMPDIR to a folder on a disk")
     os.close(descriptor)
     return copy
 

@@ -159,14 +159,15 @@ def measure_free_run(plan: Plan, run: Run, connection: Connection, table: Progre
     begin, reports = connection.run_freely(first)
     sent, batches, stalls, wrong = zip(*reports, strict=True)
     sent_at, consumed = sorted(chain(*sent)), sorted(chain(*batches))
-    if not consumed:
-        raise RunFailed(f"no batch was consumed within {plan.options.duration} s: give a longer --duration")
     samples = {task.name: max(task.sends.sample_counts) for task in plan.task_flow.tasks if task.sends.is_experience}
+    if missing := samples.keys() - {source for _, source, _ in consumed}:
+        raise RunFailed(f"no batch of {', '.join(sorted(missing))} was consumed within {plan.options.duration} s: give a "
+                        "longer --duration")  # fmt: skip
     run.free_run = FreeRun(
         seconds=consumed[-1][0] - begin,
         samples=sum(samples[source] for _, source, _ in consumed),
-        waiting_batches=[bisect(sent_at, at) - index for index, (at, _, _) in enumerate(consumed)],
-        staleness=[staleness for _, _, staleness in consumed],
+        waiting_batches=[bisect(sent_at, at) - index - 1 for index, (at, _, _) in enumerate(consumed)],
+        staleness=[staleness for _, _, staleness in consumed if staleness is not None],
         stall_seconds=[*chain(*stalls)],
     )
     for index, (end, _, _) in enumerate(consumed):

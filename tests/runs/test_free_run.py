@@ -15,12 +15,16 @@ def test_trainers_consume_batches_and_update_makers(run_script, flags):
     assert (finished.code, finished.stderr) == (0, "")
     run = finished.run
     assert (run.status, run.wrong_bytes, run.updates.torn_reads) == ("ok", 0, 0)
-    batches = len(run.free_run.staleness)
-    assert len(run.seconds) == len(run.free_run.waiting_batches) == batches > 4
+    batches = len(run.free_run.waiting_batches)
+    assert len(run.seconds) == batches > 4
+    # One of two trainers sends weights, and the other has no version.
+    assert (len(run.free_run.staleness) < batches) == ("--trainers" in flags)
     assert run.free_run.samples == batches * (16 if "--trainers" in flags else 32)
     assert sum(run.seconds) == pytest.approx(run.free_run.seconds, rel=1e-3)
     assert 0 < len(run.free_run.stall_seconds) <= batches // 4 * (2 if "--makers" in flags else 1)
-    assert min(run.free_run.waiting_batches) >= 0 and max(run.free_run.staleness) <= batches // 4
+    assert (
+        min(run.free_run.waiting_batches + run.free_run.staleness) >= 0 and max(run.free_run.staleness) <= batches // 4
+    )
 
 
 def test_a_maker_that_waits_keeps_few_batches_and_one_that_does_not_wait_is_stopped(run_script):
