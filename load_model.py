@@ -170,15 +170,13 @@ def loading_section(record: LoadingRecord) -> Section:
         f"other. Measured on {' and '.join(days)}, commit {str(record.environment.get('git_commit'))[:10]}.",
     )
     quick, whole = (min(by_way, key=lambda way: typical_seconds(medians(way, parts))) for parts in (load, both))
-    sentence = (
-        (
-            f"`{quick}` has the shortest load: {speed_up(*load)(quick)} times as fast as `{first}`. With one read of all "
-            f"bytes it is {speed_up(*both)(quick)} times as fast, and `{whole}` is the fastest: {speed_up(*both)(whole)} "
-            f"times as fast as `{first}`."
+    sentence = ""
+    if len(by_way) > 1:
+        sentence = (
+            f"`{quick}` has the shortest load: {speed_up(*load)(quick)} times as fast as `{first}`. With one read of "
+            f"all bytes it is {speed_up(*both)(quick)} times as fast, and `{whole}` is the fastest: "
+            f"{speed_up(*both)(whole)} times as fast as `{first}`."
         )
-        if len(by_way) > 1
-        else ""
-    )
     groups = {name: [make_dot(way, parts) for way in by_way]
               for name, parts in {"load": load, "load, and read all bytes once": both}.items()}  # fmt: skip
     chart = DotChart("loading", title, groups, "milliseconds (logarithmic axis)", caption=notes)

@@ -161,8 +161,8 @@ def measure_free_run(plan: Plan, run: Run, connection: Connection, table: Progre
     sent_at, consumed = sorted(chain(*sent)), sorted(chain(*batches))
     samples = {task.name: max(task.sends.sample_counts) for task in plan.task_flow.tasks if task.sends.is_experience}
     if missing := samples.keys() - {source for _, source, _ in consumed}:
-        raise RunFailed(f"no batch of {', '.join(sorted(missing))} was consumed within {plan.options.duration} s: give a "
-                        "longer --duration")  # fmt: skip
+        names = ", ".join(sorted(missing))
+        raise RunFailed(f"no batch of {names} was consumed within {plan.options.duration} s: give a longer --duration")
     run.free_run = FreeRun(
         seconds=consumed[-1][0] - begin,
         samples=sum(samples[source] for _, source, _ in consumed),

@@ -32,6 +32,6 @@ SUITES["gpu"].insert(0, Part("configurations", _ON_GPU, "--device cuda --iterati
 # Everything in results/published, so that one call measures all of it, interleaved.
 PUBLISHED = (
     "benchmark", "stages", "hops", "chatlearn", "chatlearn-stages", "sweeps", "in-flight", "weights", "detached-ppo",
-    "pipeline", "zero", "peers",
+    "pipeline", "pipeline-timeline", "zero", "peers",
 )  # fmt: skip
 SUITES["published"] = [part for name in PUBLISHED for part in SUITES[name]]
