@@ -91,10 +91,26 @@ class LoadingRecord(msgspec.Struct):
 def parse_command(argv: Sequence[str]) -> argparse.Namespace:
     parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="bert-base", help=f"{', '.join(MODELS)} (default: %(default)s)")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the first dimension of each tensor")
-    parser.add_argument("--workers", type=int, default=3, help="processes that load it (default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=1, help="publications per way (default: %(default)s)")
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY", help="; ".join(WAYS))
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="factor for the first dimension of each tensor (default: 1)"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=3,
+        help="processes that load the model one after the other (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--runs", type=int, default=1, help="runs per way; each run publishes the weights once (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--ways",
+        nargs="+",
+        choices=WAYS,
+        default=list(WAYS),
+        metavar="WAY",
+        help=f"ways to measure (default: all): {'; '.join(WAYS)}",
+    )
     parser.add_argument("--output", type=Path, help="write a record to this new file")
     arguments = parser.parse_all(argv)
     if min(arguments.workers, arguments.runs) < 1 or not 0 < arguments.scale <= 1:
@@ -117,7 +133,8 @@ def measure(way: str, arguments: argparse.Namespace, record: LoadingRecord) -> N
         ended = select.select([run.poll_handle], [], [], TIMEOUT_SECONDS)[0]
         if not ended or run.returncode():
             raise RunFailed(
-                f"{way}: " + ("the worker failed: see above" if ended else f"no end in {TIMEOUT_SECONDS} s")
+                f"{way}: "
+                + ("the worker failed: see above" if ended else f"the run timed out after {TIMEOUT_SECONDS} s")
             )
         result = msgspec.json.decode((run.folder / "result.json").read_bytes())
     record.environment = result.pop("environment")
@@ -160,7 +177,7 @@ def loading_section(record: LoadingRecord) -> Section:
         Column("second read ms", milliseconds("second_read_seconds")),
         Column(f"load: times as fast as {first}", speed_up(*load)),
         Column("load and first read: times as fast", speed_up(*both)),
-        Column("memory that a later worker adds, of the model", added_share),
+        Column("memory that each further worker adds (share of the model)", added_share),
     ]
     title = f"Loading {record.model}: {format_bytes(record.bytes)} in {record.tensors:,} tensors"
     days = sorted({run.ended_at[:10] for run in record.runs})

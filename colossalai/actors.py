@@ -1,7 +1,7 @@
 """Define the actors of ColossalAI's detached PPO without their computation: calls carry messages, and start tasks.
 
 hpcaitech/ColossalAI at b5f056636, applications/Chat/coati/ray: experience_maker_holder.py, detached_trainer_base.py and
-detached_replay_buffer.py. Its makers do not wait for trainers; with `has_replay_buffer` neither do these.
+detached_replay_buffer.py. Its makers do not wait for trainers. With `has_replay_buffer`, these do not wait either.
 """
 
 import queue
@@ -24,7 +24,7 @@ from common.units import format_bytes
 BUFFER_LIMIT = 16  # batches in the replay buffer of a trainer
 MAX_OPEN_CALLS = 2  # of a maker that waits for its trainers
 MAX_WAITING_BYTES = 2**29  # of the calls of a maker that does not wait
-CHECKED_STEP = 7  # one of so many batches is verified completely; odd, because makers have two payloads
+CHECKED_STEP = 7  # every seventh batch is verified completely; odd, because makers have two payloads
 
 
 class CallingActor(Actor):
@@ -75,7 +75,7 @@ class CallingActor(Actor):
             self.train(number, deadline)
 
     def make(self, tasks, number, deadline):
-        """Send batches to the trainers. If their buffers are full, wait, or let calls wait for the trainers."""
+        """Send batches to the trainers. If buffers are full, wait; with a replay buffer, let calls wait."""
         waiting, is_too_much, batch_bytes = (
             [],
             False,
@@ -140,7 +140,7 @@ class CallingActor(Actor):
                     number += 1
 
     def update_makers(self, task, number):
-        """Send the weights to the makers. As written, each maker stops when the update begins."""
+        """Send the weights to the makers. As in ColossalAI's code, each maker stops when the update begins."""
         edges, data = self.sent_flow.edges_from(task), self.codec.encode(self.make_payload(number, task))
         makers = [(self.actors[self.sent_flow.actor(edge.reader)], edge.reader) for edge in edges]
         if self.has_replay_buffer:

@@ -1,8 +1,8 @@
-"""Send only the parameters that an update has changed: their values, and where they belong.
+"""Send only the parameters that an update has changed: their values and positions.
 
 The sender compares its parameters with a copy of the version before. With --message indices it sends an int32 index for
 each value, with --message bitmap a bit for each parameter. The receivers write the values into their parameters. All
-begin with version 0, as with a checkpoint that all have loaded.
+begin with version 0, as if they had loaded the same checkpoint.
 """
 
 from typing import Any

@@ -33,17 +33,17 @@ class WorkTimes:
     """The work of one actor for one update or step, in seconds of the clock that all processes of a machine share."""
 
     first_begin: float = 0.0  # of the first task: its message had arrived
-    first_end: float = 0.0  # its own message was handed over
+    first_end: float = 0.0  # the transport had accepted its message
     last_begin: float = 0.0
     last_end: float = 0.0
     install_seconds: float = 0.0  # of all tasks
     stall_seconds: float = 0.0
     reads: int = 0  # of the parameters that are served, since the first update
     torn_reads: int = 0
-    compute_begin: float = 0.0  # of the first task with a time of its own
+    compute_begin: float = 0.0  # of the first task that has a compute time
     compute_end: float = 0.0  # of the last one
     compute_seconds: float = 0.0  # of all
-    held_activations: int = 0  # at the same time, at most
+    held_activations: int = 0  # the largest number at the same time
 
     def add_task(self, begin: float, end: float) -> None:
         if not self.first_begin:
@@ -63,7 +63,7 @@ class Parameters:
             for message in messages
             for field in message.fields
         ]
-        self.arrived: dict[str, Sequence[Any]] = {}  # task -> its tensors of the update that is under way
+        self.arrived: dict[str, Sequence[Any]] = {}  # task -> its tensors of the update in flight
         self.served: list[torch.Tensor] = []
         self.even_ends: list[int] = []  # the last bytes of each served tensor after an update with an even number
         self.changes = 0  # odd: the engine is stopped
@@ -105,7 +105,7 @@ class Parameters:
                 self.torn_reads += len(versions) > 1
 
     def read_versions(self, tensor: torch.Tensor, index: int) -> tuple[int, int]:
-        """Return the number of the update at the beginning of a tensor, and the same at its end, or -1 for another."""
+        """Return the number at the beginning of a tensor, and the one that its end belongs to: the same, or -1."""
         number = read_begin(tensor)
         has_same_end = read_end(tensor) == self.even_ends[index] ^ (ALL_BITS * (number % 2))
         return number, number if has_same_end else -1

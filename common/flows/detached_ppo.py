@@ -21,7 +21,7 @@ def detached_ppo(
 ) -> Flow:  # fmt: skip
     """Makers and trainers as in coati/ray/utils.py, get_receivers_per_sender; raise ValueError for impossible sizes.
 
-    With more trainers than makers, a maker deals its samples to several trainers, and some trainers send no weights.
+    With more trainers than makers, a maker distributes its samples to several trainers, some of which send no weights.
     """
     if seq_length <= prompt_seq_len:
         raise ValueError("--seq-length contains the prompt: give more than --prompt-seq-len")
@@ -30,10 +30,10 @@ def detached_ppo(
     for maker in range(makers):
         readers = [t for t in range(trainers) if t % makers == maker] or [maker % trainers]
         if batch_size < len(readers):
-            raise ValueError(f"--batch-size {batch_size}: a maker has {len(readers)} trainers: give as many samples")
+            raise ValueError(f"--batch-size {batch_size}: a maker has {len(readers)} trainers: give as many or more")
         before = DRIVER
         for index, trainer in enumerate(readers):
-            count = len(range(index, batch_size, len(readers)))  # samples are dealt in turn
+            count = len(range(index, batch_size, len(readers)))  # samples are distributed in turn
             name = f"maker-{maker}" + (f".{index}" if len(readers) > 1 else "")
             message = experience(count, batch_size, seq_length, seq_length - prompt_seq_len, items)
             tasks.append(Task(name, (before,), message, actor=f"maker-{maker}"))

@@ -16,7 +16,7 @@ from common.flows.message import ACKNOWLEDGEMENT, Field, Message
 from common.units import parse_bytes
 
 MODELS = tomllib.loads(Path(__file__).with_name("models.toml").read_text())
-MAX_MESSAGES = 2000  # per iteration: each has memory and a place in the record of its own
+MAX_MESSAGES = 2000  # per iteration: each needs its own memory and its own entry in the record
 
 
 def weights(
@@ -25,12 +25,12 @@ def weights(
 ) -> Flow:  # fmt: skip
     """Trainers send the tensors of a model to rollouts, which install them and acknowledge.
 
-    Each sender sends its part of the tensors to every receiver; with `sharded`, only to the receiver of its number;
-    with `chain`, to the first receiver, and each receiver forwards them to the next one.
+    Each sender sends its part of the tensors to every receiver; with `sharded`, only to the receiver with the same
+    number; with `chain`, to the first receiver, and each receiver forwards them to the next one.
     Raise ValueError for an unknown model, and for numbers that do not fit.
     """
     if sharded and senders != receivers:
-        raise ValueError(f"--sharded: {senders} senders and {receivers} receivers: give as many of both")
+        raise ValueError(f"--sharded: {senders} senders and {receivers} receivers: give the same number of both")
     if sharded and chain:
         raise ValueError("--sharded and --chain: each receiver needs other tensors: leave one of them out")
     tasks: list[Task] = []
@@ -79,7 +79,7 @@ def weights(
 
 
 def model_fields(model: str, scale: float, lora_rank: int = 0) -> list[Field]:
-    """Return the tensors of a model, or its adapters: two matrices for each one of a layer. A size is one flat tensor.
+    """Return the tensors of a model, or two adapter matrices per matrix of a layer. A size is one flat tensor.
 
     With a scale, the first dimension of each tensor is smaller.
     """

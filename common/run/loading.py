@@ -79,7 +79,7 @@ def put_arrays(module: Model, folder: Path) -> list[Any]:
 
 
 def get_arrays(references: list[Any], fields: Sequence[Field]) -> Tensors:
-    """Do as the article: arrays in the store are mapped, and become the parameters of a module without memory."""
+    """Map the arrays in the object store as tensors, without a copy: docs/model-loading.md names the source."""
     arrays = ray.get(references[0])
     return {field.name: from_array(arrays[field.name], field.dtype) for field in fields}
 
@@ -134,7 +134,7 @@ def memory_bytes() -> int:
 
 
 def copy_to_disk(path: str, number: int) -> str:
-    """Return a copy of a file that is not in the page cache: pages that another worker has mapped would stay there."""
+    """Return a copy of the file whose pages are not cached. A file of its own, because mapped pages stay cached."""
     copy = f"{path}.{number}"
     shutil.copyfile(path, copy)
     descriptor = os.open(copy, os.O_RDONLY)
@@ -162,14 +162,14 @@ def main() -> None:
     loads, actors = [], []
     for number in range(1, workers + 1):
         actor = ray.remote(num_cpus=0)(Worker).remote(fields)
-        actors.append(actor)  # they stay, because they share memory
+        actors.append(actor)  # it stays, so that later workers can share its pages
         ray.get(actor.__ray_ready__.remote())
         source = copy_to_disk(published, number) if way["is_cold"] else published
         before = memory_bytes()
         load_seconds = ray.get(actor.load.remote(way["load"], source))
         reads = [ray.get(actor.read.remote()) for _ in range(2)]
         if any(digest != expected for digest, _ in reads):
-            raise RunFailed(f"worker {number} has other bytes than were published")
+            raise RunFailed(f"worker {number}: the loaded bytes differ from the published ones")
         loads.append({
             "load_seconds": load_seconds, "first_read_seconds": reads[0][1], "second_read_seconds": reads[1][1],
             "added_bytes": max(0, memory_bytes() - before),

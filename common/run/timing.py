@@ -102,7 +102,7 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
             cpu_time.start()
             wrong.update(measure_free_run(plan, run, connection, table, first_timed))
             cpu_time.stop()
-            add_update(plan, run, workers.call("end_update", first_timed), is_timed=False)  # only counts reads
+            add_update(plan, run, workers.call("end_update", first_timed), is_timed=False)  # reads only
             break
         workers.first_iteration, last = numbers[0], numbers[-1]
         steps = (make_query, connection.submit, connection.collect, receive, table.ended)
@@ -227,7 +227,7 @@ def find_torn_reads(run: Run) -> str | None:
     if not run.updates or not run.updates.torn_reads:
         return None
     return (f"{run.updates.torn_reads} of {run.updates.reads} reads of served parameters found two versions: this "
-            "transport writes into memory that is still read, so give --copy-out")  # fmt: skip
+            "transport writes into memory that is still read: give --copy-out")  # fmt: skip
 
 
 def find_other_data_path(plan: Plan, run: Run, iterations: int) -> str | None:

@@ -83,7 +83,7 @@ def test_changes_have_the_textbook_bytes(form, share):
     ("sizes", "error"),
     [
         ({"model": "gpt3"}, "unknown --model gpt3"),
-        ({"senders": 2, "receivers": 3, "sharded": True}, "as many of both"),
+        ({"senders": 2, "receivers": 3, "sharded": True}, "the same number of both"),
         ({"senders": 2, "sharded": True, "chain": True}, "leave one of them out"),
         ({"model": "1GiB", "senders": 2}, "give fewer senders"),
         ({"model": "qwen3-30b-a3b", "bucket_size": 1}, "give a larger one"),

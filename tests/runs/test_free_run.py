@@ -7,8 +7,7 @@ SMALL = ("--flow", "detached-ppo", "--batch-size", "32", "--scale", "0.01")
 
 
 @pytest.mark.parametrize("flags", [
-    ("by-value", "--items", "batch", "--message", "packed"), ("replay-buffer", "--makers", "2", "--items", "clones"),
-    ("by-value", "--trainers", "2"),
+    ("replay-buffer", "--makers", "2", "--items", "clones"), ("by-value", "--trainers", "2"),
 ])  # fmt: skip
 def test_trainers_consume_batches_and_update_makers(run_script, flags):
     finished = run_script(SCRIPTS["store"], "--transport", *flags, *SMALL, "--duration", "3s", "--update-steps", "4")

@@ -48,7 +48,7 @@ def test_the_table_has_medians_over_workers_and_the_memory_of_later_ones():
     assert rows["torch.load"]["load ms"] == "300" and rows["shared memory"]["load ms"] == "30"
     assert rows["shared memory"]["load: times as fast as torch.load"] == "10"
     assert rows["shared memory"]["load and first read: times as fast"] == "1.51"
-    assert rows["torch.load"]["memory that a later worker adds, of the model"] == "1.5%"
+    assert rows["torch.load"]["memory that each further worker adds (share of the model)"] == "1.5%"
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from common.flows.pipeline import SCHEDULES
 
 SIZES = ("--flow", "pipeline", "--stages", "2", "--micro-batches", "4", "--task-seconds", "2ms", "--hidden-size", "256")
 RUNS = [
-    ("graph", "shm", "zb-h2"), ("graph", "mapped", "interleaved"), ("store", "refs", "1f1b"), ("rdt", "gloo", "zb-h1"),
-    ("torch", "gloo", "interleaved"), ("torch", "pipelining", "interleaved"), ("torch", "pipelining", "1f1b"),
-    ("torch", "pipelining", "afab"),
+    ("graph", "shm", "zb-h2"), ("store", "refs", "1f1b"), ("torch", "gloo", "interleaved"),
+    ("torch", "pipelining", "interleaved"),
 ]  # fmt: skip
 
 

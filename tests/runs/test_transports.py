@@ -47,13 +47,12 @@ ELSEWHERE = (
     "peers zmq-tcp",
     "peers arrow-flight",
     "peers mooncake",
-)  # test_zero_steps.py, test_pipeline_steps.py, test_peers.py
+)  # test_updates.py, test_free_run.py, test_zero_steps.py, test_pipeline_steps.py, test_peers.py
 # A transport that is added to the catalogue is run here without another edit. test_commands.py runs the quick suite.
 ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.requirements.gpu_per_actor
           and t.label not in SUITES["quick"][0].configurations and t.label not in ELSEWHERE]  # fmt: skip
-# To save time, or because their flows are in test_updates.py.
-ONE_ACTOR = ("store payload-queue", "store bytes", "rdt nixl", "graph pickle", "graph bytes", "store by-value",
-             "store replay-buffer", "rdt broadcast", "torch broadcast")  # fmt: skip
+# To save time.
+ONE_ACTOR = ("store payload-queue", "store bytes", "rdt nixl", "graph pickle", "graph bytes")
 WITH_FLAGS = [
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),

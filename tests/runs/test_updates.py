@@ -17,7 +17,6 @@ RUNS = [
     ("torch", "broadcast", "--bucket-size", "8MiB"),
     ("torch", "gloo", "--senders", "2", "--sharded", "--message", "packed"),
     ("torch", "mapped", "--message", "packed"),
-    ("torch", "multiprocessing", "--chain", "--copy-out"),
 ]  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from common.flows.zero import sent_bytes
 # A reduce-scatter over gloo sends as much as an all-reduce.
 RUNS = [
     ("torch", "collectives", 1, 1.0), ("rdt", "collectives", 3, 4 / 3), ("torch", "mapped-collectives", 1, 1.0),
-    ("torch", "mapped-collectives", 3, 1.0),
 ]  # fmt: skip
 
 
