@@ -40,14 +40,10 @@ DATA_PATHS = {
     "torch mapped": "mapped /dev/shm, sequence number by pipe",
     "torch memcpy": "memcpy in one process",
 }
-ELSEWHERE = (
-    "torch pipelining",
-    "store transfer-queue",
-    "peers zmq-ipc",
-    "peers zmq-tcp",
-    "peers arrow-flight",
-    "peers mooncake",
-)  # test_updates.py, test_free_run.py, test_zero_steps.py, test_pipeline_steps.py, test_peers.py
+# Their flows are in test_updates.py, test_free_run.py, test_zero_steps.py, test_pipeline_steps.py and test_peers.py.
+ELSEWHERE = ("store by-value", "store replay-buffer", "store transfer-queue", "rdt broadcast", "rdt collectives",
+             "torch broadcast", "torch collectives", "torch mapped-collectives", "torch pipelining", "peers zmq-ipc",
+             "peers zmq-tcp", "peers arrow-flight", "peers mooncake")  # fmt: skip
 # A transport that is added to the catalogue is run here without another edit. test_commands.py runs the quick suite.
 ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.requirements.gpu_per_actor
           and t.label not in SUITES["quick"][0].configurations and t.label not in ELSEWHERE]  # fmt: skip
