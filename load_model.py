@@ -90,28 +90,13 @@ class LoadingRecord(msgspec.Struct):
 
 def parse_command(argv: Sequence[str]) -> argparse.Namespace:
     parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="bert-base", help=f"{', '.join(MODELS)} (default: %(default)s)")
-    parser.add_argument(
-        "--scale", type=float, default=1.0, help="factor for the first dimension of each tensor (default: 1)"
-    )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=3,
-        help="processes that load the model one after the other (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--runs", type=int, default=1, help="runs per way; each run publishes the weights once (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--ways",
-        nargs="+",
-        choices=WAYS,
-        default=list(WAYS),
-        metavar="WAY",
-        help=f"ways to measure (default: all): {'; '.join(WAYS)}",
-    )
-    parser.add_argument("--output", type=Path, help="write a record to this new file")
+    add = parser.add_argument
+    add("--model", default="bert-base", help=f"{', '.join(MODELS)} (default: %(default)s)")
+    add("--scale", type=float, default=1.0, help="factor for the first dimension of each tensor (default: 1)")
+    add("--workers", type=int, default=3, help="processes that load the model one after the other (default: 3)")
+    add("--runs", type=int, default=1, help="runs per way; each run publishes the weights once (default: 1)")
+    add("--ways", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY", help=f"default: all: {'; '.join(WAYS)}")
+    add("--output", type=Path, help="write a record to this new file")
     arguments = parser.parse_all(argv)
     if min(arguments.workers, arguments.runs) < 1 or not 0 < arguments.scale <= 1:
         raise UsageError("--workers and --runs: give 1 or more. --scale: give a number above 0 and up to 1")
@@ -145,38 +130,40 @@ def measure(way: str, arguments: argparse.Namespace, record: LoadingRecord) -> N
 def loading_section(record: LoadingRecord) -> Section:
     """Return a table and a chart. Times are geometric means of the runs' medians over the workers."""
     by_way = {way: runs for way in WAYS if (runs := [run for run in record.runs if run.way == way])}
-    first, load, both = next(iter(by_way)), ("load_seconds",), ("load_seconds", "first_read_seconds")
+    first = next(iter(by_way))
 
-    def medians(way: str, parts: Sequence[str]) -> list[float]:
+    def medians(way: str, *parts: str) -> list[float]:
         return [median(sum(getattr(load, part) for part in parts) for load in run.loads) for run in by_way[way]]
 
-    def milliseconds(*parts: str) -> Callable[[str], str]:
-        return lambda way: format_milliseconds(typical_seconds(medians(way, parts)))
+    def typical(*parts: str) -> dict[str, float]:
+        return {way: typical_seconds(medians(way, *parts)) for way in by_way}
 
-    def speed_up(*parts: str) -> Callable[[str], str]:
-        first_seconds = typical_seconds(medians(first, parts))
-        return lambda way: format_significant(first_seconds / typical_seconds(medians(way, parts)))
+    def milliseconds(seconds: dict[str, float]) -> Callable[[str], str]:
+        return lambda way: format_milliseconds(seconds[way])
+
+    def speed_up(seconds: dict[str, float]) -> Callable[[str], str]:
+        return lambda way: format_significant(seconds[first] / seconds[way])
 
     def added_share(way: str) -> str:
         later = [load.added_bytes for run in by_way[way] for load in run.loads[1:]]
         # Each worker of a cold way has a file of its own, so that no pages can be shared.
         return f"{median(later) / record.bytes:.1%}" if later and not WAYS[way].is_cold else "-"
 
-    def make_dot(way: str, parts: Sequence[str]) -> Dot:
-        times = [1e3 * seconds for seconds in medians(way, parts)]
+    def make_dot(way: str, *parts: str) -> Dot:
+        times = [1e3 * seconds for seconds in medians(way, *parts)]
         low, high = interval(times) or (min(times), max(times))
-        return Dot(way, typical_seconds(times), low, high, milliseconds(*parts)(way))
+        return Dot(way, typical_seconds(times), low, high, format_milliseconds(typical_seconds(times) / 1e3))
 
+    load, both = typical("load_seconds"), typical("load_seconds", "first_read_seconds")
+    publish = {way: typical_seconds([run.publish_seconds for run in runs]) for way, runs in by_way.items()}
     columns = [
         Column("way", lambda way: way),
-        Column(
-            "publish ms", lambda way: format_milliseconds(typical_seconds([r.publish_seconds for r in by_way[way]]))
-        ),
-        Column("load ms", milliseconds(*load)),
-        Column("first read ms", milliseconds("first_read_seconds")),
-        Column("second read ms", milliseconds("second_read_seconds")),
-        Column(f"load: times as fast as {first}", speed_up(*load)),
-        Column("load and first read: times as fast", speed_up(*both)),
+        Column("publish ms", milliseconds(publish)),
+        Column("load ms", milliseconds(load)),
+        Column("first read ms", milliseconds(typical("first_read_seconds"))),
+        Column("second read ms", milliseconds(typical("second_read_seconds"))),
+        Column(f"load: times as fast as {first}", speed_up(load)),
+        Column("load and first read: times as fast", speed_up(both)),
         Column("memory that each further worker adds (share of the model)", added_share),
     ]
     title = f"Loading {record.model}: {format_bytes(record.bytes)} in {record.tensors:,} tensors"
@@ -186,16 +173,17 @@ def loading_section(record: LoadingRecord) -> Section:
         f"Runs per way: {min(map(len, by_way.values()))}, each with {record.workers} processes that load one after the "
         f"other. Measured on {' and '.join(days)}, commit {str(record.environment.get('git_commit'))[:10]}.",
     )
-    quick, whole = (min(by_way, key=lambda way: typical_seconds(medians(way, parts))) for parts in (load, both))
-    sentence = ""
+    quick, whole, sentence = min(load, key=load.__getitem__), min(both, key=both.__getitem__), ""
     if len(by_way) > 1:
         sentence = (
-            f"`{quick}` has the shortest load: {speed_up(*load)(quick)} times as fast as `{first}`. With one read of "
-            f"all bytes it is {speed_up(*both)(quick)} times as fast, and `{whole}` is the fastest: "
-            f"{speed_up(*both)(whole)} times as fast as `{first}`."
+            f"`{quick}` has the shortest load: {speed_up(load)(quick)} times as fast as `{first}`. With one read of "
+            f"all bytes it is {speed_up(both)(quick)} times as fast, and `{whole}` is the fastest: "
+            f"{speed_up(both)(whole)} times as fast as `{first}`."
         )
-    groups = {name: [make_dot(way, parts) for way in by_way]
-              for name, parts in {"load": load, "load, and read all bytes once": both}.items()}  # fmt: skip
+    groups = {
+        "load": [make_dot(way, "load_seconds") for way in by_way],
+        "load, and read all bytes once": [make_dot(way, "load_seconds", "first_read_seconds") for way in by_way],
+    }
     chart = DotChart("loading", title, groups, "milliseconds (logarithmic axis)", caption=notes)
     return Section("loading", title, sentence, make_table([*by_way], columns), chart, notes)
 

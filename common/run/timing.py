@@ -197,9 +197,9 @@ def add_update(plan: Plan, run: Run, times: Mapping[str, WorkTimes], is_timed: b
     """Add the parts of an update, which the actors measured, to the run."""
     flow, run.updates = plan.task_flow, run.updates or Updates()
     edges = [edge for edge in flow.edges if edge.message.is_parameters]
-    workers = {actor: [times[name] for name, w in plan.workers.items() if w.actor == actor] for actor in flow.actors}
-    senders = [worker for actor in {flow.actor(edge.origin) for edge in edges} for worker in workers[actor]]
-    receivers = [worker for actor in {flow.actor(edge.reader) for edge in edges} for worker in workers[actor]]
+    actors = {name: worker.actor for name, worker in plan.workers.items()}
+    senders = [times[name] for name in actors if actors[name] in {flow.actor(edge.origin) for edge in edges}]
+    receivers = [times[name] for name in actors if actors[name] in {flow.actor(edge.reader) for edge in edges}]
     run.updates.reads = sum(receiver.reads for receiver in receivers)
     run.updates.torn_reads = sum(receiver.torn_reads for receiver in receivers)
     if is_timed:
