@@ -224,7 +224,7 @@ def by_mooncake(workers: WorkerGroup) -> Connection:
         if master.poll() is not None:
             raise RunFailed(f"mooncake_master ended with exit code {master.returncode}")
         time.sleep(POLL_SECONDS)
-    return by_sockets(workers, MooncakeActor, MooncakePeer, "Mooncake store", pipes, port)
+    return by_sockets(workers, MooncakeActor, MooncakePeer, "Mooncake store (as requested)", pipes, port)
 
 
 def by_sockets(workers: WorkerGroup, actor_class, driver_class, data_path: str, *extra) -> Connection:
@@ -242,7 +242,9 @@ def by_sockets(workers: WorkerGroup, actor_class, driver_class, data_path: str, 
 
 
 TRANSPORTS = {
-    "zmq-ipc": partial(by_sockets, actor_class=ZmqActor, driver_class=ZmqPeer, data_path="ZeroMQ, Unix sockets"),
+    "zmq-ipc": partial(
+        by_sockets, actor_class=ZmqActor, driver_class=ZmqPeer, data_path="ZeroMQ, Unix sockets (as requested)"
+    ),
     "zmq-tcp": partial(by_sockets, actor_class=ZmqActor, driver_class=ZmqPeer, data_path="ZeroMQ, TCP over loopback"),
     "mooncake": by_mooncake,
     "arrow-flight": partial(by_sockets, actor_class=FlightActor, driver_class=FlightPeer, data_path="Flight, gRPC"),
