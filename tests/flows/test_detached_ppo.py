@@ -51,7 +51,7 @@ def test_an_update_has_the_bytes_of_actor_and_critic_in_half_precision():
 
 @pytest.mark.parametrize(
     ("sizes", "error"),
-    [({"trainers": 4, "batch_size": 3}, "as many samples"), ({"seq_length": 256}, "contains the prompt"),
+    [({"trainers": 4, "batch_size": 3}, "as many or more"), ({"seq_length": 256}, "contains the prompt"),
      ({"items": "rows"}, "give views")],
 )  # fmt: skip
 def test_sizes_that_do_not_fit_are_rejected(sizes, error):

@@ -3,7 +3,7 @@
 import pytest
 from conftest import ROOT
 
-from common.endpoints.collectives import CollectiveActor, make_numbers
+from common.endpoints.collectives import CollectiveActor, make_sums
 from common.flows.catalogue import build_flow
 from common.flows.zero import sent_bytes, state_bytes
 from common.plan.options import Options
@@ -49,7 +49,7 @@ def test_every_wrong_number_is_counted(stage, names):
 
 
 def test_numbers_of_ranks_and_steps_differ_and_sums_are_exact():
-    numbers = [make_numbers(rank, slot, 4, 0, 4096) for rank in range(4) for slot in range(3)]
+    numbers = [make_sums([rank], slot, 4, 0, 4096) for rank in range(4) for slot in range(3)]
     assert max(int(tensor.max()) for tensor in numbers) * 4 < 2048
     pairs = [(a, b) for index, a in enumerate(numbers) for b in numbers[:index]]
     assert all((a != b).float().mean() > 0.9 for a, b in pairs)
