@@ -10,6 +10,9 @@
 # make pipeline    schedules of pipeline-parallel training           (seven minutes)
 # make zero        collectives of ZeRO, and the bytes that they send    (three minutes)
 # make peers       ZeroMQ, Arrow Flight, TransferQueue, Mooncake        (five minutes)
+# make cluster     two and three nodes on this machine, at 1 to 25 Gbit/s (45 minutes, as root)
+# make soak        10,000 iterations, and 500 of the full payload      (40 minutes)
+# make faults      40 faults, and what runs say, keep and leave behind  (eight minutes)
 # make sweeps      by bytes and by tensors, for choose_transport.py    (ten minutes)
 # make gpu         everything that a machine with GPUs can run         (25 minutes)
 # make test        all tests; make unit: those that start nothing; make lint: ruff and mypy
@@ -20,14 +23,21 @@ PY := .venv/bin/python
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: benchmark quick published stages hops chatlearn in-flight weights detached-ppo pipeline zero peers sweeps gpu test unit lint publish clean
+.PHONY: benchmark quick published stages hops chatlearn in-flight weights detached-ppo pipeline zero peers cluster faults soak sweeps gpu test unit lint publish clean
 .DELETE_ON_ERROR:
 
-benchmark quick stages hops chatlearn in-flight weights detached-ppo pipeline zero sweeps gpu: .venv/installed
+benchmark quick stages hops chatlearn in-flight weights detached-ppo pipeline zero soak sweeps gpu: .venv/installed
 	$(PY) benchmark.py $@
 
 peers: .venv/installed-peers
 	$(PY) benchmark.py peers
+
+cluster: .venv/installed
+	$(PY) cluster.py
+
+faults: .venv/installed
+	rm -f results/evidence/faults.jsonl
+	FAULT_RESULTS=results/evidence/faults.jsonl $(PY) -m pytest -n 2 tests/runs/test_faults.py tests/runs/test_cluster.py --all-faults
 
 published: .venv/installed .venv/installed-peers
 	$(PY) benchmark.py published --runs 5 --output-dir $(NEW)

@@ -12,6 +12,7 @@
     python3 benchmark.py pipeline           schedules of pipeline-parallel training
     python3 benchmark.py zero               collectives of ZeRO
     python3 benchmark.py peers              ZeroMQ, Arrow Flight, TransferQueue and Mooncake
+    python3 benchmark.py soak               long runs: do memory, open files or times grow?
     python3 benchmark.py gpu                everything that a machine with GPUs can measure
     python3 benchmark.py published          all tables of the documentation
     python3 benchmark.py --flow "rollout -> trainer: tokens int64 8MB" --configs "store refs" "graph shm --in-flight 2"
@@ -46,7 +47,8 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     add = parser.add_argument
-    add("--configs", nargs="+", default=[], metavar="CONFIGURATION", help="runtime, transport and flags, in quotes")
+    add("--configs", nargs="+", default=[], metavar="CONFIGURATION", help="runtime, transport and flags, in quotes; "
+        "with a suite, only these of its configurations")  # fmt: skip
     add("--baseline", metavar="NAME", help="compare the others with this one (default: the first of --configs)")
     add("--runs", type=int, default=1, help="processes per configuration (default: %(default)s)")
     add("--paired", action="store_true", help="measure two --configs at the same time: it shows smaller differences")
@@ -66,8 +68,8 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]
     if suite and suite not in SUITES:
         others = did_you_mean(suite, SUITES) or f": give {', '.join(SUITES)}, or --configs"
         raise UsageError(f"unknown suite {suite}{others}")
-    if not (arguments.list or arguments.text) and bool(suite) == bool(arguments.configs):
-        raise UsageError("give a suite or --configs, and not both (--help shows examples)")
+    if not (arguments.list or arguments.text or suite or arguments.configs):
+        raise UsageError("give a suite or --configs (--help shows examples)")
     if arguments.is_continued and (checkout or not arguments.output_dir.is_dir()):
         raise UsageError("--continue: give the folder of the earlier call as --output-dir. --against cannot continue")
     if arguments.runs < 1:
@@ -82,10 +84,16 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]
 
 def plan_all(configurations: Sequence[str], suite: str, flags: Sequence[str], table: str = "") -> list[Planned]:
     """Return the plans of these configurations, or of a suite. Raise UsageError if this machine can measure none."""
-    planned = [plan for text in configurations for plan in plan_configuration(text, flags, table=table)]
-    for part in SUITES.get(suite, ()):
-        for text in part.commands:
-            planned += plan_configuration(text, flags, suite, table or part.table, part.traced)
+    if not suite:
+        planned = [plan for text in configurations for plan in plan_configuration(text, flags, table=table)]
+    else:
+        planned, known = [], {name for part in SUITES[suite] for name in part.configurations}
+        if unknown := set(configurations) - known:
+            raise UsageError(f"--configs: {suite} has no {min(unknown)}{did_you_mean(min(unknown), known)}")
+        for part in SUITES[suite]:
+            for name, text in zip(part.configurations, part.commands, strict=True):
+                if name in (configurations or known):
+                    planned += plan_configuration(text, flags, suite, table or part.table, part.traced)
     if all(reason for _, reason in planned):
         raise UsageError(f"this machine can measure none of the configurations: {planned[0][1]}")
     return planned

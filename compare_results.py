@@ -31,6 +31,7 @@ from common.analysis.statistics import MIN_RUNS
 from common.errors import UsageError, run_main
 from common.plan.command_line import OneLineParser
 from common.records import files
+from common.report.broken_records import name_broken_record
 from common.report.console import print_table
 from common.report.sentences import describe_all, describe_largest_change, old_and_new
 from common.report.tables import Column, format_faults, format_milliseconds, format_stored, make_table
@@ -117,6 +118,12 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_all(argv)
     if bool(arguments.new) == bool(arguments.configs) or len(arguments.configs or ("", "")) < 2:
         raise UsageError("give OLD and NEW, or one folder and --configs with at least two configurations")
+    with name_broken_record([path for path in (arguments.old, arguments.new) if path]):
+        return compare(arguments)
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    """Print the comparison; return 0, or 1 if --fail-above finds a loss."""
     old, new = ([] if path is None else group_results(map(files.load, files.record_files([path])))
                 for path in (arguments.old, arguments.new))  # fmt: skip
     if arguments.configs:

@@ -172,7 +172,8 @@ class MooncakePeer(Peer):
 
         reads, _ = self.own_edges()
         messages = 1 + self.plan.options.in_flight  # at the same time
-        stored = messages * sum(self.sent_flow.message(task).serialised_bytes for task in self.outboxes)
+        # Any process may store any object. With less, no segment has enough room in one piece for a large one.
+        stored = messages * self.sent_flow.serialised_bytes
         fetched = messages * sum(edge.message.serialised_bytes for edge in reads)
         self.store = MooncakeDistributedStore()
         sizes = (stored + HEADROOM_BYTES, max(stored, fetched) + HEADROOM_BYTES)  # of its segment and its buffer

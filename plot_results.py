@@ -19,6 +19,7 @@ from common.errors import RecordError, run_main
 from common.plan.command_line import OneLineParser
 from common.records import files
 from common.report import console, html, markdown
+from common.report.broken_records import name_broken_record
 from common.report.charts import to_svg
 from common.report.sections import sections
 from common.report.tables import Section
@@ -71,6 +72,11 @@ def write_charts(built: Sequence[Section], folder: Path) -> list[Path]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Return 0, or 1 if a result is impossible."""
     arguments = parse_command(argv)
+    with name_broken_record(arguments.records):
+        return present(arguments)
+
+
+def present(arguments: argparse.Namespace) -> int:
     results = group_results(map(files.load, files.record_files(arguments.records)))
     if not results:
         raise RecordError(f"{arguments.records[0]} has no runs: run its script again")
@@ -90,12 +96,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.publish:
             from evidence.allocators import settings_section
             from evidence.false_alarms import verdict_table
+            from evidence.faults import fault_section
             from evidence.predictions import check_tables
             from load_model import loading_section, read_record
 
             verdicts = verdict_table([RESULTS / "evidence" / "alike", RESULTS / "evidence" / "paired"])
             for_pages.append(Section("verdicts", "", table=verdicts))
             for_pages.append(settings_section(RESULTS / "evidence" / "allocators"))
+            for_pages.append(fault_section(RESULTS / "evidence" / "faults.jsonl"))
             for_pages.append(loading_section(read_record(RESULTS / "evidence" / "loading.json")))
             written += write_charts(for_pages[-1:], arguments.output_dir)
             for_pages += [Section("predictions", "", table=table) for table in check_tables(arguments.records)]

@@ -35,10 +35,13 @@ from common.runtimes.worker_group import Connection, WorkerGroup
 class Rank(Endpoint):
     """One rank of a process group: the driver is 0, the actors follow in the flow's order."""
 
-    def __init__(self, plan, name):
+    threads = ("loop",)  # of a Ray actor: with --address, the actors' loops run in them
+
+    def __init__(self, plan, name, rendezvous):
         if plan.device == "cuda":
             torch.cuda.set_device(plan.gpu_of(name))
         super().__init__(plan, name)
+        self.rendezvous = rendezvous
 
     def join(self):
         """Form the group, and send one message over each edge, so that NCCL's log names the data path."""
@@ -49,7 +52,7 @@ class Rank(Endpoint):
             one_gpu = plan.transport.name == "nccl-one-gpu"
             os.environ.update(nccl_settings(plan.run_folder, torch.cuda.nccl.version(), one_gpu, rank))
         dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if plan.device == "cuda" else "gloo", f"file://{plan.run_folder}/rendezvous",
+            "cpu:gloo,cuda:nccl" if plan.device == "cuda" else "gloo", self.rendezvous,
             rank=rank, world_size=len(names), timeout=timedelta(seconds=plan.options.timeout + 30),
         )  # fmt: skip
         # Two messages between the same ranks may be read in another order than they were sent. NCCL has no tags.
@@ -120,10 +123,10 @@ class CollectiveRank(GroupRank, CollectiveActor, RankActor):
         dist.all_reduce(numbers, group=self.group)
 
     def reduce_scatter(self, result, numbers):
-        dist.reduce_scatter_tensor(result, numbers, group=self.group)
+        dist.reduce_scatter_single(result, numbers, group=self.group)
 
     def all_gather(self, result, part):
-        dist.all_gather_into_tensor(result, part, group=self.group)
+        dist.all_gather_single(result, part, group=self.group)
 
 
 class MappedCollectiveRank(GroupRank, CollectiveActor, RankActor):
@@ -240,7 +243,7 @@ def read_nccl_log(folder):
 def by_process_group(workers: WorkerGroup, actor_class=RankActor, driver_class=Rank) -> Connection:
     """Send by torch.distributed: over loopback by gloo, between GPUs by NCCL."""
     start = time.perf_counter()
-    workers.start(actor_class, driver_class)
+    workers.start(actor_class, driver_class, workers.rendezvous())
     driver = workers.driver
     driver.join()
     nccl_paths = read_nccl_log(workers.plan.run_folder)

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -36,6 +38,10 @@ def pytest_configure():
     """Make this process inherit every process that a run leaves behind, and make its runs wait only for its own."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.environ["DATA_FLOW_LOCK"] = f"tests of {os.getpid()}"  # other processes run tests too, without waiting
+
+
+def pytest_addoption(parser):
+    parser.addoption("--all-faults", action="store_true", help="provoke the faults that take long too")
 
 
 def pytest_collection_modifyitems(items):
@@ -85,14 +91,16 @@ class Finished:
 class Script:
     """A script that runs as a child of this process, with a folder of its own for temporary files."""
 
-    def __init__(self, script: Path, *flags: str, temporary: Path | None = None) -> None:
+    def __init__(
+        self, script: Path, *flags: str, temporary: Path | None = None, prefix: Sequence[str] = (), output: str = ""
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # short, because Ray puts sockets below it
         self.temporary = temporary or self.folder / "tmp"
         self.temporary.mkdir(exist_ok=True)
-        self.output = self.folder / "record.json"
+        self.output = Path(output or self.folder / "record.json")
         self.shared_before = shared_memory_files(self.temporary)
         self.descendants_before = descendants()
-        command = [sys.executable, str(script), *flags, "--output", str(self.output)]
+        command = [*prefix, sys.executable, str(script), *flags, "--output", str(self.output)]
         # A token of this user would otherwise be required from the shared cluster, which has none.
         variables = {"RAY_AUTH_MODE": "disabled", **os.environ}
         variables |= {"TMPDIR": str(self.temporary), "DATA_FLOW_LOCK": str(self.folder)}
@@ -190,7 +198,7 @@ def begin_run():
     """begin_run(script, *flags) -> Script. Nothing of the run outlives the test."""
     begun: list[Script] = []
 
-    def begin(script: Path, *flags: str, **options: Path) -> Script:
+    def begin(script: Path, *flags: str, **options: Any) -> Script:
         begun.append(Script(script, *flags, **options))
         return begun[-1]
 
@@ -221,6 +229,12 @@ def run_script(begin_run):
         return finished
 
     return run
+
+
+@pytest.fixture
+def join_cluster(request):
+    """join_cluster(runtime) -> flags that join the shared cluster, which saves the start of a private one."""
+    return lambda runtime: request.getfixturevalue("cluster") if RUNTIMES[runtime].uses_ray else ()
 
 
 @pytest.fixture(scope="session")

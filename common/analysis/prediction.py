@@ -68,7 +68,7 @@ def rule_out(transport: Transport, flags: Mapping[str, Any], request: Request) -
         return "not a transport of its own"
     if request.copies and readers_get_views(transport, flags):
         return "readers get a view; possible with --reads some"
-    if request.nodes > 1 and (requirements.single_host or requirements.shared_memory or not runtime.uses_ray):
+    if request.nodes > 1 and (requirements.shared_memory or not transport.can_cross_nodes):
         return "all actors must be on one machine"
     if request.gpus and requirements.host_memory_only:
         return "it moves host memory only"
@@ -99,13 +99,13 @@ def rank(request: Request, results: Sequence[Result]) -> tuple[list[Choice], dic
     `results` are of one machine and apart by record, because the newest of equal measurements counts.
     """
     device = "cuda" if request.gpus else "cpu"
-    layout = Layout("spread", existing_cluster=True) if request.nodes > 1 else Layout()
     usable = [
         result for result in results
-        if (result.configuration.device, result.configuration.layout) == (device, layout)
+        if result.configuration.device == device and has_nodes(result, request.nodes)
         and result.status == "ok" and not (result.traced or result.paired)
     ]  # fmt: skip
     usable.sort(key=lambda result: result.runs[0].started_at)
+    usable = [result for result in usable if result.configuration.layout.link == usable[-1].configuration.layout.link]
     measured = {name: result for result in usable if (name := name_choice(request, result))}
     choices = [
         Choice(name, result.typical_seconds, result) for name, result in measured.items()
@@ -124,6 +124,14 @@ def rank(request: Request, results: Sequence[Result]) -> tuple[list[Choice], dic
             else:
                 others[f"not measured, {missing}"].append(variant.name)
     return sorted(choices, key=lambda choice: choice.seconds), others
+
+
+def has_nodes(result: Result, count: int) -> bool:
+    """Return whether the actors ran on so many nodes: on one, of a private cluster, and on more, of an existing one."""
+    layout = result.configuration.layout
+    if count == 1:
+        return layout == Layout()
+    return layout.existing_cluster and len(set(result.shown_runs[0].nodes.values())) == count
 
 
 def interpolate(request: Request, results: Sequence[Result]) -> tuple[float | None, str]:

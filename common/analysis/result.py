@@ -89,7 +89,9 @@ class Result:
             f"--schedule {sizes.get('schedule')}": "schedule" in sizes,
             "--message fields": plain_fields and self.workload.flow in FLOWS_OF_FIELDS,  # others always have fields
             "--address": layout.existing_cluster,
-            "--placement spread": layout.placement == "spread",
+            "--placement spread": layout.placement == "spread" and not layout.place,
+            f"--place {layout.place}": layout.place,
+            f"--link '{layout.link}'": layout.link,
             "--device cuda": self.configuration.device == "cuda",
         }
         return " ".join([self.name, *(flag for flag, is_set in flags.items() if is_set)])
@@ -190,6 +192,19 @@ class Result:
     def times_pipe(self) -> float | None:
         return self._multiple_of(self.pipe_seconds)
 
+    @cached_property
+    def link_seconds(self) -> float | None:
+        """Return the time that all bytes between the nodes take at least; None if all actors are on one node.
+
+        The time of a link is that of the faster number of TCP connections, and a node sends over one link at a time.
+        """
+        times = [max(_link_seconds_by_source(run).values()) for run in self.shown_runs if run.links]
+        return float(np.median(times)) if times else None
+
+    @property
+    def times_link(self) -> float | None:
+        return self._multiple_of(self.link_seconds)
+
     def _multiple_of(self, reference_seconds: float | None) -> float | None:
         return self.typical_seconds / reference_seconds if reference_seconds else None
 
@@ -224,6 +239,17 @@ class Result:
     @property
     def stored_bytes_per_iteration(self) -> float:
         return sum(run.stored_bytes for run in self.shown_runs) / len(self.seconds)
+
+
+def _link_seconds_by_source(run: Run) -> dict[int, float]:
+    fastest: dict[tuple[int, int], float] = {}
+    for link in run.links:
+        pair, seconds = (link.source, link.reader), float(np.median(link.seconds))
+        fastest[pair] = min(seconds, fastest.get(pair, seconds))
+    totals: dict[int, float] = {}
+    for (source, _), seconds in fastest.items():
+        totals[source] = totals.get(source, 0.0) + seconds
+    return totals
 
 
 def _flow_from_edges(workload: Workload) -> Flow:
@@ -275,8 +301,9 @@ def disturbances(run: Run, cores: int) -> list[str]:
     lines = []
     if (run.other_cores or 0) > MAX_OTHER_SHARE * cores:
         lines.append(f"other programs used {run.other_cores:.1f} cores during the run: close them, and repeat it")
-    if run.steal_cores > MAX_OTHER_SHARE * cores:
-        lines.append(f"the hypervisor took {run.steal_cores:.1f} cores during the run: repeat it with --runs 5")
+    stolen = max([run.steal_cores, *(cost.steal_cores for cost in run.node_costs.values())])
+    if stolen > MAX_OTHER_SHARE * cores:
+        lines.append(f"the hypervisor took {stolen:.1f} cores during the run: repeat it with --runs 5")
     if (run.throttled_seconds or 0) > MAX_THROTTLED * sum(run.seconds):
         lines.append(f"a CPU limit stopped the container for {run.throttled_seconds:.1f} s: raise the limit")
     before, after = (min(samples, default=0) for samples in (run.memcpy_before_seconds, run.memcpy_after_seconds))

@@ -9,8 +9,15 @@ from typing import Any
 
 import torch
 
-from common.endpoints.tensors import list_tensors
+from common.endpoints.tensors import list_tensors, map_tensors
 from common.units import parse_seconds
+
+# What a faulty actor sends instead of each tensor.
+CHANGED = {
+    "shape": lambda tensor: tensor.flatten()[1:].clone(),
+    "dtype": lambda tensor: tensor.to(torch.float64),
+    "device": lambda tensor: tensor.to("meta"),
+}
 
 
 def install(endpoint: Any, fault: str) -> None:
@@ -24,6 +31,12 @@ def install(endpoint: Any, fault: str) -> None:
     if kind == "tear":  # copy into the served parameters without stopping the engine
         parameters, stop = endpoint.parameters, endpoint.parameters.stop_engine
         parameters.stop_engine = lambda: stop() if len(parameters.arrived) == len(parameters.tasks) else None
+    if kind in ("lost", "doubled"):  # one message, by transports whose endpoints send messages themselves
+        send, times = endpoint.send, {"lost": 0, "doubled": 2}[kind]
+        endpoint.send = lambda task, payload: [
+            request for _ in range(times if endpoint.inboxes[task].last == first else 1)
+            for request in send(task, payload) or ()
+        ]  # fmt: skip
     receive, make_payload = endpoint.receive, endpoint.make_payload
     previous: list[Any] = []
 
@@ -41,6 +54,10 @@ def install(endpoint: Any, fault: str) -> None:
             tensors[-1].reshape(-1).view(torch.uint8)[-1] ^= 1
         elif kind == "stale":
             return previous[0]
+        elif kind in CHANGED:
+            return map_tensors(CHANGED[kind], payload)
+        elif kind == "field":
+            return {name: values for name, values in payload.items() if name != next(iter(payload))}
         return payload
 
     endpoint.receive, endpoint.make_payload = faulty_receive, faulty_make_payload
@@ -55,6 +72,10 @@ def _break(kind: str) -> None:
             ctypes.string_at(0)
         case "hang":
             ctypes.PyDLL(None).pause()  # in C, without releasing the interpreter's lock
+        case "exit":
+            os._exit(3)
+        case "sleep":  # in Python, as an endless loop or a lock that is never released
+            time.sleep(10**6)
         case "raise":
             raise OSError("injected fault")
         case "garbage":  # as a library that writes where it should not

@@ -50,6 +50,8 @@ def parse_options(description: str, runtime_name: str, argv: Sequence[str] | Non
                          "sizes themselves")  # fmt: skip
     if given.keys() >= {"iterations", "duration"}:
         raise UsageError("--iterations and --duration: leave one of them out")
+    if given.keys() >= {"place", "placement"}:
+        raise UsageError("--place and --placement: leave one of them out")
     given.setdefault("transport", RUNTIMES[runtime_name].default_transport)
     return expand_sweep(given) if "sweep" in given else [Options(**given)]
 

@@ -114,6 +114,11 @@ class Options(ChatLearnOptions):
     placement: str | None = _transport(None, "start all actors on the driver's node (pack), or one per node "
         "round-robin (spread; a private cluster then has two nodes). Default: pack; with --address: spread", str,
         choices=("pack", "spread"))
+    place: str | None = _transport(None, "node of each actor, as a number: policy=0,reference=1,reward=1. The driver's "
+        "node is 0, and so is that of other actors; a private cluster has as many nodes as are named", str,
+        metavar="ACTOR=NODE,...")
+    link: str | None = _transport(None, "name of the network between the nodes, which records and tables show, such as "
+        "'10 Gbit/s'", str, metavar="NAME")
     object_store_bytes: int | None = _transport(None, "object store of a private Ray cluster, such as 4GiB. Default: "
         "30 %% of the free memory, as in Ray", parse_bytes, Meta(ge=MIN_STORE_BYTES, le=10**15))
     runs: int = _measurement(1, "number of runs; each run starts new processes", int, Meta(ge=1, le=1000))
@@ -129,6 +134,8 @@ class Options(ChatLearnOptions):
         int, Meta(ge=1, le=64), configuration=True)
     timeout: float = _measurement(120.0, "end the run with an error if its start or an iteration takes longer (in s)",
         parse_seconds, _TIME, metavar="TIME")
+    resources: bool = _measurement(False, "record the memory, file descriptors and shared memory of all processes 21 "
+        "times during the iterations, outside the clock")
     sweep: str | None = _measurement(None, "measure at several values of payload, batch-size, fields, in-flight or "
         "actors, with one record each, and for 1 s each without --duration or --iterations: payload=1KiB:1GiB:4x, "
         "in-flight=1:4:+1 or fields=1,8,64", str, metavar="NAME=POINTS")
@@ -159,7 +166,8 @@ class Options(ChatLearnOptions):
             object.__setattr__(self, "iterations", MAX_TIMED_ITERATIONS)
         if self.as_sent and self.message is None:
             object.__setattr__(self, "message", "fields")
-        object.__setattr__(self, "placement", self.placement or ("spread" if self.address else "pack"))
+        is_spread = self.address or self.place
+        object.__setattr__(self, "placement", self.placement or ("spread" if is_spread else "pack"))
 
     @property
     def sizes(self) -> dict[str, Any]:
@@ -186,6 +194,15 @@ class Options(ChatLearnOptions):
     @property
     def model_times(self) -> dict[str, float]:
         return parse_assignments("--model-seconds", self.model_seconds, parse_seconds)
+
+    @property
+    def nodes_of_actors(self) -> dict[str, int]:
+        return parse_assignments("--place", self.place, int)
+
+    @property
+    def node_count(self) -> int:
+        """Return the nodes of a private cluster."""
+        return 1 + max(self.nodes_of_actors.values(), default=1 if self.placement == "spread" else 0)
 
     @property
     def table(self) -> str:

@@ -181,7 +181,8 @@ class Plan:
     @cached_property
     def configuration(self) -> Configuration:
         options, runtime = self.options, self.transport.runtime.name
-        layout = Layout(options.placement, bool(options.address))  # type: ignore[arg-type]
+        place, link = options.place or "", options.link or ""
+        layout = Layout(options.placement, bool(options.address), place, link)  # type: ignore[arg-type]
         flags, device = options.configuration_flags, self.device
         return Configuration(runtime, self.transport.name, flags, device, layout)  # type: ignore[arg-type]
 

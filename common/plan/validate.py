@@ -27,6 +27,7 @@ from common.units import format_bytes
 
 MAX_SAMPLES = 100_000  # per message that a trainer cuts into samples
 MAX_PROCESSES = 64  # per actor
+MAX_NODES = 64
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 TRAINER_FLAGS = ("train_micro_batch", "train_global_batch", "data_parallel", "trainers", "relay_episodes")
 CHANNEL_HEADROOM_BYTES = 64 * 1024  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
@@ -70,14 +71,14 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield f"--huge-pages: this machine does not give any: write madvise into {HUGE_PAGES}"
     if options.threads > cores:
         yield f"--threads {options.threads}: there are {cores} cores: give {cores} or less"
-    if options.address and (transport.requirements.single_host or not uses_ray):
+    if options.address and not transport.can_cross_nodes:
         yield f"--address: {label} runs on one machine, without a cluster: leave it out"
-    if spread and not uses_ray:
-        yield f"--placement spread: {label} runs on one machine: leave it out"
+    if spread and not uses_ray and not options.address:
+        yield f"--placement spread and --place: {label} runs on one machine: leave them out"
+    if options.resources and (options.address or options.duration):
+        yield "--resources: it needs a private cluster and --iterations: leave --address and --duration out"
     if options.trace and (options.runs > 1 or options.sweep):
         yield "--trace records one run, and --runs or --sweep asks for several: leave one of them out"
-    if options.trace and (options.address or spread):
-        yield "--trace needs one clock: leave --address and --placement spread out"
     if options.trace and options.trace == options.output:
         yield f"--trace and --output are the same file {options.trace}: give two names"
 
@@ -99,6 +100,11 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
             if readers not in (set(), {DRIVER}, {*flow.actors} - {task.actor}):
                 yield f"{transport.label}: not all actors read the message of {task.name}: use another --transport"
                 break
+    for actor, node in options.nodes_of_actors.items():
+        if actor not in flow.actors:
+            yield f"--place: there is no actor {actor}: give {', '.join(flow.actors)}"
+        if not 0 <= node < MAX_NODES:
+            yield f"--place {actor}={node}: give a node from 0 to {MAX_NODES - 1}"
     is_free_run = options.flow == DETACHED_PPO and options.duration is not None
     if is_free_run and (transport.stores not in ("calls", "buffers") or options.address or options.trace):
         yield ("--duration: makers and trainers run freely only over store by-value and replay-buffer, without "

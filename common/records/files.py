@@ -31,10 +31,16 @@ def create(path: Path, record: Record) -> None:
 
 
 def save(path: Path, record: Record) -> None:
-    """Replace the record in one step: a run that is killed leaves the old or the new one."""
+    """Replace the record in one step: a run that is killed leaves the old or the new one.
+
+    Raise RecordError if it cannot be written.
+    """
     partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
-    os.replace(partial, path)
+    try:
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+        os.replace(partial, path)
+    except OSError as error:
+        raise RecordError(f"cannot write {path} ({error.strerror}): free some space, or give another name") from None
 
 
 def record_files(paths: Iterable[Path]) -> list[Path]:

@@ -47,6 +47,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     placement: Literal["pack", "spread"] = "pack"
     existing_cluster: bool = False  # --address
+    place: str = ""  # --place
+    link: str = ""  # the name of the network between the nodes
 
 
 class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,6 +113,37 @@ class Steps(msgspec.Struct, forbid_unknown_fields=True):
     held_activations: dict[str, Count] = {}  # stage -> largest number at the same time
 
 
+class Resources(msgspec.Struct, forbid_unknown_fields=True):
+    """What all processes of a run had at one moment."""
+
+    iteration: Count  # the timed iteration that comes next
+    memory_bytes: Count  # private memory
+    descriptors: Count  # open files and sockets
+    shared_memory_bytes: Count  # used in /dev/shm, by other programs too
+
+
+class Link(msgspec.Struct, forbid_unknown_fields=True):
+    """How long the bytes that cross a link per iteration took without Ray, before the iterations."""
+
+    source: int  # node
+    reader: int
+    connections: int  # of TCP, at the same time
+    bytes: Count  # per iteration
+    seconds: list[Seconds]  # one sample per pass
+
+
+class NodeCosts(msgspec.Struct, forbid_unknown_fields=True):
+    """What a node did from the first timed iteration to the last, and what was measured on it before."""
+
+    memcpy_seconds: list[Seconds] = []  # one warm copy per edge, one sample per pass
+    clock_offset_seconds: float = 0.0  # how far its clock is ahead of the driver's
+    clock_error_seconds: float = 0.0
+    received_bytes: Count = 0  # by the interface of the node's address
+    sent_bytes: Count = 0
+    busy_cores: float = 0.0  # of all processes; nodes on one machine count each other's too
+    steal_cores: float = 0.0
+
+
 class Run(msgspec.Struct, forbid_unknown_fields=True):
     """One process that measured the configuration."""
 
@@ -132,6 +165,9 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
     pipe_after_seconds: list[Seconds] = []
     setup_seconds: dict[str, float] = {}  # what was done once before the first iteration -> its time
     nodes: dict[str, int] = {}  # worker -> node on which it ran; the driver's node is 0
+    node_costs: dict[str, NodeCosts] = {}  # node -> costs, if there are several
+    links: list[Link] = []  # that edges cross
+    resources: list[Resources] = []  # --resources: at equal distances during the timed iterations
     data_paths: dict[str, str] = {}  # edge -> how its bytes travelled, as found at run time
     readers_own_a_copy: bool | None = None  # False: readers held views; None: not seen
     first_seconds: Seconds | None = None  # the first iteration

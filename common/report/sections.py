@@ -14,16 +14,16 @@ import msgspec
 from common.analysis import stages
 from common.analysis.comparison import Pair, find_result, find_transports
 from common.analysis.result import Result, with_shared_references
-from common.analysis.statistics import interval
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS
 from common.records.environment import machine_line
 from common.records.schema import SENDER_SIZES
 from common.report import tables
-from common.report.charts import Bar, BarChart, Dot, DotChart, LineChart, Series
+from common.report.charts import Bar, BarChart, DotChart, LineChart, Series
+from common.report.cluster_sections import build_cluster
+from common.report.dots import LOG_MILLISECONDS, group_by_readers, make_dot, memcpy_lines
 from common.report.pipeline_sections import build_pipeline, build_timeline
 from common.report.sentences import (
-    READERS,
     SIMPLEST,
     describe_all,
     describe_change,
@@ -34,13 +34,13 @@ from common.report.sentences import (
     format_time,
     old_and_new,
 )
+from common.report.soak_sections import build_soak
 from common.report.tables import Column, Section, Table, format_milliseconds, format_significant, make_table
 from common.report.update_table import FREE_COLUMNS, UPDATE_COLUMNS
 from common.report.zero_sections import build_zero
 from common.transports.catalogue import BASELINE, CHATLEARN
 from common.units import format_bytes
 
-LOG_MILLISECONDS = "milliseconds (logarithmic axis)"
 # The first chart of README.md has these configurations.
 HEADLINE = (
     BASELINE, f"{BASELINE} --retain-memory", SIMPLEST, f"{SIMPLEST} --retain-memory", "rdt gloo", "torch gloo",
@@ -106,8 +106,8 @@ def _group_key(result: Result) -> tuple[Any, ...]:
         return (*order, str(sorted(item for item in workload.sizes.items() if item[0] not in SENDER_SIZES)))
     if builder in (build_pipeline, build_timeline):  # all schedules together
         return (*order, str(sorted(item for item in workload.sizes.items() if item[0] != "schedule")))
-    if builder is build_peers:  # messages of every form together
-        return (*order, workload.edges)
+    if builder in (build_peers, build_cluster):  # messages of every form together
+        return (*order, -workload.bytes_per_iteration, workload.edges)
     if builder is build_zero:
         return (*order, str(sorted(workload.sizes.items())))
     size = result.check_every if builder is build_chatlearn else workload.bytes_per_iteration
@@ -150,8 +150,8 @@ def build_configurations(done: list[Result], group: list[Result], everything: Se
         return [Section("chatlearn-flat", f"Flat tensors: {title}", "", table)]
     dots = [make_dot(result, tables.marked_label(result)) for result in done]
     caption = ("Line: 95 % interval of the time, from the medians of the runs.", *provenance(done))
-    chart = DotChart("benchmark_result", f"Time per iteration: {title}", _group_by_readers(dots), LOG_MILLISECONDS,
-                     _memcpy_lines(done), caption)  # fmt: skip
+    chart = DotChart("benchmark_result", f"Time per iteration: {title}", group_by_readers(dots), LOG_MILLISECONDS,
+                     memcpy_lines(done), caption)  # fmt: skip
     built = [Section("results", title, describe_fastest(done), table, chart)]
     return [*build_retained_memory(done), *built]
 
@@ -164,13 +164,6 @@ def speed_up_over(baseline: Result) -> Callable[[Result], str]:
         return format_speed_up(result, baseline) if comparable else "-"
 
     return cell
-
-
-def make_dot(result: Result, name: str) -> Dot:
-    """Return the time of a result in milliseconds, with its 95 % interval."""
-    low, high = interval(result.run_seconds) or (result.typical_seconds, result.typical_seconds)
-    label = format_time(result)
-    return Dot(name, 1e3 * result.typical_seconds, 1e3 * low, 1e3 * high, label, not result.readers_own_a_copy)
 
 
 def build_retained_memory(done: list[Result]) -> list[Section]:
@@ -210,19 +203,6 @@ def build_retained_memory(done: list[Result]) -> list[Section]:
     return [Section("retain-memory", title_of(done[0]), sentence, make_table(pairs, columns), notes=notes)]
 
 
-def _group_by_readers(marks: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return the dots or bars in a group for each kind of readers that there is."""
-    groups = {READERS[not is_view]: [mark for mark in marks if mark.is_view is is_view] for is_view in (False, True)}
-    return {title: group for title, group in groups.items() if group}
-
-
-def _memcpy_lines(results: Sequence[Result]) -> dict[str, float]:
-    """Return the times of one warm copy per edge in ms, by their names in the legend."""
-    all_cores = [s for result in results for run in result.runs for s in run.memcpy_all_cores_seconds]
-    times = {"memcpy": results[0].memcpy_seconds, "memcpy by all cores": median(all_cores) if all_cores else None}
-    return {f"{name}: {format_milliseconds(s)} ms": 1e3 * s for name, s in times.items() if s}
-
-
 def build_stages(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return the time of traced iterations by cause, by stage and by edge, each with a table."""
     for result in done:
@@ -250,7 +230,9 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
     name, title = done[0].table, title_of(done[0])
     share_chart = BarChart(name.replace("-", "_"), f"Time by cause: {title}", {"": bars}, stages.ALL_CAUSES,
                            "per cent of an iteration", notes)  # fmt: skip
-    cause_chart = _cause_chart(by_cause, [r for r in everything if r.workload == done[0].workload and not r.traced])
+    cause_chart = _cause_chart(
+        by_cause, [r for r in everything if r.workload == done[0].workload and r.table == "configurations"]
+    )
 
     def section(kind: str, parts: Mapping[str, Mapping[str, float]], order: Sequence[str], **fields: Any) -> Section:
         seen = dict.fromkeys(name for seconds in parts.values() for name in seconds)
@@ -303,7 +285,7 @@ def _cause_chart(causes: Mapping[str, Mapping[str, float]], untraced: Sequence[R
         f"{title_of(slowest)}. Times without tracing (95 % interval). The shares of the causes come from traced runs.",
         *provenance(shown),
     )
-    return BarChart("headline", ";\n".join(titles), _group_by_readers(bars), stages.ALL_CAUSES,
+    return BarChart("headline", ";\n".join(titles), group_by_readers(bars), stages.ALL_CAUSES,
                     "milliseconds per iteration", caption)  # fmt: skip
 
 
@@ -333,8 +315,8 @@ def build_chatlearn(done: list[Result], group: list[Result], everything: Sequenc
     ]
     title = f"{title_of(first)}, {batch_size} samples, {first.check_every} iterations per episode"
     dots = [make_dot(result, f"{tables.short_label(result)}, {result.in_flight} in flight") for result in done]
-    chart = DotChart("chatlearn_episodes", f"Time per iteration: {title}", _group_by_readers(dots), LOG_MILLISECONDS,
-                     _memcpy_lines(done), tuple(provenance(done)))  # fmt: skip
+    chart = DotChart("chatlearn_episodes", f"Time per iteration: {title}", group_by_readers(dots), LOG_MILLISECONDS,
+                     memcpy_lines(done), tuple(provenance(done)))  # fmt: skip
     episodes = Section("episodes", title, "", make_table(done, columns), chart)
     return [Section("chatlearn-changes", title, describe_changes(done)), episodes]
 
@@ -382,8 +364,8 @@ def build_weights(done: list[Result], group: list[Result], everything: Sequence[
     title, table, chart = title_of(done[0]), done[0].table, None
     if len(done) >= MIN_DOTS:
         name = f"{table}_{done[0].workload.sizes['model']}".replace("-", "_")
-        dots = _group_by_readers([make_dot(result, tables.marked_label(result)) for result in done])
-        limits, caption = _memcpy_lines(done), tuple(provenance(done))
+        dots = group_by_readers([make_dot(result, tables.marked_label(result)) for result in done])
+        limits, caption = memcpy_lines(done), tuple(provenance(done))
         chart = DotChart(name, f"Time per update: {title}", dots, LOG_MILLISECONDS, limits, caption)
     edges = [edge for edge in done[0].flow.edges if edge.message.is_parameters]
     readers = {done[0].flow.actor(edge.reader) for edge in edges}
@@ -400,8 +382,8 @@ def build_peers(done: list[Result], group: list[Result], everything: Sequence[Re
     """Return other systems beside Ray's and PyTorch's transports."""
     done = sorted(done, key=lambda result: (not result.readers_own_a_copy, -result.typical_seconds))
     columns = [column for column in tables.MAIN_COLUMNS if column.header not in ("status", "GB/s", "p95 ms", "p99 ms")]
-    dots = _group_by_readers([make_dot(result, tables.marked_label(result)) for result in done])
-    chart = DotChart("peers", f"Time per iteration: {title_of(done[0])}", dots, LOG_MILLISECONDS, _memcpy_lines(done),
+    dots = group_by_readers([make_dot(result, tables.marked_label(result)) for result in done])
+    chart = DotChart("peers", f"Time per iteration: {title_of(done[0])}", dots, LOG_MILLISECONDS, memcpy_lines(done),
                      tuple(provenance(done)))  # fmt: skip
     return [Section("peers", title_of(done[0]), describe_fastest(done), make_table(done, columns), chart)]
 
@@ -475,6 +457,8 @@ BUILDERS: dict[str, Callable[[list[Result], list[Result], Sequence[Result]], lis
     "detached-ppo": build_weights,
     "free-run": build_free_run,
     "peers": build_peers,
+    "cluster": build_cluster,
+    "soak": build_soak,
     "zero": build_zero,
     "pipeline": build_pipeline,
     "pipeline-timeline": build_timeline,

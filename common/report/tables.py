@@ -26,6 +26,7 @@ class Column:
     cell: Callable[[Any], str]
     rank: int = 0
     is_text: bool = False
+    is_optional: bool = False  # it is left out if no item has a value
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Section:
 
 def make_table(items: Sequence[Any], columns: Sequence[Column]) -> Table:
     """Return a table with one line per item. The first column is text."""
+    columns = [column for column in columns if not column.is_optional or {*map(column.cell, items)} != {"-"}]
     cells = [[column.cell(item) for column in columns] for item in items]
     text_columns = {0, *(index for index, column in enumerate(columns) if column.is_text)}
     return Table([column.header for column in columns], cells, text_columns, [column.rank for column in columns])
@@ -119,9 +121,9 @@ def short_label(result: Result, swept: str = "") -> str:
     return name + rest.replace(shared, "").replace("--message ", "").replace("--as-sent", "as sent")
 
 
-def _timed(header: str, cell: Callable[[Result], str], rank: int = 0) -> Column:
+def _timed(header: str, cell: Callable[[Result], str], rank: int = 0, is_optional: bool = False) -> Column:
     """Return a column that is "-" for results without a timed iteration."""
-    return Column(header, lambda result: cell(result) if result.seconds else "-", rank)
+    return Column(header, lambda result: cell(result) if result.seconds else "-", rank, is_optional=is_optional)
 
 
 def format_overhead(share: float) -> str:
@@ -148,6 +150,7 @@ MAIN_COLUMNS = (
     _timed("GB/s", format_rate),
     _timed("x memcpy", lambda r: format_significant(r.times_memcpy)),
     _timed("x cold copy", lambda r: format_significant(r.times_cold_copy), 4),
+    _timed("x link", lambda r: format_significant(r.times_link), is_optional=True),
     _timed("x pipe", lambda r: format_significant(r.times_pipe), 3),
     # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
     _timed("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),

@@ -25,7 +25,6 @@ COLUMNS = (
     Column("by textbook", lambda r: format_bytes(sent_bytes(r.flow))),
     Column("times the textbook", lambda r: format_significant(measured_bytes(r) / sent_bytes(r.flow))),
     Column("GB/s of a rank", lambda r: format_significant(measured_bytes(r) / r.typical_seconds / 1e9)),
-    Column("page faults", tables.format_faults, 4),
     Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
     tables.OVERHEAD,
 )

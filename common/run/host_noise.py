@@ -7,6 +7,8 @@ from pathlib import Path
 
 import psutil
 
+from common.records.schema import Resources
+
 CGROUPS, MY_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 CPUCLOCK_SCHED = 2  # Linux, include/linux/posix-timers.h: the CPU clock of process p has the number (~p << 3) | 2
 
@@ -30,6 +32,17 @@ def throttled_seconds() -> float | None:
             lines = (folder / group.lstrip("/") / "cpu.stat").read_text().splitlines()
             return int(dict(line.split() for line in lines)[counter]) * unit
     return None
+
+
+def measure_resources(iteration: int) -> Resources:
+    """Return what this process and its descendants have, now before this timed iteration."""
+    memory, descriptors = 0, 0
+    for pid in _process_tree():
+        with suppress(psutil.Error):  # it has ended
+            process = psutil.Process(pid)
+            memory += process.memory_full_info().uss
+            descriptors += process.num_fds()
+    return Resources(iteration, memory, descriptors, psutil.disk_usage("/dev/shm").used)
 
 
 class CpuTime:

@@ -34,6 +34,7 @@ class WorkerReport(msgspec.Struct, forbid_unknown_fields=True):
 
     run: Run  # without the times of the iterations, which are in the progress table
     environment: dict[str, Any] = {}
+    other_environments: list[dict[str, Any]] = []  # of the other nodes, from the first on
     failure: str = ""  # why the iterations ended early
     finished: bool = False
 
@@ -92,7 +93,8 @@ class Monitor:
                     return f"the driver's process wrote an invalid report ({error})"
                 self.record.runs[-1] = report.run
                 if report.environment:
-                    self.record.environments["0"] = report.environment
+                    environments = [report.environment, *report.other_environments]
+                    self.record.environments |= {str(node): known for node, known in enumerate(environments)}
                 # The report is read after the actors were looked up, so it has all that was reported before they
                 # ended. It names the nodes after the last iteration, and from then on actors may end. Other actors end
                 # as a consequence of the first ones.
@@ -165,6 +167,9 @@ class Monitor:
         received, flow, workers = self.progress.numbers(), self.plan.task_flow, self.plan.workers.items()
         late = {name: worker.actor for name, worker in workers if received[name] < worker.last_due(self.iteration)}
         late.pop(DRIVER, None)
+        elsewhere = [name for name in late if name not in self.progress.processes()]
+        if self.plan.options.address and elsewhere:  # the progress of another machine is not known here
+            return f"no message arrived; the actors on other nodes are {', '.join(elsewhere)}"
         for task in flow.tasks:
             senders = {flow.actor(source) for source in task.reads}
             for name, actor in late.items():

@@ -19,13 +19,14 @@ from common.flows.flow import DRIVER
 from common.flows.message import ACKNOWLEDGEMENT
 from common.plan.options import MIN_TIMED_ITERATIONS
 from common.plan.plan import Plan
-from common.records.schema import FreeRun, ProcessCost, Run, Steps, Updates
-from common.run.host_noise import CpuTime, OtherLoad, loopback_bytes
+from common.records.schema import FreeRun, NodeCosts, ProcessCost, Run, Steps, Updates
+from common.run.host_noise import CpuTime, OtherLoad, loopback_bytes, measure_resources
 from common.run.monitor import WorkerReport
 from common.runtimes.worker_group import Connection, WorkerGroup
 from common.transports.catalogue import INLINED_BYTES
 from common.units import format_bytes
 
+RESOURCE_READINGS = 20  # and one after the last iteration
 MAX_STORED_SHARE = 0.5  # of the payload, by transports that only store handles and metadata
 PICKLED_TENSOR_BYTES = 1024  # of each tensor besides its data, at most
 MIN_SOCKET_SHARE = 0.95  # of the payload, by transports that use sockets
@@ -73,6 +74,7 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
     driver, table, run, options = workers.driver, workers.driver.progress, report.run, plan.options
     first_timed, last, begin, cpu_time = 2 + options.warmup, 0, time.monotonic(), CpuTime()
     other_load = OtherLoad(cpu_time)
+    offsets = workers.nodes.clock_offsets if workers.nodes else {}
     wrong: Counter[str] = Counter()  # bytes by edge and field
     views: dict[str, bool | None] = {}
 
@@ -95,6 +97,8 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
             stored_before, _ = workers.store_counters()
             raylet_faults_before, loopback_before = workers.raylet_faults(), loopback_bytes()
             begin, cpu_time.seconds = time.monotonic(), 0.0
+            if workers.nodes:
+                workers.nodes.begin()
         is_over = options.duration and time.monotonic() - begin > options.duration
         if is_over and numbers[0] >= first_timed + MIN_TIMED_ITERATIONS:
             break
@@ -102,15 +106,18 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
             cpu_time.start()
             wrong.update(measure_free_run(plan, run, connection, table, first_timed))
             cpu_time.stop()
-            add_update(plan, run, workers.call("end_update", first_timed), is_timed=False)  # reads only
+            add_update(plan, run, workers.call("end_update", first_timed), offsets, is_timed=False)  # reads only
             break
+        done = numbers[0] - first_timed
+        if options.resources and done >= len(run.resources) * options.iterations / RESOURCE_READINGS:
+            run.resources.append(measure_resources(done))
         workers.first_iteration, last = numbers[0], numbers[-1]
         steps = (make_query, connection.submit, connection.collect, receive, table.ended)
         cpu_time.start()
         run_group(numbers, options.in_flight, *steps)
         cpu_time.stop()
         if plan.task_flow.has_parameters:
-            add_update(plan, run, workers.call("end_update", last), numbers[0] >= first_timed)
+            add_update(plan, run, workers.call("end_update", last), offsets, numbers[0] >= first_timed)
         if plan.task_flow.has_compute:
             add_step(run, workers.call("end_update", last), numbers[0] >= first_timed)
         for wrong_of_worker, views_of_worker in workers.call("verify", numbers[0], last).values():
@@ -126,11 +133,15 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
             run.readers_own_a_copy = not unseen_views and all(is_view is False for is_view in views.values())
         if wrong or numbers[0] == 1:
             report.write(plan.run_folder)
+    if options.resources:
+        run.resources.append(measure_resources(options.iterations))
     table.phase = ENDING
     run.wrong_bytes, run.wrong_bytes_by_field = wrong.total(), dict(wrong)
     run.loopback_bytes = loopback_bytes() - loopback_before
     stored_after, spilled_after = workers.store_counters()
     run.stored_bytes, run.spilled_bytes = stored_after - stored_before, spilled_after - spilled_before
+    if workers.nodes:
+        run.node_costs = workers.nodes.end()
     run.processes = costs_by_process(workers.call("costs"))
     if not options.address:  # the processes of an existing cluster are not descendants of this one
         run.cpu_seconds = cpu_time.seconds
@@ -146,6 +157,7 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
         find_failure(plan, wrong, views)
         or find_torn_reads(run)
         or find_other_data_path(plan, run, last + 1 - first_timed)
+        or find_missing_bytes(plan, run.node_costs, workers.node_indices(), last + 1 - first_timed)
     )
     run.status = "failed" if run.reason else "ok"
 
@@ -193,19 +205,25 @@ def find_failure(plan: Plan, wrong: Mapping[str, int], views: Mapping[str, bool 
     return None
 
 
-def add_update(plan: Plan, run: Run, times: Mapping[str, WorkTimes], is_timed: bool) -> None:
-    """Add the parts of an update, which the actors measured, to the run."""
+def add_update(
+    plan: Plan, run: Run, times: Mapping[str, WorkTimes], offsets: Mapping[str, float], is_timed: bool
+) -> None:
+    """Add the parts of an update, which the actors measured, to the run. `offsets` are those of their clocks."""
     flow, run.updates = plan.task_flow, run.updates or Updates()
     edges = [edge for edge in flow.edges if edge.message.is_parameters]
     actors = {name: worker.actor for name, worker in plan.workers.items()}
-    senders = [times[name] for name in actors if actors[name] in {flow.actor(edge.origin) for edge in edges}]
-    receivers = [times[name] for name in actors if actors[name] in {flow.actor(edge.reader) for edge in edges}]
+    sending, receiving = {flow.actor(edge.origin) for edge in edges}, {flow.actor(edge.reader) for edge in edges}
+    senders = [times[name] for name in actors if actors[name] in sending]
+    receivers = [times[name] for name in actors if actors[name] in receiving]
     run.updates.reads = sum(receiver.reads for receiver in receivers)
     run.updates.torn_reads = sum(receiver.torn_reads for receiver in receivers)
     if is_timed:
         run.updates.publish_seconds.append(max(sender.last_end - sender.first_begin for sender in senders))
-        first_sent = min(sender.first_end for sender in senders)
-        run.updates.transfer_seconds.append(max(receiver.last_begin for receiver in receivers) - first_sent)
+        begin = {name: times[name].last_begin - offsets.get(name, 0) for name in actors}
+        end = {name: times[name].first_end - offsets.get(name, 0) for name in actors}
+        last_arrival = max(begin[name] for name in actors if actors[name] in receiving)
+        first_sent = min(end[name] for name in actors if actors[name] in sending)
+        run.updates.transfer_seconds.append(last_arrival - first_sent)
         run.updates.install_seconds.append(max(receiver.install_seconds for receiver in receivers))
         run.updates.stall_seconds.append(max(receiver.stall_seconds for receiver in receivers))
 
@@ -253,6 +271,31 @@ def find_other_data_path(plan: Plan, run: Run, iterations: int) -> str | None:
     return None
 
 
+def find_missing_bytes(
+    plan: Plan, costs: Mapping[str, NodeCosts], worker_nodes: Mapping[str, int], iterations: int
+) -> str | None:
+    """Return which node has received fewer bytes than messages crossed to it; None if none has.
+
+    A message that several actors of a node read may cross once.
+    """
+    for node, cost in costs.items():
+        expected = sum(crossing_messages(plan, worker_nodes, int(node)).values())
+        received = cost.received_bytes / iterations
+        if received < MIN_SOCKET_SHARE * expected:
+            return (f"node {node} received {format_bytes(round(received))} per iteration, and {format_bytes(expected)} "
+                    "were sent to it: another data path was used")  # fmt: skip
+    return None
+
+
+def crossing_messages(plan: Plan, worker_nodes: Mapping[str, int], reader_node: int) -> dict[str, int]:
+    """Return the bytes of each message that crosses to a node, by its sender."""
+    flow = plan.sent_flow
+    node_of = {worker.actor: worker_nodes[name] for name, worker in plan.workers.items()}
+    nodes = {edge: (node_of[flow.actor(edge.source)], node_of[flow.actor(edge.reader)]) for edge in flow.edges}
+    return {edge.source: edge.bytes for edge in flow.edges
+            if nodes[edge][0] != reader_node and nodes[edge][1] == reader_node}  # fmt: skip
+
+
 def expected_stored_bytes(plan: Plan) -> int:
     """Return the bytes that the object store takes in per iteration; 0 if messages do not pass through it."""
     flow = plan.sent_flow
@@ -293,5 +336,8 @@ def set_spans(plan: Plan, workers: WorkerGroup, connection: Connection, report: 
     groups = [times[n : n + size] for n in range(0, len(times), size)]
     intervals = [(group[0][0], group[-1][1]) for group in groups]
     spans = workers.call("spans") | connection.spans()
+    for name, offset in (workers.nodes.clock_offsets if workers.nodes else {}).items():
+        spans[name] = [(thread, stage, start - offset, end - offset, faults)
+                       for thread, stage, start, end, faults in spans[name]]  # fmt: skip
     actors = {name: worker.actor for name, worker in plan.workers.items()}
     report.run.iterations_us, report.run.spans = collect_spans(spans, intervals, plan.requested_flow, actors)

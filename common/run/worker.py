@@ -15,11 +15,14 @@ import msgspec
 import torch
 
 from common.errors import RunFailed, SuiteError
+from common.flows.flow import DRIVER
 from common.plan.plan import Plan
 from common.records.environment import describe_environment
 from common.run.monitor import WorkerReport
 from common.run.references import measure_copies, measure_pipe
 from common.run.timing import measure
+
+ON_RAY = "ray_workers.RayWorkers"
 
 
 def measure_plan(plan: Plan, report: WorkerReport) -> None:
@@ -40,12 +43,19 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak memory of the references
     # Imported here, because each runtime has modules of its own.
     connect = resolve_name(f"{Path(runtime.script).stem}.TRANSPORTS")[plan.transport.name]
-    worker_group_class = resolve_name(f"common.runtimes.{runtime.worker_group}")
+    worker_group = ON_RAY if plan.options.address else runtime.worker_group
+    worker_group_class = resolve_name(f"common.runtimes.{worker_group}")
     with ExitStack() as exit_stack:
         workers = worker_group_class(plan, exit_stack)
+        if workers.nodes:
+            requested = {DRIVER: 0, **workers.requested_nodes()}
+            workers.nodes.measure(plan, requested, lambda plan: measure_copies(plan).warm)
+            run.links, report.other_environments = workers.nodes.links, list(workers.nodes.environments[1:])
         with workers.closing:
             try:
                 connection = connect(workers)
+                if workers.nodes:
+                    workers.nodes.check(requested, workers.node_indices())
                 run.data_paths, run.setup_seconds = connection.data_paths, connection.setup_seconds
                 report.write(plan.run_folder)
                 measure(plan, workers, connection, report)

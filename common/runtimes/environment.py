@@ -26,7 +26,7 @@ def worker_environment(plan: Plan) -> dict[str, str]:
         variables |= RETAIN_MEMORY
     if options.threads > 1:  # threads that have copied would busy-wait, on the cores of the next process that copies
         variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
-    if not plan.transport.runtime.uses_ray:
+    if not plan.transport.runtime.uses_ray and not options.address:
         return variables | {"GLOO_SOCKET_IFNAME": "lo"}
     # Longer than the monitor's own timeout: Ray's messages after a timeout name no actor.
     seconds = str(max(1, round(options.timeout)) + 30)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -13,12 +14,12 @@ import ray
 from ray._private.internal_api import get_memory_info_reply
 from ray._private.node import Node
 from ray._private.parameter import RayParams
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from common.errors import RunFailed, SuiteError, UsageError
 from common.flows.flow import DRIVER
 from common.plan.plan import Plan
 from common.runtimes.cleanup import ROOT, remember
+from common.runtimes.nodes import Nodes
 from common.runtimes.worker_group import WorkerGroup
 from common.transports.catalogue import RDT
 
@@ -38,21 +39,38 @@ class RayWorkers(WorkerGroup):
             start_cluster(plan)
         children = psutil.Process().children(recursive=True)
         self.raylets = [process.pid for process in children if process.name() == "raylet"]
+        self.nodes = Nodes()
+        if plan.options.address:
+            os.environ.update(self.nodes.network_settings(0))
+        self.loops: dict[str, Any] = {}  # of actors that loop by themselves, as those of the torch script
 
     def _start_actors(self, actor_class: type, extra: tuple) -> None:
-        nodes = [ray.get_runtime_context().get_node_id()]
-        if self.plan.options.placement == "spread":  # the driver's node comes last
-            nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] not in nodes] + nodes
         options: dict[str, Any] = {"num_cpus": 0, "enable_tensor_transport": self.plan.transport.runtime == RDT}
         if threads := getattr(actor_class, "threads", ()):
             options["concurrency_groups"] = dict.fromkeys(threads, 1)
-        for index, name in enumerate(self.plan.worker_names[1:]):
+        for name, node in self.requested_nodes().items():
+            if self.plan.options.address:  # a private cluster has them already
+                options["runtime_env"] = {"env_vars": self.nodes.network_settings(node)}
             # The name of the class is the actor's name, so Ray also names its process after it.
             remote_class = ray.remote(**options)(type(name, (actor_class,), {})).options(
-                num_gpus=self.plan.gpus_per_actor,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(nodes[index % len(nodes)], soft=False),
+                num_gpus=self.plan.gpus_per_actor, scheduling_strategy=self.nodes.affinity(node)
             )
             self.actors[name] = remote_class.remote(self.plan, name, *extra)
+        if hasattr(actor_class, "run"):
+            self.loops = {name: actor.run.options(concurrency_group="loop").remote()
+                          for name, actor in self.actors.items()}  # fmt: skip
+
+    def requested_nodes(self) -> dict[str, int]:
+        """Return the node of each actor: the one of --place, or round-robin, where the driver's node comes last."""
+        names, count = self.plan.worker_names[1:], len(self.nodes.ids)
+        if self.plan.options.placement == "pack":
+            return dict.fromkeys(names, 0)
+        if not self.plan.options.place:
+            return {name: (index + 1) % count for index, name in enumerate(names)}
+        nodes = self.plan.options.nodes_of_actors
+        if max(nodes.values()) >= count:
+            raise UsageError(f"--place {self.plan.options.place}: the cluster has {count} nodes, numbered from 0")
+        return {name: nodes.get(self.plan.workers[name].actor, 0) for name in names}
 
     def _run_in_actors(self, function: Callable[[Any], Any]) -> dict[str, Any]:
         results = [actor.__ray_call__.remote(function) for actor in self.actors.values()]
@@ -66,10 +84,13 @@ class RayWorkers(WorkerGroup):
         while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < deadline:
             time.sleep(0.01)
 
+    def rendezvous(self) -> str:
+        with socket.create_server((self.nodes.addresses[0], 0)) as unused:
+            return f"tcp://{self.nodes.addresses[0]}:{unused.getsockname()[1]}"
+
     def node_indices(self) -> dict[str, int]:
         ids = self.run_in_all(lambda _: ray.get_runtime_context().get_node_id())
-        nodes = list(dict.fromkeys([ids[DRIVER], *ids.values()]))
-        return {name: nodes.index(node) for name, node in ids.items()}
+        return {name: self.nodes.ids.index(node) for name, node in ids.items()}
 
     def store_counters(self) -> tuple[int, int]:
         stats = get_memory_info_reply(ray._private.state.state).store_stats
@@ -81,6 +102,14 @@ class RayWorkers(WorkerGroup):
         return sum(int(text.rpartition(")")[2].split()[7]) for text in texts)
 
     def explain(self, error: Exception) -> str | None:
+        if not all(map(is_running, self.raylets)):
+            return "the raylet of this node ended (Ray's process that starts actors and keeps the object store)"
+        if self.loops and isinstance(error, (RuntimeError, OSError)):  # a peer that died has closed the connection
+            ended, _ = ray.wait([*self.loops.values()], timeout=STOP_SECONDS)
+            try:
+                ray.get(ended)
+            except ray.exceptions.RayError as cause:
+                error = cause
         message = str(error).strip()
         if isinstance(error, ray.exceptions.ActorDiedError) and "error raised in its" in message:
             names = re.findall(r"ray::([\w-]+)\.__init__", message) or ["an actor"]
@@ -94,7 +123,7 @@ class RayWorkers(WorkerGroup):
         if isinstance(error, ray.exceptions.RayActorError):
             died = re.search(r"class_name: ([\w-]+)", message)
             because = re.search(r"is dead because (?:.* exit detail: )?(.*?)(?: Some common causes|$)", message, re.M)
-            text = (died[1] if died else "an actor") + " died" + (f": {because[1]}" if because else "")
+            text = self._place_of(died[1] if died else "an actor") + " died" + (f": {because[1]}" if because else "")
             if self.plan.options.address and "all references to the actor" in text:  # the cluster sent no token
                 text += " Set RAY_AUTH_MODE=disabled if the cluster was started without a token."
             return text
@@ -102,26 +131,36 @@ class RayWorkers(WorkerGroup):
             return message.partition("\n")[0]
         return None
 
+    def _place_of(self, name: str) -> str:
+        """Return the name of an actor, with its node if there are several."""
+        node = self.requested_nodes().get(name)
+        return name if node is None or len(self.nodes.ids) == 1 else f"{name} on node {node}"
+
+
+def is_running(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
 
 def start_cluster(plan: Plan) -> None:
-    """Start a private cluster on this machine, with its files below the run folder; with two nodes if spread."""
+    """Start a private cluster on this machine, with its files below the run folder, and a raylet per node."""
     ray.init(
         address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",
         num_cpus=plan.transport.requirements.ray_cpus, num_gpus=plan.gpus, object_store_memory=plan.store_bytes,
         _temp_dir=str(plan.run_folder),
     )  # fmt: skip
-    if plan.options.placement == "spread":
+    count = plan.options.node_count
+    for _ in range(1, count):
         # As ray.cluster_utils.Cluster does; `ray start` cannot join a cluster that listens only on loopback.
         parameters = RayParams(
             gcs_address=ray.get_runtime_context().gcs_address, node_ip_address="127.0.0.1", num_cpus=1, num_gpus=0,
             object_store_memory=plan.store_bytes, include_log_monitor=False, temp_dir=str(plan.run_folder),
         )  # fmt: skip
         Node(parameters, head=False, shutdown_at_exit=False, spawn_reaper=False)
-        deadline = time.monotonic() + JOIN_SECONDS
-        while sum(node["Alive"] for node in ray.nodes()) < 2:
-            if time.monotonic() > deadline:
-                raise RunFailed(f"--placement spread: no second raylet started within {JOIN_SECONDS} s. Try again.")
-            time.sleep(0.1)
+    deadline = time.monotonic() + JOIN_SECONDS
+    while sum(node["Alive"] for node in ray.nodes()) < count:
+        if time.monotonic() > deadline:
+            raise RunFailed(f"{count} raylets did not start within {JOIN_SECONDS} s: try again")
+        time.sleep(0.1)
     # The raylet creates the semaphores of channels, names them after its process id, and leaves them when it ends.
     remember(plan.run_folder, "pids", [process.pid for process in psutil.Process().children(recursive=True)])
 

@@ -36,6 +36,7 @@ class WorkerGroup:
         self.plan, self.sent_flow = plan, plan.sent_flow
         self.actors: dict[str, Any] = {}  # worker name -> Ray actor handle, process, or endpoint in this process
         self.driver: Any = None  # the driver's endpoint
+        self.nodes: Any = None  # of a Ray cluster
         self.first_iteration = 0  # of the current group
         self.closing = ExitStack()  # is closed after the last iteration, while the actors are still there
 
@@ -59,6 +60,10 @@ class WorkerGroup:
     def stop(self) -> None:
         """End the actors, so that none of them busy-waits while something else is timed."""
         raise NotImplementedError
+
+    def rendezvous(self) -> str:
+        """Return the URL at which torch.distributed forms a group of all workers."""
+        return f"file://{self.plan.run_folder}/rendezvous"
 
     def node_indices(self) -> dict[str, int]:
         """Return the node of each worker as an index; the driver's node is 0."""

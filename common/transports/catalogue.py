@@ -39,6 +39,7 @@ class Requirements:
     collectives: bool = False  # it has only the collectives of --flow zero
     pipeline: bool = False  # it sends only messages between the stages of --flow pipeline
     ray_cpus: int | None = None  # CPUs that a private Ray cluster says it has; None: those of the machine
+    ray_actors: bool = False  # without Ray on one machine; with --address, its processes are Ray actors
     read_by_all: bool = False  # each message of an actor is read by all others
     single_buffer_channels: bool = False  # a channel holds one message, so a path holds a fixed number of iterations
 
@@ -63,6 +64,11 @@ class Transport:
     @property
     def label(self) -> str:
         return f"{self.runtime.name} {self.name}"
+
+    @property
+    def can_cross_nodes(self) -> bool:
+        uses_ray = self.runtime.uses_ray or self.requirements.ray_actors
+        return uses_ray and not self.requirements.single_host
 
 
 @dataclass(frozen=True)

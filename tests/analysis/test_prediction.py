@@ -122,7 +122,9 @@ def test_other_measurements_tell_nothing(results):
         *(make_record("refs", make_run([0.001], **run)) for run in ({"pair": "x"}, {"status": "failed"}))
     )
     assert {name: choice.seconds for name, choice in rank_names(results)[0].items()} == before
-    results += results_of(make_record("refs", [0.9], layout={"placement": "spread", "existing_cluster": True}))
+    layout = {"placement": "spread", "existing_cluster": True, "place": "reward=1"}
+    run = make_run([0.9], nodes={"driver": 0, "reward": 1})
+    results += results_of(make_record("refs", run, layout=layout))
     timed, reasons = rank_names(results, {"nodes": 2})
     assert list(timed) == ["store refs"] and reasons["graph shm"] == "not measured, no record of 2 nodes"
 
@@ -133,7 +135,7 @@ def test_other_measurements_tell_nothing(results):
         ("torch memcpy", {}, "not a transport"),
         ("torch mapped --check-every 100", {"copies": False}, "not a transport"),
         ("graph mapped", {}, "readers get a view"), ("graph mapped", {"copies": False}, None),
-        ("graph mapped --copy-out", {"nodes": 2}, "one machine"), ("torch gloo", {"nodes": 2}, "one machine"),
+        ("graph mapped --copy-out", {"nodes": 2}, "one machine"), ("torch gloo", {"nodes": 2}, None),
         ("torch multiprocessing --copy-out", {"nodes": 2}, "one machine"), ("graph shm", {"nodes": 2}, None),
         ("graph nccl", {"gpus": 2}, "too few GPUs"), ("graph nccl", {"gpus": 3}, None),
         ("rdt cuda-ipc", {"copies": False}, "too few GPUs"), ("rdt gloo", {"gpus": 1}, "host memory"),

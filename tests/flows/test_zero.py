@@ -53,3 +53,10 @@ def test_numbers_of_ranks_and_steps_differ_and_sums_are_exact():
     assert max(int(tensor.max()) for tensor in numbers) * 4 < 2048
     pairs = [(a, b) for index, a in enumerate(numbers) for b in numbers[:index]]
     assert all((a != b).float().mean() > 0.9 for a, b in pairs)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+def test_a_part_of_a_sum_at_another_place_is_wrong(ranks):
+    part = 2**16
+    first, second = (make_sums(range(ranks), 0, ranks, begin, begin + part) for begin in (0, part))
+    assert (first != second).float().mean() > 0.9

@@ -101,7 +101,8 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
-        ([], "give a suite or --configs, and not both"),
+        ([], "give a suite or --configs (--help"),
+        (["peers", "--configs", "store ref"], "peers has no store ref: did you mean store refs?"),
         (["quikc"], "unknown suite quikc: did you mean quick?"),
         (["all"], "unknown suite all: give quick"),
         (["--configs", "graph shmm"], "did you mean graph shm?"),
@@ -133,12 +134,20 @@ def test_wrong_flags_are_rejected_in_one_line(monkeypatch, no_gpu, argv, reason)
 @pytest.mark.parametrize("suite", sorted(SUITES.keys() - {"gpu"}))
 def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
     monkeypatch.setattr(validate, "require_memory", lambda *_: 2**33)  # whatever other programs use
-    items = make_items(benchmark.plan_all([], suite, ["--device", "cpu"]), tmp_path)
+    flags = ["--device", "cpu", *(["--address", "auto"] if suite.startswith("cluster") else [])]
+    items = make_items(benchmark.plan_all([], suite, flags), tmp_path)
     tables = {part.table: part.traced for part in SUITES[suite]}
     assert len({item.path for item in items}) == len(items)
     for item in items:
         assert (item.record.suite, item.record.traced) == (suite, tables[item.record.table])
         assert item.plan.options.trace == (item.path.with_suffix(".trace") if item.record.traced else None)
+
+
+def test_configurations_of_a_suite_can_be_selected(no_gpu):
+    planned = benchmark.plan_all(["peers zmq-ipc"], "peers", [])
+    assert [(plan.configuration.name, plan.suite, plan.table) for plan, _ in planned] == [
+        ("peers zmq-ipc", "peers", "peers")
+    ]
 
 
 def test_gpu_suite_on_a_machine_with_one_gpu(monkeypatch):

@@ -40,12 +40,12 @@ def test_operations_of_an_episode_equal_chatlearns_formulas(run_script, cluster)
         assert message.serialised_bytes < serialised[0] < limit
 
 
-def test_samples_reach_the_trainers_by_chatlearns_operations(run_script, tmp_path):
+def test_samples_reach_the_trainers_by_chatlearns_operations(run_script, cluster, tmp_path):
     flags = ("--flow", "grpo", "--message", "fields", "--sink", "trainer", "--episode", "2", "--in-flight", "2",
              "--iterations", "4", "--warmup", "0", "--batch-size", "8", "--prompt-len", "uniform:4:8",
              "--response-len", "6", "--train-global-batch", "8", "--train-micro-batch", "2", "--data-parallel", "2",
              "--model-seconds", "trainer=50ms", "--keep-queues")  # fmt: skip
-    finished = run_script(SCRIPTS["store"], *flags, "--trace", str(tmp_path / "trace.json"))
+    finished = run_script(SCRIPTS["store"], *flags, *cluster, "--trace", str(tmp_path / "trace.json"))
     assert (finished.code, finished.stderr) == (0, "")
     run, counts = finished.run, finished.run.queue_operations
     assert (run.status, run.wrong_bytes) == ("ok", 0)

@@ -10,10 +10,12 @@ SMALL = ("--flow", "detached-ppo", "--batch-size", "32", "--scale", "0.01")
     ("replay-buffer", "--makers", "2", "--items", "clones"), ("by-value", "--trainers", "2"),
 ])  # fmt: skip
 def test_trainers_consume_batches_and_update_makers(run_script, flags):
-    finished = run_script(SCRIPTS["store"], "--transport", *flags, *SMALL, "--duration", "3s", "--update-steps", "4")
+    once = ("--duration", "3s", "--update-steps", "4", "--warmup", "0")  # one update before the free run
+    finished = run_script(SCRIPTS["store"], "--transport", *flags, *SMALL, *once)
     assert (finished.code, finished.stderr) == (0, "")
     run = finished.run
     assert (run.status, run.wrong_bytes, run.updates.torn_reads) == ("ok", 0, 0)
+    assert run.updates.reads > 300
     batches = len(run.free_run.waiting_batches)
     assert len(run.seconds) == batches > 4
     # One of two trainers sends weights, and the other has no version.
@@ -43,13 +45,6 @@ def test_wrong_batches_and_weights_are_found(run_script, fault):
     finished = run_script(SCRIPTS["store"], "--transport", "by-value", *SMALL, "--duration", "1.5s", "--inject", fault)
     assert finished.code == 1
     assert finished.run.wrong_bytes > 0
-
-
-def test_parameters_are_read_during_the_free_run(run_script):
-    """With --warmup 0, there is one round before it, and few reads."""
-    flags = ("--items", "batch", "--message", "packed", "--warmup", "0", "--duration", "3s")
-    run = run_script(SCRIPTS["store"], "--transport", "by-value", *SMALL, *flags).run
-    assert run.updates.reads > 300 and run.updates.torn_reads == 0
 
 
 def test_the_replay_buffer_stores_three_copies_of_the_experience(run_script):

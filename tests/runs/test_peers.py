@@ -13,10 +13,11 @@ PEERS = [
 
 
 @pytest.mark.parametrize("names", PEERS, ids=lambda names: names[1])
-def test_fields_arrive_over_other_systems(run_script, names):
+def test_fields_arrive_over_other_systems(run_script, join_cluster, names):
     runtime, transport, module, *flags = names
     pytest.importorskip(module)
-    finished = run_script(SCRIPTS[runtime], "--transport", transport, *flags, "--iterations", "4", "--warmup", "1")
+    flags += [*join_cluster(runtime), "--iterations", "4", "--warmup", "1"]
+    finished = run_script(SCRIPTS[runtime], "--transport", transport, *flags)
     if "libibverbs" in finished.stderr:
         pytest.skip(finished.stderr)
     assert (finished.code, finished.stderr) == (0, "")

@@ -13,11 +13,11 @@ RUNS = [
 
 
 @pytest.mark.parametrize("names", RUNS, ids=" ".join)
-def test_steps_run_in_the_order_of_their_schedule(run_script, names):
+def test_steps_run_in_the_order_of_their_schedule(run_script, join_cluster, names):
     """Actors end the run if a task comes too early."""
     runtime, transport, schedule = names
     flags = ("--transport", transport, "--schedule", schedule, *SIZES, "--iterations", "4", "--warmup", "1")
-    finished = run_script(SCRIPTS[runtime], *flags)
+    finished = run_script(SCRIPTS[runtime], *flags, *join_cluster(runtime))
     assert (finished.code, finished.stderr) == (0, "")
     run = finished.run
     assert (run.status, run.wrong_bytes) == ("ok", 0)

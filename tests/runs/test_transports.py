@@ -58,7 +58,7 @@ WITH_FLAGS = [
     ("store", "ref-queue", "--message", "tensordict", *LARGE),
     ("graph", "pickle", "--message", "tensordict", *LARGE),
     ("graph", "shm", "--reuse-buffers", "--in-flight", "5", *PPO),
-    ("torch", "multiprocessing", "--copy-out", "--check-every", "2", *CHAIN_ODD),
+    ("torch", "multiprocessing", "--copy-out", "--check-every", "2", "--resources", *CHAIN_ODD),
 ]
 
 
@@ -161,6 +161,9 @@ def test_flags_change_a_transport_as_they_say(run_script, cluster_flags, flags):
     counts = ("--iterations", "4", "--warmup", "1", *shared)
     finished = run_script(SCRIPTS[runtime], "--transport", name, *more, *counts)
     check(finished, transport)
+    if "--resources" in more:
+        assert [reading.iteration for reading in finished.run.resources] == [0, 2, 4]
+        assert all(reading.memory_bytes > 2**20 and reading.descriptors > 0 for reading in finished.run.resources)
     if "--zero-copy" in more:
         # Of 448 bytes that readers get, the store takes in all that the driver sends by value, and all results.
         expected = 608 / 448 * finished.record.workload.bytes_per_iteration

@@ -21,9 +21,10 @@ RUNS = [
 
 
 @pytest.mark.parametrize("flags", RUNS, ids=" ".join)
-def test_updates_are_verified_and_timed_part_by_part(run_script, flags):
+def test_updates_are_verified_and_timed_part_by_part(run_script, join_cluster, flags):
     runtime, name, *more = flags
-    finished = run_script(SCRIPTS[runtime], "--transport", name, *MODEL, *more, "--iterations", "4", "--warmup", "1")
+    more += [*join_cluster(runtime), "--iterations", "4", "--warmup", "1"]
+    finished = run_script(SCRIPTS[runtime], "--transport", name, *MODEL, *more)
     assert (finished.code, finished.stderr) == (0, "")
     run, workload = finished.run, finished.record.workload
     assert (run.status, run.wrong_bytes) == ("ok", 0)

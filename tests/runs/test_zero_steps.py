@@ -13,10 +13,10 @@ RUNS = [
 
 
 @pytest.mark.parametrize(("runtime", "transport", "stage", "times"), RUNS)
-def test_ranks_send_the_bytes_of_their_collectives(run_script, runtime, transport, stage, times):
+def test_ranks_send_the_bytes_of_their_collectives(run_script, join_cluster, runtime, transport, stage, times):
     sizes = ("--flow", "zero", "--model", "8MB", "--ranks", "3", "--stage", str(stage))
     flags = ("--transport", transport, *sizes, "--iterations", "4", "--warmup", "1")
-    finished = run_script(SCRIPTS[runtime], *flags)
+    finished = run_script(SCRIPTS[runtime], *flags, *join_cluster(runtime))
     assert (finished.code, finished.stderr) == (0, "")
     run = finished.run
     assert (run.status, run.wrong_bytes) == ("ok", 0)

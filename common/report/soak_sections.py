@@ -1,0 +1,69 @@
+"""Build the table and the chart of long runs: do memory, open files or times grow?"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from common.analysis.result import Result
+from common.errors import RecordError
+from common.report import tables
+from common.report.charts import LineChart, Series
+from common.report.tables import Column, Section, make_table
+from common.units import format_bytes
+
+PARTS = 8  # of a run, of equal numbers of iterations
+SETTLED = 2  # readings after which memory, which was new at first, should not grow any more
+
+
+def growth(name: str) -> Callable[[Result], str]:
+    """Return a function that returns the largest growth of a resource in a run, from a tenth of it to its end."""
+
+    def cell(result: Result) -> str:
+        shares = []
+        for run in result.shown_runs:
+            values = [getattr(reading, name) for reading in run.resources[SETTLED:]]
+            if len(values) > 1:
+                shares.append((values[-1] - values[0]) / max(1, values[0]))
+        return f"{max(shares):+.1%}" if shares else "-"
+
+    return cell
+
+
+def medians(result: Result) -> list[float]:
+    """Return the median time of each part of the first run."""
+    return [float(np.median(part)) for part in np.array_split(result.shown_runs[0].seconds, PARTS)]
+
+
+def format_drift(result: Result) -> str:
+    """Return the change of the median from the second part to the last. The first part has new memory."""
+    _, second, *_, last = medians(result)
+    return f"{last / second - 1:+.0%}"
+
+
+COLUMNS = (
+    Column("configuration", tables.marked_label),
+    Column("bytes per iteration", lambda r: format_bytes(r.workload.bytes_per_iteration)),
+    Column("iterations", lambda r: f"{len(r.seconds):,}"),
+    Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}"),
+    Column("ms per iteration", lambda r: tables.format_milliseconds(r.typical_seconds)),
+    Column("drift of the median", format_drift),
+    Column("private memory", growth("memory_bytes")),
+    Column("open files", growth("descriptors")),
+    Column("shared memory", growth("shared_memory_bytes")),
+)
+
+
+def build_soak(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
+    too_short = [result.label for result in done if len(result.seconds) < 2 * PARTS]
+    if too_short:
+        raise RecordError(f"{too_short[0]}: a long run has {2 * PARTS} iterations or more: leave its record out")
+    lines = []
+    for result in done:
+        first, *_ = values = medians(result)
+        points = [(part + 1.0, value / first, value / first, value / first) for part, value in enumerate(values)]
+        lines.append(Series(tables.short_label(result), points))
+    size, count = format_bytes(done[0].workload.bytes_per_iteration), len(done[0].seconds)
+    title = f"{done[0].flow.title}, {count:,} iterations, {size} each"
+    chart = LineChart("soak", f"Drift: {title}", lines, "eighth of the run",
+                      "median time relative to the first eighth", log_y=False)  # fmt: skip
+    return [Section("soak", title, "", make_table(done, COLUMNS), chart)]

@@ -1,0 +1,59 @@
+"""Records that somebody has changed are presented or rejected with one line, and never end in a traceback."""
+
+import json
+import random
+
+import pytest
+from made_records import make_record, make_run
+
+from common.analysis.comparison import match_results
+from common.analysis.result import group_results
+from common.errors import SuiteError
+from common.records import files
+from common.report.broken_records import name_broken_record
+from common.report.sections import sections
+from common.report.sentences import describe_largest_change
+
+VALUES = (None, 0, -1, 1e308, float("nan"), "", "x" * 50, [], {}, [None], True, 2**70, "2026-13-45", -0.0)
+
+
+def all_places(value, path=()):
+    """Yield the path to each value in a record."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from all_places(inner, (*path, key))
+
+
+def change(record, generator):
+    """Return the record with one of its values replaced or removed."""
+    record = json.loads(json.dumps(record))
+    *path, last = generator.choice([path for path in all_places(record) if path])
+    parent = record
+    for key in path:
+        parent = parent[key]
+    if generator.random() < 0.2:
+        del parent[last]
+    else:
+        parent[last] = generator.choice(VALUES)
+    return record
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_changed_record_is_one_error_or_a_report(tmp_path, seed):
+    generator, path = random.Random(seed), tmp_path / "record.json"
+    made = [make_record("refs", make_run([0.2, 0.3]), [0.1, 0.2]), make_record("refs", [0.2], table="chatlearn-flat")]
+    originals = []
+    for record in made:
+        files.save(path, record)
+        originals.append(json.loads(path.read_text()))
+    for _ in range(100):
+        path.write_text(json.dumps(change(generator.choice(originals), generator)))
+        try:
+            with name_broken_record([path]):
+                results = group_results([files.load(path)])
+                sections(results)
+                for pair in match_results(results, results, mixed=True)[0]:
+                    describe_largest_change(pair)
+        except SuiteError as error:
+            assert "\n" not in str(error)

@@ -1,0 +1,69 @@
+"""Check the tables of several nodes and of long runs."""
+
+import pytest
+from made_records import make_record, make_run
+
+from common.analysis.result import group_results
+from common.errors import RecordError
+from common.records.schema import Link, NodeCosts, Resources
+from common.report.sections import sections
+
+NODES = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
+LINKS = [Link(0, 1, 1, 10**6, [0.02, 0.03]), Link(0, 1, 4, 10**6, [0.05]), Link(1, 0, 1, 10**5, [0.001])]
+
+
+def cells_of(section):
+    return [dict(zip(section.table.headers, cells, strict=True)) for cells in section.table.cells]
+
+
+def placed_run(seconds):
+    costs = {"0": NodeCosts(busy_cores=1.5), "1": NodeCosts(busy_cores=0.5)}
+    return make_run([seconds] * 3, nodes=NODES, links=LINKS, node_costs=costs)
+
+
+def test_transports_are_compared_with_the_link_alone():
+    layout = {"placement": "spread", "existing_cluster": True, "place": "reference=1,reward=1", "link": "10 Gbit/s"}
+    packed = make_run([0.01] * 3, nodes=dict.fromkeys(NODES, 0))
+    records = [
+        make_record("refs", placed_run(0.1), table="cluster", layout=layout),
+        make_record("shm", placed_run(0.05), runtime="graph", table="cluster", layout=layout),
+        make_record("refs", packed, table="cluster", layout={"existing_cluster": True, "link": "10 Gbit/s"}),
+    ]
+    (section,) = sections(group_results(records))
+    rows = {(row["layout"], row["configuration"]): row for row in cells_of(section)}
+    assert {key: row["x link"] for key, row in rows.items()} == {
+        ("2 nodes, 10 Gbit/s", "store refs"): "4", ("2 nodes, 10 Gbit/s", "graph shm"): "2",
+        ("all actors on the driver's node", "store refs"): "-",
+    }  # fmt: skip
+    row = rows["2 nodes, 10 Gbit/s", "graph shm"]
+    assert (row["ms of the link alone"], row["crosses the links"], row["busy cores of a node"]) == (
+        "25",
+        "1.049 MiB",
+        "1.5",
+    )
+    assert "graph shm (2 nodes, 10 Gbit/s), 2 times as long" in section.sentence
+    assert set(section.chart.groups) == {"2 nodes, 10 Gbit/s", "all actors on the driver's node"}
+    assert list(section.chart.limits.values()) == [25]
+
+
+def test_a_table_of_one_node_has_no_column_for_links():
+    (section,) = sections(group_results([make_record("refs", [0.1, 0.2])]))
+    assert "x link" not in section.table.headers
+    (section,) = sections(group_results([make_record("refs", placed_run(0.1))]))
+    assert cells_of(section)[0]["x link"] == "4"
+
+
+def test_growth_and_drift_of_a_long_run_are_shown():
+    readings = [
+        Resources(0, 10, 5, 100),
+        Resources(1, 50, 9, 100),
+        *(Resources(n, 1000 + 10 * n, 10, 100) for n in range(5)),
+    ]
+    run = make_run([0.3] * 10 + [0.1] * 60 + [0.2] * 10, resources=readings)
+    (section,) = sections(group_results([make_record("refs", run, table="soak")]))
+    (row,) = cells_of(section)
+    assert (row["drift of the median"], row["private memory"], row["open files"]) == ("+100%", "+4.0%", "+0.0%")
+    (line,) = section.chart.lines
+    assert [round(point[1], 2) for point in line.points] == [1, *[0.33] * 6, 0.67]
+    with pytest.raises(RecordError, match="16 iterations or more"):
+        sections(group_results([make_record("refs", [0.1, 0.2], table="soak")]))

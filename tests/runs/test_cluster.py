@@ -1,0 +1,132 @@
+"""Run flows over several nodes of one machine, as a user starts them, and see that nothing stays."""
+
+import ctypes
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from conftest import ROOT, SCRIPTS, descendants, shared_memory_files
+from faults import store_result
+
+from cluster import CLONE_NEWNET
+from common.records import files
+
+PLACE = ("--place", "policy=0,reference=1,reward=1", "--link", "1 Gbit/s")
+SIZE = ("--payload", "16MiB", "--iterations", "4", "--warmup", "1")
+
+
+def can_make_namespaces():
+    child = os.fork()
+    if not child:
+        os._exit(ctypes.CDLL(None).unshare(CLONE_NEWNET) != 0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+pytestmark = pytest.mark.skipif(not can_make_namespaces(), reason="the kernel does not allow network namespaces")
+
+
+def begin(command):
+    words = [sys.executable, "cluster.py", "--nodes", "2", "--rate", "1gbit", "--command", command]
+    environment = os.environ | {"DATA_FLOW_LOCK": str(time.monotonic_ns())}
+    return subprocess.Popen(words, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+
+
+def run_words(runtime, transport, output, *flags):
+    words = [sys.executable, SCRIPTS[runtime], "--transport", transport, *flags, "--output", output]
+    return shlex.join(map(str, words)) + " --address {address}"
+
+
+def left_of_nodes(tmp_path):
+    """Return network interfaces, shared memory and processes that tests of this process have made."""
+    return {*psutil.net_if_addrs(), *shared_memory_files(tmp_path), *descendants()}
+
+
+def test_placed_actors_exchange_messages_over_the_link(request, tmp_path):
+    traced, records = tmp_path / "trace.json", [tmp_path / f"{name}.json" for name in ("graph", "rdt", "torch")]
+    commands = [
+        run_words("graph", "shm", records[0], *SIZE, *PLACE, "--trace", traced),
+        run_words("rdt", "gloo", records[1], *SIZE, *PLACE),
+        run_words("store", "refs", tmp_path / "died.json", *SIZE, *PLACE, "--inject", "reward:3:die"),
+    ]
+    if request.config.getoption("--all-faults"):
+        commands.append(run_words("torch", "gloo", records[2], *SIZE, *PLACE))
+        commands.append(run_words("store", "refs", tmp_path / "none.json", *SIZE, "--place", "reward=2"))
+    else:
+        records.pop()
+    before = left_of_nodes(tmp_path)
+    cluster = begin(f"sh -c {shlex.quote('; '.join(commands))}")
+    stdout, stderr = cluster.communicate(timeout=300)
+    assert left_of_nodes(tmp_path) - before == set()
+    for path in records:
+        (run,), environments = files.load(path).runs, files.load(path).environments
+        assert (run.status, run.wrong_bytes, len(run.seconds)) == ("ok", 0, 4), run.reason
+        assert run.nodes.items() >= {"driver": 0, "policy": 0, "reference": 1, "reward": 1}.items()
+        assert {(link.source, link.reader, link.connections) for link in run.links} == {
+            (0, 1, 1), (0, 1, 4), (1, 0, 1), (1, 0, 4),
+        }  # fmt: skip
+        for link in run.links:  # at 1 Gbit/s, if its buffer of 4 MB is empty at the beginning
+            assert min(link.seconds) > 8 * (link.bytes - 8e6) / 1e9
+        assert set(environments) == {"0", "1"} and environments["1"]["versions"] == environments["0"]["versions"]
+    assert traced.exists()
+    assert "x link" in stdout
+    died = files.load(tmp_path / "died.json").runs[0]
+    store_result("an actor on another node is killed", "store refs", died.reason, 1, 0, [])
+    assert "reward on node 1 died" in died.reason
+    if len(records) == 3:
+        assert "--place reward=2: the cluster has 2 nodes, numbered from 0" in stderr
+
+
+def test_a_link_that_is_slowed_or_cut_is_survived_and_named(request, tmp_path):
+    if not request.config.getoption("--all-faults"):
+        pytest.skip("it takes long: make faults provokes it")
+    slow, cut = tmp_path / "slow.json", tmp_path / "cut.json"
+    many = ("--payload", "16MiB", "--warmup", "0", *PLACE)
+    limit = "tc qdisc change dev eth0 root tbf rate 200mbit burst 4mb latency 50ms"
+    last = run_words("store", "refs", cut, *many, "--iterations", "100000", "--timeout", "10")
+    began = f"while [ $(stat -c %s {cut} 2>/dev/null || echo 0) -lt 10 ]; do sleep 0.1; done; sleep 20"
+    commands = [
+        f"{limit}; {run_words('store', 'refs', slow, *many, '--iterations', '4')}",
+        f"({began}; ip link set eth0 down) & {last}",
+    ]
+    before, begin_seconds = left_of_nodes(tmp_path), time.monotonic()
+    cluster = begin(f"sh -c {shlex.quote('; '.join(commands))}")
+    cluster.communicate(timeout=200)
+    seconds, left = time.monotonic() - begin_seconds, [*map(str, left_of_nodes(tmp_path) - before)]
+    (run,) = files.load(slow).runs
+    store_result("the link between nodes is slowed", "store refs", run.reason or "ok", 0, seconds, left)
+    assert (run.status, run.wrong_bytes) == ("ok", 0)
+    assert min(link.seconds[0] * 2e8 / 8 for link in run.links if link.source == 0) > 4e6
+    (run,) = files.load(cut).runs
+    store_result("the link between nodes is cut", "store refs", run.reason, cluster.returncode, seconds, left)
+    assert run.status == "failed" and len(run.seconds) > 0
+    assert re.search("reference, reward|on node 1", run.reason), run.reason
+    assert left == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_of_the_nodes_stays_after_an_interrupt(tmp_path, number):
+    before = left_of_nodes(tmp_path)
+    many = ("--iterations", "100000", *SIZE[:2], *PLACE)
+    cluster = begin(run_words("graph", "shm", tmp_path / "record.json", *many))
+    deadline = time.monotonic() + 100
+    while not (tmp_path / "record.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(5)
+    if number == signal.SIGINT:  # as a terminal does, to the whole group
+        for process in [psutil.Process(cluster.pid), *psutil.Process(cluster.pid).children(recursive=True)]:
+            if os.getsid(process.pid) == os.getsid(cluster.pid):
+                process.send_signal(number)
+    else:
+        cluster.send_signal(number)
+    cluster.communicate(timeout=60)
+    assert cluster.returncode in (130, -signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while left_of_nodes(tmp_path) - before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left_of_nodes(tmp_path) - before == set()

@@ -1,0 +1,32 @@
+"""While a run of any runtime works, nobody else on the network or on the machine can read or reach it."""
+
+import ipaddress
+import stat
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import SCRIPTS
+
+RUNS = [
+    ("store", "ref-queue", ""), ("graph", "shm", ""), ("rdt", "gloo", ""), ("torch", "gloo", ""),
+    ("peers", "zmq-tcp", "zmq"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("runtime", "transport", "module"), RUNS)
+def test_a_run_listens_only_on_loopback_and_its_files_are_its_owners(begin_run, runtime, transport, module):
+    if module:
+        pytest.importorskip(module)
+    flags = ("--transport", transport, "--flow", "round-trip", "--duration", "60s", "--timeout", "90")
+    script = begin_run(SCRIPTS[runtime], *flags)
+    script.wait_for_iterations(3)
+    processes = {script.process.pid} | {process.pid for process in script.leftover_processes()}
+    sockets = [socket for socket in psutil.net_connections("inet") if socket.pid in processes]
+    listening = [socket.laddr for socket in sockets if socket.status == psutil.CONN_LISTEN]
+    assert listening
+    beyond = [str(address) for address in listening if not ipaddress.ip_address(address.ip).is_loopback]
+    assert beyond == []
+    (folder,) = script.run_folders()
+    for path in (folder, Path("/dev/shm") / folder.name):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
