@@ -98,7 +98,9 @@ class Monitor:
                 # The report is read after the actors were looked up, so it has all that was reported before they
                 # ended. It names the nodes after the last iteration, and from then on actors may end. Other actors end
                 # as a consequence of the first ones.
-                if not self.exited and not report.run.nodes:
+                # Ray ends all actors of a cluster at once. Only the report knows which one died on another node.
+                is_explained = self.plan.options.address and report.failure
+                if not self.exited and not report.run.nodes and not is_explained:
                     self.exited = exited
                 if self.progress.progress[2] > bar.n:
                     bar.update(self.progress.progress[2] - bar.n)

@@ -41,7 +41,7 @@ class RunFolder:
 
     def __init__(self) -> None:
         # Ray puts Unix sockets below this folder, and their paths may have 107 characters at most.
-        parent = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < 24 else "/tmp")
+        parent = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < 22 else "/tmp")
         self.folder = parent / f"{PREFIX}{secrets.token_hex(4)}"
         self.shared = SHARED_MEMORY / self.folder.name
         self.pid = 0  # of the worker

@@ -143,17 +143,19 @@ def is_running(pid: int) -> bool:
 
 def start_cluster(plan: Plan) -> None:
     """Start a private cluster on this machine, with its files below the run folder, and a raylet per node."""
+    # Ray opens this folder to all users, so it is not the run's own. Paths of sockets below it must be short.
+    temporary = f"{plan.run_folder}/r"
     ray.init(
         address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",
         num_cpus=plan.transport.requirements.ray_cpus, num_gpus=plan.gpus, object_store_memory=plan.store_bytes,
-        _temp_dir=str(plan.run_folder),
+        _temp_dir=temporary,
     )  # fmt: skip
     count = plan.options.node_count
     for _ in range(1, count):
         # As ray.cluster_utils.Cluster does; `ray start` cannot join a cluster that listens only on loopback.
         parameters = RayParams(
             gcs_address=ray.get_runtime_context().gcs_address, node_ip_address="127.0.0.1", num_cpus=1, num_gpus=0,
-            object_store_memory=plan.store_bytes, include_log_monitor=False, temp_dir=str(plan.run_folder),
+            object_store_memory=plan.store_bytes, include_log_monitor=False, temp_dir=temporary,
         )  # fmt: skip
         Node(parameters, head=False, shutdown_at_exit=False, spawn_reaper=False)
     deadline = time.monotonic() + JOIN_SECONDS
