@@ -10,9 +10,9 @@
 # make pipeline    schedules of pipeline-parallel training           (seven minutes)
 # make zero        collectives of ZeRO, and the bytes that they send    (three minutes)
 # make peers       ZeroMQ, Arrow Flight, TransferQueue, Mooncake        (five minutes)
-# make cluster     two and three nodes on this machine, at 1 to 25 Gbit/s (45 minutes, as root)
-# make soak        10,000 iterations, and 500 of the full payload      (40 minutes)
-# make faults      40 faults, and what runs say, keep and leave behind  (eight minutes)
+# make cluster     two and three nodes on this machine, at 1 to 25 Gbit/s (as root)
+# make soak        10,000 iterations, and 500 of the full payload
+# make faults      40 faults, and what runs say, keep and leave behind
 # make sweeps      by bytes and by tensors, for choose_transport.py    (ten minutes)
 # make gpu         everything that a machine with GPUs can run         (25 minutes)
 # make test        all tests; make unit: those that start nothing; make lint: ruff and mypy

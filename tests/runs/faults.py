@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import psutil
+from conftest import ROOT
 
 MANY = ("--warmup", "0", "--iterations", "1000000")
 CHAIN = ("--flow", "chain", "--actors", "2")
@@ -41,7 +42,8 @@ def send(number: signal.Signals) -> Callable:
 
 
 def store_result(name: str, configuration: str, message: str, code: int, seconds: float, left: list[str]) -> None:
-    """Append a line to the file of `make faults`."""
+    """Append a line to the file of `make faults`, which is published: without the folder of this project."""
+    message = message.replace(f"{ROOT}/", "")
     if path := os.environ.get("FAULT_RESULTS"):
         row = {"name": name, "configuration": configuration, "message": message, "code": code,
                "seconds": round(seconds, 1), "left": left}  # fmt: skip
