@@ -32,6 +32,10 @@ class RunFailed(SuiteError):
     """A run that could not start or continue. The message names the actor that is the cause."""
 
 
+class ActorRaised(RunFailed):
+    """An error that an actor raised. Other actors that end after it are a consequence."""
+
+
 def did_you_mean(text: str, names: Iterable[str]) -> str:
     """Return a part of a message with the most similar name, or nothing."""
     similar = get_close_matches(text, list(names), 1)

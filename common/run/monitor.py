@@ -36,6 +36,7 @@ class WorkerReport(msgspec.Struct, forbid_unknown_fields=True):
     environment: dict[str, Any] = {}
     other_environments: list[dict[str, Any]] = []  # of the other nodes, from the first on
     failure: str = ""  # why the iterations ended early
+    is_raised: bool = False  # the failure is an error that an actor raised
     finished: bool = False
 
     def write(self, folder: Path) -> None:
@@ -113,7 +114,7 @@ class Monitor:
                     cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} and no report"
                     return f"the driver's process ended with {cause}"
                 if ended or (give_up_at and time.monotonic() > give_up_at):
-                    return self._explain_failure(report.failure)
+                    return self._explain_failure(report)
                 if problem := self._explain_timeout(content, exited):
                     return problem
 
@@ -133,15 +134,15 @@ class Monitor:
         run.seconds = [round(end - start, 9) for start, end in timed]
         run.group_seconds = [round(group[-1][1] - group[0][0], 9) for group in groups]
 
-    def _explain_failure(self, failure: str) -> str:
+    def _explain_failure(self, report: WorkerReport) -> str:
         """Return what an actor raised before it ended, or which actor died, or else the failure of the driver."""
         # The first error comes first: other actors may have failed because they lost their peer.
         paths = sorted(self.plan.run_folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)
         errors = {path.stem: f"{path.stem} raised {path.read_text()}" for path in paths}
         silent = [name for name in self.exited if name not in errors]
-        if silent and " raised " not in failure:
+        if silent and not report.is_raised:
             return self.diagnose(silent)
-        return next(iter(errors.values()), failure)
+        return next(iter(errors.values()), report.failure)
 
     def _explain_timeout(self, report: bytes, exited: Sequence[str]) -> str | None:
         """Return which actor is late if neither the progress nor the report has changed for too long."""

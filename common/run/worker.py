@@ -14,7 +14,7 @@ from pkgutil import resolve_name
 import msgspec
 import torch
 
-from common.errors import RunFailed, SuiteError
+from common.errors import ActorRaised, RunFailed, SuiteError
 from common.flows.flow import DRIVER
 from common.plan.plan import Plan
 from common.records.environment import describe_environment
@@ -62,7 +62,8 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
                 run.nodes = workers.node_indices()
                 report.write(plan.run_folder)
             except Exception as error:
-                report.failure = workers.explain(error) or ""
+                cause = workers.explain(error)
+                report.failure, report.is_raised = str(cause or ""), isinstance(cause, ActorRaised)
                 report.write(plan.run_folder)  # now, because it may take long to close the transport
                 raise
         workers.stop()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from common.errors import RunFailed, SuiteError
+from common.errors import ActorRaised, RunFailed, SuiteError
 from common.plan.plan import Plan
 from common.runtimes.worker_group import WorkerGroup
 
@@ -55,7 +55,7 @@ class ProcessWorkers(WorkerGroup):
         except (OSError, EOFError):
             raise RunFailed(f"{name} died") from None
         if not succeeded:
-            raise RunFailed(f"{name} raised {result}")
+            raise ActorRaised(f"{name} raised {result}")
         return result
 
     def stop(self) -> None:
@@ -63,12 +63,12 @@ class ProcessWorkers(WorkerGroup):
             self.actors[name].kill()
             self.actors[name].join()
 
-    def explain(self, error: Exception) -> str | None:
+    def explain(self, error: Exception) -> SuiteError | None:
         if isinstance(error, SuiteError):
-            return str(error)
+            return error
         # A library raises this if a peer that died has closed the connection. The monitor knows which one.
         if self.pipes and isinstance(error, (RuntimeError, OSError)):
-            return str(error).partition("\n")[0]
+            return RunFailed(str(error).partition("\n")[0])
         return None
 
 

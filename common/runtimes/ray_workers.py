@@ -15,7 +15,7 @@ from ray._private.internal_api import get_memory_info_reply
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 
-from common.errors import RunFailed, SuiteError, UsageError
+from common.errors import ActorRaised, RunFailed, SuiteError, UsageError
 from common.flows.flow import DRIVER
 from common.plan.plan import Plan
 from common.runtimes.cleanup import ROOT, remember
@@ -101,9 +101,11 @@ class RayWorkers(WorkerGroup):
         texts = [Path(f"/proc/{pid}/stat").read_text() for pid in self.raylets]
         return sum(int(text.rpartition(")")[2].split()[7]) for text in texts)
 
-    def explain(self, error: Exception) -> str | None:
+    def explain(self, error: Exception) -> SuiteError | None:
         if not all(map(is_running, self.raylets)):
-            return "the raylet of this node ended (Ray's process that starts actors and keeps the object store)"
+            return RunFailed(
+                "the raylet of this node ended (Ray's process that starts actors and keeps the object store)"
+            )
         if self.loops and isinstance(error, (RuntimeError, OSError)):  # a peer that died has closed the connection
             ended, _ = ray.wait([*self.loops.values()], timeout=STOP_SECONDS)
             try:
@@ -114,21 +116,21 @@ class RayWorkers(WorkerGroup):
         if isinstance(error, ray.exceptions.ActorDiedError) and "error raised in its" in message:
             names = re.findall(r"ray::([\w-]+)\.__init__", message) or ["an actor"]
             reason = re.sub(r"^\s*(\w+\.)*(?=\w+:)", "", message.splitlines()[-1])  # without the module of its class
-            return f"{names[-1]} raised {reason}"
+            return ActorRaised(f"{names[-1]} raised {reason}")
         if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(error.cause, ray.exceptions.RayActorError):
             # All actors that wait for the result raise an actor's error again; the innermost one comes last.
             name = re.findall(r"ray::([\w-]+)", message)[-1]
             kind = "" if isinstance(error.cause, SuiteError) else f" raised {type(error.cause).__name__}"
-            return f"{name}{kind}: {str(error.cause).partition(chr(10))[0]}"
+            return ActorRaised(f"{name}{kind}: {str(error.cause).partition(chr(10))[0]}")
         if isinstance(error, ray.exceptions.RayActorError):
             died = re.search(r"class_name: ([\w-]+)", message)
             because = re.search(r"is dead because (?:.* exit detail: )?(.*?)(?: Some common causes|$)", message, re.M)
             text = self._place_of(died[1] if died else "an actor") + " died" + (f": {because[1]}" if because else "")
             if self.plan.options.address and "all references to the actor" in text:  # the cluster sent no token
                 text += " Set RAY_AUTH_MODE=disabled if the cluster was started without a token."
-            return text
+            return RunFailed(text)
         if isinstance(error, (ray.exceptions.RayError, SuiteError)):
-            return message.partition("\n")[0]
+            return RunFailed(message.partition("\n")[0])
         return None
 
     def _place_of(self, name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from common.channels.codecs import Codec
 from common.endpoints.actor import Actor, Endpoint
+from common.errors import SuiteError
 from common.flows.flow import DRIVER
 from common.plan.plan import Plan
 
@@ -77,8 +78,8 @@ class WorkerGroup:
         """Return the minor page faults of all raylets of a private cluster since they started."""
         return 0
 
-    def explain(self, error: Exception) -> str | None:
-        """Return in one line which actor caused an error; None if the error is a defect of the suite itself."""
+    def explain(self, error: Exception) -> SuiteError | None:
+        """Return an error with one line that names the actor; None if the error is a defect of the suite itself."""
         raise NotImplementedError
 
     def _start_actors(self, actor_class: type, extra: tuple) -> None:

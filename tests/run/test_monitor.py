@@ -134,6 +134,15 @@ def test_end_of_an_actor_is_a_failure_only_before_the_nodes_are_reported(plan, m
     assert made.wait(start("import time; time.sleep(0.6)")) == problem
 
 
+@pytest.mark.parametrize(("is_raised", "problem"), [(True, "policy: a reason"), (False, "reference died")])
+def test_an_actor_that_ends_after_the_error_of_another_one_is_not_the_cause(
+    plan, make_monitor, start, is_raised, problem
+):
+    made = make_monitor()
+    made._find_exited_actors = lambda worker: ["reference"]
+    assert made.wait(start(write_report(plan, failure="policy: a reason", is_raised=is_raised))) == problem
+
+
 def test_ended_processes_are_found_except_those_of_the_driver(make_monitor, start):
     driver, sleeper, dead = start(SLEEP), start(SLEEP), start("")
     os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie now

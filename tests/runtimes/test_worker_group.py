@@ -44,8 +44,9 @@ def test_every_worker_learns_all_digests_and_is_called_with_the_driver_last(work
 
 
 def test_only_errors_of_the_suite_and_of_lost_peers_are_explained(workers):
-    assert workers.explain(RunFailed("policy died")) == "policy died"
+    error = RunFailed("policy died")
+    assert workers.explain(error) is error
     assert workers.explain(RuntimeError("Connection closed by peer\nat ...")) is None  # all actors are in this process
     workers.pipes["policy"] = None
-    assert workers.explain(RuntimeError("Connection closed by peer\nat ...")) == "Connection closed by peer"
+    assert str(workers.explain(RuntimeError("Connection closed by peer\nat ..."))) == "Connection closed by peer"
     assert workers.explain(KeyError("policy")) is None
