@@ -12,6 +12,7 @@ import argparse
 import pickle
 import select
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -31,6 +32,7 @@ from common.records.environment import machine_line
 from common.report.charts import Dot, DotChart
 from common.report.console import print_sections
 from common.report.tables import Column, Section, format_milliseconds, format_significant, make_table
+from common.run.host_noise import drop_from_page_cache
 from common.runtimes.cleanup import ROOT, RunFolder
 from common.runtimes.environment import worker_environment
 from common.units import format_bytes
@@ -116,11 +118,12 @@ def measure(way: str, arguments: argparse.Namespace, record: LoadingRecord) -> N
         command = [sys.executable, "-m", "common.run.loading", str(run.folder)]
         run.start_worker(command, ROOT, worker_environment(plan))
         ended = select.select([run.poll_handle], [], [], TIMEOUT_SECONDS)[0]
-        if not ended or run.returncode():
-            raise RunFailed(
-                f"{way}: "
-                + ("the worker failed: see above" if ended else f"the run timed out after {TIMEOUT_SECONDS} s")
-            )
+        if not ended:
+            raise RunFailed(f"{way}: the run timed out after {TIMEOUT_SECONDS} s")
+        if (error := run.folder / "error").exists():
+            raise RunFailed(f"{way}: {error.read_text()}")
+        if run.returncode():
+            raise RunFailed(f"{way}: the worker failed: see above")
         result = msgspec.json.decode((run.folder / "result.json").read_bytes())
     record.environment = result.pop("environment")
     ended_at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -204,6 +207,13 @@ def main(argv: Sequence[str]) -> int:
         fields = model_fields(arguments.model, arguments.scale)
     except ValueError as error:
         raise UsageError(str(error)) from None
+    if any(WAYS[way].is_cold for way in arguments.ways):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(bytes(2**20))
+            file.flush()
+            if not drop_from_page_cache(file.name):
+                raise UsageError(f"files in {tempfile.gettempdir()} stay in the page cache: give --ways without the "
+                                 "cold ones, or set TMPDIR to a folder on a disk")  # fmt: skip
     record = LoadingRecord(arguments.model, len(fields), sum(field.bytes for field in fields), arguments.workers)
     total = arguments.runs * len(arguments.ways)
     for index in range(total):

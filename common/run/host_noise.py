@@ -1,4 +1,4 @@
-"""Measure what the machine does besides a run, and the CPU time of the run itself."""
+"""Measure what the machine does besides a run, and the CPU time of the run itself; empty its page cache of a file."""
 
 import os
 import time
@@ -10,6 +10,7 @@ import psutil
 from common.records.schema import Resources
 
 CGROUPS, MY_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+DROP_SECONDS = 2  # pages that the kernel still works on cannot be dropped
 CPUCLOCK_SCHED = 2  # Linux, include/linux/posix-timers.h: the CPU clock of process p has the number (~p << 3) | 2
 
 
@@ -32,6 +33,26 @@ def throttled_seconds() -> float | None:
             lines = (folder / group.lstrip("/") / "cpu.stat").read_text().splitlines()
             return int(dict(line.split() for line in lines)[counter]) * unit
     return None
+
+
+def drop_from_page_cache(path: str) -> bool:
+    """Remove a file that nobody has mapped from the page cache. Return whether its next reader reads from the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        deadline = time.monotonic() + DROP_SECONDS
+        while time.monotonic() < deadline:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            try:
+                os.preadv(descriptor, [bytearray(1)], 0, os.RWF_NOWAIT)
+            except BlockingIOError:  # the first byte is not in the cache
+                return True
+            except OSError:  # a file system in memory
+                return False
+            time.sleep(0.05)
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def measure_resources(iteration: int) -> Resources:

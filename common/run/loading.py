@@ -27,6 +27,7 @@ from common.endpoints.tensors import from_array, pack, packed_views, to_array, u
 from common.errors import RunFailed
 from common.flows.message import Field, Message
 from common.records.environment import describe_environment
+from common.run.host_noise import drop_from_page_cache
 from common.runtimes.ray_workers import start_cluster
 
 Tensors = dict[str, torch.Tensor]
@@ -137,18 +138,13 @@ def copy_to_disk(path: str, number: int) -> str:
     """Return a copy of the file whose pages are not cached. A file of its own, because mapped pages stay cached."""
     copy = f"{path}.{number}"
     shutil.copyfile(path, copy)
-    descriptor = os.open(copy, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    with suppress(BlockingIOError):  # the first byte must be read from the disk
-        os.preadv(descriptor, [bytearray(1)], 0, os.RWF_NOWAIT)
-        raise RunFailed(f"{copy} stays in the page cache: leave the cold ways out, or set TMPDIR to a folder on a disk")
-    os.close(descriptor)
+    if not drop_from_page_cache(copy):
+        raise RunFailed("a copy of the file stays in the page cache: leave the cold ways out")
     return copy
 
 
-def main() -> None:
-    folder = Path(sys.argv[1])
+def measure(folder: Path) -> None:
+    """Publish and load as the plan in the folder says, and write the result into the folder."""
     plan, way, workers = pickle.loads((folder / "plan").read_bytes())
     fields = [replace(f, name=f.name.replace(".", "_")) for m in plan.task_flow.messages if m.is_parameters
               for f in m.fields]  # fmt: skip
@@ -176,6 +172,14 @@ def main() -> None:
         })  # fmt: skip
     result = {"publish_seconds": publish_seconds, "loads": loads, "environment": describe_environment()}
     (folder / "result.json").write_text(json.dumps(result))
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    try:
+        measure(folder)
+    except RunFailed as error:
+        (folder / "error").write_text(str(error))
     sys.stdout.flush()
     os._exit(0)
 
