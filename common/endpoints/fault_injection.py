@@ -39,10 +39,13 @@ def install(endpoint: Any, fault: str) -> None:
         ]  # fmt: skip
     receive, make_payload = endpoint.receive, endpoint.make_payload
     previous: list[Any] = []
+    kept: list[Any] = []
 
     def faulty_receive(inputs: Any, task: str = fault_task) -> int:
         if task == fault_task and endpoint.inboxes[task].last + 1 >= first:
             _break(kind)
+            if kind == "keep":  # a reader that never releases its views
+                kept.append(inputs)
         return receive(inputs, task)
 
     def faulty_make_payload(number: int, task: str = fault_task) -> Any:

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -79,7 +80,7 @@ class Monitor:
 
         tqdm.monitor_interval = 0  # no thread that wakes up during iterations
         total = None if self.plan.options.duration else self.plan.total_iterations
-        give_up_at, name = 0.0, self.plan.transport.name
+        give_up_at, gcs_ended, name = 0.0, False, self.plan.transport.name
         # The bar prints nothing before the first iteration, and nothing into a pipe.
         with tqdm(total=total, unit=" iterations", desc=name, disable=None, leave=False, delay=1e-3) as bar:
             while True:
@@ -109,6 +110,9 @@ class Monitor:
                     give_up_at = give_up_at or time.monotonic() + GRACE_SECONDS
                 if ended and report.finished:
                     return None
+                if gcs_ended and not ended:
+                    return "the GCS ended (Ray's process that keeps the state of the cluster)"
+                gcs_ended = self._has_gcs_ended()  # the driver's end, which ends the GCS too, is known one poll later
                 if ended and not report.failure:
                     code = worker.returncode() or 0
                     cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} and no report"
@@ -122,6 +126,11 @@ class Monitor:
         """Return the actors whose processes have ended, except those that live in the driver's process."""
         actors = {name: pid for name, pid in self.progress.processes().items() if pid != worker.pid}
         return [name for name, pid in actors.items() if _status(pid) in (None, psutil.STATUS_ZOMBIE)]
+
+    def _has_gcs_ended(self) -> bool:
+        with suppress(OSError, ValueError):  # there is no private cluster, or its ids are being written
+            return _status(int((self.plan.run_folder / "gcs").read_text())) in (None, psutil.STATUS_ZOMBIE)
+        return False
 
     def collect_samples(self) -> None:
         """Set the times of all iterations that have ended, whatever happened after them."""

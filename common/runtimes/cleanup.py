@@ -159,8 +159,8 @@ def remove_dead_runs() -> None:
                     clean(folder)
 
 
-def remember(folder: Path, kind: Literal["pids", "semaphores"], values: Iterable[int | str]) -> None:
-    """Store the ids of processes, or the names of semaphores, in the run folder, for the removal of what they leave."""
+def remember(folder: Path, kind: Literal["pids", "gcs", "semaphores"], values: Iterable[int | str]) -> None:
+    """Store the ids of processes (one of them is Ray's GCS), or the names of semaphores, in the run folder."""
     (folder / kind).write_text("".join(f"{value}\n" for value in values))
 
 

@@ -166,7 +166,9 @@ def start_cluster(plan: Plan) -> None:
             raise RunFailed(f"{count} raylets did not start within {JOIN_SECONDS} s: try again")
         time.sleep(0.1)
     # The raylet creates the semaphores of channels, names them after its process id, and leaves them when it ends.
-    remember(plan.run_folder, "pids", [process.pid for process in psutil.Process().children(recursive=True)])
+    processes = psutil.Process().children(recursive=True)
+    remember(plan.run_folder, "pids", [process.pid for process in processes])
+    remember(plan.run_folder, "gcs", [process.pid for process in processes if process.name() == "gcs_server"])
 
 
 def _join_cluster(plan: Plan) -> None:

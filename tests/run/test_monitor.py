@@ -143,6 +143,12 @@ def test_an_actor_that_ends_after_the_error_of_another_one_is_not_the_cause(
     assert made.wait(start(write_report(plan, failure="policy: a reason", is_raised=is_raised))) == problem
 
 
+@pytest.mark.parametrize(("code", "problem"), [("import time; time.sleep(5)", "the GCS ended"), ("", "exit code 0")])
+def test_the_end_of_the_gcs_is_named_unless_the_driver_has_ended_too(plan, make_monitor, start, code, problem):
+    (plan.run_folder / "gcs").write_text(f"{2**22 + 1}\n")  # above the largest process id
+    assert problem in make_monitor().wait(start(code))
+
+
 def test_ended_processes_are_found_except_those_of_the_driver(make_monitor, start):
     driver, sleeper, dead = start(SLEEP), start(SLEEP), start("")
     os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie now
