@@ -194,11 +194,8 @@ class Result:
 
     @cached_property
     def link_seconds(self) -> float | None:
-        """Return the time that all bytes between the nodes take at least; None if all actors are on one node.
-
-        The time of a link is that of the faster number of TCP connections, and a node sends over one link at a time.
-        """
-        times = [max(_link_seconds_by_source(run).values()) for run in self.shown_runs if run.links]
+        """Return the time of the messages between nodes by plain TCP; None if all actors are on one node."""
+        times = [_link_seconds(run, self.flow, self.in_flight > 1) for run in self.shown_runs if run.links]
         return float(np.median(times)) if times else None
 
     @property
@@ -241,15 +238,29 @@ class Result:
         return sum(run.stored_bytes for run in self.shown_runs) / len(self.seconds)
 
 
-def _link_seconds_by_source(run: Run) -> dict[int, float]:
+def _link_seconds(run: Run, flow: Flow, overlap: bool) -> float:
+    """Return the time of the messages between nodes by plain TCP, with the faster number of connections of each link.
+
+    If iterations overlap, it is the time of the node that sends longest. Otherwise it is the time until the driver has
+    all results: a task sends when it has all its inputs, and a node sends one message at a time.
+    """
     fastest: dict[tuple[int, int], float] = {}
     for link in run.links:
         pair, seconds = (link.source, link.reader), float(np.median(link.seconds))
         fastest[pair] = min(seconds, fastest.get(pair, seconds))
-    totals: dict[int, float] = {}
-    for (source, _), seconds in fastest.items():
-        totals[source] = totals.get(source, 0.0) + seconds
-    return totals
+    pairs = {edge: (run.nodes[flow.actor(edge.source)], run.nodes[flow.actor(edge.reader)]) for edge in flow.edges}
+    pair_bytes = {pair: sum(edge.bytes for edge in flow.edges if pairs[edge] == pair) for pair in fastest}
+    sent: dict[int, float] = {}  # node -> when it has sent its last message so far
+    arrived: dict[str, float] = {}  # task -> when its last input so far has arrived
+    for source in (DRIVER, *(task.name for task in flow.tasks)):
+        ready = 0.0 if overlap or source == DRIVER else arrived[source]
+        for edge in flow.edges_from(source):
+            node, end = pairs[edge][0], ready
+            if pairs[edge] in fastest:
+                seconds = fastest[pairs[edge]] * edge.bytes / pair_bytes[pairs[edge]]
+                end = sent[node] = max(ready, sent.get(node, 0.0)) + seconds
+            arrived[edge.reader] = max(end, arrived.get(edge.reader, 0.0))
+    return max(sent.values()) if overlap else arrived[DRIVER]
 
 
 def _flow_from_edges(workload: Workload) -> Flow:

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from common.analysis.result import Result
 from common.errors import RunFailed
-from common.records.schema import Link, NodeCosts
+from common.records.schema import NodeCosts
 from common.run.timing import find_missing_bytes
 from common.runtimes import nodes
 
@@ -69,16 +68,3 @@ def test_the_offset_of_a_clock_is_within_its_error(monkeypatch):
     agent = SimpleNamespace(clock=SimpleNamespace(remote=lambda: lambda: time.perf_counter() + 5))
     offset, error = nodes.clock_offset(agent)
     assert abs(offset - 5) <= error < 0.01
-
-
-def test_the_time_of_a_link_is_that_of_the_busiest_sender():
-    links = [
-        Link(0, 1, 1, 100, [3.0, 1.0, 2.0]),
-        Link(0, 1, 4, 100, [5.0]),
-        Link(0, 2, 1, 50, [1.5]),
-        Link(1, 0, 1, 9, [3.0]),
-    ]
-    run = SimpleNamespace(links=links)
-    result = object.__new__(Result)
-    result.shown_runs = [run]
-    assert result.link_seconds == 3.5
