@@ -15,7 +15,8 @@
 # make faults      40 faults, and what runs say, keep and leave behind
 # make sweeps      by bytes and by tensors, for choose_transport.py    (ten minutes)
 # make gpu         everything that a machine with GPUs can run         (25 minutes)
-# make test        all tests; make unit: those that start nothing; make lint: ruff and mypy
+# make test        all tests except the long ones, which make test-all runs too; make unit: those that start nothing
+# make lint        ruff and mypy
 # make publish     regenerate img/ and the tables of README.md and docs/ from results/published
 
 PYTHON ?= python3
@@ -23,7 +24,7 @@ PY := .venv/bin/python
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: benchmark quick published stages hops chatlearn in-flight weights detached-ppo pipeline zero peers cluster faults soak sweeps gpu test unit lint publish clean
+.PHONY: benchmark quick published stages hops chatlearn in-flight weights detached-ppo pipeline zero peers cluster faults soak sweeps gpu test test-all unit lint publish clean
 .DELETE_ON_ERROR:
 
 benchmark quick stages hops chatlearn in-flight weights detached-ppo pipeline zero soak sweeps gpu: .venv/installed
@@ -34,16 +35,20 @@ peers: .venv/installed-peers
 
 cluster: .venv/installed
 	$(PY) cluster.py
+	$(PY) cluster.py --nodes 2 --suite cluster-stages --runs 1
 
 faults: .venv/installed
 	rm -f results/evidence/faults.jsonl
-	FAULT_RESULTS=results/evidence/faults.jsonl $(PY) -m pytest -n 2 tests/runs/test_faults.py tests/runs/test_cluster.py --all-faults
+	FAULT_RESULTS=results/evidence/faults.jsonl $(PY) -m pytest -n 2 tests/runs/test_faults.py tests/runs/test_cluster.py --all
 
 published: .venv/installed .venv/installed-peers
 	$(PY) benchmark.py published --runs 5 --output-dir $(NEW)
 
 test: .venv/installed
 	$(PY) -m pytest -n 2 --dist worksteal
+
+test-all: .venv/installed-peers
+	$(PY) -m pytest -n 2 --dist worksteal --all
 
 unit: .venv/installed
 	$(PY) -m pytest -n 2 --dist worksteal -m "not runs"

@@ -2,6 +2,7 @@
 
     sudo .venv/bin/python cluster.py                                    the published setups
     sudo .venv/bin/python cluster.py --nodes 2 --rate 1gbit --runs 3    one setup
+    sudo .venv/bin/python cluster.py --nodes 2 --suite cluster-stages   one setup with another suite, here a traced one
     sudo .venv/bin/python cluster.py --nodes 2 --command "SCRIPT --address {address} ..."
 
 The nodes are network namespaces that a bridge connects, and the kernel limits the rate of each link (tc tbf). All of
@@ -49,7 +50,9 @@ class Node:
 
     def __init__(self, index: int, rate: str) -> None:
         self.address, self.port = f"10.77.0.{index + 1}", f"node{index}"
-        self.holder = subprocess.Popen(["unshare", "--net", "--mount", "sleep", "infinity"], start_new_session=True)
+        # With one IPC namespace, UCX would read the memory of the other node's processes instead of sending.
+        command = ["unshare", "--net", "--mount", "--ipc", "sleep", "infinity"]
+        self.holder = subprocess.Popen(command, start_new_session=True)
         own = os.readlink("/proc/self/ns/mnt")
         while os.readlink(f"/proc/{self.holder.pid}/ns/mnt") == own:
             if self.holder.poll() is not None:
@@ -67,7 +70,7 @@ class Node:
         self.run("mkdir", TEMPORARY)
 
     def command(self, *words: str) -> list[str]:
-        return ["nsenter", "--target", str(self.holder.pid), "--net", "--mount", "--wd", *words]
+        return ["nsenter", "--target", str(self.holder.pid), "--net", "--mount", "--ipc", "--wd", *words]
 
     def run(self, *words: str) -> None:
         run(*self.command(*words))
@@ -161,21 +164,25 @@ def main(argv: Sequence[str]) -> int:
     add = parser.add_argument
     add("--nodes", type=int, choices=(2, 3), help="number of nodes (default: all published setups)")
     add("--rate", choices=RATES, default="10gbit", help="rate of each node's link, with --nodes (default: %(default)s)")
+    add("--suite", help="suite of benchmark.py, with --nodes (default: that of the published setup)")
     add("--runs", type=int, default=5, help="processes per configuration (default: %(default)s)")
     add("--output-dir", type=Path, default=RESULTS / f"run-{datetime.now(UTC):%Y%m%dT%H%M%SZ}",
         help="folder of records and charts (default: results/run-<time>)")  # fmt: skip
     add("--command", help="run this command on the first node instead of a suite; {address} is that of the cluster")
     arguments, flags = parser.parse_known_args(argv)
-    if arguments.command and not arguments.nodes:
-        raise UsageError("--command: give --nodes too")
+    if (arguments.command or arguments.suite) and not arguments.nodes:
+        raise UsageError("--command and --suite: give --nodes too")
     setups = [(arguments.nodes, arguments.rate)] if arguments.nodes else SETUPS
     codes = []
     with only_measurement():
         for count, rate in setups:
             link = f"{rate.removesuffix('gbit')} Gbit/s"
-            suite = {2: "cluster" if rate == "10gbit" else "cluster-rates", 3: "cluster-three-nodes"}[count]
+            suite = (
+                arguments.suite
+                or {2: "cluster" if rate == "10gbit" else "cluster-rates", 3: "cluster-three-nodes"}[count]
+            )
             command = [sys.executable, "benchmark.py", suite, "--runs", str(arguments.runs), *flags, "--link", link,
-                       "--output-dir", str(arguments.output_dir / f"{count}-nodes-{rate}")]  # fmt: skip
+                       "--output-dir", str(arguments.output_dir / f"{suite}-{rate}")]  # fmt: skip
             if arguments.command:
                 command = shlex.split(arguments.command.replace("{address}", ADDRESS))
             else:

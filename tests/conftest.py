@@ -41,12 +41,14 @@ def pytest_configure():
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all-faults", action="store_true", help="provoke the faults that take long too")
+    parser.addoption("--all", action="store_true", help="also run the tests that take long")
 
 
-def pytest_collection_modifyitems(items):
-    """Mark tests that start workers, so that `pytest -m "not runs"` leaves them out."""
+def pytest_collection_modifyitems(config, items):
+    """Mark tests that start workers, so that `pytest -m "not runs"` leaves them out; skip long ones without --all."""
     for item in items:
+        if item.get_closest_marker("long") and not config.getoption("--all"):
+            item.add_marker(pytest.mark.skip(reason="it takes long: make test-all runs it"))
         if ROOT / "tests" / "runs" in item.path.parents or "begin_run" in getattr(item, "fixturenames", ()):
             item.add_marker("runs")
 

@@ -458,6 +458,7 @@ BUILDERS: dict[str, Callable[[list[Result], list[Result], Sequence[Result]], lis
     "free-run": build_free_run,
     "peers": build_peers,
     "cluster": build_cluster,
+    "cluster-stages": build_stages,
     "soak": build_soak,
     "zero": build_zero,
     "pipeline": build_pipeline,

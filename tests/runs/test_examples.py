@@ -11,7 +11,11 @@ from conftest import ROOT
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "actors")
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+QUICK = ("packed_message", "shared_memory_ring", "zero_copy")
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long)
+                                  for name in EXAMPLES])  # fmt: skip
 def test_an_example_prints_the_time_before_and_after(cluster, name):
     environment = os.environ | {"RAY_ADDRESS": cluster[1], "RAY_AUTH_MODE": "disabled"}
     command = [sys.executable, "-m", f"examples.{name}"]

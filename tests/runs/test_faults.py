@@ -1,6 +1,6 @@
 """Provoke each fault, and check what the run says, keeps and leaves behind.
 
-`make faults` provokes all faults of faults.py and writes results/evidence/faults.json; `make test` the quick ones.
+`make faults` provokes all faults of faults.py and writes results/evidence/faults.jsonl; `make test` the quick ones.
 """
 
 import re
@@ -12,11 +12,11 @@ import pytest
 from conftest import KILOBYTES, SCRIPTS, SHARED_MEMORY
 from faults import CHAIN, FAULTS, MANY, store_result
 
+CASES = [pytest.param(fault, id=fault.name, marks=() if fault.is_quick else pytest.mark.long) for fault in FAULTS]
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_named_and_leaves_nothing_behind(request, begin_run, fault):
-    if not (fault.is_quick or request.config.getoption("--all-faults")):
-        pytest.skip("it takes long: make faults provokes it")
+
+@pytest.mark.parametrize("fault", CASES)
+def test_a_fault_is_named_and_leaves_nothing_behind(begin_run, fault):
     inject = ("--inject", fault.inject) if fault.inject else ()
     flags = ("--transport", fault.transport, *fault.flags, *inject)
     begin = time.monotonic()

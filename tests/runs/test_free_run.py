@@ -29,7 +29,7 @@ def test_trainers_consume_batches_and_update_makers(run_script, flags):
 
 
 def test_a_maker_that_waits_keeps_few_batches_and_one_that_does_not_wait_is_stopped(run_script):
-    slow = (*SMALL, "--batch-size", "64", "--model-seconds", "trainer-0=300ms")
+    slow = (*SMALL, "--batch-size", "64", "--model-seconds", "trainer-0=300ms", "--warmup", "0")
     finished = run_script(SCRIPTS["store"], "--transport", "by-value", "--items", "batch", *slow, "--duration", "3s")
     assert finished.run.status == "ok"
     # the replay buffer, the calls that wait, the batch that is being made, and one at each of both ends
@@ -40,7 +40,7 @@ def test_a_maker_that_waits_keeps_few_batches_and_one_that_does_not_wait_is_stop
     assert finished.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("fault", ["maker-0:7:flip", "trainer-0:6:flip"])
+@pytest.mark.parametrize("fault", ["maker-0:7:flip", pytest.param("trainer-0:6:flip", marks=pytest.mark.long)])
 def test_wrong_batches_and_weights_are_found(run_script, fault):
     finished = run_script(SCRIPTS["store"], "--transport", "by-value", *SMALL, "--duration", "1.5s", "--inject", fault)
     assert finished.code == 1

@@ -15,7 +15,14 @@ from load_model import Load, LoadingRecord, Published
 SMALL = ("--model", "gpt2", "--scale", "0.05")
 
 
-@pytest.mark.parametrize("way", ["torch.load with mmap, cold", "ray.get, arrays", "shared memory"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "torch.load with mmap, cold",
+        "ray.get, arrays",
+        pytest.param("shared memory", marks=pytest.mark.long),
+    ],
+)
 def test_every_worker_has_the_published_bytes(tmp_path, way):
     (tmp_path / "file").write_bytes(bytes(2**20))
     if "cold" in way and not drop_from_page_cache(tmp_path / "file"):

@@ -7,8 +7,8 @@ from common.flows.pipeline import SCHEDULES
 
 SIZES = ("--flow", "pipeline", "--stages", "2", "--micro-batches", "4", "--task-seconds", "2ms", "--hidden-size", "256")
 RUNS = [
-    ("graph", "shm", "zb-h2"), ("store", "refs", "1f1b"), ("torch", "gloo", "interleaved"),
-    ("torch", "pipelining", "interleaved"),
+    ("graph", "shm", "zb-h2"), ("torch", "gloo", "interleaved"), ("torch", "pipelining", "interleaved"),
+    pytest.param(("store", "refs", "1f1b"), marks=pytest.mark.long),
 ]  # fmt: skip
 
 

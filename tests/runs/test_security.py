@@ -9,7 +9,7 @@ import pytest
 from conftest import SCRIPTS
 
 RUNS = [
-    ("store", "ref-queue", ""), ("graph", "shm", ""), ("rdt", "gloo", ""), ("torch", "gloo", ""),
+    ("store", "refs", ""), ("graph", "shm", ""), ("rdt", "gloo", ""), ("torch", "gloo", ""),
     ("peers", "zmq-tcp", "zmq"),
 ]  # fmt: skip
 # ray.util.collective makes groups of gloo by a TCPStore of torch, which can only listen on all interfaces.

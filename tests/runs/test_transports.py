@@ -56,7 +56,7 @@ WITH_FLAGS = [
     ("torch", "gloo", *PACKED, *PPO),
     ("torch", "gloo", "--message", "jagged", *GRPO),
     ("store", "ref-queue", "--message", "tensordict", *LARGE),
-    ("graph", "pickle", "--message", "tensordict", *LARGE),
+    pytest.param(("graph", "pickle", "--message", "tensordict", *LARGE), marks=pytest.mark.long),
     ("graph", "shm", "--reuse-buffers", "--in-flight", "5", *PPO),
     ("torch", "multiprocessing", "--copy-out", "--check-every", "2", "--resources", *CHAIN_ODD),
 ]
@@ -173,6 +173,7 @@ def test_flags_change_a_transport_as_they_say(run_script, cluster_flags, flags):
         assert faults < 2 * finished.record.workload.bytes_per_iteration / 4096 * len(finished.run.seconds)
 
 
+@pytest.mark.long
 def test_actors_on_two_nodes_are_verified_and_leave_nothing_behind(run_script):
     """The second raylet is on this machine too, so the messages between nodes use loopback."""
     flags = ("--flow", "round-trip", "--transport", "bytes", "--placement", "spread", "--iterations", "3")

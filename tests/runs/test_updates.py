@@ -8,14 +8,15 @@ from common.flows.weights import model_fields
 
 MODEL = ("--flow", "weights", "--model", "gpt2", "--scale", "0.05")
 RUNS = [
-    ("store", "refs", "--copy-out"),
+    pytest.param(("store", "refs", "--copy-out"), marks=pytest.mark.long),
     ("store", "by-value", "--bucket-size", "8MiB"),
     ("rdt", "broadcast", "--copy-out", "--bucket-size", "8MiB"),
-    ("rdt", "gloo", "--message", "packed", "--chain"),
+    pytest.param(("rdt", "gloo", "--message", "packed", "--chain"), marks=pytest.mark.long),
     ("graph", "shm", "--bucket-size", "8MiB", "--message", "packed", "--copy-out"),
-    ("graph", "zero-copy",),
+    pytest.param(("graph", "zero-copy"), marks=pytest.mark.long),
     ("torch", "broadcast", "--bucket-size", "8MiB"),
     ("torch", "gloo", "--senders", "2", "--sharded", "--message", "packed"),
+    ("torch", "gloo", "--message", "packed", "--chain"),
     ("torch", "mapped", "--message", "packed"),
 ]  # fmt: skip
 
