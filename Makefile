@@ -12,7 +12,7 @@
 # make peers       ZeroMQ, Arrow Flight, TransferQueue, Mooncake        (five minutes)
 # make cluster     two and three nodes on this machine, at 1 to 25 Gbit/s (as root)
 # make soak        10,000 iterations, and 500 of the full payload
-# make faults      40 faults, and what runs say, keep and leave behind
+# make faults      more than 40 faults, and what runs say, keep and leave behind
 # make sweeps      by bytes and by tensors, for choose_transport.py    (ten minutes)
 # make gpu         everything that a machine with GPUs can run         (25 minutes)
 # make test        all tests except the long ones, which make test-all runs too; make unit: those that start nothing
@@ -39,7 +39,8 @@ cluster: .venv/installed
 
 faults: .venv/installed
 	rm -f results/evidence/faults.jsonl
-	FAULT_RESULTS=results/evidence/faults.jsonl $(PY) -m pytest -n 2 tests/runs/test_faults.py tests/runs/test_cluster.py --all
+	FAULT_RESULTS=results/evidence/faults.jsonl $(PY) -m pytest -n 2 tests/runs/test_faults.py tests/runs/test_cluster.py --all; \
+		code=$$?; $(PY) -m evidence.faults results/evidence/faults.jsonl; exit $$code
 
 published: .venv/installed .venv/installed-peers
 	$(PY) benchmark.py published --runs 5 --output-dir $(NEW)

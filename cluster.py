@@ -172,6 +172,8 @@ def main(argv: Sequence[str]) -> int:
     arguments, flags = parser.parse_known_args(argv)
     if (arguments.command or arguments.suite) and not arguments.nodes:
         raise UsageError("--command and --suite: give --nodes too")
+    if arguments.command and arguments.suite:
+        raise UsageError("--command and --suite: give one of them")
     setups = [(arguments.nodes, arguments.rate)] if arguments.nodes else SETUPS
     codes = []
     with only_measurement():
@@ -182,7 +184,7 @@ def main(argv: Sequence[str]) -> int:
                 or {2: "cluster" if rate == "10gbit" else "cluster-rates", 3: "cluster-three-nodes"}[count]
             )
             command = [sys.executable, "benchmark.py", suite, "--runs", str(arguments.runs), *flags, "--link", link,
-                       "--output-dir", str(arguments.output_dir / f"{suite}-{rate}")]  # fmt: skip
+                       "--output-dir", str(arguments.output_dir / f"{suite}-{count}-nodes-{rate}")]  # fmt: skip
             if arguments.command:
                 command = shlex.split(arguments.command.replace("{address}", ADDRESS))
             else:

@@ -208,12 +208,13 @@ def main(argv: Sequence[str]) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from None
     if any(WAYS[way].is_cold for way in arguments.ways):
-        with tempfile.NamedTemporaryFile() as file:
+        folder = RunFolder().folder.parent
+        with tempfile.NamedTemporaryFile(dir=folder) as file:
             file.write(bytes(2**20))
             file.flush()
             if not drop_from_page_cache(file.name):
-                raise UsageError(f"files in {tempfile.gettempdir()} stay in the page cache: give --ways without the "
-                                 "cold ones, or set TMPDIR to a folder on a disk")  # fmt: skip
+                raise UsageError(f"files in {folder} stay in the page cache: give --ways without the cold ones, or "
+                                 "set TMPDIR to a folder on a disk with a short name")  # fmt: skip
     record = LoadingRecord(arguments.model, len(fields), sum(field.bytes for field in fields), arguments.workers)
     total = arguments.runs * len(arguments.ways)
     for index in range(total):

@@ -21,6 +21,7 @@ from dataclasses import replace
 from functools import partial
 
 import ray
+import torch.distributed as dist
 
 from common.channels import rdt_ring
 from common.channels.codecs import DENSE
@@ -45,11 +46,33 @@ class MappedActor(RingEndpoint, Actor):
 VERIFIED = ("GLOO", rdt_ring.NAME)
 
 
+def group_name(plan):
+    return f"actors-{plan.run_folder.name}"  # an existing cluster may have groups of other runs
+
+
+def make_group(workers: WorkerGroup, backend: str = "gloo") -> None:
+    """Form a collective group of all actors.
+
+    For gloo, Ray lets torch open a TCPStore, which listens on all interfaces. On one machine, the group of torch is
+    formed before by a file, and Ray takes it.
+    """
+    actors, plan = list(workers.actors.values()), workers.plan
+    if backend == "gloo" and not plan.options.address:
+        settings = {"init_method": f"file://{plan.run_folder}/rendezvous", "world_size": len(actors)}
+        joins = [partial(join_torch_group, rank=rank, **settings) for rank in range(len(actors))]
+        ray.get([actor.__ray_call__.remote(join) for actor, join in zip(actors, joins, strict=True)])
+    create_collective_group(actors, backend=backend, name=group_name(plan))
+
+
+def join_torch_group(_, **settings):
+    dist.init_process_group("gloo", **settings)
+
+
 def by_group(workers: WorkerGroup, backend: str) -> Connection:
-    """Form a collective group of all actors, and send contiguous tensors."""
+    """Send contiguous tensors between the members of a collective group."""
     workers.start(codec=DENSE)
     start = time.perf_counter()
-    create_collective_group(list(workers.actors.values()), backend=backend)
+    make_group(workers, backend)
     return by_calls(workers, backend.upper(), {"group creation": time.perf_counter() - start})
 
 
@@ -79,7 +102,7 @@ class BroadcastActor(Actor):
 
     def broadcast(self, payload, edge):
         for tensor in to_tensor_list(payload, edge.message):
-            collective.broadcast(tensor, self.ranks[edge.source], "actors")
+            collective.broadcast(tensor, self.ranks[edge.source], group_name(self.plan))
         return payload
 
 
@@ -87,7 +110,7 @@ def by_broadcast(workers: WorkerGroup) -> Connection:
     """Broadcast by ray.util.collective. With gloo, all groups of an actor have the same members, so there is one."""
     workers.start(BroadcastActor, codec=DENSE)
     start, flow, actors = time.perf_counter(), workers.sent_flow, workers.actors
-    create_collective_group(list(actors.values()), backend="gloo", name="actors")
+    make_group(workers)
     ray.get([actor.prepare.remote() for actor in actors.values()])
 
     def submit(query):
@@ -105,19 +128,19 @@ class CollectiveRank(CollectiveActor):
     """A rank of ZeRO whose collectives are those of ray.util.collective."""
 
     def all_reduce(self, numbers):
-        collective.allreduce(numbers, "actors")
+        collective.allreduce(numbers, group_name(self.plan))
 
     def reduce_scatter(self, result, numbers):
-        collective.reducescatter(result, list(numbers.split(len(result))), "actors")
+        collective.reducescatter(result, list(numbers.split(len(result))), group_name(self.plan))
 
     def all_gather(self, result, part):
-        collective.allgather(list(result.split(len(part))), part, "actors")
+        collective.allgather(list(result.split(len(part))), part, group_name(self.plan))
 
 
 def by_collectives(workers: WorkerGroup) -> Connection:
     workers.start(CollectiveRank)
     start, flow, actors = time.perf_counter(), workers.sent_flow, workers.actors
-    create_collective_group(list(actors.values()), backend="gloo", name="actors")
+    make_group(workers)
 
     def submit(query):
         return [actors[task.actor].forward_step.remote(task.name, query) for task in flow.tasks]

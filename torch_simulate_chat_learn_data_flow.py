@@ -18,6 +18,7 @@ import time
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from itertools import zip_longest
 
 import torch
 import torch.distributed as dist
@@ -58,6 +59,7 @@ class Rank(Endpoint):
         # Two messages between the same ranks may be read in another order than they were sent. NCCL has no tags.
         self.tags = {edge: tag for tag, edge in enumerate(flow.edges)}
         self.receive_buffers = {}  # edge -> one list of tensors to receive into for each iteration in flight
+        self.receives_begun = {}  # task -> requests to wait for, after `begin_receive`
         # Parameters are served until the next ones have arrived.
         buffers = 2 if plan.task_flow.has_parameters else plan.options.in_flight
         for edge in flow.edges:
@@ -86,26 +88,43 @@ class Rank(Endpoint):
     def receive_tensor(self, tensor, edge):
         dist.recv(tensor, self.ranks[edge.source], tag=self.tags[edge])
 
+    def next_buffers(self, edge):
+        """Return the tensors of an edge that were used longest ago; from now on they are the newest ones."""
+        buffers = self.receive_buffers[str(edge)]
+        buffers.append(buffers.pop(0))
+        return buffers[-1]
+
+    def begin_receive(self, task):
+        """Let gloo receive the messages of a task while this actor works on the one before."""
+        edges = self.sent_flow.edges_to(task)
+        self.receives_begun[task] = [dist.irecv(tensor, self.ranks[edge.source], tag=self.tags[edge])
+                            for edge in edges for tensor in self.next_buffers(edge)]  # fmt: skip
+
     def receive_all(self, task):
-        """Return the payloads of a task's edges, each in the memory that was used longest ago."""
-        payloads = []
-        for edge in self.sent_flow.edges_to(task):
-            buffers = self.receive_buffers[str(edge)]
-            buffers.append(buffers.pop(0))
-            for tensor in buffers[-1]:
-                self.receive_tensor(tensor, edge)
-            received = [tensor.to(self.device) for tensor in buffers[-1]]
-            payloads.append(tensors.from_tensor_list(received, edge.message))
-        return payloads
+        """Return the payloads of a task's edges."""
+        edges = self.sent_flow.edges_to(task)
+        if task in self.receives_begun:
+            for request in self.receives_begun.pop(task):
+                request.wait()
+        else:
+            for edge in edges:
+                for tensor in self.next_buffers(edge):
+                    self.receive_tensor(tensor, edge)
+        received = [[tensor.to(self.device) for tensor in self.receive_buffers[str(edge)][-1]] for edge in edges]
+        return [tensors.from_tensor_list(*pair) for pair in zip(received, (e.message for e in edges), strict=True)]
 
 
 class RankActor(Rank, Actor):
     def run(self):
         self.join()
+        names = list(self.tasks)
         while True:
             requests = []
-            for task in self.tasks:
-                requests += self.send(task, self.forward_step(task, *self.receive_all(task)))
+            for task, following in zip_longest(names, names[1:]):
+                inputs = self.receive_all(task)
+                if following and self.plan.device == "cpu":  # NCCL's messages to and from a GPU wait for each other
+                    self.begin_receive(following)
+                requests += self.send(task, self.forward_step(task, *inputs))
             for request in requests:
                 request.wait()
 
@@ -211,6 +230,9 @@ class BroadcastRank(Rank):
         tensors_to_send = tensors.to_tensor_list(payload, self.sent_flow.message(task))
         arguments = {"src": self.ranks[task], "group": self.groups[task], "async_op": True}
         return [dist.broadcast(tensor.contiguous(), **arguments) for tensor in tensors_to_send]
+
+    def begin_receive(self, task):
+        """Receive later: a broadcast is not matched by a tag."""
 
     def receive_tensor(self, tensor, edge):
         dist.broadcast(tensor, self.ranks[edge.source], self.groups[edge.source])

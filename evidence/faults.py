@@ -1,9 +1,15 @@
-"""Build the table of docs/failures.md from the faults that `make faults` has provoked."""
+"""Print the faults that `make faults` has provoked: the table of docs/failures.md.
+
+python3 -m evidence.faults results/evidence/faults.jsonl
+"""
 
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from common.errors import RecordError
+from common.errors import RecordError, run_main
+from common.report.console import print_sections
 from common.report.tables import Column, Section, make_table
 
 COLUMNS = (
@@ -23,3 +29,12 @@ def fault_section(path: Path) -> Section:
     except (OSError, ValueError) as error:
         raise RecordError(f"{path}: {error}: make faults writes it") from None
     return Section("faults", "", table=make_table(sorted(rows, key=lambda row: row["name"]), COLUMNS))
+
+
+def main(paths: Sequence[str]) -> int:
+    print_sections([fault_section(Path(path)) for path in paths])
+    return 0
+
+
+if __name__ == "__main__":
+    run_main(main, sys.argv[1:])

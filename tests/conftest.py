@@ -51,6 +51,9 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.skip(reason="it takes long: make test-all runs it"))
         if ROOT / "tests" / "runs" in item.path.parents or "begin_run" in getattr(item, "fixturenames", ()):
             item.add_marker("runs")
+    items.sort(
+        key=lambda item: item.get_closest_marker("runs") is None
+    )  # those that start workers first, so that none is the last
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 from common.analysis.statistics import MIN_RUNS, Summary, summarise, typical_seconds
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS_OF_FIELDS, build_flow
-from common.flows.flow import DRIVER, Flow, Task
+from common.flows.flow import DRIVER, PROXY, Flow, Task
 from common.flows.message import CHANGES, flat_message
 from common.records.schema import Record, Run, Workload, record_edges
 from common.transports.catalogue import TRANSPORTS, VARIANTS, Transport, Variant
@@ -195,7 +195,8 @@ class Result:
     @cached_property
     def link_seconds(self) -> float | None:
         """Return the time of the messages between nodes by plain TCP; None if all actors are on one node."""
-        times = [_link_seconds(run, self.flow, self.in_flight > 1) for run in self.shown_runs if run.links]
+        complete = [run for run in self.shown_runs if run.links and run.nodes]  # failed runs do not name the nodes
+        times = [_link_seconds(run, self.flow, self.in_flight > 1) for run in complete]
         return float(np.median(times)) if times else None
 
     @property
@@ -248,19 +249,29 @@ def _link_seconds(run: Run, flow: Flow, overlap: bool) -> float:
     for link in run.links:
         pair, seconds = (link.source, link.reader), float(np.median(link.seconds))
         fastest[pair] = min(seconds, fastest.get(pair, seconds))
-    pairs = {edge: (run.nodes[flow.actor(edge.source)], run.nodes[flow.actor(edge.reader)]) for edge in flow.edges}
+    nodes: dict[str, int] = {}
+    for worker, node in run.nodes.items():  # the first replica stands for all
+        nodes.setdefault(worker.partition(".")[0], node)
+    nodes[DRIVER] = nodes.get(PROXY, nodes[DRIVER])
+    pairs = {edge: (nodes[flow.actor(edge.source)], nodes[flow.actor(edge.reader)]) for edge in flow.edges}
     pair_bytes = {pair: sum(edge.bytes for edge in flow.edges if pairs[edge] == pair) for pair in fastest}
     sent: dict[int, float] = {}  # node -> when it has sent its last message so far
-    arrived: dict[str, float] = {}  # task -> when its last input so far has arrived
-    for source in (DRIVER, *(task.name for task in flow.tasks)):
-        ready = 0.0 if overlap or source == DRIVER else arrived[source]
+    ready = {DRIVER: 0.0}  # task -> when it has all its inputs
+    arrived: dict[tuple[str, str], float] = {}  # source and reader -> when the message has arrived
+
+    def send(source: str) -> None:
         for edge in flow.edges_from(source):
-            node, end = pairs[edge][0], ready
+            end, node = ready[source], pairs[edge][0]
             if pairs[edge] in fastest:
                 seconds = fastest[pairs[edge]] * edge.bytes / pair_bytes[pairs[edge]]
-                end = sent[node] = max(ready, sent.get(node, 0.0)) + seconds
-            arrived[edge.reader] = max(end, arrived.get(edge.reader, 0.0))
-    return max(sent.values()) if overlap else arrived[DRIVER]
+                end = sent[node] = max(0.0 if overlap else end, sent.get(node, 0.0)) + seconds
+            arrived[source, edge.reader] = end
+
+    send(DRIVER)
+    for task in flow.tasks:
+        ready[task.name] = max(arrived.get((source, task.name), ready[source]) for source in task.reads)
+        send(task.name)
+    return max(sent.values(), default=0.0) if overlap else max(arrived[source, DRIVER] for source in flow.returns)
 
 
 def _flow_from_edges(workload: Workload) -> Flow:

@@ -110,16 +110,13 @@ def like(message: Message, device: Any) -> Payload:
 
 
 def copy(payload: Payload, into: Payload) -> Payload:
-    """Return the payload with each tensor copied into the memory of `into` (see `like`). Strings are not copied."""
-    if isinstance(payload, dict):
-        return {name: copy(value, into[name]) for name, value in payload.items()}
-    if isinstance(payload, list):
-        if isinstance(payload[0], (str, list)):
-            return payload
-        return [copy(*pair) for pair in zip(payload, into, strict=True)]
-    if (payload.dtype, payload.shape) != (into.dtype, into.shape):
+    """Return the payload with all tensors copied into the memory of `into` (see `like`). Strings are not copied."""
+    sources, targets = list_tensors(payload), list_tensors(into)
+    if [(t.dtype, t.shape) for t in sources] != [(t.dtype, t.shape) for t in targets]:
         return payload  # the verification finds it
-    return into.copy_(payload)
+    torch._foreach_copy_(targets, sources)  # one call, because models have thousands of small tensors
+    copies = iter(targets)
+    return map_tensors(lambda _: next(copies), payload)
 
 
 def packed_views(buffer: torch.Tensor, message: Message) -> list[Any]:

@@ -4,6 +4,7 @@ import gzip
 import os
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -31,15 +32,21 @@ def create(path: Path, record: Record) -> None:
 
 
 def save(path: Path, record: Record) -> None:
-    """Replace the record in one step: a run that is killed leaves the old or the new one.
+    replace(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Replace a file in one step: a run that is killed leaves the old or the new one.
 
     Raise RecordError if it cannot be written.
     """
     partial = path.with_name(path.name + ".partial")
     try:
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+        partial.write_bytes(content)
         os.replace(partial, path)
     except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
         raise RecordError(f"cannot write {path} ({error.strerror}): free some space, or give another name") from None
 
 

@@ -46,7 +46,7 @@ COLUMNS = (
     Column("crosses the links", lambda r: format_bytes(crossing_bytes(r)), 3),
     Column("ms of the link alone", lambda r: format_milliseconds(r.link_seconds)),
     Column("x link", lambda r: format_significant(r.times_link)),
-    Column("busy cores of a node", lambda r: format_significant(busy_cores(r)), 4),
+    Column("busy cores (largest of all nodes)", lambda r: format_significant(busy_cores(r)), 4),
     tables.OVERHEAD,
 )  # fmt: skip
 

@@ -17,10 +17,10 @@ from common.analysis.result import Result, with_shared_references
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS
 from common.records.environment import machine_line
-from common.records.schema import SENDER_SIZES
+from common.records.schema import SENDER_SIZES, Run
 from common.report import tables
 from common.report.charts import Bar, BarChart, DotChart, LineChart, Series
-from common.report.cluster_sections import build_cluster
+from common.report.cluster_sections import build_cluster, describe_configuration
 from common.report.dots import LOG_MILLISECONDS, group_by_readers, make_dot, memcpy_lines
 from common.report.pipeline_sections import build_pipeline, build_timeline
 from common.report.sentences import (
@@ -207,11 +207,16 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
     """Return the time of traced iterations by cause, by stage and by edge, each with a table."""
     for result in done:
         stages.check_trace(result)
-    totals = {r.label: fmean(map(stages.iteration_seconds, r.traced_runs)) for r in done}
-    by_cause = {r.label: stages.mean_over_runs(stages.attribute_to_causes, r.traced_runs) for r in done}
-    by_stage = {r.label: stages.mean_over_runs(lambda run: stages.attribute(run)[0], r.traced_runs) for r in done}
-    by_edge = {r.label: stages.mean_over_runs(stages.attribute_to_edges, r.traced_runs) for r in done}
-    explained = {r.label: fmean(stages.attribute(run)[1] for run in r.traced_runs) for r in done}
+    layout = done[0].configuration.layout
+    on_nodes = layout.existing_cluster and all(r.configuration.layout == layout for r in done)
+    runs = {describe_configuration(r) if on_nodes else r.label: r.traced_runs for r in done}
+    totals = {name: fmean(map(stages.iteration_seconds, traced)) for name, traced in runs.items()}
+    by_cause = {name: stages.mean_over_runs(stages.attribute_to_causes, traced) for name, traced in runs.items()}
+    by_stage = {
+        name: stages.mean_over_runs(lambda run: stages.attribute(run)[0], traced) for name, traced in runs.items()
+    }
+    by_edge = {name: stages.mean_over_runs(stages.attribute_to_edges, traced) for name, traced in runs.items()}
+    explained = {name: fmean(stages.attribute(run)[1] for run in traced) for name, traced in runs.items()}
     worst = max(explained, key=lambda label: abs(1 - explained[label]))
     faults = [stages.fault_seconds(run) * 1e6 for result in done for run in result.traced_runs]
     notes = (
@@ -230,9 +235,8 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
     name, title = done[0].table, title_of(done[0])
     share_chart = BarChart(name.replace("-", "_"), f"Time by cause: {title}", {"": bars}, stages.ALL_CAUSES,
                            "per cent of an iteration", notes)  # fmt: skip
-    cause_chart = _cause_chart(
-        by_cause, [r for r in everything if r.workload == done[0].workload and r.table == "configurations"]
-    )
+    untraced = [r for r in everything if r.workload == done[0].workload and r.table == "configurations"]
+    cause_chart = None if on_nodes else _cause_chart(by_cause, untraced)  # they ran on one node
 
     def section(kind: str, parts: Mapping[str, Mapping[str, float]], order: Sequence[str], **fields: Any) -> Section:
         seen = dict.fromkeys(name for seconds in parts.values() for name in seconds)
@@ -246,20 +250,20 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
         section("cause", by_cause, stages.ALL_CAUSES, chart=cause_chart),
         section("stage", by_stage, stages.STAGES, chart=share_chart),
         section("edge", by_edge, (stages.WAITING, *map(str, done[0].flow.edges))),
-        Section(name, f"Page faults per iteration by process: {title}", "", _fault_table(done), notes=notes),
+        Section(name, f"Page faults per iteration by process: {title}", "", _fault_table(runs), notes=notes),
     ]
 
 
-def _fault_table(done: Sequence[Result]) -> Table:
-    """Return the page faults of each process per iteration, the mean over the runs."""
-    names = dict.fromkeys(name for result in done for run in result.traced_runs for name in run.processes)
+def _fault_table(runs: Mapping[str, Sequence[Run]]) -> Table:
+    """Return the page faults of each process per iteration, the mean over the runs of each configuration."""
+    names = dict.fromkeys(name for traced in runs.values() for run in traced for name in run.processes)
     cells = []
-    for result in done:
+    for label, traced in runs.items():
         counts: dict[str, list[float]] = defaultdict(list)
-        for run in result.traced_runs:
+        for run in traced:
             for name, cost in run.processes.items():
                 counts[name].append((cost.minor_faults or 0) / len(run.seconds))
-        cells.append([result.label, *(f"{fmean(counts[name]):,.0f}" if name in counts else "-" for name in names)])
+        cells.append([label, *(f"{fmean(counts[name]):,.0f}" if name in counts else "-" for name in names)])
     return Table(["configuration", *names], cells)
 
 

@@ -1,4 +1,4 @@
-"""Build the table of the traffic of ZeRO: the bytes that ranks send, beside those of textbooks."""
+"""Build the table of the traffic of ZeRO: the bytes that ranks send, beside those of ring algorithms."""
 
 from collections.abc import Sequence
 
@@ -21,10 +21,10 @@ COLUMNS = (
     Column("configuration", tables.marked_label),
     Column("ms per step", lambda r: format_milliseconds(r.typical_seconds)),
     Column("95 % interval", tables.format_interval, 4),
-    Column("sent by a rank", lambda r: format_bytes(measured_bytes(r))),
-    Column("by textbook", lambda r: format_bytes(sent_bytes(r.flow))),
-    Column("times the textbook", lambda r: format_significant(measured_bytes(r) / sent_bytes(r.flow))),
-    Column("GB/s of a rank", lambda r: format_significant(measured_bytes(r) / r.typical_seconds / 1e9)),
+    Column("sent per rank and step", lambda r: format_bytes(measured_bytes(r))),
+    Column("expected (ring algorithms)", lambda r: format_bytes(sent_bytes(r.flow))),
+    Column("sent / expected", lambda r: format_significant(measured_bytes(r) / sent_bytes(r.flow))),
+    Column("GB/s per rank", lambda r: format_significant(measured_bytes(r) / r.typical_seconds / 1e9)),
     Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
     tables.OVERHEAD,
 )

@@ -27,17 +27,18 @@ from common.runtimes.environment import worker_environment
 
 MIN_START_SECONDS = 120  # time to start and to end, if --timeout is shorter
 POLL_SECONDS = 0.2  # not shorter: on few cores, a process that wakes up takes a core from an iteration
+GONE = (None, psutil.STATUS_ZOMBIE)  # states of a process that has ended
 GRACE_SECONDS = 2  # for the worker to report the error of an actor that ended
 
 
-class WorkerReport(msgspec.Struct, forbid_unknown_fields=True):
+class WorkerReport(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The file "report" of the run folder: what the worker knows. The worker replaces it in one step."""
 
     run: Run  # without the times of the iterations, which are in the progress table
     environment: dict[str, Any] = {}
     other_environments: list[dict[str, Any]] = []  # of the other nodes, from the first on
     failure: str = ""  # why the iterations ended early
-    is_raised: bool = False  # the failure is an error that an actor raised
+    actor_raised: bool = False  # the failure is an error that an actor raised
     finished: bool = False
 
     def write(self, folder: Path) -> None:
@@ -110,9 +111,11 @@ class Monitor:
                     give_up_at = give_up_at or time.monotonic() + GRACE_SECONDS
                 if ended and report.finished:
                     return None
-                if gcs_ended and not ended:
+                if gcs_ended and not ended and not report.finished and _status(worker.pid) not in GONE:
                     return "the GCS ended (Ray's process that keeps the state of the cluster)"
-                gcs_ended = self._has_gcs_ended()  # the driver's end, which ends the GCS too, is known one poll later
+                gcs_ended = (
+                    self._has_gcs_ended()
+                )  # the end of the driver also ends the GCS, and is known one poll later
                 if ended and not report.failure:
                     code = worker.returncode() or 0
                     cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} and no report"
@@ -125,11 +128,11 @@ class Monitor:
     def _find_exited_actors(self, worker: RunFolder) -> list[str]:
         """Return the actors whose processes have ended, except those that live in the driver's process."""
         actors = {name: pid for name, pid in self.progress.processes().items() if pid != worker.pid}
-        return [name for name, pid in actors.items() if _status(pid) in (None, psutil.STATUS_ZOMBIE)]
+        return [name for name, pid in actors.items() if _status(pid) in GONE]
 
     def _has_gcs_ended(self) -> bool:
         with suppress(OSError, ValueError):  # there is no private cluster, or its ids are being written
-            return _status(int((self.plan.run_folder / "gcs").read_text())) in (None, psutil.STATUS_ZOMBIE)
+            return _status(int((self.plan.run_folder / "gcs").read_text())) in GONE
         return False
 
     def collect_samples(self) -> None:
@@ -149,7 +152,7 @@ class Monitor:
         paths = sorted(self.plan.run_folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)
         errors = {path.stem: f"{path.stem} raised {path.read_text()}" for path in paths}
         silent = [name for name in self.exited if name not in errors]
-        if silent and not report.is_raised:
+        if silent and not report.actor_raised:
             return self.diagnose(silent)
         return next(iter(errors.values()), report.failure)
 
@@ -164,7 +167,9 @@ class Monitor:
         if now - self.changed_at <= limit:
             return None
         if self.progress.phase == STARTING:
-            return f"startup timed out after {limit:g} s"
+            address = self.plan.options.address
+            advice = f": check that a Ray cluster answers at --address {address}" if address else ""
+            return f"startup timed out after {limit:g} s{advice}"
         return f"did not end within {limit:g} s (--timeout); {self.diagnose(exited)}"
 
     def diagnose(self, exited: Sequence[str]) -> str:

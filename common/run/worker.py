@@ -63,7 +63,7 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
                 report.write(plan.run_folder)
             except Exception as error:
                 cause = workers.explain(error)
-                report.failure, report.is_raised = str(cause or ""), isinstance(cause, ActorRaised)
+                report.failure, report.actor_raised = str(cause or ""), isinstance(cause, ActorRaised)
                 report.write(plan.run_folder)  # now, because it may take long to close the transport
                 raise
         workers.stop()

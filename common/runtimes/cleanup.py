@@ -160,7 +160,7 @@ def remove_dead_runs() -> None:
 
 
 def remember(folder: Path, kind: Literal["pids", "gcs", "semaphores"], values: Iterable[int | str]) -> None:
-    """Store the ids of processes (one of them is Ray's GCS), or the names of semaphores, in the run folder."""
+    """Store the ids of all processes, the id of Ray's GCS, or the names of semaphores in a file of the run folder."""
     (folder / kind).write_text("".join(f"{value}\n" for value in values))
 
 

@@ -57,6 +57,7 @@ def worker_environment(plan: Plan) -> dict[str, str]:
             "UCX_PROTO_INFO": "y",  # UCX logs which transport carries its reads
             "UCX_LOG_FILE": f"{plan.run_folder}/ucx.%p.log",
         }
+    variables["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # torch warns of addresses that have no host name
     # `ray start` requires a token by default, and rejects a driver that was not configured to send one.
     if "RAY_AUTH_MODE" not in os.environ and ("RAY_AUTH_TOKEN" in os.environ or TOKEN.exists()):
         variables["RAY_AUTH_MODE"] = "token"

@@ -5,7 +5,7 @@ import re
 import socket
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -147,16 +147,22 @@ def start_cluster(plan: Plan) -> None:
     """Start a private cluster on this machine, with its files below the run folder, and a raylet per node."""
     # Ray opens this folder to all users, so it is not the run's own. Paths of sockets below it must be short.
     temporary = f"{plan.run_folder}/r"
-    try:
-        ray.init(
-            address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",
-            num_cpus=plan.transport.requirements.ray_cpus, num_gpus=plan.gpus, object_store_memory=plan.store_bytes,
-            _temp_dir=temporary,
-        )  # fmt: skip
-    except Exception as error:
-        if "timed out during startup" not in str(error):
-            raise
-        raise RunFailed("Ray did not start in time: try again when the machine has less to do") from None
+    for is_last in (False, True):
+        try:
+            ray.init(
+                address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",
+                num_cpus=plan.transport.requirements.ray_cpus, num_gpus=plan.gpus, object_store_memory=plan.store_bytes,
+                _temp_dir=temporary,
+            )  # fmt: skip
+            break
+        except Exception as error:  # now and then, a raylet does not answer
+            if "timed out during startup" not in str(error):
+                raise
+            if is_last:
+                raise RunFailed("Ray did not start in time: try again when the machine has less to do") from None
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
     count = plan.options.node_count
     for _ in range(1, count):
         # As ray.cluster_utils.Cluster does; `ray start` cannot join a cluster that listens only on loopback.

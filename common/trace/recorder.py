@@ -40,12 +40,14 @@ POINTS = (
     ("torch.distributed", "isend", "transfer"),
     ("torch.distributed", "Work.wait", "transfer"),
     ("torch.distributed", "recv", "transfer"),
+    ("torch.distributed", "irecv", "transfer"),
     ("multiprocessing.queues", "SimpleQueue.put", "write"),
     ("multiprocessing.queues", "SimpleQueue.get", "wait"),
     ("multiprocessing.queues", "_ForkingPickler.loads", "deserialise"),
     ("os", "write", "write"),  # torch mapped: a sequence number into a pipe, and out of it
     ("os", "read", "wait"),
     ("torch", "Tensor.copy_", "copy"),
+    ("torch", "_foreach_copy_", "copy"),
 )
 ON_GPUS = (("torch", "Tensor.cpu", "device to host"), ("torch", "Tensor.to", "host to device"))
 

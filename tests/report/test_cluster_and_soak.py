@@ -36,7 +36,7 @@ def test_transports_are_compared_with_the_link_alone():
         ("all actors on the driver's node", "store refs"): "-",
     }  # fmt: skip
     row = rows["2 nodes, 10 Gbit/s", "graph shm"]
-    assert (row["ms of the link alone"], row["crosses the links"], row["busy cores of a node"]) == (
+    assert (row["ms of the link alone"], row["crosses the links"], row["busy cores (largest of all nodes)"]) == (
         "26",
         "1.049 MiB",
         "1.5",
@@ -64,6 +64,19 @@ def test_nodes_send_at_the_same_time_only_if_inputs_or_iterations_allow_it(in_fl
              Link(0, 2, 1, 9, [1.5]), Link(2, 1, 1, 9, [11.0])]  # fmt: skip
     run = make_run([9.0] * 3, nodes=NODES | seconds, links=links, group_seconds=[9.0])
     assert Result([make_record("refs", run, flags={"in_flight": in_flight})]).link_seconds == pytest.approx(total)
+
+
+def test_messages_of_several_tasks_of_an_actor_cross_one_after_the_other():
+    nodes = {"driver": 0, "trainer": 0, "rollout-1": 1, "rollout-2": 1}
+    run = make_run([20.0] * 3, nodes=nodes, links=[Link(0, 1, 1, 9, [10.0])])
+    record = make_record("gloo", run, runtime="torch", flow="weights", scale=0.01, bucket_size=200_000)
+    assert len(record.workload.edges) > 8
+    assert Result([record]).link_seconds == pytest.approx(10)
+
+
+def test_a_run_that_failed_between_nodes_has_no_time_of_the_link():
+    failed = make_run([9.0] * 3, links=LINKS, status="failed", reason="reward on node 1 died")
+    assert Result([make_record("refs", failed)]).times_link is None
 
 
 def test_growth_and_drift_of_a_long_run_are_shown():

@@ -134,19 +134,22 @@ def test_end_of_an_actor_is_a_failure_only_before_the_nodes_are_reported(plan, m
     assert made.wait(start("import time; time.sleep(0.6)")) == problem
 
 
-@pytest.mark.parametrize(("is_raised", "problem"), [(True, "policy: a reason"), (False, "reference died")])
+@pytest.mark.parametrize(("actor_raised", "problem"), [(True, "policy: a reason"), (False, "reference died")])
 def test_an_actor_that_ends_after_the_error_of_another_one_is_not_the_cause(
-    plan, make_monitor, start, is_raised, problem
+    plan, make_monitor, start, actor_raised, problem
 ):
     made = make_monitor()
     made._find_exited_actors = lambda worker: ["reference"]
-    assert made.wait(start(write_report(plan, failure="policy: a reason", is_raised=is_raised))) == problem
+    assert made.wait(start(write_report(plan, failure="policy: a reason", actor_raised=actor_raised))) == problem
 
 
 @pytest.mark.parametrize(("code", "problem"), [("import time; time.sleep(5)", "the GCS ended"), ("", "exit code 0")])
 def test_the_end_of_the_gcs_is_named_unless_the_driver_has_ended_too(plan, make_monitor, start, code, problem):
     (plan.run_folder / "gcs").write_text(f"{2**22 + 1}\n")  # above the largest process id
-    assert problem in make_monitor().wait(start(code))
+    driver = start(code)
+    if not code:
+        os.waitid(os.P_PID, driver.pid, os.WEXITED | os.WNOWAIT)
+    assert problem in make_monitor().wait(driver)
 
 
 def test_ended_processes_are_found_except_those_of_the_driver(make_monitor, start):

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +22,18 @@ SMALL_MEMORY = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=90m no
 
 FULL_DISK = ("unshare", "--mount", "sh", "-c",
              'mount -t tmpfs -o size=8k none /mnt; cat /dev/zero > /mnt/full; exec "$@"', "sh")  # fmt: skip
+SMALL_LIMIT = ("sh", "-c", 'ulimit -v 3000000; exec "$@"', "sh")
+# Two runs; exactly one of them says that it waits.
+TWICE = (
+    "sh",
+    "-c",
+    """"$@" --output "$TMPDIR/other" >"$TMPDIR/1" & "$@" >"$TMPDIR/2"; code=$?; wait $! || code=$?
+         [ $(cat "$TMPDIR/1" "$TMPDIR/2" | grep -c "^waiting until another measurement") = 1 ] || code=3
+         cat "$TMPDIR/2"; rm "$TMPDIR/other" "$TMPDIR/1" "$TMPDIR/2"; exit $code""",
+    "sh",
+)
+LISTEN = "import socket, time; s = socket.create_server(('127.0.0.1', 26399)); time.sleep(300)"
+LISTENER = ("sh", "-c", f'{sys.executable} -c "{LISTEN}" & "$@"; code=$?; kill $!; exit $code', "sh")
 
 
 def kill(name: str) -> Callable:
@@ -120,8 +133,8 @@ FAULTS = [
           keeps=0),
     Fault("Ctrl-C during iterations", "graph", "zero-copy", r"^interrupted after \d+ timed iterations",
           action=send(signal.SIGINT), code=130),
-    Fault("Ctrl-C at the end", "rdt", "mapped", "interrupted|^$", flags=("--warmup", "0", "--iterations", "8", *CHAIN),
-          action=send(signal.SIGINT), after=8, code=130),
+    Fault("Ctrl-C at the end", "rdt", "mapped", r"^interrupted after \d+",
+          flags=("--warmup", "0", "--iterations", "8", *CHAIN), action=send(signal.SIGINT), after=8, code=130),
     Fault("SIGTERM during the start", "torch", "gloo", "interrupted", action=send(signal.SIGTERM), after=0, code=130,
           keeps=0, is_quick=True),
     Fault("SIGTERM during iterations", "torch", "multiprocessing", r"^interrupted after \d+ timed iterations",
@@ -140,6 +153,14 @@ FAULTS = [
           flags=("--iterations", "3"), output=__file__),
     Fault("the trace cannot be written", "torch", "memcpy", "cannot write /proc/t.json", code=2, keeps=0,
           is_quick=True, flags=("--iterations", "3", "--trace", "/proc/t.json")),
+    Fault("the disk is full when the trace is written", "torch", "memcpy", r"cannot write /mnt/t.json \(No space left",
+          code=2, keeps=0, is_quick=True, prefix=FULL_DISK, flags=("--iterations", "3", "--trace", "/mnt/t.json")),
+    Fault("an allocation exceeds the limit of a process", "torch", "gloo", "before the first iteration: .*alloc",
+          keeps=0, prefix=SMALL_LIMIT, flags=("--payload", "4GiB", "--iterations", "3")),
+    Fault("another run of the suite measures", "torch", "memcpy", "^ok$", code=0, keeps=0, prefix=TWICE, is_quick=True,
+          flags=("--iterations", "3")),
+    Fault("another program listens at the address", "store", "refs", "startup timed out .* --address", keeps=0,
+          prefix=LISTENER, flags=("--address", "127.0.0.1:26399")),
     Fault("no cluster answers at the address", "store", "refs", "no answer .*: give ip:port of a running cluster",
           flags=("--address", "127.0.0.1:1"), code=2, keeps=0, is_quick=True),
 ]  # fmt: skip

@@ -95,7 +95,7 @@ def test_a_link_that_is_slowed_or_cut_is_survived_and_named(tmp_path):
     ]
     before, begin_seconds = left_of_nodes(tmp_path), time.monotonic()
     cluster = begin(f"sh -c {shlex.quote('; '.join(commands))}")
-    cluster.communicate(timeout=200)
+    assert "Traceback" not in cluster.communicate(timeout=200)[1]
     seconds, left = time.monotonic() - begin_seconds, [*map(str, left_of_nodes(tmp_path) - before)]
     (run,) = files.load(slow).runs
     store_result("the link between nodes is slowed", "store refs", run.reason or "ok", 0, seconds, left)

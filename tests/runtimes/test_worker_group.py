@@ -7,6 +7,7 @@ from conftest import KILOBYTES
 
 from common.errors import RunFailed
 from common.flows.flow import DRIVER
+from common.runtimes import ray_workers
 from common.runtimes.process_workers import ProcessWorkers
 
 calls: list[str] = []
@@ -50,3 +51,16 @@ def test_only_errors_of_the_suite_and_of_lost_peers_are_explained(workers):
     workers.pipes["policy"] = None
     assert str(workers.explain(RuntimeError("Connection closed by peer\nat ..."))) == "Connection closed by peer"
     assert workers.explain(KeyError("policy")) is None
+
+
+def test_a_start_of_ray_that_times_out_is_repeated_once(make_plan, monkeypatch, tmp_path):
+    def init(**_):
+        starts.append(1)
+        raise Exception("The current node timed out during startup.")
+
+    starts: list[int] = []
+    monkeypatch.setattr(ray_workers.ray, "init", init)
+    monkeypatch.setattr(ray_workers.psutil.Process, "children", lambda *_, **__: [])
+    with pytest.raises(RunFailed, match="Ray did not start in time"):
+        ray_workers.start_cluster(make_plan("store", "--transport", "refs", *KILOBYTES, run_folder=tmp_path))
+    assert len(starts) == 2
