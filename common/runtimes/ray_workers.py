@@ -37,8 +37,7 @@ class RayWorkers(WorkerGroup):
             exit_stack.callback(ray.shutdown)  # a private cluster ends with its processes
         else:
             start_cluster(plan)
-        children = psutil.Process().children(recursive=True)
-        self.raylets = [process.pid for process in children if process.name() == "raylet"]
+        self.raylets = find_children("raylet")
         self.nodes = Nodes()
         if plan.options.address:
             os.environ.update(self.nodes.network_settings(0))
@@ -139,6 +138,16 @@ class RayWorkers(WorkerGroup):
         return name if node is None or len(self.nodes.ids) == 1 else f"{name} on node {node}"
 
 
+def find_children(name: str) -> list[int]:
+    """Return the ids of the processes with this name that descend from this one."""
+    pids = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            if process.name() == name:
+                pids.append(process.pid)
+    return pids
+
+
 def is_running(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
@@ -179,7 +188,7 @@ def start_cluster(plan: Plan) -> None:
     # The raylet creates the semaphores of channels, names them after its process id, and leaves them when it ends.
     processes = psutil.Process().children(recursive=True)
     remember(plan.run_folder, "pids", [process.pid for process in processes])
-    remember(plan.run_folder, "gcs", [process.pid for process in processes if process.name() == "gcs_server"])
+    remember(plan.run_folder, "gcs", find_children("gcs_server"))
 
 
 def _join_cluster(plan: Plan) -> None:

@@ -7,7 +7,8 @@ SMALL = ("--flow", "detached-ppo", "--batch-size", "32", "--scale", "0.01")
 
 
 @pytest.mark.parametrize("flags", [
-    ("replay-buffer", "--makers", "2", "--items", "clones"), ("by-value", "--trainers", "2"),
+    ("replay-buffer", "--makers", "2", "--items", "clones"),
+    pytest.param(("by-value", "--trainers", "2"), marks=pytest.mark.long),
 ])  # fmt: skip
 def test_trainers_consume_batches_and_update_makers(run_script, flags):
     once = ("--duration", "3s", "--update-steps", "4", "--warmup", "0")  # one update before the free run

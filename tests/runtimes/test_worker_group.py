@@ -1,7 +1,9 @@
 """Check how the workers of a run are started and called, and how an error is explained. No process is started."""
 
 from contextlib import ExitStack
+from types import SimpleNamespace
 
+import psutil
 import pytest
 from conftest import KILOBYTES
 
@@ -51,6 +53,15 @@ def test_only_errors_of_the_suite_and_of_lost_peers_are_explained(workers):
     workers.pipes["policy"] = None
     assert str(workers.explain(RuntimeError("Connection closed by peer\nat ..."))) == "Connection closed by peer"
     assert workers.explain(KeyError("policy")) is None
+
+
+def test_children_are_found_by_name_although_another_one_ends(monkeypatch):
+    def end():
+        raise psutil.NoSuchProcess(1)
+
+    children = [SimpleNamespace(pid=1, name=end), SimpleNamespace(pid=2, name=lambda: "raylet")]
+    monkeypatch.setattr(ray_workers.psutil.Process, "children", lambda *_, **__: children)
+    assert ray_workers.find_children("raylet") == [2]
 
 
 def test_a_start_of_ray_that_times_out_is_repeated_once(make_plan, monkeypatch, tmp_path):
