@@ -96,9 +96,10 @@ class Rank(Endpoint):
 
     def begin_receive(self, task):
         """Let gloo receive the messages of a task while this actor works on the one before."""
-        edges = self.sent_flow.edges_to(task)
-        self.receives_begun[task] = [dist.irecv(tensor, self.ranks[edge.source], tag=self.tags[edge])
-                            for edge in edges for tensor in self.next_buffers(edge)]  # fmt: skip
+        requests = self.receives_begun[task] = []
+        for edge in self.sent_flow.edges_to(task):
+            for tensor in self.next_buffers(edge):
+                requests.append(dist.irecv(tensor, self.ranks[edge.source], tag=self.tags[edge]))
 
     def receive_all(self, task):
         """Return the payloads of a task's edges."""

@@ -113,9 +113,8 @@ class Monitor:
                     return None
                 if gcs_ended and not ended and not report.finished and _status(worker.pid) not in GONE:
                     return "the GCS ended (Ray's process that keeps the state of the cluster)"
-                gcs_ended = (
-                    self._has_gcs_ended()
-                )  # the end of the driver also ends the GCS, and is known one poll later
+                # The end of the driver also ends the GCS, and is known one poll later.
+                gcs_ended = self._has_gcs_ended()
                 if ended and not report.failure:
                     code = worker.returncode() or 0
                     cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} and no report"

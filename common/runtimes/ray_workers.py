@@ -186,8 +186,7 @@ def start_cluster(plan: Plan) -> None:
             raise RunFailed(f"{count} raylets did not start within {JOIN_SECONDS} s: try again")
         time.sleep(0.1)
     # The raylet creates the semaphores of channels, names them after its process id, and leaves them when it ends.
-    processes = psutil.Process().children(recursive=True)
-    remember(plan.run_folder, "pids", [process.pid for process in processes])
+    remember(plan.run_folder, "pids", [process.pid for process in psutil.Process().children(recursive=True)])
     remember(plan.run_folder, "gcs", find_children("gcs_server"))
 
 
