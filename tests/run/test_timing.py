@@ -15,15 +15,9 @@ from common.flows.catalogue import online_dpo
 from common.plan.options import Options
 from common.plan.plan import Plan
 from common.records.schema import Run
+from common.run.data_path import expected_stored_bytes, find_other_data_path
 from common.run.monitor import WorkerReport
-from common.run.timing import (
-    expected_stored_bytes,
-    find_failure,
-    find_other_data_path,
-    iteration_groups,
-    measure,
-    run_group,
-)
+from common.run.timing import find_failure, iteration_groups, measure, run_group
 from common.runtimes.process_workers import ProcessWorkers
 from common.transports.catalogue import TRANSPORTS
 

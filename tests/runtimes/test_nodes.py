@@ -9,7 +9,7 @@ import pytest
 
 from common.errors import RunFailed
 from common.records.schema import NodeCosts
-from common.run.timing import find_missing_bytes
+from common.run.data_path import find_missing_bytes
 from common.runtimes import nodes
 
 PLACED = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
