@@ -13,7 +13,7 @@ from common.flows.catalogue import FLOWS_OF_FIELDS, build_flow
 from common.flows.flow import DRIVER, PROXY, Flow, Task
 from common.flows.message import CHANGES, flat_message
 from common.records.schema import Record, Run, Workload, record_edges
-from common.transports.catalogue import TRANSPORTS, VARIANTS, Transport, Variant
+from common.transports.catalogue import TRANSPORTS, VARIANTS, Transport, Variant, producer_writes_in_place
 from common.units import format_bytes
 
 MAX_OTHER_SHARE = 0.1  # of all cores, by other programs and other virtual machines
@@ -95,6 +95,12 @@ class Result:
             "--device cuda": self.configuration.device == "cuda",
         }
         return " ".join([self.name, *(flag for flag, is_set in flags.items() if is_set)])
+
+    @property
+    def producer_writes_in_place(self) -> bool:
+        """Return whether the producer's copy is outside of the clock. A packed message is always copied inside."""
+        is_packed = self.workload.message == "packed"
+        return producer_writes_in_place(self.transport, self.configuration.flags) and not is_packed
 
     @cached_property
     def flow(self) -> Flow:

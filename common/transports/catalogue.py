@@ -110,6 +110,11 @@ def readers_get_views(transport: Transport, flags: Mapping[str, Any]) -> bool:
     return (transport.gives_views or bool(flags.get("zero_copy"))) and not flags.get("copy_out")
 
 
+def producer_writes_in_place(transport: Transport, flags: Mapping[str, Any]) -> bool:
+    """Return whether messages lie in shared memory before the clock starts, so no time has the producer's copy."""
+    return transport.requirements.shared_memory and not flags.get("copy_in")
+
+
 STORE = Runtime("store", "simulate_chat_learn_data_flow.py", default_transport="ref-queue")
 GRAPH = Runtime("graph", "ray_cg_simulate_chat_learn_data_flow.py", busy_waits=True)
 RDT = Runtime("rdt", "ray_rdt_simulate_chat_learn_data_flow.py", default_transport="gloo")

@@ -111,6 +111,23 @@ def test_views_are_no_multiple_of_a_copy_and_tables_share_the_memcpy_time():
     assert with_shared_references([make_result(make_run([1.0], memcpy_before_seconds=[]))])[0].memcpy_seconds is None
 
 
+@pytest.mark.parametrize(
+    ("runtime", "transport", "changes", "expected"),
+    [
+        ("graph", "mapped", {}, True), ("rdt", "mapped", {}, True), ("torch", "multiprocessing", {}, True),
+        ("torch", "mapped", {"flags": {"copy_out": True}}, True),
+        ("torch", "mapped", {"flags": {"copy_in": True, "copy_out": True}}, False),
+        ("torch", "mapped", {"message": "packed"}, False), ("torch", "mapped", {"message": "fields"}, True),
+        ("graph", "zero-copy", {}, False), ("store", "refs", {"flags": {"zero_copy": True}}, False),
+    ],
+)  # fmt: skip
+def test_a_producer_writes_in_place_only_into_shared_memory_and_without_a_copy_in_the_clock(
+    runtime, transport, changes, expected
+):
+    result = make_result([1.0], runtime=runtime, transport=transport, **changes)
+    assert result.producer_writes_in_place is expected
+
+
 def test_results_with_as_many_threads_share_their_references():
     def make(memcpy, cold, **flags):
         run = make_run([1.0], memcpy_before_seconds=[memcpy], cold_copy_before_seconds=[cold])
