@@ -89,13 +89,12 @@ class Endpoint:
         self.digests = digests
 
     def make_payload(self, number: int, task: str = DRIVER) -> Payload:
-        """Return a task's payload with this sequence number. Only actors do this inside the timed section."""
+        """Return a task's payload with this sequence number. All workers do this inside the timed section."""
         start = time.perf_counter()
         outbox = self.outboxes[task]
         slot = outbox.write_number(number)
-        if self.name != DRIVER:
-            self.overhead_seconds += time.perf_counter() - start
-        return self.pack(outbox, slot) if outbox.works_in_clock else outbox.payload(slot)
+        self.overhead_seconds += time.perf_counter() - start
+        return self.pack(outbox, slot) if outbox.packs_on_send else outbox.payload(slot)
 
     def pack(self, outbox: Outbox, slot: int) -> Payload:
         """--message packed and tensordict, and --copy-in: return the payload after making it; a stage of --trace."""

@@ -40,7 +40,7 @@ class Outbox:
     ) -> None:  # fmt: skip
         self.message, self.slots, self.received, self.convert = message, slots, received, convert
         self.writes_buffers = is_packed or (memory is not None and (copy_in or received is not None))
-        self.works_in_clock = self.writes_buffers or convert is not None
+        self.packs_on_send = self.writes_buffers or convert is not None
         self.digests: list[list[int]] = []  # per slot and field
         self.pool: list[Payload] = []  # the payloads that the sequence numbers are written into
         self.sent: list[Payload] = []  # what is sent of them: themselves, or their copies in the buffers

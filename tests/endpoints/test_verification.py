@@ -280,8 +280,8 @@ def test_the_copy_of_copy_out_is_not_overhead(monkeypatch):
     start = time.perf_counter()
     reward.receive(inputs, "reward")
     assert 0 < reward.overhead_seconds <= time.perf_counter() - start - 2 * 0.02
-    endpoints.make_query(1)  # before the timed section
-    assert endpoints.driver.overhead_seconds == 0
+    endpoints.make_query(1)
+    assert endpoints.driver.overhead_seconds > 0
 
 
 def test_a_task_that_reads_only_its_own_actor_sends_the_number_that_it_reads():

@@ -12,6 +12,7 @@ import torch_simulate_chat_learn_data_flow as script
 from common.endpoints.actor import Endpoint
 from common.endpoints.progress_table import ENDING, ProgressTable
 from common.flows.catalogue import online_dpo
+from common.flows.flow import DRIVER
 from common.plan.options import Options
 from common.plan.plan import Plan
 from common.records.schema import Run
@@ -47,12 +48,19 @@ class Journal:
         run_group(numbers, in_flight, *functions, lambda *times: self.times.append(times), self.clock)
 
 
-def test_clock_runs_from_submit_to_receive():
+def test_clock_runs_from_the_making_of_the_query_to_the_arrival_of_the_result():
     journal = Journal()
     journal.run([7, 8], 1)
-    calls = ["make 7", "clock", "submit 7", "collect 7", "receive 7", "clock"]
+    calls = ["clock", "make 7", "submit 7", "collect 7", "receive 7", "clock"]
     assert journal.calls == calls + [call.replace("7", "8") for call in calls]
-    assert [(number, end - start) for number, start, end in journal.times] == [(7, 9), (8, 9)]
+    assert [(number, end - start) for number, start, end in journal.times] == [(7, 1009), (8, 1009)]
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 3, 6])
+def test_a_group_takes_the_time_of_all_its_steps_however_many_iterations_are_in_flight(in_flight):
+    journal = Journal()
+    journal.run(range(1, 7), in_flight)
+    assert journal.times[-1][2] - journal.times[0][1] == 6 * 1009
 
 
 def test_three_in_flight_are_collected_in_order():
@@ -64,8 +72,8 @@ def test_three_in_flight_are_collected_in_order():
     ]  # fmt: skip
     assert [number for number, _, _ in journal.times] == [1, 2, 3, 4, 5]
     first, last = journal.times[0], journal.times[-1]
-    assert first[2] - first[1] == 3 * 2 + 2 * 1000 + 3 + 4  # two other queries were made and submitted meanwhile
-    assert last[2] - last[1] == 2 + 3 * (3 + 4)
+    assert first[2] - first[1] == 3 * 1002 + 3 + 4  # two other queries were made and submitted meanwhile
+    assert last[2] - last[1] == 1002 + 3 * (3 + 4)
 
 
 @pytest.mark.parametrize(
@@ -210,6 +218,19 @@ def test_wrong_bytes_fail_the_run_with_the_field_that_has_most_of_them():
 def test_the_clock_stops_after_the_driver_has_waited_for_its_gpus(measured, monkeypatch):
     monkeypatch.setattr("common.run.timing.tensors.synchronise", lambda: time.sleep(0.02))
     assert min(measured("--warmup", "1", "--iterations", "3").seconds) > 0.02
+
+
+@pytest.mark.parametrize("flags", [(), ("--check-every", "2")], ids=" ".join)
+def test_the_clock_runs_while_the_driver_packs_or_copies_its_query(measured, monkeypatch, flags):
+    make_payload = Endpoint.make_payload
+
+    def make_slowly(self, number, task=DRIVER):
+        if self.name == DRIVER:
+            time.sleep(0.02)
+        return make_payload(self, number, task)
+
+    monkeypatch.setattr(Endpoint, "make_payload", make_slowly)
+    assert min(measured("--warmup", "1", "--iterations", "4", *flags).seconds) > 0.02
 
 
 MIB = 2**20
