@@ -157,6 +157,6 @@ def parse_points(text: str, parse: Callable[[str], int]) -> list[int]:
     values: list[int] = []
     value = float(parse(first))
     while value <= parse(last) * (1 + 1e-9) and len(values) <= MAX_POINTS:  # a factor of 1.1 may end just above LAST
-        values.append(round(value))
+        values.append(parse(str(round(value))))  # within the same bounds as a value that is given
         value = value * float(step[:-1]) if step.endswith("x") else value + parse(step.removeprefix("+"))
     return values

@@ -21,8 +21,13 @@ def flag(
 
 def parse_assignments(flag: str, text: str | None, parse: Callable[[str], Any]) -> dict[str, Any]:
     """Return the values of `policy=2,reference=3` by name; raise ValueError if they cannot be read."""
-    try:
-        pairs = [part.split("=") for part in text.split(",")] if text else []
-        return {name: parse(value) for name, value in pairs}
-    except ValueError:
-        raise ValueError(f"{flag} {text}: give NAME=VALUE, several of them separated by commas") from None
+    values: dict[str, Any] = {}
+    for part in text.split(",") if text else []:
+        name, equals, value = part.partition("=")
+        if not equals or name in values:
+            raise ValueError(f"{flag} {text}: give NAME=VALUE, several names separated by commas and each of them once")
+        try:
+            values[name] = parse(value)
+        except ValueError as error:
+            raise ValueError(f"{flag} {part}: {error}") from None
+    return values

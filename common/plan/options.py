@@ -31,7 +31,7 @@ _workload, _size = partial(flag, "workload"), partial(flag, _SIZES, None)
 _transport, _measurement = partial(flag, "transport"), partial(flag, "measurement")
 _actors, _output = partial(flag, "actors"), partial(flag, "output")
 _FEW = Meta(ge=1, le=16)
-_COUNT, _BYTES, _TIME = Meta(ge=1, le=10**6), Meta(ge=1, le=10**15), Meta(gt=0, le=86400)
+_COUNT, _BYTES, _TIME = Meta(ge=1, le=10**6), Meta(ge=1, le=10**15), Meta(gt=0)
 _LENGTHS = "a number, lognormal:200:0.6:512 (median, sigma, longest) or uniform:10:512"
 
 

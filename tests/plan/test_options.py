@@ -77,6 +77,10 @@ def test_help_has_every_flag_and_transport_of_a_script_and_only_the_store_has_ch
         ("store", [*FIELDS, "--episode", "4"], "give --in-flight 4"),
         ("store", [*FIELDS, "--train-global-batch", "4"], "give a multiple of 8"),
         ("store", ["--model-seconds", "trainer=1s"], "there is no actor trainer: give policy, reference, reward"),
+        ("store", ["--model-seconds", "policy=99999999h"], "policy=99999999h: '99999999h' is too large: give 86400 s"),
+        ("store", ["--model-seconds", "policy=1ms,policy=2ms"], "each of them once"),
+        ("torch", ["--duration", "9" * 400], "is too large: give 86400 s or less"),
+        ("torch", ["--payload", "9" * 400], "is too large: give 1000000000000000000 B or less"),
         ("store", ["--threads", "9999"], "cores: give"),
         ("store", ["--transport", "refs", "--copy-out"], "readers of store refs own a copy already"),
         ("store", ["--transport", "bytes", "--zero-copy"], "puts no tensors into the object store"),
@@ -179,3 +183,11 @@ def test_a_sweep_has_options_for_each_value():
         assert [getattr(point, name) for point in options] == values
         assert {(point.duration, point.table) for point in options} == {(1.0, table)}
         assert parse_options("", "torch", ["--sweep", text, "--iterations", "100"])[0].duration is None
+
+
+@pytest.mark.parametrize(
+    "text", ["payload=1KiB:1GiB:0x", "fields=1:4:0x", "in-flight=1:4:0x", "batch-size=4:8:0.1x", "fields=1:4:-2x"]
+)
+def test_a_value_of_a_sweep_that_is_computed_has_the_bounds_of_one_that_is_given(text):
+    with pytest.raises(UsageError, match=rf"--sweep {text}: '-?\d+' is not possible: .*: give FIRST:LAST:FACTORx"):
+        parse_options("", "torch", ["--sweep", text])
