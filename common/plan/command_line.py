@@ -36,7 +36,7 @@ class OneLineParser(argparse.ArgumentParser):
         return values
 
 
-def parse_options(description: str, runtime_name: str, argv: Sequence[str] | None = None) -> list[Options]:
+def parse_options(description: str | None, runtime_name: str, argv: Sequence[str] | None = None) -> list[Options]:
     """Return one Options, or one per value of --sweep; raise UsageError for a flag that cannot be used."""
     parser = make_parser(description, runtime_name)
     given = vars(parser.parse_all(argv))
@@ -56,13 +56,16 @@ def parse_options(description: str, runtime_name: str, argv: Sequence[str] | Non
     return expand_sweep(given) if "sweep" in given else [Options(**given)]
 
 
-def make_parser(description: str, runtime_name: str) -> OneLineParser:
-    """Return the parser of a script. Its result has only the flags that are given."""
+def make_parser(description: str | None, runtime_name: str) -> OneLineParser:
+    """Return the parser of a script. Its result has only the flags that are given.
+
+    There is no description if Python removes docstrings (PYTHONOPTIMIZE=2).
+    """
     transports = transports_of(runtime_name)
     lines = [f"    --transport {name:15}  {transport.summary}" for name, transport in transports.items()]
     default = RUNTIMES[runtime_name].default_transport or "nccl if every actor can have a GPU, otherwise shm"
     parser = OneLineParser(
-        description="\n".join([description, *lines, f"    default: {default}"]), usage="%(prog)s [flags]",
+        description="\n".join([description or "", *lines, f"    default: {default}"]), usage="%(prog)s [flags]",
         allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, argument_default=argparse.SUPPRESS,
     )  # fmt: skip
     titles = dict.fromkeys(field.metadata["group"] for field in FLAGS)

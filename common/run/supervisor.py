@@ -33,7 +33,7 @@ from common.runtimes.cleanup import RunFolder, remove_dead_runs
 from common.transports.catalogue import RUNTIMES
 
 
-def main(file: str, description: str, argv: Sequence[str] | None = None) -> NoReturn:
+def main(file: str, description: str | None, argv: Sequence[str] | None = None) -> NoReturn:
     """Run a script with these flags (None: those of the process), and end this process.
 
     Exit codes: 0, 1 (a run failed), 2 (rejected or skipped), 130 (interrupted).
@@ -41,7 +41,7 @@ def main(file: str, description: str, argv: Sequence[str] | None = None) -> NoRe
     run_main(_main, Path(file).name, description, argv)
 
 
-def _main(script: str, description: str, argv: Sequence[str] | None) -> int:
+def _main(script: str, description: str | None, argv: Sequence[str] | None) -> int:
     runtime = next(runtime.name for runtime in RUNTIMES.values() if runtime.script == script)
     points = parse_options(description, runtime, argv)
     options = points[0]

@@ -118,6 +118,12 @@ def test_a_wrong_flag_is_rejected_without_heavy_imports():
     assert "leave it out set()" in result.stdout
 
 
+def test_help_works_without_docstrings(capsys):
+    with pytest.raises(SystemExit):
+        parse_options(None, "torch", ["--help"])
+    assert "--transport memcpy" in capsys.readouterr().out
+
+
 def test_huge_pages_are_rejected_if_the_kernel_does_not_give_them(monkeypatch, tmp_path):
     monkeypatch.setattr(validate, "HUGE_PAGES", tmp_path / "enabled")
     for content in (None, "always madvise [never]"):
