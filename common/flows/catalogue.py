@@ -7,16 +7,17 @@ import inspect
 import re
 import runpy
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
+from types import NoneType
 from typing import Any
 
 from common.errors import did_you_mean
 from common.flows.chatlearn_messages import dpo, of_samples, rlhf, slime
 from common.flows.detached_ppo import detached_ppo
-from common.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, cut_messages, scale_flow
+from common.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, check_name, cut_messages, scale_flow
 from common.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, PYTHON_DTYPES, Field, Message, flat_message
 from common.flows.pipeline import pipeline
 from common.flows.weights import weights
@@ -28,6 +29,7 @@ ARROW, WEIGHTS, DETACHED_PPO, PIPELINE, ZERO = "->", "weights", "detached-ppo", 
 FLOWS_OF_MODELS = (WEIGHTS, DETACHED_PPO, ZERO)  # their tensors are those of --model
 FIELD_DTYPES = [name for name in ITEM_BYTES if name not in PYTHON_DTYPES]
 MAX_SHOWN_FIELDS = 20  # of a message in --list-flows
+MAX_TENSORS = 100_000  # of a message that is written as text
 RESERVED_NAMES = (PROXY, DATASET, "query", "result")  # tasks and actors that the suite adds to flows
 
 
@@ -100,11 +102,15 @@ def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
     if ".py:" in name:
         path, _, function = name.rpartition(":")
         try:
-            return runpy.run_path(path)[function]
-        except KeyError:
-            raise ValueError(f"{path} has no function {function}") from None
-        except Exception as error:  # anything that the user's file raises; a SyntaxError names its line
-            raise ValueError(f"{path}: {type(error).__name__}: {error}: give FILE.py:FUNCTION") from None
+            value = runpy.run_path(path).get(function)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # anything that the user's file raises; a SyntaxError names its line
+            raise ValueError(f"{path}: {describe_error(error)}: give FILE.py:FUNCTION") from None
+        if not callable(value):
+            kind = "" if value is None else f" (this name is of type {type(value).__name__})"
+            raise ValueError(f"{path} has no function {function}{kind}: give FILE.py:FUNCTION")
+        return value
     if name not in FLOWS:
         others = f": give {', '.join(FLOWS)}, 'rollout -> trainer: 12MB', or my_flow.py:my_flow"
         raise ValueError(f"unknown flow {name}{did_you_mean(name, FLOWS) or others}")
@@ -112,9 +118,16 @@ def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
 
 
 def flow_sizes(name: str, message: str | None = None) -> dict[str, Any]:
-    """Return the sizes of a flow with their defaults. A flow that is written as text has none."""
+    """Return the sizes of a flow with their defaults. A flow that is written as text has none.
+
+    Raise ValueError if a parameter of a user's function has no default, or one that no record can hold.
+    """
     parameters = inspect.signature(flow_function(name, message)).parameters
-    return {size: parameter.default for size, parameter in parameters.items()}
+    sizes = {size: parameter.default for size, parameter in parameters.items()}
+    for size, default in sizes.items():
+        if not isinstance(default, (int, float, str, NoneType)):  # without a default, it is a class
+            raise ValueError(f"{name}: give its parameter {size} a number or a text as default")
+    return sizes
 
 
 def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) -> Flow:
@@ -136,19 +149,32 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
         raise ValueError(f"{flag_name(size)} is a size of {', '.join(owners)}: leave it out{others}")
     try:
         flow = flow_function(name, message)(**{**defaults, **given})
-    except Exception as error:
-        if ".py:" not in name:
+    except BaseException as error:
+        if ".py:" not in name or isinstance(error, KeyboardInterrupt):
             raise
-        line = traceback.extract_tb(error.__traceback__)[-1].lineno
-        raise ValueError(f"{name}, line {line}: {type(error).__name__}: {error}") from error
+        path, frames = name.rpartition(":")[0], traceback.extract_tb(error.__traceback__)
+        line = max((number for number, frame in enumerate(frames) if frame.filename == path), default=-1)
+        raise ValueError(f"{name}, line {frames[line].lineno}: {describe_error(error)}") from error
     if not isinstance(flow, Flow):
-        raise ValueError(f"{name} returned {flow!r}: it must return a common.flows.flow.Flow")
+        raise ValueError(f"{name} returned a {type(flow).__name__}: it must return a common.flows.flow.Flow")
+    if ".py:" in name:
+        check_reserved([*flow.actors, *(task.name for task in flow.tasks)])
     if iteration_bytes and not flow.is_flat:
         raise ValueError(f"--payload changes flat messages, and {name} has messages of fields: leave it out, and use "
                          "--batch-size")  # fmt: skip
     if iteration_bytes:
         flow = scale_flow(flow, iteration_bytes)
     return cut_messages(flow, fields) if fields else flow
+
+
+def describe_error(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def check_reserved(names: Iterable[str]) -> None:
+    for name in names:
+        if name in RESERVED_NAMES:
+            raise ValueError(f"the name {name} is reserved: use another one")
 
 
 def parse_flow(text: str) -> Flow:
@@ -197,17 +223,16 @@ def parse_flow(text: str) -> Flow:
 def _parse_names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
-        if not re.fullmatch("[A-Za-z][A-Za-z0-9_-]*", name):
-            raise ValueError(f"{name!r} is not a name: use letters, digits, dashes and underscores, a letter first")
-        if name in RESERVED_NAMES:
-            raise ValueError(f"the name {name} is reserved: use another one")
+        check_name(name)
+    check_reserved(names)
     return names
 
 
 def _parse_message(text: str) -> Message:
     if re.fullmatch(r"\s*[\d.]+\s*[A-Za-z]*\s*", text):
         return flat_message(parse_bytes(text))
-    fields = []
+    fields: list[Field] = []
+    tensors = 0
     for part in map(str.strip, text.split(",")):
         match = re.fullmatch(rf"(?:(\S+)\s+)??(?:(\d+)\s*x\s+)?({'|'.join(FIELD_DTYPES)})\s+(.+)", part)
         if not match or not (match[1] or match[2]):
@@ -219,6 +244,9 @@ def _parse_message(text: str) -> Message:
         items, remainder = divmod(parse_bytes(match[4]), ITEM_BYTES[dtype])
         if remainder or not count:
             raise ValueError(f"field {name}: give at least 1 tensor, and a multiple of the item size of {dtype}")
+        tensors += count
+        if tensors > MAX_TENSORS:
+            raise ValueError(f"{text.strip()!r} has more than {MAX_TENSORS} tensors: give fewer and larger ones")
         fields.append(Field(name, dtype, lengths=(items,) * count) if match[2] else Field(name, dtype, (items,)))
     return Message(tuple(fields))
 

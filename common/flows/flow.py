@@ -1,5 +1,6 @@
 """Define a flow as a value: the tasks, the actors that run them, and who reads what."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ DRIVER = "driver"
 DATASET = "stream-dataset"  # the task and actor that `with_dataset` adds
 WORD_BYTES = ACKNOWLEDGEMENT.bytes
 PROXY = "proxy"  # the actor that `with_proxy_actor` adds; a user's flow may have a trainer of its own
+MAX_NAME_LENGTH = 100  # names of actors are parts of the names of files, which have at most 255 characters
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Flow:
     """Tasks in an order in which they can run. The driver sends the query and reads the messages of `returns`.
 
     A message between two tasks of the same actor stays there and is not an edge. Raise ValueError if a name is unknown,
-    used twice or read too early, or if a message has no reader.
+    not possible, used twice or read too early, or if a message has no reader.
     """
 
     name: str
@@ -87,6 +89,8 @@ class Flow:
     def __post_init__(self) -> None:
         names = {DRIVER}
         for task in self.tasks:
+            check_name(task.name, "._-")
+            check_name(task.actor)
             if task.name in names or task.actor == DRIVER:
                 raise ValueError(f"flow {self.name}: the name {task.name} is taken")
             if not task.reads:
@@ -216,6 +220,14 @@ class Flow:
     @property
     def sent_bytes(self) -> int:
         return sum(message.bytes for message in self.messages)
+
+
+def check_name(name: str, others: str = "_-") -> None:
+    """Raise ValueError if this cannot be the name of an actor, or of a task with these `others` in it."""
+    match = isinstance(name, str) and re.fullmatch(f"[A-Za-z][A-Za-z0-9{others}]*", name)
+    if not match or len(name) > MAX_NAME_LENGTH:
+        raise ValueError(f"{name!r} is not a name: use letters, digits, dashes and underscores, a letter first, and at "
+                         f"most {MAX_NAME_LENGTH} characters")  # fmt: skip
 
 
 def jagged_flow(flow: Flow) -> Flow:

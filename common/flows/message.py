@@ -37,8 +37,9 @@ class Field:
             raise ValueError(f"field {self.name!r}: unknown dtype {self.dtype}. Use one of {', '.join(ITEM_BYTES)}.")
         if (self.shape and self.lengths) or (self.is_python and not self.lengths):
             raise ValueError(f"field {self.name!r}: give a shape for a tensor, or lengths for strings and lists")
-        if min((*self.shape, *self.lengths), default=0) < 0:
-            raise ValueError(f"field {self.name!r}: a shape or length is negative")
+        for number in (*self.shape, *self.lengths, *self.storage):
+            if not isinstance(number, int) or number < 0:
+                raise ValueError(f"field {self.name!r}: {number} in a shape or length is not a whole number from 0")
         extent = (len(self.lengths), max(self.lengths)) if self.lengths else self.shape
         if self.storage and (len(self.storage) != len(extent) or any(map(operator.gt, extent, self.storage))):
             raise ValueError(f"field {self.name!r} is larger than the storage that it is a view of")

@@ -78,3 +78,78 @@ def test_bytes_and_seconds_are_read_with_or_without_a_unit():
             parse_bytes(text)
         with pytest.raises(ValueError, match=r"seconds|unit"):
             parse_seconds(text)
+
+
+FLOW_FILE = """
+import sys
+from common.flows.flow import DRIVER, Flow, Task
+from common.flows.message import Field, Message
+
+def make(name="policy", actor="", shape=(8,), returns=None):
+    message = Message((Field("tokens", "int64", shape),))
+    return Flow("mine", "mine", message, (Task(name, (DRIVER,), message, actor=actor),), returns=(name,))
+
+flow, number = make(), 8
+def slash(): return make("a/b")
+def outside(): return make("good", "../../evil")
+def empty(): return make("")
+def integer(): return make(5)
+def long(): return make("a" * 101)
+def reserved(): return make("proxy")
+def fraction(): return make(shape=(8, 8.5))
+def text(): return "a\\nb"
+def needs(n): return make()
+def any_number(*n): return make()
+def object_default(n=flow): return make()
+def leaves(): sys.exit(0)
+def base(): raise BaseException("two\\nlines")
+def fine(n=1, m=None, x=0.5, t="a"): return make("policy-1.forward", "policy-1")
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        ("flow", r"has no function flow \(this name is of type Flow\): give FILE\.py:FUNCTION"),
+        ("number", r"has no function number \(this name is of type int\): give FILE\.py:FUNCTION"),
+        ("slash", "line 8: ValueError: 'a/b' is not a name: use letters, digits, dashes"),
+        ("outside", r"line 8: ValueError: '\.\./\.\./evil' is not a name: use letters, digits, dashes"),
+        ("empty", "line 8: ValueError: '' is not a name"),
+        ("integer", "line 8: ValueError: 5 is not a name"),
+        ("long", "at most 100 characters"),
+        ("reserved", "the name proxy is reserved: use another one"),
+        ("fraction", r"field 'tokens': 8\.5 in a shape or length is not a whole number from 0"),
+        ("text", "returned a str: it must return"),
+        ("needs", "give its parameter n a number or a text as default"),
+        ("any_number", "give its parameter n a number or a text as default"),
+        ("object_default", "give its parameter n a number or a text as default"),
+        ("leaves", "line 22: SystemExit: 0"),
+        ("base", "line 23: BaseException: two lines"),
+    ],
+)
+def test_a_function_that_makes_no_flow_is_rejected_in_one_line(tmp_path, function, reason):
+    (tmp_path / "mine.py").write_text(FLOW_FILE)
+    with pytest.raises(ValueError, match=reason) as error:
+        build_flow(f"{tmp_path}/mine.py:{function}", {})
+    assert "\n" not in str(error.value)
+    assert build_flow(f"{tmp_path}/mine.py:fine", {"n": 2}).actors == ("policy-1",)
+
+
+@pytest.mark.parametrize("code", ["import sys; sys.exit(0)", "raise BaseException('two\\nlines')", "raise OSError"])
+def test_a_file_that_ends_before_it_defines_a_flow_is_rejected(tmp_path, code):
+    (tmp_path / "mine.py").write_text(code)
+    with pytest.raises(ValueError, match=r"mine\.py: (SystemExit: 0|BaseException: two lines|OSError:): give FILE"):
+        build_flow(f"{tmp_path}/mine.py:make", {})
+
+
+def test_ctrl_c_in_a_file_with_a_flow_is_no_error_of_the_flow(tmp_path):
+    (tmp_path / "mine.py").write_text("raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        build_flow(f"{tmp_path}/mine.py:make", {})
+
+
+def test_the_number_of_tensors_is_bounded_before_a_flow_is_built():
+    for fields in ("300000000 x bfloat16 4MB", "a 60000 x int64 8B, b 60000 x int64 8B"):
+        with pytest.raises(ValueError, match="has more than 100000 tensors: give fewer and larger ones"):
+            build_flow(f"a -> b: {fields}", {})
+    assert len(build_flow("a -> b: 100000 x int64 8B", {}).task("a").sends.fields[0].lengths) == 100_000
