@@ -8,7 +8,7 @@
 common/run/timing.py: run_group measures the time from the query in the driver's memory to the reward's result in the
 driver's memory. Payloads are made before and verified after the timed section.
 
-    python3 simulate_chat_learn_data_flow.py --transport driver-queue --iterations 5
+    python3 simulate_chat_learn_data_flow.py --transport refs --iterations 5
 """
 
 from common.run import supervisor

@@ -56,7 +56,7 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
     ref_queue_flags = [field.name for field in FLAGS if field.metadata["group"] == REF_QUEUE_FLAGS]
     for name in options.configuration_flags:
         if name in (*ref_queue_flags, "trainers", "ranks") and label != CHATLEARN:
-            yield f"{flag_name(name)} is a flag of --transport ref-queue: leave it out"
+            yield f"{flag_name(name)} is a flag of --transport ref-queue: give this transport, or leave it out"
     if options.zero_copy and (transport.runtime.name != "store" or transport.name in ("bytes", "numpy")):
         yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
     if options.copy_in and (not transport.requirements.shared_memory or options.message == "packed"):
@@ -89,7 +89,8 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
     single_buffers = 2 * flow.path_length(min) - 1 if transport.requirements.single_buffer_channels else None
     for limit in (transport.max_in_flight, single_buffers):
         if limit and options.in_flight > limit:
-            yield f"--in-flight {options.in_flight}: {transport.name} holds {limit} of {flow.name}: give {limit}"
+            yield (f"--in-flight {options.in_flight}: {transport.name} holds {limit} of {flow.name}: give {limit}, or "
+                   "another --transport")  # fmt: skip
     if options.group_size < options.in_flight:
         yield f"--check-every or --episode: give at least --in-flight, which is {options.in_flight}"
     if transport.requirements.one_input and any(len(flow.edges_to(task.name)) > 1 for task in flow.tasks):

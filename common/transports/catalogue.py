@@ -115,7 +115,7 @@ def producer_writes_in_place(transport: Transport, flags: Mapping[str, Any]) -> 
     return transport.requirements.shared_memory and not flags.get("copy_in")
 
 
-STORE = Runtime("store", "simulate_chat_learn_data_flow.py", default_transport="ref-queue")
+STORE = Runtime("store", "simulate_chat_learn_data_flow.py", default_transport="driver-queue")
 GRAPH = Runtime("graph", "ray_cg_simulate_chat_learn_data_flow.py", busy_waits=True)
 RDT = Runtime("rdt", "ray_rdt_simulate_chat_learn_data_flow.py", default_transport="gloo")
 TORCH = Runtime("torch", "torch_simulate_chat_learn_data_flow.py", "process_workers.ProcessWorkers", "gloo",

@@ -22,7 +22,8 @@ from common.run.timing import measure
 from common.runtimes.worker_group import WorkerGroup
 
 BATCH_SIZE = 8
-SMALL = ("--batch-size", str(BATCH_SIZE), "--prompt-len", "uniform:4:8", "--response-len", "6", "--warmup", "2")
+LENGTHS = ("--prompt-len", "uniform:4:8", "--response-len", "6")
+SMALL = ("--transport", "ref-queue", "--batch-size", str(BATCH_SIZE), *LENGTHS, "--warmup", "2")
 GRPO = ("--flow", "grpo", "--message", "fields", "--in-flight", "2", "--episode", "2")
 TRAINED = (*GRPO, "--sink", "trainer", "--train-global-batch", "8", "--train-micro-batch", "4")
 

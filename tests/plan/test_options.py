@@ -16,7 +16,8 @@ from common.plan.plan import resolve_plan
 from common.transports.catalogue import RUNTIMES, transports_of
 
 KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
-FIELDS = ("--message", "fields", "--sink", "trainer")
+CHATLEARN = ("--transport", "ref-queue")
+FIELDS = (*CHATLEARN, "--message", "fields", "--sink", "trainer")
 CLUSTER = ("--address", "127.0.0.1:6379")
 pytestmark = pytest.mark.usefixtures("no_gpu")
 
@@ -59,18 +60,18 @@ def test_help_has_every_flag_and_transport_of_a_script_and_only_the_store_has_ch
         ("store", ["--flow", "offline-dpo"], "unknown flow offline-dpo"),
         ("store", ["--scale", "0.5"], "give a preset"),
         ("torch", ["--duration", "10s", "--iterations", "5"], "leave one of them out"),
-        ("store", ["--transport", "refs", "--episode", "8"], "is a flag of --transport ref-queue: leave it out"),
-        ("store", ["--check-every", "3", "--in-flight", "4"], "give at least --in-flight, which is 4"),
-        ("store", ["--episode", "8", "--in-flight", "4"], "give --in-flight 8"),
-        ("store", ["--episode", "200"], "--iterations 100: give 200"),
+        ("store", ["--transport", "refs", "--episode", "8"], "of --transport ref-queue: give this transport, or"),
+        ("torch", ["--check-every", "3", "--in-flight", "4"], "give at least --in-flight, which is 4"),
+        ("store", [*CHATLEARN, "--episode", "8", "--in-flight", "4"], "give --in-flight 8"),
+        ("store", [*CHATLEARN, "--episode", "200"], "--iterations 100: give 200"),
         ("store", ["--as-sent", "--message", "packed"], "packed messages have what a view shows"),
         ("store", ["--flow", "dpo", "--message", "jagged"], "no message of dpo has a list of tensors"),
         ("torch", ["--message", "tensordict"], "torch gloo carries tensors and no Python objects: give jagged"),
         ("store", ["--flow", "chain", "--message", "tensordict"], "no common number of samples"),
         ("store", ["--flow", "chain", "--message", "packed"], "one tensor already: leave it out"),
-        ("store", ["--replicas", "critic=2"], "there is no model critic: give policy, reference, reward"),
-        ("store", ["--replicas", "reward=9", "--ranks", "reward=8"], "reward has 72 processes"),
-        ("store", ["--ranks", "policy"], "--ranks policy: give NAME=VALUE"),
+        ("store", [*CHATLEARN, "--replicas", "critic=2"], "there is no model critic: give policy, reference, reward"),
+        ("store", [*CHATLEARN, "--replicas", "reward=9", "--ranks", "reward=8"], "reward has 72 processes"),
+        ("store", [*CHATLEARN, "--ranks", "policy"], "--ranks policy: give NAME=VALUE"),
         ("store", ["--sink", "trainer", "--flow", "slime"], "give --message fields, or one of ChatLearn's flows"),
         ("store", ["--train-micro-batch", "4"], "give --sink trainer too"),
         ("store", ["--flow", "ppo", "--message", "jagged", "--sink", "trainer"], "cannot cut jagged messages"),
@@ -88,7 +89,7 @@ def test_help_has_every_flag_and_transport_of_a_script_and_only_the_store_has_ch
         ("graph", ["--transport", "zero-copy", "--reuse-buffers"], "is a flag of graph shm"),
         ("graph", ["--transport", "mapped", *CLUSTER], "runs on one machine"),
         ("store", ["--address", "127.0.0.1:1"], "no answer"),
-        ("store", ["--transport", "driver-queue", "--in-flight", "2"], "driver-queue holds 1 of online-dpo: give 1"),
+        ("store", ["--in-flight", "2"], "driver-queue holds 1 of online-dpo: give 1, or another --transport"),
         ("graph", ["--transport", "shm", "--in-flight", "6"], "shm holds 5 of online-dpo: give 5"),
         ("graph", ["--place", "policy=1", "--placement", "spread"], "leave one of them out"),
         ("graph", ["--place", "critic=1"], "there is no actor critic: give policy, reference, reward"),
@@ -134,7 +135,7 @@ def test_huge_pages_are_rejected_if_the_kernel_does_not_give_them(monkeypatch, t
 
 
 def test_values_that_follow_from_other_flags():
-    assert (parse().transport, parse().group_size, parse().placement) == ("ref-queue", 1, "pack")
+    assert (parse().transport, parse().group_size, parse().placement) == ("driver-queue", 1, "pack")
     assert parse("--in-flight", "4").group_size == 4
     assert parse("--in-flight", "4", "--check-every", "8").group_size == 8
     assert parse("--in-flight", "4", "--episode", "4").group_size == 4

@@ -9,7 +9,7 @@ from common.flows.flow import PROXY
 from common.plan import validate
 from common.plan.plan import Worker, resolve_plan, token_ring
 
-FIELDS = ("--flow", "ppo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
+FIELDS = ("--transport", "ref-queue", "--flow", "ppo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
 KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
 
 

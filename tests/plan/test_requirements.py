@@ -66,7 +66,7 @@ def test_replicas_ranks_and_trainers_have_memory_of_their_own(machine, make_plan
     machine()
 
     def resident(*flags):
-        plan = make_plan("store", "--flow", "ppo", "--in-flight", "2", *flags)
+        plan = make_plan("store", "--transport", "ref-queue", "--flow", "ppo", "--in-flight", "2", *flags)
         return validate.resident_bytes(plan.transport, plan.options, plan.task_flow), plan.task_flow
 
     alone, flow = resident()

@@ -4,6 +4,7 @@ from conftest import SCRIPTS
 
 from common.flows.catalogue import build_flow
 
+CHATLEARN = ("--transport", "ref-queue")
 SMALL = ("--batch-size", "3", "--prompt-len", "uniform:4:8", "--response-len", "6", "--warmup", "0")
 
 
@@ -11,7 +12,7 @@ def test_operations_of_an_episode_equal_chatlearns_formulas(run_script, cluster)
     count, replicas, ranks = 2, {"policy": 2}, {"reward": 2}
     layout = ("--as-sent", "--replicas", "policy=2", "--ranks", "reward=2", *cluster)
     episodes = ("--episode", str(count), "--in-flight", str(count), "--iterations", str(count))
-    finished = run_script(SCRIPTS["store"], "--flow", "online-dpo", *SMALL, *episodes, *layout)
+    finished = run_script(SCRIPTS["store"], *CHATLEARN, "--flow", "online-dpo", *SMALL, *episodes, *layout)
     assert (finished.code, finished.stderr) == (0, "")
     run, sizes = finished.run, finished.record.workload.sizes
     assert (run.status, run.wrong_bytes, len(run.seconds), len(run.group_seconds)) == ("ok", 0, count, 1)
@@ -45,7 +46,7 @@ def test_samples_reach_the_trainers_by_chatlearns_operations(run_script, cluster
              "--iterations", "4", "--warmup", "0", "--batch-size", "8", "--prompt-len", "uniform:4:8",
              "--response-len", "6", "--train-global-batch", "8", "--train-micro-batch", "2", "--data-parallel", "2",
              "--model-seconds", "trainer=50ms", "--keep-queues")  # fmt: skip
-    finished = run_script(SCRIPTS["store"], *flags, *cluster, "--trace", str(tmp_path / "trace.json"))
+    finished = run_script(SCRIPTS["store"], *CHATLEARN, *flags, *cluster, "--trace", str(tmp_path / "trace.json"))
     assert (finished.code, finished.stderr) == (0, "")
     run, counts = finished.run, finished.run.queue_operations
     assert (run.status, run.wrong_bytes) == ("ok", 0)

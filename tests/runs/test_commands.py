@@ -89,7 +89,7 @@ def test_the_three_steps_of_the_readme_end_with_a_chart(copy_of_the_project):
         assert done.stdout.splitlines()[-1].startswith("Execution time: ")
     assert len(list((copy_of_the_project / "results").glob("*.json"))) == 2
     done = run_command("plot_results.py", cwd=copy_of_the_project)
-    assert "store ref-queue" in done.stdout and "torch gloo" in done.stdout
+    assert "store driver-queue" in done.stdout and "torch gloo" in done.stdout
     charts = [line for line in done.stdout.splitlines() if ".svg" in line]
     assert charts and "results" in charts[0]
     assert list((copy_of_the_project / "results").rglob("benchmark_result.svg"))
