@@ -1,8 +1,10 @@
 """Compute what tables, charts and comparisons show of a configuration and its runs, and whether it can be trusted."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,10 @@ import numpy as np
 from common.analysis.statistics import MIN_RUNS, Summary, summarise, typical_seconds
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS_OF_FIELDS, build_flow
-from common.flows.flow import DRIVER, PROXY, Flow, Task
+from common.flows.flow import DATASET, DRIVER, PROXY, Edge, Flow, Task, changes_flow, with_dataset, with_proxy_actor
 from common.flows.message import CHANGES, flat_message
+from common.plan.options import Options
+from common.plan.plan import Crossings, make_workers
 from common.records.schema import Record, Run, Workload, record_edges
 from common.transports.catalogue import TRANSPORTS, VARIANTS, Transport, Variant, producer_writes_in_place
 from common.units import format_bytes
@@ -202,8 +206,20 @@ class Result:
     def link_seconds(self) -> float | None:
         """Return the time of the messages between nodes by plain TCP; None if all actors are on one node."""
         complete = [run for run in self.shown_runs if run.links and run.nodes]  # failed runs do not name the nodes
-        times = [_link_seconds(run, self.flow, self.in_flight > 1) for run in complete]
+        times = [_link_seconds(run, self.crossings(run), self.in_flight > 1) for run in complete]
         return float(np.median(times)) if times else None
+
+    def crossings(self, run: Run) -> Crossings:
+        """Return the messages that crossed between the nodes of a run."""
+        flow = changes_flow(self.flow, self.workload.message) if self.workload.message in CHANGES else self.flow
+        if PROXY in run.nodes:
+            flow = with_proxy_actor(flow)
+        elif DATASET in run.nodes:
+            flow = with_dataset(flow)
+        flags, flow_name = self.configuration.flags, self.workload.flow
+        options = Options(flow=flow_name, replicas=flags.get("replicas"), ranks=flags.get("ranks"))
+        workers = make_workers(flow.actors, options.process_counts)
+        return Crossings(flow, workers, run.nodes, self.transport.once_per_node)
 
     @property
     def times_link(self) -> float | None:
@@ -245,39 +261,36 @@ class Result:
         return sum(run.stored_bytes for run in self.shown_runs) / len(self.seconds)
 
 
-def _link_seconds(run: Run, flow: Flow, overlap: bool) -> float:
-    """Return the time of the messages between nodes by plain TCP, with the faster number of connections of each link.
+def _link_seconds(run: Run, crossings: Crossings, overlap: bool) -> float:
+    """Return the time per iteration of the messages between nodes by plain TCP, the mean over the replicas.
 
-    If iterations overlap, it is the time of the node that sends longest. Otherwise it is the time until the driver has
-    all results: a task sends when it has all its inputs, and a node sends one message at a time.
+    The faster number of connections of each link counts. If iterations overlap, it is the time of the node that sends
+    longest. Otherwise it is the time until the driver has all results: a task sends when it has all its inputs, and a
+    node sends one message at a time.
     """
-    fastest: dict[tuple[int, int], float] = {}
+    flow = crossings.flow
+    byte_seconds: dict[tuple[int, int], float] = {}
     for link in run.links:
-        pair, seconds = (link.source, link.reader), float(np.median(link.seconds))
-        fastest[pair] = min(seconds, fastest.get(pair, seconds))
-    nodes: dict[str, int] = {}
-    for worker, node in run.nodes.items():  # the first replica stands for all
-        nodes.setdefault(worker.partition(".")[0], node)
-    nodes[DRIVER] = nodes.get(PROXY, nodes[DRIVER])
-    pairs = {edge: (nodes[flow.actor(edge.source)], nodes[flow.actor(edge.reader)]) for edge in flow.edges}
-    pair_bytes = {pair: sum(edge.bytes for edge in flow.edges if pairs[edge] == pair) for pair in fastest}
-    sent: dict[int, float] = {}  # node -> when it has sent its last message so far
-    ready = {DRIVER: 0.0}  # task -> when it has all its inputs
-    arrived: dict[tuple[str, str], float] = {}  # source and reader -> when the message has arrived
-
-    def send(source: str) -> None:
-        for edge in flow.edges_from(source):
-            end, node = ready[source], pairs[edge][0]
-            if pairs[edge] in fastest:
-                seconds = fastest[pairs[edge]] * edge.bytes / pair_bytes[pairs[edge]]
-                end = sent[node] = max(0.0 if overlap else end, sent.get(node, 0.0)) + seconds
-            arrived[source, edge.reader] = end
-
-    send(DRIVER)
-    for task in flow.tasks:
-        ready[task.name] = max(arrived.get((source, task.name), ready[source]) for source in task.reads)
-        send(task.name)
-    return max(sent.values(), default=0.0) if overlap else max(arrived[source, DRIVER] for source in flow.returns)
+        pair, seconds = (link.source, link.reader), float(np.median(link.seconds)) / link.bytes
+        byte_seconds[pair] = min(seconds, byte_seconds.get(pair, seconds))
+    times, busy = [], defaultdict[int, float](float)  # node -> seconds for which it sends
+    for number in range(1, 1 + crossings.period):
+        messages = crossings.messages(number)
+        ready: dict[str, float] = {}  # task -> when it has all its inputs
+        sent: dict[int, float] = {}  # node -> when it has sent its last message so far
+        arrived: dict[Edge, float] = {}
+        for name, reads in ((DRIVER, ()), *((task.name, task.reads) for task in flow.tasks)):
+            inputs = flow.edges_to(name) if reads else ()
+            ready[name] = max([0.0, *(ready[source] for source in reads), *(arrived.get(edge, 0.0) for edge in inputs)])
+            for edges, sender, reader in messages:
+                if edges[0].source == name:
+                    seconds = byte_seconds.get((sender, reader), 0.0) * edges[0].bytes
+                    sent[sender] = max(ready[name], sent.get(sender, 0.0)) + seconds
+                    busy[sender] += seconds
+                    arrived |= {edge: max(sent[sender], arrived.get(edge, 0.0)) for edge in edges}
+        results = [arrived.get(edge, 0.0) for edge in flow.edges_to(DRIVER)]
+        times.append(max(*results, *(ready[name] for name in flow.returns)))
+    return max(busy.values(), default=0.0) / crossings.period if overlap else fmean(times)
 
 
 def _flow_from_edges(workload: Workload) -> Flow:

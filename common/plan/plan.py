@@ -2,15 +2,17 @@
 
 import math
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from common.errors import Skipped, UsageError
 from common.flows.catalogue import DETACHED_PPO, build_flow, flow_sizes
-from common.flows.flow import DRIVER, Flow, changes_flow, jagged_flow, packed_flow, with_dataset, with_proxy_actor
+from common.flows.flow import DRIVER, Edge, Flow, changes_flow, jagged_flow, packed_flow, with_dataset, with_proxy_actor
 from common.flows.message import CHANGES
 from common.plan import validate
 from common.plan.options import Options
@@ -41,6 +43,67 @@ class Worker:
     def last_due(self, number: int) -> int:
         """Return the last iteration up to this one whose message it receives; 0 before the first."""
         return max(0, number - (number - 1 - self.replica) % self.replicas)
+
+
+def make_workers(actors: Iterable[str], process_counts: Callable[[str], tuple[int, int]]) -> dict[str, Worker]:
+    """Return every process by name, the driver first. The names of replicas and ranks have numbers.
+
+    `process_counts` returns the number of replicas of an actor, and of ranks per replica.
+    """
+    workers = {DRIVER: Worker(DRIVER)}
+    for actor in actors:
+        replicas, ranks = process_counts(actor)
+        for replica in range(replicas):
+            for rank in range(ranks):
+                numbers = ([replica] if replicas > 1 else []) + ([rank] if ranks > 1 else [])
+                workers[".".join([actor, *map(str, numbers)])] = Worker(actor, replica, replicas, rank, ranks)
+    return workers
+
+
+class Crossing(NamedTuple):
+    """A message that passes from one node to another, and the edges for which it is sent."""
+
+    edges: list[Edge]
+    sender: int
+    reader: int
+
+
+@dataclass(frozen=True)
+class Crossings:
+    """The messages of a flow between nodes: each once per reader, or once per node that has readers of it."""
+
+    flow: Flow
+    workers: Mapping[str, Worker]
+    nodes: Mapping[str, int]  # worker -> node
+    once_per_node: bool
+
+    @property
+    def period(self) -> int:
+        """Return after how many iterations the same replicas receive messages again."""
+        return math.lcm(*(worker.replicas for worker in self.workers.values()))
+
+    def messages(self, number: int) -> list[Crossing]:
+        """Return the messages of an iteration that cross, in the order in which they are read."""
+        nodes: dict[str, list[int]] = {}  # of the ranks of each actor
+        for name, worker in self.workers.items():
+            if worker.receives(number):
+                nodes.setdefault(worker.actor, []).append(self.nodes[name])
+        crossings: dict[tuple[str, int, int], Crossing] = {}
+        for edge in self.flow.edges:
+            sender = nodes[self.flow.actor(edge.source)][-1]  # of the last rank, which sends
+            for rank, reader in enumerate(nodes[self.flow.actor(edge.reader)]):
+                if reader != sender:
+                    key = (edge.source, reader, 0) if self.once_per_node else (str(edge), reader, rank)
+                    crossings.setdefault(key, Crossing([], sender, reader)).edges.append(edge)
+        return [*crossings.values()]
+
+    def bytes_by_link(self, numbers: Iterable[int]) -> Counter[tuple[int, int]]:
+        """Return the bytes that these iterations send from one node to another, by sender and reader."""
+        period, total = self.period, Counter[tuple[int, int]]()
+        for number, count in Counter(number % period for number in numbers).items():
+            for edges, sender, reader in self.messages(number + period):
+                total[sender, reader] += count * edges[0].bytes
+        return total
 
 
 @dataclass(frozen=True)
@@ -123,15 +186,11 @@ class Plan:
 
     @cached_property
     def workers(self) -> dict[str, Worker]:
-        """Return every process by name, the driver first. The names of replicas and ranks have numbers."""
-        workers = {DRIVER: Worker(DRIVER)}
-        for actor in self.task_flow.actors:
-            replicas, ranks = self.options.process_counts(actor)
-            for replica in range(replicas):
-                for rank in range(ranks):
-                    numbers = ([replica] if replicas > 1 else []) + ([rank] if ranks > 1 else [])
-                    workers[".".join([actor, *map(str, numbers)])] = Worker(actor, replica, replicas, rank, ranks)
-        return workers
+        return make_workers(self.task_flow.actors, self.options.process_counts)
+
+    def crossings(self, worker_nodes: Mapping[str, int]) -> Crossings:
+        """Return the messages between nodes if each worker runs on the given node."""
+        return Crossings(self.sent_flow, self.workers, worker_nodes, self.transport.once_per_node)
 
     @property
     def worker_names(self) -> tuple[str, ...]:

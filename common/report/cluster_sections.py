@@ -28,8 +28,8 @@ def describe_configuration(result: Result) -> str:
 
 def crossing_bytes(result: Result) -> int:
     """Return the bytes per iteration that cross the links."""
-    links = result.shown_runs[0].links
-    return sum(link.bytes for link in links if link.connections == 1)
+    crossings = result.crossings(result.shown_runs[0])
+    return round(crossings.bytes_by_link(range(1, 1 + crossings.period)).total() / crossings.period)
 
 
 def busy_cores(result: Result) -> float:

@@ -58,6 +58,8 @@ class Transport:
     stores: Literal["", "messages", "arguments", "calls", "queues", "buffers", "channels"] = ""
     carries_objects: bool = False  # any Python object that can be pickled, also one that is no dict of tensors
     uses_sockets: bool = False  # payloads pass through a network interface: on one machine, the loopback
+    once_per_node: bool = False  # a message crosses once to a node, however many of its readers are there
+    bypasses_kernel: bool = False  # RDMA, NVLink, CUDA IPC or NCCL may carry payloads, which no interface counts
     gives_views: bool = False  # readers get a view of memory that they do not own; otherwise they own a copy
     max_in_flight: int | None = None  # iterations in flight; None: as many as memory holds
 

@@ -9,7 +9,8 @@ from common.records.schema import Link, NodeCosts, Resources
 from common.report.sections import sections
 
 NODES = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
-LINKS = [Link(0, 1, 1, 10**6, [0.02, 0.03]), Link(0, 1, 4, 10**6, [0.05]), Link(1, 0, 1, 10**5, [0.001])]
+MIB = 2**20
+LINKS = [Link(0, 1, 1, 96 * MIB, [0.02, 0.03]), Link(0, 1, 4, 96 * MIB, [0.05]), Link(1, 0, 1, 160 * MIB, [0.001])]
 
 
 def cells_of(section):
@@ -38,7 +39,7 @@ def test_transports_are_compared_with_the_link_alone():
     row = rows["2 nodes, 10 Gbit/s", "graph shm"]
     assert (row["ms of the link alone"], row["crosses the links"], row["busy cores (largest of all nodes)"]) == (
         "26",
-        "1.049 MiB",
+        "256 MiB",
         "1.5",
     )
     assert "graph shm (2 nodes, 10 Gbit/s), 1.92 times as long" in section.sentence
@@ -54,24 +55,55 @@ def test_a_table_of_one_node_has_no_column_for_links():
 
 
 @pytest.mark.parametrize(("in_flight", "seconds"), [
-    # The policy sends 192 bytes to node 1. With a reference of its own on node 2, the reward model waits for it.
+    # The policy sends one message to node 1. With a reference of its own on node 2, the reward model waits for it.
     (1, {"reference": 1, "reward": 1, "total": 3.0 + 7.0}), (2, {"reference": 1, "reward": 1, "total": 7.0}),
     (1, {"reference": 2, "reward": 1, "total": 1.5 + 11.0 + 7.0}),
 ])  # fmt: skip
 def test_nodes_send_at_the_same_time_only_if_inputs_or_iterations_allow_it(in_flight, seconds):
     total = seconds.pop("total")
-    links = [Link(0, 1, 1, 9, [3.0, 4.0, 2.0]), Link(0, 1, 4, 9, [5.0]), Link(1, 0, 1, 9, [7.0]),
-             Link(0, 2, 1, 9, [1.5]), Link(2, 1, 1, 9, [11.0])]  # fmt: skip
+    links = [Link(0, 1, 1, 96 * MIB, [3.0, 4.0, 2.0]), Link(0, 1, 4, 96 * MIB, [5.0]),
+             Link(1, 0, 1, 160 * MIB, [7.0]), Link(0, 2, 1, 96 * MIB, [1.5]),
+             Link(2, 1, 1, 64 * MIB, [11.0])]  # fmt: skip
     run = make_run([9.0] * 3, nodes=NODES | seconds, links=links, group_seconds=[9.0])
     assert Result([make_record("refs", run, flags={"in_flight": in_flight})]).link_seconds == pytest.approx(total)
 
 
 def test_messages_of_several_tasks_of_an_actor_cross_one_after_the_other():
     nodes = {"driver": 0, "trainer": 0, "rollout-1": 1, "rollout-2": 1}
-    run = make_run([20.0] * 3, nodes=nodes, links=[Link(0, 1, 1, 9, [10.0])])
+    run = make_run([20.0] * 3, nodes=nodes)
     record = make_record("gloo", run, runtime="torch", flow="weights", scale=0.01, bucket_size=200_000)
     assert len(record.workload.edges) > 8
-    assert Result([record]).link_seconds == pytest.approx(10)
+    sent = sum(edge.bytes for edge in record.workload.edges if edge.reader != "driver")
+    run.links = [Link(0, 1, 1, sent, [10.0]), Link(1, 0, 1, 16, [0.0001])]
+    assert Result([record]).link_seconds == pytest.approx(10, rel=1e-3)
+
+
+@pytest.mark.parametrize(("runtime", "transport", "flags", "milliseconds", "crosses", "times"), [
+    ("store", "refs", {}, 1393, 256, 6.30), ("store", "refs", {"zero_copy": True}, 354.5, 256, 1.60),
+    ("graph", "shm", {}, 4974, 256, 22.5), ("torch", "gloo", {}, 341.5, 352, 1.12),
+    ("rdt", "gloo", {}, 447.9, 352, 1.47),
+])  # fmt: skip
+def test_a_message_crosses_once_per_node_or_once_per_reader(
+    runtime, transport, flags, milliseconds, crosses, times
+):  # fmt: skip
+    """At 10 Gbit/s. The policy's message has two readers on node 1, for which the link was timed twice."""
+    links = [Link(0, 1, 1, 192 * MIB, [0.1662]), Link(1, 0, 1, 160 * MIB, [0.1381])]
+    nodes = NODES | ({"proxy": 0} if runtime == "rdt" else {})
+    run = make_run([milliseconds / 1e3] * 3, nodes=nodes, links=links, readers_own_a_copy=not flags)
+    layout = {"placement": "spread", "existing_cluster": True, "place": "reference=1,reward=1"}
+    record = make_record(transport, run, runtime=runtime, table="cluster", flags=flags, layout=layout)
+    (section,) = sections(group_results([record]))
+    (row,) = cells_of(section)
+    assert (float(row["x link"]), row["crosses the links"]) == (pytest.approx(times, rel=0.002), f"{crosses} MiB")
+
+
+def test_replicas_send_over_the_links_of_their_own_nodes():
+    nodes = {"driver": 0, "policy.0": 0, "policy.1": 1, "reference": 1, "reward": 1}
+    links = [Link(0, 1, 1, 64 * MIB, [0.064]), Link(1, 0, 1, 160 * MIB, [0.16])]
+    run = make_run([1.0] * 4, nodes=nodes, links=links)
+    (result,) = group_results([make_record("ref-queue", run, flags={"replicas": "policy=2"})])
+    # The policy of node 0 sends 96 MiB, and every second query (32 MiB) goes to node 1.
+    assert result.link_seconds == pytest.approx((0.096 + 0.032) / 2 + 0.16)
 
 
 def test_a_run_that_failed_between_nodes_has_no_time_of_the_link():
