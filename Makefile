@@ -13,7 +13,7 @@
 # make cluster     two and three nodes on this machine, at 1 to 25 Gbit/s (as root)
 # make soak        10,000 iterations, and 500 of the full payload
 # make faults      more than 40 faults, and what runs say, keep and leave behind
-# make sweeps      by bytes and by tensors, for choose_transport.py    (ten minutes)
+# make sweeps      time by bytes and by tensors of a message            (ten minutes)
 # make gpu         everything that a machine with GPUs can run         (25 minutes)
 # make test        all tests except the long ones, which make test-all runs too; make unit: those that start nothing
 # make lint        ruff and mypy

@@ -5,7 +5,7 @@
     python3 benchmark.py stages             the stages of an iteration (chatlearn-stages: of ChatLearn's messages)
     python3 benchmark.py hops               small messages, as in Ray's article on compiled graphs
     python3 benchmark.py chatlearn          ChatLearn's messages and episodes
-    python3 benchmark.py sweeps             time by bytes and tensors, for choose_transport.py
+    python3 benchmark.py sweeps             time by bytes and by tensors of a message
     python3 benchmark.py in-flight          several iterations in flight
     python3 benchmark.py weights            model weights from trainers to rollouts
     python3 benchmark.py detached-ppo       experience makers and trainers, as in ColossalAI

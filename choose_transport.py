@@ -1,148 +1,180 @@
-"""Recommend a transport for a workload on this machine, from records. Nothing is measured.
+"""Rank the configurations that were measured with exactly this flow, these sizes and these flags. Nothing is measured.
 
-    python3 choose_transport.py --batch-size 256
-    python3 choose_transport.py --preset verl-dapo --scale 0.1 --reads some
+    python3 choose_transport.py --any-machine
+    python3 choose_transport.py --flow weights --model gpt2 --on-ray
 
-The workload is given by the flags of the scripts: --flow, --preset, --message and the sizes. The newest measurement of
-exactly this workload counts. Other times are interpolated between measured sizes of flows with the same edges (python3
-benchmark.py sweeps). Configurations whose 95 % intervals overlap are called equal; of times of one run and interpolated
-ones, those that differ by less than 10 % in each direction.
+The flags of the scripts name the workload. Messages of several fields may be packed, and weights may be sent in several
+messages. Only records of one start of one machine are ranked together; of equal measurements the newest counts. If no
+record has the workload, the command that measures it is printed.
 """
 
 import argparse
+import shlex
 import sys
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from common.analysis import prediction
-from common.analysis.prediction import Choice, Request
+from msgspec import structs
+
+from common.analysis.comparison import Pair
 from common.analysis.result import Result
-from common.errors import UsageError, run_main
+from common.analysis.statistics import MIN_RUNS
+from common.errors import RecordError, UsageError, run_main
 from common.flows.catalogue import build_flow
 from common.plan.command_line import OneLineParser, parse_options
-from common.plan.options import RESULTS
+from common.plan.options import FLAGS, RESULTS
 from common.plan.plan import Plan
-from common.records.environment import describe_environment, machine_line
-from common.report.console import print_table
-from common.report.tables import (
-    Column,
-    count_disturbed,
-    format_interval,
-    format_milliseconds,
-    format_significant,
-    make_table,
-)
-from common.runtimes.environment import RETAIN_MEMORY
-from common.transports.catalogue import CONFIGURATIONS, TRANSPORTS
+from common.records import files
+from common.records.environment import MACHINE_KEYS, describe_environment, machine_line
+from common.records.schema import SENDER_SIZES
+from common.report import console, tables
+from common.report.tables import Column, format_milliseconds, format_significant
+from common.run.batch import plan_configuration
+from common.transports.catalogue import TRANSPORTS, VARIANTS
 from common.units import format_bytes
 
+TRANSPORT_FLAGS = {field.name for field in FLAGS if field.metadata["group"] == "transport"}
+IN_PLACE = ", and producers write into shared memory before the clock starts"
+GROUPS = {  # by whether readers own a copy, and whether producers write in place
+    (True, False): "Readers own a copy", (True, True): f"Readers own a copy{IN_PLACE}",
+    (False, False): "Readers get a view", (False, True): f"Readers get a view{IN_PLACE}",
+}  # fmt: skip
 
-def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, Request]:
-    """Return this script's own flags, and the request."""
+
+def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str], Plan]:
+    """Return this script's own flags, the other flags, and a plan of the workload that these name."""
     parser = OneLineParser(description=__doc__, usage="%(prog)s [flags]", allow_abbrev=False,
                            formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--reads", choices=("all", "some"), default="all", help="all: each reader needs its own copy; "
-                        "some: readers may get a view and never write to it (default: all)")  # fmt: skip
-    parser.add_argument("--nodes", type=int, default=1, help="number of machines (default: 1)")
-    parser.add_argument("--gpus", type=int, default=0, help="GPUs that hold the tensors (default: 0)")
-    parser.add_argument(
-        "--records", type=Path, nargs="+", default=[RESULTS], help="records, or folders of records (default: results/)"
-    )
-    parser.add_argument("--on-ray", action="store_true", help="leave out configurations without Ray")
-    parser.add_argument("--any-machine", action="store_true", help="use the records of the machine that has "
-                        "times for most configurations")  # fmt: skip
-    arguments, rest = parser.parse_known_args(argv)
-    if arguments.nodes < 1 or arguments.gpus < 0:
-        raise UsageError("--nodes: give 1 or more. --gpus: give 0 or more")
-    options, *others = parse_options("", "store", rest)  # a transport or another flag is no part of the workload
-    if others:
-        raise UsageError("--sweep: give one size, and call this script for each of them")
+    add = parser.add_argument
+    add("--records", type=Path, nargs="+", default=[RESULTS], help="records, or folders of records (default: results/)")
+    add("--on-ray", action="store_true", help="leave out configurations without Ray")
+    add("--any-machine", action="store_true", help="use the records of the machine that has most of them")
+    arguments, flags = parser.parse_known_args(argv)
+    options, *others = parse_options("", "store", flags)
+    if others or any(flag.partition("=")[0] == "--transport" for flag in flags):
+        raise UsageError("--sweep and --transport: leave them out: give one workload, to compare all transports of it")
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    workload = Plan(TRANSPORTS["store refs"], options, flow).workload  # equal for every transport
-    copies, machines = arguments.reads == "all", (arguments.nodes, arguments.gpus, arguments.on_ray)
-    return arguments, Request(workload, flow, copies, *machines)
+    return arguments, flags, Plan(TRANSPORTS["store refs"], options, flow, options.device.replace("auto", "cpu"))
 
 
-def select_results(paths: Sequence[Path], any_machine: bool, request: Request) -> list[Result]:
-    """Return the results of this machine; with `any_machine`, of the machine whose results answer most."""
-    by_machine, here = prediction.load_by_machine(paths), describe_environment()
-    own = by_machine.pop(prediction.machine_key(here), [])
-    candidates = [own, *by_machine.values()] if any_machine else [own]
-    results = max(candidates, key=lambda results: (len(prediction.rank(request, results)[0]), len(results)))
-    if results and results is not own:
-        print(f"The records are of another machine: {machine_line(results[0].environments[0])}")
+def load_results(paths: Sequence[Path]) -> list[Result]:
+    """Return a result per record that has a time, and print one line that names the files that cannot be read.
+
+    Records in a folder `evidence` are left out, because they may have other settings.
+    """
+    results, broken = list[Result](), list[str]()
+    for path in dict.fromkeys(path.resolve() for path in files.record_files(paths)):
+        try:
+            if "evidence" not in path.parts:
+                result = Result((files.load(path),))
+                if result.flow.edges and result.status == "ok" and result.typical_seconds:
+                    results.append(result)
+        except RecordError as error:
+            broken.append(str(error))
+        except Exception as error:
+            broken.append(f"{path} contradicts itself ({type(error).__name__})")
+    if broken:
+        more = f", and {len(broken) - 1} more file{'s' if len(broken) > 2 else ''}"
+        print(f"left out: {broken[0]}{more if len(broken) > 1 else ''}")
     return results
 
 
-def find_equal(choices: Sequence[Choice]) -> list[Choice]:
-    """Return the fastest configuration, and those that are equal to it."""
-    return [choice for choice in choices if choice.ends[0] <= choices[0].ends[1]]
+def is_asked_for(result: Result, plan: Plan) -> bool:
+    """Return whether a result is of the planned workload, with any transport and its flags."""
+    measured, asked, work, asked_work = result.configuration, plan.configuration, result.workload, plan.workload
+    alike = structs.replace(asked, runtime=measured.runtime, transport=measured.transport, flags=measured.flags)
+    flags, asked_flags = (without(configuration.flags, TRANSPORT_FLAGS) for configuration in (measured, asked))
+    if measured != alike or flags != asked_flags or result.traced or result.paired:
+        return False
+    if plan.requested_flow.has_parameters:
+        sizes, asked_sizes = (without(workload.sizes, SENDER_SIZES) for workload in (work, asked_work))
+        return work.flow == asked_work.flow and sizes == asked_sizes
+    if asked_work.message == "fields" and not asked_work.sizes.get("as_sent") and work.message != "flat":
+        work = structs.replace(work, message="fields")
+    return work == asked_work and not result.transport.requirements.single_process
 
 
-def describe_equal(equal: Sequence[Choice]) -> str:
-    names = " or ".join(choice.name for choice in equal)
-    if len(equal) == 1:
-        return names
-    several_runs = equal[0].result and len(equal[0].result.run_seconds) > 1
-    return f"{names}, {'whose 95 % intervals overlap' if several_runs else 'which differ by little'}"
+def without(values: Mapping[str, Any], names: Sequence[str] | set[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
-def print_choices(title: str, choices: Sequence[Choice]) -> None:
-    """Print a table of configurations that have been measured, or whose times are interpolated."""
+def start_of_machine(environment: Mapping[str, Any]) -> str:
+    """Return a text that is equal for records of equal versions since one start of a machine."""
+    return repr([environment.get(key) or None for key in (*MACHINE_KEYS, "boot") if key != "nccl"])
+
+
+def print_ranking(title: str, results: Sequence[Result]) -> None:
+    """Print which of these configurations may be the fastest, what they need, and the times of all."""
+    best, *others = sorted(results, key=lambda result: result.typical_seconds)
+    verdicts = {best.label: "fastest"}
+    for result in others:
+        ratio = Pair(best, result).ratio
+        known = "slower" if (ratio.low or 0) > 1 else "may be equal"
+        verdicts[result.label] = known if ratio.runs >= MIN_RUNS else f"unknown: give --runs {MIN_RUNS} or more"
+    candidates = [result for result in results if verdicts[result.label] in ("fastest", "may be equal")]
+    print(f"\n{title}: use {' or '.join(result.label for result in candidates)}.")
+    for result in candidates:
+        if result.variant and (advice := result.variant.advice):
+            print(f"{result.label} needs: {advice.needs}. What breaks it: {advice.breaks}.")
     columns = [
-        Column("configuration", lambda choice: choice.name),
-        Column("ms", lambda choice: format_milliseconds(choice.seconds)),
-        Column("x fastest", lambda choice: format_significant(choice.seconds / choices[0].seconds)),
+        Column("configuration", lambda result: result.label),
+        Column("ms", lambda result: format_milliseconds(result.typical_seconds)),
+        Column("95 % interval", tables.format_interval),
+        Column("x fastest", lambda result: format_significant(result.typical_seconds / best.typical_seconds)),
+        Column("compared with the fastest", lambda result: verdicts[result.label], is_text=True),
+        Column("runs", lambda result: str(len(result.run_seconds))),
+        Column("disturbed runs", lambda result: str(tables.count_disturbed(result))),
+        Column("day", lambda result: result.shown_runs[0].started_at[:10], is_text=True),
     ]
-    if choices and choices[0].result:
-        columns += [
-            Column("95 % interval", lambda choice: format_interval(choice.result)),
-            Column("runs", lambda choice: str(len(choice.result.run_seconds))),
-            Column("disturbed runs", lambda choice: str(count_disturbed(choice.result))),
-            Column("day", lambda choice: choice.result.shown_runs[0].started_at[:10], is_text=True),
-        ]
-    if choices:
-        print(f"\n{title}:")
-        print_table(make_table(choices, columns))
+    console.print_table(tables.make_table([best, *others], columns))
+
+
+def measuring_command(flags: Sequence[str], on_ray: bool) -> str:
+    """Return the command that measures the recommended configurations; raise UsageError if none can be measured."""
+    names, reasons = list[str](), list[UsageError]()
+    for variant in VARIANTS:
+        if variant.advice and (variant.transport.runtime.uses_ray or not on_ray):
+            try:
+                ((_, reason),) = plan_configuration(variant.name, flags)
+            except UsageError as error:
+                reason = error
+            if reason:
+                reasons.append(reason)
+            else:
+                names.append(variant.name)
+    if not names:
+        raise reasons[0]
+    return shlex.join(["python3", "benchmark.py", *flags, "--runs", "5", "--configs", *names])
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the recommendation, the times, and why configurations have none. Return 1 if no time is known, else 0."""
-    arguments, request = parse_command(argv)
-    results = select_results(arguments.records, arguments.any_machine, request)
-    choices, others = prediction.rank(request, results)
-    measured = [choice for choice in choices if choice.result]
-    interpolated = [choice for choice in choices if not choice.result]
-    size, readers = request.workload.bytes_per_iteration, "own a copy" if request.copies else "may get a view"
-    workload = f"{request.workload.flow} ({format_bytes(size)} per iteration, readers {readers})"
-    best = find_equal(measured or interpolated)
-    if measured:
-        print(f"Use {describe_equal(best)}: the fastest of {len(measured)} that were measured with {workload}.")
-    elif interpolated:
-        print(f"Perhaps {describe_equal(best)}, for {workload}: nothing was measured with exactly this flow.")
-    else:
-        other_machine = "" if arguments.any_machine else ", or give --any-machine for the records of another machine"
-        print(f"No record has a time for {workload}: measure it with benchmark.py --flow ... --configs ..., run "
-              f"benchmark.py sweeps{other_machine}.")  # fmt: skip
-    for choice in best:
-        variant = CONFIGURATIONS.get(choice.name.partition(" --message")[0])
-        if variant and (advice := variant.advice):
-            print(f"{choice.name} needs: {advice.needs}. What breaks it: {advice.breaks}.")
-    print_choices("Measured with exactly this flow", measured)
-    print_choices("Interpolated between measured sizes; errors are in docs/choosing.md", interpolated)
-    if any("--retain-memory" in choice.name for choice in choices):
-        settings = " ".join(f"{name}={value}" for name, value in RETAIN_MEMORY.items())
-        print(f"--retain-memory: start your cluster with {settings} (docs/page-faults.md)")
-    if len(request.forms) > 1 and not any("--message" in choice.name for choice in measured):
-        print("Messages of many tensors are often faster as few tensors: measure --message packed and jagged too.")
-    print("docs/in-your-code.md has an example of each change.\n")
-    for reason, names in others.items():
-        print(textwrap.fill(f"{reason}: {', '.join(names)}", 115, subsequent_indent="    ", break_on_hyphens=False))
-    return 0 if choices else 1
+    """Print the rankings, or the command that measures. Return 1 if no record has the workload, else 0."""
+    arguments, flags, plan = parse_command(argv)
+    asked = [result for result in load_results(arguments.records) if is_asked_for(result, plan)]
+    starts: dict[str, dict[str, Result]] = {start_of_machine(describe_environment()): {}}
+    for result in sorted(asked, key=lambda result: result.shown_runs[0].started_at):
+        if result.transport.runtime.uses_ray or not arguments.on_ray:
+            starts.setdefault(start_of_machine(result.environments[0]), {})[result.label] = result
+    here = next(iter(starts.values()))
+    chosen = [*(max(starts.values(), key=len) if arguments.any_machine else here).values()]
+    workload = f"{plan.workload.flow}, {format_bytes(plan.workload.bytes_per_iteration)} per iteration"
+    if not chosen:
+        other = " (other machines, or earlier starts of this one, have some: --any-machine)" if asked else ""
+        print(f"No record since the start of this machine has exactly this flow, sizes and flags{other}: {workload}.\n"
+              f"To measure it:\n{measuring_command(flags, arguments.on_ray)}")  # fmt: skip
+        return 1
+    print(f"{workload}, on {machine_line(chosen[0].environments[0])}")
+    groups: dict[str, list[Result]] = {title: [] for title in GROUPS.values()}
+    for result in chosen:
+        groups[GROUPS[bool(result.readers_own_a_copy), result.producer_writes_in_place]].append(result)
+    for title, group in groups.items():
+        if group:
+            print_ranking(title, group)
+    return 0
 
 
 if __name__ == "__main__":

@@ -97,7 +97,6 @@ def present(arguments: argparse.Namespace) -> int:
             from evidence.allocators import settings_section
             from evidence.false_alarms import verdict_table
             from evidence.faults import fault_section
-            from evidence.predictions import check_tables
             from load_model import loading_section, read_record
 
             verdicts = verdict_table([RESULTS / "evidence" / "alike", RESULTS / "evidence" / "paired"])
@@ -106,7 +105,6 @@ def present(arguments: argparse.Namespace) -> int:
             for_pages.append(fault_section(RESULTS / "evidence" / "faults.jsonl"))
             for_pages.append(loading_section(read_record(RESULTS / "evidence" / "loading.json")))
             written += write_charts(for_pages[-1:], arguments.output_dir)
-            for_pages += [Section("predictions", "", table=table) for table in check_tables(arguments.records)]
         markdown.rewrite_pages(arguments.pages, for_pages)
     if arguments.format == "markdown":
         print(markdown.render(built))

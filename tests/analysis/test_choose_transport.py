@@ -1,0 +1,178 @@
+"""Test which records answer a question for a workload, and the command that measures what no record has."""
+
+import re
+import shlex
+
+import pytest
+from conftest import ROOT
+from made_records import make_record, make_run, write_record
+
+import benchmark
+import choose_transport
+from common.errors import UsageError
+from common.records.environment import describe_environment
+
+HERE = describe_environment()
+
+
+@pytest.fixture
+def ask(tmp_path, capsys):
+    """Return a function that writes records and returns what the script prints for these flags."""
+
+    def ask(records, *flags, code=0):
+        folder = tmp_path / "records"
+        folder.mkdir(exist_ok=True)
+        for index, record in enumerate(records):
+            write_record(folder / f"{index}.json", record)
+        assert choose_transport.main([*flags, "--records", str(folder)]) == code
+        return capsys.readouterr().out
+
+    return ask
+
+
+def measured(transport, *times, runtime="store", is_view=False, **changes):
+    """Return a record of this machine with a run of one iteration for each time."""
+    runs = [make_run([seconds], readers_own_a_copy=not is_view, group_seconds=[seconds]) for seconds in times]
+    return make_record(transport, *runs, runtime=runtime, **{"environment": HERE} | changes)
+
+
+def ranked_names(text):
+    """Return the configurations of the first ranking, the fastest first."""
+    return [re.split("  +", line)[0] for line in text.split("\n\n")[1].splitlines() if re.search("  20..-", line)]
+
+
+def test_copies_views_and_producers_that_write_in_place_are_ranked_apart(ask):
+    text = ask([
+        measured("refs", 0.30, 0.31, 0.32),
+        measured("mapped", 0.05, 0.05, 0.051, runtime="graph", flags={"copy_out": True}),
+        measured("mapped", 0.31, 0.3, 0.32, runtime="graph", flags={"copy_in": True, "copy_out": True}),
+        measured("zero-copy", 0.04, 0.04, 0.041, runtime="graph", is_view=True),
+        measured("mapped", 0.001, 0.001, 0.0011, runtime="graph", is_view=True),
+    ])  # fmt: skip
+    in_place = "producers write into shared memory before the clock starts"
+    assert re.findall("^Readers .*", text, re.MULTILINE) == [
+        "Readers own a copy: use store refs or graph mapped --copy-in --copy-out.",
+        f"Readers own a copy, and {in_place}: use graph mapped --copy-out.",
+        "Readers get a view: use graph zero-copy.",
+        f"Readers get a view, and {in_place}: use graph mapped.",
+    ]
+    assert text.startswith("online-dpo, 448 MiB per iteration, on ")
+    assert "store refs needs: nothing. What breaks it: a store that fills up" in text
+    assert re.search("^store refs +309.9 +286 to 335.8 ", text, re.MULTILINE)
+
+
+def test_a_difference_whose_interval_excludes_1_is_no_equality_however_noisy_it_is(ask):
+    noisy = measured("bytes", 0.09, 0.11, 0.12, 0.14, 0.15)
+    text = ask([measured("refs", 0.064, 0.065, 0.065, 0.065, 0.066), noisy, measured("numpy", 0.05, 0.09)])
+    verdicts = {name: re.search(rf"^store {name}  .*?(fastest|slower|may be equal|unknown)", text, re.MULTILINE)[1]
+                for name in ("refs", "bytes", "numpy")}  # fmt: skip
+    assert verdicts == {"refs": "fastest", "bytes": "slower", "numpy": "unknown"}
+    assert "unknown: give --runs 3 or more" in text
+
+
+def test_only_records_of_exactly_this_flow_these_sizes_and_these_flags_answer(ask):
+    others = (
+        {"traced": True}, {"device": "cuda"}, {"flags": {"inject": "policy:1:delay=1s"}}, {"payload": 10**6},
+        {"layout": {"placement": "spread"}}, {"flags": {"in_flight": 2}}, {"flow": "chain", "actors": 3},
+    )  # fmt: skip
+    runs = [make_run([0.001], pair="x"), make_run([0.001], status="failed")]
+    records = [measured("bytes", 0.001, **other) for other in others]
+    records += [make_record("bytes", run, environment=HERE) for run in runs]
+    records += [measured("memcpy", 0.001, runtime="torch"), measured("refs", 0.3)]
+    assert ranked_names(ask(records)) == ["store refs"]
+    assert ranked_names(ask(records, "--in-flight", "2")) == ["store bytes --in-flight 2"]
+    assert ranked_names(ask(records, "--placement", "spread")) == ["store bytes --placement spread"]
+    assert ranked_names(ask(records, "--payload", "1MB")) == ["store bytes"]
+    assert "store bytes" not in ask(records, "--payload", "2MB", code=1).partition("To measure")[0]
+
+
+def test_of_equal_measurements_the_newest_counts(ask):
+    days = [make_run([seconds], started_at=f"2026-01-0{day}T00:00:00") for seconds, day in ((0.9, 2), (0.2, 1))]
+    text = ask([make_record("refs", run, environment=HERE) for run in days])
+    assert re.search(r"store refs +900 .* 2026-01-02", text)
+
+
+def test_messages_of_fields_can_be_packed_and_weights_cut_into_messages(ask):
+    fields, weights = {"flow": "grpo", "batch_size": 4}, {"flow": "weights", "model": "gpt2", "scale": 0.01}
+    records = [
+        measured("shm", 0.3, runtime="graph", **fields),
+        measured("shm", 0.1, runtime="graph", message="packed", **fields),
+        measured("broadcast", 0.3, runtime="torch", **weights), measured("refs", 0.05, **weights | {"scale": 0.02}),
+        measured("broadcast", 0.1, runtime="torch", bucket_size=2**20, message="packed", **weights),
+    ]  # fmt: skip
+    assert ranked_names(ask(records, "--flow", "grpo", "--batch-size", "4")) == [
+        "graph shm --message packed",
+        "graph shm",
+    ]
+    packed = ask(records, "--flow", "grpo", "--batch-size", "4", "--message", "packed")
+    assert ranked_names(packed) == ["graph shm --message packed"]
+    flags = ("--flow", "weights", "--model", "gpt2", "--scale", "0.01")
+    names = ["torch broadcast --message packed --bucket-size 1MiB", "torch broadcast"]
+    assert ranked_names(ask(records, *flags)) == names
+    assert "store refs --retain-memory" in ask(records, *flags, "--on-ray", code=1)
+
+
+def test_records_of_two_starts_of_a_machine_are_not_ranked_together(ask):
+    before = {"environment": HERE | {"boot": "before"}}
+    records = [measured("refs", 0.3), measured("bytes", 0.1, **before), measured("numpy", 0.2, **before)]
+    assert ranked_names(ask(records)) == ["store refs"]
+    assert ranked_names(ask(records, "--any-machine")) == ["store bytes", "store numpy"]
+    other = [measured("refs", 0.3, environment={"cpu_model": "another", "boot": HERE["boot"]})]
+    assert "other machines, or earlier starts of this one, have some: --any-machine" in ask(other * 3, code=1)
+
+
+def test_files_that_cannot_be_read_or_contradict_themselves_are_named_in_one_line(ask, tmp_path):
+    records = [measured("refs", 0.3), measured("bytes", 0.1)]
+    ask(records)
+    path = tmp_path / "records" / "1.json"
+    text = path.read_text()
+    for content, words in (
+        (text[:-9], "is not complete JSON"),
+        (text.replace('"schema_version": 7', '"schema_version": 6'), "has schema 6"),
+        (re.sub(r'\{\s*"from": "driver",[^}]*\},', "", text), "contradicts itself (KeyError)"),
+    ):
+        path.write_text(content)
+        first, *_ = lines = ask(records[:1]).splitlines()
+        assert first.startswith("left out: ") and str(path) in first and words in first
+        assert sum("left out" in line for line in lines) == 1
+    (path.parent / "2.json").write_text("{")
+    assert ask(records[:1]).splitlines()[0].endswith(", and 1 more file")
+
+
+def test_records_of_experiments_with_settings_are_not_used(tmp_path, capsys):
+    (tmp_path / "evidence").mkdir()
+    write_record(tmp_path / "evidence" / "a.json", measured("refs", 1.0))
+    assert choose_transport.main(["--records", str(tmp_path)]) == 1
+
+
+def test_without_a_record_the_command_that_measures_is_printed(ask, capsys, tmp_path):
+    flow = "a, b -> c: x int64 8kB"
+    text = ask([measured("refs", 1.0)], "--flow", flow, "--in-flight", "2", code=1)
+    python, script, *argv = shlex.split(text.splitlines()[-1])
+    assert (python, script) == ("python3", "benchmark.py")
+    assert benchmark.main([*argv, "--dry-run", "--output-dir", str(tmp_path / "new")]) == 0
+    lines = capsys.readouterr().out
+    assert "store refs --in-flight 2: 5 x 30 iterations" in lines and "skipped" not in lines
+    assert "store driver-queue" not in lines  # it holds one iteration
+    with pytest.raises(UsageError, match=r"store driver-queue: .* needs .* TiB of memory"):
+        ask([measured("refs", 1.0)], "--payload", "1TiB")
+
+
+def test_the_commands_of_the_docs_have_an_answer(capsys, monkeypatch):
+    published = choose_transport.load_results([ROOT / "results" / "published"])
+    monkeypatch.setattr(choose_transport, "load_results", lambda _: published)
+    commands = re.findall(r"choose_transport\.py (--.*)", (ROOT / "docs" / "choosing.md").read_text())
+    assert len(commands) == 2
+    for command in commands:
+        assert choose_transport.main(command.split()) == 0
+        assert "\nReaders own a copy: use " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [("--prompt-len 8", "is a size of"), ("--flow gpro", "unknown flow"), ("--reads all", "unknown flag"),
+     ("--sweep payload=1MiB,2MiB", "leave them out"), ("--transport refs", "leave them out")],
+)  # fmt: skip
+def test_what_is_no_workload_is_rejected(flags, words):
+    with pytest.raises(UsageError, match=words):
+        choose_transport.main(flags.split())
