@@ -13,7 +13,7 @@ from common.analysis.statistics import MIN_RUNS, Summary, summarise, typical_sec
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS_OF_FIELDS, build_flow
 from common.flows.flow import DATASET, DRIVER, PROXY, Edge, Flow, Task, changes_flow, with_dataset, with_proxy_actor
-from common.flows.message import CHANGES, flat_message
+from common.flows.message import flat_message
 from common.plan.options import Options
 from common.plan.plan import Crossings, make_workers
 from common.records.schema import Record, Run, Workload, record_edges
@@ -74,8 +74,7 @@ class Result:
     @property
     def _copied(self) -> tuple[Any, ...]:
         """Return what is equal for results with equal reference times."""
-        form = self.workload.message
-        return self.threads, self.workload.edges, form if form in CHANGES else ""
+        return self.threads, self.workload.edges, self.workload.message == "indices"
 
     @property
     def label(self) -> str:
@@ -211,7 +210,7 @@ class Result:
 
     def crossings(self, run: Run) -> Crossings:
         """Return the messages that crossed between the nodes of a run."""
-        flow = changes_flow(self.flow, self.workload.message) if self.workload.message in CHANGES else self.flow
+        flow = changes_flow(self.flow) if self.workload.message == "indices" else self.flow
         if PROXY in run.nodes:
             flow = with_proxy_actor(flow)
         elif DATASET in run.nodes:

@@ -21,7 +21,7 @@ from common.endpoints.progress_table import ProgressTable
 from common.endpoints.tensors import Payload
 from common.errors import RunFailed
 from common.flows.flow import DRIVER, Task
-from common.flows.message import CHANGES, OFFSETS, VALUES
+from common.flows.message import OFFSETS, VALUES
 from common.plan.plan import Plan
 from common.trace import recorder
 
@@ -39,7 +39,7 @@ class Endpoint:
         self.tensordicts, self.deltas = None, None  # modules that only these forms of messages need
         if options.message == "tensordict":
             self.tensordicts = import_module("common.endpoints.tensordicts")
-        if options.message in CHANGES:
+        if options.message == "indices":
             self.deltas = import_module("common.endpoints.deltas")
         self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(self.worker.actor)}
         self.outboxes: dict[str, Outbox] = {}
@@ -50,7 +50,7 @@ class Endpoint:
             arguments = (task, flow.message(task), flow.slots(options.in_flight), self.device, self.packed, memory)
             convert, received = self.tensordicts.to_tensordict if self.tensordicts else None, None
             if self.deltas and flow.message(task).is_parameters:
-                convert = self.deltas.Changes(task, flow.message(task), self.device, options.message)
+                convert = self.deltas.Changes(task, flow.message(task), self.device)
             if task != DRIVER and flow.task(task).forwards:
                 received = partial(self.last_received, task)
             self.outboxes[task] = Outbox(*arguments, options.copy_in, convert, received)
@@ -141,7 +141,7 @@ class Endpoint:
     def copy_out(self, inputs: Sequence[Payload], task: str) -> list[Payload]:
         """--copy-out: return copies of the inputs, in memory that was used `in_flight` messages ago.
 
-        --message indices and bitmap: write what has changed into that memory.
+        --message indices: write what has changed into that memory.
         """
         copies = self.copies[task]
         copies.append(copies.pop(0))

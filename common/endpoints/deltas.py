@@ -1,8 +1,8 @@
 """Send only the parameters that an update has changed: their values and positions.
 
-The sender compares its parameters with a copy of the version before. With --message indices it sends an int32 index for
-each value, with --message bitmap a bit for each parameter. The receivers write the values into their parameters. All
-begin with version 0, as if they had loaded the same checkpoint.
+The sender compares its parameters with a copy of the version before, and sends an int32 index for each value that has
+changed. The receivers write the values into their parameters. All begin with version 0, as if they had loaded the same
+checkpoint.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 
 from common.endpoints.payload import encode_number, make_field, raw_bytes
 from common.endpoints.tensors import Payload, assemble, flat_items, from_array
-from common.flows.message import BITMAP, INDICES, VALUES, Message
+from common.flows.message import INDICES, VALUES, Message
 
 
 def initial_parameters(sender: str, message: Message, device: Any) -> Payload:
@@ -29,22 +29,18 @@ def initial_parameters(sender: str, message: Message, device: Any) -> Payload:
 class Changes:
     """Find what has changed since the last call. This needs a copy of all parameters."""
 
-    def __init__(self, sender: str, message: Message, device: Any, form: str) -> None:
-        self.before, self.form = initial_parameters(sender, message, device), form
+    def __init__(self, sender: str, message: Message, device: Any) -> None:
+        self.before = initial_parameters(sender, message, device)
 
     def __call__(self, payload: Payload, message: Message) -> Payload:
         sent = {}
         for field in message.fields:
             new, old = flat_items(payload, field), flat_items(self.before, field)
-            changed = new != old
-            indices = changed.nonzero().squeeze(1)
+            indices = (new != old).nonzero().squeeze(1)
             values = new[indices]
             old[indices] = values
             sent[field.name + VALUES] = values.view(getattr(torch, field.dtype))
-            if self.form == "indices":
-                sent[field.name + INDICES] = indices.to(torch.int32)
-            else:
-                sent[field.name + BITMAP] = torch.from_numpy(np.packbits(changed.cpu().numpy())).to(changed.device)
+            sent[field.name + INDICES] = indices.to(torch.int32)
         return sent
 
 
@@ -52,10 +48,5 @@ def apply_changes(received: Payload, message: Message, parameters: Payload) -> P
     """Write the received values into the parameters, and return them."""
     for field in message.fields:
         items = flat_items(parameters, field)
-        values = received[field.name + VALUES].view(items.dtype)
-        if field.name + INDICES in received:
-            items[received[field.name + INDICES].long()] = values
-        else:
-            bits = np.unpackbits(received[field.name + BITMAP].cpu().numpy(), count=len(items))
-            items[torch.from_numpy(bits).to(items.device, torch.bool)] = values
+        items[received[field.name + INDICES].long()] = received[field.name + VALUES].view(items.dtype)
     return parameters

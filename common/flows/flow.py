@@ -238,8 +238,8 @@ def packed_flow(flow: Flow) -> Flow:
     return _change_messages(flow, lambda message: flat_message(message.packed_bytes))
 
 
-def changes_flow(flow: Flow, form: str) -> Flow:
-    return _change_messages(flow, lambda message: changes_message(message, form) if message.is_parameters else message)
+def changes_flow(flow: Flow) -> Flow:
+    return _change_messages(flow, lambda message: changes_message(message) if message.is_parameters else message)
 
 
 def with_dataset(flow: Flow) -> Flow:

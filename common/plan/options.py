@@ -47,8 +47,8 @@ class Options(ChatLearnOptions):
     message: str | None = _workload(None, "send messages of several fields as a dict of tensors (fields, the default), "
         "copied into one buffer (packed), with each list of tensors as one tensor of values and one of offsets "
         "(jagged), or as a TensorDict, as in verl (tensordict); of weights, only the values that have changed, with "
-        "their indices (indices) or a bit per value (bitmap). Flow online-dpo has flat messages, and ChatLearn's "
-        "fields with this flag", str, choices=("fields", "packed", "jagged", "tensordict", "indices", "bitmap"))
+        "their indices (indices). Flow online-dpo has flat messages, and ChatLearn's fields with this flag", str,
+        choices=("fields", "packed", "jagged", "tensordict", "indices"))
     batch_size: int | None = _size("samples or prompts per message", int, _COUNT)
     prompt_seq_len: int | None = _size("tokens per prompt of the demo's flow and of detached-ppo", int, _COUNT)
     max_new_tokens: int | None = _size("tokens per response of the demo's flow", int, Meta(ge=0, le=10**6))

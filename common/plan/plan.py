@@ -13,7 +13,6 @@ from typing import NamedTuple
 from common.errors import Skipped, UsageError
 from common.flows.catalogue import DETACHED_PPO, build_flow, flow_sizes
 from common.flows.flow import DRIVER, Edge, Flow, changes_flow, jagged_flow, packed_flow, with_dataset, with_proxy_actor
-from common.flows.message import CHANGES
 from common.plan import validate
 from common.plan.options import Options
 from common.records.schema import Configuration, Layout, Record, Workload, record_edges
@@ -175,8 +174,8 @@ class Plan:
 
     @cached_property
     def sent_flow(self) -> Flow:
-        if self.options.message in CHANGES:
-            return changes_flow(self.task_flow, self.options.message)
+        if self.options.message == "indices":
+            return changes_flow(self.task_flow)
         return packed_flow(self.task_flow) if self.options.message == "packed" else self.task_flow
 
     @property
@@ -202,7 +201,7 @@ class Plan:
         is_shared = self.device == "cpu" or self.transport.requirements.single_host
         return (
             is_shared
-            and self.options.message not in CHANGES
+            and self.options.message != "indices"
             and readers_get_views(self.transport, self.options.configuration_flags)
         )
 

@@ -17,7 +17,7 @@ from chatlearn.options import REF_QUEUE_FLAGS
 from common.errors import Skipped, UsageError
 from common.flows.catalogue import DETACHED_PPO, PIPELINE, flag_name, flow_sizes
 from common.flows.flow import DRIVER, Flow
-from common.flows.message import ACKNOWLEDGEMENT, CHANGES, jagged_message
+from common.flows.message import ACKNOWLEDGEMENT, jagged_message
 from common.flows.pipeline import SCHEDULES
 from common.plan.flag import parse_assignments
 from common.plan.options import FLAGS, MIN_STORE_BYTES, Options
@@ -129,13 +129,13 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
         yield f"--message packed: every message of {flow.name} is one tensor already: leave it out"
     if options.message == "jagged" and not any(jagged_message(message).jagged_names for message in flow.messages):
         yield f"--message jagged: no message of {flow.name} has a list of tensors: leave it out"
-    if options.message in CHANGES:
+    if options.message == "indices":
         if not flow.has_parameters or flow.is_flat or options.chain:
-            yield f"--message {options.message}: {flow.name} does not send the tensors of a model, or forwards them"
-        if options.message == "indices" and max(math.prod(f.shape) for m in flow.messages for f in m.fields) >= 2**31:
-            yield "--message indices: a tensor has more than 2^31 values, and indices are int32: give bitmap"
+            yield f"--message indices: {flow.name} does not send the tensors of a model, or forwards them"
+        if max(math.prod(field.shape) for message in flow.messages for field in message.fields) >= 2**31:
+            yield "--message indices: a tensor has more than 2^31 values, and indices are int32: leave it out"
         if transport.requirements.shared_memory:
-            yield f"--message {options.message}: {transport.label} sends all of its memory: use another --transport"
+            yield f"--message indices: {transport.label} sends all of its memory: use another --transport"
     if options.message == "tensordict":
         if not transport.carries_objects:
             yield f"--message tensordict: {transport.label} carries tensors and no Python objects: give jagged"

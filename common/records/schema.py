@@ -31,8 +31,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     flow: str
     # One tensor; a dict of fields; a dict packed into one buffer; a dict whose lists of tensors are values and offsets;
-    # a TensorDict; the changed values of parameters with their indices, or with a bitmap.
-    message: Literal["flat", "fields", "packed", "jagged", "tensordict", "indices", "bitmap"]
+    # a TensorDict; the changed values of parameters with their indices.
+    message: Literal["flat", "fields", "packed", "jagged", "tensordict", "indices"]
     sizes: dict[str, int | float | str | bool]  # of the flow
     edges: tuple[Edge, ...]  # of the flow as its user draws it
 

@@ -6,7 +6,6 @@ from statistics import median
 from common.analysis.result import Result
 from common.analysis.statistics import interval, typical_seconds
 from common.flows.flow import changes_flow
-from common.flows.message import CHANGES
 from common.report import tables
 from common.report.tables import Column, format_milliseconds, format_significant
 from common.units import format_bytes
@@ -38,9 +37,9 @@ def peak_memory(side: str) -> Callable[[Result], str]:
 
 def bytes_per_receiver(result: Result) -> str:
     """Return the bytes that the first receiver gets per update, as they are sent."""
-    form, flow = result.workload.message, result.flow
+    flow = result.flow
     reader = next(flow.actor(edge.reader) for edge in flow.edges if edge.message.is_parameters)
-    sent = changes_flow(flow, form) if form in CHANGES else flow
+    sent = changes_flow(flow) if result.workload.message == "indices" else flow
     return format_bytes(sum(edge.bytes for edge in sent.edges_to_actor(reader)))
 
 

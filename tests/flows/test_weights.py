@@ -67,16 +67,13 @@ def test_adapters_have_the_textbook_bytes():
     assert parameter_messages(flow)[0].bytes == 8 * 18_432 * 24 * 2
 
 
-@pytest.mark.parametrize("form", ["indices", "bitmap"])
 @pytest.mark.parametrize("share", [0.001, 0.01, 0.33])
-def test_changes_have_the_textbook_bytes(form, share):
-    """Each changed bfloat16 needs 2 bytes and an index of 4, or a bit of a bitmap of all of them."""
+def test_changes_have_the_textbook_bytes(share):
+    """Each changed bfloat16 needs 2 bytes and an index of 4."""
     flow = build_flow("weights", {"model": "qwen2.5-0.5b", "changed": share})
     items = sum(message.bytes for message in parameter_messages(flow)) / 2
-    sent = sum(message.bytes for message in changes_flow(flow, form).messages)
-    step = round(1 / share)
-    expected = 6 * items / step if form == "indices" else 2 * items / step + items / 8
-    assert sent == pytest.approx(expected, rel=0.01)
+    sent = sum(message.bytes for message in changes_flow(flow).messages)
+    assert sent == pytest.approx(6 * items / round(1 / share), rel=0.01)
 
 
 @pytest.mark.parametrize(
