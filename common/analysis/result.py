@@ -88,7 +88,6 @@ class Result:
             f"--fields {sizes.get('fields')}": "fields" in sizes,
             f"--bucket-size {format_bytes(bucket_size).replace(' ', '')}": bucket_size,
             f"--items {sizes.get('items')}": "items" in sizes,
-            "--chain": sizes.get("chain"),
             f"--schedule {sizes.get('schedule')}": "schedule" in sizes,
             "--message fields": plain_fields and self.workload.flow in FLOWS_OF_FIELDS,  # others always have fields
             "--address": layout.existing_cluster,
@@ -115,7 +114,9 @@ class Result:
         with suppress(TypeError, ValueError):  # a flow of another version
             if ".py:" not in workload.flow:
                 message = None if workload.message == "flat" else workload.message
-                flow = build_flow(workload.flow, workload.sizes, message)
+                # Records of earlier versions have `chain`, which is False.
+                sizes = {name: size for name, size in workload.sizes.items() if size or name != "chain"}
+                flow = build_flow(workload.flow, sizes, message)
                 if record_edges(flow) == workload.edges:
                     return flow
         return _flow_from_edges(workload)

@@ -6,7 +6,6 @@ import resource
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -48,12 +47,10 @@ class Endpoint:
         for task in self.tasks if name != DRIVER else [DRIVER]:
             memory, edges = self.memory(task), flow.edges_to(task)
             arguments = (task, flow.message(task), flow.slots(options.in_flight), self.device, self.packed, memory)
-            convert, received = self.tensordicts.to_tensordict if self.tensordicts else None, None
+            convert = self.tensordicts.to_tensordict if self.tensordicts else None
             if self.deltas and flow.message(task).is_parameters:
                 convert = self.deltas.Changes(task, flow.message(task), self.device)
-            if task != DRIVER and flow.task(task).forwards:
-                received = partial(self.last_received, task)
-            self.outboxes[task] = Outbox(*arguments, options.copy_in, convert, received)
+            self.outboxes[task] = Outbox(*arguments, options.copy_in, convert)
             self.inboxes[task] = Inbox(edges, plan.device, options.in_flight, self.worker.receives)
             if options.copy_out:
                 self.copies[task] = [[tensors.like(edge.message, self.device) for edge in edges]
@@ -77,10 +74,6 @@ class Endpoint:
     def memory(self, task: str) -> Memory | None:
         """Return where the task's payloads lie; None: anywhere. Transports that share memory override it."""
         return None
-
-    def last_received(self, task: str) -> Payload:
-        """Return the newest message of a task that reads one."""
-        return self.inboxes[task].held[-1][1][0]
 
     def payload_digests(self) -> Digests:
         return {task: outbox.digests for task, outbox in self.outboxes.items()}

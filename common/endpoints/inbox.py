@@ -141,8 +141,8 @@ class Inbox:
 
     def _check_bytes(self, edge: Edge, payload: Payload, number: int, digests: Digests, views: Views) -> dict[str, int]:
         """Return the wrong bytes by field, and enter the tensors into `views`."""
-        slot, wrong = number % len(digests[edge.origin]), dict[str, int]()
-        for field, expected in zip(edge.message.fields, digests[edge.origin][slot], strict=True):
+        slot, wrong = number % len(digests[edge.source]), dict[str, int]()
+        for field, expected in zip(edge.message.fields, digests[edge.source][slot], strict=True):
             tensors = tensors_of(payload, field)
             if not self._has_type(tensors, field):
                 wrong[field.name] = max(1, field.bytes)
@@ -150,7 +150,7 @@ class Inbox:
             if not field.is_python:
                 views.add(str(edge), tensors)
                 tensors = list(map(to_array, tensors))
-            wrong[field.name] = count_wrong_bytes(tensors, field, number, edge.origin, slot, expected)
+            wrong[field.name] = count_wrong_bytes(tensors, field, number, edge.source, slot, expected)
         return wrong
 
     def _has_type(self, tensors: Any, field: Field) -> bool:

@@ -29,24 +29,22 @@ class Outbox:
     Inside the timed section, they are packed into the buffers if `is_packed`, converted by `convert`, or copied into
     the given memory if `copy_in`. Otherwise they lie in the given memory from the start.
 
-    With `received`, the payload is what this function returns: a message that is sent on.
     Parameters have one payload, and `change_parameters` makes the next one of it; in given memory, they have two.
     """
 
     def __init__(
         self, sender: str, message: Message, slots: int, device: torch.device, is_packed: bool = False,
         memory: Memory | None = None, copy_in: bool = False, convert: Callable[[Payload, Message], Any] | None = None,
-        received: Callable[[], Payload] | None = None,
     ) -> None:  # fmt: skip
-        self.message, self.slots, self.received, self.convert = message, slots, received, convert
-        self.writes_buffers = is_packed or (memory is not None and (copy_in or received is not None))
+        self.message, self.slots, self.convert = message, slots, convert
+        self.writes_buffers = is_packed or (memory is not None and copy_in)
         self.packs_on_send = self.writes_buffers or convert is not None
         self.digests: list[list[int]] = []  # per slot and field
         self.pool: list[Payload] = []  # the payloads that the sequence numbers are written into
         self.sent: list[Payload] = []  # what is sent of them: themselves, or their copies in the buffers
         self.buffers: list[torch.Tensor] = []  # flat memory of the payloads: of packed ones, or the given memory
         self.packed_views: list[list[Any]] = []  # the fields in each buffer
-        self.is_in_place = message.is_parameters and not memory and not received
+        self.is_in_place = message.is_parameters and not memory
         first = slots - 1 if self.is_in_place else 0
         for slot in range(first):
             self.digests.append([digest(make_field(f, sender, slot), number_bytes(f)) for f in message.fields])
@@ -57,10 +55,6 @@ class Outbox:
                 count = message.packed_bytes
                 self.buffers.append(memory(slot) if memory else torch.ones(count, dtype=torch.uint8, device=device))
                 self.packed_views.append(packed_views(self.buffers[-1], message))
-            if received:
-                if self.buffers:
-                    self.sent.append(_to_send(self.buffers[-1], message, is_packed))
-                continue
             made = [(field, make_field(field, sender, slot)) for field in message.fields]
             self.digests.append([digest(arrays, number_bytes(field)) for field, arrays in made])
             payload = assemble(message, [_to_tensors(field, arrays, device) for field, arrays in made])
@@ -88,8 +82,6 @@ class Outbox:
 
     def write_number(self, number: int) -> int:
         """Write the sequence number into the payload of this message, and return its slot."""
-        if self.received:  # it has the number already
-            return number % self.slots
         slot = number % len(self.pool)
         encoded = number.to_bytes(NUMBER_BYTES, "little")
         for area in self.whole_areas[slot]:
@@ -102,14 +94,12 @@ class Outbox:
         return slot
 
     def payload(self, slot: int) -> Payload:
-        """Return the payload to send. With --message packed and tensordict, --copy-in and --chain, make it now."""
-        payload = self.received() if self.received else self.pool[slot]
+        """Return the payload to send. With --message packed and tensordict, and --copy-in, make it now."""
+        payload = self.pool[slot]
         if self.convert:
             return self.convert(payload, self.message)
         if self.writes_buffers:
             pack(payload, self.message, self.packed_views[slot])
-        elif self.received:
-            return payload
         return self.sent[slot]
 
     def change_parameters(self, number: int) -> None:

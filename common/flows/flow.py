@@ -39,7 +39,6 @@ class Task:
     sends: Message  # ACKNOWLEDGEMENT if the task only reports that it has finished
     title: str = ""  # the name in diagrams
     actor: str = ""  # default: the name of the task
-    forwards: str = ""  # the task whose message this one reads and sends on, unchanged
     seconds: float | None = None  # time for which it computes before it sends; None: it has no place in a schedule
     holds: int = 0  # 1: it makes activations that its actor holds, -1: it frees those of one such task
 
@@ -56,10 +55,6 @@ class Edge:
     source: str
     reader: str
     message: Message
-    origin: str = ""  # the task that made the message: the source, unless it only forwards it
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "origin", self.origin or self.source)
 
     @property
     def bytes(self) -> int:
@@ -98,9 +93,6 @@ class Flow:
             for source in task.reads:
                 if source not in names:
                     raise ValueError(f"flow {self.name}: {task.name} reads {source}, which does not come before it")
-            if task.forwards and (task.reads != (task.forwards,) or task.sends != self.task(task.forwards).sends):
-                raise ValueError(f"flow {self.name}: {task.name} cannot forward {task.forwards}: it must read and send "
-                                 "this message and no other")  # fmt: skip
             names.add(task.name)
         if not self.returns or DRIVER in self.returns or not names.issuperset(self.returns):
             raise ValueError(f"flow {self.name} returns {list(self.returns)}: give names of its tasks, at least one")
@@ -124,12 +116,6 @@ class Flow:
 
     def tasks_of(self, actor: str) -> tuple[Task, ...]:
         return tuple(task for task in self.tasks if task.actor == actor)
-
-    def origin(self, name: str) -> str:
-        """Return the task that made the message that a task sends."""
-        while name != DRIVER and self.task(name).forwards:
-            name = self.task(name).forwards
-        return name
 
     def message(self, name: str) -> Message:
         return self.query if name == DRIVER else self.task(name).sends
@@ -160,7 +146,7 @@ class Flow:
         reads = {task.name: task.reads for task in self.tasks} | {DRIVER: self.returns}
         return {
             reader: tuple(
-                Edge(source, reader, self.message(source), self.origin(source))
+                Edge(source, reader, self.message(source))
                 for source in sources
                 if self.actor(source) != self.actor(reader)
             )

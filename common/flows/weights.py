@@ -21,18 +21,16 @@ MAX_MESSAGES = 2000  # per iteration: each needs its own memory and its own entr
 
 def weights(
     model: str = "gpt2", receivers: int = 2, senders: int = 1, bucket_size: int = 0, sharded: bool = False,
-    chain: bool = False, lora_rank: int = 0, changed: float = 1.0, scale: float = 1.0,
+    lora_rank: int = 0, changed: float = 1.0, scale: float = 1.0,
 ) -> Flow:  # fmt: skip
     """Trainers send the tensors of a model to rollouts, which install them and acknowledge.
 
     Each sender sends its part of the tensors to every receiver; with `sharded`, only to the receiver with the same
-    number; with `chain`, to the first receiver, and each receiver forwards them to the next one.
+    number.
     Raise ValueError for an unknown model, and for numbers that do not fit.
     """
     if sharded and senders != receivers:
         raise ValueError(f"--sharded: {senders} senders and {receivers} receivers: give the same number of both")
-    if sharded and chain:
-        raise ValueError("--sharded and --chain: each receiver needs other tensors: leave one of them out")
     tasks: list[Task] = []
     names = [f"trainer-{index}" if senders > 1 else "trainer" for index in range(1, senders + 1)]
     fields = [replace(field, changed_share=changed) for field in model_fields(model, scale, lora_rank)]
@@ -52,19 +50,13 @@ def weights(
     # In the order in which the senders are likely to be ready: the first bucket of each, then the second ones.
     sources = [task for turn in zip_longest(*by_sender) for task in turn if task]
     for index in range(1, receivers + 1):
-        actor, forwards = f"rollout-{index}", chain and index < receivers
+        actor = f"rollout-{index}"
         if sharded:
             sources = by_sender[index - 1]
-        installs = [
-            Task(f"{actor}.{number}" if len(sources) > 1 else actor, (source.name,),
-                 source.sends if forwards else ACKNOWLEDGEMENT, actor=actor, forwards=source.name if forwards else "")
-            for number, source in enumerate(sources)
-        ]  # fmt: skip
-        tasks += installs
-        if forwards:
-            sources = installs
-        else:
-            returns += [task.name for task in installs]
+        for number, source in enumerate(sources):
+            task = f"{actor}.{number}" if len(sources) > 1 else actor
+            tasks.append(Task(task, (source.name,), ACKNOWLEDGEMENT, actor=actor))
+            returns.append(task)
     details = {
         f" at scale {scale:g}": scale < 1,
         f", adapters of rank {lora_rank}": lora_rank,
@@ -72,7 +64,6 @@ def weights(
         f" from {senders} senders": senders > 1,
         f" to {receivers} receivers": True,
         " in shards": sharded,
-        " in a chain": chain,
     }
     title = f"weights of {model}" + "".join(text for text, is_shown in details.items() if is_shown)
     return Flow("weights", title, ACKNOWLEDGEMENT, tuple(tasks), tuple(returns))

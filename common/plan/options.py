@@ -88,7 +88,6 @@ class Options(ChatLearnOptions):
     sequence_length: int | None = _size("tokens per sample of --flow pipeline", int, _COUNT)
     hidden_size: int | None = _size("numbers per token that stages of --flow pipeline send", int, _COUNT)
     stage: int | None = _size("stage of --flow zero: 1, 2 or 3", int, Meta(ge=1, le=3))
-    chain: bool | None = _size("each rollout forwards the weights to the next one")
     payload: int | None = _size("scale all flat messages to this number of bytes per iteration, such as 64MiB",
         parse_bytes, _BYTES)
     fields: int | None = _size("cut each tensor of a message into this many tensors", int, Meta(ge=1, le=10_000))

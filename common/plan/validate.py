@@ -130,8 +130,8 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
     if options.message == "jagged" and not any(jagged_message(message).jagged_names for message in flow.messages):
         yield f"--message jagged: no message of {flow.name} has a list of tensors: leave it out"
     if options.message == "indices":
-        if not flow.has_parameters or flow.is_flat or options.chain:
-            yield f"--message indices: {flow.name} does not send the tensors of a model, or forwards them"
+        if not flow.has_parameters or flow.is_flat:
+            yield f"--message indices: {flow.name} does not send the tensors of a model: leave it out"
         if max(math.prod(field.shape) for message in flow.messages for field in message.fields) >= 2**31:
             yield "--message indices: a tensor has more than 2^31 values, and indices are int32: leave it out"
         if transport.requirements.shared_memory:

@@ -91,7 +91,7 @@ class FreeRun(msgspec.Struct, forbid_unknown_fields=True):
 
 
 # How senders of parameters cut and order their messages: the tensors that receivers get are the same.
-SENDER_SIZES = ("bucket_size", "items", "chain")
+SENDER_SIZES = ("bucket_size", "items", "chain")  # chain: only records of earlier versions have it
 
 
 class Updates(msgspec.Struct, forbid_unknown_fields=True):

@@ -208,7 +208,7 @@ def add_update(
     flow, run.updates = plan.task_flow, run.updates or Updates()
     edges = [edge for edge in flow.edges if edge.message.is_parameters]
     actors = {name: worker.actor for name, worker in plan.workers.items()}
-    sending, receiving = {flow.actor(edge.origin) for edge in edges}, {flow.actor(edge.reader) for edge in edges}
+    sending, receiving = {flow.actor(edge.source) for edge in edges}, {flow.actor(edge.reader) for edge in edges}
     senders = [times[name] for name in actors if actors[name] in sending]
     receivers = [times[name] for name in actors if actors[name] in receiving]
     run.updates.reads = sum(receiver.reads for receiver in receivers)

@@ -72,6 +72,13 @@ def test_the_flow_is_that_of_the_catalogue_only_if_its_edges_are_those_of_the_re
     assert not (tmp_path / "executed").exists()
 
 
+@pytest.mark.parametrize(("chain", "expected"), [(False, True), (True, False)])
+def test_records_of_weights_of_earlier_versions_have_their_flow_unless_receivers_forwarded(chain, expected):
+    record = make_record("refs", [1.0], flow="weights", model="gpt2", scale=0.01)
+    workload = msgspec.structs.replace(record.workload, sizes=record.workload.sizes | {"chain": chain})
+    assert Result([msgspec.structs.replace(record, workload=workload)]).flow.has_parameters is expected
+
+
 def test_the_ok_runs_count_and_without_any_the_failed_ones():
     failed, skipped = make_run([9.0], status="failed", reason="died"), make_run([], status="skipped", reason="no GPU")
     mixed = make_result([1.0], failed, skipped)

@@ -27,7 +27,7 @@ def make(kind=LocalEndpoints, folder=None, sizes=SMALL, **options):
 
 
 @pytest.mark.parametrize("options", [{}, {"copy_out": True}, {"message": "packed"}], ids=str)
-@pytest.mark.parametrize("sizes", [{}, {"bucket_size": 10_000}, {"chain": True}, {"senders": 2}], ids=str)
+@pytest.mark.parametrize("sizes", [{}, {"bucket_size": 10_000}, {"senders": 2}], ids=str)
 def test_updates_arrive_and_every_version_differs(options, sizes):
     endpoints = make(sizes=SMALL | sizes, **options)
     versions = []

@@ -52,15 +52,6 @@ def test_senders_share_the_tensors_and_shards_have_one_reader_each():
         "trainer-1 -> rollout-1", "trainer-2 -> rollout-2"]  # fmt: skip
 
 
-def test_a_chain_forwards_messages_whose_origin_is_the_trainer():
-    flow = build_flow("weights", {"receivers": 3, "chain": True, "bucket_size": parse_bytes("200MiB")})
-    edges = [edge for edge in flow.edges if edge.message.is_parameters]
-    assert {(flow.actor(edge.source), flow.actor(edge.reader)) for edge in edges} == {
-        ("trainer", "rollout-1"), ("rollout-1", "rollout-2"), ("rollout-2", "rollout-3")}  # fmt: skip
-    assert {flow.actor(edge.origin) for edge in edges} == {"trainer"}
-    assert {flow.actor(name) for name in flow.returns} == {"rollout-3"}
-
-
 def test_adapters_have_the_textbook_bytes():
     """opt-350m: rank x (18,432 rows and columns per layer) x 24 layers x 2 bytes."""
     flow = build_flow("weights", {"model": "opt-350m", "lora_rank": 8})
@@ -81,7 +72,6 @@ def test_changes_have_the_textbook_bytes(share):
     [
         ({"model": "gpt3"}, "unknown --model gpt3"),
         ({"senders": 2, "receivers": 3, "sharded": True}, "the same number of both"),
-        ({"senders": 2, "sharded": True, "chain": True}, "leave one of them out"),
         ({"model": "1GiB", "senders": 2}, "give fewer senders"),
         ({"model": "qwen3-30b-a3b", "bucket_size": 1}, "give a larger one"),
         ({"model": "1GiB", "lora_rank": 4}, "no matrices"),

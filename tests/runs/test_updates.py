@@ -11,12 +11,11 @@ RUNS = [
     pytest.param(("store", "refs", "--copy-out"), marks=pytest.mark.long),
     ("store", "by-value", "--bucket-size", "8MiB"),
     ("rdt", "broadcast", "--copy-out", "--bucket-size", "8MiB"),
-    pytest.param(("rdt", "gloo", "--message", "packed", "--chain"), marks=pytest.mark.long),
+    pytest.param(("rdt", "gloo", "--message", "packed"), marks=pytest.mark.long),
     ("graph", "shm", "--bucket-size", "8MiB", "--message", "packed", "--copy-out"),
     pytest.param(("graph", "zero-copy"), marks=pytest.mark.long),
     ("torch", "broadcast", "--bucket-size", "8MiB"),
     ("torch", "gloo", "--senders", "2", "--sharded", "--message", "packed"),
-    ("torch", "gloo", "--message", "packed", "--chain"),
     ("torch", "mapped", "--message", "packed"),
 ]  # fmt: skip
 
