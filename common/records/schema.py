@@ -138,8 +138,8 @@ class NodeCosts(msgspec.Struct, forbid_unknown_fields=True):
     memcpy_seconds: list[Seconds] = []  # one warm copy per edge, one sample per pass
     clock_offset_seconds: float = 0.0  # how far its clock is ahead of the driver's
     clock_error_seconds: float = 0.0
-    received_bytes: Count = 0  # by the interface of the node's address
-    sent_bytes: Count = 0
+    received_bytes: Count | None = None  # by the interface of the node's address; None: it is not known
+    sent_bytes: Count | None = None
     busy_cores: float = 0.0  # of all processes; nodes on one machine count each other's too
     steal_cores: float = 0.0
 

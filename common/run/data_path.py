@@ -1,78 +1,137 @@
 """Verify that the bytes of a run took the data path of its transport, from what the kernel and Ray have counted."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from common.flows.flow import DRIVER
-from common.flows.message import ACKNOWLEDGEMENT
+from common.flows import zero
+from common.flows.flow import DRIVER, Edge
+from common.flows.message import ACKNOWLEDGEMENT, Message
 from common.plan.plan import Plan
 from common.records.schema import NodeCosts, Run
 from common.transports.catalogue import INLINED_BYTES
 from common.units import format_bytes
 
+AS_REQUESTED = " (as requested)"  # in the data path of a message that nothing shows
 MAX_STORED_SHARE = 0.5  # of the payload, by transports that only store handles and metadata
 PICKLED_TENSOR_BYTES = 1024  # of each tensor besides its data, at most
 MIN_SOCKET_SHARE = 0.95  # of the payload, by transports that use sockets
 
 
-def find_other_data_path(plan: Plan, run: Run, iterations: int) -> str | None:
+def find_other_data_path(plan: Plan, run: Run, numbers: range) -> str | None:
     """Return how the bytes in the object store or on the loopback interface differ from those that are expected.
 
-    Small messages do not use the store. Other jobs may use the store of an existing cluster, and ranks share results.
+    numbers: the timed iterations. Ray may keep messages of up to INLINED_BYTES out of the store.
     """
-    sizes = [edge.bytes for edge in plan.sent_flow.edges if edge.message != ACKNOWLEDGEMENT]
-    is_small = min(sizes, default=0) <= INLINED_BYTES
-    if plan.options.address or plan.options.ranks or is_small or run.free_run:
+    if not counts_belong_to_run(plan):
         return None
-    stored, expected = run.stored_bytes / iterations, expected_stored_bytes(plan)
-    payload_bytes = sum(edge.bytes for edge in plan.sent_flow.edges)
-    headers_bytes = PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in plan.sent_flow.edges)
-    low, high = (0.99 * expected, 1.1 * expected + headers_bytes) if expected else (0, MAX_STORED_SHARE * payload_bytes)
-    if not low <= stored <= high:
+    edges, stored = plan.sent_flow.edges, run.stored_bytes / len(numbers)
+    low, high = 0.0, MAX_STORED_SHARE * sum(edge.bytes for edge in edges)
+    expected = expected_stored_bytes(plan, numbers, INLINED_BYTES)
+    if stores_messages(plan):
+        headers_bytes = PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in edges)
+        low, high = 0.99 * expected, 1.1 * expected_stored_bytes(plan, numbers) + headers_bytes
+    if any(map(is_large, plan.sent_flow.messages)) and not low <= stored <= high:
         return (f"the object store took in {format_bytes(round(stored))} per iteration, and {format_bytes(expected)} "
                 f"are expected of {plan.configuration.name}: another data path was used")  # fmt: skip
-    received = (run.loopback_bytes or 0) / iterations
-    if plan.transport.uses_sockets and received < MIN_SOCKET_SHARE * payload_bytes:
+    received, sent = (run.loopback_bytes or 0) / len(numbers), expected_socket_bytes(plan)
+    if plan.transport.uses_sockets and received < MIN_SOCKET_SHARE * sent:
         return (f"the loopback interface received {format_bytes(round(received))} per iteration, and "
-                f"{format_bytes(payload_bytes)} were sent: another data path was used")  # fmt: skip
+                f"{format_bytes(round(sent))} were sent: another data path was used")  # fmt: skip
     return None
 
 
 def find_missing_bytes(
-    plan: Plan, costs: Mapping[str, NodeCosts], worker_nodes: Mapping[str, int], iterations: int
+    plan: Plan, costs: Mapping[str, NodeCosts], worker_nodes: Mapping[str, int], numbers: range
 ) -> str | None:
-    """Return which node has received fewer bytes than messages crossed to it; None if none has.
+    """Return which node received fewer bytes in these iterations than messages crossed to it; None if none did.
 
-    A message that several actors of a node read may cross once.
+    Nothing is known of a node whose interface is unknown, and of transports that bypass the kernel.
     """
+    sent = plan.crossings(worker_nodes).bytes_by_link(numbers)
     for node, cost in costs.items():
-        expected = sum(crossing_messages(plan, worker_nodes, int(node)).values())
-        received = cost.received_bytes / iterations
-        if received < MIN_SOCKET_SHARE * expected:
-            return (f"node {node} received {format_bytes(round(received))} per iteration, and {format_bytes(expected)} "
-                    "were sent to it: another data path was used")  # fmt: skip
+        expected = sum(count for (_, reader), count in sent.items() if reader == int(node))
+        if plan.transport.bypasses_kernel or cost.received_bytes is None:
+            continue
+        if cost.received_bytes < MIN_SOCKET_SHARE * expected:
+            received, crossed = (format_bytes(round(n / len(numbers))) for n in (cost.received_bytes, expected))
+            return (f"node {node} received {received} per iteration, and {crossed} were sent to it: another data path "
+                    "was used")  # fmt: skip
     return None
 
 
-def crossing_messages(plan: Plan, worker_nodes: Mapping[str, int], reader_node: int) -> dict[str, int]:
-    """Return the bytes of each message that crosses to a node, by its sender."""
-    flow = plan.sent_flow
-    node_of = {worker.actor: worker_nodes[name] for name, worker in plan.workers.items()}
-    nodes = {edge: (node_of[flow.actor(edge.source)], node_of[flow.actor(edge.reader)]) for edge in flow.edges}
-    return {edge.source: edge.bytes for edge in flow.edges
-            if nodes[edge][0] != reader_node and nodes[edge][1] == reader_node}  # fmt: skip
+def mark_requested_paths(
+    plan: Plan, run: Run, worker_nodes: Mapping[str, int], views: Mapping[str, bool | None]
+) -> None:
+    """Add AS_REQUESTED to the data path of each message that no counter and no view of shared memory shows.
+
+    Ray shows the channels of its graphs. Transports that read the log of a library add the words themselves.
+    """
+    transport, crossings = plan.transport, plan.crossings(worker_nodes)
+    if transport.stores == "channels" or transport.bypasses_kernel:
+        return
+    if not (stores_messages(plan) or transport.uses_sockets or transport.gives_views):
+        return
+    counted: dict[Edge, bool] = {}  # edges between nodes -> whether all nodes that receive them count their bytes
+    for number in range(1, 1 + crossings.period):
+        for edges, _, reader in crossings.messages(number):
+            cost = run.node_costs.get(str(reader), NodeCosts())
+            for edge in edges:
+                counted[edge] = counted.get(edge, True) and cost.received_bytes is not None
+    for edge in plan.sent_flow.edges:
+        is_seen = counted.get(edge, False) or bool(plan.expects_views and views.get(str(edge)))
+        if counts_belong_to_run(plan) and not is_seen:
+            is_seen = uses_sockets(plan, edge) or (stores_messages(plan) and is_large(edge.message))
+        if not is_seen and edge.message != ACKNOWLEDGEMENT and AS_REQUESTED not in run.data_paths[str(edge)]:
+            run.data_paths[str(edge)] += AS_REQUESTED
 
 
-def expected_stored_bytes(plan: Plan) -> int:
-    """Return the bytes that the object store takes in per iteration; 0 if messages do not pass through it."""
+def counts_belong_to_run(plan: Plan) -> bool:
+    """Return whether the counters of the store and of the loopback interface show the messages of the iterations.
+
+    Other jobs may use an existing cluster. Makers and trainers at their own speed have no common iterations.
+    """
+    return not (plan.options.address or plan.is_free_run)
+
+
+def stores_messages(plan: Plan) -> bool:
+    return plan.transport.stores not in ("", "channels")
+
+
+def is_large(message: Message) -> bool:
+    """Return whether Ray puts a message into the store."""
+    return message.serialised_bytes > INLINED_BYTES
+
+
+def uses_sockets(plan: Plan, edge: Edge) -> bool:
+    """Return whether a message passes through sockets. A broadcast between actors does not reach the driver."""
+    is_call = plan.transport.requirements.read_by_all and DRIVER in (edge.source, edge.reader)
+    return plan.transport.uses_sockets and not is_call
+
+
+def expected_socket_bytes(plan: Plan) -> float:
+    """Return the bytes per iteration that sockets carry at least: messages, and the numbers of collectives."""
     flow = plan.sent_flow
-    messages = flow.serialised_bytes
-    if plan.transport.stores == "arguments":  # the query only as an argument
-        messages -= flow.query.serialised_bytes
-        return messages + sum(e.message.serialised_bytes for e in flow.edges if e.reader != DRIVER)
-    if plan.transport.stores in ("calls", "queues"):
-        copies = 2 if plan.transport.stores == "queues" else 1
-        return copies * sum(edge.message.serialised_bytes for edge in flow.edges)
-    if plan.transport.stores == "buffers":
-        buffered = sum(2 * edge.bytes for edge in plan.task_flow.edges if edge.message.is_experience)
-        return buffered + sum(edge.message.serialised_bytes for edge in flow.edges)
-    return messages if plan.transport.stores == "messages" else 0
+    collective_bytes = len(flow.tasks) * zero.sent_bytes(flow) if flow.has_collectives else 0.0
+    return collective_bytes + sum(edge.bytes for edge in flow.edges if uses_sockets(plan, edge))
+
+
+def expected_stored_bytes(plan: Plan, numbers: range, larger_than: int = 0) -> int:
+    """Return the bytes of messages of more than so many bytes that the object store takes in per iteration.
+
+    numbers: the timed iterations. The result is 0 if messages do not pass through the store.
+    """
+
+    def stored(messages: Iterable[Message]) -> int:
+        return sum(m.serialised_bytes for m in messages if m.serialised_bytes > larger_than)
+
+    flow, kind = plan.sent_flow, plan.transport.stores
+    by_value = stored(edge.message for edge in flow.edges)
+    if kind == "arguments":  # the query only as an argument
+        results = stored(task.sends for task in flow.tasks)
+        return results + stored(edge.message for edge in flow.edges if edge.reader != DRIVER)
+    if kind in ("calls", "queues"):
+        return 2 * by_value if kind == "queues" else by_value
+    if kind == "buffers":
+        return by_value + 2 * stored(edge.message for edge in flow.edges if edge.message.is_experience)
+    if kind != "messages":
+        return 0
+    return stored(flow.messages)

@@ -19,7 +19,7 @@ from common.errors import RunFailed
 from common.plan.options import MIN_TIMED_ITERATIONS
 from common.plan.plan import Plan
 from common.records.schema import FreeRun, ProcessCost, Run, Steps, Updates
-from common.run.data_path import find_missing_bytes, find_other_data_path
+from common.run.data_path import find_missing_bytes, find_other_data_path, mark_requested_paths
 from common.run.host_noise import CpuTime, OtherLoad, loopback_bytes, measure_resources
 from common.run.monitor import WorkerReport
 from common.runtimes.worker_group import Connection, WorkerGroup
@@ -152,9 +152,10 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
     run.reason = (
         find_failure(plan, wrong, views)
         or find_torn_reads(run)
-        or find_other_data_path(plan, run, last + 1 - first_timed)
-        or find_missing_bytes(plan, run.node_costs, workers.node_indices(), last + 1 - first_timed)
+        or find_other_data_path(plan, run, range(first_timed, last + 1))
+        or find_missing_bytes(plan, run.node_costs, workers.node_indices(), range(first_timed, last + 1))
     )
+    mark_requested_paths(plan, run, workers.node_indices(), views)
     run.status = "failed" if run.reason else "ok"
 
 

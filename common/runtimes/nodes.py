@@ -28,8 +28,8 @@ class Counters(NamedTuple):
     """What a node has counted since it started."""
 
     clock: float
-    received_bytes: int
-    sent_bytes: int
+    received_bytes: int | None  # None: the interface is not known
+    sent_bytes: int | None
     busy_seconds: float
     steal_seconds: float
 
@@ -48,9 +48,10 @@ class NodeAgent:
 
     def counters(self) -> Counters:
         cpu = psutil.cpu_times()
-        network = psutil.net_io_counters(pernic=True).get(self.interface) or psutil.net_io_counters()
+        network = psutil.net_io_counters(pernic=True).get(self.interface)
+        received, sent = (network.bytes_recv, network.bytes_sent) if network else (None, None)
         busy = cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq
-        return Counters(time.monotonic(), network.bytes_recv, network.bytes_sent, busy, cpu.steal)
+        return Counters(time.monotonic(), received, sent, busy, cpu.steal)
 
     def call(self, function: Callable[[Plan], Any], plan: Plan) -> Any:
         return function(plan)
@@ -137,12 +138,13 @@ class Nodes:
         if self.agents:
             self.clock_offsets = {name: self.costs[str(node)].clock_offset_seconds
                                   for name, node in worker_nodes.items()}  # fmt: skip
-        crossing = crossing_bytes(plan, worker_nodes)
-        self.links = [
-            Link(source, reader, connections, count, self._time_link(source, reader, connections, count))
-            for (source, reader), count in crossing.items()
-            for connections in LINK_CONNECTIONS
-        ]
+        crossings = plan.crossings(worker_nodes)
+        for (source, reader), total in crossings.bytes_by_link(range(1, 1 + crossings.period)).items():
+            count = round(total / crossings.period)
+            for connections in LINK_CONNECTIONS:
+                self.links.append(
+                    Link(source, reader, connections, count, self._time_link(source, reader, connections, count))
+                )
 
     def _time_link(self, source: int, reader: int, connections: int, count: int) -> list[float]:
         seconds = []
@@ -169,23 +171,12 @@ class Nodes:
         after = ray.get([agent.counters.remote() for agent in self.agents])
         for cost, then, now in zip(self.costs.values(), self.before, after, strict=True):
             seconds = now.clock - then.clock
-            cost.received_bytes, cost.sent_bytes = (
-                now.received_bytes - then.received_bytes, now.sent_bytes - then.sent_bytes,
-            )  # fmt: skip
+            if now.received_bytes is not None:
+                cost.received_bytes = now.received_bytes - then.received_bytes
+                cost.sent_bytes = now.sent_bytes - then.sent_bytes
             cost.busy_cores = round((now.busy_seconds - then.busy_seconds) / seconds, 3)
             cost.steal_cores = round((now.steal_seconds - then.steal_seconds) / seconds, 3)
         return self.costs
-
-
-def crossing_bytes(plan: Plan, worker_nodes: dict[str, int]) -> dict[tuple[int, int], int]:
-    """Return the bytes per iteration that edges of the flow send from one node to another."""
-    flow, counts = plan.sent_flow, dict[tuple[int, int], int]()
-    node_of = {worker.actor: worker_nodes[name] for name, worker in plan.workers.items()}
-    for edge in flow.edges:
-        pair = node_of[flow.actor(edge.source)], node_of[flow.actor(edge.reader)]
-        if pair[0] != pair[1]:
-            counts[pair] = counts.get(pair, 0) + edge.bytes
-    return counts
 
 
 def clock_offset(agent: Any) -> tuple[float, float]:

@@ -16,7 +16,6 @@ from common.flows.flow import DRIVER
 from common.plan.options import Options
 from common.plan.plan import Plan
 from common.records.schema import Run
-from common.run.data_path import expected_stored_bytes, find_other_data_path
 from common.run.monitor import WorkerReport
 from common.run.timing import find_failure, iteration_groups, measure, run_group
 from common.runtimes.process_workers import ProcessWorkers
@@ -231,33 +230,3 @@ def test_the_clock_runs_while_the_driver_packs_or_copies_its_query(measured, mon
 
     monkeypatch.setattr(Endpoint, "make_payload", make_slowly)
     assert min(measured("--warmup", "1", "--iterations", "4", *flags).seconds) > 0.02
-
-
-MIB = 2**20
-
-
-@pytest.mark.parametrize(
-    ("runtime", "transport", "stored_mib", "loopback_mib", "words"),
-    [
-        ("store", "refs", 352, 0, ""), ("store", "refs", 320, 0, "took in 320 MiB per iteration, and 352"),
-        ("store", "refs", 400, 0, "took in 400 MiB"), ("store", "driver-queue", 608, 0, ""),
-        ("store", "driver-queue", 352, 0, "608 MiB are expected"), ("store", "payload-queue", 896, 0, ""),
-        ("graph", "shm", 0, 0, ""), ("graph", "shm", 352, 0, "another data path was used"),
-        ("torch", "gloo", 0, 450, ""), ("torch", "gloo", 0, 300, "loopback interface received 300 MiB"),
-    ],
-)  # fmt: skip
-def test_bytes_in_the_store_and_on_the_loopback_interface_are_those_of_the_transport(
-    make_plan, runtime, transport, stored_mib, loopback_mib, words
-):
-    plan = make_plan(runtime, "--transport", transport)
-    run = Run(stored_bytes=3 * stored_mib * MIB, loopback_bytes=3 * loopback_mib * MIB)
-    problem = find_other_data_path(plan, run, 3)
-    assert bool(problem) == bool(words) and words in (problem or "")
-    many = make_plan(runtime, "--transport", transport, "--payload", "448MiB", "--fields", "10000")
-    pickled = Run(stored_bytes=3 * int(1.12 * expected_stored_bytes(many)), loopback_bytes=3 * 450 * MIB)
-    assert find_other_data_path(many, pickled, 3) is None  # each tensor has a header
-    if not expected_stored_bytes(many):
-        stored = Run(stored_bytes=3 * 230 * MIB, loopback_bytes=3 * 450 * MIB)
-        assert "took in 230 MiB" in (find_other_data_path(many, stored, 3) or "")  # of 448 MiB, and it stores nothing
-    small = make_plan(runtime, "--transport", transport, *KILOBYTES)  # Ray keeps small messages out of the store
-    assert find_other_data_path(small, run, 3) is None

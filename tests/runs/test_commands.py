@@ -20,7 +20,7 @@ from common.run.supervisor import run_paired
 from common.transports.suites import SUITES
 
 DRIVER_PATHS = {  # of transports that send the driver's own messages in another way
-    "store driver-queue": {"argument of a call", "object store, driver"},
+    "store driver-queue": {"argument of a call (as requested)", "object store, driver (as requested)"},
     "rdt gloo": {"argument or answer of a call"},
 }
 QUICK = set(SUITES["quick"][0].configurations)

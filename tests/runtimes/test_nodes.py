@@ -8,8 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from common.errors import RunFailed
-from common.records.schema import NodeCosts
-from common.run.data_path import find_missing_bytes
 from common.runtimes import nodes
 
 PLACED = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
@@ -27,24 +25,14 @@ def test_a_link_is_timed_until_the_last_byte_is_read(connections):
     assert not receiving.is_alive()
 
 
-def test_bytes_that_cross_are_counted_in_each_direction(make_plan):
-    plan = make_plan("graph", "--transport", "shm", "--flow", "online-dpo", "--payload", "448MiB")
-    flow, crossing = plan.sent_flow, nodes.crossing_bytes(plan, PLACED)
-    sizes = {str(edge): edge.bytes for edge in flow.edges}
-    assert crossing == {
-        (0, 1): sum(size for edge, size in sizes.items() if edge.startswith("policy ->")),
-        (1, 0): sizes["reward -> driver"],
-    }
-    assert nodes.crossing_bytes(plan, dict.fromkeys(PLACED, 0)) == {}
-
-
-def test_a_node_that_received_too_little_fails_the_run(make_plan):
-    plan = make_plan("graph", "--transport", "shm", "--payload", "448MiB")
-    expected = max(edge.bytes for edge in plan.sent_flow.edges_from("policy"))  # one message for two readers
-    enough = {"0": NodeCosts(received_bytes=10**9), "1": NodeCosts(received_bytes=2 * expected)}
-    assert find_missing_bytes(plan, enough, PLACED, 2) is None
-    less = enough | {"1": NodeCosts(received_bytes=expected)}
-    assert "node 1 received" in find_missing_bytes(plan, less, PLACED, 2)
+@pytest.mark.parametrize(("runtime", "transport", "copies"), [("graph", "shm", 1), ("torch", "gloo", 2)])
+def test_bytes_that_cross_are_counted_in_each_direction(make_plan, runtime, transport, copies):
+    plan = make_plan(runtime, "--transport", transport, "--flow", "online-dpo", "--payload", "448MiB")
+    sizes = {str(edge): edge.bytes for edge in plan.sent_flow.edges}
+    assert plan.crossings(PLACED).bytes_by_link([7]) == {
+        (0, 1): copies * sizes["policy -> reward"], (1, 0): sizes["reward -> driver"],
+    }  # fmt: skip
+    assert plan.crossings(dict.fromkeys(PLACED, 0)).bytes_by_link([7]) == {}
 
 
 def test_an_actor_on_another_node_fails_the_run():
