@@ -60,8 +60,9 @@ class Result:
         self.readers_own_a_copy = self.shown_runs[0].readers_own_a_copy if self.shown_runs else None
         self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
         self.wrong_bytes = sum(run.wrong_bytes for run in self.runs)  # an ok run does not make up for a wrong one
-        alike = [r for r in peers if r._copied == self._copied]
-        runs = [run for result in alike for run in result.runs] or self.runs
+        # References of --message indices are copies of the changed values only.
+        alike = [r for r in peers or [self] if r._copied == self._copied and r.workload.message != "indices"]
+        runs = [run for result in alike for run in result.runs]
         self.memcpy_seconds = _median(s for run in runs for s in run.memcpy_before_seconds + run.memcpy_after_seconds)
         self.cold_copy_seconds = _median(
             s for run in runs for s in run.cold_copy_before_seconds + run.cold_copy_after_seconds
@@ -74,7 +75,7 @@ class Result:
     @property
     def _copied(self) -> tuple[Any, ...]:
         """Return what is equal for results with equal reference times."""
-        return self.threads, self.workload.edges, self.workload.message == "indices"
+        return self.threads, self.workload.edges
 
     @property
     def label(self) -> str:

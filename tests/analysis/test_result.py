@@ -147,6 +147,15 @@ def test_results_with_as_many_threads_share_their_references():
     assert [result.times_cold_copy for result in shared] == [pytest.approx(1 / 0.3), pytest.approx(1 / 0.3), 10]
 
 
+def test_changed_weights_are_a_multiple_of_copies_of_all_weights_and_not_of_what_is_sent():
+    weights = {"flow": "weights", "model": "gpt2", "scale": 0.01, "changed": 0.01}
+    everything = make_result(make_run([1.0], memcpy_before_seconds=[0.2]), **weights)
+    run = make_run([1.0], memcpy_before_seconds=[0.002], cold_copy_before_seconds=[0.01])
+    changes = make_result(run, message="indices", **weights)
+    assert [result.times_memcpy for result in with_shared_references([everything, changes])] == [5, 5]
+    assert changes.times_memcpy is None and changes.times_cold_copy is None
+
+
 def test_page_faults_are_those_of_all_processes():
     costs = {"driver": ProcessCost(minor_faults=10), "raylet": ProcessCost(minor_faults=20)}
     assert make_result(make_run([1.0, 1.0], processes=costs)).faults_per_iteration == 15
