@@ -295,6 +295,8 @@ def resident_bytes(transport: Transport, options: Options, flow: Flow) -> int:
     """Return the bytes of memory of a run: pools, inputs that readers hold, a trainer's samples, and the store."""
     processes = {task.name: math.prod(options.process_counts(task.actor)) for task in flow.tasks}
     pools = flow.query.bytes + sum(task.sends.bytes * processes[task.name] for task in flow.tasks)
+    if options.copy_in:  # the producers' own, and those in shared memory
+        pools *= 2
     inputs = sum(edge.bytes * processes.get(edge.reader, 1) for edge in flow.edges)
     is_in_place = flow.has_parameters and not transport.requirements.shared_memory
     total = (

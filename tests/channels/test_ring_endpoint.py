@@ -34,11 +34,15 @@ def make():
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
 @pytest.mark.parametrize(
-    ("message", "copy_out", "in_flight", "group"),
-    [("fields", False, 1, 1), ("packed", False, 1, 20), ("fields", True, K, K), ("packed", True, K, 11)],
-)
-def test_iterations_by_handle_arrive_unchanged_as_views_or_copies(make, flow, message, copy_out, in_flight, group):
-    endpoints = make(flow, message=message, copy_out=copy_out, in_flight=in_flight)
+    ("message", "copy_in", "copy_out", "in_flight", "group"),
+    [("fields", False, False, 1, 1), ("packed", False, False, 1, 20), ("fields", False, True, K, K),
+     ("packed", False, True, K, 11), ("fields", True, True, K, K), ("jagged", True, True, 1, 1),
+     ("fields", True, False, 1, 20)],
+)  # fmt: skip
+def test_iterations_by_handle_arrive_unchanged_as_views_or_copies(
+    make, flow, message, copy_in, copy_out, in_flight, group
+):
+    endpoints = make(flow, message=message, copy_in=copy_in, copy_out=copy_out, in_flight=in_flight)
     for first in range(1, 3 * group + 1, group):
         for number in range(first, first + group):
             endpoints.run(number)
@@ -77,9 +81,9 @@ def test_data_that_is_no_handle_is_rejected(make, data):
 
 
 @pytest.mark.parametrize("flow", [DEMO, RICH, LATE_TENSOR], ids=lambda flow: flow.name)
-@pytest.mark.parametrize("message", ["fields", "packed"])
-def test_a_tensor_in_a_ring_has_the_handle_of_its_message_and_a_copy_has_none(make, flow, message):
-    driver = make(flow, message=message).driver
+@pytest.mark.parametrize("options", [{}, {"message": "packed"}, {"copy_in": True}], ids=str)
+def test_a_tensor_in_a_ring_has_the_handle_of_its_message_and_a_copy_has_none(make, flow, options):
+    driver = make(flow, **options).driver
     for number in range(1, 4):
         tensor = first_tensor(list_tensors(driver.make_payload(number)))
         assert driver.handle_of(tensor) == driver.handle(DRIVER) == [DRIVER, number]

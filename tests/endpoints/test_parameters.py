@@ -6,6 +6,7 @@ import pytest
 import torch
 from in_process import LocalEndpoints, LocalRingEndpoints
 
+from common.endpoints.tensors import list_tensors
 from common.flows.catalogue import build_flow
 from common.records.schema import Run, Updates
 from common.run.timing import find_torn_reads
@@ -77,16 +78,27 @@ def test_a_late_write_is_found():
 
 def test_a_late_write_into_a_ring_is_found_unless_its_readers_get_views(tmp_path):
     """A reader that copies has acknowledged its copy. One that serves views keeps the slot."""
-    views, copies, broken = tmp_path / "views", tmp_path / "copies", tmp_path / "broken"
-    for folder in (views, copies, broken):
-        folder.mkdir()
-    for endpoints in (make(LocalRingEndpoints, views), make(LocalRingEndpoints, copies, copy_out=True)):
-        for number in (1, 2, 3):
-            assert update(endpoints, number)[0] == {}
-    endpoints = make(LocalRingEndpoints, broken, copy_out=True)
-    endpoints.actors["rollout-1"].copy_out = lambda inputs, task: inputs
-    wrong, _ = update(endpoints, 1)
-    assert {name.partition(",")[0] for name in wrong} == {"trainer -> rollout-1"}
+    for copy_in in (False, True):
+        views, copies, broken = (tmp_path / f"{name}-{copy_in}" for name in ("views", "copies", "broken"))
+        for folder in (views, copies, broken):
+            folder.mkdir()
+        for folder, copy_out in ((views, False), (copies, True)):
+            endpoints = make(LocalRingEndpoints, folder, copy_in=copy_in, copy_out=copy_out)
+            for number in (1, 2, 3, 4):
+                assert update(endpoints, number)[0] == {}
+        endpoints = make(LocalRingEndpoints, broken, copy_in=copy_in, copy_out=True)
+        endpoints.actors["rollout-1"].copy_out = lambda inputs, task: inputs
+        wrong, _ = update(endpoints, 1)
+        assert {name.partition(",")[0] for name in wrong} == {"trainer -> rollout-1"}
+
+
+def test_with_copy_in_a_trainer_copies_its_own_parameters_when_it_sends_them(tmp_path):
+    endpoints = make(LocalRingEndpoints, tmp_path, copy_in=True, copy_out=True)
+    outbox = endpoints.actors["trainer"].outboxes["trainer"]
+    before = outbox.buffers[1].clone()
+    own = {tensor.data_ptr() for tensor in list_tensors(outbox.pool[1])}
+    assert own.isdisjoint(tensor.data_ptr() for tensor in list_tensors(outbox.sent[1]))
+    assert update(endpoints, 1)[0] == {} and not outbox.buffers[1].equal(before)
 
 
 def test_torn_reads_are_found_in_memory_that_changes_while_it_is_served():

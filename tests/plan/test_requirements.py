@@ -62,6 +62,13 @@ def test_messages_that_do_not_fit_into_memory_or_shared_memory_are_rejected(mach
             make_plan(runtime, "--transport", transport)
 
 
+def test_memory_of_the_producers_own_messages_is_needed_with_copy_in(machine, make_plan):
+    machine()
+    plans = [make_plan("torch", "--transport", "mapped", *flags) for flags in ((), ("--copy-in",))]
+    in_place, copied = (validate.resident_bytes(plan.transport, plan.options, plan.task_flow) for plan in plans)
+    assert copied - in_place == 3 * SENT
+
+
 def test_replicas_ranks_and_trainers_have_memory_of_their_own(machine, make_plan):
     machine()
 

@@ -52,13 +52,13 @@ ONE_ACTOR = ("store payload-queue", "store bytes", "rdt nixl", "graph pickle", "
 WITH_FLAGS = [
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
-    ("torch", "mapped", "--copy-in", *GRPO),
+    ("torch", "mapped", "--copy-in", "--copy-out", *GRPO),
     ("torch", "gloo", *PACKED, *PPO),
     ("torch", "gloo", "--message", "jagged", *GRPO),
     ("store", "ref-queue", "--message", "tensordict", *LARGE),
     pytest.param(("graph", "pickle", "--message", "tensordict", *LARGE), marks=pytest.mark.long),
     ("graph", "shm", "--reuse-buffers", "--in-flight", "5", *PPO),
-    ("torch", "multiprocessing", "--copy-out", "--check-every", "2", "--resources", *CHAIN_ODD),
+    ("torch", "multiprocessing", "--copy-in", "--copy-out", "--check-every", "2", "--resources", *CHAIN_ODD),
 ]
 
 

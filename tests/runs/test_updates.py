@@ -16,7 +16,7 @@ RUNS = [
     pytest.param(("graph", "zero-copy"), marks=pytest.mark.long),
     ("torch", "broadcast", "--bucket-size", "8MiB"),
     ("torch", "gloo", "--senders", "2", "--sharded", "--message", "packed"),
-    ("torch", "mapped", "--message", "packed"),
+    ("torch", "mapped", "--copy-in", "--copy-out"),
 ]  # fmt: skip
 
 
