@@ -338,6 +338,11 @@ def _median(samples: Iterable[float]) -> float | None:
     return float(np.median(values)) if values else None
 
 
+def timed_seconds(run: Run) -> float:
+    """Return the wall-clock time of a run's timed iterations: of each group from its first query to its last result."""
+    return sum(run.group_seconds or run.seconds)
+
+
 def disturbances(run: Run, cores: int) -> list[str]:
     """Return a line for each disturbance of a run on a machine with so many cores, with what to do."""
     lines = []
@@ -346,7 +351,7 @@ def disturbances(run: Run, cores: int) -> list[str]:
     stolen = max([run.steal_cores, *(cost.steal_cores for cost in run.node_costs.values())])
     if stolen > MAX_OTHER_SHARE * cores:
         lines.append(f"the hypervisor took {stolen:.1f} cores during the run: repeat it with --runs 5")
-    if (run.throttled_seconds or 0) > MAX_THROTTLED * sum(run.seconds):
+    if (run.throttled_seconds or 0) > MAX_THROTTLED * timed_seconds(run):
         lines.append(f"a CPU limit stopped the container for {run.throttled_seconds:.1f} s: raise the limit")
     before, after = (min(samples, default=0) for samples in (run.memcpy_before_seconds, run.memcpy_after_seconds))
     if min(before, after) > MIN_DRIFT_SECONDS and max(before / after, after / before) > 1 + MAX_DRIFT:

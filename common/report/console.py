@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.analysis.result import Result, warnings
+from common.analysis.result import Result, timed_seconds, warnings
 from common.flows.flow import Flow
 from common.records.schema import Record
 from common.report import tables
@@ -59,7 +59,7 @@ def print_flow(flow: Flow) -> None:
 
 
 def print_end(records: Sequence[Record], path: Path, width: int | None = None) -> None:
-    """Print the table of one record, or of a sweep's, what limits the trust in it, and the sum of all iterations."""
+    """Print the table of one record, or of a sweep's, what limits the trust in it, and the time of each run."""
     results = [Result((record,)) for record in records]
     if results[0].memcpy_seconds:
         print(f"memcpy: {format_milliseconds(results[0].memcpy_seconds)} ms, one warm copy per edge")
@@ -75,4 +75,14 @@ def print_end(records: Sequence[Record], path: Path, width: int | None = None) -
             if run.status != "ok":
                 print(f"error: {run.reason}", file=sys.stderr, flush=True)
     print(f"records: {path}")
-    print(f"Execution time: {format_significant(sum(sum(result.seconds) for result in results))} seconds")
+    for result in results:
+        for index, run in enumerate(result.runs, 1):
+            if run.status == "skipped":
+                continue
+            details = [f"{swept} {tables.swept_point(result)[1]:,}"] if len(results) > 1 else []
+            if len(result.runs) > 1:
+                details.append(f"run {index} of {len(result.runs)}")
+            if run.status != "ok":
+                details.append(run.status)
+            where = f" ({', '.join(details)})" if details else ""
+            print(f"Execution time: {format_significant(timed_seconds(run))} seconds{where}")

@@ -42,7 +42,32 @@ def test_a_narrow_terminal_leaves_out_columns_by_rank_and_names_them():
     assert markdown.render_table(table).splitlines()[-1] == "| a\\|b | a\\|b | a\\|b | a\\|b |"
 
 
-def test_a_script_prints_the_flow_first_and_warnings_record_and_sum_of_iterations_last(tmp_path, capsys):
+def execution_times(records, capsys, path):
+    """Return the last lines that a script prints after it has measured: one for each run."""
+    console.print_end(records, path)
+    lines = capsys.readouterr().out.splitlines()
+    return lines[lines.index(f"records: {path}") + 1 :]
+
+
+def test_the_execution_time_is_the_time_that_passed_and_not_the_sum_of_latencies(tmp_path, capsys):
+    run = make_run([3.5, 3.6, 3.7, 3.8], group_seconds=[4.0, 0.25])  # three of four iterations overlapped
+    record = make_record("gloo", run, runtime="torch", flags={"in_flight": 3})
+    assert execution_times([record], capsys, tmp_path) == ["Execution time: 4.25 seconds"]
+
+
+def test_the_execution_time_is_that_of_each_run_and_of_each_point_of_a_sweep(tmp_path, capsys):
+    runs = (make_run([1.0, 1.5], group_seconds=[1.0, 1.5]), make_run([4.0], status="failed", reason="reward died"))
+    assert execution_times([make_record("refs", *runs)], capsys, tmp_path) == [
+        "Execution time: 2.5 seconds (run 1 of 2)", "Execution time: 4 seconds (run 2 of 2, failed)",
+    ]  # fmt: skip
+    skipped = make_run([], status="skipped", reason="too large", processes={})
+    sweep = make_sweep("refs", "payload", {1024: [0.5], 4096: [1.0], 8192: skipped})
+    assert execution_times(sweep, capsys, tmp_path) == [
+        "Execution time: 0.5 seconds (payload 1,024)", "Execution time: 1 seconds (payload 4,096)",
+    ]  # fmt: skip
+
+
+def test_a_script_prints_the_flow_first_and_warnings_and_record_last(tmp_path, capsys):
     failed = make_run([], status="failed", reason="reward died", processes={})
     record = make_record("refs", make_run([1.0, 1.5], steal_cores=1.5), failed)
     console.print_flow(Result((record,)).flow)
@@ -52,8 +77,7 @@ def test_a_script_prints_the_flow_first_and_warnings_record_and_sum_of_iteration
     text, errors = capsys.readouterr()
     assert "memcpy: 20 ms" in text and str(tmp_path / "a.json") in text
     assert "warning: the hypervisor took 1.5 cores" in text
-    assert text.splitlines()[-1] == "Execution time: 2.5 seconds" and errors == "error: reward died\n"
+    assert errors == "error: reward died\n"
     console.print_end(make_sweep("refs", "payload", {1024: [0.5], 4096: [1.0]}), tmp_path)
     text = capsys.readouterr().out
     assert re.search(r"store refs +1,024 ", text) and re.search(r"store refs +4,096 ", text)
-    assert text.splitlines()[-1] == "Execution time: 1.5 seconds"

@@ -114,7 +114,7 @@ def check(finished, transport):
         for sender, sizes in run.message_bytes.items():
             assert len(sizes) == group and min(sizes) > flow.message(sender).serialised_bytes
     last_line = re.fullmatch(r"Execution time: ([\d,]+(?:\.\d+)?) seconds", finished.stdout.splitlines()[-1])
-    assert float(last_line[1].replace(",", "")) == pytest.approx(sum(run.seconds), rel=0.01)
+    assert float(last_line[1].replace(",", "")) == pytest.approx(sum(run.group_seconds), rel=0.01)
     assert str(finished.output) in finished.stdout
 
 
