@@ -55,7 +55,7 @@ class Result:
         self.best_status = next((status for status in ("ok", "failed") if status in statuses), "skipped")
         self.shown_runs = [run for run in self.runs if run.status == self.best_status]
         self.seconds = [seconds for run in self.shown_runs for seconds in run.seconds]
-        self.run_seconds = [self._typical_seconds_of(run) for run in self.shown_runs if run.seconds]
+        self.run_seconds = [float(np.median(self._group_means(run))) for run in self.shown_runs if run.seconds]
         self.first_seconds = [run.first_seconds for run in self.shown_runs if run.first_seconds]
         self.readers_own_a_copy = self.shown_runs[0].readers_own_a_copy if self.shown_runs else None
         self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
@@ -166,16 +166,18 @@ class Result:
         count = f"{len(others)} of {len(self.runs)} runs " if self.status == "ok" else ""
         return f"{count}{others[0].status}: {others[0].reason}"
 
-    def _typical_seconds_of(self, run: Run) -> float:
-        """Return a run's median time per iteration: of its groups if several iterations are in flight.
+    def _group_means(self, run: Run) -> list[float]:
+        """Return the time per iteration of each group of a run, in seconds: the time of the group divided by its size.
 
-        The latency of an iteration then includes the wait for the iterations before it.
+        Without --check-every and --in-flight, each iteration is a group. The estimator does not depend on the number
+        of iterations in flight, so that their times can be compared. It depends on --check-every: one slow iteration
+        changes the mean of its group.
         """
-        if self.in_flight == 1:
-            return float(np.median(run.seconds))
+        if not run.group_seconds:
+            return run.seconds
         sizes = [self.check_every] * len(run.group_seconds)
-        sizes[-1] -= sum(sizes) - len(run.seconds)  # the last group can be smaller
-        return float(np.median(np.array(run.group_seconds) / sizes))
+        sizes[-1] = len(run.seconds) - sum(sizes[:-1])  # the last group can be smaller
+        return [seconds / size for seconds, size in zip(run.group_seconds, sizes, strict=True)]
 
     @property
     def traced_runs(self) -> list[Run]:
@@ -183,12 +185,19 @@ class Result:
 
     @cached_property
     def typical_seconds(self) -> float:
-        """Return the time per iteration of this configuration: the geometric mean of its runs' medians."""
+        """Return the time per iteration of this configuration: the geometric mean of its runs' medians of groups."""
         return typical_seconds(self.run_seconds)
 
     @cached_property
     def summary(self) -> Summary:
-        return summarise(self.seconds)
+        """Return the statistics of the times per iteration: of single iterations, or of groups if several overlap.
+
+        The latency of one of several iterations in flight includes the wait for those before it, so it is larger than
+        the time per iteration.
+        """
+        if self.in_flight == 1:
+            return summarise(self.seconds)
+        return summarise([mean for run in self.shown_runs for mean in self._group_means(run)])
 
     @property
     def times_memcpy(self) -> float | None:
