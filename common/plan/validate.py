@@ -8,6 +8,7 @@ import math
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from ctypes.util import find_library
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from common.units import format_bytes
 MAX_SAMPLES = 100_000  # per message that a trainer cuts into samples
 MAX_PROCESSES = 64  # per actor
 MAX_NODES = 64
+CGROUPS, MY_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 TRAINER_FLAGS = ("train_micro_batch", "train_global_batch", "data_parallel", "trainers", "relay_episodes")
 CHANNEL_HEADROOM_BYTES = 64 * 1024  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
@@ -245,9 +247,41 @@ def require_cluster(address: str) -> None:
         raise UsageError(f"--address {address}: no answer ({error}): {advice}") from None
 
 
+def limited_memory() -> float:
+    """Return the bytes of memory that a container's limit (cgroup) leaves to new processes; infinity without a limit.
+
+    Pages of files count as free, because the kernel drops them first.
+    """
+    free_bytes = [math.inf]
+    for line in MY_CGROUPS.read_text().splitlines() if MY_CGROUPS.exists() else []:
+        _, controllers, group = line.split(":", 2)
+        if not controllers:
+            root, limit, usage, prefix = CGROUPS, "memory.max", "memory.current", ""  # cgroup v2
+        elif "memory" in controllers.split(","):
+            root, limit, usage, prefix = CGROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"
+        else:
+            continue
+        folder = root / group.lstrip("/")
+        for parent in (folder, *folder.parents):  # a limit of any of them counts; in a container, `root` has it
+            with suppress(OSError, KeyError, ValueError):  # without a limit, it is no number
+                statistics = dict(line.split() for line in (parent / "memory.stat").read_text().splitlines())
+                file_bytes = sum(int(statistics[f"{prefix}{kind}_file"]) for kind in ("active", "inactive"))
+                used_bytes = int((parent / usage).read_text()) - file_bytes
+                free_bytes.append(max(0, int((parent / limit).read_text()) - used_bytes))
+    return min(free_bytes)
+
+
+def available_memory() -> tuple[int, str]:
+    """Return the bytes of memory that new processes can have, and their name in an error message."""
+    machine_bytes, container_bytes = psutil.virtual_memory().available, limited_memory()
+    if container_bytes < machine_bytes:
+        return int(container_bytes), "memory under the limit of this container (cgroup)"
+    return machine_bytes, "memory"
+
+
 def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
     """Return the bytes of a private cluster's object store, 0 without Ray; raise UsageError if memory is too small."""
-    shared_bytes, memory_bytes = psutil.disk_usage("/dev/shm").free, psutil.virtual_memory().available
+    shared_bytes, (memory_bytes, memory_name) = psutil.disk_usage("/dev/shm").free, available_memory()
     # 30 % is Ray's own default.
     default_bytes = max(MIN_STORE_BYTES, min(int(0.3 * memory_bytes), int(0.95 * shared_bytes)))
     in_store_bytes = stored_bytes(transport, options, flow)
@@ -258,11 +292,11 @@ def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
     names = ["payload"] if options.payload else list(flow_sizes(options.flow, options.message))[:2]
     if options.in_flight > 1:
         names.append("in_flight")
-    lower = "lower " + " or ".join(map(flag_name, names))
+    lower = "lower " + (" or ".join(map(flag_name, names)) or "the bytes of --flow")  # a text has no other sizes
     enlarge = "free some or enlarge it (docker run --shm-size), or"
     for name, needed_bytes, free_bytes, advice in (
         ("/dev/shm for messages", pool_bytes, shared_bytes, f"{enlarge} {lower}"),
-        ("memory", resident_bytes(transport, options, flow), memory_bytes, lower),
+        (memory_name, resident_bytes(transport, options, flow), memory_bytes, lower),
         ("/dev/shm for the object store", store_bytes, shared_bytes, f"{enlarge} lower --object-store-bytes"),
         ("object store", in_store_bytes, store_bytes, f"{lower}, or raise --object-store-bytes"),
     ):

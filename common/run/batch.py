@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
-
 from common.errors import UsageError, did_you_mean
 from common.flows.catalogue import build_flow, flag_name
 from common.plan.command_line import parse_options
 from common.plan.options import Options
 from common.plan.plan import Plan, resolve_plan
-from common.plan.validate import resident_bytes
+from common.plan.validate import available_memory, resident_bytes
 from common.records import files
 from common.records.environment import MACHINE_KEYS, describe_environment
 from common.records.schema import Run
@@ -144,7 +142,7 @@ def check_pair(plans: Sequence[Plan]) -> None:
         raise UsageError(f"a paired measurement of graphs, whose actors busy-wait, needs {needed} cores here and there "
                          f"are {cores}: leave --paired or --against out, and give --runs 5")  # fmt: skip
     needed = sum(resident_bytes(plan.transport, plan.options, plan.task_flow) + plan.store_bytes for plan in plans)
-    free = psutil.virtual_memory().available
+    free, memory_name = available_memory()
     if needed > free:
-        raise UsageError(f"a paired measurement needs {format_bytes(needed)} of memory and {format_bytes(free)} are "
-                         "free: give a smaller payload or --object-store-bytes")  # fmt: skip
+        raise UsageError(f"a paired measurement needs {format_bytes(needed)} of {memory_name} and {format_bytes(free)} "
+                         "are free: give a smaller payload or --object-store-bytes")  # fmt: skip

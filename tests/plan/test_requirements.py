@@ -4,6 +4,7 @@ import importlib.util
 import sys
 from dataclasses import replace
 from importlib import metadata
+from pathlib import Path
 
 import psutil
 import pytest
@@ -23,6 +24,8 @@ KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
 @pytest.fixture
 def machine(monkeypatch):
     """machine(memory, shared): make this many bytes free."""
+
+    monkeypatch.setattr(validate, "MY_CGROUPS", Path("/nonexistent"))  # a container may have a limit
 
     def change(memory=2**40, shared=2**40):
         monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": memory}))
@@ -67,6 +70,44 @@ def test_memory_of_the_producers_own_messages_is_needed_with_copy_in(machine, ma
     plans = [make_plan("torch", "--transport", "mapped", *flags) for flags in ((), ("--copy-in",))]
     in_place, copied = (validate.resident_bytes(plan.transport, plan.options, plan.task_flow) for plan in plans)
     assert copied - in_place == 3 * SENT
+
+
+def write_cgroup(folder, limit, used, prefix="", names=("memory.max", "memory.current")):
+    """Write the files of a memory controller, in which 3 MiB of the used memory are pages of files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / names[0]).write_text(f"{limit}\n")
+    (folder / names[1]).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"{prefix}active_file {MIB}\n{prefix}inactive_file {2 * MIB}\ncache 7\n")
+
+
+def test_the_memory_limit_of_a_container_and_of_those_around_it_counts(monkeypatch, tmp_path):
+    monkeypatch.setattr(validate, "CGROUPS", tmp_path)
+    monkeypatch.setattr(validate, "MY_CGROUPS", tmp_path / "self")
+    assert validate.limited_memory() == float("inf")
+    (tmp_path / "self").write_text("3:cpu:/x\n0::/outer/inner\n")
+    write_cgroup(tmp_path / "outer" / "inner", "max", 5 * MIB)
+    assert validate.limited_memory() == float("inf")
+    write_cgroup(tmp_path / "outer", 100 * MIB, 40 * MIB)
+    assert validate.limited_memory() == 63 * MIB
+    write_cgroup(tmp_path / "outer" / "inner", 20 * MIB, 40 * MIB)
+    assert validate.limited_memory() == 0
+    # Version 1. A container without a namespace of its own sees its own controller at the root, under another name.
+    (tmp_path / "self").write_text("4:cpu,memory:/docker/0123\n0::/\n")
+    names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+    write_cgroup(tmp_path / "memory", 50 * MIB, 10 * MIB, "total_", names)
+    assert validate.limited_memory() == 43 * MIB
+
+
+def test_too_little_memory_for_a_container_names_its_limit(machine, make_plan, monkeypatch):
+    machine()
+    monkeypatch.setattr(validate, "limited_memory", lambda: 350 * MIB)
+    with pytest.raises(UsageError, match=r"of memory under the limit of this container .* 350 MiB are free: lower --"):
+        make_plan("torch", "--transport", "gloo")
+
+
+def test_the_advice_for_a_flow_that_is_text_names_its_bytes(make_plan):
+    with pytest.raises(UsageError, match=r"are free: lower the bytes of --flow$"):
+        make_plan("torch", "--transport", "memcpy", "--flow", "a -> b: x int64 1099511627776B")
 
 
 def test_replicas_ranks_and_trainers_have_memory_of_their_own(machine, make_plan):
