@@ -16,6 +16,7 @@
 # make sweeps      time by bytes and by tensors of a message            (ten minutes)
 # make gpu         everything that a machine with GPUs can run         (25 minutes)
 # make test        all tests except the long ones, which make test-all runs too; make unit: those that start nothing
+# make test-optional the tests that need the systems of make peers, or a browser; others skip them
 # make lint        ruff and mypy
 # make publish     regenerate img/ and the tables of README.md and docs/ from results/published
 
@@ -24,7 +25,7 @@ PY := .venv/bin/python
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: benchmark quick published stages hops chatlearn in-flight weights detached-ppo pipeline zero peers cluster faults soak sweeps gpu test test-all unit lint publish clean
+.PHONY: benchmark quick published stages hops chatlearn in-flight weights detached-ppo pipeline zero peers cluster faults soak sweeps gpu test test-all test-optional unit lint publish clean
 .DELETE_ON_ERROR:
 
 benchmark quick stages hops chatlearn in-flight weights detached-ppo pipeline zero soak sweeps gpu: .venv/installed
@@ -50,6 +51,9 @@ test: .venv/installed
 
 test-all: .venv/installed-peers
 	$(PY) -m pytest -n 2 --dist worksteal --all
+
+test-optional: .venv/installed-peers
+	$(PY) -m pytest -n 2 -rs -m optional
 
 unit: .venv/installed
 	$(PY) -m pytest -n 2 --dist worksteal -m "not runs"

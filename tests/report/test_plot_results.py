@@ -113,6 +113,7 @@ def test_report_html_is_one_file_and_nothing_of_a_record_is_markup(write, tmp_pa
     assert "&lt;img src=x&gt;" in page and "<img" not in page and "src=" not in page.replace("src=x", "")
 
 
+@pytest.mark.optional
 @pytest.mark.skipif(BROWSER is None, reason="no chromedriver: apt-get install chromium-driver, as .ci/run does")
 def test_report_html_is_sorted_and_filtered_in_a_browser(write, tmp_path):
     from selenium import webdriver

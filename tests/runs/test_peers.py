@@ -3,6 +3,8 @@
 import pytest
 from conftest import SCRIPTS
 
+pytestmark = pytest.mark.optional
+MISSING = "it is not installed: make peers"
 PEERS = [
     ("peers", "zmq-ipc", "zmq", "--flow", "ppo", "--batch-size", "2", "--in-flight", "3"),
     ("peers", "zmq-tcp", "zmq", "--message", "packed", "--batch-size", "2"),
@@ -15,7 +17,7 @@ PEERS = [
 @pytest.mark.parametrize("names", PEERS, ids=lambda names: names[1])
 def test_fields_arrive_over_other_systems(run_script, join_cluster, names):
     runtime, transport, module, *flags = names
-    pytest.importorskip(module)
+    pytest.importorskip(module, reason=f"{module}: {MISSING}")
     flags += [*join_cluster(runtime), "--iterations", "4", "--warmup", "1"]
     finished = run_script(SCRIPTS[runtime], "--transport", transport, *flags)
     if "libibverbs" in finished.stderr:
@@ -26,7 +28,7 @@ def test_fields_arrive_over_other_systems(run_script, join_cluster, names):
 
 
 def test_a_changed_byte_of_another_system_is_found(run_script):
-    pytest.importorskip("zmq")
+    pytest.importorskip("zmq", reason=f"zmq: {MISSING}")
     flags = ("--transport", "zmq-ipc", "--batch-size", "8", "--inject", "policy:3:flip", "--iterations", "4")
     finished = run_script(SCRIPTS["peers"], *flags)
     assert finished.code == 1
