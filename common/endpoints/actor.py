@@ -94,7 +94,7 @@ class Endpoint:
         return outbox.payload(slot)
 
     def receive(self, inputs: Sequence[Payload], task: str = DRIVER) -> int:
-        """Hold a task's inputs until `verify`, and return their sequence number. On a GPU, this waits for them."""
+        """Hold a task's inputs, and return their sequence number. On a GPU, this waits for them."""
         if self.packed or self.tensordicts:
             inputs = self.unpack(inputs, task)
         installs = task in self.parameters.tasks
@@ -166,7 +166,7 @@ class Endpoint:
         return times
 
     def verify(self, first: int, last: int) -> tuple[dict[str, int], dict[str, bool | None]]:
-        """Verify the messages `first` to `last`, and drop them. Return wrong bytes by name, and `Views.by_edge`."""
+        """Verify the messages `first` to `last`. Return the wrong bytes by name, and `Views.by_edge`."""
         self.minor_faults += recorder.count_faults() - self.faults_before
         if first == 1:
             # To search all objects of torch and Ray for garbage would add 0.2 s to one of the iterations.
@@ -174,14 +174,13 @@ class Endpoint:
         wrong, views = Counter[str](), Views()
         for inbox in self.inboxes.values():
             inbox.verify(first, last, self.digests, wrong, views)
-        self.release()
         if last == 1 + self.plan.options.warmup:  # the timed iterations follow
             self.overhead_seconds, self.minor_faults = 0.0, 0
         self.faults_before = recorder.count_faults()  # those of the verification do not count
         return {name: count for name, count in wrong.items() if count}, views.by_edge
 
     def release(self) -> None:
-        """Drop the inputs. Views among them keep a channel's buffer, an object in the store or a ring's slot in use."""
+        """Drop the last inputs. Views among them keep a channel's buffer, an object or a ring's slot in use."""
         for inbox in self.inboxes.values():
             inbox.held.clear()
 

@@ -46,7 +46,11 @@ class Views:
 
 
 class Inbox:
-    """Hold the newest `keep` messages of one task until `verify`; older ones leave only their sequence numbers."""
+    """Hold the newest `keep` messages of one task; older ones leave only their sequence numbers until `verify`.
+
+    A message is freed when `keep` newer ones have been taken, as by a loop that assigns each batch to one variable.
+    So the time to free its memory is inside the clock, however many iterations are between two verifications.
+    """
 
     def __init__(self, edges: tuple[Edge, ...], device: str, keep: int, receives: Callable[[int], bool]) -> None:
         self.edges, self.device, self.receives = edges, device, receives
@@ -113,7 +117,7 @@ class Inbox:
         return number
 
     def verify(self, first: int, last: int, digests: Digests, wrong: Counter[str], views: Views) -> None:
-        """Verify all sequence numbers of the messages `first` to `last`, and every byte of those held; then drop them.
+        """Verify all sequence numbers of the messages `first` to `last`, and every byte of those held.
 
         Add the wrong bytes by edge and field to `wrong`. All bytes of a missing message are wrong.
         """
@@ -136,7 +140,6 @@ class Inbox:
                         counts[field.name] = count
                 for name, count in counts.items():
                     wrong[prefix + name] += count
-        self.held.clear()
         self.last = self.verified = last
 
     def _check_bytes(self, edge: Edge, payload: Payload, number: int, digests: Digests, views: Views) -> dict[str, int]:

@@ -335,7 +335,7 @@ def resident_bytes(transport: Transport, options: Options, flow: Flow) -> int:
     is_in_place = flow.has_parameters and not transport.requirements.shared_memory
     total = (
         (1 if is_in_place else flow.slots(options.in_flight)) * pools
-        + options.in_flight * inputs
+        + (options.in_flight + 1) * inputs  # readers hold those of the last iterations while the next one arrives
         + stored_bytes(transport, options, flow)
     )
     if options.sink == "trainer":

@@ -132,6 +132,7 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
     if options.resources:
         run.resources.append(measure_resources(options.iterations))
     table.phase = ENDING
+    workers.call("release")  # what still holds a view could block the end of its transport
     run.wrong_bytes, run.wrong_bytes_by_field = wrong.total(), dict(wrong)
     run.loopback_bytes = loopback_bytes() - loopback_before
     stored_after, spilled_after = workers.store_counters()

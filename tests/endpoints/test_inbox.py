@@ -1,6 +1,7 @@
 """Test that each message is identified by its sequence number, also if it is late, repeated or impossible."""
 
 import itertools
+import weakref
 
 import pytest
 import torch
@@ -30,9 +31,27 @@ def test_numbers_larger_than_their_bytes_are_right(message, keep, group):
     for first in range(begin, 300, group):
         for number in range(first, first + group):
             assert edge.send(number) == number
-        assert len(edge.inbox.held) == min(keep, group)
         assert edge.verify(first, number) == {}
-        assert not edge.inbox.held
+        assert len(edge.inbox.held) == min(keep, number - begin + 1)
+
+
+@pytest.mark.parametrize(("keep", "group"), [(1, 1), (1, 4), (2, 2), (2, 4)])
+def test_a_message_is_freed_while_a_newer_one_is_taken_and_never_by_a_verification(keep, group):
+    """So its time is inside the clock, or outside of it, in every mode: here it is inside."""
+    edge, freed, freed_by_verify = LocalEdge(flat_message(64), keep + 2, keep), [], []
+    for number in range(1, 9):
+
+        def mark(payload, number=number):
+            weakref.finalize(payload, freed.append, number)
+            return payload
+
+        edge.send(number, mark)
+        assert freed == list(range(1, number - keep + 1))
+        if number % group == 0:
+            before = len(freed)
+            assert edge.verify(number - group + 1, number) == {}
+            freed_by_verify += freed[before:]
+    assert freed_by_verify == []
 
 
 @with_messages

@@ -53,7 +53,7 @@ def test_channels_are_counted_with_the_iterations_that_they_hold(make_plan):
 def test_messages_that_do_not_fit_into_memory_or_shared_memory_are_rejected(machine, make_plan):
     pool = 3 * SENT
     for runtime, transport, limit, place in (
-        ("torch", "gloo", {"memory": pool + DELIVERED, "shared": 0}, "of memory"),  # and the inputs of the readers
+        ("torch", "gloo", {"memory": pool + 2 * DELIVERED, "shared": 0}, "of memory"),  # readers hold two inputs
         ("graph", "mapped", {"shared": pool}, "1.031 GiB of /dev/shm for messages"),
         ("rdt", "mapped", {"shared": pool}, "1.031 GiB of /dev/shm for messages"),
         ("torch", "multiprocessing", {"shared": pool}, "1.031 GiB of /dev/shm for messages"),
@@ -120,7 +120,7 @@ def test_replicas_ranks_and_trainers_have_memory_of_their_own(machine, make_plan
     alone, flow = resident()
     several, _ = resident("--replicas", "reward=2", "--ranks", "reward=3")
     inputs = sum(edge.bytes for edge in flow.edges_to("reward"))
-    assert several - alone == 5 * (4 * flow.message("reward").bytes + 2 * inputs)
+    assert several - alone == 5 * (4 * flow.message("reward").bytes + 3 * inputs)
     two, flow = resident("--sink", "trainer")  # policy and value
     one, _ = resident("--sink", "trainer", "--trainers", "1")
     assert two - one == 2 * sum(edge.bytes for edge in flow.edges_to("stream-dataset"))
