@@ -24,8 +24,8 @@ then all of them again in another order. Records and charts go to a new folder i
 import argparse
 import random
 import sys
+import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from common.errors import UsageError, did_you_mean, run_main
@@ -55,7 +55,7 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]
     add("--against", type=Path, metavar="CHECKOUT", help="measure each configuration paired with the same one "
         "in another checkout of this project, made with git worktree add CHECKOUT COMMIT")  # fmt: skip
     add("--order-seed", type=int, default=random.randrange(2**32), metavar="N", help="seed of the order of the runs")
-    folder = RESULTS / f"run-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    folder = RESULTS / f"run-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     add("--output-dir", type=Path, default=folder, help="folder of records and charts (default: results/run-<time>)")
     add("--continue", dest="is_continued", action="store_true", help="measure only the runs that an earlier call with "
         "the same flags and --output-dir has not finished")  # fmt: skip

@@ -20,7 +20,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from common.errors import RunFailed, UsageError, run_main
@@ -166,7 +165,7 @@ def main(argv: Sequence[str]) -> int:
     add("--rate", choices=RATES, default="10gbit", help="rate of each node's link, with --nodes (default: %(default)s)")
     add("--suite", help="suite of benchmark.py, with --nodes (default: that of the published setup)")
     add("--runs", type=int, default=5, help="processes per configuration (default: %(default)s)")
-    add("--output-dir", type=Path, default=RESULTS / f"run-{datetime.now(UTC):%Y%m%dT%H%M%SZ}",
+    add("--output-dir", type=Path, default=RESULTS / f"run-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}",
         help="folder of records and charts (default: results/run-<time>)")  # fmt: skip
     add("--command", help="run this command on the first node instead of a suite; {address} is that of the cluster")
     arguments, flags = parser.parse_known_args(argv)

@@ -8,6 +8,8 @@ twice. The bytes are verified.
     python3 load_model.py --ways "torch.load" "ray.get, arrays" --output loading.json
 """
 
+import common  # isort: skip  # noqa: F401  first, because it names what is missing
+
 import argparse
 import pickle
 import select

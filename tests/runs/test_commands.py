@@ -202,9 +202,21 @@ def test_a_script_measures_for_a_duration_and_in_several_processes(run_script):
     assert all(len(run.seconds) >= 3 and sum(run.seconds) < 5 for run in record.runs)
 
 
-@pytest.mark.parametrize(
-    "script", [*SCRIPTS.values(), ROOT / "benchmark.py", ROOT / "plot_results.py"], ids=lambda path: path.stem
-)
+ALL_SCRIPTS = pytest.mark.parametrize("script", sorted(ROOT.glob("*.py")), ids=lambda path: path.stem)
+
+
+@ALL_SCRIPTS
+def test_an_older_python_is_told_which_one_is_needed(script):
+    """This Python says that it is 3.10, and has no datetime.UTC as 3.10; a script that imports it first would fail."""
+    code = (
+        "import datetime, runpy, sys\ndel datetime.UTC\nsys.version_info, sys.version = (3, 10, 13), '3.10.13 (main)'\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\nrunpy.run_path({str(script)!r}, run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "error: Python 3.11 or newer is needed: this is 3.10.13\n")
+
+
+@ALL_SCRIPTS
 def test_a_missing_package_is_named_with_the_way_to_install_it(script):
     command = [sys.executable, "-E", "-s", "-S", str(script), "x"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
