@@ -13,7 +13,8 @@ RETAIN_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000", "MALLOC_TOP_PAD_": "67108864",
     "MALLOC_ARENA_MAX": "1",
 }  # fmt: skip
-TOKEN = Path.home() / ".ray" / "auth_token"  # where Ray stores the token of this user's clusters
+# Where Ray stores the token of this user's clusters. A user without a home has none.
+TOKEN = Path(os.path.expanduser("~/.ray/auth_token"))
 
 
 def worker_environment(plan: Plan) -> dict[str, str]:

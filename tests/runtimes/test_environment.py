@@ -1,7 +1,10 @@
 """Check the environment of workers."""
 
+import subprocess
+import sys
+
 import pytest
-from conftest import KILOBYTES
+from conftest import KILOBYTES, ROOT
 
 from common.runtimes import environment
 from common.runtimes.environment import RETAIN_MEMORY, worker_environment
@@ -41,3 +44,12 @@ def test_a_driver_sends_the_token_of_an_existing_cluster_if_there_is_one(make_pl
     assert worker_environment(plan)["RAY_AUTH_MODE"] == "token"
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     assert "RAY_AUTH_MODE" not in worker_environment(plan)
+
+
+def test_a_user_without_a_home_has_no_token_of_ray():
+    code = (
+        "import os, pwd\ndef unknown(uid): raise KeyError(uid)\npwd.getpwuid = unknown\nos.environ.pop('HOME', None)\n"
+        "from common.runtimes.environment import TOKEN\nprint(TOKEN.exists())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
