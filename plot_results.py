@@ -65,7 +65,7 @@ def write_charts(built: Sequence[Section], folder: Path) -> list[Path]:
     for index, chart in enumerate(charts):
         number = 1 + sum(other.file_name == chart.file_name for other in charts[:index])
         written.append(folder / f"{chart.file_name}{f'_{number}' if number > 1 else ''}.svg")
-        written[-1].write_text(to_svg(chart.draw()))
+        written[-1].write_text(to_svg(chart.draw()), encoding="utf-8")
     return written
 
 

@@ -3,6 +3,7 @@
 Each message is one line: what is wrong, and what to do.
 """
 
+import io
 import os
 import signal
 import sys
@@ -49,6 +50,8 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal may lack letters such as µ
     code, message = 1, ""  # if nobody reads the output
     try:
         with tolerate_closed_output():

@@ -25,7 +25,7 @@ COLUMNS = (
 def fault_section(path: Path) -> Section:
     """Return the table of all faults in a file with a JSON object per line."""
     try:
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError) as error:
         raise RecordError(f"{path}: {error}: make faults writes it") from None
     return Section("faults", "", table=make_table(sorted(rows, key=lambda row: row["name"]), COLUMNS))

@@ -15,7 +15,7 @@ from common.flows.flow import DRIVER, Flow, Task
 from common.flows.message import ACKNOWLEDGEMENT, Field, Message
 from common.units import parse_bytes
 
-MODELS = tomllib.loads(Path(__file__).with_name("models.toml").read_text())
+MODELS = tomllib.loads(Path(__file__).with_name("models.toml").read_text(encoding="utf-8"))
 MAX_MESSAGES = 2000  # per iteration: each needs its own memory and its own entry in the record
 
 

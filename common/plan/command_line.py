@@ -12,13 +12,13 @@ from common.errors import UsageError, did_you_mean
 from common.flows import catalogue
 from common.flows.catalogue import flag_name
 from common.flows.message import ITEM_BYTES
-from common.plan.options import FLAGS, PRESETS, PRESETS_FILE, Options
+from common.plan.options import FLAGS, PRESETS, PRESETS_TEXT, Options
 from common.transports.catalogue import RUNTIMES, transports_of
 
 SWEPT_FLAGS = ("batch-size", "actors", "payload", "fields", "in-flight")
 POINTS = "FIRST:LAST:FACTORx, FIRST:LAST:+STEP or VALUE,VALUE,..."
 MAX_POINTS = 64
-LISTS = {"--list-flows": catalogue.describe_flows, "--list-presets": PRESETS_FILE.read_text}
+LISTS = {"--list-flows": catalogue.describe_flows, "--list-presets": lambda: PRESETS_TEXT}
 POINT_SECONDS = 1.0  # of timed iterations per value of a sweep, without --duration or --iterations
 Flag = dataclasses.Field[Any]  # made by common.plan.options.flag
 

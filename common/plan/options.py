@@ -20,8 +20,8 @@ from common.plan.flag import flag, parse_assignments
 from common.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
-PRESETS_FILE = Path(__file__).with_name("presets.toml")
-PRESETS = tomllib.loads(PRESETS_FILE.read_text())
+PRESETS_TEXT = Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")
+PRESETS = tomllib.loads(PRESETS_TEXT)
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
 MIN_TIMED_ITERATIONS, MAX_TIMED_ITERATIONS = 3, 10**6  # with --duration, whatever time an iteration takes
 

@@ -6,7 +6,9 @@ Every rule prevents a hang, a crash, a wrong number, or a record of something th
 import importlib.util
 import math
 import os
+import re
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from ctypes.util import find_library
@@ -21,7 +23,7 @@ from common.flows.flow import DRIVER, Flow
 from common.flows.message import ACKNOWLEDGEMENT, jagged_message
 from common.flows.pipeline import SCHEDULES
 from common.plan.flag import parse_assignments
-from common.plan.options import FLAGS, MIN_STORE_BYTES, Options
+from common.plan.options import FLAGS, MIN_STORE_BYTES, RESULTS, Options
 from common.records.environment import cuda_version
 from common.transports.catalogue import CHATLEARN, Transport
 from common.units import format_bytes
@@ -71,6 +73,8 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield f"--overlap-communication is a flag of graph nccl and not of {label}: leave it out"
     if options.huge_pages and not (HUGE_PAGES.exists() and "[never]" not in HUGE_PAGES.read_text()):
         yield f"--huge-pages: this machine does not give any: write madvise into {HUGE_PAGES}"
+    if uses_ray and re.search("[\udc80-\udcff]", str(RESULTS)):  # bytes that Python could not decode
+        yield f"{label}: Ray cannot start in a folder whose name is not {sys.getfilesystemencoding()}: set PYTHONUTF8=1"
     if options.threads > cores:
         yield f"--threads {options.threads}: there are {cores} cores: give {cores} or less"
     if options.address and not transport.can_cross_nodes:

@@ -21,8 +21,9 @@ def render(built: Sequence[Section]) -> str:
             body.append(render_table(section.table))
         body += [f'<p class="note">{escape(note)}</p>' for note in section.notes]
         body.append("</section>")
-    head = f'<meta charset="utf-8"><title>Times of transports</title><style>{(HERE / "page.css").read_text()}</style>'
-    script = f"<script>{(HERE / 'page.js').read_text()}</script>"
+    style, code = (HERE / "page.css").read_text("utf-8"), (HERE / "page.js").read_text("utf-8")
+    head = f'<meta charset="utf-8"><title>Times of transports</title><style>{style}</style>'
+    script = f"<script>{code}</script>"
     return "\n".join([f'<!doctype html><html lang="en"><head>{head}</head><body>', *body, script, "</body></html>"])
 
 

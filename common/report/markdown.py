@@ -50,7 +50,7 @@ def rewrite_pages(folder: Path, built: Sequence[Section]) -> None:
     """Put the sections between the marks of their name, in README.md and docs/ of a folder. Others stay as they are."""
     texts = {s.name: render([other for other in built if other.name == s.name]) for s in built}
     for page in [*folder.glob("README.md"), *sorted(folder.glob("docs/*.md"))]:
-        text = page.read_text()
+        text = page.read_text(encoding="utf-8")
         for name in set(MARK.findall(text)):
             begin, end = f"<!-- {name}: written by plot_results.py --publish -->", f"<!-- end of {name} -->"
             if (text.count(begin), text.count(end)) != (1, 1):
@@ -59,7 +59,7 @@ def rewrite_pages(folder: Path, built: Sequence[Section]) -> None:
             after = rest.split(end)[1]
             if name in texts:
                 text = f"{before}{begin}\n{texts[name]}\n{end}{after}"
-        page.write_text(text)
+        page.write_text(text, encoding="utf-8")
 
 
 def page_sections(results: Sequence[Result]) -> list[Section]:
@@ -151,7 +151,7 @@ def make_systems_table(results: Sequence[Result]) -> Table:
         ),
         Column("speed-up with the demo's messages (95 % interval)", speed_up, is_text=True),
     ]
-    return make_table(tomllib.loads(SYSTEMS.read_text())["systems"], columns)
+    return make_table(tomllib.loads(SYSTEMS.read_text(encoding="utf-8"))["systems"], columns)
 
 
 def print_example(result: Result) -> str:

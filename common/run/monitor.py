@@ -149,7 +149,7 @@ class Monitor:
         """Return what an actor raised before it ended, or which actor died, or else the failure of the driver."""
         # The first error comes first: other actors may have failed because they lost their peer.
         paths = sorted(self.plan.run_folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)
-        errors = {path.stem: f"{path.stem} raised {path.read_text()}" for path in paths}
+        errors = {path.stem: f"{path.stem} raised {path.read_text('utf-8')}" for path in paths}
         silent = [name for name in self.exited if name not in errors]
         if silent and not report.actor_raised:
             return self.diagnose(silent)

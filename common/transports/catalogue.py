@@ -131,7 +131,7 @@ CHATLEARN = "store ref-queue"  # ChatLearn's own transport
 
 
 def _read_data(name: str) -> list[dict[str, Any]]:
-    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text())[name]
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))[name]
 
 
 def _read_transports() -> Iterator[Transport]:

@@ -19,7 +19,7 @@ class Part:
         return [f"{configuration} {self.flags}".strip() for configuration in self.configurations]
 
 
-_TEXT = Path(__file__).with_name("suites.toml").read_text()
+_TEXT = Path(__file__).with_name("suites.toml").read_text(encoding="utf-8")
 SUITES = {name: [Part(**part) for part in parts] for name, parts in tomllib.loads(_TEXT).items()}
 _MEASURED = [variant for variant in VARIANTS if variant.iterations]
 SUITES["benchmark"] = [Part("configurations", [f"{v.name} --warmup 6 --iterations {v.iterations}" for v in _MEASURED])]

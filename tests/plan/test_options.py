@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -117,6 +118,14 @@ def test_a_wrong_flag_is_rejected_without_heavy_imports():
             "except Exception as error: print(error, {'ray', 'torch', 'numpy'} & set(sys.modules))")  # fmt: skip
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "leave it out set()" in result.stdout
+
+
+def test_a_folder_whose_name_ray_cannot_read_is_named_before_the_start(monkeypatch):
+    # As Python decodes "ü" in a locale without it.
+    monkeypatch.setattr(validate, "RESULTS", Path("/tmp/x \udcc3\udcbc/results"))
+    error = reject("store", "--transport", "refs")
+    assert re.search("store refs: Ray cannot start in a folder .*: set PYTHONUTF8=1", error)
+    resolve_plan("torch", parse(*KILOBYTES, runtime="torch"))
 
 
 def test_help_works_without_docstrings(capsys):

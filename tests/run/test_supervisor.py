@@ -8,7 +8,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from conftest import KILOBYTES, SCRIPTS
+from conftest import KILOBYTES, ROOT, SCRIPTS
 
 from common.errors import UsageError, run_main
 from common.records import files
@@ -116,3 +116,10 @@ def test_exit_codes_and_messages(capfd, error, code, message):
         run_main(fail)
     assert exited.value.code == code
     assert capfd.readouterr().err.startswith(message)
+
+
+def test_letters_that_the_terminal_lacks_are_replaced():
+    code = "from common.errors import run_main\nrun_main(lambda: print('12 µs') or 0)"
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "12 ?s\n", "")
