@@ -30,7 +30,7 @@ SEGMENT_COLOURS = ("#0072b2", "#f0e442", "#4f1a4c", "#35b78b", "#ffffff", "#b0b0
 LINE_COLOURS = ("#1769aa", "#b85000", "#1b7f3b", "#c62828", "#7b4fb5", "#7a4a3a", "#c2388b", "#5a5a5a", "#757500",
                 "#007f8c", "#1a237e", "#101010")  # fmt: skip
 MARKERS = "osD^vP*X<>d"  # fewer than colours, so that two lines of one colour have different markers
-MAGNIFIED_COLOUR, GRID_COLOUR, LIMIT_COLOUR = "#e6e6e6", "#cfcfcf", "#6b6b6b"
+GRID_COLOUR, LIMIT_COLOUR = "#cfcfcf", "#6b6b6b"
 
 
 @dataclass(frozen=True)
@@ -67,57 +67,54 @@ class DotChart:
                 inside = "white" if dot.is_view else "0.1"
                 axes.plot((dot.low, dot.high), (y, y), color="0.1", linewidth=1.6, solid_capstyle="butt", zorder=2.1)
                 axes.plot(dot.value, y, "o", color="0.1", markerfacecolor=inside, markersize=5, zorder=2.2)
-            for (name, position), style in zip(self.limits.items(), cycle(("-", "--", ":")), strict=False):
-                axes.axvline(position, color=LIMIT_COLOUR, linewidth=1.2, linestyle=style, zorder=1, label=name)
+            draw_limits(axes, self.limits)
         return write_title(panels[0], self.title)
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One configuration: the lengths of its segments by name, and a label on the right."""
+    """One configuration: the lengths of its segments by name, a label on the right, and an interval of its length."""
 
     name: str
     segments: dict[str, float]
     label: str
-    is_view: bool = False
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
 class BarChart:
-    """Groups of stacked bars by title. Each group has an axis of its own that starts at zero.
+    """Stacked bars on an axis that starts at zero, and vertical lines by their name in the legend.
 
     segment_names: all names in the order in which they are stacked. Each place in this order has its own colour.
     """
 
     file_name: str
     title: str
-    groups: dict[str, list[Bar]]
+    bars: list[Bar]
     segment_names: Sequence[str]
     x_label: str
+    limits: dict[str, float] = field(default_factory=dict)
     caption: tuple[str, ...] = ()
 
     def draw(self) -> Figure:
         colours = dict(zip(self.segment_names, cycle(SEGMENT_COLOURS), strict=False))
-        present = {name for bars in self.groups.values() for bar in bars for name, x in bar.segments.items() if x}
-        names = [name for name in self.segment_names if name in present]
-        panels = make_panels(self, [len(bars) for bars in self.groups.values()])
-        ends = [max(sum(bar.segments.values()) for bar in bars) for bars in self.groups.values()]
-        for (title, bars), axes, end in zip(self.groups.items(), panels, ends, strict=True):
-            if ends[0] >= 1.05 * end:
-                factor = float(f"{ends[0] / end:.2g}")
-                title += f" (this axis shows the grey part of the first one, {factor:,.10g} times as wide)"
-                axes.set_facecolor(MAGNIFIED_COLOUR)
-                panels[0].axvspan(0, end, facecolor=MAGNIFIED_COLOUR, edgecolor=LIMIT_COLOUR, linewidth=0.5, zorder=0)
-            draw_rows(axes, title, bars)
-            axes.set_xlim(0, 1.005 * end)
-            axes.xaxis.set_major_formatter(PLAIN_NUMBERS)
-            starts = [0.0] * len(bars)
-            for name in names:
-                lengths = [bar.segments.get(name, 0.0) for bar in bars]
-                style = {"color": colours[name], "edgecolor": "black", "linewidth": 0.5}
-                axes.barh(range(len(bars)), lengths, 0.74, starts, label=name, **style)
-                starts = [start + length for start, length in zip(starts, lengths, strict=True)]
-        return write_title(panels[0], self.title)
+        present = {name for bar in self.bars for name, x in bar.segments.items() if x}
+        (axes,) = make_panels(self, [len(self.bars)])
+        draw_rows(axes, "", self.bars)
+        ends = [end for bar in self.bars for end in (sum(bar.segments.values()), *(bar.interval or ()))]
+        axes.set_xlim(0, 1.005 * max([*ends, *self.limits.values()]))
+        axes.xaxis.set_major_formatter(PLAIN_NUMBERS)
+        starts = [0.0] * len(self.bars)
+        for name in (name for name in self.segment_names if name in present):
+            lengths = [bar.segments.get(name, 0.0) for bar in self.bars]
+            style = {"color": colours[name], "edgecolor": "black", "linewidth": 0.5}
+            axes.barh(range(len(self.bars)), lengths, 0.74, starts, label=name, **style)
+            starts = [start + length for start, length in zip(starts, lengths, strict=True)]
+        for y, bar in enumerate(self.bars):
+            for width, colour in ((4, "white"), (1.6, "0.1")):  # a white edge, to be seen on dark segments
+                axes.plot(bar.interval or (), (y, y) if bar.interval else (), color=colour, linewidth=width, zorder=2.1)
+        draw_limits(axes, self.limits)
+        return write_title(axes, self.title)
 
 
 @dataclass(frozen=True)
@@ -266,6 +263,12 @@ def draw_rows(axes: Any, title: str, marks: Sequence[Any]) -> None:
     axes.set_ylim(len(marks) - 0.3, -0.7)
     for y, mark in enumerate(marks):
         axes.text(1.01, y, mark.label, fontsize=8, transform=axes.get_yaxis_transform(), va="center_baseline")
+
+
+def draw_limits(axes: Any, limits: dict[str, float]) -> None:
+    """Draw a vertical line at each position, with its name in the legend."""
+    for (name, position), style in zip(limits.items(), cycle(("-", "--", ":")), strict=False):
+        axes.axvline(position, color=LIMIT_COLOUR, linewidth=1.2, linestyle=style, zorder=1, label=name)
 
 
 def set_log_axis(axes: Any, name: str, values: Sequence[float]) -> None:

@@ -1,13 +1,13 @@
 """Make the dots of a chart from results, and the lines of references."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Any
 
 from common.analysis.result import Result
 from common.analysis.statistics import interval
+from common.report import tables
 from common.report.charts import Dot
-from common.report.sentences import READERS, format_time
+from common.report.sentences import format_time
 from common.report.tables import format_milliseconds
 
 LOG_MILLISECONDS = "milliseconds (logarithmic axis)"
@@ -20,10 +20,12 @@ def make_dot(result: Result, name: str) -> Dot:
     return Dot(name, 1e3 * result.typical_seconds, 1e3 * low, 1e3 * high, label, not result.readers_own_a_copy)
 
 
-def group_by_readers(marks: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return the dots or bars in a group for each kind of readers that there is."""
-    groups = {READERS[not is_view]: [mark for mark in marks if mark.is_view is is_view] for is_view in (False, True)}
-    return {title: group for title, group in groups.items() if group}
+def make_dots(results: Sequence[Result], name: Callable[[Result], str] = tables.marked_label) -> dict[str, list[Dot]]:
+    """Return a dot per result in the groups whose times are compared, the slowest first."""
+    groups: dict[str, list[Dot]] = {}
+    for result in tables.order_by_readers(results):
+        groups.setdefault(tables.readers_of(result), []).append(make_dot(result, name(result)))
+    return groups
 
 
 def memcpy_lines(results: Sequence[Result]) -> dict[str, float]:

@@ -14,6 +14,7 @@ import msgspec
 from common.analysis import stages
 from common.analysis.comparison import Pair, find_result, find_transports
 from common.analysis.result import Result, with_shared_references
+from common.analysis.statistics import interval
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS
 from common.records.environment import machine_line
@@ -21,7 +22,7 @@ from common.records.schema import SENDER_SIZES, Run
 from common.report import tables
 from common.report.charts import Bar, BarChart, DotChart, LineChart, Series
 from common.report.cluster_sections import build_cluster, describe_configuration
-from common.report.dots import LOG_MILLISECONDS, group_by_readers, make_dot, memcpy_lines
+from common.report.dots import LOG_MILLISECONDS, make_dots, memcpy_lines
 from common.report.pipeline_sections import build_pipeline, build_timeline
 from common.report.sentences import (
     SIMPLEST,
@@ -41,12 +42,8 @@ from common.report.zero_sections import build_zero
 from common.transports.catalogue import BASELINE, CHATLEARN
 from common.units import format_bytes
 
-# The first chart of README.md has these configurations.
-HEADLINE = (
-    BASELINE, f"{BASELINE} --retain-memory", SIMPLEST, f"{SIMPLEST} --retain-memory", "rdt gloo", "torch gloo",
-    "graph shm", "graph shm --retain-memory", "graph mapped --copy-out", "torch mapped --copy-out", "graph zero-copy",
-    "graph mapped", "torch mapped",
-)  # fmt: skip
+# The first chart of README.md has these configurations. Their readers own a copy.
+HEADLINE = [f"{name}{flag}" for name in (BASELINE, SIMPLEST, "graph shm") for flag in ("", " --retain-memory")]
 # Changes of ChatLearn's messages: from, to, and what differs. A change without a clear difference is not shown.
 ONE_BUFFER = "one buffer per message instead of hundreds of tensors"
 JAGGED = "two tensors per list, values and offsets, instead of a tensor per sample"
@@ -140,18 +137,21 @@ def build_configurations(done: list[Result], group: list[Result], everything: Se
     """Return the table of all configurations of a workload."""
     title, transports = title_of(done[0]), find_transports(done)
     columns = list(tables.MAIN_COLUMNS)
+    columns.insert(1, tables.READERS)
     if len(done) > 1:
         for baseline in [r for r in transports if r.name in (BASELINE, SIMPLEST)] or transports[:1]:
             columns.append(Column(f"speed-up over {baseline.label}", speed_up_over(baseline), 1))
         header = "compared with the configuration that it extends"
         columns.append(Column(header, lambda result: describe_change(result, done), 8, is_text=True))
-    table = make_table(group, columns)
+    table = make_table(tables.order_by_readers(group), columns)
     if group[0].table == "chatlearn-flat":  # its times are also in the tables and charts of "chatlearn"
         return [Section("chatlearn-flat", f"Flat tensors: {title}", "", table)]
-    dots = [make_dot(result, tables.marked_label(result)) for result in done]
     caption = ("Line: 95 % interval of the time, from the medians of the runs.", *provenance(done))
-    chart = DotChart("benchmark_result", f"Time per iteration: {title}", group_by_readers(dots), LOG_MILLISECONDS,
+    chart = DotChart("benchmark_result", f"Time per iteration: {title}", make_dots(done), LOG_MILLISECONDS,
                      memcpy_lines(done), caption)  # fmt: skip
+    if group[0].table == "headline":
+        is_drawn = any(result.table == "configurations" for result in everything)
+        return [Section("headline", title, describe_fastest(done), table, None if is_drawn else chart)]
     built = [Section("results", title, describe_fastest(done), table, chart)]
     return [*build_retained_memory(done), *built]
 
@@ -160,7 +160,7 @@ def speed_up_over(baseline: Result) -> Callable[[Result], str]:
     """Return a function that returns the cell of a column of speed-ups."""
 
     def cell(result: Result) -> str:
-        comparable = result.status == "ok" and result.check_every == baseline.check_every
+        comparable = result.seconds and result.check_every == baseline.check_every
         return format_speed_up(result, baseline) if comparable else "-"
 
     return cell
@@ -190,11 +190,12 @@ def build_retained_memory(done: list[Result]) -> list[Section]:
     found = [pair for pair in pairs if pair.ratio.verdict == "faster"]
     sentence = ""
     if found:
-        best = min(found, key=lambda pair: pair.ratio.value)
+        factors = [1 / pair.ratio.value for pair in found]
+        sizes = [edge.bytes for edge in done[0].workload.edges]
         sentence = (
-            f"`--retain-memory` makes {len(found)} of {len(pairs)} configurations faster, `{best.old.label}` most of "
-            f"all: {format_significant(1 / best.ratio.value)} times as fast (95 % interval "
-            f"{format_interval(best.ratio, invert=True)})."
+            f"With messages of {format_bytes(min(sizes))} to {format_bytes(max(sizes))}, `--retain-memory` makes "
+            f"{len(found)} of {len(pairs)} configurations {format_significant(min(factors))} to "
+            f"{format_significant(max(factors))} times as fast."
         )
     notes = provenance([result for pair in pairs for result in (pair.old, pair.new)])
     by_name = {result.name: result for result in done}
@@ -233,9 +234,9 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
         shares = {cause: 100 * seconds / total for cause, seconds in by_cause[label].items()}
         bars.append(Bar(label, shares, f"{format_milliseconds(total)} ms"))
     name, title = done[0].table, title_of(done[0])
-    share_chart = BarChart(name.replace("-", "_"), f"Time by cause: {title}", {"": bars}, stages.ALL_CAUSES,
-                           "per cent of an iteration", notes)  # fmt: skip
-    untraced = [r for r in everything if r.workload == done[0].workload and r.table == "configurations"]
+    share_chart = BarChart(name.replace("-", "_"), f"Time by cause: {title}", bars, stages.ALL_CAUSES,
+                           "per cent of an iteration", caption=(notes[0], notes[3], *provenance(done)))  # fmt: skip
+    untraced = [result for result in headline_results(everything) if result.workload == done[0].workload]
     cause_chart = None if on_nodes else _cause_chart(by_cause, untraced)  # they ran on one node
 
     def section(kind: str, parts: Mapping[str, Mapping[str, float]], order: Sequence[str], **fields: Any) -> Section:
@@ -273,29 +274,35 @@ def _cause_chart(causes: Mapping[str, Mapping[str, float]], untraced: Sequence[R
     if not shown:
         return None
     shown.sort(key=lambda result: -result.typical_seconds)
-    slowest, bars, titles = shown[0], [], []
-    shares = {label: {cause: s / sum(parts.values()) for cause, s in parts.items()} for label, parts in causes.items()}
-    largest = max(shares[slowest.label], key=shares[slowest.label].__getitem__)
-    titles.append(f"{slowest.label}: {shares[slowest.label][largest]:.0%} of the time is {largest}")
+    slowest, bars = shown[0].label, []
     for result in shown:
-        milliseconds = 1e3 * result.typical_seconds
-        segments = {cause: milliseconds * share for cause, share in shares[result.label].items()}
-        bars.append(Bar(result.label, segments, format_time(result), is_view=not result.readers_own_a_copy))
-        plain = next((r for r in shown if f"{r.name} --retain-memory" == result.name), None)
-        if plain and Pair(plain, result).ratio.verdict == "faster":
-            factor = format_significant(1 / Pair(plain, result).ratio.value)
-            titles.append(f"--retain-memory makes {plain.label} {factor} times as fast")
+        milliseconds, total = 1e3 * result.typical_seconds, sum(causes[result.label].values())
+        segments = {cause: milliseconds * seconds / total for cause, seconds in causes[result.label].items()}
+        ends = interval(result.run_seconds)
+        bars.append(Bar(result.label, segments, format_time(result), (1e3 * ends[0], 1e3 * ends[1]) if ends else None))
+    largest = max(causes[slowest], key=causes[slowest].__getitem__)
+    share = causes[slowest][largest] / sum(causes[slowest].values())
     caption = (
-        f"{title_of(slowest)}. Times without tracing (95 % interval). The shares of the causes come from traced runs.",
+        f"{title_of(shown[0])}. Times and 95 % intervals (lines) without tracing, causes from traced runs.",
         *provenance(shown),
     )
-    return BarChart("headline", ";\n".join(titles), group_by_readers(bars), stages.ALL_CAUSES,
-                    "milliseconds per iteration", caption)  # fmt: skip
+    return BarChart("headline", f"{share:.0%} of the time of {slowest} is {largest}.", bars, stages.ALL_CAUSES,
+                    "milliseconds per iteration", memcpy_lines(shown), caption)  # fmt: skip
+
+
+def headline_results(results: Sequence[Result]) -> list[Result]:
+    """Return the results of the table "headline", or of "configurations" if there are none, of the largest workload."""
+    for table in ("headline", "configurations"):
+        chosen = [result for result in results if result.table == table]
+        if any(result.status == "ok" for result in chosen):
+            largest = max((result.workload for result in chosen), key=lambda workload: workload.bytes_per_iteration)
+            return with_shared_references([result for result in chosen if result.workload == largest])
+    return []
 
 
 def build_chatlearn(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return ChatLearn's own messages over every transport, and flat tensors of as many bytes as packed ones."""
-    done = sorted(done, key=lambda result: (not result.readers_own_a_copy, -result.typical_seconds))
+    done = tables.order_by_readers(done)
     first, batch_size = done[0], int(done[0].workload.sizes["batch_size"])
     queues = [r for r in done if r.transport.label == CHATLEARN and "sink" not in r.configuration.flags]
     baseline = next((result for result in queues if result.workload.sizes.get("as_sent")), None)
@@ -318,8 +325,8 @@ def build_chatlearn(done: list[Result], group: list[Result], everything: Sequenc
         Column("speed-up over ref-queue as sent", lambda r: format_speed_up(r, baseline)),
     ]
     title = f"{title_of(first)}, {batch_size} samples, {first.check_every} iterations per episode"
-    dots = [make_dot(result, f"{tables.short_label(result)}, {result.in_flight} in flight") for result in done]
-    chart = DotChart("chatlearn_episodes", f"Time per iteration: {title}", group_by_readers(dots), LOG_MILLISECONDS,
+    dots = make_dots(done, lambda result: f"{tables.short_label(result)}, {result.in_flight} in flight")
+    chart = DotChart("chatlearn_episodes", f"Time per iteration: {title}", dots, LOG_MILLISECONDS,
                      memcpy_lines(done), tuple(provenance(done)))  # fmt: skip
     episodes = Section("episodes", title, "", make_table(done, columns), chart)
     return [Section("chatlearn-changes", title, describe_changes(done)), episodes]
@@ -340,7 +347,7 @@ def describe_changes(done: Sequence[Result]) -> str:
 
 def build_microbenchmarks(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return small messages over every transport, compared with references in the object store."""
-    done = sorted(done, key=lambda result: (result.workload.bytes_per_iteration, not result.readers_own_a_copy))
+    done = sorted(tables.order_by_readers(done), key=lambda result: result.workload.bytes_per_iteration)
 
     def speed_up(result: Result) -> str:
         name = "bytes" if result.configuration.transport == "bytes" else "refs"
@@ -364,19 +371,19 @@ def build_microbenchmarks(done: list[Result], group: list[Result], everything: S
 
 def build_weights(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return updates of the weights of a model, in messages of every size."""
-    done = sorted(done, key=lambda result: (not result.readers_own_a_copy, -result.typical_seconds))
+    done = tables.order_by_readers(done)
     title, table, chart = title_of(done[0]), done[0].table, None
     if len(done) >= MIN_DOTS:
         name = f"{table}_{done[0].workload.sizes['model']}".replace("-", "_")
-        dots = group_by_readers([make_dot(result, tables.marked_label(result)) for result in done])
         limits, caption = memcpy_lines(done), tuple(provenance(done))
-        chart = DotChart(name, f"Time per update: {title}", dots, LOG_MILLISECONDS, limits, caption)
+        chart = DotChart(name, f"Time per update: {title}", make_dots(done), LOG_MILLISECONDS, limits, caption)
     edges = [edge for edge in done[0].flow.edges if edge.message.is_parameters]
     readers = {done[0].flow.actor(edge.reader) for edge in edges}
     tensors = sum(len(edge.message.fields) for edge in edges) // len(readers)
-    fastest = min(done, key=lambda result: result.typical_seconds)
-    first = next((result for result in done if result.label in (AS_WRITTEN, SIMPLEST) and result is not fastest), None)
-    pairs = describe_all([Pair(first, fastest)]) if first else []
+    first = next((result for result in done if result.label in (AS_WRITTEN, SIMPLEST)), None)
+    alike = [result for result in done if first and tables.readers_of(result) == tables.readers_of(first)]
+    fastest = min(alike, key=lambda result: result.typical_seconds, default=first)
+    pairs = describe_all([Pair(first, fastest)]) if first and fastest and first is not fastest else []
     sentence = (f"Tensors per reader: {tensors:,}. Readers: {len(readers)}, on one machine. {describe_fastest(done)} "
                 f"{' '.join(pairs)}")  # fmt: skip
     return [Section(table, title, sentence.strip(), make_table(done, UPDATE_COLUMNS), chart)]
@@ -384,11 +391,10 @@ def build_weights(done: list[Result], group: list[Result], everything: Sequence[
 
 def build_peers(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return other systems beside Ray's and PyTorch's transports."""
-    done = sorted(done, key=lambda result: (not result.readers_own_a_copy, -result.typical_seconds))
+    done = tables.order_by_readers(done)
     columns = [column for column in tables.MAIN_COLUMNS if column.header not in ("status", "GB/s", "p95 ms", "p99 ms")]
-    dots = group_by_readers([make_dot(result, tables.marked_label(result)) for result in done])
-    chart = DotChart("peers", f"Time per iteration: {title_of(done[0])}", dots, LOG_MILLISECONDS, memcpy_lines(done),
-                     tuple(provenance(done)))  # fmt: skip
+    chart = DotChart("peers", f"Time per iteration: {title_of(done[0])}", make_dots(done), LOG_MILLISECONDS,
+                     memcpy_lines(done), tuple(provenance(done)))  # fmt: skip
     return [Section("peers", title_of(done[0]), describe_fastest(done), make_table(done, columns), chart)]
 
 
@@ -408,7 +414,8 @@ def build_sweep(done: list[Result], group: list[Result], everything: Sequence[Re
     values = sorted({value for points in by_label.values() for value in points})
     is_bytes, in_flight = swept == "payload", swept == "in_flight"
     lines, cells = [], []
-    for label, points in sorted(by_label.items(), key=lambda item: not _largest(item[1]).readers_own_a_copy):
+    order = list(tables.READER_GROUPS)
+    for label, points in sorted(by_label.items(), key=lambda item: order.index(tables.readers_of(_largest(item[1])))):
         largest = _largest(points)  # the object store copies small messages, and maps others
         seconds = {x: points[x].typical_seconds if x in points else None for x in values}
         overhead = max(result.overhead_share for result in points.values())
@@ -451,6 +458,7 @@ def _line(label: str, points: Mapping[int, Result], one_in_flight: Result | None
 
 
 BUILDERS: dict[str, Callable[[list[Result], list[Result], Sequence[Result]], list[Section]]] = {  # in their order
+    "headline": build_configurations,
     "configurations": build_configurations,
     "paired": build_configurations,
     "stages": build_stages,

@@ -13,8 +13,8 @@ from common.report.tables import format_faults, format_milliseconds, format_sign
 from common.transports.catalogue import BASELINE
 from common.units import format_bytes
 
-READERS: dict[bool | None, str] = {True: "readers own a copy", False: "readers get a view"}
 SIMPLEST = "store refs"  # what users of Ray begin with
+SHORT_SECONDS = 0.002  # less depends on the caches, which hold other data after a verification of all bytes
 MIN_CHANGE = 0.05  # of the difference of two times, which a cost explains that is named beside it
 
 
@@ -57,9 +57,11 @@ def describe_pair(pair: Pair) -> str:
     ratio, counts = pair.ratio, dict.fromkeys(len(result.run_seconds) for result in (pair.new, pair.old))
     runs = f"{' and '.join(map(str, counts))} {'run' if max(counts) == 1 else 'runs'}"
     runs = f"{runs} each" if len(counts) == 1 else runs
-    old, new, view = pair.old.label, pair.new.label, ""
-    if pair.old.readers_own_a_copy != pair.new.readers_own_a_copy:
-        view = f" (only readers of {old if pair.new.readers_own_a_copy else new} get a view)"
+    old, new = pair.old.label, pair.new.label
+    if tables.readers_of(pair.old) != tables.readers_of(pair.new):
+        times = [f"{result.label} takes {format_time(result)} where {tables.readers_of(result)}"
+                 for result in (pair.new, pair.old)]  # fmt: skip
+        return f"{', and '.join(times)}: different work, so there is no factor"
     is_slower = ratio.value > 1
     factor = f"{format_significant(max(ratio.value, 1 / ratio.value))} times as {'long' if is_slower else 'fast'}"
     interval = f"95 % interval {format_interval(ratio, invert=not is_slower)}"
@@ -67,12 +69,12 @@ def describe_pair(pair: Pair) -> str:
         needed, too_small = ratio.runs_needed(), f"even {MAX_RUNS} runs would not make so small a difference clear"
         advice = f"give --runs {needed}" if needed else too_small
         return (f"{new} cannot be told apart from {old} with {runs} ({factor}, {interval}; a difference below "
-                f"{ratio.detectable:.0%} can be missed): {advice}{view}")  # fmt: skip
+                f"{ratio.detectable:.0%} can be missed): {advice}")  # fmt: skip
     text = f"{new} {'takes' if is_slower else 'is'} {factor} as {old} "
     if ratio.low is None:
-        return f"{text}({runs}, so no interval: give --runs {MIN_RUNS} or more){view}"
+        return f"{text}({runs}, so no interval: give --runs {MIN_RUNS} or more)"
     text = f"{text}({interval}, {runs})"
-    return f"{text}{view}" if ratio.runs >= MIN_RUNS else f"{text}: give --runs {MIN_RUNS} for a verdict{view}"
+    return text if ratio.runs >= MIN_RUNS else f"{text}: give --runs {MIN_RUNS} for a verdict"
 
 
 def describe_largest_change(pair: Pair) -> str | None:
@@ -81,7 +83,7 @@ def describe_largest_change(pair: Pair) -> str | None:
     A cost that explains less than MIN_CHANGE of the difference is left out. None if the times are alike. This is no
     proof of a cause: other things may have changed too.
     """
-    if pair.ratio.verdict == NO_DIFFERENCE:
+    if pair.ratio.verdict == NO_DIFFERENCE or tables.readers_of(pair.old) != tables.readers_of(pair.new):
         return None
     difference, changes = abs(pair.new.typical_seconds - pair.old.typical_seconds), []
     for cost in COSTS:
@@ -112,12 +114,15 @@ def describe_fastest(results: Sequence[Result]) -> str:
     Configurations without a clear difference from it are named too.
     """
     sentences, transports = [], find_transports(results)
-    for own_copy, readers in READERS.items():
-        group = [r for r in transports if r.readers_own_a_copy is own_copy and r.threads == 1]
+    for readers in tables.READER_GROUPS:
+        group = [r for r in transports if tables.readers_of(r) == readers and r.threads == 1]
         candidates = sorted(group, key=lambda result: result.typical_seconds)
         if not candidates:
             continue
         best, *others = candidates
+        if readers != tables.OWN_COPY:  # less work than in the first group: not compared with it
+            sentences.append(f"If {readers}, {_describe_alone(best)}")
+            continue
         verb = "is the fastest with" if others else "takes"
         sentence = f"If {readers}, `{best.label}` {verb} {format_milliseconds(best.typical_seconds)} ms"
         if best.times_memcpy:
@@ -137,6 +142,18 @@ def describe_fastest(results: Sequence[Result]) -> str:
     return "".join(f"{sentence}. " for sentence in sentences).strip()
 
 
+def _describe_alone(result: Result) -> str:
+    """Return what one configuration takes, and why this time is not divided by that of a copy."""
+    text = f"`{result.label}` takes {format_milliseconds(result.typical_seconds)} ms"
+    if result.readers_own_a_copy:
+        return f"{text}, without the time in which the producer writes"
+    text = f"`{result.label}` takes about {result.typical_seconds * 1e3:.2g} ms"
+    text += ", because nothing is copied" if result.producer_writes_in_place else ", because no reader copies"
+    if result.typical_seconds < SHORT_SECONDS:
+        text += f" (times below {SHORT_SECONDS * 1e3:g} ms depend on how often all bytes are verified)"
+    return text
+
+
 def describe_interval(ratio: Ratio) -> str:
     return f"95 % interval {format_interval(ratio)}" if ratio.low else "one run: no interval"
 
@@ -149,7 +166,7 @@ def format_time(result: Result) -> str:
 
 def format_speed_up(result: Result, baseline: Result | None) -> str:
     """Return how many times as fast a result is as the baseline, with the 95 % interval if there are several runs."""
-    if baseline is None:
+    if baseline is None or tables.readers_of(result) != tables.readers_of(baseline):
         return "-"
     if result is baseline:
         return "1x"
@@ -170,10 +187,14 @@ def describe_change(result: Result, results: Sequence[Result]) -> str:
     other = compared_result(result, results)
     if other is None or result.status != "ok" or result.variant is None:
         return "-"
+    explanation = f"({result.variant.explanation})"
+    if tables.readers_of(other) != tables.readers_of(result):
+        milliseconds = (result.typical_seconds - other.typical_seconds) * 1e3
+        return f"{milliseconds:+,.3g} ms against {other.label}, other work {explanation}"
     change = Pair(other, result).ratio
     text = f"{change.verdict} {'from' if change.verdict == NO_DIFFERENCE else 'against'} {other.label}"
     if change.verdict in ("faster", "slower"):
         factor = format_significant(max(change.value, 1 / change.value))
         is_faster = change.value < 1
         text = f"{'' if is_faster else 'takes '}{factor} times as {'fast' if is_faster else 'long'} as {other.label}"
-    return f"{text} ({result.variant.explanation})"
+    return f"{text} {explanation}"

@@ -11,6 +11,11 @@ from common.analysis.statistics import interval
 from common.transports.catalogue import REFERENCE, configuration_name
 from common.units import format_bytes
 
+# The groups of configurations whose times are compared, and the cells of the column "readers get". The groups do not do
+# the same work: times of the second one have no copy by the producer, and those of the third one no copy by readers.
+OWN_COPY, VIEW = "readers own a copy", "readers get a view"
+WRITTEN_IN_PLACE = "readers own a copy, the producer writes in place"
+READER_GROUPS = {OWN_COPY: "copy", WRITTEN_IN_PLACE: "copy, written in place", VIEW: "view"}
 # Flags that the configurations of one table share. Its title names them.
 GROUP_FLAGS = ("episode", "check_every", "in_flight")
 
@@ -97,6 +102,21 @@ def count_disturbed(result: Result) -> int:
     return sum(bool(disturbances(run, result.cores)) for run in result.shown_runs)
 
 
+def readers_of(result: Result) -> str:
+    """Return the group of a result whose times are compared with each other."""
+    if not result.readers_own_a_copy:
+        return VIEW
+    return WRITTEN_IN_PLACE if result.producer_writes_in_place else OWN_COPY
+
+
+def order_by_readers(results: Sequence[Result]) -> list[Result]:
+    """Return the results in their groups, the slowest first; results without a time come last."""
+    groups = list(READER_GROUPS)
+    timed = [result for result in results if result.seconds]
+    timed.sort(key=lambda result: (groups.index(readers_of(result)), -result.typical_seconds))
+    return [*timed, *(result for result in results if not result.seconds)]
+
+
 def swept_point(result: Result) -> tuple[str, int]:
     """Return the size that the table of a sweep varies, and its value."""
     size = result.table.removeprefix("sweep-").replace("-", "_")
@@ -121,9 +141,9 @@ def short_label(result: Result, swept: str = "") -> str:
     return name + rest.replace(shared, "").replace("--message ", "").replace("--as-sent", "as sent")
 
 
-def _timed(header: str, cell: Callable[[Result], str], rank: int = 0, is_optional: bool = False) -> Column:
+def _timed(header: str, cell: Callable[[Result], str], rank: int = 0, **fields: bool) -> Column:
     """Return a column that is "-" for results without a timed iteration."""
-    return Column(header, lambda result: cell(result) if result.seconds else "-", rank, is_optional=is_optional)
+    return Column(header, lambda result: cell(result) if result.seconds else "-", rank, **fields)
 
 
 def format_overhead(share: float) -> str:
@@ -131,7 +151,7 @@ def format_overhead(share: float) -> str:
 
 
 OVERHEAD = _timed("overhead", lambda r: format_overhead(r.overhead_share), 2)
-READERS = Column("readers get", lambda r: "copy" if r.readers_own_a_copy else "view", is_text=True)
+READERS = _timed("readers get", lambda r: READER_GROUPS[readers_of(r)], is_text=True)
 MAIN_COLUMNS = (
     Column("configuration", marked_label),
     _timed("stored", format_stored, 6),

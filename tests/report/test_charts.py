@@ -43,12 +43,14 @@ def dot_chart(count, growth=1.2):
     return DotChart("dots", TITLE, in_two_groups(dots), "milliseconds (logarithmic axis)", limits, CAPTION)
 
 
-def bar_chart(count, longest=(1828.0, 164.0)):
+def bar_chart(count):
     bars = []
     for index, name in enumerate(NAMES[:count]):
-        length = longest[2 * index >= count] / (1 + index % (count // 2)) ** 2
-        bars.append(Bar(name, {cause: length / len(CAUSES) for cause in CAUSES}, INTERVAL))
-    return BarChart("bars", TITLE, in_two_groups(bars), CAUSES, "milliseconds per iteration", CAPTION)
+        length = 1828 / (1 + index) ** 2
+        ends = (length / 1.2, length * 1.2) if index else None
+        bars.append(Bar(name, {cause: length / len(CAUSES) for cause in CAUSES}, INTERVAL, ends))
+    limits = {"memcpy: 33.48 ms": 33.48}
+    return BarChart("bars", TITLE, bars, CAUSES, "milliseconds per iteration", limits, CAPTION)
 
 
 def line_chart(count, **axes):
@@ -129,6 +131,8 @@ def test_charts_are_800_pixels_wide_at_most_1200_high_and_say_everything(name):
         marks = chart.lines
     elif isinstance(chart, TimelineChart):
         marks = [mark for rows in chart.panels.values() for row in rows.values() for mark in row]
+    elif isinstance(chart, BarChart):
+        marks = chart.bars
     else:
         marks = [mark for group in chart.groups.values() for mark in group]
     names = [mark.label if isinstance(mark, Interval) else mark.name for mark in marks]
@@ -162,24 +166,23 @@ def test_every_logarithmic_axis_has_at_least_two_labels():
         assert sum(low <= tick <= high for tick in axes.get_xticks()) >= 2 and low < values[0] < values[1] < high
 
 
-def test_bars_start_at_zero_and_a_magnified_axis_is_named_and_marked():
-    first, second = draw("bars").axes
-    assert first.get_xlim()[0] == second.get_xlim()[0] == 0
-    assert first.get_title("left") == READERS[0]
-    note = "(this axis shows the grey part of the first one, 11 times as wide)"
-    assert second.get_title("left") == f"{READERS[1]} {note}"
-    (band,) = [patch for patch in first.patches if to_hex(patch.get_facecolor()) == to_hex(second.get_facecolor())]
-    assert (band.get_x(), band.get_width()) == (0, 164)
-    assert to_hex(first.get_facecolor()) == "#ffffff"
-    for longest in ((100.0, 100.0), (100.0, 300.0)):
-        axes = bar_chart(4, longest).draw().axes[1]
-        assert axes.get_title("left") == READERS[1]
+def test_bars_start_at_zero_and_have_their_interval_and_the_memcpy_line():
+    (axes,) = draw("bars").axes
+    assert axes.get_xlim()[0] == 0
+    second = CHARTS["bars"].bars[1]
+    lines = [line for line in axes.lines if list(line.get_ydata()) == [1, 1]]
+    assert [tuple(line.get_xdata()) for line in lines] == [second.interval] * 2  # a white edge and a black line
+    assert not [line for line in axes.lines if list(line.get_ydata()) == [0, 0]]
+    (limit,) = [line for line in axes.lines if line.get_label() == "memcpy: 33.48 ms"]
+    assert list(limit.get_xdata()) == [33.48, 33.48]
+    wide = BarChart("bars", "", [Bar("a", {"copying": 1.0}, "", (0.5, 8.0))], CAUSES, "").draw()
+    assert wide.axes[0].get_xlim()[1] >= 8  # the interval is inside
 
 
 def test_the_legend_has_the_segments_that_occur_and_each_keeps_its_colour():
     def colours(names):
         segments = dict.fromkeys(CAUSES, 0.0) | dict.fromkeys(names, 1.0)
-        (legend,) = BarChart("bars", "", {"": [Bar("store refs", segments, "")]}, CAUSES, "").draw().legends
+        (legend,) = BarChart("bars", "", [Bar("store refs", segments, "")], CAUSES, "").draw().legends
         texts = [text.get_text() for text in legend.get_texts()]
         return {text: patch.get_facecolor() for text, patch in zip(texts, legend.get_patches(), strict=True)}
 
@@ -193,7 +196,7 @@ def test_the_legend_has_the_segments_that_occur_and_each_keeps_its_colour():
 
 def test_segments_follow_each_other_in_the_order_of_their_names():
     bars = [Bar("store refs", {"copying": 3.0, "serialisation": 2.0}, "5 ms")]
-    (axes,) = BarChart("bars", "", {"": bars}, CAUSES, "").draw().axes
+    (axes,) = BarChart("bars", "", bars, CAUSES, "").draw().axes
     assert [(patch.get_x(), patch.get_width()) for patch in axes.patches] == [(0, 2), (2, 3)]
 
 

@@ -7,7 +7,7 @@ from made_records import make_record, make_run, make_sweep
 
 from common.analysis.result import group_results
 from common.records.schema import ProcessCost, Steps
-from common.report.sections import sections
+from common.report.sections import HEADLINE, sections
 
 SAMPLES = {"batch_size": 4, "prompt_len": 8, "response_len": 8}
 
@@ -30,22 +30,57 @@ def views(seconds, **changes):
     return make_run(seconds, readers_own_a_copy=False, **changes)
 
 
-def test_the_fastest_copy_and_the_fastest_view_are_compared_with_the_demos_baseline():
+def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
+    copied = {"runtime": "graph", "flags": {"copy_out": True}}
     built = build(
         make_record("driver-queue", [2.0], [2.1], [1.9]),
         make_record("shm", [0.2], [0.21], [0.19], runtime="graph"),
         make_record("mapped", views([0.002]), views([0.0021]), views([0.0019]), runtime="graph"),
+        make_record("mapped", [0.05], [0.051], [0.049], **copied),
+        make_record("zero-copy", [0.3], [0.31], [0.29], **copied),
         make_record("memcpy", [0.1], runtime="torch"),
         make_record("mapped", views([0.0001]), runtime="torch", flags={"check_every": 100}),
     )
     section = find(built, "results")
-    copy, view = section.sentence.split(". If")
+    copy, written_in_place, view = section.sentence.split(" If ")
     assert "If readers own a copy, `graph shm` is the fastest with 199.8 ms (9.99 times the memcpy time)" in copy
     assert "`store driver-queue` takes 10 times as long (95 % interval" in copy
-    assert "readers get a view, `graph mapped` takes 1.998 ms." in view
+    assert written_in_place == (
+        "readers own a copy, the producer writes in place, `graph mapped --copy-out` takes 49.99 ms, without the time "
+        "in which the producer writes."
+    )
+    assert view == (
+        "readers get a view, `graph mapped` takes about 2 ms, because nothing is copied (times below 2 ms depend on "
+        "how often all bytes are verified)."
+    )
     speed_ups = column(section, "speed-up over store driver-queue")
-    assert speed_ups["store driver-queue"] == "1x" and speed_ups["graph mapped"].startswith("1,000x (")
-    assert speed_ups["torch mapped --check-every 100"] == "-"
+    assert speed_ups["store driver-queue"] == "1x" and speed_ups["graph shm"].startswith("10x (")
+    other_work = ("graph mapped", "graph mapped --copy-out", "torch mapped --check-every 100")
+    assert {speed_ups[name] for name in other_work} == {"-"}
+    change = column(section, "compared with the configuration that it extends")
+    assert change["graph mapped --copy-out"].startswith("-250 ms against graph zero-copy --copy-out, other work (")
+    assert [row[:2] for row in section.table.cells] == [
+        ["store driver-queue", "copy"], ["graph zero-copy --copy-out", "copy"], ["graph shm", "copy"],
+        ["torch memcpy (reference)", "copy"],
+        ["graph mapped --copy-out", "copy, written in place"], ["graph mapped", "view"],
+        ["torch mapped --check-every 100", "view"],
+    ]  # fmt: skip
+    dots = {group: [dot.name for dot in dots] for group, dots in section.chart.groups.items()}
+    assert dots == {
+        "readers own a copy": [
+            "store driver-queue",
+            "graph zero-copy --copy-out",
+            "graph shm",
+            "torch memcpy (reference)",
+        ],
+        "readers own a copy, the producer writes in place": ["graph mapped --copy-out"],
+        "readers get a view": ["graph mapped", "torch mapped --check-every 100"],
+    }
+
+
+def test_a_view_that_its_producer_copies_is_not_said_to_copy_nothing():
+    sentence = find(build(make_record("zero-copy", views([0.05]), runtime="graph")), "results").sentence
+    assert sentence == "If readers get a view, `graph zero-copy` takes about 50 ms, because no reader copies."
 
 
 def test_a_transport_that_cannot_be_told_apart_from_the_fastest_is_named_too():
@@ -67,10 +102,8 @@ def test_the_effect_of_retained_memory_is_shown_with_its_verdict_and_what_it_cos
 
     built = build(record([1.0, 1.1, 0.9], 1000, 2), record([0.5, 0.55, 0.45], 10, 3, retain_memory=True))
     section = find(built, "retain-memory")
-    assert (
-        "makes 1 of 1 configurations faster, `store refs` most of all: 2 times as fast (95 % interval"
-        in section.sentence
-    )
+    sizes = "With messages of 32 MiB to 160 MiB, "
+    assert section.sentence == f"{sizes}`--retain-memory` makes 1 of 1 configurations 2 to 2 times as fast."
     row = dict(zip(section.table.headers, section.table.cells[0], strict=True))
     assert (row["ms per iteration"], row["times as fast"], row["verdict"]) == ("996.7 → 498.3", "2", "faster")
     assert (row["page faults per iteration"], row["peak GiB"]) == ("1,000 → 10", "2.0 → 3.0")
@@ -150,7 +183,7 @@ def test_small_messages_are_compared_with_references_of_the_same_kind_size_and_l
     assert [(row[0], row[1], row[5], row[6]) for row in rows] == [  # chain: five hops
         ("graph mapped", "1", "20", "-"), ("store refs", "1,024", "200", "1x"), ("store bytes", "1,024", "160", "1x"),
         ("graph bytes", "1,024", "40", "4x"), ("graph shm --placement spread", "1,024", "20", "-"),
-        ("graph mapped", "1,024", "20", "10x"),
+        ("graph mapped", "1,024", "20", "-"),  # a view is not divided by a copy
     ]  # fmt: skip
 
 
@@ -199,12 +232,27 @@ def test_traced_iterations_have_tables_by_cause_stage_and_edge_and_the_headline_
         and "serialise" in by_stage.table.headers
     )
     assert by_stage.chart.file_name == "stages" and "policy -> reward" in by_edge.table.headers
-    slowest, fastest = by_cause.chart.groups["readers own a copy"]
+    slowest, fastest = by_cause.chart.bars
     assert (slowest.name, fastest.name) == ("store driver-queue", "store refs")
     assert sum(slowest.segments.values()) == pytest.approx(2000)
     # 4 senders serialise for 89 ms each, of which 50 ms are page faults; the driver waits in the rest of the time.
     assert slowest.segments["page faults"] == pytest.approx(2000 * 0.2)
-    assert by_cause.chart.title == "store driver-queue: 62% of the time is waiting"
+    assert by_cause.chart.title == "62% of the time of store driver-queue is waiting."
+    assert by_cause.chart.limits == {"memcpy: 20 ms": 20.0, "memcpy by all cores: 10 ms": 10.0}
+
+
+def test_the_first_chart_has_intervals_and_prefers_the_records_that_were_measured_for_it():
+    traces = [traced("driver-queue"), traced("refs"), traced("numpy")]
+    runs = [[1.0], [1.1], [0.9]]
+    records = [make_record("driver-queue", [2.0]), make_record("refs", [0.1]), make_record("numpy", [0.1])]
+    records += [make_record(transport, *runs, table="headline") for transport in ("driver-queue", "refs")]
+    built = build(*traces, *records)
+    (chart,) = [section.chart for section in built if section.chart and section.chart.file_name == "headline"]
+    assert [bar.name for bar in chart.bars] == ["store driver-queue", "store refs"]
+    assert sum(chart.bars[0].segments.values()) == pytest.approx(996.7, abs=0.1)
+    low, high = chart.bars[0].interval
+    assert low < 996 < 997 < high
+    assert len(HEADLINE) == 6  # a chart with more bars is not understood at once
 
 
 def test_the_bubble_of_a_pipeline_is_shown_beside_its_formula_and_its_tasks_in_a_timeline():

@@ -57,7 +57,7 @@ CHART = '''
 def build_judges(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return one bar per configuration."""
     bars = [Bar(result.name, {"time": result.typical_seconds}, "") for result in done]
-    chart = BarChart("judges", "Judges", {"": bars}, ("time",), "seconds")
+    chart = BarChart("judges", "Judges", bars, ("time",), "seconds")
     return [Section("judges", "Judges", "", make_table(group, tables.MAIN_COLUMNS), chart)]
 
 
