@@ -33,7 +33,7 @@ from common.plan.command_line import OneLineParser, add_lists
 from common.plan.options import RESULTS
 from common.plan.validate import resident_bytes
 from common.records import files
-from common.run.batch import Item, Planned, check_pair, make_items, pair_with_checkout, plan_configuration
+from common.run.batch import Item, Planned, check_pair, make_items, new_records, pair_with_checkout, plan_configuration
 from common.run.supervisor import measure_all
 from common.transports.catalogue import VARIANTS
 from common.transports.suites import SUITES
@@ -171,7 +171,8 @@ def main(argv: Sequence[str]) -> int:
     if arguments.dry_run:
         print_plans(items, arguments.runs)
         return 0
-    others = {path for path in folder.rglob("*.json*") if path.is_file()} - {item.path for item in items}
+    written = {path for path in folder.rglob("*.json*") if path.is_file() and path.suffix in (".json", ".gz")}
+    others = written - {item.path for item in items}
     if others:
         raise UsageError(f"--output-dir {folder}: it has records of another measurement, such as {min(others).name}, "
                          "which would be in the same charts: give a new folder")  # fmt: skip
@@ -181,12 +182,11 @@ def main(argv: Sequence[str]) -> int:
         item.record.arguments["order_seed"] = seed
         if item.skipped:
             print(f"{item.label}: skipped, {item.skipped}")
-        if item.path not in earlier:
-            files.create(item.path, item.record)
-        elif not item.skipped:
+        elif item.path in earlier:
             item.load_finished_runs()
-    print(f"configurations: {sum(map(len, groups))}, runs: {arguments.runs} each, records: {folder}", flush=True)
-    codes = measure_all(order_runs(groups, arguments.runs, seed))
+    with new_records([item for item in items if item.path not in earlier]):
+        print(f"configurations: {sum(map(len, groups))}, runs: {arguments.runs} each, records: {folder}", flush=True)
+        codes = measure_all(order_runs(groups, arguments.runs, seed))
     measured = [item for item in items if any(run.status == "ok" for run in item.record.runs)]
     if 130 in codes and not arguments.against:
         print(f"to continue: the same command with --continue --output-dir {folder}")

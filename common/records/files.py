@@ -2,6 +2,9 @@
 
 import gzip
 import os
+import secrets
+import sys
+import tempfile
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
@@ -28,11 +31,37 @@ def create_empty(path: Path) -> None:
 def create(path: Path, record: Record) -> None:
     """Write a record to a new file; raise RecordError if it exists or cannot be written."""
     create_empty(path)
-    save(path, record)
+    try:
+        save(path, record)
+    except BaseException:
+        path.unlink()  # it is empty, and would be in the way of the next call
+        raise
 
 
 def save(path: Path, record: Record) -> None:
+    """Replace the record's file; raise RecordError if it cannot be written."""
     replace(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+
+
+def save_somewhere(path: Path, record: Record) -> Path:
+    """Save the record, or, if its file cannot be written, a new file beside it or in the temporary folder, and say so.
+
+    Return the path of the file; raise RecordError if it can be written nowhere.
+    """
+    try:
+        save(path, record)
+        return path
+    except RecordError as error:
+        problem = error
+    for folder in (path.parent, Path(tempfile.gettempdir())):
+        saved = folder / f"{path.stem[:200]}-{secrets.token_hex(4)}.json"
+        with suppress(RecordError):
+            create(saved, record)
+            with suppress(OSError):  # it has fewer runs, and would be counted as another record
+                path.unlink()
+            print(f"error: {problem}. The record with all times is now {saved}", file=sys.stderr)
+            return saved
+    raise problem
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -40,14 +69,16 @@ def replace(path: Path, content: bytes) -> None:
 
     Raise RecordError if it cannot be written.
     """
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(f".{secrets.token_hex(8)}.partial")
     try:
-        partial.write_bytes(content)
+        with partial.open("xb") as file:  # it never overwrites a file
+            file.write(content)
         os.replace(partial, path)
     except OSError as error:
+        raise RecordError(f"cannot write {path} ({error.strerror}): free some space, or give another name") from None
+    finally:  # also after an interrupt
         with suppress(OSError):
             partial.unlink()
-        raise RecordError(f"cannot write {path} ({error.strerror}): free some space, or give another name") from None
 
 
 def record_files(paths: Iterable[Path]) -> list[Path]:

@@ -151,7 +151,8 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
     order: Count = 0  # its position among the runs of its suite, to see drift
     pair: str = ""  # shared by two runs of a paired measurement
     status: Literal["ok", "skipped", "failed"] = "failed"
-    reason: str | None = "the run was killed"  # why it is skipped or failed, and what to do
+    # Why it is skipped or failed, and what to do. The default stays only if nothing could be saved after the start.
+    reason: str | None = "the run was killed, or its record could not be saved"
     other_cores: float | None = None  # CPU use of other programs from the first iteration to the last; None: unknown
     steal_cores: float = 0.0  # CPU time in which the hypervisor ran other virtual machines, in the same period
     throttled_seconds: float | None = None  # time for which a CPU limit stopped the container; None: unknown

@@ -3,7 +3,8 @@
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,8 @@ class Item:
     def __init__(self, planned: Planned, path: Path, label: str = "") -> None:
         self.plan, self.skipped = planned
         self.path, self.label = path, label or self.plan.configuration.name
+        self.saved_path = path  # another one if the record could not be saved there
+        self.is_continued = False
         self.record = self.plan.new_record()
         if self.skipped:
             self.record.environments["0"] = describe_environment()
@@ -39,6 +42,7 @@ class Item:
 
     def load_finished_runs(self) -> None:
         """Keep the record and the finished runs of an earlier call (--continue)."""
+        self.is_continued = True
         record = files.load(self.path)
         for name in ("suite", "table", "workload", "configuration", "traced", "arguments"):
             if getattr(record, name) != getattr(self.record, name):
@@ -49,6 +53,26 @@ class Item:
                 raise UsageError(f"--continue: {self.path} was measured with another {key}: measure all again")
         record.runs = [run for run in record.runs if not (run.reason or "").startswith(INTERRUPTED)]
         self.record = record
+
+    def save(self) -> None:
+        """Save the record, whatever happens; raise RecordError if there is no place for it."""
+        self.saved_path = files.save_somewhere(self.saved_path, self.record)
+
+
+@contextmanager
+def new_records(items: Sequence[Item]) -> Iterator[None]:
+    """Create the records. Remove them if an error ends the block before anything is measured."""
+    created: list[Item] = []
+    try:
+        for item in items:
+            files.create(item.path, item.record)
+            created.append(item)
+        yield
+    except BaseException:
+        for item in created:
+            if all(run.status == "skipped" for run in item.record.runs):
+                item.path.unlink(missing_ok=True)
+        raise
 
 
 def plan_configuration(

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,14 +20,14 @@ from typing import NoReturn
 
 from msgspec import structs
 
-from common.errors import RecordError, RunFailed, run_main, tolerate_closed_output
+from common.errors import RecordError, RunFailed, run_main
 from common.plan.command_line import parse_options
 from common.plan.options import RESULTS
 from common.plan.plan import Token, token_ring
 from common.records import files
 from common.records.schema import Record, Run
 from common.run import host_noise
-from common.run.batch import Item, make_items, resolve_points
+from common.run.batch import Item, make_items, new_records, resolve_points
 from common.run.monitor import Monitor
 from common.runtimes.cleanup import RunFolder, remove_dead_runs
 from common.transports.catalogue import RUNTIMES
@@ -56,19 +56,18 @@ def _main(script: str, description: str | None, argv: Sequence[str] | None) -> i
     else:
         output = options.output or RESULTS / f"{name}.json"
         items = [Item(planned[0], output)]
-    if options.output or not items[0].skipped:  # without --output, nobody wants a record of what cannot be measured
-        for item in items:
-            files.create(item.path, item.record)
     if items[0].skipped:
+        for item in items if options.output else ():  # without it, nobody wants a record of what cannot be measured
+            files.create(item.path, item.record)
         raise items[0].skipped
     from common.report import console  # imports numpy, for which the user of a wrong flag should not wait
 
-    with tolerate_closed_output():
+    with new_records(items):
         console.print_flow(items[0].plan.requested_flow)
-    codes = measure_all([[item] for _ in range(options.runs) for item in items if not item.skipped])
+        codes = measure_all([[item] for _ in range(options.runs) for item in items if not item.skipped])
     if options.trace and codes == [0]:
         print_stages(items[0].record)
-    console.print_end([item.record for item in items], output)
+    console.print_end([item.record for item in items], output if options.sweep else items[0].saved_path)
     return max(codes)
 
 
@@ -92,19 +91,15 @@ def measure_all(runs: Sequence[Sequence[Item]]) -> list[int]:
 
     counts: Counter[Path] = Counter()
     waiting: list[tuple[int, Sequence[Item]]] = []
-    for order, items in enumerate(runs):
-        counts.update(item.path for item in items)
-        if any(counts[item.path] > len(item.record.runs) for item in items):
-            waiting.append((order, items))
     codes: list[int] = []
-    durations: dict[Path, list[float]] = {item.path: [] for _, items in waiting for item in items[:1]}
-    with ExitStack() as exit_stack:
-        try:
-            exit_stack.enter_context(only_measurement())
-        except KeyboardInterrupt:  # a record without a run would be in the way of the next call
-            for item in (item for _, items in waiting for item in items if not item.record.runs):
-                item.path.unlink(missing_ok=True)
-            raise
+    with only_measurement():
+        for item in {item for items in runs for item in items if item.is_continued}:
+            item.load_finished_runs()  # again, because the call that held the lock may have finished more
+        for order, items in enumerate(runs):
+            counts.update(item.path for item in items)
+            if any(counts[item.path] > len(item.record.runs) for item in items):
+                waiting.append((order, items))
+        durations: dict[Path, list[float]] = {item.path: [] for _, items in waiting for item in items[:1]}
         for position, (order, items) in enumerate(waiting, 1):
             begin = time.monotonic()
             codes += run_paired(items, order) if len(items) > 1 else [measure_run(items[0], order)]
@@ -115,10 +110,9 @@ def measure_all(runs: Sequence[Sequence[Item]]) -> list[int]:
                 if trace and run.spans:
                     write_chrome(trace, run, item.record.workload.edges)
                 if len(runs) > 1:
-                    with tolerate_closed_output():
-                        took = f"took {format_duration(durations[items[0].path][-1])}"
-                        print(f"{order + 1:3} of {len(runs)}  {item.label}: {describe_last_run(item.record)} "
-                              f"({took}, about {format_duration(left)} left)")  # fmt: skip
+                    took = f"took {format_duration(durations[items[0].path][-1])}"
+                    print(f"{order + 1:3} of {len(runs)}  {item.label}: {describe_last_run(item.record)} "
+                          f"({took}, about {format_duration(left)} left)", flush=True)  # fmt: skip
             if 130 in codes:
                 break
     return codes
@@ -172,7 +166,7 @@ def measure_run(item: Item, order: int, token: Token | None = None, stop: Event 
     """
     record, started_at = item.record, datetime.now(UTC).isoformat(timespec="seconds")
     record.runs.append(Run(started_at=started_at, order=order, pair=token.folder.name if token else ""))
-    files.save(item.path, record)
+    item.save()
     throttled_before = host_noise.throttled_seconds()
     try:
         remove_dead_runs()
@@ -185,12 +179,15 @@ def measure_run(item: Item, order: int, token: Token | None = None, stop: Event 
         return 130
     except RunFailed as error:
         record.runs[-1].status, record.runs[-1].reason = "failed", str(error)
+    except Exception as error:  # a defect of the suite
+        record.runs[-1].status, record.runs[-1].reason = "failed", f"{type(error).__name__}: {error}"
+        raise
     finally:
         throttled_after = host_noise.throttled_seconds()
         if throttled_before is not None and throttled_after is not None:
             record.runs[-1].throttled_seconds = throttled_after - throttled_before
-        files.save(item.path, record)
-    return 0 if record.runs[-1].status == "ok" else 1
+        item.save()
+    return 0 if record.runs[-1].status == "ok" and item.saved_path == item.path else 1
 
 
 def run_paired(items: Sequence[Item], order: int) -> list[int]:
@@ -215,5 +212,5 @@ def run_paired(items: Sequence[Item], order: int) -> list[int]:
         if codes[index] == 130:  # it was stopped because the other one failed
             other = items[1 - index].plan.configuration.name
             codes[index], item.record.runs[-1].reason = 1, f"paired configuration {other} failed"
-            files.save(item.path, item.record)
+            item.save()
     return codes

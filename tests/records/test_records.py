@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import sys
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -63,6 +64,56 @@ def test_a_record_that_is_not_json_leaves_the_old_one(tmp_path, record):
     with pytest.raises(TypeError):
         files.save(path, msgspec.structs.replace(record, environments={"0": {"cpu_model": object()}}))
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
+
+
+def test_a_partial_file_of_the_user_is_kept_and_an_interrupted_save_leaves_nothing(tmp_path, record, monkeypatch):
+    path, own = tmp_path / "record.json", tmp_path / "record.json.partial"
+    own.write_text("precious")
+    files.create(path, record)
+    before = path.read_bytes()
+    for error, raised in ((KeyboardInterrupt, KeyboardInterrupt), (OSError(28, "No space left"), RecordError)):
+        with monkeypatch.context() as patched, pytest.raises(raised):
+            patched.setattr(files.os, "replace", Mock(side_effect=error))
+            files.save(path, record)
+        assert (own.read_text(), path.read_bytes(), len(list(tmp_path.iterdir()))) == ("precious", before, 2)
+
+
+@pytest.mark.parametrize("reason", ["disk is full", "value is no JSON"])
+def test_a_record_that_cannot_be_created_leaves_no_empty_file(tmp_path, record, monkeypatch, reason):
+    if reason == "disk is full":
+        monkeypatch.setattr(files.os, "replace", Mock(side_effect=OSError(28, "No space left")))
+    else:
+        record.arguments["flow"] = object()
+    with pytest.raises((RecordError, TypeError)):
+        files.create(tmp_path / "record.json", record)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("reason", ["the path is a folder", "the disk is full"])
+def test_a_record_that_cannot_be_saved_is_kept_elsewhere(tmp_path, record, monkeypatch, capsys, reason):
+    """The old file is removed, because it has some of the same runs."""
+    folder, temporary = tmp_path / "results", tmp_path / "temporary"
+    path = folder / "record.json"
+    temporary.mkdir()
+    monkeypatch.setattr(files.tempfile, "gettempdir", lambda: str(temporary))
+    if reason == "the path is a folder":
+        path.mkdir(parents=True)
+    else:
+        files.create(path, record)
+        replace = files.replace
+
+        def fail_in_folder(path, content):
+            if path.parent == folder:
+                raise RecordError(f"cannot write {path} (No space left on device)")
+            replace(path, content)
+
+        monkeypatch.setattr(files, "replace", fail_in_folder)
+    saved = files.save_somewhere(path, record)
+    assert files.load(saved) == record
+    assert saved.parent == (folder if path.is_dir() else temporary)
+    assert sorted(path for path in tmp_path.rglob("*.json") if path.is_file()) == [saved]
+    message = capsys.readouterr().err
+    assert message.startswith(f"error: cannot write {path} (") and message.endswith(f" is now {saved}\n")
 
 
 def test_a_file_that_is_not_a_record_is_an_error_in_one_line(tmp_path, record):

@@ -5,15 +5,17 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from unittest.mock import Mock
 
 import pytest
 from conftest import KILOBYTES, ROOT, SCRIPTS
+from made_records import make_run
 
-from common.errors import UsageError, run_main
+from common.errors import RecordError, RunFailed, UsageError, run_main
 from common.records import files
 from common.run import supervisor
-from common.run.batch import make_items, plan_configuration
+from common.run.batch import make_items, new_records, plan_configuration
 
 
 @pytest.fixture
@@ -74,7 +76,6 @@ def test_a_second_measurement_on_the_machine_waits_for_the_first(monkeypatch, tm
 
 def test_an_interrupt_while_it_waits_leaves_no_record(monkeypatch, tmp_path):
     item = make_items([plan_configuration("torch memcpy", [])[0]], tmp_path)[0]
-    files.create(item.path, item.record)
 
     @contextmanager
     def interrupted():
@@ -82,9 +83,69 @@ def test_an_interrupt_while_it_waits_leaves_no_record(monkeypatch, tmp_path):
         yield
 
     monkeypatch.setattr(supervisor, "only_measurement", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), new_records([item]):
+        assert item.path.exists()
         supervisor.measure_all([[item]])
     assert not item.path.exists()
+
+
+def test_runs_that_another_call_finishes_while_this_one_waits_are_kept(monkeypatch, tmp_path):
+    """--continue reads the records when the other call can write them no more."""
+    items = [make_items([plan_configuration("torch memcpy", [])[0]], tmp_path)[0] for _ in range(2)]
+    other, own = items
+    files.create(other.path, other.record)
+    own.load_finished_runs()
+
+    @contextmanager
+    def finish_first():
+        other.record.runs.append(make_run([1.0]))
+        other.save()
+        yield
+
+    def measure_run(item, order):
+        item.record.runs.append(make_run([2.0], order=order))
+        item.save()
+        return 0
+
+    monkeypatch.setattr(supervisor, "only_measurement", finish_first)
+    monkeypatch.setattr(supervisor, "measure_run", measure_run)
+    assert supervisor.measure_all([[own], [own]]) == [0]
+    assert [run.seconds[0] for run in files.load(own.path).runs] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(("error", "reason"), [
+    (KeyboardInterrupt(), "interrupted after 0 timed iterations"),
+    (RunFailed("policy died"), "policy died"),
+    (ValueError("a defect"), "ValueError: a defect"),
+])  # fmt: skip
+def test_the_reason_of_a_run_is_what_ended_it(monkeypatch, tmp_path, error, reason):
+    item = make_items([plan_configuration("torch memcpy", [])[0]], tmp_path)[0]
+    monkeypatch.setattr(supervisor.Monitor, "follow_worker", Mock(side_effect=error))
+    with suppress(ValueError):
+        supervisor.measure_run(item, 0)
+    assert files.load(item.path).runs[0].reason == reason
+
+
+def test_a_disk_that_is_full_at_the_end_of_a_run_loses_no_time_and_stops_no_other_run(monkeypatch, tmp_path):
+    """The record of the first run cannot be replaced. Its times are in a new file, and the second run is measured."""
+    items = make_items([plan_configuration(name, [])[0] for name in ("torch memcpy", "torch mapped")], tmp_path)
+    replace = files.replace
+
+    def follow_worker(monitor, run_folder):
+        monitor.record.runs[-1] = make_run([1.0])
+        if monitor.plan.transport.name == "memcpy":
+            monkeypatch.setattr(files, "replace", fail_at_first_path)
+
+    def fail_at_first_path(path, content):
+        if path == items[0].path:
+            raise RecordError(f"cannot write {path} (No space left on device)")
+        replace(path, content)
+
+    monkeypatch.setattr(supervisor.Monitor, "follow_worker", follow_worker)
+    with new_records(items):
+        assert supervisor.measure_all([[item] for item in items]) == [1, 0]
+    assert not items[0].path.exists() and items[1].saved_path == items[1].path
+    assert [files.load(item.saved_path).runs[0].seconds for item in items] == [[1.0]] * 2
 
 
 @pytest.mark.parametrize("runtime", SCRIPTS)
