@@ -8,9 +8,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from difflib import get_close_matches
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
+
+# They end a program as Ctrl-C does, so that a run keeps its times: among them, the end of a terminal (SIGHUP).
+INTERRUPTS = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU,
+)  # fmt: skip
 
 
 class SuiteError(Exception):
@@ -46,32 +51,63 @@ def did_you_mean(text: str, names: Iterable[str]) -> str:
 def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
     """Call the function and end this process with the exit code that it returns.
 
-    Other exit codes: 2 for an error of the user, 130 if the user interrupted the program.
+    Other exit codes: 2 for an error of the user, 130 if the user or a signal interrupted the program.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in INTERRUPTS:
+        if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(number, signal.default_int_handler)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal may lack letters such as µ
-    code, message = 1, ""  # if nobody reads the output
-    try:
-        with tolerate_closed_output():
+    message = ""
+    with tolerant_output():
+        try:
             code = function(*arguments)
-    except SuiteError as error:
-        code, message = 2, str(error)
-    except KeyboardInterrupt:
-        code, message = 130, "interrupted"
-    if message:
-        print(f"error: {message}", file=sys.stderr)
+        except SuiteError as error:
+            code, message = 2, str(error)
+        except KeyboardInterrupt:
+            code, message = 130, "interrupted"
+        if message:
+            print(f"error: {message}", file=sys.stderr)
+        sys.stdout.flush()
     sys.exit(code)
 
 
-@contextmanager
-def tolerate_closed_output() -> Iterator[None]:
-    """Flush standard output at the end of the block. After `| head` has closed it, print to nowhere."""
-    try:
+class TolerantStream:
+    """A standard stream. If it cannot be written, for example after `| head`, the rest is printed to nowhere."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with self._tolerance():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._tolerance():
+            self._stream.flush()
+
+    @contextmanager
+    def _tolerance(self) -> Iterator[None]:
         try:
             yield
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            if not isinstance(error, BrokenPipeError) and self._stream is not sys.__stderr__:
+                print(f"warning: standard output cannot be written ({error.strerror})", file=sys.stderr)
+
+
+@contextmanager
+def tolerant_output() -> Iterator[None]:
+    """Let no error of the standard streams end the program. A stream that is closed becomes /dev/null."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode)  # noqa: SIM115 it gets the number of the closed one, the lowest free one
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
+    streams: tuple[Any, Any] = TolerantStream(sys.stdout), TolerantStream(sys.stderr)
+    with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+        yield
