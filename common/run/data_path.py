@@ -1,13 +1,15 @@
 """Verify that the bytes of a run took the data path of its transport, from what the kernel and Ray have counted."""
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
+from common.endpoints.samples import padded_bytes
 from common.flows import zero
-from common.flows.flow import DRIVER, Edge
+from common.flows.flow import DATASET, DRIVER, Edge
 from common.flows.message import ACKNOWLEDGEMENT, Message
 from common.plan.plan import Plan
 from common.records.schema import NodeCosts, Run
-from common.transports.catalogue import INLINED_BYTES
+from common.transports.catalogue import CHATLEARN, INLINED_BYTES
 from common.units import format_bytes
 
 AS_REQUESTED = " (as requested)"  # in the data path of a message that nothing shows
@@ -29,7 +31,7 @@ def find_other_data_path(plan: Plan, run: Run, numbers: range) -> str | None:
     if stores_messages(plan):
         headers_bytes = PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in edges)
         low, high = 0.99 * expected, 1.1 * expected_stored_bytes(plan, numbers) + headers_bytes
-    if any(map(is_large, plan.sent_flow.messages)) and not low <= stored <= high:
+    if any(is_large(plan, message) for message in plan.sent_flow.messages) and not low <= stored <= high:
         return (f"the object store took in {format_bytes(round(stored))} per iteration, and {format_bytes(expected)} "
                 f"are expected of {plan.configuration.name}: another data path was used")  # fmt: skip
     received, sent = (run.loopback_bytes or 0) / len(numbers), expected_socket_bytes(plan)
@@ -79,7 +81,7 @@ def mark_requested_paths(
     for edge in plan.sent_flow.edges:
         is_seen = counted.get(edge, False) or bool(plan.expects_views and views.get(str(edge)))
         if counts_belong_to_run(plan) and not is_seen:
-            is_seen = uses_sockets(plan, edge) or (stores_messages(plan) and is_large(edge.message))
+            is_seen = uses_sockets(plan, edge) or (stores_messages(plan) and is_large(plan, edge.message))
         if not is_seen and edge.message != ACKNOWLEDGEMENT and AS_REQUESTED not in run.data_paths[str(edge)]:
             run.data_paths[str(edge)] += AS_REQUESTED
 
@@ -96,9 +98,14 @@ def stores_messages(plan: Plan) -> bool:
     return plan.transport.stores not in ("", "channels")
 
 
-def is_large(message: Message) -> bool:
+def pickled_bytes(plan: Plan, message: Message) -> int:
+    """Return the bytes of a message in the store. Pickle writes each view with its full storage."""
+    return message.serialised_bytes if plan.transport.carries_objects else message.bytes
+
+
+def is_large(plan: Plan, message: Message) -> bool:
     """Return whether Ray puts a message into the store."""
-    return message.serialised_bytes > INLINED_BYTES
+    return pickled_bytes(plan, message) > INLINED_BYTES
 
 
 def uses_sockets(plan: Plan, edge: Edge) -> bool:
@@ -121,7 +128,7 @@ def expected_stored_bytes(plan: Plan, numbers: range, larger_than: int = 0) -> i
     """
 
     def stored(messages: Iterable[Message]) -> int:
-        return sum(m.serialised_bytes for m in messages if m.serialised_bytes > larger_than)
+        return sum(size for message in messages if (size := pickled_bytes(plan, message)) > larger_than)
 
     flow, kind = plan.sent_flow, plan.transport.stores
     by_value = stored(edge.message for edge in flow.edges)
@@ -131,7 +138,32 @@ def expected_stored_bytes(plan: Plan, numbers: range, larger_than: int = 0) -> i
     if kind in ("calls", "queues"):
         return 2 * by_value if kind == "queues" else by_value
     if kind == "buffers":
-        return by_value + 2 * stored(edge.message for edge in flow.edges if edge.message.is_experience)
+        batches = [edge.bytes for edge in plan.task_flow.edges if edge.message.is_experience]
+        return by_value + 2 * sum(size for size in batches if size > larger_than)
     if kind != "messages":
         return 0
-    return stored(flow.messages)
+    total = stored(flow.messages)
+    if plan.transport.label == CHATLEARN and plan.options.sink == "trainer":
+        batches = stored_micro_batches(plan, numbers)
+        total += round(sum(size for size in batches if size > larger_than) / len(numbers))
+    return total
+
+
+def stored_micro_batches(plan: Plan, numbers: range) -> list[int]:
+    """Return the bytes of each micro-batch that ChatLearn's dataset makes of the results of the timed iterations."""
+    options, edges = plan.options, plan.task_flow.edges_to(DATASET)
+    (batch_size,) = edges[0].message.sample_counts
+    fields = {field.name: field for edge in edges for field in edge.message.fields}  # of equal names, the last one
+    warmup, timed = range(2, numbers.start, options.in_flight), numbers[:: options.group_size]
+    starts = [1, *warmup, *timed, numbers.stop]
+    episodes = [stop - start for start, stop in pairwise(starts)]
+    sizes, known = [], dict[tuple[int, int], int]()
+    for index in range(1 + len(warmup), len(episodes)):
+        messages = sum(episodes[max(0, index + 1 - options.relay_episodes) : index + 1])
+        for first in range(0, messages * batch_size, options.train_micro_batch):
+            count = min(options.train_micro_batch, messages * batch_size - first)
+            key = first % batch_size, count
+            if key not in known:
+                known[key] = padded_bytes(fields.values(), [(key[0] + n) % batch_size for n in range(count)])
+            sizes.append(known[key])
+    return sizes

@@ -13,6 +13,7 @@ from common.run.data_path import (
     find_missing_bytes,
     find_other_data_path,
     mark_requested_paths,
+    stored_micro_batches,
 )
 from common.transports.catalogue import TRANSPORTS
 
@@ -50,8 +51,8 @@ def test_bytes_in_the_store_and_on_the_loopback_interface_are_those_of_the_trans
         )  # of 448 MiB, and it stores nothing
 
 
-# The reward by rule answers with 1 KiB, an experience has 70 KiB, and weights have many MiB.
-GRPO_MATH, DETACHED_PPO = ("--flow", "grpo-math"), ("--flow", "detached-ppo", "--items", "clones")
+# The reward by rule answers with 1 KiB. An experience has 70 KiB, and 561 KiB as a pickle of views.
+GRPO_MATH, DETACHED_PPO = ("--flow", "grpo-math"), ("--flow", "detached-ppo")
 
 
 @pytest.mark.parametrize("flow", [GRPO_MATH, DETACHED_PPO])
@@ -59,12 +60,23 @@ GRPO_MATH, DETACHED_PPO = ("--flow", "grpo-math"), ("--flow", "detached-ppo", "-
 def test_large_messages_are_checked_beside_small_ones(make_plan, flow, transport):
     plan = make_plan("store", "--transport", transport, *flow)
     messages = plan.sent_flow.messages
-    assert min(message.serialised_bytes for message in messages) < 100 * 1024 < max(map(lambda m: m.bytes, messages))
+    assert min(message.bytes for message in messages) < 100 * 1024 < max(message.bytes for message in messages)
     large = expected_stored_bytes(plan, TIMED, 100 * 1024)
     for stored in (large, expected_stored_bytes(plan, TIMED)):  # Ray may keep the small ones in its calls, or not
         assert find_other_data_path(plan, Run(stored_bytes=3 * stored), TIMED) is None
     for share in (0, 0.9, 1.5):
         assert "took in" in (find_other_data_path(plan, Run(stored_bytes=int(3 * share * large)), TIMED) or "")
+
+
+def test_views_are_stored_with_their_storage_only_by_pickle(make_plan):
+    plans = {
+        name: make_plan("store", "--transport", name, *DETACHED_PPO) for name in ("refs", "bytes", "replay-buffer")
+    }
+    sizes = {name: expected_stored_bytes(plan, TIMED, 100 * 1024) for name, plan in plans.items()}
+    experience = plans["refs"].sent_flow.message("maker-0")
+    assert (experience.bytes, experience.serialised_bytes) == (71_760, 8 * 71_760)
+    assert sizes["refs"] - sizes["bytes"] == experience.serialised_bytes
+    assert sizes["replay-buffer"] == sizes["refs"]  # the buffer holds batches and no views, which are small
 
 
 def test_sockets_are_checked_whatever_the_size_of_messages(make_plan):
@@ -76,6 +88,23 @@ def test_sockets_are_checked_whatever_the_size_of_messages(make_plan):
     by_textbook = int(3 * sent_bytes(step.sent_flow))  # of three ranks
     assert find_other_data_path(step, Run(loopback_bytes=3 * by_textbook), TIMED) is None
     assert "another data path" in find_other_data_path(step, Run(loopback_bytes=2 * by_textbook), TIMED)
+
+
+def test_micro_batches_of_chatlearns_trainer_are_stored_too(make_plan):
+    sizes = ("--message", "fields", "--batch-size", "64", "--prompt-len", "389", "--response-len", "512")
+    counts = ("--episode", "4", "--in-flight", "4", "--iterations", "4", "--warmup", "0", "--sink", "trainer")
+    plan = make_plan("store", "--transport", "ref-queue", *sizes, *counts)
+    batches = stored_micro_batches(plan, range(2, 6))
+    (results,) = {edge.bytes for edge in plan.task_flow.edges_to("stream-dataset")}
+    assert len(batches) == 4 * 64 / 8 and len(set(batches)) == 1 and sum(batches) == 4 * results
+    messages = sum(message.bytes for message in plan.sent_flow.messages)
+    assert expected_stored_bytes(plan, range(2, 6)) == messages + results
+    # Longer samples set the length of a micro-batch, and the newest episodes are trained on again.
+    uneven = ("--prompt-len", "uniform:10:100", "--relay-episodes", "2", "--iterations", "8", *counts[2:4])
+    plan = make_plan("store", "--transport", "ref-queue", *sizes[:4], "--episode", "4", *counts[6:], *uneven)
+    batches = stored_micro_batches(plan, range(2, 10))
+    assert len(batches) == (1 + 4 + 4 + 4) * 64 / 8
+    assert sum(batches) / 13 > plan.task_flow.edges_to("stream-dataset")[0].bytes
 
 
 def received(*counts):

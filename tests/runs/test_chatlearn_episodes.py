@@ -65,6 +65,16 @@ def test_samples_reach_the_trainers_by_chatlearns_operations(run_script, cluster
     }
 
 
+def test_the_store_takes_in_the_micro_batches_of_the_trainers_too(run_script):
+    """These messages are large enough for the store, whose bytes are those that are expected, or the run fails."""
+    flags = ("--transport", "ref-queue", "--message", "fields", "--flow", "online-dpo", "--batch-size", "64",
+             "--prompt-len", "389", "--response-len", "512", "--episode", "4", "--in-flight", "4", "--iterations", "4",
+             "--warmup", "0", "--sink", "trainer")  # fmt: skip
+    finished = run_script(SCRIPTS["store"], *flags)
+    assert (finished.code, finished.run.status, finished.run.reason) == (0, "ok", None)
+    assert not any("as requested" in path for path in finished.run.data_paths.values())
+
+
 def test_any_transport_can_end_at_a_trainer_that_makes_micro_batches(run_script):
     flags = ("--flow", "ppo", "--sink", "trainer", "--train-micro-batch", "4", "--iterations", "4", "--in-flight", "2")
     finished = run_script(SCRIPTS["torch"], "--transport", "multiprocessing", *flags, *SMALL, "--message", "packed")
