@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from conftest import ROOT, SCRIPTS, descendants, shared_memory_files
 from faults import store_result
 
-from cluster import CLONE_NEWNET
+from cluster import CLONE_NEWNET, in_namespaces
+from common.errors import UsageError
 from common.records import files
 
 PLACE = ("--place", "policy=0,reference=1,reward=1", "--link", "1 Gbit/s")
@@ -28,7 +30,7 @@ def can_make_namespaces():
     return os.waitpid(child, 0)[1] == 0
 
 
-pytestmark = pytest.mark.skipif(not can_make_namespaces(), reason="the kernel does not allow network namespaces")
+needs_namespaces = pytest.mark.skipif(not can_make_namespaces(), reason="the kernel does not allow network namespaces")
 
 
 def begin(command):
@@ -47,6 +49,26 @@ def left_of_nodes(tmp_path):
     return {*psutil.net_if_addrs(), *shared_memory_files(tmp_path), *descendants()}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process as another user")
+def test_a_user_without_rights_is_told_what_is_needed():
+    words = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", sys.executable]
+    if subprocess.run([*words, "-c", "import psutil"], capture_output=True).returncode:
+        pytest.skip("another user cannot read this Python")
+    environment = os.environ | {"DATA_FLOW_LOCK": str(time.monotonic_ns()), "HOME": "/tmp"}
+    words.append("cluster.py")
+    done = subprocess.run(words, cwd=ROOT, text=True, capture_output=True, env=environment, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: network namespaces need root: run sudo .venv/bin/python cluster.py ...\n"
+
+
+def test_a_container_without_rights_is_told_what_is_needed(monkeypatch):
+    monkeypatch.setattr("cluster.LIBC", SimpleNamespace(prctl=lambda *_: 0, unshare=lambda _: -1))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(UsageError, match="does not allow network namespaces here: a container needs --privileged"):
+        in_namespaces(2, "1gbit", ["true"])
+
+
+@needs_namespaces
 def test_placed_actors_exchange_messages_over_the_link(request, tmp_path):
     traced, records = tmp_path / "trace.json", [tmp_path / f"{name}.json" for name in ("graph", "rdt", "torch")]
     commands = [
@@ -82,6 +104,7 @@ def test_placed_actors_exchange_messages_over_the_link(request, tmp_path):
         assert "--place reward=2: the cluster has 2 nodes, numbered from 0" in stderr
 
 
+@needs_namespaces
 @pytest.mark.long
 def test_a_link_that_is_slowed_or_cut_is_survived_and_named(tmp_path):
     slow, cut = tmp_path / "slow.json", tmp_path / "cut.json"
@@ -108,6 +131,7 @@ def test_a_link_that_is_slowed_or_cut_is_survived_and_named(tmp_path):
     assert left == []
 
 
+@needs_namespaces
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
 def test_nothing_of_the_nodes_stays_after_an_interrupt(tmp_path, number):
     before = left_of_nodes(tmp_path)
