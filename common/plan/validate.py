@@ -285,6 +285,8 @@ def available_memory() -> tuple[int, str]:
 
 def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
     """Return the bytes of a private cluster's object store, 0 without Ray; raise UsageError if memory is too small."""
+    if not os.access("/dev/shm", os.W_OK):
+        raise UsageError("/dev/shm is missing or cannot be written, and a run needs it: mount a tmpfs there")
     shared_bytes, (memory_bytes, memory_name) = psutil.disk_usage("/dev/shm").free, available_memory()
     # 30 % is Ray's own default.
     default_bytes = max(MIN_STORE_BYTES, min(int(0.3 * memory_bytes), int(0.95 * shared_bytes)))

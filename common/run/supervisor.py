@@ -177,8 +177,10 @@ def measure_run(item: Item, order: int, token: Token | None = None, stop: Event 
         run = record.runs[-1]
         run.status, run.reason = "failed", f"interrupted after {len(run.seconds)} timed iterations"
         return 130
-    except RunFailed as error:
-        record.runs[-1].status, record.runs[-1].reason = "failed", str(error)
+    except RunFailed as error:  # as the last thing, if processes cannot be ended
+        run = record.runs[-1]
+        known = f"{run.reason}; " if run.status == "failed" and run.reason != Run().reason else ""
+        run.status, run.reason = "failed", f"{known}{error}"
     except Exception as error:  # a defect of the suite
         record.runs[-1].status, record.runs[-1].reason = "failed", f"{type(error).__name__}: {error}"
         raise

@@ -25,12 +25,14 @@ import psutil
 
 from common.errors import RunFailed
 from common.runtimes.guard import become_subreaper
+from common.units import format_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_VARIABLE = "DATA_FLOW_RUN"  # environment variable of the processes of a run: the name of its folder
 PREFIX = "dataflow-"
 SHARED_MEMORY = Path("/dev/shm")
 CLEAN_SECONDS = 10  # for processes to end after SIGKILL; some must free much memory first
+MIN_FREE_BYTES = 16 * 2**20  # of the temporary folder, for the files of a run and the logs of Ray
 
 
 class RunFolder:
@@ -51,20 +53,29 @@ class RunFolder:
         self._returncode: int | None = None
 
     def __enter__(self) -> "RunFolder":
+        free_bytes = shutil.disk_usage(self.folder.parent).free
+        if free_bytes < MIN_FREE_BYTES:
+            raise RunFailed(f"{self.folder.parent} has {format_bytes(free_bytes)} free, and a run needs "
+                            f"{format_bytes(MIN_FREE_BYTES)}: free some, or set TMPDIR to another folder")  # fmt: skip
         self.folder.mkdir(mode=0o700)
         (self.folder / "owner").write_text(f"{_identify(os.getpid())}\n")
         self.shared.mkdir(mode=0o700)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End the run. Raise RunFailed if processes of it cannot be ended; only say so if an error ends the block."""
         if self._guard is not None:
             self._socket.close()
             with suppress(subprocess.TimeoutExpired):
                 if self._guard.wait(2 * CLEAN_SECONDS) == 0:
                     return
-            self._guard.kill()  # it was stopped, or hangs
+            self._guard.kill()  # it was stopped, hangs, or could not end all processes
             self._guard.wait()
-        clean(self.folder, lambda: self._find_adopted() + find_marked(self.folder))
+        if left := clean(self.folder, lambda: self._find_adopted() + find_marked(self.folder)):
+            message = f"processes of the run cannot be ended, and disturb the next run: {', '.join(left)}"
+            if kind is None:
+                raise RunFailed(message)
+            print(f"error: {message}", file=sys.stderr)
 
     def start_worker(self, command: list[str], cwd: Path, environment: dict[str, str]) -> None:
         """Start the run's worker below a guard, in a session of its own. Raise RunFailed if it cannot be started.
@@ -105,10 +116,11 @@ class RunFolder:
         return adopted
 
 
-def clean(folder: Path, find: Callable[[], list[psutil.Process]] | None = None) -> None:
+def clean(folder: Path, find: Callable[[], list[psutil.Process]] | None = None) -> list[str]:
     """Kill the processes of a run that `find` (default: `find_marked`) returns, until there are none.
 
     Then remove the folders of the run, and the semaphores of its channels, which are named after these processes.
+    Return the processes that have not ended after CLEAN_SECONDS, for an error message.
     """
     find = find or partial(find_marked, folder)
     pids = set(map(int, _read_lines(folder / "pids")))
@@ -122,40 +134,47 @@ def clean(folder: Path, find: Callable[[], list[psutil.Process]] | None = None) 
     for path in SHARED_MEMORY.glob("sem.*-*"):
         creator = re.match(r"sem\.(?:obj|hdr)(\d+)-", path.name)  # Ray leaves two per channel
         if (creator and int(creator[1]) in pids) or path.name.startswith(f"sem.{folder.name}-"):
-            path.unlink(missing_ok=True)
+            unlink_semaphores([path.name])
     unlink_semaphores(_read_lines(folder / "semaphores"))
     shutil.rmtree(SHARED_MEMORY / folder.name, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
+    return [str(process).removeprefix("psutil.") for process in set(processes) if process_status(process.pid)]
 
 
 def find_marked(folder: Path) -> list[psutil.Process]:
-    """Return the processes of a run that its environment variable or their open files show.
+    """Return the processes that have the environment variable of a run, and those that descend from them.
 
-    Processes of Ray that set a title overwrite their environment, but have log files below the run folder open. A
-    process with a terminal belongs to a user who looks at these files.
+    Processes of Ray that set a title overwrite their environment.
     """
     marked = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):  # it has ended, or belongs to another user
-            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
-                continue
-            is_marked = process.environ().get(RUN_VARIABLE) == folder.name
-            if not is_marked and process.terminal() is None:
-                paths = [process.cwd(), *(file.path for file in process.open_files())]
-                is_marked = any(Path(path).is_relative_to(folder) for path in paths)
-            if is_marked:
-                marked.append(process)
-    return marked
+            if process.pid != os.getpid() and process.environ().get(RUN_VARIABLE) == folder.name:
+                marked += [process, *process.children(recursive=True)]
+    return [process for process in marked if process_status(process.pid)]
+
+
+def process_status(pid: int) -> str | None:
+    """Return the state of a process; None if it has ended."""
+    with suppress(psutil.Error):
+        status = psutil.Process(pid).status()
+        return None if status == psutil.STATUS_ZOMBIE else status
+    return None
 
 
 def remove_dead_runs() -> None:
-    """Remove what is left of this user's runs whose supervisor and guard have both been killed."""
+    """Remove what is left of this user's runs whose supervisor and guard have both been killed.
+
+    Runs of another PID namespace, of another host that shares the folder, and of an earlier boot stay: whether their
+    processes are alive is not known here.
+    """
     for parent in {Path(tempfile.gettempdir()), Path("/tmp")}:
         for folder in parent.glob(f"{PREFIX}*"):
             with suppress(OSError, ValueError):  # another process removes it, or has only just made it
                 owners = (folder / "owner").read_text().splitlines()
+                here = all(owner.endswith(_pid_namespace()) for owner in owners)
                 alive = [owner for owner in owners if _identify(int(owner.split()[0])) == owner]
-                if owners and not alive and folder.stat().st_uid == os.getuid():
+                if owners and here and not alive and folder.stat().st_uid == os.getuid():
                     clean(folder)
 
 
@@ -177,7 +196,8 @@ def channel_semaphores() -> list[str]:
 def unlink_semaphores(names: Iterable[str]) -> None:
     """Remove the names of semaphores; a process that has one open keeps it."""
     for name in names:
-        (SHARED_MEMORY / name).unlink(missing_ok=True)
+        with suppress(OSError):  # it is gone, or another user's, whose process had the same id
+            (SHARED_MEMORY / name).unlink()
 
 
 def _read_lines(path: Path) -> list[str]:
@@ -185,9 +205,15 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _identify(pid: int) -> str:
-    """Return the id of a process and its start in clock ticks since boot, because ids are used again."""
+    """Return the id of a process, its start in clock ticks since boot (ids are used again), and their namespace."""
     with suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         if fields[0] != "Z":
-            return f"{pid} {fields[19]}"
+            return f"{pid} {fields[19]} {_pid_namespace()}"
     return f"{pid} has ended"
+
+
+def _pid_namespace() -> str:
+    """Return the boot of the kernel, the host and the namespace in which this process sees the ids of processes."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {os.uname().nodename} {os.readlink('/proc/self/ns/pid')}"

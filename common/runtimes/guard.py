@@ -48,7 +48,8 @@ def main() -> None:
 
     with suppress(ConnectionResetError):  # the supervisor has not read everything
         os.read(socket, 1)  # returns when the other end is closed
-    clean(Path(sys.argv[1]), find_descendants)
+    if clean(Path(sys.argv[1]), find_descendants):
+        sys.exit(1)  # the supervisor inherits the processes that are left, and names them
 
 
 def _reap_children(worker: int, socket: int) -> None:

@@ -18,7 +18,7 @@ from ray._private.parameter import RayParams
 from common.errors import ActorRaised, RunFailed, SuiteError, UsageError
 from common.flows.flow import DRIVER
 from common.plan.plan import Plan
-from common.runtimes.cleanup import ROOT, remember
+from common.runtimes.cleanup import ROOT, process_status, remember
 from common.runtimes.nodes import Nodes
 from common.runtimes.worker_group import WorkerGroup
 from common.transports.catalogue import RDT
@@ -101,7 +101,7 @@ class RayWorkers(WorkerGroup):
         return sum(int(text.rpartition(")")[2].split()[7]) for text in texts)
 
     def explain(self, error: Exception) -> SuiteError | None:
-        if not all(map(is_running, self.raylets)):
+        if not all(map(process_status, self.raylets)):
             return RunFailed(
                 "the raylet of this node ended (Ray's process that starts actors and keeps the object store)"
             )
@@ -146,10 +146,6 @@ def find_children(name: str) -> list[int]:
             if process.name() == name:
                 pids.append(process.pid)
     return pids
-
-
-def is_running(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 def start_cluster(plan: Plan) -> None:

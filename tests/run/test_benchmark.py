@@ -187,6 +187,7 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
     first = files.load(tmp_path / names[0])
     first.runs[1].status, first.runs[1].reason = "failed", "interrupted after 2 timed iterations"
     files.save(tmp_path / names[0], first)
+    (tmp_path / f"{names[0]}.partial").touch()  # a call that was killed has left it
     measured.clear()
     assert benchmark.main([*argv, "--runs", "3", "--continue"]) == 1
     assert sorted(name for _, name in measured) == [names[0], names[0], names[1]]

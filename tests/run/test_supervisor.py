@@ -14,6 +14,7 @@ from conftest import KILOBYTES, ROOT, SCRIPTS
 from made_records import make_run
 
 from common.errors import INTERRUPTS, RecordError, RunFailed, UsageError, run_main
+from common.plan import validate
 from common.records import files
 from common.run import supervisor
 from common.run.batch import make_items, new_records, plan_configuration
@@ -125,6 +126,29 @@ def test_the_reason_of_a_run_is_what_ended_it(monkeypatch, tmp_path, error, reas
     with suppress(ValueError):
         supervisor.measure_run(item, 0)
     assert files.load(item.path).runs[0].reason == reason
+
+
+@pytest.mark.parametrize(("status", "reason", "expected"), [
+    ("ok", None, "processes cannot be ended"), ("failed", "policy died", "policy died; processes cannot be ended"),
+])  # fmt: skip
+def test_processes_that_survive_fail_a_run_that_keeps_its_first_reason(monkeypatch, tmp_path, status, reason, expected):
+    def follow_worker(monitor, run_folder):
+        monitor.record.runs[-1].status, monitor.record.runs[-1].reason = status, reason
+        raise RunFailed("processes cannot be ended")
+
+    monkeypatch.setattr(supervisor.Monitor, "follow_worker", follow_worker)
+    item = make_items([plan_configuration("torch memcpy", [])[0]], tmp_path)[0]
+    assert supervisor.measure_run(item, 0) == 1
+    assert files.load(item.path).runs[0].reason == expected
+
+
+@pytest.mark.parametrize("runtime", ["store", "torch"])
+def test_shared_memory_that_cannot_be_written_is_one_line_and_leaves_no_record(call, monkeypatch, tmp_path, runtime):
+    monkeypatch.setattr(validate.os, "access", lambda path, mode: str(path) != "/dev/shm")
+    code, stdout, stderr = call(runtime, *KILOBYTES, "--output", str(tmp_path / "record.json"))
+    assert (code, stdout, stderr.count("\n")) == (2, "", 1)
+    assert stderr.startswith("error: /dev/shm is missing or cannot be written")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_disk_that_is_full_at_the_end_of_a_run_loses_no_time_and_stops_no_other_run(monkeypatch, tmp_path):

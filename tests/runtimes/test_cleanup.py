@@ -5,6 +5,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -35,18 +36,18 @@ WORKER = """
 import subprocess, sys, time
 orphan = "import os, sys, time; os.fork() and os._exit(0); os.setsid(); exec(sys.argv[1])"
 wait = "print(os.getpid(), file=open(sys.argv[2], 'a')); time.sleep(600)"
-log_and_wait = "log = open(sys.argv[3] + '/agent.log', 'w'); " + wait
+child = [sys.executable, "-c", "import os, sys, time; " + wait, ""]
+parent = f"import subprocess; subprocess.Popen({child} + sys.argv[2:3], env={{}}); {wait}"
 def start(code, environment):
     subprocess.run([sys.executable, "-c", orphan, code, sys.argv[2], sys.argv[1]], env=environment, check=True)
 start("pass", {})
-start(wait, None)
-start(log_and_wait, {})
+start(parent, None)
 if "hidden" in sys.argv:
     start(wait, {})
     start("os.kill(os.getpid(), 19) if os.fork() else 0; " + wait, {})
 time.sleep(600)
 """
-VISIBLE, HIDDEN = 2, 4  # processes that write their ids: without and with those that nothing marks
+VISIBLE, HIDDEN = 2, 4  # processes that write their ids: a marked one with its child, and those that nothing marks
 
 
 @pytest.fixture
@@ -201,6 +202,38 @@ def test_a_command_that_does_not_exist_is_an_error_and_leaves_nothing(temporary,
     assert not run_folder.folder.exists()
 
 
+def test_processes_that_cannot_be_ended_fail_the_run_and_are_named(temporary, monkeypatch, capfd):
+    for error in (None, KeyboardInterrupt):
+        with pytest.raises(error or RunFailed) as raised, RunFolder() as run_folder:
+            start_python(run_folder, "import time; time.sleep(600)")
+            monkeypatch.setattr(cleanup, "CLEAN_SECONDS", 0)  # so that the time is over before a process can end
+            if error:
+                raise error
+        worker = f"Process(pid={run_folder.pid}, name='python'"
+        assert worker in (capfd.readouterr().err if error else str(raised.value))
+        assert not run_folder.folder.exists()
+        psutil.Process(run_folder.pid).kill()
+        os.waitpid(run_folder.pid, 0)
+
+
+def test_the_guard_reports_processes_that_it_cannot_end(temporary):
+    """The supervisor inherits them, and tries again."""
+    replaced = "import common.runtimes.cleanup as cleanup; cleanup.clean = lambda *_: ['a process']; "
+    own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    code = replaced + "import common.runtimes.guard as guard; guard.main()"
+    command = [sys.executable, "-c", code, str(temporary), str(other.fileno()), "/", "/bin/sleep", "0"]
+    with own, other:
+        guard = subprocess.Popen(command, cwd=ROOT, pass_fds=[other.fileno()])
+    assert guard.wait(30) == 1
+
+
+def test_a_temporary_folder_that_is_nearly_full_is_named(temporary, monkeypatch):
+    monkeypatch.setattr(cleanup, "MIN_FREE_BYTES", 2**60)
+    with pytest.raises(RunFailed, match=r"^/.* has .* free, and a run needs"), RunFolder():
+        pass
+    assert files_left(temporary) == []
+
+
 @pytest.mark.parametrize(("parent", "expected"), [("/var/tmp", "/var/tmp"), ("/var/tmp/" + "long" * 9, "/tmp")])
 def test_a_run_has_two_private_folders(monkeypatch, temporary, parent, expected):
     """They are below /tmp if the path of TMPDIR is too long for the sockets of Ray."""
@@ -237,32 +270,62 @@ def files_left(temporary):
     return sorted(path.name for path in (*temporary.glob(f"{cleanup.PREFIX}*"), *cleanup.SHARED_MEMORY.iterdir()))
 
 
-@pytest.mark.parametrize("owner", ["999999999 1\n", f"{os.getpid()} 1\n999999999 2\n"], ids=["ended", "id used again"])
+HERE = cleanup._pid_namespace()
+DEAD = f"999999999 1 {HERE}\n"
+
+
+@pytest.mark.parametrize("owner", [DEAD, f"{os.getpid()} 1 {HERE}\n{DEAD}"], ids=["ended", "id used again"])
 def test_the_next_run_removes_only_the_files_and_processes_of_dead_runs(temporary, dead_run, owner):
     folder = dead_run(owner)
     names = (folder.name, f"{cleanup.PREFIX}other")
     own, other = [subprocess.Popen(["sleep", "600"], env={RUN_VARIABLE: name}) for name in names]
+    (folder / "log").touch()
+    reader = subprocess.Popen(["sleep", "600"], stdin=(folder / "log").open(), start_new_session=True)
     remove_dead_runs()
     clean(folder)  # twice is no error
     assert not psutil.pid_exists(own.pid)
-    assert other.poll() is None
-    other.kill()
-    other.wait()
+    assert [other.poll(), reader.poll()] == [None, None]  # a program that reads a log file is no process of the run
+    for process in (other, reader):
+        process.kill()
+        process.wait()
     assert files_left(temporary) == ["sem.hdr33-c"]
+
+
+def test_a_semaphore_of_another_user_does_not_end_the_cleanup(temporary, dead_run, monkeypatch):
+    folder, unlink = dead_run(DEAD), Path.unlink
+
+    def unlink_own(path, *arguments):
+        if path.name == "sem.hdr11-a":
+            raise PermissionError
+        unlink(path, *arguments)
+
+    monkeypatch.setattr(Path, "unlink", unlink_own)
+    clean(folder)
+    assert files_left(temporary) == ["sem.hdr11-a", "sem.hdr33-c"]
 
 
 ALIVE = cleanup._identify(os.getpid())
 
 
-@pytest.mark.parametrize(
-    "owner", ["", "soon", ALIVE, f"999999999 1\n{ALIVE}", "another user"], ids=["none", "text", "one", "two", "other"]
-)
+NOT_DEAD = {
+    "no owner": "",
+    "text": "soon",
+    "one owner is alive": ALIVE,
+    "the second owner is alive": f"{DEAD}{ALIVE}",
+    "another user": DEAD,
+    "another PID namespace": DEAD.replace("pid:[", "pid:[1"),
+    "another host": DEAD.replace(os.uname().nodename, "other-host"),
+    "another boot": DEAD.replace(HERE[:8], "00000000"),
+}
+
+
+@pytest.mark.parametrize("reason", NOT_DEAD)
 def test_the_next_run_leaves_living_and_new_runs_of_other_users_and_other_folders_alone(
-    monkeypatch, temporary, dead_run, owner
+    monkeypatch, temporary, dead_run, reason
 ):
-    folder = dead_run("999999999 1\n" if owner == "another user" else owner)
+    folder = dead_run(NOT_DEAD[reason])
     (temporary / f"{cleanup.PREFIX}notes").mkdir()
-    if owner == "another user":
+    if reason == "another user":
         monkeypatch.setattr(cleanup.os, "getuid", lambda: folder.stat().st_uid + 1)
     remove_dead_runs()
     assert len(files_left(temporary)) == 8
