@@ -5,6 +5,7 @@ The monitor asks no process anything, because a process that hangs does not answ
 
 import os
 import pickle
+import resource
 import select
 import signal
 import sys
@@ -22,12 +23,11 @@ from common.endpoints.progress_table import ENDING, STARTING, ProgressTable
 from common.flows.flow import DRIVER
 from common.plan.plan import Plan
 from common.records.schema import Record, Run
-from common.runtimes.cleanup import ROOT, RunFolder
+from common.runtimes.cleanup import ROOT, RunFolder, process_status
 from common.runtimes.environment import worker_environment
 
 MIN_START_SECONDS = 120  # time to start and to end, if --timeout is shorter
 POLL_SECONDS = 0.2  # not shorter: on few cores, a process that wakes up takes a core from an iteration
-GONE = (None, psutil.STATUS_ZOMBIE)  # states of a process that has ended
 GRACE_SECONDS = 2  # for the worker to report the error of an actor that ended
 
 
@@ -68,6 +68,8 @@ class Monitor:
         run_folder.start_worker(command, checkout, worker_environment(self.plan))
         try:
             problem = self.wait(run_folder)
+        except FileNotFoundError as error:
+            problem = f"{error.filename} has disappeared: another program must not remove the run's folder"
         finally:
             self.collect_samples()
         if problem:
@@ -111,14 +113,14 @@ class Monitor:
                     give_up_at = give_up_at or time.monotonic() + GRACE_SECONDS
                 if ended and report.finished:
                     return None
-                if gcs_ended and not ended and not report.finished and _status(worker.pid) not in GONE:
+                if gcs_ended and not ended and not report.finished and process_status(worker.pid):
                     return "the GCS ended (Ray's process that keeps the state of the cluster)"
                 # The end of the driver also ends the GCS, and is known one poll later.
                 gcs_ended = self._has_gcs_ended()
                 if ended and not report.failure:
                     code = worker.returncode() or 0
                     cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} and no report"
-                    return f"the driver's process ended with {cause}"
+                    return f"the driver's process ended with {cause}{describe_limits()}"
                 if ended or (give_up_at and time.monotonic() > give_up_at):
                     return self._explain_failure(report)
                 if problem := self._explain_timeout(content, exited):
@@ -127,11 +129,11 @@ class Monitor:
     def _find_exited_actors(self, worker: RunFolder) -> list[str]:
         """Return the actors whose processes have ended, except those that live in the driver's process."""
         actors = {name: pid for name, pid in self.progress.processes().items() if pid != worker.pid}
-        return [name for name, pid in actors.items() if _status(pid) in GONE]
+        return [name for name, pid in actors.items() if not process_status(pid)]
 
     def _has_gcs_ended(self) -> bool:
         with suppress(OSError, ValueError):  # there is no private cluster, or its ids are being written
-            return _status(int((self.plan.run_folder / "gcs").read_text())) in GONE
+            return not process_status(int((self.plan.run_folder / "gcs").read_text()))
         return False
 
     def collect_samples(self) -> None:
@@ -175,8 +177,9 @@ class Monitor:
         """Return which actor died (first), is stopped, or has not passed on the message of the open iteration."""
         if exited:
             consequence = " (Ray ends actors that wait for an actor that died)" if len(exited) > 1 else ""
-            return f"{', '.join(exited)} died{consequence}"
-        stopped = [name for name, pid in self.progress.processes().items() if _status(pid) == psutil.STATUS_STOPPED]
+            return f"{', '.join(exited)} died{consequence}{describe_limits()}"
+        states = {name: process_status(pid) for name, pid in self.progress.processes().items()}
+        stopped = [name for name, state in states.items() if state == psutil.STATUS_STOPPED]
         if stopped:
             names = DRIVER if DRIVER in stopped else ", ".join(stopped)  # actors may live in the driver's process
             return f"{names} does not answer: its process is stopped"
@@ -200,8 +203,10 @@ class Monitor:
         return min(began, ended + 1)
 
 
-def _status(pid: int) -> str | None:
-    try:
-        return psutil.Process(pid).status()
-    except psutil.Error:
-        return None
+def describe_limits() -> str:
+    """Return a part of a message about a process that was ended: the limits that the user's shell has set."""
+    limits = []
+    for flag, limit, unit in (("v", resource.RLIMIT_AS, 1024), ("t", resource.RLIMIT_CPU, 1)):
+        if (value := resource.getrlimit(limit)[0]) != resource.RLIM_INFINITY:
+            limits.append(f"ulimit -{flag} {value // unit}")
+    return f" (limits of this shell: {', '.join(limits)})" if limits else ""

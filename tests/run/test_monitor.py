@@ -1,6 +1,7 @@
 """Test what the monitor finds out about a run from its report, its progress table and its processes."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,7 +66,9 @@ def write_report(plan, **fields):
 
 
 def write_content(plan, content):
-    return f"open({str(plan.run_folder / 'report')!r}, 'wb').write({content!r})"
+    """Return the code of a worker that replaces the report in one step, because the monitor may read it meanwhile."""
+    path = str(plan.run_folder / "report")
+    return f"import os; open({path + '2'!r}, 'wb').write({content!r}); os.replace({path + '2'!r}, {path!r})"
 
 
 def set_progress(plan, **received):
@@ -171,6 +174,32 @@ def test_run_without_progress_times_out(plan, make_monitor, start, monkeypatch):
     made.progress.phase = ITERATING
     made.progress.began(1)
     assert made.wait(start(SLEEP)) == "did not end within 0.1 s (--timeout); policy is stuck after iteration 0"
+
+
+def test_a_run_folder_that_disappears_is_named_and_the_times_are_kept(plan, make_monitor, tmp_path):
+    made = make_monitor()
+    made.progress.phase = ITERATING
+    made.progress.began(7)
+    for number in range(1, 7):
+        made.progress.ended(number, number, number + 0.25)
+    run_folder = SimpleNamespace(folder=tmp_path, poll_handle=0, start_worker=lambda *_: shutil.rmtree(tmp_path))
+    made.follow_worker(run_folder)
+    (run,) = made.record.runs
+    assert run.reason.startswith(f"iteration 7: {tmp_path / 'report'} has disappeared")
+    assert (run.status, run.seconds) == ("failed", [0.25] * 2)
+
+
+@pytest.mark.parametrize(("bytes_", "limits"), [(-1, ""), (2**29, " (limits of this shell: ulimit -v 524288)")])
+def test_limits_of_the_shell_are_named_if_a_process_was_ended(make_monitor, start, monkeypatch, bytes_, limits):
+    unlimited = monitor.resource.RLIM_INFINITY
+    values = {monitor.resource.RLIMIT_AS: (bytes_, -1), monitor.resource.RLIMIT_CPU: (unlimited, unlimited)}
+    monkeypatch.setattr(monitor.resource, "getrlimit", values.get)
+    driver = start(SLEEP)
+    driver.process.kill()
+    driver.process.wait()
+    driver.returncode = lambda: -signal.SIGKILL
+    assert make_monitor().wait(driver) == f"the driver's process ended with signal SIGKILL{limits}"
+    assert make_monitor().diagnose(["policy"]) == f"policy died{limits}"
 
 
 def test_stop_interrupts_the_run(make_monitor, start):
