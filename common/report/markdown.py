@@ -1,33 +1,26 @@
 """Write sections as Markdown, between the marks of README.md and docs/ too, and build those that only they have."""
 
-import contextlib
-import io
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from common.analysis.comparison import Pair, find_transports
-from common.analysis.result import Result, with_shared_references
+from common.analysis.comparison import Pair
+from common.analysis.result import Result
 from common.errors import RecordError
 from common.flows.catalogue import build_flow
 from common.flows.flow import DRIVER, Flow
 from common.plan.command_line import describe_flags
-from common.report import console, tables
-from common.report.sections import build_retained_memory, provenance, title_of
-from common.report.sentences import describe_fastest, format_interval
+from common.report import tables
+from common.report.readme_sections import build_readme
+from common.report.sentences import format_interval
 from common.report.tables import Column, Section, Table, format_milliseconds, format_significant, make_table
-from common.transports.catalogue import BASELINE, VARIANTS, Variant
+from common.transports.catalogue import VARIANTS, Variant
 from common.units import format_bytes
 
 MARK = re.compile(r"<!-- (?:end of )?([\w-]+)(?:: written by plot_results.py --publish)? -->")
-CHOICE = ("store refs", "store refs --retain-memory", "rdt gloo", "graph shm", "graph nccl", "graph mapped --copy-out",
-          "store refs --zero-copy", "graph mapped")  # fmt: skip
 SYSTEMS = Path(__file__).with_name("systems.toml")
-EXAMPLE_WIDTH = 100  # characters of the terminal that README.md shows
 
 
 def render_table(table: Table) -> str:
@@ -68,31 +61,13 @@ def page_sections(results: Sequence[Result]) -> list[Section]:
     built = [Section("flags", "", table=Table(["flag", "meaning"], flags, (0, 1)))]
     built += [Section(name, "", draw_flow(build_flow("online-dpo", {}, message)))
               for name, message in (("flow", None), ("messages", "fields"))]  # fmt: skip
+    built += build_readme(results)
     all_sizes = [result for result in results if result.table == "configurations"]
-    if not any(result.status == "ok" for result in all_sizes):
-        return built
-    largest = max((result.workload for result in all_sizes), key=lambda workload: workload.bytes_per_iteration)
-    shown = with_shared_references([result for result in all_sizes if result.workload == largest])
-    on_ray = [result for result in shown if result.transport.runtime.uses_ray]
-    without_ray = [r for r in shown if r.name == BASELINE or not r.transport.runtime.uses_ray]
-    memcpy = f"The memcpy time, one warm copy per edge, is {format_milliseconds(shown[0].memcpy_seconds)} ms."
-    ok = [result for result in shown if result.status == "ok"]
-    retained = "".join(section.sentence for section in build_retained_memory(ok))
-    sentence = f"**Without Ray, compared with `{BASELINE}` on Ray.** {describe_fastest(without_ray)}"
-    notes = [sentence, memcpy, *provenance(ok)]
-    built += [
-        Section("numbers", "Page faults", f"{retained} [docs/page-faults.md](docs/page-faults.md) has the variables.")
-        if retained
-        else Section("numbers", ""),
-        Section("numbers", f"{title_of(shown[0])}, on Ray", describe_fastest(on_ray), notes=notes),
-        Section("choice", "", table=make_advice_table(shown, CHOICE)),
-        Section("advice", "", table=make_advice_table(shown)),
-    ]
-    built.append(Section("systems", "", table=make_systems_table(ok)))
-    copies = [r for r in find_transports(on_ray) if r.readers_own_a_copy and r.threads == 1]
-    if copies:
-        fastest = min(copies, key=lambda result: result.typical_seconds)
-        built.append(Section("printed", "", print_example(fastest)))
+    if any(result.status == "ok" for result in all_sizes):
+        largest = max((result.workload for result in all_sizes), key=lambda workload: workload.bytes_per_iteration)
+        measured = [result for result in all_sizes if result.workload == largest]
+        built += [Section("advice", "", table=make_advice_table(measured)),
+                  Section("systems", "", table=make_systems_table(measured))]  # fmt: skip
     return built
 
 
@@ -108,8 +83,8 @@ def draw_flow(flow: Flow) -> str:
     return "\n".join([*lines, "```"])
 
 
-def make_advice_table(results: Sequence[Result], names: Collection[str] = ()) -> Table:
-    """Return when to use each configuration of the catalogue; in short for `names`."""
+def make_advice_table(results: Sequence[Result]) -> Table:
+    """Return when to use each configuration of the catalogue."""
 
     def measured(variant: Variant) -> str:
         result = next((result for result in results if result.name == variant.name), None)
@@ -121,47 +96,41 @@ def make_advice_table(results: Sequence[Result], names: Collection[str] = ()) ->
         Column("configuration", lambda variant: f"`{variant.name}`"),
         Column("use it for", lambda variant: variant.advice.use_when, is_text=True),
         Column("needs", lambda variant: variant.advice.needs, is_text=True),
-        Column("copies per edge", lambda variant: variant.advice.copies, 1, is_text=True),
-        Column("what breaks it", lambda variant: variant.advice.breaks, 1, is_text=True),
+        Column("copies per edge", lambda variant: variant.advice.copies, is_text=True),
+        Column("what breaks it", lambda variant: variant.advice.breaks, is_text=True),
         Column("published ms (95 % interval)", measured),
     ]
-    variants = [variant for variant in VARIANTS if variant.advice and (not names or variant.name in names)]
-    return make_table(variants, [column for column in columns if not (names and column.rank)])
+    return make_table([variant for variant in VARIANTS if variant.advice], columns)
 
 
 def make_systems_table(results: Sequence[Result]) -> Table:
     """Return what known systems do, which configuration that is, and how much faster another one was measured to be."""
-    by_name = {result.name: result for result in results}
+    by_name = {result.name: result for result in results if result.status == "ok"}
+    size = format_bytes(results[0].workload.bytes_per_iteration)
 
-    def speed_up(system: Mapping[str, Any]) -> str:
-        pair = [by_name.get(system[key]) for key in ("configuration", "becomes")]
-        if None in pair:
-            return "not measured"
-        ratio = Pair(*pair).ratio  # type: ignore[arg-type]
-        return f"{format_significant(1 / ratio.value)} times as fast ({format_interval(ratio, invert=True)})"
+    def speed_ups(system: Mapping[str, Any]) -> str:
+        cells = []
+        for name in (step["becomes"] for step in system["steps"]):
+            cell = "not measured"
+            if by_name.keys() >= {system["configuration"], name}:
+                ratio = Pair(by_name[system["configuration"]], by_name[name]).ratio
+                cell = f"{format_significant(1 / ratio.value)} times as fast ({format_interval(ratio, invert=True)})"
+            cells.append(cell)
+        return "; ".join(cells)
 
     columns = [
         Column("system", lambda system: f"{system['name']} {system['version']}"),
         Column("how it sends experience", lambda system: system["today"], is_text=True),
         Column("source", lambda system: system["source"], is_text=True),
         Column("most similar configuration", lambda system: f"`{system['configuration']}`", is_text=True),
-        Column("change", lambda system: f"{system['change']}: `{system['becomes']}`", is_text=True),
+        Column(
+            "changes",
+            lambda system: "; then ".join(f"{step['change']}: `{step['becomes']}`" for step in system["steps"]),
+            is_text=True,
+        ),
         Column(
             "examples", lambda system: ", ".join(f"[{x}](../examples/{x}.py)" for x in system["examples"]), is_text=True
         ),
-        Column("speed-up with the demo's messages (95 % interval)", speed_up, is_text=True),
+        Column(f"after each change, with flat messages, {size} per iteration (95 % interval)", speed_ups, is_text=True),
     ]
     return make_table(tomllib.loads(SYSTEMS.read_text(encoding="utf-8"))["systems"], columns)
-
-
-def print_example(result: Result) -> str:
-    """Return the command that measures a configuration of the default flow, and what its last run printed."""
-    record = msgspec.structs.replace(result.record, runs=[result.shown_runs[-1]])
-    runtime, arguments = result.transport.runtime, record.arguments
-    counts = f"--warmup {arguments.get('warmup')} --iterations {arguments.get('iterations')}"
-    command = f"{runtime.script} --transport {result.name.partition(' ')[2]} {counts}"
-    output, path = io.StringIO(), Path("results") / f"{runtime.name}-{result.transport.name}-TIME.json"
-    with contextlib.redirect_stdout(output):
-        console.print_flow(result.flow)
-        console.print_end([record], path, EXAMPLE_WIDTH)
-    return f"```\n$ .venv/bin/python {command}\n{output.getvalue()}```"

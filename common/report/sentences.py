@@ -121,7 +121,7 @@ def describe_fastest(results: Sequence[Result]) -> str:
             continue
         best, *others = candidates
         if readers != tables.OWN_COPY:  # less work than in the first group: not compared with it
-            sentences.append(f"If {readers}, {_describe_alone(best)}")
+            sentences.append(f"If {readers}, {describe_alone(best)}")
             continue
         verb = "is the fastest with" if others else "takes"
         sentence = f"If {readers}, `{best.label}` {verb} {format_milliseconds(best.typical_seconds)} ms"
@@ -142,7 +142,7 @@ def describe_fastest(results: Sequence[Result]) -> str:
     return "".join(f"{sentence}. " for sentence in sentences).strip()
 
 
-def _describe_alone(result: Result) -> str:
+def describe_alone(result: Result) -> str:
     """Return what one configuration takes, and why this time is not divided by that of a copy."""
     text = f"`{result.label}` takes {format_milliseconds(result.typical_seconds)} ms"
     if result.readers_own_a_copy:

@@ -1,0 +1,80 @@
+"""Build the first parts of README.md: the demo's two scripts beside the demo itself, and which transport to use."""
+
+from collections.abc import Sequence
+
+from common.analysis.comparison import Pair, find_transports
+from common.analysis.result import Result
+from common.report.cluster_sections import describe_layout
+from common.report.sections import headline_results, provenance
+from common.report.sentences import describe_alone, describe_fastest, format_interval
+from common.report.tables import OWN_COPY, VIEW, Section, Table, format_significant, readers_of
+from common.transports.catalogue import BASELINE, GRAPH, RUNTIMES
+from common.units import format_bytes
+
+DEMO_SECONDS = (279.23, 35.37)  # published by the demo for its queues and its compiled graph: docs/demo.md
+DEMO_ITERATIONS = 100
+DEMO_SCRIPTS = (BASELINE, f"{GRAPH.name} shm")  # what the demo's two scripts measure on a machine without a GPU
+GPU_ANSWER = "**GPUs:** not measured. NCCL and CUDA IPC have never run on a GPU here: [docs/gpu.md](docs/gpu.md)."
+
+
+def build_readme(results: Sequence[Result]) -> list[Section]:
+    """Return the sections "demo" and "answers", without those that have no records."""
+    shown = [result for result in headline_results(results) if result.status == "ok"]
+    built = []
+    if {result.name for result in shown}.issuperset(DEMO_SCRIPTS):
+        built.append(build_demo(shown))
+    if shown:
+        built.append(Section("answers", "", build_answers(results, shown)))
+    return built
+
+
+def build_demo(shown: Sequence[Result]) -> Section:
+    """Return the demo's two commands with the line that they print here, and the times beside those of the demo."""
+    by_name = {result.name: result for result in shown}
+    queues, graph = DEMO_SECONDS
+    cells = [["the demo, on its GPUs", f"{queues} s", f"{graph} s", f"{queues / graph:.1f}"]]
+    used, commands = [], []
+    for place, flag in (
+        ("here", ""),
+        ("here, with four environment variables (`--retain-memory`)", " --retain-memory"),
+    ):
+        pair = [by_name[name + flag] for name in DEMO_SCRIPTS if name + flag in by_name]
+        if len(pair) < len(DEMO_SCRIPTS):
+            continue
+        used += pair
+        ratio = Pair(pair[1], pair[0]).ratio
+        seconds = [format_significant(DEMO_ITERATIONS * result.typical_seconds) for result in pair]
+        cells.append(
+            [place, *(f"{s} s" for s in seconds), f"{format_significant(ratio.value)} ({format_interval(ratio)})"]
+        )
+        if not flag:
+            scripts = [RUNTIMES[result.configuration.runtime].script for result in pair]
+            commands = [f".venv/bin/python {script:40}  # Execution time: {s} seconds"
+                        for script, s in zip(scripts, seconds, strict=True)]  # fmt: skip
+    headers = ["where", "queues through the driver", "compiled graph", "times as fast (95 % interval)"]
+    edges = [edge.bytes for edge in shown[0].workload.edges]
+    size = f"messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}"
+    size = f"{DEMO_ITERATIONS} iterations, {size}. Here: {DEMO_ITERATIONS} times the time per iteration of the records."
+    code = "\n".join(["```", *commands, "```"])
+    return Section("demo", "", code, Table(headers, cells), notes=[size, *provenance(used)])
+
+
+def build_answers(results: Sequence[Result], shown: Sequence[Result]) -> str:
+    """Return a list of four answers: several nodes, one node with copies, one node with views, GPUs."""
+    copies = [result for result in shown if result.transport.runtime.uses_ray and readers_of(result) == OWN_COPY]
+    size = format_bytes(shown[0].workload.bytes_per_iteration)
+    answers = [f"**One node** (on Ray, {size} per iteration). {describe_fastest(copies)}"]
+    nodes = [r for r in results if r.table == "cluster" and r.times_link and readers_of(r) == OWN_COPY]
+    if nodes:
+        largest = max((result.workload for result in nodes), key=lambda workload: workload.bytes_per_iteration)
+        nodes = sorted((r for r in nodes if r.workload == largest), key=lambda result: result.times_link or 0)
+        times = [f"`{result.name}` {format_significant(result.times_link)}" for result in nodes]
+        layout = f"{describe_layout(nodes[0])}, {format_bytes(largest.bytes_per_iteration)} per iteration"
+        answers.insert(0, f"**Several nodes** ({layout}). Times as long as the network alone: {', '.join(times)}.")
+    views = [r for r in find_transports(results) if readers_of(r) == VIEW and r.transport.runtime.uses_ray
+             and r.workload == shown[0].workload and r.table == "configurations"]  # fmt: skip
+    views.sort(key=lambda result: result.typical_seconds)
+    fastest = [next((r for r in views if r.producer_writes_in_place == in_place), None) for in_place in (False, True)]
+    if any(fastest):
+        answers.append(f"**One node, readers that only read.** {'; '.join(describe_alone(r) for r in fastest if r)}.")
+    return "\n".join(f"* {answer}" for answer in [*answers, GPU_ANSWER])

@@ -1,0 +1,77 @@
+"""The first parts of README.md: the demo's scripts beside the demo, and four answers."""
+
+from made_records import make_record, make_run
+
+from common.analysis.result import group_results
+from common.records.schema import Link
+from common.report import markdown
+from common.report.readme_sections import build_readme
+
+NODES = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
+LAYOUT = {"placement": "spread", "existing_cluster": True, "place": "reference=1,reward=1", "link": "10 Gbit/s"}
+
+
+def build(*records):
+    """Return the text of each part by its name."""
+    return {section.name: markdown.render([section]) for section in build_readme(group_results(records))}
+
+
+def around(seconds, **changes):
+    return [make_run([seconds * factor], **changes) for factor in (0.99, 1, 1.01)]
+
+
+def demo(queues, graph, **changes):
+    return [make_record("driver-queue", *around(queues), **changes),
+            make_record("shm", *around(graph), runtime="graph", **changes)]  # fmt: skip
+
+
+def on_nodes(transport, seconds, runtime="store"):
+    runs = around(seconds, nodes=NODES, links=[Link(0, 1, 1, 10**6, [0.02]), Link(1, 0, 1, 10**6, [0.02])])
+    return make_record(transport, *runs, runtime=runtime, table="cluster", layout=LAYOUT)
+
+
+def test_the_commands_of_the_demo_have_the_time_of_100_iterations_and_the_table_has_the_demos_own():
+    text = build(*demo(2.0, 0.25), *demo(0.5, 0.125, flags={"retain_memory": True}))["demo"]
+    assert ".venv/bin/python simulate_chat_learn_data_flow.py          # Execution time: 200 seconds\n" in text
+    assert ".venv/bin/python ray_cg_simulate_chat_learn_data_flow.py   # Execution time: 25 seconds\n" in text
+    rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
+    assert rows[0] == "| the demo, on its GPUs | 279.23 s | 35.37 s | 7.9 |"
+    assert rows[1].startswith("| here | 200 s | 25 s | 8 (7.")
+    assert "(`--retain-memory`) | 50 s | 12.5 s | 4 (3." in rows[2]
+    assert "100 iterations, messages of 32 MiB to 160 MiB." in text and "Test CPU" in text
+
+
+def test_the_records_that_were_measured_for_the_first_screen_are_preferred():
+    text = build(*demo(2.0, 0.25), *demo(1.0, 0.5, table="headline"))["demo"]
+    assert "| here | 100 s | 50 s | 2 (" in text
+    assert "| here | 200 s" not in text
+
+
+def test_without_both_scripts_there_is_no_table_of_the_demo():
+    assert set(build(make_record("refs", [1.0]))) == {"answers"} and build() == {}
+
+
+def test_the_answers_name_times_of_the_link_the_ranked_copies_and_views_apart():
+    views = {"runtime": "graph"}
+    records = [
+        *demo(2.0, 0.25), make_record("refs", *around(1.0)),
+        make_record("mapped", *around(0.05), runtime="graph", flags={"copy_out": True}),
+        make_record("mapped", *around(0.001, readers_own_a_copy=False), **views),
+        make_record("zero-copy", *around(0.05, readers_own_a_copy=False), **views),
+        make_record("mapped", *around(0.0001, readers_own_a_copy=False), runtime="torch"),
+        on_nodes("shm", 0.4, "graph"), on_nodes("gloo", 0.08, "torch"),
+    ]  # fmt: skip
+    several, copies, only_read, gpus = build(*records)["answers"].splitlines()
+    assert several == (
+        "* **Several nodes** (2 nodes, 10 Gbit/s, 448 MiB per iteration). Times as long as the network alone: "
+        "`torch gloo` 2, `graph shm` 10."
+    )
+    assert copies.startswith(
+        "* **One node** (on Ray, 448 MiB per iteration). If readers own a copy, `graph shm` is the"
+    )
+    assert "`store driver-queue` takes 8 times as long" in copies and "mapped" not in copies
+    assert only_read.startswith(
+        "* **One node, readers that only read.** `graph zero-copy` takes about 50 ms, because no"
+    )
+    assert "; `graph mapped` takes about 1 ms, because nothing is copied (" in only_read and "times as" not in only_read
+    assert gpus.startswith("* **GPUs:** not measured.")
