@@ -30,11 +30,13 @@ from common.flows.weights import MODELS, model_fields
 from common.plan.command_line import OneLineParser
 from common.plan.options import Options
 from common.plan.plan import resolve_plan
+from common.records import files
 from common.records.environment import machine_line
 from common.report.charts import Dot, DotChart
 from common.report.console import print_sections
 from common.report.tables import Column, Section, format_milliseconds, format_significant, make_table
 from common.run.host_noise import drop_from_page_cache
+from common.run.supervisor import only_measurement
 from common.runtimes.cleanup import ROOT, RunFolder
 from common.runtimes.environment import worker_environment
 from common.units import format_bytes
@@ -219,13 +221,14 @@ def main(argv: Sequence[str]) -> int:
                                  "set TMPDIR to a folder on a disk with a short name")  # fmt: skip
     record = LoadingRecord(arguments.model, len(fields), sum(field.bytes for field in fields), arguments.workers)
     total = arguments.runs * len(arguments.ways)
-    for index in range(total):
-        way = arguments.ways[index % len(arguments.ways)]
-        measure(way, arguments, record)
-        loads = ", ".join(format_milliseconds(load.load_seconds) for load in record.runs[-1].loads)
-        print(f"{index + 1:3} of {total}  {way}: loaded in {loads} ms", flush=True)
-        if arguments.output:
-            arguments.output.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+    with only_measurement():
+        for index in range(total):
+            way = arguments.ways[index % len(arguments.ways)]
+            measure(way, arguments, record)
+            loads = ", ".join(format_milliseconds(load.load_seconds) for load in record.runs[-1].loads)
+            print(f"{index + 1:3} of {total}  {way}: loaded in {loads} ms", flush=True)
+            if arguments.output:
+                files.replace(arguments.output, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
     print_sections([loading_section(record)])
     return 0
 

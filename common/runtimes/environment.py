@@ -20,7 +20,10 @@ TOKEN = Path(os.path.expanduser("~/.ray/auth_token"))
 def worker_environment(plan: Plan) -> dict[str, str]:
     """Return the variables that a worker has in addition to the user's."""
     options = plan.options
-    variables: dict[str, str] = {}
+    # gRPC, which Ray and Arrow Flight use, would send messages to this machine and to the cluster to http_proxy.
+    hosts = ["127.0.0.1", "localhost", (options.address or "").rpartition(":")[0]]
+    direct = ",".join(filter(None, [os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), *hosts]))
+    variables = {"no_proxy": direct, "NO_PROXY": direct}
     if options.huge_pages:
         variables["THP_MEM_ALLOC_ENABLE"] = "1"
     if options.retain_memory:

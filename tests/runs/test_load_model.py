@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 
 import pytest
 from conftest import ROOT
@@ -40,6 +41,27 @@ def test_every_worker_has_the_published_bytes(tmp_path, way):
     if "cold" not in way:  # the second worker maps memory that is there
         assert run.loads[1].added_bytes < 0.3 * record.bytes
     assert f"| {way}" not in finished.stdout and way in finished.stdout
+
+
+def test_loads_are_measured_while_no_other_call_measures(monkeypatch, capsys):
+    """Every program that measures on this machine holds the same lock."""
+    waiting = []
+
+    @contextmanager
+    def only_measurement():
+        waiting.append(True)
+        yield
+        waiting.append(False)
+
+    def measure(way, arguments, record):
+        assert waiting == [True]
+        record.environment = {"git_commit": "0" * 40}
+        record.runs.append(Published(way, "2026-01-02", 1.0, [Load(1.0, 1.0, 1.0, 0)]))
+
+    monkeypatch.setattr(load_model, "only_measurement", only_measurement)
+    monkeypatch.setattr(load_model, "measure", measure)
+    assert load_model.main((*SMALL, "--ways", "shared memory", "--runs", "2")) == 0
+    assert waiting == [True, False]
 
 
 def test_cold_ways_are_rejected_in_memory(monkeypatch):

@@ -6,6 +6,7 @@ import sys
 import pytest
 from conftest import KILOBYTES, ROOT
 
+from common.plan import validate
 from common.runtimes import environment
 from common.runtimes.environment import RETAIN_MEMORY, worker_environment
 
@@ -22,7 +23,7 @@ def test_copying_threads_sleep_between_copies_unless_the_user_sets_another_polic
 
 
 def test_torch_and_ray_have_different_variables(make_plan):
-    assert worker_environment(make_plan("torch", *KILOBYTES)) == {"GLOO_SOCKET_IFNAME": "lo"}
+    assert worker_environment(make_plan("torch", *KILOBYTES)).keys() == {"GLOO_SOCKET_IFNAME", "no_proxy", "NO_PROXY"}
     plan = make_plan("store", "--zero-copy", "--timeout", "7", "--transport", "refs", "--huge-pages", *KILOBYTES)
     variables = worker_environment(plan)
     assert variables["RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"] == "1"
@@ -33,6 +34,27 @@ def test_torch_and_ray_have_different_variables(make_plan):
     plan = make_plan("store", "--retain-memory", "--preallocate-store", "--transport", "refs", *KILOBYTES)
     variables = worker_environment(plan)
     assert variables["RAY_preallocate_plasma_memory"] == "1" and RETAIN_MEMORY.items() <= variables.items()
+
+
+@pytest.mark.parametrize(
+    ("runtime", "flags", "set_by_user", "expected"),
+    [
+        ("store", (), {}, "127.0.0.1,localhost"),
+        ("peers", (), {"NO_PROXY": "corp.net"}, "corp.net,127.0.0.1,localhost"),
+        ("store", ("--address", "10.0.0.7:6379"), {"no_proxy": "a,b"}, "a,b,127.0.0.1,localhost,10.0.0.7"),
+    ],
+)
+def test_no_proxy_is_used_for_this_machine_and_the_cluster(
+    make_plan, monkeypatch, runtime, flags, set_by_user, expected
+):
+    monkeypatch.setattr(validate, "require_cluster", lambda address: None)
+    monkeypatch.setattr(validate, "require_modules", lambda *_: None)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in set_by_user.items():
+        monkeypatch.setenv(name, value)
+    variables = worker_environment(make_plan(runtime, *flags, *KILOBYTES))
+    assert variables["no_proxy"] == variables["NO_PROXY"] == expected
 
 
 def test_a_driver_sends_the_token_of_an_existing_cluster_if_there_is_one(make_plan, monkeypatch, tmp_path):

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -75,3 +76,10 @@ def test_a_start_of_ray_that_times_out_is_repeated_once(make_plan, monkeypatch, 
     with pytest.raises(RunFailed, match="Ray did not start in time"):
         ray_workers.start_cluster(make_plan("store", "--transport", "refs", *KILOBYTES, run_folder=tmp_path))
     assert len(starts) == 2
+
+
+def test_a_machine_without_loopback_or_free_ports_is_named_before_ray_starts(make_plan, monkeypatch, tmp_path):
+    monkeypatch.setattr(ray_workers.ray, "init", lambda **_: pytest.fail("Ray was started"))
+    monkeypatch.setattr(ray_workers.socket, "create_server", Mock(side_effect=OSError(99, "Cannot assign address")))
+    with pytest.raises(RunFailed, match=r"^Ray needs 32 free ports of 127\.0\.0\.1 \(Cannot assign address\): see"):
+        ray_workers.start_cluster(make_plan("store", "--transport", "refs", *KILOBYTES, run_folder=tmp_path))
