@@ -58,6 +58,7 @@ class RunFolder:
             raise RunFailed(f"{self.folder.parent} has {format_bytes(free_bytes)} free, and a run needs "
                             f"{format_bytes(MIN_FREE_BYTES)}: free some, or set TMPDIR to another folder")  # fmt: skip
         self.folder.mkdir(mode=0o700)
+        (self.folder / "namespace").write_text(_pid_namespace())
         (self.folder / "owner").write_text(f"{_identify(os.getpid())}\n")
         self.shared.mkdir(mode=0o700)
         return self
@@ -172,9 +173,9 @@ def remove_dead_runs() -> None:
         for folder in parent.glob(f"{PREFIX}*"):
             with suppress(OSError, ValueError):  # another process removes it, or has only just made it
                 owners = (folder / "owner").read_text().splitlines()
-                here = all(owner.endswith(_pid_namespace()) for owner in owners)
+                is_here = (folder / "namespace").read_text() == _pid_namespace()
                 alive = [owner for owner in owners if _identify(int(owner.split()[0])) == owner]
-                if owners and here and not alive and folder.stat().st_uid == os.getuid():
+                if owners and is_here and not alive and folder.stat().st_uid == os.getuid():
                     clean(folder)
 
 
@@ -205,11 +206,11 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _identify(pid: int) -> str:
-    """Return the id of a process, its start in clock ticks since boot (ids are used again), and their namespace."""
+    """Return the id of a process and its start in clock ticks since boot, because ids are used again."""
     with suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         if fields[0] != "Z":
-            return f"{pid} {fields[19]} {_pid_namespace()}"
+            return f"{pid} {fields[19]}"
     return f"{pid} has ended"
 
 

@@ -47,6 +47,8 @@ if "hidden" in sys.argv:
     start("os.kill(os.getpid(), 19) if os.fork() else 0; " + wait, {})
 time.sleep(600)
 """
+HERE = cleanup._pid_namespace()
+DEAD = "999999999 1\n"
 VISIBLE, HIDDEN = 2, 4  # processes that write their ids: a marked one with its child, and those that nothing marks
 
 
@@ -250,10 +252,11 @@ def test_a_run_has_two_private_folders(monkeypatch, temporary, parent, expected)
 def dead_run(temporary):
     """dead_run(owner) -> the folder of a run with these owners, and all that such a run may leave."""
 
-    def make(owner):
+    def make(owner, namespace=HERE):
         folder = temporary / f"{cleanup.PREFIX}0123"
         folder.mkdir()
         (folder / "owner").write_text(owner)
+        (folder / "namespace").write_text(namespace)
         shared = cleanup.SHARED_MEMORY / folder.name
         shared.mkdir()
         (shared / "policy").write_bytes(bytes(8))
@@ -270,11 +273,7 @@ def files_left(temporary):
     return sorted(path.name for path in (*temporary.glob(f"{cleanup.PREFIX}*"), *cleanup.SHARED_MEMORY.iterdir()))
 
 
-HERE = cleanup._pid_namespace()
-DEAD = f"999999999 1 {HERE}\n"
-
-
-@pytest.mark.parametrize("owner", [DEAD, f"{os.getpid()} 1 {HERE}\n{DEAD}"], ids=["ended", "id used again"])
+@pytest.mark.parametrize("owner", [DEAD, f"{os.getpid()} 1\n{DEAD}"], ids=["ended", "id used again"])
 def test_the_next_run_removes_only_the_files_and_processes_of_dead_runs(temporary, dead_run, owner):
     folder = dead_run(owner)
     names = (folder.name, f"{cleanup.PREFIX}other")
@@ -308,14 +307,15 @@ ALIVE = cleanup._identify(os.getpid())
 
 
 NOT_DEAD = {
-    "no owner": "",
-    "text": "soon",
-    "one owner is alive": ALIVE,
-    "the second owner is alive": f"{DEAD}{ALIVE}",
-    "another user": DEAD,
-    "another PID namespace": DEAD.replace("pid:[", "pid:[1"),
-    "another host": DEAD.replace(os.uname().nodename, "other-host"),
-    "another boot": DEAD.replace(HERE[:8], "00000000"),
+    "no owner": ("", HERE),
+    "text": ("soon", HERE),
+    "one owner is alive": (ALIVE, HERE),
+    "the second owner is alive": (f"{DEAD}{ALIVE}", HERE),
+    "another user": (DEAD, HERE),
+    "another PID namespace": (DEAD, HERE.replace("pid:[", "pid:[1")),
+    "another host": (DEAD, HERE.replace(os.uname().nodename, "other-host")),
+    "another boot": (DEAD, HERE.replace(HERE[:8], "00000000")),
+    "another version": (DEAD, ""),
 }
 
 
@@ -323,7 +323,7 @@ NOT_DEAD = {
 def test_the_next_run_leaves_living_and_new_runs_of_other_users_and_other_folders_alone(
     monkeypatch, temporary, dead_run, reason
 ):
-    folder = dead_run(NOT_DEAD[reason])
+    folder = dead_run(*NOT_DEAD[reason])
     (temporary / f"{cleanup.PREFIX}notes").mkdir()
     if reason == "another user":
         monkeypatch.setattr(cleanup.os, "getuid", lambda: folder.stat().st_uid + 1)
