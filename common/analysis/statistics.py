@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 
-MIN_RUNS = 3  # per configuration, for a verdict
+MIN_RUNS = 3  # per configuration, for an interval and a verdict
 P95_SAMPLES, P99_SAMPLES = 100, 500  # five samples are above the percentile: with fewer it is nearly the maximum
 CONFIDENCE = 0.95  # of the intervals
 TRIMMED_SHARE = 0.1  # of the runs at either end, so that one disturbed run of ten does not decide
 POWER = 0.9  # share of the comparisons in which a difference of `detectable` is found
 MAX_RUNS = 50  # that are recommended to somebody who wants to see a difference
 SIGNIFICANCE = 0.01  # at 0.05, two or three of 50 equal configurations would be called different
-NO_DIFFERENCE = "no clear difference"
+NO_DIFFERENCE = "cannot be told apart"
+TOO_NOISY = "varied too much to be ranked"  # the interval does not contain 1, and p is above SIGNIFICANCE
+UNRANKED = (NO_DIFFERENCE, TOO_NOISY)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def summarise(seconds: Sequence[float]) -> Summary:
 class Ratio:
     """Time of one configuration divided by the time of another.
 
-    low, high, p, error and detectable are None if a side has one run: the difference between runs is unknown.
+    low, high, p, error and detectable are None if a side has fewer than MIN_RUNS: too little is known of their spread.
     """
 
     value: float
@@ -55,11 +57,11 @@ class Ratio:
 
     @property
     def verdict(self) -> str:
-        """Return "faster", "slower", NO_DIFFERENCE, or that there are too few runs."""
-        if self.p is None or self.runs < MIN_RUNS:
+        """Return "faster", "slower", NO_DIFFERENCE, TOO_NOISY, or that there are too few runs."""
+        if self.p is None or self.low is None or self.high is None:
             return f"{'one run' if self.runs == 1 else f'{self.runs} runs'}: no verdict"
         if self.p >= SIGNIFICANCE:
-            return NO_DIFFERENCE
+            return NO_DIFFERENCE if self.low <= 1 <= self.high else TOO_NOISY
         return "slower" if self.value > 1 else "faster"
 
     def runs_needed(self) -> int | None:
@@ -80,16 +82,16 @@ def typical_seconds(run_seconds: Sequence[float]) -> float:
 
 
 def interval(run_seconds: Sequence[float]) -> tuple[float, float] | None:
-    """Return the ends of the 95 % interval of `typical_seconds`; None for one run.
+    """Return the ends of the 95 % interval of `typical_seconds`; None for fewer than MIN_RUNS.
 
     From ten runs on, trimmed runs count as the nearest ones that are left (Tukey and McLaughlin).
     """
     from scipy.stats import t
 
     logs, cut, runs = np.sort(np.log(run_seconds)), int(TRIMMED_SHARE * len(run_seconds)), len(run_seconds)
-    left = runs - 2 * cut
-    if left < 2:
+    if runs < MIN_RUNS:
         return None
+    left = runs - 2 * cut
     squares = (runs - 1) * np.clip(logs, logs[cut], logs[runs - 1 - cut]).var(ddof=1)
     margin = t.ppf((1 + CONFIDENCE) / 2, left - 1) * (squares / (left * (left - 1))) ** 0.5
     center = np.log(typical_seconds(run_seconds))
@@ -127,7 +129,7 @@ def _test_ratio(value: float, test: Callable[..., Any], *samples: np.ndarray, **
     from scipy.stats import t
 
     runs = min(map(len, samples))
-    if runs < 2:
+    if runs < MIN_RUNS:
         return Ratio(value, None, None, None, None, None, runs)
     if all(np.ptp(sample) == 0 for sample in samples):  # synthetic records have no variance to test with
         return Ratio(value, value, value, float(value == 1), 0.0, 0.0, runs)

@@ -7,7 +7,7 @@ from statistics import fmean
 from common.analysis.comparison import Pair, compared_result, find_transports
 from common.analysis.result import Result
 from common.analysis.stages import fault_seconds
-from common.analysis.statistics import MAX_RUNS, MIN_RUNS, NO_DIFFERENCE, Ratio
+from common.analysis.statistics import MAX_RUNS, MIN_RUNS, NO_DIFFERENCE, TOO_NOISY, UNRANKED, Ratio
 from common.report import tables
 from common.report.tables import format_faults, format_milliseconds, format_significant, format_stored
 from common.transports.catalogue import BASELINE
@@ -65,16 +65,16 @@ def describe_pair(pair: Pair) -> str:
     is_slower = ratio.value > 1
     factor = f"{format_significant(max(ratio.value, 1 / ratio.value))} times as {'long' if is_slower else 'fast'}"
     interval = f"95 % interval {format_interval(ratio, invert=not is_slower)}"
-    if ratio.verdict == NO_DIFFERENCE:
+    if ratio.verdict in UNRANKED:
         needed, too_small = ratio.runs_needed(), f"even {MAX_RUNS} runs would not make so small a difference clear"
         advice = f"give --runs {needed}" if needed else too_small
-        return (f"{new} cannot be told apart from {old} with {runs} ({factor}, {interval}; a difference below "
-                f"{ratio.detectable:.0%} can be missed): {advice}")  # fmt: skip
+        preposition = "from" if ratio.verdict == NO_DIFFERENCE else "against"
+        return (f"{new} {ratio.verdict} {preposition} {old} with {runs} ({factor}, {interval}; a difference below "
+                f"{ratio.detectable:.0%} would be missed): {advice}")  # fmt: skip
     text = f"{new} {'takes' if is_slower else 'is'} {factor} as {old} "
     if ratio.low is None:
         return f"{text}({runs}, so no interval: give --runs {MIN_RUNS} or more)"
-    text = f"{text}({interval}, {runs})"
-    return text if ratio.runs >= MIN_RUNS else f"{text}: give --runs {MIN_RUNS} for a verdict"
+    return f"{text}({interval}, {runs})"
 
 
 def describe_largest_change(pair: Pair) -> str | None:
@@ -83,7 +83,7 @@ def describe_largest_change(pair: Pair) -> str | None:
     A cost that explains less than MIN_CHANGE of the difference is left out. None if the times are alike. This is no
     proof of a cause: other things may have changed too.
     """
-    if pair.ratio.verdict == NO_DIFFERENCE or tables.readers_of(pair.old) != tables.readers_of(pair.new):
+    if pair.ratio.verdict in UNRANKED or tables.readers_of(pair.old) != tables.readers_of(pair.new):
         return None
     difference, changes = abs(pair.new.typical_seconds - pair.old.typical_seconds), []
     for cost in COSTS:
@@ -111,7 +111,7 @@ def old_and_new(cell: Callable[[Result], str]) -> Callable[[Pair], str]:
 def describe_fastest(results: Sequence[Result]) -> str:
     """Return a sentence for the fastest configuration of each kind of readers, with one copying thread per actor.
 
-    Configurations without a clear difference from it are named too.
+    Configurations that cannot be told apart from it are named too, and those that varied too much to be ranked.
     """
     sentences, transports = [], find_transports(results)
     for readers in tables.READER_GROUPS:
@@ -127,15 +127,22 @@ def describe_fastest(results: Sequence[Result]) -> str:
         sentence = f"If {readers}, `{best.label}` {verb} {format_milliseconds(best.typical_seconds)} ms"
         if best.times_memcpy:
             sentence += f" ({best.times_memcpy:.2f} times the memcpy time)"
-        equal = [result for result in others if Pair(best, result).ratio.verdict == NO_DIFFERENCE]
+        equal, noisy = [], []
+        for result in others:
+            ratio, time = Pair(best, result).ratio, f"`{result.label}` ({format_time(result)}"
+            if ratio.verdict == NO_DIFFERENCE:
+                equal.append(f"{time}; a difference below {ratio.detectable:.0%} would be missed)")
+            elif ratio.verdict == TOO_NOISY:
+                noisy.append(f"{time})")
         if equal:
-            times = [f"`{result.label}` ({format_time(result)})" for result in equal]
-            sentence += f"; there is no clear difference from {' and '.join(times)}"
+            sentence += f"; with these runs it cannot be told apart from {' and '.join(equal)}"
+        if noisy:
+            sentence += f"; {' and '.join(noisy)} varied too much to be ranked"
         sentences.append(sentence)
         factors = [
             f"`{other.label}` takes {format_significant(ratio.value)} times as long ({describe_interval(ratio)})"
             for other in transports if other.name in (BASELINE, SIMPLEST) and other is not best
-            and (ratio := Pair(best, other).ratio).verdict != NO_DIFFERENCE
+            and (ratio := Pair(best, other).ratio).verdict not in UNRANKED
         ]  # fmt: skip
         if factors:
             sentences.append(", and ".join(factors))
@@ -155,17 +162,17 @@ def describe_alone(result: Result) -> str:
 
 
 def describe_interval(ratio: Ratio) -> str:
-    return f"95 % interval {format_interval(ratio)}" if ratio.low else "one run: no interval"
+    return f"95 % interval {format_interval(ratio)}" if ratio.low else f"no interval: give --runs {MIN_RUNS} or more"
 
 
 def format_time(result: Result) -> str:
-    """Return the time in milliseconds, with its 95 % interval if there are several runs."""
+    """Return the time in milliseconds, with its 95 % interval if there are enough runs."""
     text = f"{format_milliseconds(result.typical_seconds)} ms"
-    return f"{text} ({tables.format_interval(result)})" if len(result.run_seconds) > 1 else text
+    return f"{text} ({tables.format_interval(result)})" if len(result.run_seconds) >= MIN_RUNS else text
 
 
 def format_speed_up(result: Result, baseline: Result | None) -> str:
-    """Return how many times as fast a result is as the baseline, with the 95 % interval if there are several runs."""
+    """Return how many times as fast a result is as the baseline, with the 95 % interval if there are enough runs."""
     if baseline is None or tables.readers_of(result) != tables.readers_of(baseline):
         return "-"
     if result is baseline:
@@ -175,7 +182,7 @@ def format_speed_up(result: Result, baseline: Result | None) -> str:
 
 
 def format_interval(ratio: Ratio, invert: bool = False) -> str:
-    """Return the 95 % interval of a ratio, or of its inverse; "-" for one run."""
+    """Return the 95 % interval of a ratio, or of its inverse; "-" for too few runs."""
     if ratio.low is None or ratio.high is None:
         return "-"
     low, high = (1 / ratio.high, 1 / ratio.low) if invert else (ratio.low, ratio.high)

@@ -83,7 +83,7 @@ def format_rate(result: Result) -> str:
 
 
 def format_interval(result: Result) -> str:
-    """Return the 95 % interval of the time in milliseconds; "-" for one run."""
+    """Return the 95 % interval of the time in milliseconds; "-" for too few runs."""
     ends = interval(result.run_seconds)
     return f"{format_milliseconds(ends[0])} to {format_milliseconds(ends[1])}" if ends else "-"
 

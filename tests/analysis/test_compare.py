@@ -55,7 +55,7 @@ def test_each_pair_has_both_times_the_ratio_with_its_interval_and_a_verdict(writ
         ["store ref-queue", "1,000", "1,001", "1.001"], ["store refs", "1,000", "1,250", "1.250"],
         ["store bytes", "1,000", "500", "0.500"],
     ]  # fmt: skip
-    assert [row[-2:] for row in rows] == [["5, 5", "no clear difference"], ["5, 5", "slower"], ["5, 5", "faster"]]
+    assert [row[-2:] for row in rows] == [["5, 5", "cannot be told apart"], ["5, 5", "slower"], ["5, 5", "faster"]]
     low, high = map(float, rows[1][4].split(" to "))
     assert 1.2 < low < 1.25 < high < 1.3
     assert "Geometric mean of new / old: 0.855" in text  # the cube root of 1.25 * 0.5 * 1.001
@@ -130,7 +130,7 @@ def test_what_differs_in_the_environment_is_named(write_sides, capsys):
 def test_neither_noise_nor_an_equal_measurement_fails(write_sides, capsys):
     noisy = [[1.0], [1.6], [0.8], [1.3], [0.7]]
     sides = write_sides([OLD[0], make_record("bytes", *noisy)], [OLD[0], make_record("bytes", *slow_down(1.2, noisy))])
-    assert run(capsys, [*sides, "--fail-above", "5%"]).out.count("no clear difference") == 2
+    assert run(capsys, [*sides, "--fail-above", "5%"]).out.count("cannot be told apart") == 2
 
 
 def test_a_configuration_that_is_not_ok_or_has_more_failures_fails(write_sides, capsys):
@@ -199,7 +199,7 @@ def test_different_machines_are_compared_with_a_flag_and_without_runs_there_is_n
     failed = make_record("refs", make_run([], status="failed", reason="interrupted"))
     failed.environments = {}
     other = make_record("refs", *QUIET, environment={"cpu_model": "Another"})
-    assert "no clear difference" in run(capsys, [*write_sides([OLD[0], failed], [other]), "--mixed"]).out
+    assert "cannot be told apart" in run(capsys, [*write_sides([OLD[0], failed], [other]), "--mixed"]).out
 
 
 def test_an_injected_delay_is_compared_with_the_configuration_without_it_and_not_both_at_once(write_sides, capsys):

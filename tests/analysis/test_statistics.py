@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.analysis.statistics import NO_DIFFERENCE, interval, ratio, ratio_of_pairs, summarise, typical_seconds
+from common.analysis.statistics import (
+    NO_DIFFERENCE,
+    TOO_NOISY,
+    interval,
+    ratio,
+    ratio_of_pairs,
+    summarise,
+    typical_seconds,
+)
 
 
 def test_summary_of_samples():
@@ -35,10 +43,18 @@ def test_too_few_runs_have_no_verdict_and_runs_may_have_no_variance():
     assert (result.low, result.high, result.p, result.detectable) == (None, None, None, None)
     assert result.verdict == "one run: no verdict" and interval([5.0]) is None
     two = ratio([5.0, 5.001], [1.0, 1.001])
-    assert two.low < 5 < two.high and two.p < 0.01 and two.verdict == "2 runs: no verdict"
+    assert (two.low, two.high, two.p, two.verdict) == (None, None, None, "2 runs: no verdict")
+    assert interval([5.0, 5.001]) is None and two.runs_needed() == 3
     same, other = [0.5] * 3, [1.0] * 3
     assert (ratio(same, same).verdict, ratio(same, other).verdict) == (NO_DIFFERENCE, "faster")
     assert (ratio(other, same).low, ratio(other, same).high) == (2, 2)
+
+
+def test_a_configuration_that_varies_much_is_not_called_equal_to_one_that_it_is_probably_slower_than():
+    steady, noisy = [0.065, 0.066, 0.064, 0.065, 0.067], [0.2, 0.122, 0.15, 0.07, 0.11]
+    result = ratio(noisy, steady)
+    assert 1 < result.low < result.value and result.p >= 0.01
+    assert (result.verdict, ratio(steady, noisy).verdict) == (TOO_NOISY, TOO_NOISY)
 
 
 # A simulated configuration: runs differ by BETWEEN, iterations inside them by NOISE, both lognormal.
@@ -147,7 +163,7 @@ def test_the_recommended_number_of_runs_finds_the_difference():
 
 def test_the_recommended_number_of_paired_runs_finds_the_difference():
     few = ratio_of_pairs([[1.0166], [1.0338], [1.0513], [1.0691], [1.0871]], [[1.0]] * 5)
-    assert few.verdict == NO_DIFFERENCE
+    assert few.verdict == TOO_NOISY
     runs, rng = few.runs_needed(), np.random.default_rng(1)
     found = []
     for _ in range(500):
@@ -170,7 +186,7 @@ def simulate_pair(rng, slower):
 def test_drift_neither_hides_nor_makes_a_difference_of_paired_runs():
     rng = np.random.default_rng(0)
     equal = [ratio_of_pairs(new, old) for old, new in (simulate_pair(rng, 1.0) for _ in range(200))]
-    assert sum(result.verdict != NO_DIFFERENCE for result in equal) < 10
+    assert sum(result.verdict in ("faster", "slower") for result in equal) < 10
     pairs = [tuple(simulate_pair(rng, 1.05)) for _ in range(100)]
     ratios = [ratio_of_pairs(new, old) for old, new in pairs]
     assert sum(result.verdict == "slower" for result in ratios) >= 90

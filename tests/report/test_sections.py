@@ -90,9 +90,30 @@ def test_a_transport_that_cannot_be_told_apart_from_the_fastest_is_named_too():
         make_record("refs", *steady), make_record("shm", [0.1], runtime="graph", flags={"threads": 2}),
     ]  # fmt: skip
     sentence = find(build(*records), "results").sentence
-    assert "is the fastest with 199.8 ms" in sentence and "; there is no clear difference from `" in sentence
+    assert "is the fastest with 199.8 ms" in sentence
+    equal = (
+        r"; with these runs it cannot be told apart from `.*?` \(199.8 ms \(.*?\); a difference below 2\d% would be "
+    )
+    assert re.search(equal, sentence)
     assert set(re.findall("`(.*?)`", sentence)[:2]) == {"graph shm", "torch gloo"}
     assert "`store refs` takes 2.5 times as long (95 % interval" in sentence
+
+
+def test_a_configuration_that_varies_much_is_not_named_as_equal_to_the_fastest():
+    noisy = [[0.2], [0.122], [0.15], [0.07], [0.11]]
+    steady = make_record("shm", [0.065], [0.066], [0.064], [0.065], [0.067], runtime="graph")
+    sentence = find(build(steady, make_record("refs", *noisy)), "results").sentence
+    assert "told apart" not in sentence
+    assert re.search(r"; `store refs` \(123 ms \(.*?\)\) varied too much to be ranked\.", sentence)
+    assert "times as long" not in sentence
+
+
+def test_two_runs_have_no_interval_in_any_table_or_sentence():
+    built = build(*(make_record(name, [time], [2 * time]) for name, time in (("refs", 1.0), ("driver-queue", 9.0))))
+    section = find(built, "results")
+    assert "no interval: give --runs 3 or more" in section.sentence
+    text = " ".join([section.sentence, *(cell for row in section.table.cells for cell in row)])
+    assert not re.search(r"\d to \d", text) and "interval -" not in text
 
 
 def test_the_effect_of_retained_memory_is_shown_with_its_verdict_and_what_it_costs():
@@ -114,7 +135,7 @@ def test_the_effect_of_retained_memory_is_shown_with_its_verdict_and_what_it_cos
     [
         ([[1.0], [1.1], [0.9]], [[0.1], [0.11], [0.09]], "10 times as fast as graph shm ("),
         ([[0.1], [0.11], [0.09]], [[1.0], [1.1], [0.9]], "takes 10 times as long as graph shm ("),
-        ([[1.0], [1.1], [0.9]], [[1.0], [1.1], [0.9]], "no clear difference from graph shm ("),
+        ([[1.0], [1.1], [0.9]], [[1.0], [1.1], [0.9]], "cannot be told apart from graph shm ("),
         ([[1.0]], [[0.1]], "one run: no verdict against graph shm ("),
     ],
 )
