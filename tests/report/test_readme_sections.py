@@ -6,6 +6,7 @@ from common.analysis.result import group_results
 from common.records.schema import Link
 from common.report import markdown
 from common.report.readme_sections import build_readme
+from common.report.tables import format_significant
 
 NODES = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
 LAYOUT = {"placement": "spread", "existing_cluster": True, "place": "reference=1,reward=1", "link": "10 Gbit/s"}
@@ -62,10 +63,12 @@ def test_the_answers_name_times_of_the_link_the_ranked_copies_and_views_apart():
         on_nodes("shm", 0.4, "graph"), on_nodes("gloo", 0.08, "torch"),
     ]  # fmt: skip
     several, copies, only_read, gpus = build(*records)["answers"].splitlines()
+    links = {r.name: format_significant(r.times_link) for r in group_results(records) if r.times_link}
     assert several == (
         "* **Several nodes** (2 nodes, 10 Gbit/s, 448 MiB per iteration). Times as long as the network alone: "
-        "`torch gloo` 2, `graph shm` 10."
+        f"`torch gloo` {links['torch gloo']}, `graph shm` {links['graph shm']}."
     )
+    assert float(links["torch gloo"]) < float(links["graph shm"])
     assert copies.startswith(
         "* **One node** (on Ray, 448 MiB per iteration). If readers own a copy, `graph shm` is the"
     )
