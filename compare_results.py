@@ -114,7 +114,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--fail-above", type=parse_share, metavar="SHARE", help="exit code 1 if a configuration is "
                         "significantly slower by more than this, such as 5%%, or has more failures")  # fmt: skip
-    parser.add_argument("--mixed", action="store_true", help="compare records of different machines or versions")
+    parser.add_argument("--mixed", action="store_true", help="compare records of different machines, "
+                        "versions or boots")  # fmt: skip
     arguments = parser.parse_all(argv)
     if bool(arguments.new) == bool(arguments.configs) or len(arguments.configs or ("", "")) < 2:
         raise UsageError("give OLD and NEW, or one folder and --configs with at least two configurations")
@@ -127,9 +128,9 @@ def compare(arguments: argparse.Namespace) -> int:
     old, new = ([] if path is None else group_results(map(files.load, files.record_files([path])))
                 for path in (arguments.old, arguments.new))  # fmt: skip
     if arguments.configs:
-        if not arguments.mixed:
-            check_one_machine(old)
         pairs = pair_with_first(old, arguments.configs)
+        if not arguments.mixed:
+            check_one_machine([result for pair in pairs for result in (pair.old, pair.new)])
         notes = describe_all(pairs) or ["No workload was measured with two of these configurations."]
     else:
         pairs, *unmatched = match_results(old, new, arguments.mixed)

@@ -6,7 +6,8 @@
     python3 plot_results.py results/run-1 --html           also report.html: tables to sort and filter, with charts
     python3 plot_results.py results/published --publish    img/, README.md and docs/ of this repository
 
-Every number comes from the records. Records of different machines are rejected unless --mixed is given.
+Every number comes from the records. Records of different machines, and records of different boots in one table, are
+rejected unless --mixed is given.
 """
 
 import argparse
@@ -38,7 +39,7 @@ def parse_command(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--html", action="store_true", help="also write report.html")
     add("--pages", type=Path, metavar="FOLDER", help="also write the tables in README.md and docs/ of this folder")
     add("--publish", action="store_true", help="write the charts of this repository to img/, and its tables")
-    add("--mixed", action="store_true", help="allow records of different machines")
+    add("--mixed", action="store_true", help="allow records of different machines or boots in one table")
     arguments = parser.parse_all(argv)
     if not arguments.records:
         arguments.records = find_newest(RESULTS)
@@ -81,7 +82,8 @@ def present(arguments: argparse.Namespace) -> int:
     if not results:
         raise RecordError(f"{arguments.records[0]} has no runs: run its script again")
     if not arguments.mixed:
-        check_one_machine(results)
+        is_published = any(path.resolve().is_relative_to(RESULTS / "published") for path in arguments.records)
+        check_one_machine(results, several_boots=is_published)  # its tables name the number of boots
     built = sections(results)
     try:
         arguments.output_dir.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ import msgspec
 from common.analysis.result import Result
 from common.analysis.statistics import Ratio, ratio, ratio_of_pairs
 from common.errors import RecordError, did_you_mean
-from common.records.environment import MACHINE_KEYS
+from common.records.environment import HARDWARE_KEYS, MACHINE_KEYS
 from common.records.schema import Configuration, Workload
 from common.transports.catalogue import BASELINE, CONFIGURATIONS, REFERENCE
 
@@ -134,14 +134,20 @@ def _flatten(environment: Mapping[str, Any]) -> dict[str, Any]:
     return inner | {name: value for name, value in environment.items() if name not in ignored}
 
 
-def check_one_machine(results: Sequence[Result]) -> None:
-    """Raise RecordError if the results are of different machines or versions."""
+def check_one_machine(results: Sequence[Result], several_boots: bool = False) -> None:
+    """Raise RecordError for results of different machines or versions, or in one table of two boots or kernels."""
+    _check_equal(results, HARDWARE_KEYS, "the records are of different machines or versions")
+    for table in dict.fromkeys([] if several_boots else [result.table for result in results]):
+        group = [result for result in results if result.table == table]
+        _check_equal(group, MACHINE_KEYS, f"the records of the table {table} are of different boots or kernels")
+
+
+def _check_equal(results: Sequence[Result], keys: Sequence[str], problem: str) -> None:
     environments = [environment for result in results for environment in result.environments]
-    machines = [{key: environment.get(key) for key in MACHINE_KEYS} for environment in environments]
+    machines = [{key: environment.get(key) for key in keys} for environment in environments]
     for machine in machines:
         if machine != machines[0]:
-            raise RecordError("the records are of different machines or versions, "
-                              f"{_difference(machines[0], machine)}: name those of one, or give --mixed")  # fmt: skip
+            raise RecordError(f"{problem}, {_difference(machines[0], machine)}: name those of one, or give --mixed")
 
 
 def _by_identity(results: Sequence[Result]) -> dict[Identity, Result]:

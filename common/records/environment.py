@@ -24,8 +24,10 @@ VARIABLE = re.compile("(RAY_|MALLOC_|MIMALLOC_|OMP_|MKL_|TORCH_|PYTORCH_|NCCL_|U
                       "(GLIBC_TUNABLES|LD_PRELOAD)$")  # fmt: skip
 PRIVATE = re.compile("TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|ADDRESS|HOST|USER|URI|URL|EMAIL|_IP|JSON|RUNTIME_ENV")
 DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x", "nixl")
-# Records that differ in one of these are of different machines.
-MACHINE_KEYS = ("cpu_model", "logical_cpus", "memory_gib", "gpus", "gpu_driver", "cuda", "nccl", "python", "versions")
+# Records that differ in one of these are of different machines. The records of one table also have one boot: times of
+# another start of the machine, or of another machine of the same kind, are not comparable.
+HARDWARE_KEYS = ("cpu_model", "logical_cpus", "memory_gib", "gpus", "gpu_driver", "cuda", "nccl", "python", "versions")
+MACHINE_KEYS = (*HARDWARE_KEYS, "kernel", "transparent_hugepages", "boot")
 
 
 def _cpu_model() -> str | None:
@@ -119,3 +121,9 @@ def machine_line(environment: dict[str, Any]) -> str:
         f"Python {environment.get('python')}",
         *(f"{name} {version}" for name, version in versions.items() if gpus or not name.startswith("cupy")),
     ])  # fmt: skip
+
+
+def huge_pages_setting(environment: dict[str, Any]) -> str:
+    """Return the setting of transparent huge pages, which the kernel writes in brackets."""
+    match = re.search(r"\[(\w+)\]", environment.get("transparent_hugepages") or "")
+    return match[1] if match else "unknown"

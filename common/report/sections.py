@@ -17,7 +17,7 @@ from common.analysis.result import Result, with_shared_references
 from common.analysis.statistics import interval
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS
-from common.records.environment import machine_line
+from common.records.environment import huge_pages_setting, machine_line
 from common.records.schema import SENDER_SIZES, Run
 from common.report import tables
 from common.report.charts import Bar, BarChart, DotChart, LineChart, Series
@@ -112,9 +112,13 @@ def _group_key(result: Result) -> tuple[Any, ...]:
 
 
 def provenance(results: Sequence[Result]) -> list[str]:
-    """Return the machines and versions, and last the runs, the day and the commits."""
+    """Return the machines and versions, their boots and kernels, and last the runs, the day and the commits."""
     machines, commits = set(), set()
-    for environment in (environment for result in results for environment in result.environments):
+    environments = [environment for result in results for environment in result.environments]
+    kernels = sorted({environment.get("kernel") or "unknown" for environment in environments})
+    huge_pages = sorted({huge_pages_setting(environment) for environment in environments})
+    boots = len({environment.get("boot") for environment in environments})
+    for environment in environments:
         machines.add(machine_line(environment))
         changed = " with changes that are not committed" if environment.get("git_dirty") else ""
         commits.add((environment.get("git_commit") or "unknown")[:10] + changed)
@@ -124,6 +128,8 @@ def provenance(results: Sequence[Result]) -> list[str]:
     disturbed = sum(map(tables.count_disturbed, results))
     return [
         *sorted(machines),
+        f"Kernel {' and '.join(kernels)}, transparent huge pages: {' and '.join(huge_pages)}. Boots of the machine: "
+        f"{boots}.",
         f"Runs per configuration: {' to '.join(map(str, dict.fromkeys([min(counts), max(counts)])))}. Disturbed runs: "
         f"{disturbed} of {runs}. Measured on {' and '.join(days)}, commit {', '.join(sorted(commits))}.",
     ]  # fmt: skip

@@ -122,7 +122,7 @@ def test_what_differs_in_the_environment_is_named(write_sides, capsys):
     changes = [{"variables": {"OMP_NUM_THREADS": count}, "kernel": "6.1", "boot": count} for count in ("1", "2")]
     old, new = ([make_record(name, *QUIET, environment=change) for name in ("refs", "bytes")] for change in changes)
     new[1].environments["0"]["variables"] = {"OMP_NUM_THREADS": "2", "RAY_x": "1"}
-    lines = run(capsys, write_sides(old, new)).out.splitlines()
+    lines = run(capsys, [*write_sides(old, new), "--mixed"]).out.splitlines()
     assert "OMP_NUM_THREADS: 1 → 2" in lines
     assert "RAY_x: not set → 1 (store bytes)" in lines
 
@@ -192,7 +192,20 @@ def test_the_smallest_slowdown_that_could_be_found_is_printed_and_a_limit_below_
 @pytest.mark.parametrize("boot", ["a", "b"])
 def test_another_start_of_the_machine_is_noted(write_sides, capsys, boot):
     sides = ([make_record("refs", *QUIET, environment={"boot": name})] for name in ("a", boot))
-    assert ("The machine was started again" in run(capsys, write_sides(*sides)).out) == (boot == "b")
+    output = run(capsys, [*write_sides(*sides), "--mixed"]).out
+    assert ("The machine was started again" in output) == (boot == "b")
+
+
+@pytest.mark.parametrize("key", ["boot", "kernel", "transparent_hugepages"])
+def test_two_boots_kernels_or_settings_are_rejected_unless_mixed(write_sides, capsys, key):
+    old, new = ([make_record("refs", *QUIET, environment={key: value})] for value in ("a", "b"))
+    other = [make_record("bytes", *QUIET, environment={key: "b"})]
+    sides = write_sides(old + other, new)
+    words = f"of the table configurations are of different boots or kernels, {key} a and b: "
+    for argv in (sides, [sides[0], "--configs", "store refs", "store bytes"]):
+        with pytest.raises(RecordError, match=words):
+            compare_results.main(argv)
+        run(capsys, [*argv, "--mixed"])
 
 
 def test_different_machines_are_compared_with_a_flag_and_without_runs_there_is_no_machine(write_sides, capsys):

@@ -57,6 +57,26 @@ def test_records_of_different_machines_are_rejected_unless_mixed(write):
     assert plot_results.main([*records, "--mixed"]) == 0
 
 
+def test_two_boots_in_one_table_are_rejected_and_in_published_ones_counted(write, tmp_path, monkeypatch, capsys):
+    def record(name, boot, transport="refs", **changes):
+        environment = {"boot": boot, "kernel": f"6.{boot}", "transparent_hugepages": "always [madvise] never"}
+        return write(name, transport, [1.0], environment=environment, **changes)
+
+    monkeypatch.setattr(plot_results, "RESULTS", tmp_path)
+    (tmp_path / "published").mkdir()
+    records = [record("published/a.json", 1), record("published/b.json", 2, table="chatlearn-flat")]
+    assert plot_results.main(records) == 0
+    records.append(record("published/c.json", 2, "bytes"))
+    assert plot_results.main(records) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Kernel")]
+    assert lines[0] == "Kernel 6.1, transparent huge pages: madvise. Boots of the machine: 1."
+    assert lines[2] == "Kernel 6.1 and 6.2, transparent huge pages: madvise. Boots of the machine: 2."
+    (tmp_path / "published").rename(tmp_path / "own")
+    with pytest.raises(RecordError, match="of the table configurations are of different boots or kernels, kernel "):
+        plot_results.main([str(tmp_path / "own")])
+    assert plot_results.main([str(tmp_path / "own"), "--mixed"]) == 0
+
+
 def test_an_impossible_result_gives_exit_code_1(write, capsys):
     assert plot_results.main([write("a.json", "refs", *([0.005] for _ in range(3)))]) == 1
     assert "impossible" in capsys.readouterr().out
