@@ -2,7 +2,7 @@
 
     python3 compare_results.py OLD NEW                      each a record, or a folder of records
     python3 compare_results.py OLD NEW --json               for programs
-    python3 compare_results.py OLD NEW --fail-above 5%      exit code 1 if a configuration is slower by more
+    python3 compare_results.py OLD NEW --fail-above 5%      exit code 1 if a configuration is slower by more, or missing
     python3 compare_results.py FOLDER --configs "store refs" "graph shm" "graph mapped"      others with the first one
 
 Measure with `benchmark.py ... --runs 5` on one machine, or two versions together with `benchmark.py --against`.
@@ -80,12 +80,14 @@ def write_notes(pairs: Sequence[Pair], only_old: Sequence[Result], only_new: Seq
     return lines
 
 
-def find_losses(pairs: Sequence[Pair], limit: float) -> list[str]:
-    """Return a line for each pair that is significantly slower by more than `limit`, or has more failures.
+def find_losses(pairs: Sequence[Pair], only_old: Sequence[Result], limit: float) -> list[str]:
+    """Return a line for each pair that is significantly slower by more than `limit`, or fails more often.
 
-    A pair whose runs vary so much that a slowdown of `limit` would be missed is a warning.
+    So does a result that is only in OLD. A pair whose runs vary so much that a slowdown of `limit` would be missed is a
+    warning.
     """
-    lines = [f"{pair.label} has more failures: {pair.new.failure}" for pair in pairs if pair.is_worse]
+    lines = [f"{pair.label} fails more often: {pair.new.failure}" for pair in pairs if pair.is_worse]
+    lines += [f"{result.label} is missing in NEW" for result in only_old if result.status == "ok"]
     for pair in pairs:
         if pair.is_measured and pair.ratio.runs < MIN_RUNS:
             raise UsageError(f"--fail-above: {pair.label} has too few runs for a verdict: measure with --runs 5")
@@ -113,7 +115,7 @@ def main(argv: Sequence[str]) -> int:
                         "of OLD with the first of them, instead of OLD with NEW")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--fail-above", type=parse_share, metavar="SHARE", help="exit code 1 if a configuration is "
-                        "significantly slower by more than this, such as 5%%, or has more failures")  # fmt: skip
+                        "missing, fails more often, or is significantly slower by more than SHARE, as 5%%")  # fmt: skip
     parser.add_argument("--mixed", action="store_true", help="compare records of different machines, "
                         "versions or boots")  # fmt: skip
     arguments = parser.parse_all(argv)
@@ -127,19 +129,20 @@ def compare(arguments: argparse.Namespace) -> int:
     """Print the comparison; return 0, or 1 if --fail-above finds a loss."""
     old, new = ([] if path is None else group_results(map(files.load, files.record_files([path])))
                 for path in (arguments.old, arguments.new))  # fmt: skip
+    only_old: list[Result] = []
     if arguments.configs:
         pairs = pair_with_first(old, arguments.configs)
         if not arguments.mixed:
             check_one_machine([result for pair in pairs for result in (pair.old, pair.new)])
         notes = describe_all(pairs) or ["No workload was measured with two of these configurations."]
     else:
-        pairs, *unmatched = match_results(old, new, arguments.mixed)
+        pairs, only_old, only_new = match_results(old, new, arguments.mixed)
         changes = [describe_largest_change(pair) for pair in pairs if pair.is_measured]
-        notes = [*write_notes(pairs, *unmatched), *filter(None, changes)]
+        notes = [*write_notes(pairs, only_old, only_new), *filter(None, changes)]
     measured = [pair for pair in pairs if pair.is_measured]
     if arguments.configs:  # a sentence says why other pairs have no ratio
         measured = [pair for pair in measured if readers_of(pair.old) == readers_of(pair.new)]
-    losses = [] if arguments.fail_above is None else find_losses(pairs, arguments.fail_above)
+    losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
     differences = environment_differences(measured)
     if arguments.json:
         numbers = [

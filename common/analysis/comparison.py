@@ -43,9 +43,8 @@ class Pair:
     def __init__(self, old: Result, new: Result) -> None:
         self.old, self.new = old, new
         self.label = new.label if new.label == old.label else f"{new.label} / {old.label}"
-        old_failures, new_failures = (sum(run.status == "failed" for run in result.runs) for result in (old, new))
         self.is_measured = old.status == new.status == "ok"
-        self.is_worse = old.status == "ok" and (new.status != "ok" or new_failures > old_failures)
+        self.is_worse = old.status == "ok" and (new.status != "ok" or _failed_share(new) > _failed_share(old))
         by_pair = {run.pair: run for run in old.shown_runs if run.pair}
         self.paired_runs = [(by_pair[run.pair], run) for run in new.shown_runs if run.pair in by_pair]
 
@@ -57,6 +56,10 @@ class Pair:
         field = "seconds" if self.old.in_flight == self.new.in_flight == 1 else "group_seconds"
         old, new = ([getattr(pair[side], field) for pair in self.paired_runs] for side in (0, 1))
         return ratio_of_pairs(new, old)
+
+
+def _failed_share(result: Result) -> float:
+    return sum(run.status == "failed" for run in result.runs) / len(result.runs)
 
 
 class Identity(msgspec.Struct, frozen=True):

@@ -139,12 +139,29 @@ def test_a_configuration_that_is_not_ok_or_has_more_failures_fails(write_sides, 
     sides = write_sides([*OLD, make_record("numpy", died)], [*new, make_record("payload-queue", *QUIET)])
     output = run(capsys, [*sides, "--fail-above", "5%"], 1)
     assert output.err.splitlines() == [
-        "error: store refs has more failures: 1 of 6 runs failed: reward died",
-        "error: store bytes has more failures: failed: reward died",
+        "error: store refs fails more often: 1 of 6 runs failed: reward died",
+        "error: store bytes fails more often: failed: reward died",
+        "error: store ref-queue is missing in NEW",
     ]
     assert "store bytes was ok in OLD and is failed in NEW: failed: reward died" in output.out
     assert "store numpy was failed in OLD and is ok in NEW: failed: reward died" in output.out
     assert "Only in OLD: store ref-queue\nOnly in NEW: store payload-queue\n" in output.out
+
+
+def test_a_configuration_that_is_missing_fails_and_one_that_was_never_measured_does_not(write_sides, capsys):
+    skipped = make_record("numpy", make_run([], status="skipped", reason="no numpy"))
+    sides = write_sides([*OLD, skipped], OLD[:2])
+    assert run(capsys, [*sides, "--fail-above", "5%"], 1).err == "error: store ref-queue is missing in NEW\n"
+
+
+@pytest.mark.parametrize(("failures", "code"), [(2, 0), (5, 1)])
+def test_failures_are_compared_as_shares(write_sides, capsys, failures, code):
+    died = make_run([], status="failed", reason="reward died")
+    old = make_record("refs", *QUIET[:4], died)
+    new = make_record("refs", *(QUIET * 4)[failures:], *[died] * failures)
+    assert len(new.runs) == 20
+    output = run(capsys, [*write_sides([old], [new]), "--fail-above", "5%"], code)
+    assert ("store refs fails more often" in output.err) == bool(code)
 
 
 @pytest.mark.parametrize(("count", "verdict"), [(1, "one run: no verdict"), (2, "2 runs: no verdict")])
