@@ -127,7 +127,7 @@ def main(argv: Sequence[str]) -> int:
 
 def compare(arguments: argparse.Namespace) -> int:
     """Print the comparison; return 0, or 1 if --fail-above finds a loss."""
-    old, new = ([] if path is None else group_results(map(files.load, files.record_files([path])))
+    old, new = ([] if path is None else group_results(files.load_all([path]))
                 for path in (arguments.old, arguments.new))  # fmt: skip
     only_old: list[Result] = []
     if arguments.configs:

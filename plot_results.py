@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def present(arguments: argparse.Namespace) -> int:
-    results = group_results(map(files.load, files.record_files(arguments.records)))
+    results = group_results(files.load_all(arguments.records))
     if not results:
         raise RecordError(f"{arguments.records[0]} has no runs: run its script again")
     if not arguments.mixed:

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -94,6 +95,29 @@ def record_files(paths: Iterable[Path]) -> list[Path]:
     return files
 
 
+def load_all(paths: Iterable[Path]) -> list[Record]:
+    """Return the records in these files and folders. A run that another file has too counts once, with a warning."""
+    records: list[Record] = []
+    first_paths: dict[tuple[Any, ...], Path] = {}
+    repeated: list[tuple[Path, Path]] = []
+    for path in record_files(paths):
+        record, kept, own_keys = load(path), [], {}
+        for run in record.runs:
+            key = (record.table, record.workload, record.configuration, run.started_at, run.order, *run.seconds)
+            if key in first_paths:
+                repeated.append((path, first_paths[key]))
+            else:
+                own_keys[key] = path
+                kept.append(run)
+        first_paths |= own_keys
+        if kept or not record.runs:
+            records.append(msgspec.structs.replace(record, runs=kept))
+    if repeated:
+        print(f"warning: {len(repeated)} runs are in two records and count once, such as those of {repeated[0][0]}, "
+              f"which are also in {repeated[0][1]}", file=sys.stderr)  # fmt: skip
+    return records
+
+
 def load(path: Path) -> Record:
     """Return a record, which may be compressed (.gz); raise RecordError if it cannot be read."""
     try:
@@ -103,7 +127,10 @@ def load(path: Path) -> Record:
         if version != SCHEMA_VERSION:
             raise RecordError(f"{path} has schema {version}, and this version reads schema {SCHEMA_VERSION}: measure "
                               "again, or use the version that wrote it")  # fmt: skip
-        return msgspec.json.decode(text, type=Record)
+        record = msgspec.json.decode(text, type=Record)
+        if any(run.status == "ok" and not run.seconds for run in record.runs):
+            raise RecordError(f"{path} has an ok run without times, so something has changed it: leave it out")
+        return record
     except OSError as error:
         raise RecordError(f"cannot read {path} ({error.strerror}): name a record that a script wrote") from None
     except msgspec.ValidationError as error:

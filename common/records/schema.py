@@ -14,7 +14,7 @@ from common.transports.catalogue import configuration_name
 SCHEMA_VERSION = 7
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]  # longer than any iteration: such a number is an error
 
 
 class Edge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

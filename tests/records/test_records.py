@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import socket
 import sys
 from unittest.mock import Mock
@@ -126,12 +127,29 @@ def test_a_file_that_is_not_a_record_is_an_error_in_one_line(tmp_path, record):
         (b'{"schema_version": %d}' % SCHEMA_VERSION, "not a record of this suite"),
         (b'{"schema_version": %d}' % (SCHEMA_VERSION - 1), "has schema 6, and this version reads schema 7"),
         (good.replace(b'"seconds":[0.5', b'"seconds":[0.0'), "not a record of this suite"),
+        (good.replace(b'"seconds":[0.5', b'"seconds":[1e308'), "not a record of this suite"),
+        (re.sub(rb'"seconds":\[[^]]*', b'"seconds":[', good), "has an ok run without times"),
         (good.replace(b'"status":"ok"', b'"status":"good"'), "not a record of this suite"),
         (good.replace(b'"wrong_bytes":2', b'"wrong_bytes":-1'), "not a record of this suite"),
         (good.replace(b'"wrong_bytes"', b'"colour"'), "not a record of this suite"),
     ):
         path.write_bytes(content)
         reject(path, reason)
+
+
+def test_a_run_that_two_files_have_counts_once(tmp_path, record, capsys):
+    path = tmp_path / "record.json"
+    files.create(path, record)
+    assert files.load_all([tmp_path]) == [record]
+    assert capsys.readouterr().err == ""
+    (tmp_path / "record.json.gz").write_bytes(gzip.compress(path.read_bytes()))
+    more = msgspec.structs.replace(record, runs=[*record.runs, Run(started_at="2026-11-21T12:00:00+00:00")])
+    files.save(tmp_path / "z.json", more)
+    first, last = files.load_all([tmp_path, path])
+    assert (first.runs, last.runs) == (record.runs, more.runs[-1:])
+    count = 3 * len(record.runs)
+    begin = f"warning: {count} runs are in two records and count once, such as those of {path}.gz, which are also in"
+    assert capsys.readouterr().err == f"{begin} {path}\n"
 
 
 def test_every_published_record_is_read():
