@@ -1,6 +1,7 @@
 """Build the table and the chart of long runs: do memory, open files or times grow?"""
 
 from collections.abc import Callable, Sequence
+from statistics import median
 
 import numpy as np
 
@@ -13,17 +14,20 @@ from common.units import format_bytes
 
 PARTS = 8  # of a run, of equal numbers of iterations
 SETTLED = 2  # readings after which memory, which was new at first, should not grow any more
+COMPARED = 5  # readings at the beginning and at the end, whose medians are compared: a single one may be a spike
 
 
 def growth(name: str) -> Callable[[Result], str]:
-    """Return a function that returns the largest growth of a resource in a run, from a tenth of it to its end."""
+    """Return a function that returns the largest growth of a resource in a run, from its second tenth to its end."""
 
     def cell(result: Result) -> str:
         shares = []
         for run in result.shown_runs:
             values = [getattr(reading, name) for reading in run.resources[SETTLED:]]
-            if len(values) > 1:
-                shares.append((values[-1] - values[0]) / max(1, values[0]))
+            count = min(COMPARED, len(values) // 2)
+            if count:
+                first, last = median(values[:count]), median(values[-count:])
+                shares.append((last - first) / max(1, first))
         return f"{max(shares):+.1%}" if shares else "-"
 
     return cell
@@ -59,11 +63,12 @@ def build_soak(done: list[Result], group: list[Result], everything: Sequence[Res
         raise RecordError(f"{too_short[0]}: a long run has {2 * PARTS} iterations or more: leave its record out")
     lines = []
     for result in done:
-        first, *_ = values = medians(result)
-        points = [(part + 1.0, value / first, value / first, value / first) for part, value in enumerate(values)]
+        values = medians(result)
+        shares = [value / values[1] for value in values]
+        points = [(part + 1.0, share, share, share) for part, share in enumerate(shares)]
         lines.append(Series(tables.short_label(result), points))
     size, count = format_bytes(done[0].workload.bytes_per_iteration), len(done[0].seconds)
     title = f"{done[0].flow.title}, {count:,} iterations, {size} each"
     chart = LineChart("soak", f"Drift: {title}", lines, "eighth of the run",
-                      "median time relative to the first eighth", log_y=False)  # fmt: skip
+                      "median time relative to the second eighth", log_y=False)  # fmt: skip
     return [Section("soak", title, "", make_table(done, COLUMNS), chart)]
