@@ -26,7 +26,7 @@ from common.analysis.comparison import (
     match_results,
     pair_with_first,
 )
-from common.analysis.result import Result, group_results
+from common.analysis.result import UNCOUNTED, Result, group_results
 from common.analysis.statistics import MIN_RUNS
 from common.errors import UsageError, run_main
 from common.plan.command_line import OneLineParser
@@ -89,6 +89,9 @@ def find_losses(pairs: Sequence[Pair], only_old: Sequence[Result], limit: float)
     lines = [f"{pair.label} fails more often: {pair.new.failure}" for pair in pairs if pair.is_worse]
     lines += [f"{result.label} is missing in NEW" for result in only_old if result.status == "ok"]
     for pair in pairs:
+        for result in (pair.old, pair.new):
+            if result.status in UNCOUNTED:
+                raise UsageError(f"--fail-above: {pair.label}: {result.failure}")
         if pair.is_measured and pair.ratio.runs < MIN_RUNS:
             raise UsageError(f"--fail-above: {pair.label} has too few runs for a verdict: measure with --runs 5")
         if pair.is_measured and pair.ratio.verdict == "slower" and pair.ratio.value > 1 + limit:

@@ -20,7 +20,10 @@ from common.records.schema import Record, Run, Workload, record_edges
 from common.transports.catalogue import TRANSPORTS, VARIANTS, Transport, Variant, producer_writes_in_place
 from common.units import format_bytes
 
-MAX_OTHER_SHARE = 0.1  # of all cores, by other programs and other virtual machines
+MAX_OTHER_CORES = 0.3  # that other programs use during a run; the times of a run with more are disturbed
+MAX_STEAL_CORES = 0.1  # that the hypervisor takes, for other virtual machines
+DISTURBED, NOT_SETTLED = "disturbed", "not settled"  # statuses: runs are ok, but none of them has a time that counts
+UNCOUNTED = (DISTURBED, NOT_SETTLED)
 MAX_DRIFT = 0.3  # of the fastest memcpy pass, from before to after the iterations
 MIN_DRIFT_SECONDS = 0.01  # of that pass: messages that fit into caches are copied up to twice as fast at times
 MAX_THROTTLED = 0.05  # of the time of the iterations
@@ -31,7 +34,8 @@ MIN_SHARE = 0.9  # of the memcpy time, which was measured at another time, for r
 class Result:
     """A configuration with all its runs, from at least one record; RecordError if the transport is unknown.
 
-    The shown runs are the ok ones; if there are none, the failed ones; if there are none, the skipped ones.
+    The shown runs are the ok ones that were neither disturbed (without --allow-disturbed) nor left their warm-up before
+    their times had settled. If no run is ok, they are the failed ones; if there are none, the skipped ones.
     `peers` are the results of its table. Those with equal messages and as many threads share their reference times, so
     that multiples of them can be compared.
     """
@@ -51,26 +55,44 @@ class Result:
         self.check_every: int = flags.get("episode") or flags.get("check_every") or self.in_flight
         self.runs = [run for record in records for run in record.runs]
         self.paired = any(run.pair for run in self.runs)
-        statuses = {run.status for run in self.runs}
-        self.best_status = next((status for status in ("ok", "failed") if status in statuses), "skipped")
-        self.shown_runs = [run for run in self.runs if run.status == self.best_status]
+        self.allows_disturbed: bool = self.record.arguments.get("allow_disturbed", False)
+        self.ok_runs = [run for run in self.runs if run.status == "ok"]
+        self.best_status, self.shown_runs = self._choose_runs()
         self.seconds = [seconds for run in self.shown_runs for seconds in run.seconds]
-        self.run_seconds = [float(np.median(self._group_means(run))) for run in self.shown_runs if run.seconds]
+        self.run_seconds = [self.seconds_of(run) for run in self.shown_runs if run.seconds]
         self.first_seconds = [run.first_seconds for run in self.shown_runs if run.first_seconds]
-        self.readers_own_a_copy = self.shown_runs[0].readers_own_a_copy if self.shown_runs else None
+        self.readers_own_a_copy = next((run.readers_own_a_copy for run in self.ok_runs), None)
         self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
         self.wrong_bytes = sum(run.wrong_bytes for run in self.runs)  # an ok run does not make up for a wrong one
         # References of --message indices are copies of the changed values only.
         alike = [r for r in peers or [self] if r._copied == self._copied and r.workload.message != "indices"]
-        runs = [run for result in alike for run in result.runs]
+        runs = [run for result in alike for run in result.quiet_runs]
         self.memcpy_seconds = _median(s for run in runs for s in run.memcpy_before_seconds + run.memcpy_after_seconds)
         self.cold_copy_seconds = _median(
             s for run in runs for s in run.cold_copy_before_seconds + run.cold_copy_after_seconds
         )
-        self.pipe_seconds = _median(s for run in self.runs for s in run.pipe_before_seconds + run.pipe_after_seconds)
+        self.pipe_seconds = _median(
+            s for run in self.quiet_runs for s in run.pipe_before_seconds + run.pipe_after_seconds
+        )
         # The driver's; a run that did not begin has none.
         measured = [record for record in records if any(run.status == "ok" for run in record.runs)]
         self.environments: list[dict[str, Any]] = [record.environments.get("0", {}) for record in measured]
+
+    def _choose_runs(self) -> tuple[str, list[Run]]:
+        """Return the status, and the runs whose times are shown."""
+        if not self.ok_runs:
+            failed = [run for run in self.runs if run.status == "failed"]
+            return ("failed", failed) if failed else ("skipped", self.runs)
+        quiet = [run for run in self.quiet_runs if run.status == "ok"]
+        settled = [run for run in quiet if run.settled is not False]
+        if settled:
+            return "ok", settled
+        return NOT_SETTLED if quiet else DISTURBED, []
+
+    @property
+    def quiet_runs(self) -> list[Run]:
+        """Return the runs that were not disturbed, or all with --allow-disturbed."""
+        return [run for run in self.runs if self.allows_disturbed or not find_disturbance(run)]
 
     @property
     def _copied(self) -> tuple[Any, ...]:
@@ -160,11 +182,21 @@ class Result:
         """Return why the times are impossible, or how many runs are not ok and the reason of the first; else None."""
         if self._impossible:
             return f"impossible: {self._impossible}"
+        if self.best_status == DISTURBED:
+            return (f"{DISTURBED}: none of {len(self.ok_runs)} runs counts, as {find_disturbance(self.ok_runs[0])}: "
+                    "measure again on an idle machine, or with --allow-disturbed")  # fmt: skip
+        if self.best_status == NOT_SETTLED:
+            return (f"{NOT_SETTLED}: after {self.ok_runs[-1].warmup_iterations} untimed iterations, the times still "
+                    "changed or the page faults still fell: give --warmup a larger number")  # fmt: skip
         others = [run for run in self.runs if run.status != "ok"]
         if not others:
             return None
         count = f"{len(others)} of {len(self.runs)} runs " if self.status == "ok" else ""
         return f"{count}{others[0].status}: {others[0].reason}"
+
+    def seconds_of(self, run: Run) -> float:
+        """Return a run's median time per iteration, in seconds."""
+        return float(np.median(self._group_means(run)))
 
     def _group_means(self, run: Run) -> list[float]:
         """Return the time per iteration of each group of a run, in seconds: the time of the group divided by its size.
@@ -263,10 +295,6 @@ class Result:
         return overhead / len(self.seconds) / self.typical_seconds
 
     @property
-    def cores(self) -> int:
-        return int(self.environments[0].get("logical_cpus") or 1) if self.environments else 1
-
-    @property
     def stored_bytes_per_iteration(self) -> float:
         return sum(run.stored_bytes for run in self.shown_runs) / len(self.seconds)
 
@@ -352,14 +380,19 @@ def timed_seconds(run: Run) -> float:
     return sum(run.group_seconds or run.seconds)
 
 
-def disturbances(run: Run, cores: int) -> list[str]:
-    """Return a line for each disturbance of a run on a machine with so many cores, with what to do."""
-    lines = []
-    if (run.other_cores or 0) > MAX_OTHER_SHARE * cores:
-        lines.append(f"other programs used {run.other_cores:.1f} cores during the run: close them, and repeat it")
+def find_disturbance(run: Run) -> str | None:
+    """Return what disturbed a run so much that its times do not count; None if nothing did."""
+    if (run.other_cores or 0) > MAX_OTHER_CORES:
+        return f"other programs used {run.other_cores:.1f} cores"
     stolen = max([run.steal_cores, *(cost.steal_cores for cost in run.node_costs.values())])
-    if stolen > MAX_OTHER_SHARE * cores:
-        lines.append(f"the hypervisor took {stolen:.1f} cores during the run: repeat it with --runs 5")
+    return f"the hypervisor took {stolen:.1f} cores" if stolen > MAX_STEAL_CORES else None
+
+
+def _warnings_of(run: Run) -> list[str]:
+    """Return a line for each problem of the machine during a run, with what to do."""
+    lines = []
+    if disturbance := find_disturbance(run):
+        lines.append(f"{disturbance} during the run: close other programs, and repeat it with --runs 5")
     if (run.throttled_seconds or 0) > MAX_THROTTLED * timed_seconds(run):
         lines.append(f"a CPU limit stopped the container for {run.throttled_seconds:.1f} s: raise the limit")
     before, after = (min(samples, default=0) for samples in (run.memcpy_before_seconds, run.memcpy_after_seconds))
@@ -371,9 +404,9 @@ def disturbances(run: Run, cores: int) -> list[str]:
 
 def warnings(result: Result) -> list[str]:
     """Return what limits the trust in a result, one line each, with what to do. Empty if nothing was timed."""
+    lines = [line for run in result.runs if run.seconds for line in _warnings_of(run)]
     if not result.seconds:
-        return []
-    lines = [line for run in result.runs for line in disturbances(run, result.cores)]
+        return lines
     if result.spilled_bytes:
         lines.append(f"{format_bytes(result.spilled_bytes)} were spilled to disk, so iterations were slower: raise "
                      "--object-store-bytes")  # fmt: skip

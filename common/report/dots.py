@@ -30,6 +30,6 @@ def make_dots(results: Sequence[Result], name: Callable[[Result], str] = tables.
 
 def memcpy_lines(results: Sequence[Result]) -> dict[str, float]:
     """Return the times of one warm copy per edge in ms, by their names in the legend."""
-    all_cores = [s for result in results for run in result.runs for s in run.memcpy_all_cores_seconds]
+    all_cores = [s for result in results for run in result.quiet_runs for s in run.memcpy_all_cores_seconds]
     times = {"memcpy": results[0].memcpy_seconds, "memcpy by all cores": median(all_cores) if all_cores else None}
     return {f"{name}: {format_milliseconds(s)} ms": 1e3 * s for name, s in times.items() if s}

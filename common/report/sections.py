@@ -3,6 +3,7 @@
 console.py, markdown.py and html.py render this list. Records name their table; BUILDERS has a function for each table.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ import msgspec
 
 from common.analysis import stages
 from common.analysis.comparison import Pair, find_result, find_transports
-from common.analysis.result import Result, with_shared_references
+from common.analysis.result import UNCOUNTED, Result, with_shared_references
 from common.analysis.statistics import interval
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS
@@ -83,12 +84,29 @@ def sections(results: Sequence[Result]) -> list[Section]:
         done = [result for result in group if result.status == "ok"]
         failures = [f"{result.label}: {result.failure}." for result in group if result.failure]
         if done:
-            *others, last = BUILDERS[group[0].table](done, group, results)
+            uncounted = [result for result in group if result.status in UNCOUNTED]
+            parts = BUILDERS[group[0].table](done, group, results)
+            *others, last = [add_uncounted(section, uncounted) for section in parts]
             built += [*others, replace(last, notes=[*last.notes, *failures, *provenance(done)])]
         else:
             table = make_table(group, tables.MAIN_COLUMNS)
             built.append(Section("results", title_of(group[0]), "Nothing was measured.", table, notes=failures))
     return built
+
+
+def add_uncounted(section: Section, uncounted: Sequence[Result]) -> Section:
+    """Return the section with a row for each of these results, which says why it has no time."""
+    table = section.table
+    if table is None:
+        return section
+    names = {row[0] for row in table.cells}
+    times = [index for index, header in enumerate(table.headers) if re.search(r"\b(ms|µs|samples) per ", header)]
+    rows = []
+    for result in uncounted:
+        row = dict.fromkeys(table.headers, "-") | {"configuration": tables.short_label(result)}
+        if times and tables.marked_label(result) not in names:
+            rows.append([*(row | {table.headers[times[0]]: result.status}).values()])
+    return replace(section, table=replace(table, cells=[*table.cells, *rows]))
 
 
 def _group_key(result: Result) -> tuple[Any, ...]:
@@ -124,14 +142,19 @@ def provenance(results: Sequence[Result]) -> list[str]:
         commits.add((environment.get("git_commit") or "unknown")[:10] + changed)
     days = sorted({run.started_at[:10] for result in results for run in result.shown_runs})
     counts = sorted({len(result.run_seconds) for result in results})
-    runs = sum(len(result.run_seconds) for result in results)
+    ok_runs = [run for result in results for run in result.ok_runs]
     disturbed = sum(map(tables.count_disturbed, results))
+    verb = "Counted, although" if any(result.allows_disturbed for result in results) else "Left out, because"
+    notes = f" {verb} they were disturbed: {disturbed} of {len(ok_runs)} runs." if disturbed else ""
+    unsettled = sum(run.settled is False for run in ok_runs)
+    if unsettled:
+        notes += f" Left out, because their times had not settled: {unsettled} of {len(ok_runs)} runs."
     return [
         *sorted(machines),
         f"Kernel {' and '.join(kernels)}, transparent huge pages: {' and '.join(huge_pages)}. Boots of the machine: "
         f"{boots}.",
-        f"Runs per configuration: {' to '.join(map(str, dict.fromkeys([min(counts), max(counts)])))}. Disturbed runs: "
-        f"{disturbed} of {runs}. Measured on {' and '.join(days)}, commit {', '.join(sorted(commits))}.",
+        f"Runs per configuration: {' to '.join(map(str, dict.fromkeys([min(counts), max(counts)])))}.{notes} "
+        f"Measured on {' and '.join(days)}, commit {', '.join(sorted(commits))}.",
     ]  # fmt: skip
 
 
@@ -157,8 +180,8 @@ def build_configurations(done: list[Result], group: list[Result], everything: Se
                      memcpy_lines(done), caption)  # fmt: skip
     if group[0].table == "headline":
         is_drawn = any(result.table == "configurations" for result in everything)
-        return [Section("headline", title, describe_fastest(done), table, None if is_drawn else chart)]
-    built = [Section("results", title, describe_fastest(done), table, chart)]
+        return [Section("headline", title, describe_fastest(group), table, None if is_drawn else chart)]
+    built = [Section("results", title, describe_fastest(group), table, chart)]
     return [*build_retained_memory(done), *built]
 
 
@@ -390,7 +413,7 @@ def build_weights(done: list[Result], group: list[Result], everything: Sequence[
     alike = [result for result in done if first and tables.readers_of(result) == tables.readers_of(first)]
     fastest = min(alike, key=lambda result: result.typical_seconds, default=first)
     pairs = describe_all([Pair(first, fastest)]) if first and fastest and first is not fastest else []
-    sentence = (f"Tensors per reader: {tensors:,}. Readers: {len(readers)}, on one machine. {describe_fastest(done)} "
+    sentence = (f"Tensors per reader: {tensors:,}. Readers: {len(readers)}, on one machine. {describe_fastest(group)} "
                 f"{' '.join(pairs)}")  # fmt: skip
     return [Section(table, title, sentence.strip(), make_table(done, UPDATE_COLUMNS), chart)]
 
@@ -401,7 +424,7 @@ def build_peers(done: list[Result], group: list[Result], everything: Sequence[Re
     columns = [column for column in tables.MAIN_COLUMNS if column.header not in ("status", "GB/s", "p95 ms", "p99 ms")]
     chart = DotChart("peers", f"Time per iteration: {title_of(done[0])}", make_dots(done), LOG_MILLISECONDS,
                      memcpy_lines(done), tuple(provenance(done)))  # fmt: skip
-    return [Section("peers", title_of(done[0]), describe_fastest(done), make_table(done, columns), chart)]
+    return [Section("peers", title_of(done[0]), describe_fastest(group), make_table(done, columns), chart)]
 
 
 def build_free_run(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
@@ -417,22 +440,26 @@ def build_sweep(done: list[Result], group: list[Result], everything: Sequence[Re
     by_label: dict[str, dict[int, Result]] = defaultdict(dict)
     for result in done:
         by_label[tables.short_label(result, swept)][tables.swept_point(result)[1]] = result
-    values = sorted({value for points in by_label.values() for value in points})
+    values = sorted({tables.swept_point(result)[1] for result in group if result.status in ("ok", *UNCOUNTED)})
     is_bytes, in_flight = swept == "payload", swept == "in_flight"
+    uncounted = {}  # values without a time, by label and value
+    for result in group:
+        if result.status in UNCOUNTED:
+            uncounted[tables.short_label(result, swept), tables.swept_point(result)[1]] = result.status
     lines, cells = [], []
     order = list(tables.READER_GROUPS)
     for label, points in sorted(by_label.items(), key=lambda item: order.index(tables.readers_of(_largest(item[1])))):
         largest = _largest(points)  # the object store copies small messages, and maps others
         seconds = {x: points[x].typical_seconds if x in points else None for x in values}
         overhead = max(result.overhead_share for result in points.values())
-        cells.append([label, tables.READERS.cell(largest), *map(format_milliseconds, seconds.values()),
-                      tables.format_overhead(overhead)])  # fmt: skip
+        times = [uncounted.get((label, x), format_milliseconds(seconds[x])) for x in values]
+        cells.append([label, tables.READERS.cell(largest), *times, tables.format_overhead(overhead)])
         if not in_flight or 1 in points:
             lines.append(_line(label, dict(sorted(points.items())), points.get(1) if in_flight else None))
     memcpy: dict[int, list[float]] = defaultdict(list)
     for result in done:
         memcpy[tables.swept_point(result)[1]] += [result.memcpy_seconds] if result.memcpy_seconds else []
-    if all(memcpy.values()) and not in_flight:
+    if all(memcpy[x] for x in values) and not in_flight:
         limit = [(x, 1e3 * median(memcpy[x]), 1e3 * min(memcpy[x]), 1e3 * max(memcpy[x])) for x in values]
         lines.append(Series("memcpy", limit, is_limit=True))
     headers = [format_bytes(x) if is_bytes else str(x) for x in values]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from common.analysis.comparison import Pair, compared_result, find_transports
-from common.analysis.result import Result
+from common.analysis.result import UNCOUNTED, Result
 from common.analysis.stages import fault_seconds
 from common.analysis.statistics import MAX_RUNS, MIN_RUNS, NO_DIFFERENCE, TOO_NOISY, UNRANKED, Ratio
 from common.report import tables
@@ -146,6 +146,9 @@ def describe_fastest(results: Sequence[Result]) -> str:
         ]  # fmt: skip
         if factors:
             sentences.append(", and ".join(factors))
+    left_out = [f"`{result.label}` ({result.status})" for result in results if result.status in UNCOUNTED]
+    if left_out:
+        sentences.append(f"Not ranked: {', '.join(left_out)}")
     return "".join(f"{sentence}. " for sentence in sentences).strip()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from common.analysis.result import Result, disturbances
+from common.analysis.result import UNCOUNTED, Result, find_disturbance
 from common.analysis.statistics import interval
 from common.transports.catalogue import REFERENCE, configuration_name
 from common.units import format_bytes
@@ -99,7 +99,15 @@ def format_stored(result: Result) -> str:
 
 
 def count_disturbed(result: Result) -> int:
-    return sum(bool(disturbances(run, result.cores)) for run in result.shown_runs)
+    """Return the number of ok runs that were disturbed. They are left out, except with --allow-disturbed."""
+    return sum(bool(find_disturbance(run)) for run in result.ok_runs)
+
+
+def format_typical(result: Result) -> str:
+    """Return the time per iteration in milliseconds, or why there is none although runs were ok."""
+    if result.seconds:
+        return format_milliseconds(result.typical_seconds)
+    return result.status if result.status in UNCOUNTED else "-"
 
 
 def readers_of(result: Result) -> str:
@@ -161,7 +169,7 @@ MAIN_COLUMNS = (
     _timed("disturbed runs", lambda r: str(count_disturbed(r)), 6),
     _timed("iterations", lambda r: str(len(r.seconds)), 6),
     _timed("min ms", lambda r: format_milliseconds(r.summary.min), 4),
-    _timed("ms per iteration", lambda r: format_milliseconds(r.typical_seconds)),
+    Column("ms per iteration", format_typical),
     _timed("95 % interval", format_interval, 5),
     _timed("p95 ms", lambda r: format_milliseconds(r.summary.p95), 1),
     _timed("p99 ms", lambda r: format_milliseconds(r.summary.p99), 4),

@@ -32,6 +32,8 @@ from common.run.monitor import Monitor
 from common.runtimes.cleanup import RunFolder, remove_dead_runs
 from common.transports.catalogue import RUNTIMES
 
+MAX_REPEATS = 2  # of a run that other programs or virtual machines disturbed
+
 
 def main(file: str, description: str | None, argv: Sequence[str] | None = None) -> NoReturn:
     """Run a script with these flags (None: those of the process), and end this process.
@@ -97,12 +99,13 @@ def measure_all(runs: Sequence[Sequence[Item]]) -> list[int]:
             item.load_finished_runs()  # again, because the call that held the lock may have finished more
         for order, items in enumerate(runs):
             counts.update(item.path for item in items)
-            if any(counts[item.path] > len(item.record.runs) for item in items):
+            # A run that was disturbed and its repetitions have the same position.
+            if any(counts[item.path] > len({run.order for run in item.record.runs}) for item in items):
                 waiting.append((order, items))
         durations: dict[Path, list[float]] = {item.path: [] for _, items in waiting for item in items[:1]}
         for position, (order, items) in enumerate(waiting, 1):
             begin = time.monotonic()
-            codes += run_paired(items, order) if len(items) > 1 else [measure_run(items[0], order)]
+            codes += run_paired(items, order) if len(items) > 1 else [measure_undisturbed(items[0], order)]
             durations[items[0].path].append(time.monotonic() - begin)
             left = estimate_seconds(durations, [items[0].path for _, items in waiting[position:]])
             for item in items:
@@ -115,7 +118,26 @@ def measure_all(runs: Sequence[Sequence[Item]]) -> list[int]:
                           f"({took}, about {format_duration(left)} left)", flush=True)  # fmt: skip
             if 130 in codes:
                 break
+    records = {item.path: item.record for _, items in waiting for item in items}.values()
+    repeated = sum(len(record.runs) - len({run.order for run in record.runs}) for record in records)
+    if repeated:
+        print(f"runs that were measured again, because others used the machine: {repeated}")
     return codes
+
+
+def measure_undisturbed(item: Item, order: int) -> int:
+    """Measure a run; again, at most MAX_REPEATS times, if something disturbed it. Return the last exit code.
+
+    All of them are in the record. The times of disturbed runs do not count.
+    """
+    from common.analysis.result import find_disturbance
+
+    code = measure_run(item, order)
+    for _ in range(MAX_REPEATS):
+        if code or item.plan.options.allow_disturbed or not find_disturbance(item.record.runs[-1]):
+            break
+        code = measure_run(item, order)
+    return code
 
 
 @contextmanager
@@ -144,14 +166,15 @@ def estimate_seconds(durations: Mapping[Path, Sequence[float]], waiting: Sequenc
 
 
 def describe_last_run(record: Record) -> str:
-    from common.analysis.result import Result
+    from common.analysis.result import UNCOUNTED, Result
     from common.report.tables import format_milliseconds
 
     run = record.runs[-1]
     if run.status != "ok":
         return str(run.reason)
-    seconds = Result((structs.replace(record, runs=[run]),)).typical_seconds
-    return f"{format_milliseconds(seconds)} ms, {len(run.seconds)} iterations"
+    result = Result((structs.replace(record, runs=[run]),))
+    uncounted = f", {result.status}" if result.status in UNCOUNTED else ""
+    return f"{format_milliseconds(result.seconds_of(run))} ms, {len(run.seconds)} iterations{uncounted}"
 
 
 def format_duration(seconds: float) -> str:

@@ -89,6 +89,24 @@ def test_the_ok_runs_count_and_without_any_the_failed_ones():
     assert make_result([1.0], make_run([], status="failed", wrong_bytes=3)).wrong_bytes == 3
 
 
+@pytest.mark.parametrize("change", [{"other_cores": 0.31}, {"steal_cores": 0.11}, {"settled": False}])
+def test_runs_that_were_disturbed_or_did_not_settle_have_no_part_in_the_time(change):
+    left_out = make_run([9.0], **change)
+    mixed = make_result([1.0], left_out, [2.0])
+    assert (mixed.status, mixed.run_seconds, mixed.seconds) == ("ok", [1.0, 2.0], [1.0, 2.0])
+    alone = make_result(left_out, left_out)
+    status = "not settled" if "settled" in change else "disturbed"
+    assert (alone.status, alone.run_seconds, alone.failure.partition(":")[0]) == (status, [], status)
+    allowed = make_result(left_out, arguments={"allow_disturbed": True})
+    assert allowed.status == ("ok" if status == "disturbed" else status)
+
+
+def test_disturbed_runs_have_no_part_in_the_references():
+    other = make_run([9.0], other_cores=1.0, memcpy_before_seconds=[7.0], pipe_before_seconds=[7.0])
+    mixed = make_result(make_run([1.0], memcpy_before_seconds=[0.5], pipe_before_seconds=[0.1]), other)
+    assert (mixed.memcpy_seconds, mixed.pipe_seconds) == (0.5, 0.1)
+
+
 def test_numbers_per_iteration():
     costs = {
         "driver": ProcessCost(overhead_seconds=0.06, peak_memory_bytes=5),
@@ -216,7 +234,7 @@ def test_a_failed_run_without_iterations_has_no_warning():
     [
         ([0.1] * 6, {}, ""), ([0.1] * 6, {"other_cores": 1.2}, "other programs used 1.2 cores"),
         ([0.1] * 6, {"steal_cores": 0.7}, "the hypervisor took 0.7 cores"),
-        ([0.1] * 6, {"other_cores": 0.19, "steal_cores": 0.19}, ""),  # 0.1 of two cores are 0.2
+        ([0.1] * 6, {"other_cores": 0.3, "steal_cores": 0.1}, ""),
         ([0.1] * 6, {"throttled_seconds": 0.5}, "a CPU limit stopped the container for 0.5 s"),
         ([0.1] * 6, {"memcpy_after_seconds": [0.04]}, "the memcpy time changed from 20 to 40 ms"),
         ([0.1] * 6, {"memcpy_before_seconds": [0.004], "memcpy_after_seconds": [0.008]}, ""),  # copies within caches

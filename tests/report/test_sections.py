@@ -157,6 +157,40 @@ def test_a_failed_run_is_named_below_the_table_and_an_impossible_result_has_no_d
     assert names == ["store refs"]
 
 
+def test_a_row_without_a_time_says_why_and_is_not_ranked():
+    disturbed = [make_run([0.001], other_cores=1.0)] * 3
+    unsettled = [make_run([0.002], settled=False, warmup_iterations=60)]
+    for table, section_name, header in (
+        ("configurations", "results", "ms per iteration"), ("peers", "peers", "ms per iteration"),
+        ("microbenchmarks", "microbenchmarks", "µs per iteration"),
+    ):  # fmt: skip
+        built = build(
+            make_record("refs", [1.0], [1.1], make_run([9.0], other_cores=0.5), table=table),
+            make_record("shm", *disturbed, runtime="graph", table=table),
+            make_record("gloo", *unsettled, runtime="torch", table=table),
+        )
+        section = find(built, section_name)
+        times = column(section, header)
+        assert (times["graph shm"], times["torch gloo"]) == ("disturbed", "not settled")
+        assert len(section.table.cells) == 3
+        if section_name != "microbenchmarks":
+            assert "`store refs` takes" in section.sentence
+            assert "Not ranked: `torch gloo` (not settled), `graph shm` (disturbed)." in section.sentence
+        notes = " ".join(section.notes)
+        assert "torch gloo: not settled: after 60 untimed iterations" in notes
+        assert "Runs per configuration: 2. Left out, because they were disturbed: 1 of 3 runs." in notes
+
+
+def test_a_sweep_says_why_a_value_has_no_time():
+    points = {1024: [0.5], 4096: make_run([1.0], other_cores=1.0)}
+    section = find(
+        build(*make_sweep("refs", "payload", points), *make_sweep("bytes", "payload", {1024: [1.0], 4096: [2.0]})),
+        "sweeps",
+    )
+    assert [row[2:4] for row in section.table.cells if row[0] == "store refs"] == [["500", "disturbed"]]
+    assert len(section.table.cells) == 2
+
+
 def test_chatlearns_messages_are_compared_with_its_queues_as_sent():
     def record(transport, seconds, runtime="store", table="chatlearn", message="packed", **changes):
         run = make_run([seconds] * 8, group_seconds=[8 * seconds])

@@ -8,6 +8,7 @@ import pytest
 from made_records import make_record, make_run
 
 import benchmark
+from common.analysis.result import Result
 from common.errors import RecordError, UsageError
 from common.plan import validate
 from common.records import files
@@ -202,6 +203,35 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
     files.save(tmp_path / names[0], first)
     with pytest.raises(UsageError, match="was measured with another boot"):
         benchmark.main([*argv, "--continue"])
+
+
+@pytest.mark.parametrize(
+    ("busy", "flags", "count", "status"),
+    [([1.0, 0], [], 2, "ok"), ([1.0, 1.0, 1.0, 0], [], 3, "disturbed"), ([1.0, 0], ["--allow-disturbed"], 1, "ok")],
+    ids=["once", "always", "allowed"],
+)
+def test_a_disturbed_run_is_measured_again_at_most_twice(
+    monkeypatch, no_gpu, capsys, tmp_path, busy, flags, count, status
+):
+    loads = iter(busy)
+
+    def measure_run(item, order):
+        item.record.runs.append(make_run([1.0], order=order, other_cores=next(loads, 0)))
+        item.record.environments["0"] = describe_environment()
+        files.save(item.path, item.record)
+        return 0
+
+    monkeypatch.setattr(supervisor, "measure_run", measure_run)
+    argv = ["--configs", "torch memcpy", *flags, "--output-dir", str(tmp_path)]
+    assert benchmark.main([*argv, "--runs", "1"]) == 0
+    output = capsys.readouterr().out
+    assert ("runs that were measured again, because others used the machine" in output) == (count > 1)
+    path = tmp_path / "00-torch-memcpy.json"
+    record = files.load(path)
+    assert [run.order for run in record.runs] == [0] * count
+    assert (Result((record,)).status, len(Result((record,)).run_seconds)) == (status, int(status == "ok"))
+    assert benchmark.main([*argv, "--runs", "2", "--continue"]) == 0
+    assert [run.order for run in files.load(path).runs][count:] in ([1], [1, 1])
 
 
 def test_the_others_are_compared_with_the_first_configuration_or_the_baseline(measured, capsys, tmp_path):
