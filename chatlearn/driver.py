@@ -46,7 +46,7 @@ class QueueCounters:
     def facts(self):
         """Return fields of the run. Raise RunFailed if two timed groups of the same length have different counts."""
         options = self.workers.plan.options
-        timed = [counts for first, counts in self.groups.items() if first > 1 + options.warmup]
+        timed = [counts for first, counts in self.groups.items() if first >= self.workers.first_timed]
         groups = [counts for counts in timed if counts["iterations"] == options.group_size]
         groups = groups[options.relay_episodes - 1 :]  # the first episodes have fewer samples to train on
         different = {name for counts in groups for name in OPERATIONS if counts[name] != groups[0][name]}

@@ -405,6 +405,8 @@ def _warnings_of(run: Run) -> list[str]:
 def warnings(result: Result) -> list[str]:
     """Return what limits the trust in a result, one line each, with what to do. Empty if nothing was timed."""
     lines = [line for run in result.runs if run.seconds for line in _warnings_of(run)]
+    if result.status in UNCOUNTED:
+        lines.append(str(result.failure))
     if not result.seconds:
         return lines
     if result.spilled_bytes:

@@ -174,8 +174,6 @@ class Endpoint:
         wrong, views = Counter[str](), Views()
         for inbox in self.inboxes.values():
             inbox.verify(first, last, self.digests, wrong, views)
-        if last == 1 + self.plan.options.warmup:  # the timed iterations follow
-            self.overhead_seconds, self.minor_faults = 0.0, 0
         self.faults_before = recorder.count_faults()  # those of the verification do not count
         return {name: count for name, count in wrong.items() if count}, views.by_edge
 
@@ -183,6 +181,10 @@ class Endpoint:
         """Drop the last inputs. Views among them keep a channel's buffer, an object or a ring's slot in use."""
         for inbox in self.inboxes.values():
             inbox.held.clear()
+
+    def reset_costs(self) -> None:
+        """Begin to count the costs of the timed iterations."""
+        self.overhead_seconds, self.minor_faults, self.faults_before = 0.0, 0, recorder.count_faults()
 
     def spans(self) -> list[tuple[int, str, float, float, int]]:
         return recorder.spans

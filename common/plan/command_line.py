@@ -20,6 +20,7 @@ POINTS = "FIRST:LAST:FACTORx, FIRST:LAST:+STEP or VALUE,VALUE,..."
 MAX_POINTS = 64
 LISTS = {"--list-flows": catalogue.describe_flows, "--list-presets": lambda: PRESETS_TEXT}
 POINT_SECONDS = 1.0  # of timed iterations per value of a sweep, without --duration or --iterations
+POINT_WARMUP = 3  # untimed iterations per value
 Flag = dataclasses.Field[Any]  # made by common.plan.options.flag
 
 
@@ -142,6 +143,7 @@ def expand_sweep(given: dict[str, Any]) -> list[Options]:
         raise UsageError(f"--sweep {text} and --{name}: leave one of them out")
     if not given.keys() & {"iterations", "duration"}:
         given["duration"] = POINT_SECONDS
+        given.setdefault("warmup", POINT_WARMUP)
     try:
         values = sorted(set(parse_points(points, value_parser(field))))
     except (ValueError, argparse.ArgumentTypeError) as error:

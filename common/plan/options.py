@@ -7,9 +7,9 @@ import tomllib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, convert
 
 from chatlearn.options import REF_QUEUE_FLAGS, ChatLearnOptions
 from common.flows.catalogue import DETACHED_PPO, FLOWS, FLOWS_OF_MODELS, PIPELINE, WEIGHTS, ZERO
@@ -24,6 +24,12 @@ PRESETS_TEXT = Path(__file__).with_name("presets.toml").read_text(encoding="utf-
 PRESETS = tomllib.loads(PRESETS_TEXT)
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
 MIN_TIMED_ITERATIONS, MAX_TIMED_ITERATIONS = 3, 10**6  # with --duration, whatever time an iteration takes
+MAX_WARMUP_GROUPS = 60  # of --in-flight iterations each
+
+
+def parse_warmup(text: str) -> int | None:
+    """Return the number of untimed iterations; None for steady."""
+    return None if text == "steady" else convert(text, Annotated[int, Meta(ge=0, le=10**6)], strict=False)
 
 
 _SIZES = "sizes of flows (--list-flows shows the defaults)"
@@ -125,7 +131,10 @@ class Options(ChatLearnOptions):
     duration: float | None = _measurement(None, "measure for this time instead of --iterations, such as 10s; "
         "verification is included. Makers and trainers of detached-ppo then run at their own speed", parse_seconds,
         _TIME, metavar="TIME")
-    warmup: int = _measurement(3, "untimed iterations after the first one", int, Meta(ge=0, le=10**6))
+    warmup: int | None = _measurement(None, "untimed iterations after the first one: a number, or steady, which goes "
+        "on until neither the times nor the page faults change (10 to 60 groups of --in-flight iterations, or 30 s). "
+        "Default: steady; 3 with --sweep and without --iterations", parse_warmup,
+        metavar="N|steady")
     check_every: int | None = _measurement(None, "iterations between two full verifications. All bytes of the last "
         "--in-flight iterations and the sequence numbers of the others are verified. Default: the value of "
         "--in-flight, so that all bytes of every iteration are verified", int, _COUNT, configuration=True)

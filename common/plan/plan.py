@@ -14,9 +14,11 @@ from common.errors import Skipped, UsageError
 from common.flows.catalogue import DETACHED_PPO, build_flow, flow_sizes
 from common.flows.flow import DRIVER, Edge, Flow, changes_flow, jagged_flow, packed_flow, with_dataset, with_proxy_actor
 from common.plan import validate
-from common.plan.options import Options
+from common.plan.options import MAX_WARMUP_GROUPS, Options
 from common.records.schema import Configuration, Layout, Record, Workload, record_edges
 from common.transports.catalogue import Transport, readers_get_views, transports_of
+
+FIXED_WARMUP = 10  # untimed iterations of measurements that cannot wait until their times have settled
 
 
 @dataclass(frozen=True)
@@ -210,8 +212,23 @@ class Plan:
         return bool(self.options.duration) and self.options.flow == DETACHED_PPO
 
     @property
+    def warmup(self) -> int | None:
+        """Return the untimed iterations after the first one; None: until the times have settled.
+
+        Both sides of a paired measurement have as many, and makers and trainers at their own speed never settle.
+        """
+        if self.options.warmup is None and (self.token or self.table == "paired" or self.is_free_run):
+            return FIXED_WARMUP
+        return self.options.warmup
+
+    @property
+    def max_warmup(self) -> int:
+        return MAX_WARMUP_GROUPS * self.options.in_flight if self.warmup is None else self.warmup
+
+    @property
     def total_iterations(self) -> int:
-        return 1 + self.options.warmup + self.options.iterations
+        """Return the largest possible number."""
+        return 1 + self.max_warmup + self.options.iterations
 
     @property
     def gpus_per_actor(self) -> float:

@@ -107,6 +107,8 @@ class Monitor:
                 is_explained = self.plan.options.address and report.failure
                 if not self.exited and not report.run.nodes and not is_explained:
                     self.exited = exited
+                if total and report.run.warmup_iterations is not None:
+                    bar.total = 1 + report.run.warmup_iterations + self.plan.options.iterations
                 if self.progress.progress[2] > bar.n:
                     bar.update(self.progress.progress[2] - bar.n)
                 if report.failure or self.exited:
@@ -140,7 +142,10 @@ class Monitor:
         """Set the times of all iterations that have ended, whatever happened after them."""
         run, size = self.record.runs[-1], self.plan.options.group_size
         ended = [self.progress.iteration(number) for number in range(1, 1 + self.progress.progress[2])]
-        timed = ended[1 + self.plan.options.warmup :]
+        warmup = run.warmup_iterations if self.plan.warmup is None else self.plan.warmup
+        untimed = len(ended) if warmup is None else 1 + warmup  # it is known when the warm-up has ended
+        timed = ended[untimed:]
+        run.warmup_seconds = [round(end - start, 9) for start, end in ended[1:untimed]]
         groups = [timed[n : n + size] for n in range(0, len(timed), size)]
         run.first_seconds = ended[0][1] - ended[0][0] if ended else None
         # The clock counts nanoseconds; more digits would only make the record larger.

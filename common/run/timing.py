@@ -9,7 +9,7 @@ from bisect import bisect
 from collections import ChainMap, Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from common.endpoints import tensors
@@ -25,6 +25,10 @@ from common.run.monitor import WorkerReport
 from common.runtimes.worker_group import Connection, WorkerGroup
 from common.transports.catalogue import INLINED_BYTES
 
+SETTLED_GROUPS = 5  # of iterations in flight; in the steady state they take as long as those before them
+MAX_SETTLED_CHANGE = 0.1  # of their median time, and of the page faults that the next ones save
+MIN_FAULTS = 100  # per iteration; fewer take less than 0.3 ms
+MAX_WARMUP_SECONDS = 30
 RESOURCE_READINGS = 20  # and one after the last iteration
 READ_AS = {True: "views", False: "copies", None: "partly copies"}  # by whether readers found views of shared memory
 
@@ -56,22 +60,58 @@ def run_group(
         finish_oldest()
 
 
-def iteration_groups(plan: Plan) -> Iterator[range]:
-    """Yield the iterations between two verifications: the first one alone, then the warm-up, then the timed ones."""
-    options = plan.options
-    first_timed, end = 2 + options.warmup, 1 + plan.total_iterations
-    for first, stop, size in ((1, 2, 1), (2, first_timed, options.in_flight), (first_timed, end, options.group_size)):
-        for number in range(first, stop, size):
-            yield range(number, min(number + size, stop))
+class WarmUp:
+    """Decide when the warm-up is over: after a fixed number of iterations, or when times and page faults settle."""
+
+    def __init__(self, is_fixed: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self.is_fixed, self.clock, self.begin = is_fixed, clock, clock()
+        self.seconds: list[float] = []  # per iteration of each group
+        self.faults: list[float] = []  # page faults per iteration of each group
+        self.settled: bool | None = None  # None: unknown, because the number is fixed
+
+    def is_over(self) -> bool:
+        if self.is_fixed:
+            return False
+        self.settled = False
+        if len(self.seconds) < 2 * SETTLED_GROUPS:
+            return False
+        before, last = slice(-2 * SETTLED_GROUPS, -SETTLED_GROUPS), slice(-SETTLED_GROUPS, None)
+        old_seconds, new_seconds = median(self.seconds[before]), median(self.seconds[last])
+        old_faults, new_faults = fmean(self.faults[before]), fmean(self.faults[last])
+        is_falling = old_faults - new_faults > max(MAX_SETTLED_CHANGE * old_faults, MIN_FAULTS)
+        self.settled = abs(new_seconds - old_seconds) <= MAX_SETTLED_CHANGE * old_seconds and not is_falling
+        return self.settled or self.clock() - self.begin > MAX_WARMUP_SECONDS
+
+
+def iteration_groups(plan: Plan, warm_up: WarmUp) -> Iterator[tuple[range, bool]]:
+    """Yield the iterations between two verifications: the first one alone, then the warm-up, then the timed ones.
+
+    The second value is whether they are timed.
+    """
+    yield range(1, 2), False
+    options, number, stop = plan.options, 2, 2 + plan.max_warmup
+    while not warm_up.is_over() and number < stop:
+        yield range(number, min(number + options.in_flight, stop)), False
+        number = min(number + options.in_flight, stop)
+    stop = number + options.iterations
+    for first in range(number, stop, options.group_size):
+        yield range(first, min(first + options.group_size, stop)), True
+
+
+def count_faults(workers: WorkerGroup) -> int:
+    """Return the page faults of all workers and raylets so far; those of verifications are not counted."""
+    costs = costs_by_process(workers.call("costs")).values()
+    return sum(cost.minor_faults or 0 for cost in costs) + workers.raylet_faults()
 
 
 def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: WorkerReport) -> None:
     """Run and verify all iterations, and set the fields of `report.run`. The times go to the progress table."""
     driver, table, run, options = workers.driver, workers.driver.progress, report.run, plan.options
-    first_timed, last, begin, cpu_time = 2 + options.warmup, 0, time.monotonic(), CpuTime()
+    last, begin, cpu_time, warm_up = 0, time.monotonic(), CpuTime(), WarmUp(plan.warmup is not None)
     other_load = OtherLoad(cpu_time)
     offsets = workers.nodes.clock_offsets if workers.nodes else {}
     wrong: Counter[str] = Counter()  # bytes by edge and field
+    faults_so_far = 0
     views: dict[str, bool | None] = {}
 
     def make_query(number: int) -> Any:
@@ -86,26 +126,31 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
     stored_before, spilled_before = workers.store_counters()
     raylet_faults_before, loopback_before = workers.raylet_faults(), loopback_bytes()
     table.phase = ITERATING
-    for numbers in iteration_groups(plan):
+    for numbers, is_timed in iteration_groups(plan, warm_up):
         if plan.token and numbers[0] > 1:
             plan.token.pass_round()
-        if numbers[0] == first_timed:
+        is_first_timed = is_timed and not workers.first_timed
+        if is_first_timed:
+            workers.first_timed = numbers[0]
+            run.warmup_iterations, run.settled = numbers[0] - 2, warm_up.settled
+            report.write(plan.run_folder)
+            workers.call("reset_costs")
             stored_before, _ = workers.store_counters()
             raylet_faults_before, loopback_before = workers.raylet_faults(), loopback_bytes()
             begin, cpu_time.seconds = time.monotonic(), 0.0
             if workers.nodes:
                 workers.nodes.begin()
         is_over = options.duration and time.monotonic() - begin > options.duration
-        if is_over and numbers[0] >= first_timed + MIN_TIMED_ITERATIONS:
+        if is_timed and is_over and numbers[0] >= workers.first_timed + MIN_TIMED_ITERATIONS:
             break
-        if plan.is_free_run and numbers[0] == first_timed:
+        if plan.is_free_run and is_first_timed:
             cpu_time.start()
-            wrong.update(measure_free_run(plan, run, connection, table, first_timed))
+            wrong.update(measure_free_run(plan, run, connection, table, numbers[0]))
             cpu_time.stop()
-            add_update(plan, run, workers.call("end_update", first_timed), offsets, is_timed=False)  # reads only
+            add_update(plan, run, workers.call("end_update", numbers[0]), offsets, is_timed=False)  # reads only
             break
-        done = numbers[0] - first_timed
-        if options.resources and done >= len(run.resources) * options.iterations / RESOURCE_READINGS:
+        done = numbers[0] - workers.first_timed
+        if options.resources and is_timed and done >= len(run.resources) * options.iterations / RESOURCE_READINGS:
             run.resources.append(measure_resources(done))
         workers.first_iteration, last = numbers[0], numbers[-1]
         steps = (make_query, connection.submit, connection.collect, receive, table.ended)
@@ -113,15 +158,20 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
         run_group(numbers, options.in_flight, *steps)
         cpu_time.stop()
         if plan.task_flow.has_parameters:
-            add_update(plan, run, workers.call("end_update", last), offsets, numbers[0] >= first_timed)
+            add_update(plan, run, workers.call("end_update", last), offsets, is_timed)
         if plan.task_flow.has_compute:
-            add_step(run, workers.call("end_update", last), numbers[0] >= first_timed)
+            add_step(run, workers.call("end_update", last), is_timed)
         for wrong_of_worker, views_of_worker in workers.call("verify", numbers[0], last).values():
             wrong.update(wrong_of_worker)
             for edge, is_view in views_of_worker.items():
                 if views.get(edge, plan.expects_views) is plan.expects_views:  # an unexpected value stays
                     views[edge] = is_view
         wrong.update(connection.check())
+        if not is_timed and not warm_up.is_fixed:
+            faults_so_far, faults_before = count_faults(workers), faults_so_far
+            if numbers[0] > 1:
+                warm_up.seconds.append((table.iteration(last)[1] - table.iteration(numbers[0])[0]) / len(numbers))
+                warm_up.faults.append((faults_so_far - faults_before) / len(numbers))
         run.wrong_bytes, run.wrong_bytes_by_field = wrong.total(), dict(wrong)
         if numbers[0] == 1:
             # Views of a GPU's memory cannot be seen. The transport's own check of its data path stands for them.
@@ -153,8 +203,8 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
     run.reason = (
         find_failure(plan, wrong, views)
         or find_torn_reads(run)
-        or find_other_data_path(plan, run, range(first_timed, last + 1))
-        or find_missing_bytes(plan, run.node_costs, workers.node_indices(), range(first_timed, last + 1))
+        or find_other_data_path(plan, run, range(workers.first_timed, last + 1))
+        or find_missing_bytes(plan, run.node_costs, workers.node_indices(), range(workers.first_timed, last + 1))
     )
     mark_requested_paths(plan, run, workers.node_indices(), views)
     run.status = "failed" if run.reason else "ok"
@@ -266,7 +316,7 @@ def set_spans(plan: Plan, workers: WorkerGroup, connection: Connection, report: 
     from common.trace.spans import collect_spans
 
     size = plan.options.group_size if plan.options.in_flight > 1 else 1
-    times = [workers.driver.progress.iteration(number) for number in range(2 + plan.options.warmup, 1 + last)]
+    times = [workers.driver.progress.iteration(number) for number in range(workers.first_timed, 1 + last)]
     groups = [times[n : n + size] for n in range(0, len(times), size)]
     intervals = [(group[0][0], group[-1][1]) for group in groups]
     spans = workers.call("spans") | connection.spans()

@@ -39,6 +39,7 @@ class WorkerGroup:
         self.driver: Any = None  # the driver's endpoint
         self.nodes: Any = None  # of a Ray cluster
         self.first_iteration = 0  # of the current group
+        self.first_timed = 0  # iteration; 0 during the warm-up
         self.closing = ExitStack()  # is closed after the last iteration, while the actors are still there
 
     def start(

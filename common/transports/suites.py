@@ -22,13 +22,13 @@ class Part:
 _TEXT = Path(__file__).with_name("suites.toml").read_text(encoding="utf-8")
 SUITES = {name: [Part(**part) for part in parts] for name, parts in tomllib.loads(_TEXT).items()}
 _MEASURED = [variant for variant in VARIANTS if variant.iterations]
-SUITES["benchmark"] = [Part("configurations", [f"{v.name} --warmup 6 --iterations {v.iterations}" for v in _MEASURED])]
+SUITES["benchmark"] = [Part("configurations", [f"{v.name} --iterations {v.iterations}" for v in _MEASURED])]
 # Device memory, which settings of host memory do not change.
 _HOST_FLAGS = {"huge_pages", "retain_memory", "preallocate_store"}
 _ON_GPU = [
     v.name for v in _MEASURED if _HOST_FLAGS.isdisjoint(v.flags) and not v.transport.requirements.host_memory_only
 ]
-SUITES["gpu"].insert(0, Part("configurations", _ON_GPU, "--device cuda --iterations 20"))
+SUITES["gpu"].insert(0, Part("configurations", _ON_GPU, "--device cuda --warmup 3 --iterations 20"))
 # Everything in results/published, so that one call measures all of it, interleaved.
 PUBLISHED = (
     "benchmark", "stages", "hops", "chatlearn", "chatlearn-stages", "sweeps", "in-flight", "weights", "detached-ppo",

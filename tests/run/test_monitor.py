@@ -104,18 +104,20 @@ def test_dead_and_stopped_actors_are_named_before_late_ones(make_monitor, start)
     assert made.diagnose([]) == "reward does not answer: its process is stopped"
 
 
-def test_report_and_times_are_in_the_record_at_the_end(plan, make_monitor, start):
+@pytest.mark.parametrize(("warmup", "timed"), [(3, 3), (None, 0)], ids=["ended", "interrupted in the warm-up"])
+def test_report_and_times_are_in_the_record_at_the_end(plan, make_monitor, start, warmup, timed):
     made = make_monitor()
     table = ProgressTable.join(plan.run_folder, "driver", NAMES, plan.total_iterations)
     for number in range(1, 8):  # the last 3 of 10 are missing
         table.ended(number, number, number + 0.25)
-    run = {"nodes": {"driver": 0}, "stored_bytes": 5}
+    run = {"nodes": {"driver": 0}, "stored_bytes": 5, "warmup_iterations": warmup}
     assert made.wait(start(write_report(plan, run=run, environment={"python": "3"}, finished=True))) is None
     made.collect_samples()
     (run,) = made.record.runs
     assert (run.stored_bytes, run.order) == (5, 7)
     assert made.record.environments == {"0": {"python": "3"}}
-    assert (run.first_seconds, run.seconds, run.group_seconds) == (0.25, [0.25] * 3, [0.25] * 3)
+    assert (run.first_seconds, run.seconds, run.group_seconds) == (0.25, [0.25] * timed, [0.25] * timed)
+    assert run.warmup_seconds == [0.25] * (6 - timed)
 
 
 @pytest.mark.parametrize("content", [b"\xff\x00{garbage\n", b'{"run": {"secnods": []}}', b'{"run": {"order": "one"}}'])

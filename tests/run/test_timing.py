@@ -13,11 +13,12 @@ from common.endpoints.actor import Endpoint
 from common.endpoints.progress_table import ENDING, ProgressTable
 from common.flows.catalogue import online_dpo
 from common.flows.flow import DRIVER
+from common.plan.command_line import parse_options
 from common.plan.options import Options
 from common.plan.plan import Plan
 from common.records.schema import Run
 from common.run.monitor import WorkerReport
-from common.run.timing import find_failure, iteration_groups, measure, run_group
+from common.run.timing import WarmUp, find_failure, iteration_groups, measure, run_group
 from common.runtimes.process_workers import ProcessWorkers
 from common.transports.catalogue import TRANSPORTS
 
@@ -86,7 +87,60 @@ def test_three_in_flight_are_collected_in_order():
 )
 def test_groups_end_where_everything_is_verified(make_plan, flags, groups):
     plan = make_plan("store", "--transport", "refs", *flags, *KILOBYTES)
-    assert [list(numbers) for numbers in iteration_groups(plan)] == groups
+    warmup = int(flags[1])
+    expected = [(numbers, numbers[0] > 1 + warmup) for numbers in groups]
+    found = [(list(numbers), is_timed) for numbers, is_timed in iteration_groups(plan, WarmUp(is_fixed=True))]
+    assert found == expected
+
+
+STEADY = [0.5] * 5
+
+
+@pytest.mark.parametrize(
+    ("seconds", "faults", "count", "settled"),
+    [
+        ([1.0] * 60, [9.0] * 60, 10, True),
+        ([1.0] * 9 + [9.0] + [1.0] * 50, [9.0] * 60, 10, True),  # a single slow iteration does not matter
+        ([5.0, 4.0, 3.0, 2.0, 1.0] + [0.5] * 55, [0.0] * 60, 13, True),  # the first median of 0.5, 0.5 and 0.5
+        ([1.0] * 60, [5000.0] * 7 + [100.0] * 53, 17, True),  # the page faults of five iterations still fell
+        ([1.0] * 60, [90.0] * 7 + [0.0] * 53, 10, True),  # few page faults cost nothing
+        ([0.9**n for n in range(60)], [0.0] * 60, 60, False),
+        ([1.0] * 60, [10000 * 0.9**n + 500 for n in range(60)], 44, True),
+        ([1.0] * 60, [1e6 * 0.9**n for n in range(60)], 60, False),
+    ],
+    ids=["at once", "one slow", "falling times", "falling faults", "few faults", "never", "at last", "always faults"],
+)
+def test_warm_up_ends_when_times_and_page_faults_no_longer_fall(make_plan, seconds, faults, count, settled):
+    plan, warm_up, untimed = make_plan("store", "--iterations", "3"), WarmUp(is_fixed=False, clock=lambda: 0.0), 0
+    for numbers, is_timed in iteration_groups(plan, warm_up):
+        if numbers[0] > 1 and not is_timed:
+            warm_up.seconds.append(seconds[untimed])
+            warm_up.faults.append(faults[untimed])
+            untimed += 1
+    assert (untimed, warm_up.settled, list(numbers)) == (count, settled, [count + 4])
+
+
+def test_warm_up_ends_after_its_time_but_not_before_ten_groups(make_plan):
+    now = iter(range(0, 1000, 2))
+    plan, warm_up, sizes = make_plan("graph", "--in-flight", "2"), WarmUp(False, clock=lambda: float(next(now))), []
+    for numbers, is_timed in iteration_groups(plan, warm_up):
+        if is_timed:
+            break
+        sizes.append(len(numbers))
+        if numbers[0] > 1:
+            warm_up.seconds.append(2.0 ** -len(sizes))
+            warm_up.faults.append(0.0)
+    assert (sizes, warm_up.settled) == ([1, *[2] * 25], False)
+
+
+@pytest.mark.parametrize("changes", [{"table": "paired"}, {"flags": ("--sweep", "payload=1KiB,1MiB")}])
+def test_measurements_that_cannot_wait_for_a_steady_state_have_a_fixed_warm_up(make_plan, changes):
+    flags = changes.pop("flags", ())
+    if flags:
+        assert {options.warmup for options in parse_options("", "store", flags)} == {3}
+    else:
+        plan = make_plan("store", **changes)
+        assert (plan.warmup, plan.max_warmup, make_plan("store").warmup) == (10, 10, None)
 
 
 @pytest.fixture
@@ -116,12 +170,24 @@ def measured(make_plan, monkeypatch, tmp_path):
             no_checks = {"check": dict, "facts": dict, "spans": dict}
             measure(plan, workers, SimpleNamespace(submit=connection.submit, collect=collect, **no_checks), report)
         assert table.phase == ENDING
-        assert table.numbers() == dict.fromkeys(WORKERS, plan.total_iterations)
-        seconds = [end - start for start, end in map(table.iteration, range(1, 1 + plan.total_iterations))]
+        total = 1 + report.run.warmup_iterations + plan.options.iterations
+        assert table.numbers() == dict.fromkeys(WORKERS, total)
+        seconds = [end - start for start, end in map(table.iteration, range(1, 1 + total))]
         assert min(seconds) > 0
         return SimpleNamespace(run=report.run, verified=verified, seconds=seconds)
 
     return run
+
+
+def test_the_run_says_after_how_many_iterations_it_had_settled(measured):
+    done = measured("--iterations", "3")
+    assert 10 <= done.run.warmup_iterations <= 60 and done.run.settled in (True, False)
+    assert done.verified["policy"][-1] == (done.run.warmup_iterations + 4,) * 2
+
+
+def test_whether_a_run_with_a_fixed_warm_up_had_settled_is_unknown(measured):
+    run = measured("--warmup", "2", "--iterations", "3").run
+    assert (run.warmup_iterations, run.settled) == (2, None)
 
 
 def test_correct_run(measured, tmp_path):

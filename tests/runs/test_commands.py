@@ -141,7 +141,7 @@ def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path):
 def make_pair(tmp_path, *flags_of_each):
     pair = []
     for number, flags in enumerate(flags_of_each):
-        (options,) = parse_options("", "torch", [*flags, "--payload", "64KiB", "--iterations", "20"])
+        (options,) = parse_options("", "torch", [*flags, "--payload", "64KiB", "--iterations", "20", "--warmup", "3"])
         plan, _ = resolve_plan("torch", options, table="paired")
         pair.append(Item((plan, None), tmp_path / f"{number}.json"))
     return pair
