@@ -405,10 +405,8 @@ def _warnings_of(run: Run) -> list[str]:
 def warnings(result: Result) -> list[str]:
     """Return what limits the trust in a result, one line each, with what to do. Empty if nothing was timed."""
     lines = [line for run in result.runs if run.seconds for line in _warnings_of(run)]
-    if result.status in UNCOUNTED:
-        lines.append(str(result.failure))
     if not result.seconds:
-        return lines
+        return [*lines, str(result.failure)] if result.status == NOT_SETTLED else lines
     if result.spilled_bytes:
         lines.append(f"{format_bytes(result.spilled_bytes)} were spilled to disk, so iterations were slower: raise "
                      "--object-store-bytes")  # fmt: skip
