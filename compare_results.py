@@ -73,10 +73,6 @@ def write_notes(pairs: Sequence[Pair], only_old: Sequence[Result], only_new: Seq
         if pair.is_worse or not pair.is_measured:
             lines.append(f"{pair.label} was {pair.old.status} in OLD and is {pair.new.status} in NEW: "
                          f"{pair.new.failure or pair.old.failure}")  # fmt: skip
-    boots = [{environment.get("boot") for result in side for environment in result.environments}
-             for side in ([pair.old for pair in pairs], [pair.new for pair in pairs])]  # fmt: skip
-    if boots[0] != boots[1]:
-        lines.append("The machine was started again between OLD and NEW, or they are of two machines of the same kind.")
     return lines
 
 

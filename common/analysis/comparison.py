@@ -133,7 +133,7 @@ def environment_differences(pairs: Sequence[Pair]) -> list[str]:
 def _flatten(environment: Mapping[str, Any]) -> dict[str, Any]:
     """Return an environment with its variables and versions beside the other values, without what always differs."""
     inner = {name: value for key in ("variables", "versions") for name, value in (environment.get(key) or {}).items()}
-    ignored = ("variables", "versions", "boot", "git_dirty")
+    ignored = ("variables", "versions", "git_dirty")
     return inner | {name: value for name, value in environment.items() if name not in ignored}
 
 

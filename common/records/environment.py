@@ -113,17 +113,14 @@ def describe_environment() -> dict[str, Any]:
 
 def machine_line(environment: dict[str, Any]) -> str:
     gpus, versions = environment.get("gpus") or [], environment.get("versions") or {}
+    huge_pages = re.search(r"\[(\w+)\]", environment.get("transparent_hugepages") or "")  # the kernel's choice
     cores = "virtual CPUs" if environment.get("virtual_machine") else "cores"
     return ", ".join([
         f"{environment.get('logical_cpus')} {cores} of {environment.get('cpu_model')}",
         f"{environment.get('memory_gib')} GiB",
         f"{len(gpus)} x {gpus[0]}" if gpus else "no GPU",
+        f"kernel {environment.get('kernel')}",
+        f"transparent huge pages {huge_pages[1] if huge_pages else 'unknown'}",
         f"Python {environment.get('python')}",
         *(f"{name} {version}" for name, version in versions.items() if gpus or not name.startswith("cupy")),
     ])  # fmt: skip
-
-
-def huge_pages_setting(environment: dict[str, Any]) -> str:
-    """Return the setting of transparent huge pages, which the kernel writes in brackets."""
-    match = re.search(r"\[(\w+)\]", environment.get("transparent_hugepages") or "")
-    return match[1] if match else "unknown"

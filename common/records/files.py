@@ -98,23 +98,22 @@ def record_files(paths: Iterable[Path]) -> list[Path]:
 def load_all(paths: Iterable[Path]) -> list[Record]:
     """Return the records in these files and folders. A run that another file has too counts once, with a warning."""
     records: list[Record] = []
-    first_paths: dict[tuple[Any, ...], Path] = {}
-    repeated: list[tuple[Path, Path]] = []
-    for path in record_files(paths):
-        record, kept, own_keys = load(path), [], {}
+    first_files: dict[tuple[Any, ...], tuple[int, Path]] = {}
+    repeated: list[str] = []
+    for file in enumerate(record_files(paths)):
+        record, kept = load(file[1]), []
         for run in record.runs:
             key = (record.table, record.workload, record.configuration, run.started_at, run.order, *run.seconds)
-            if key in first_paths:
-                repeated.append((path, first_paths[key]))
-            else:
-                own_keys[key] = path
+            first = first_files.setdefault(key, file)
+            if first == file:
                 kept.append(run)
-        first_paths |= own_keys
+            else:
+                repeated.append(f"{file[1]}, which are also in {first[1]}")
         if kept or not record.runs:
             records.append(msgspec.structs.replace(record, runs=kept))
     if repeated:
-        print(f"warning: {len(repeated)} runs are in two records and count once, such as those of {repeated[0][0]}, "
-              f"which are also in {repeated[0][1]}", file=sys.stderr)  # fmt: skip
+        print(f"warning: {len(repeated)} runs are in two records and count once, such as those of {repeated[0]}",
+              file=sys.stderr)  # fmt: skip
     return records
 
 

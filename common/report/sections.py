@@ -18,7 +18,7 @@ from common.analysis.result import UNCOUNTED, Result, with_shared_references
 from common.analysis.statistics import interval
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS
-from common.records.environment import huge_pages_setting, machine_line
+from common.records.environment import machine_line
 from common.records.schema import SENDER_SIZES, Run
 from common.report import tables
 from common.report.charts import Bar, BarChart, DotChart, LineChart, Series
@@ -130,11 +130,9 @@ def _group_key(result: Result) -> tuple[Any, ...]:
 
 
 def provenance(results: Sequence[Result]) -> list[str]:
-    """Return the machines and versions, their boots and kernels, and last the runs, the day and the commits."""
+    """Return the machines and versions, and last the boots, the runs, the day and the commits."""
     machines, commits = set(), set()
     environments = [environment for result in results for environment in result.environments]
-    kernels = sorted({environment.get("kernel") or "unknown" for environment in environments})
-    huge_pages = sorted({huge_pages_setting(environment) for environment in environments})
     boots = len({environment.get("boot") for environment in environments})
     for environment in environments:
         machines.add(machine_line(environment))
@@ -151,10 +149,8 @@ def provenance(results: Sequence[Result]) -> list[str]:
         notes += f" Left out, because their times had not settled: {unsettled} of {len(ok_runs)} runs."
     return [
         *sorted(machines),
-        f"Kernel {' and '.join(kernels)}, transparent huge pages: {' and '.join(huge_pages)}. Boots of the machine: "
-        f"{boots}.",
-        f"Runs per configuration: {' to '.join(map(str, dict.fromkeys([min(counts), max(counts)])))}.{notes} "
-        f"Measured on {' and '.join(days)}, commit {', '.join(sorted(commits))}.",
+        f"Boots: {boots}. Runs per configuration: {' to '.join(map(str, dict.fromkeys([min(counts), max(counts)])))}."
+        f"{notes} Measured on {' and '.join(days)}, commit {', '.join(sorted(commits))}.",
     ]  # fmt: skip
 
 

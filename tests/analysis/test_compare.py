@@ -210,7 +210,7 @@ def test_the_smallest_slowdown_that_could_be_found_is_printed_and_a_limit_below_
 def test_another_start_of_the_machine_is_noted(write_sides, capsys, boot):
     sides = ([make_record("refs", *QUIET, environment={"boot": name})] for name in ("a", boot))
     output = run(capsys, [*write_sides(*sides), "--mixed"]).out
-    assert ("The machine was started again" in output) == (boot == "b")
+    assert ("boot: a → b\n" in output) == (boot == "b")
 
 
 @pytest.mark.parametrize("key", ["boot", "kernel", "transparent_hugepages"])

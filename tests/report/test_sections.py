@@ -178,7 +178,7 @@ def test_a_row_without_a_time_says_why_and_is_not_ranked():
             assert "Not ranked: `torch gloo` (not settled), `graph shm` (disturbed)." in section.sentence
         notes = " ".join(section.notes)
         assert "torch gloo: not settled: after 60 untimed iterations" in notes
-        assert "Runs per configuration: 2. Left out, because they were disturbed: 1 of 3 runs." in notes
+        assert "Boots: 1. Runs per configuration: 2. Left out, because they were disturbed: 1 of 3 runs." in notes
 
 
 def test_a_sweep_says_why_a_value_has_no_time():
