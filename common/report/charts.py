@@ -47,7 +47,10 @@ class Dot:
 
 @dataclass(frozen=True)
 class DotChart:
-    """Groups of dots by title on one logarithmic axis, and vertical lines by their name in the legend."""
+    """Groups of dots by title on one logarithmic axis, and vertical lines by their name in the legend.
+
+    panel_limits: group -> the position of a line in its panel alone. The title of the group names it.
+    """
 
     file_name: str
     title: str
@@ -55,6 +58,7 @@ class DotChart:
     x_label: str
     limits: dict[str, float] = field(default_factory=dict)
     caption: tuple[str, ...] = ()
+    panel_limits: dict[str, float] = field(default_factory=dict)
 
     def draw(self) -> Figure:
         panels = make_panels(self, [len(dots) for dots in self.groups.values()])
@@ -62,7 +66,9 @@ class DotChart:
         for (title, dots), axes in zip(self.groups.items(), panels, strict=True):
             draw_rows(axes, title, dots)
             axes.grid(axis="y", color=GRID_COLOUR, linewidth=0.5, linestyle=":")
-            set_log_axis(axes, "x", [*ends, *self.limits.values()])
+            set_log_axis(axes, "x", [*ends, *self.limits.values(), *self.panel_limits.values()])
+            if title in self.panel_limits:
+                axes.axvline(self.panel_limits[title], color=LIMIT_COLOUR, linewidth=1.2, zorder=1)
             for y, dot in enumerate(dots):
                 inside = "white" if dot.is_view else "0.1"
                 axes.plot((dot.low, dot.high), (y, y), color="0.1", linewidth=1.6, solid_capstyle="butt", zorder=2.1)

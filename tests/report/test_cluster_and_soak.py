@@ -43,8 +43,11 @@ def test_transports_are_compared_with_the_link_alone():
         "1.5",
     )
     assert "graph shm (2 nodes, 10 Gbit/s), 1.92 times as long" in section.sentence
-    assert set(section.chart.groups) == {"2 nodes, 10 Gbit/s", "all actors on the driver's node"}
-    assert list(section.chart.limits.values()) == pytest.approx([26])
+    nodes = "2 nodes, 10 Gbit/s (line: the link alone, 26 ms)"
+    assert list(section.chart.groups) == [nodes, "all actors on the driver's node"]
+    assert (section.chart.limits, section.chart.panel_limits) == ({}, {nodes: pytest.approx(26)})
+    panels = section.chart.draw().axes
+    assert [len(panel.lines) for panel in panels] == [2 * 2 + 1, 2 * 1]  # two per dot, and the line of the first one
 
 
 def test_a_table_of_one_node_has_no_column_for_links():
