@@ -28,6 +28,7 @@ MAX_DRIFT = 0.3  # of the fastest memcpy pass, from before to after the iteratio
 MIN_DRIFT_SECONDS = 0.01  # of that pass: messages that fit into caches are copied up to twice as fast at times
 MAX_THROTTLED = 0.05  # of the time of the iterations
 MAX_OVERHEAD = 0.05  # of the benchmark itself, of an iteration
+MAX_CLOCK_ERROR = 0.05  # of a time that begins on one node and ends on another
 MIN_SHARE = 0.9  # of the memcpy time, which was measured at another time, for readers that own a copy
 
 
@@ -262,6 +263,17 @@ class Result:
         options = Options(flow=flow_name, replicas=flags.get("replicas"), ranks=flags.get("ranks"))
         workers = make_workers(flow.actors, options.process_counts)
         return Crossings(flow, workers, run.nodes, self.transport.once_per_node)
+
+    @property
+    def clock_error_seconds(self) -> float:
+        """Return the largest error of a time between two nodes. The driver's node has the driver's clock."""
+        errors = [[cost.clock_error_seconds for node, cost in run.node_costs.items() if node != "0"]
+                  for run in self.shown_runs]  # fmt: skip
+        return max((sum(sorted(of_run)[-2:]) for of_run in errors), default=0.0)
+
+    def is_within_clock_error(self, seconds: float) -> bool:
+        """Return whether a time between processes is too short for the clocks of its nodes."""
+        return self.clock_error_seconds > MAX_CLOCK_ERROR * abs(seconds)
 
     @property
     def times_link(self) -> float | None:

@@ -133,11 +133,12 @@ class Link(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NodeCosts(msgspec.Struct, forbid_unknown_fields=True):
-    """What a node did from the first timed iteration to the last, and what was measured on it before."""
+    """What a node did from the first timed iteration to the last, and what was measured of it before and after."""
 
     memcpy_seconds: list[Seconds] = []  # one warm copy per edge, one sample per pass
-    clock_offset_seconds: float = 0.0  # how far its clock is ahead of the driver's
-    clock_error_seconds: float = 0.0
+    clock_offset_seconds: float = 0.0  # how far its clock was ahead of the driver's before the iterations
+    clock_drift_seconds: float = 0.0  # how much further ahead it was after the iterations
+    clock_error_seconds: float = 0.0  # the largest possible error of both
     received_bytes: Count | None = None  # by the interface of the node's address; None: it is not known
     sent_bytes: Count | None = None
     busy_cores: float = 0.0  # of all processes; nodes on one machine count each other's too

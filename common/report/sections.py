@@ -235,7 +235,8 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
         stages.check_trace(result)
     layout = done[0].configuration.layout
     on_nodes = layout.existing_cluster and all(r.configuration.layout == layout for r in done)
-    runs = {describe_configuration(r) if on_nodes else r.label: r.traced_runs for r in done}
+    results = {describe_configuration(r) if on_nodes else r.label: r for r in done}
+    runs = {label: result.traced_runs for label, result in results.items()}
     totals = {name: fmean(map(stages.iteration_seconds, traced)) for name, traced in runs.items()}
     by_cause = {name: stages.mean_over_runs(stages.attribute_to_causes, traced) for name, traced in runs.items()}
     by_stage = {
@@ -267,8 +268,11 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
     def section(kind: str, parts: Mapping[str, Mapping[str, float]], order: Sequence[str], **fields: Any) -> Section:
         seen = dict.fromkeys(name for seconds in parts.values() for name in seconds)
         names = sorted(seen, key=lambda name: order.index(name) if name in order else len(order))
-        cells = [[label, *map(format_milliseconds, (total, *map(parts[label].get, names)))]
-                 for label, total in totals.items()]  # fmt: skip
+        cells = []
+        for label, total in totals.items():
+            too_short = results[label].is_within_clock_error
+            shown = {name: seconds for name, seconds in parts[label].items() if not seconds or not too_short(seconds)}
+            cells.append([label, *map(format_milliseconds, (total, *map(shown.get, names)))])
         table = Table(["configuration", "mean ms per iteration", *names], cells)
         return Section(name, f"Milliseconds by {kind}: {title}", "", table, **fields)
 

@@ -36,7 +36,8 @@ class WorkerReport(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
 
     run: Run  # without the times of the iterations, which are in the progress table
     environment: dict[str, Any] = {}
-    other_environments: list[dict[str, Any]] = []  # of the other nodes, from the first on
+    other_environments: list[dict[str, Any]] = []  # of the other nodes, from the first on; empty without actors
+    link_bytes: int = 0  # that the link that is measured has carried, so that the monitor sees progress
     failure: str = ""  # why the iterations ended early
     actor_raised: bool = False  # the failure is an error that an actor raised
     finished: bool = False
@@ -99,7 +100,7 @@ class Monitor:
                 self.record.runs[-1] = report.run
                 if report.environment:
                     environments = [report.environment, *report.other_environments]
-                    self.record.environments |= {str(node): known for node, known in enumerate(environments)}
+                    self.record.environments |= {str(node): known for node, known in enumerate(environments) if known}
                 # The report is read after the actors were looked up, so it has all that was reported before they
                 # ended. It names the nodes after the last iteration, and from then on actors may end. Other actors end
                 # as a consequence of the first ones.

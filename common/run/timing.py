@@ -8,6 +8,7 @@ import time
 from bisect import bisect
 from collections import ChainMap, Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from statistics import fmean, median
 from typing import Any
@@ -109,7 +110,7 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
     driver, table, run, options = workers.driver, workers.driver.progress, report.run, plan.options
     last, begin, cpu_time, warm_up = 0, time.monotonic(), CpuTime(), WarmUp(plan.warmup is not None)
     other_load = OtherLoad(cpu_time)
-    offsets = workers.nodes.clock_offsets if workers.nodes else {}
+    timed_updates: list[Mapping[str, WorkTimes]] = []
     wrong: Counter[str] = Counter()  # bytes by edge and field
     faults_so_far = 0
     views: dict[str, bool | None] = {}
@@ -147,7 +148,7 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
             cpu_time.start()
             wrong.update(measure_free_run(plan, run, connection, table, numbers[0]))
             cpu_time.stop()
-            add_update(plan, run, workers.call("end_update", numbers[0]), offsets, is_timed=False)  # reads only
+            add_update(plan, run, workers.call("end_update", numbers[0]), is_timed=False)  # reads only
             break
         done = numbers[0] - workers.first_timed
         if options.resources and is_timed and done >= len(run.resources) * options.iterations / RESOURCE_READINGS:
@@ -158,7 +159,10 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
         run_group(numbers, options.in_flight, *steps)
         cpu_time.stop()
         if plan.task_flow.has_parameters:
-            add_update(plan, run, workers.call("end_update", last), offsets, is_timed)
+            update_times = workers.call("end_update", last)
+            add_update(plan, run, update_times, is_timed)
+            if is_timed:
+                timed_updates.append(update_times)
         if plan.task_flow.has_compute:
             add_step(run, workers.call("end_update", last), is_timed)
         for wrong_of_worker, views_of_worker in workers.call("verify", numbers[0], last).values():
@@ -189,6 +193,8 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
     run.stored_bytes, run.spilled_bytes = stored_after - stored_before, spilled_after - spilled_before
     if workers.nodes:
         run.node_costs = workers.nodes.end()
+    if run.updates:
+        run.updates.transfer_seconds = [transfer_seconds(plan, t, workers.driver_seconds) for t in timed_updates]
     run.processes = costs_by_process(workers.call("costs"))
     if not options.address:  # the processes of an existing cluster are not descendants of this one
         run.cpu_seconds = cpu_time.seconds
@@ -253,27 +259,34 @@ def find_failure(plan: Plan, wrong: Mapping[str, int], views: Mapping[str, bool 
     return None
 
 
-def add_update(
-    plan: Plan, run: Run, times: Mapping[str, WorkTimes], offsets: Mapping[str, float], is_timed: bool
-) -> None:
-    """Add the parts of an update, which the actors measured, to the run. `offsets` are those of their clocks."""
-    flow, run.updates = plan.task_flow, run.updates or Updates()
+def actors_of_update(plan: Plan) -> tuple[list[str], list[str]]:
+    """Return the workers that send parameters, and those that receive them."""
+    flow, workers = plan.task_flow, plan.workers.items()
     edges = [edge for edge in flow.edges if edge.message.is_parameters]
-    actors = {name: worker.actor for name, worker in plan.workers.items()}
     sending, receiving = {flow.actor(edge.source) for edge in edges}, {flow.actor(edge.reader) for edge in edges}
-    senders = [times[name] for name in actors if actors[name] in sending]
-    receivers = [times[name] for name in actors if actors[name] in receiving]
+    senders = [name for name, worker in workers if worker.actor in sending]
+    return senders, [name for name, worker in workers if worker.actor in receiving]
+
+
+def add_update(plan: Plan, run: Run, times: Mapping[str, WorkTimes], is_timed: bool) -> None:
+    """Add the parts of an update, which the actors measured, to the run."""
+    run.updates = run.updates or Updates()
+    senders, receivers = ([times[name] for name in names] for names in actors_of_update(plan))
     run.updates.reads = sum(receiver.reads for receiver in receivers)
     run.updates.torn_reads = sum(receiver.torn_reads for receiver in receivers)
     if is_timed:
         run.updates.publish_seconds.append(max(sender.last_end - sender.first_begin for sender in senders))
-        begin = {name: times[name].last_begin - offsets.get(name, 0) for name in actors}
-        end = {name: times[name].first_end - offsets.get(name, 0) for name in actors}
-        last_arrival = max(begin[name] for name in actors if actors[name] in receiving)
-        first_sent = min(end[name] for name in actors if actors[name] in sending)
-        run.updates.transfer_seconds.append(last_arrival - first_sent)
         run.updates.install_seconds.append(max(receiver.install_seconds for receiver in receivers))
         run.updates.stall_seconds.append(max(receiver.stall_seconds for receiver in receivers))
+
+
+def transfer_seconds(
+    plan: Plan, times: Mapping[str, WorkTimes], driver_seconds: Callable[[str, float], float]
+) -> float:
+    """Return the seconds from the first message of an update to the arrival of its last one, on the driver's clock."""
+    senders, receivers = actors_of_update(plan)
+    first_sent = min(driver_seconds(name, times[name].first_end) for name in senders)
+    return max(driver_seconds(name, times[name].last_begin) for name in receivers) - first_sent
 
 
 def add_step(run: Run, times: Mapping[str, WorkTimes], is_timed: bool) -> None:
@@ -320,8 +333,9 @@ def set_spans(plan: Plan, workers: WorkerGroup, connection: Connection, report: 
     groups = [times[n : n + size] for n in range(0, len(times), size)]
     intervals = [(group[0][0], group[-1][1]) for group in groups]
     spans = workers.call("spans") | connection.spans()
-    for name, offset in (workers.nodes.clock_offsets if workers.nodes else {}).items():
-        spans[name] = [(thread, stage, start - offset, end - offset, faults)
+    for name in plan.workers if workers.nodes else ():
+        seconds = partial(workers.driver_seconds, name)
+        spans[name] = [(thread, stage, seconds(start), seconds(end), faults)
                        for thread, stage, start, end, faults in spans[name]]  # fmt: skip
     actors = {name: worker.actor for name, worker in plan.workers.items()}
     report.run.iterations_us, report.run.spans = collect_spans(spans, intervals, plan.requested_flow, actors)

@@ -49,7 +49,13 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
         workers = worker_group_class(plan, exit_stack)
         if workers.nodes:
             requested = {DRIVER: 0, **workers.requested_nodes()}
-            workers.nodes.measure(plan, requested, lambda plan: measure_copies(plan).warm)
+            workers.nodes.prepare(requested)
+
+            def report_progress(link_bytes: int) -> None:
+                report.link_bytes = link_bytes
+                report.write(plan.run_folder)
+
+            workers.nodes.measure(plan, lambda plan: measure_copies(plan).warm, report_progress)
             run.links, report.other_environments = workers.nodes.links, list(workers.nodes.environments[1:])
         with workers.closing:
             try:

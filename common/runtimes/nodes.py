@@ -22,6 +22,7 @@ LINK_PASSES = 3  # after one that does not count
 CLOCK_READINGS = 30
 BUFFER_BYTES = 2**20
 CONNECT_SECONDS = 20
+PROGRESS_SECONDS = 10  # between two reports of what a link has carried
 
 
 class Counters(NamedTuple):
@@ -34,11 +35,20 @@ class Counters(NamedTuple):
     steal_seconds: float
 
 
+class ClockReading(NamedTuple):
+    """A comparison of a node's clock with the driver's."""
+
+    node_seconds: float  # the node's clock
+    offset: float  # seconds by which it was ahead of the driver's
+    error: float  # the largest possible error of the offset
+
+
 class NodeAgent:
     """A Ray actor without a task in the flow."""
 
     def __init__(self) -> None:
         self.address, self.interface = own_network()
+        self.received_bytes = 0  # by `receive`
 
     def describe(self) -> tuple[str, str, dict[str, Any]]:
         return self.address, self.interface, describe_environment()
@@ -66,16 +76,20 @@ class NodeAgent:
         def read(connection: socket.socket) -> None:
             buffer = bytearray(BUFFER_BYTES)
             with connection:
-                while connection.recv_into(buffer):
-                    pass
+                while count := connection.recv_into(buffer):
+                    self.received_bytes += count
 
         self.listener.settimeout(CONNECT_SECONDS)
         with self.listener, ThreadPoolExecutor(connections) as threads:
             [*threads.map(read, [self.listener.accept()[0] for _ in range(connections)])]
 
+    def count_received(self) -> int:
+        return self.received_bytes
+
     def send(self, address: str, port: int, connections: int, count: int) -> float:
         """Send `count` bytes over so many connections, and return the seconds until the last byte was read."""
-        share = memoryview(bytes(-(-count // connections)))
+        # Not bytes(n), which the kernel maps to one page of zeros again and again.
+        share = memoryview(b"\1" * -(-count // connections))
 
         def send_share(connection: socket.socket) -> None:
             connection.sendall(share)
@@ -104,21 +118,15 @@ class Nodes:
         own = ray.get_runtime_context().get_node_id()
         living = [(ip_address(node["NodeManagerAddress"]), node["NodeID"]) for node in ray.nodes() if node["Alive"]]
         self.ids = [own, *(node for _, node in sorted(living) if node != own)]
-        self.agents: list[Any] = []
-        described: list[tuple[str, str, dict[str, Any]]] = [(*own_network(), {})]
-        if len(self.ids) > 1:
-            agent_class = ray.remote(num_cpus=0)(NodeAgent)
-            strategies = map(self.affinity, range(len(self.ids)))
-            self.agents = [agent_class.options(scheduling_strategy=strategy).remote() for strategy in strategies]
-            described = ray.get([agent.describe.remote() for agent in self.agents])
-        self.addresses = [address for address, _, _ in described]
-        self.interfaces = [interface for _, interface, _ in described]
-        self.environments = [environment for _, _, environment in described]
-        check_versions(self.environments)
+        self.addresses, self.interfaces = dict[int, str](), dict[int, str]()
+        self.addresses[0], self.interfaces[0] = own_network()
+        self.agents: dict[int, Any] = {}  # of the nodes with actors, if the cluster has several nodes
+        self.environments: list[dict[str, Any]] = [{} for _ in self.ids]
+        self.worker_nodes: dict[str, int] = {}
+        self.clocks: dict[int, list[ClockReading]] = {}  # the driver's node has the driver's clock
         self.costs: dict[str, NodeCosts] = {}
         self.before: list[Counters] = []
         self.links: list[Link] = []
-        self.clock_offsets: dict[str, float] = {}  # worker -> seconds by which its clock is ahead of the driver's
 
     def affinity(self, index: int) -> NodeAffinitySchedulingStrategy:
         return NodeAffinitySchedulingStrategy(self.ids[index], soft=False)
@@ -128,33 +136,68 @@ class Nodes:
         interface = self.interfaces[index]
         return dict.fromkeys(("GLOO_SOCKET_IFNAME", "UCX_NET_DEVICES"), interface) if interface else {}
 
-    def measure(self, plan: Plan, worker_nodes: dict[str, int], copy_seconds: Callable[[Plan], list[float]]) -> None:
-        """Measure clocks and copies of all nodes, and the links that edges of the flow cross."""
-        for index, agent in enumerate(self.agents):
-            offset, error = clock_offset(agent)
-            copies = ray.get(agent.call.remote(copy_seconds, plan))
-            self.costs[str(index)] = NodeCosts(clock_offset_seconds=offset, clock_error_seconds=error,
-                                               memcpy_seconds=copies)  # fmt: skip
-        if self.agents:
-            self.clock_offsets = {name: self.costs[str(node)].clock_offset_seconds
-                                  for name, node in worker_nodes.items()}  # fmt: skip
-        crossings = plan.crossings(worker_nodes)
+    def prepare(self, worker_nodes: dict[str, int]) -> None:
+        """Start an agent on each node that has workers, and compare the nodes' versions."""
+        self.worker_nodes = worker_nodes
+        if len(self.ids) == 1:
+            return
+        agent_class = ray.remote(num_cpus=0, max_concurrency=2)(NodeAgent)
+        for node in sorted(set(worker_nodes.values())):
+            self.agents[node] = agent_class.options(scheduling_strategy=self.affinity(node)).remote()
+        described = ray.get([agent.describe.remote() for agent in self.agents.values()])
+        for node, description in zip(self.agents, described, strict=True):
+            self.addresses[node], self.interfaces[node], self.environments[node] = description
+        check_versions(self.environments)
+
+    def measure(
+        self, plan: Plan, copy_seconds: Callable[[Plan], list[float]], report_progress: Callable[[int], Any]
+    ) -> None:
+        """Measure copies of all nodes with workers at once, their clocks, and one by one the links that messages cross.
+
+        report_progress: it is called with the bytes that the current link has carried so far.
+        """
+        copies = ray.get([agent.call.remote(copy_seconds, plan) for agent in self.agents.values()])
+        self.costs = {str(node): NodeCosts(memcpy_seconds=c) for node, c in zip(self.agents, copies, strict=True)}
+        self.read_clocks()
+        crossings = plan.crossings(self.worker_nodes)
         for (source, reader), total in crossings.bytes_by_link(range(1, 1 + crossings.period)).items():
             count = round(total / crossings.period)
             for connections in LINK_CONNECTIONS:
-                self.links.append(
-                    Link(source, reader, connections, count, self._time_link(source, reader, connections, count))
-                )
+                passes = [
+                    self._time_link(source, reader, connections, count, report_progress) for _ in range(1 + LINK_PASSES)
+                ]
+                self.links.append(Link(source, reader, connections, count, passes[1:]))
 
-    def _time_link(self, source: int, reader: int, connections: int, count: int) -> list[float]:
-        seconds = []
-        for _ in range(1 + LINK_PASSES):
-            port = ray.get(self.agents[reader].listen.remote())
-            receiving = self.agents[reader].receive.remote(connections)
-            arguments = (self.addresses[reader], port, connections, count)
-            seconds.append(round(ray.get(self.agents[source].send.remote(*arguments)), 9))
-            ray.get(receiving)
-        return seconds[1:]
+    def _time_link(
+        self, source: int, reader: int, connections: int, count: int, report_progress: Callable[[int], Any]
+    ) -> float:
+        agent = self.agents[reader]
+        port = ray.get(agent.listen.remote())
+        receiving = agent.receive.remote(connections)
+        sending = self.agents[source].send.remote(self.addresses[reader], port, connections, count)
+        while not ray.wait([sending], timeout=PROGRESS_SECONDS)[0]:
+            report_progress(ray.get(agent.count_received.remote()))
+        ray.get(receiving)
+        return round(ray.get(sending), 9)
+
+    def read_clocks(self) -> None:
+        """Compare the clocks of the other nodes with the driver's, and set the costs of the nodes."""
+        for node, agent in self.agents.items():
+            if node != 0:
+                readings, cost = self.clocks.setdefault(node, []), self.costs[str(node)]
+                readings.append(read_clock(agent))
+                cost.clock_offset_seconds = readings[0].offset
+                cost.clock_drift_seconds = readings[-1].offset - readings[0].offset
+                cost.clock_error_seconds = max(reading.error for reading in readings)
+
+    def driver_seconds(self, worker: str, seconds: float) -> float:
+        """Return a time of a worker's clock on the driver's clock. Between two readings, it drifts evenly."""
+        readings = self.clocks.get(self.worker_nodes.get(worker, 0))
+        if not readings:
+            return seconds
+        first, last = readings[0], readings[-1]
+        share = (seconds - first.node_seconds) / ((last.node_seconds - first.node_seconds) or 1.0)
+        return seconds - first.offset - share * (last.offset - first.offset)
 
     def check(self, requested: dict[str, int], actual: dict[str, int]) -> None:
         """Raise RunFailed if a worker runs on another node than requested."""
@@ -164,11 +207,12 @@ class Nodes:
 
     def begin(self) -> None:
         """Read the counters before the timed iterations."""
-        self.before = ray.get([agent.counters.remote() for agent in self.agents])
+        self.before = ray.get([agent.counters.remote() for agent in self.agents.values()])
 
     def end(self) -> dict[str, NodeCosts]:
-        """Return the costs of the nodes, with what they have counted since `begin`."""
-        after = ray.get([agent.counters.remote() for agent in self.agents])
+        """Read counters and clocks again, and return the costs of the nodes since `begin`."""
+        after = ray.get([agent.counters.remote() for agent in self.agents.values()])
+        self.read_clocks()
         for cost, then, now in zip(self.costs.values(), self.before, after, strict=True):
             seconds = now.clock - then.clock
             if now.received_bytes is not None:
@@ -179,8 +223,8 @@ class Nodes:
         return self.costs
 
 
-def clock_offset(agent: Any) -> tuple[float, float]:
-    """Return how far the node's clock is ahead of the driver's, and the largest error, in seconds.
+def read_clock(agent: Any) -> ClockReading:
+    """Compare a node's clock with the driver's.
 
     The node's clock was read between two readings of the driver's, so half of their distance is the largest error.
     """
@@ -189,18 +233,17 @@ def clock_offset(agent: Any) -> tuple[float, float]:
         begin = time.perf_counter()
         remote = ray.get(agent.clock.remote())
         end = time.perf_counter()
-        readings.append(((end - begin) / 2, remote - (begin + end) / 2))
-    error, offset = min(readings)
-    return offset, error
+        readings.append(ClockReading(remote, remote - (begin + end) / 2, (end - begin) / 2))
+    return min(readings, key=lambda reading: reading.error)
 
 
 def check_versions(environments: Sequence[dict[str, Any]]) -> None:
-    """Raise RunFailed if the nodes have other versions of Python, Ray or torch than the driver's node."""
+    """Raise RunFailed if a known node has other versions of Python, Ray or torch than the driver's node."""
     versions = [
         {"python": environment.get("python"), **environment.get("versions", {})} for environment in environments
     ]
     for index, there in enumerate(versions):
         for name in ("python", "ray", "torch"):
-            if there.get(name) != versions[0].get(name):
+            if environments[index] and there.get(name) != versions[0].get(name):
                 raise RunFailed(f"node {index} has {name} {there.get(name)}, and the driver's node has "
                                 f"{versions[0].get(name)}: install the same version")  # fmt: skip

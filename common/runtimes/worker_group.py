@@ -59,6 +59,10 @@ class WorkerGroup:
         # The driver's own call comes last, so that the actors have been idle for a while at the next iteration.
         return self._run_in_actors(function) | {DRIVER: function(self.driver)}
 
+    def driver_seconds(self, worker: str, seconds: float) -> float:
+        """Return a time of a worker's clock on the driver's clock, after the last iteration."""
+        return self.nodes.driver_seconds(worker, seconds) if self.nodes else seconds
+
     def stop(self) -> None:
         """End the actors, so that none of them busy-waits while something else is timed."""
         raise NotImplementedError

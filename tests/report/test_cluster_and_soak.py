@@ -4,8 +4,9 @@ import pytest
 from made_records import make_record, make_run
 
 from common.analysis.result import Result, group_results
+from common.analysis.stages import check_trace
 from common.errors import RecordError
-from common.records.schema import Link, NodeCosts, Resources
+from common.records.schema import Link, NodeCosts, Resources, Updates
 from common.report.sections import sections
 
 NODES = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
@@ -107,6 +108,52 @@ def test_replicas_send_over_the_links_of_their_own_nodes():
     (result,) = group_results([make_record("ref-queue", run, flags={"replicas": "policy=2"})])
     # The policy of node 0 sends 96 MiB, and every second query (32 MiB) goes to node 1.
     assert result.link_seconds == pytest.approx((0.096 + 0.032) / 2 + 0.16)
+
+
+@pytest.mark.parametrize(("errors", "cell"), [
+    ({"0": 0.5, "1": 0.0004}, "10"), ({"1": 0.0006}, "-"), ({"1": 0.0003, "2": 0.0003}, "-"),
+])  # fmt: skip
+def test_a_transfer_is_not_shown_if_its_clocks_are_wrong_by_more_than_a_twentieth(errors, cell):
+    """The driver's node has the driver's clock, whatever its agent took to answer."""
+    costs = {node: NodeCosts(clock_error_seconds=error) for node, error in errors.items()}
+    updates = Updates([0.02] * 3, [0.01] * 3, [0.03] * 3, [0.04] * 3)
+    run = make_run([0.1] * 3, node_costs=costs, updates=updates)
+    record = make_record("gloo", run, runtime="torch", flow="weights", scale=0.01, table="weights")
+    (section,) = sections(group_results([record]))
+    (row,) = cells_of(section)
+    assert (row["publish ms"], row["transfer ms"], row["install ms"]) == ("20", cell, "30")
+
+
+@pytest.mark.parametrize(("error", "dashes"), [(0.0, set()), (0.0003, {"make"}), (0.003, {"make", "write"})])
+def test_the_stages_of_a_trace_are_not_shown_if_clocks_cannot_tell_them(error, dashes):
+    spans, lengths, begin = [], {"make": 3e3, "write": 17e3, "wait": 80e3}, 0.0
+    for stage, length in lengths.items():
+        spans.append(("driver", 0, stage, "in one process", 0, begin, begin + length, 0))
+        begin += length
+    costs = {"1": NodeCosts(clock_error_seconds=error)}
+    run = make_run([0.1], spans=spans, iterations_us=[(0.0, 100e3)], nodes=NODES, node_costs=costs)
+    built = sections(group_results([make_record("refs", run, table="cluster-stages", traced=True)]))
+    (by_stage,) = [section for section in built if section.title.startswith("Milliseconds by stage")]
+    (row,) = cells_of(by_stage)
+    assert {stage for stage in lengths if row[stage] == "-"} == dashes
+
+
+def test_a_message_may_be_read_before_it_was_sent_within_the_error_of_the_clocks():
+    def read_at(microseconds, error):
+        spans = [("driver", 0, "wait", "-> driver", 0, 0.0, 100e3, 0)]
+        for source, begin in (("policy", 10e3), ("reference", 30e3), ("reward", 50e3)):
+            spans += [(source, 0, "sequence number", "", 0, begin, begin + 1e3, 0),
+                      (source, 0, "make", "", 0, begin + 1e3, begin + 2e3, 0)]  # fmt: skip
+        spans.append(("driver", 0, "sequence number", "", 0, microseconds - 1e3, microseconds, 0))
+        costs = {"1": NodeCosts(clock_error_seconds=error)}
+        run = make_run([0.1], spans=spans, iterations_us=[(0.0, 100e3)], nodes=NODES, node_costs=costs)
+        return Result([make_record("refs", run, table="cluster-stages", traced=True)])
+
+    check_trace(read_at(60e3, 0.0))
+    check_trace(read_at(50.5e3, 0.001))
+    for result in (read_at(50.5e3, 0.0), read_at(49e3, 0.001)):
+        with pytest.raises(RecordError, match="reward -> driver was read before it was sent"):
+            check_trace(result)
 
 
 def test_a_run_that_failed_between_nodes_has_no_time_of_the_link():
