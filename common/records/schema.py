@@ -12,6 +12,7 @@ from common.flows.flow import Flow
 from common.transports.catalogue import configuration_name
 
 SCHEMA_VERSION = 7
+AS_REQUESTED = " (as requested)"  # at the end of a data path that nothing has shown
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]  # longer than any iteration: such a number is an error

@@ -48,6 +48,7 @@ COLUMNS = (
     Column("x link", lambda r: format_significant(r.times_link)),
     Column("busy cores (largest of all nodes)", lambda r: format_significant(busy_cores(r)), 4),
     tables.OVERHEAD,
+    tables.DATA_PATH,
 )  # fmt: skip
 
 

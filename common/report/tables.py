@@ -8,6 +8,8 @@ import numpy as np
 
 from common.analysis.result import UNCOUNTED, Result, find_disturbance
 from common.analysis.statistics import interval
+from common.flows.message import NUMBER_BYTES
+from common.records.schema import AS_REQUESTED
 from common.transports.catalogue import REFERENCE, configuration_name
 from common.units import format_bytes
 
@@ -98,6 +100,16 @@ def format_stored(result: Result) -> str:
     return format_bytes(round(result.stored_bytes_per_iteration)) if result.status == "ok" else "-"
 
 
+def format_data_path(result: Result) -> str:
+    """Return whether the data path of messages is only the requested one; "-" if something has shown it."""
+    acknowledgements = {str(edge) for edge in result.workload.edges if edge.bytes <= NUMBER_BYTES}
+    paths = [run.data_paths.items() for run in result.shown_runs]
+    seen = {not path.endswith(AS_REQUESTED) for items in paths for edge, path in items if edge not in acknowledgements}
+    if False not in seen:
+        return "-"
+    return "partly as requested" if True in seen else "as requested"
+
+
 def count_disturbed(result: Result) -> int:
     """Return the number of ok runs that were disturbed. They are left out, except with --allow-disturbed."""
     return sum(bool(find_disturbance(run)) for run in result.ok_runs)
@@ -158,6 +170,7 @@ def format_overhead(share: float) -> str:
     return f"{share:.1%}" if share >= 0.01 else "<1%"
 
 
+DATA_PATH = _timed("data path", format_data_path, 5, is_optional=True)
 OVERHEAD = _timed("overhead", lambda r: format_overhead(r.overhead_share), 2)
 READERS = _timed("readers get", lambda r: READER_GROUPS[readers_of(r)], is_text=True)
 MAIN_COLUMNS = (
@@ -183,6 +196,7 @@ MAIN_COLUMNS = (
     # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
     _timed("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
     OVERHEAD,
+    DATA_PATH,
     Column("peak GiB", lambda r: f"{r.peak_memory_bytes / 2**30:.1f}" if r.peak_memory_bytes else "-", 7),
     Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}" if r.wrong_bytes or r.status == "ok" else "-", 4),
     Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status),

@@ -8,11 +8,10 @@ from common.flows import zero
 from common.flows.flow import DATASET, DRIVER, Edge
 from common.flows.message import ACKNOWLEDGEMENT, Message
 from common.plan.plan import Plan
-from common.records.schema import NodeCosts, Run
+from common.records.schema import AS_REQUESTED, NodeCosts, Run
 from common.transports.catalogue import CHATLEARN, INLINED_BYTES
 from common.units import format_bytes
 
-AS_REQUESTED = " (as requested)"  # in the data path of a message that nothing shows
 MAX_STORED_SHARE = 0.5  # of the payload, by transports that only store handles and metadata
 PICKLED_TENSOR_BYTES = 1024  # of each tensor besides its data, at most
 MIN_SOCKET_SHARE = 0.95  # of the payload, by transports that use sockets

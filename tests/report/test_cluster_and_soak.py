@@ -101,6 +101,19 @@ def test_a_message_crosses_once_per_node_or_once_per_reader(
     assert (float(row["x link"]), row["crosses the links"]) == (pytest.approx(times, rel=0.002), f"{crosses} MiB")
 
 
+SEEN, REQUESTED = "object store, reference", "object store, reference (as requested)"
+
+
+@pytest.mark.parametrize(("paths", "cell"), [
+    ((SEEN, SEEN), None), ((REQUESTED, REQUESTED), "as requested"), ((SEEN, REQUESTED), "partly as requested"),
+])  # fmt: skip
+def test_the_table_says_which_data_paths_nothing_has_shown(paths, cell):
+    flow = "driver -> a: 1MB; a -> b: 1MB"  # and an acknowledgement, whose path does not count
+    run = make_run([0.1], data_paths={"driver -> a": paths[0], "a -> b": paths[1], "b -> driver": REQUESTED})
+    (section,) = sections(group_results([make_record("refs", run, flow=flow)]))
+    assert cells_of(section)[0].get("data path") == cell
+
+
 def test_replicas_send_over_the_links_of_their_own_nodes():
     nodes = {"driver": 0, "policy.0": 0, "policy.1": 1, "reference": 1, "reward": 1}
     links = [Link(0, 1, 1, 64 * MIB, [0.064]), Link(1, 0, 1, 160 * MIB, [0.16])]
