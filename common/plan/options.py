@@ -101,9 +101,9 @@ class Options(ChatLearnOptions):
     device: str = _transport("auto", "device of the tensors; auto: GPUs if there are any and the transport uses them",
         str, choices=("auto", "cpu", "cuda"))
     zero_copy: bool = _transport(False, "object store: readers map tensors and do not copy them", configuration=True)
-    copy_out: bool = _transport(False, "readers copy the view that they get into warm memory", configuration=True)
     copy_in: bool = _transport(False, "mapped transports and torch multiprocessing: producers write into memory of "
         "their own, and copy each message into shared memory inside the clock", configuration=True)
+    copy_out: bool = _transport(False, "readers copy the view that they get into warm memory", configuration=True)
     retain_memory: bool = _transport(False, "processes keep memory that they have freed, so there are fewer page "
         "faults (four MALLOC_ variables of glibc: docs/page-faults.md)", configuration=True)
     preallocate_store: bool = _transport(False, "a private cluster takes all memory of the object store at its start, "
