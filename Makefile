@@ -1,4 +1,5 @@
 # make quick       seven configurations at a quarter of the payload    (three minutes after installing)
+# make headline    the demo's flow over ten transports, for README.md  (five minutes)
 # make benchmark   every configuration at the full payload             (ten minutes on two cores)
 # make published   five runs of everything in results/published         (several hours), into results/run-published
 # make stages      where the time goes: the main configurations traced (six minutes)
@@ -14,6 +15,7 @@
 # make soak        10,000 iterations, and 500 of the full payload
 # make faults      more than 40 faults, and what runs say, keep and leave behind
 # make sweeps      time by bytes and by tensors of a message            (ten minutes)
+# make retained-memory from which size of a message on --retain-memory helps (five minutes)
 # make gpu         everything that a machine with GPUs can run         (25 minutes)
 # make test        all tests except the long ones, which make test-all runs too; make unit: those that start nothing
 # make test-optional the tests that need the systems of make peers, or a browser; others skip them
@@ -25,10 +27,10 @@ PY := .venv/bin/python
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: benchmark quick published stages hops chatlearn in-flight weights detached-ppo pipeline zero peers cluster faults soak sweeps gpu test test-all test-optional unit lint publish clean
+.PHONY: benchmark quick headline retained-memory published stages hops chatlearn in-flight weights detached-ppo pipeline zero peers cluster faults soak sweeps gpu test test-all test-optional unit lint publish clean
 .DELETE_ON_ERROR:
 
-benchmark quick stages hops chatlearn in-flight weights detached-ppo pipeline zero soak sweeps gpu: .venv/installed
+benchmark quick headline retained-memory stages hops chatlearn in-flight weights detached-ppo pipeline zero soak sweeps gpu: .venv/installed
 	$(PY) benchmark.py $@
 
 peers: .venv/installed-peers

@@ -1,11 +1,13 @@
 """Measure many configurations in one command, and draw the charts.
 
     python3 benchmark.py quick              the main configurations with few iterations and a small payload
+    python3 benchmark.py headline           the demo's flow over ten transports, for the first page
     python3 benchmark.py benchmark          every published configuration with the demo's payload
     python3 benchmark.py stages             the stages of an iteration (chatlearn-stages: of ChatLearn's messages)
     python3 benchmark.py hops               small messages, as in Ray's article on compiled graphs
     python3 benchmark.py chatlearn          ChatLearn's messages and episodes
     python3 benchmark.py sweeps             time by bytes and by tensors of a message
+    python3 benchmark.py retained-memory    from which size of a message on --retain-memory helps
     python3 benchmark.py in-flight          several iterations in flight
     python3 benchmark.py weights            model weights from trainers to rollouts
     python3 benchmark.py detached-ppo       experience makers and trainers, as in ColossalAI

@@ -25,6 +25,7 @@ from common.report.charts import Bar, BarChart, DotChart, LineChart, Series
 from common.report.cluster_sections import build_cluster, describe_configuration
 from common.report.dots import LOG_MILLISECONDS, make_dots, memcpy_lines
 from common.report.pipeline_sections import build_pipeline, build_timeline
+from common.report.retained_sections import build_retained_sizes
 from common.report.sentences import (
     SIMPLEST,
     describe_all,
@@ -115,7 +116,7 @@ def _group_key(result: Result) -> tuple[Any, ...]:
     if builder is None:
         raise RecordError(f"{result.label}: unknown table {result.table!r}: leave this record out")
     order = (list(BUILDERS).index(result.table), [*FLOWS, workload.flow].index(workload.flow), workload.flow)
-    if builder in (build_sweep, build_microbenchmarks):
+    if builder in (build_sweep, build_microbenchmarks, build_retained_sizes):
         return order
     if builder in (build_weights, build_free_run):  # messages of every size and form together
         return (*order, str(sorted(item for item in workload.sizes.items() if item[0] not in SENDER_SIZES)))
@@ -509,5 +510,6 @@ BUILDERS: dict[str, Callable[[list[Result], list[Result], Sequence[Result]], lis
     "pipeline": build_pipeline,
     "pipeline-timeline": build_timeline,
     "microbenchmarks": build_microbenchmarks,
+    "retained-memory": build_retained_sizes,
     **dict.fromkeys(("sweep-payload", "sweep-fields", "sweep-batch-size", "sweep-actors", "in-flight"), build_sweep),
 }

@@ -31,7 +31,7 @@ _ON_GPU = [
 SUITES["gpu"].insert(0, Part("configurations", _ON_GPU, "--device cuda --warmup 3 --iterations 20"))
 # Everything in results/published, so that one call measures all of it, interleaved.
 PUBLISHED = (
-    "benchmark", "stages", "hops", "chatlearn", "chatlearn-stages", "sweeps", "in-flight", "weights", "detached-ppo",
-    "pipeline", "pipeline-timeline", "zero", "peers",
+    "headline", "benchmark", "stages", "hops", "chatlearn", "chatlearn-stages", "sweeps", "retained-memory",
+    "in-flight", "weights", "detached-ppo", "pipeline", "pipeline-timeline", "zero", "peers",
 )  # fmt: skip
 SUITES["published"] = [part for name in PUBLISHED for part in SUITES[name]]

@@ -7,7 +7,8 @@ from made_records import make_record, make_run, make_sweep
 
 from common.analysis.result import group_results
 from common.records.schema import ProcessCost, Steps
-from common.report.sections import HEADLINE, sections
+from common.report.sections import BUILDERS, HEADLINE, sections
+from common.transports.suites import SUITES
 
 SAMPLES = {"batch_size": 4, "prompt_len": 8, "response_len": 8}
 
@@ -254,6 +255,35 @@ def test_a_sweep_has_a_line_per_configuration_and_a_column_per_value():
     assert [(line.name, line.is_view) for line in lines[:2]] == [("store refs", False), ("graph mapped", True)]
     assert lines[-1].is_limit
     assert section.chart.file_name == "sweep_payload" and section.chart.x_is_bytes
+
+
+def test_every_table_of_a_suite_can_be_shown():
+    assert {part.table for parts in SUITES.values() for part in parts} <= set(BUILDERS)
+
+
+def test_the_smallest_size_from_which_on_retained_memory_helps_is_named_with_the_ratio_of_each():
+    flow, sizes = "a -> b: 1MiB", (2**20, 2**24, 2**26, 2**28)
+    plain, retained = [1.0, 1.01, 0.99], {2**20: 0.5, 2**24: 1.0, 2**26: 0.5, 2**28: 0.25}
+
+    def record(size, times, **flags):
+        runs = [make_run([seconds], processes={"a": ProcessCost(minor_faults=7)}) for seconds in times]
+        return make_record("refs", *runs, table="retained-memory", flow=flow, payload=size, flags=flags)
+
+    records = [record(size, plain) for size in sizes]
+    records += [record(size, [retained[size] * t for t in plain[::-1]], retain_memory=True) for size in sizes]
+    section = find(build(*records), "retained-memory")
+    assert section.sentence.startswith(
+        "`--retain-memory` is clearly faster from 64 MiB per message on. 64 MiB: 2 times"
+    )
+    assert "; 256 MiB: 4 times as fast (95 % interval 3.9" in section.sentence
+    assert section.sentence.endswith("At 16 MiB, it is not clearly faster.")
+    assert [row[0] for row in section.table.cells] == ["1 MiB", "16 MiB", "64 MiB", "256 MiB"]
+    row = dict(zip(section.table.headers, section.table.cells[-1], strict=True))
+    assert (row["ms per iteration"], row["times as fast"], row["verdict"]) == ("1,000 → 250", "4", "faster")
+    equal = find(build(*records[:4], *(record(s, plain, retain_memory=True) for s in sizes)), "retained-memory")
+    few = find(build(record(2**20, [1.0]), record(2**20, [0.5], retain_memory=True)), "retained-memory")
+    assert few.sentence == "A clear difference needs 3 runs or more per configuration."
+    assert equal.sentence == "There is no size from which on `--retain-memory` is clearly faster."
 
 
 def spans_of(edges):
