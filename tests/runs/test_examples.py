@@ -11,16 +11,21 @@ from conftest import ROOT
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "actors")
 
 
-QUICK = ("packed_message", "shared_memory_ring", "zero_copy")
+QUICK = ("packed_message", "shared_memory_ring", "zero_copy")  # whose change is many times as fast
+ATTEMPTS = 3  # because other processes may disturb the ones that are a little faster
 
 
 @pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long)
                                   for name in EXAMPLES])  # fmt: skip
-def test_an_example_prints_the_time_before_and_after(cluster, name):
+def test_an_example_is_faster_after_its_change_than_before(cluster, name):
     environment = os.environ | {"RAY_ADDRESS": cluster[1], "RAY_AUTH_MODE": "disabled"}
     command = [sys.executable, "-m", f"examples.{name}"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"before: \d+\.\d ms, after: \d+\.\d ms\n", done.stdout)
+    for _ in range(1 if name in QUICK else ATTEMPTS):
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        before, after = re.fullmatch(r"before: (\d+\.\d) ms, after: (\d+\.\d) ms\n", done.stdout).groups()
+        if float(after) < float(before):
+            break
+    assert float(after) < float(before), done.stdout
     assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) <= 40
     assert f"examples.{name}" in (ROOT / "docs" / "in-your-code.md").read_text()
