@@ -1,16 +1,18 @@
 """Run the commands of the README as a user does: suites, own flows, sweeps, comparisons, charts."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
 from conftest import KILOBYTES, ROOT, SCRIPTS
 from test_transports import DATA_PATHS, paths_from_actors
 
+from common.analysis import stages
 from common.plan.command_line import parse_options
 from common.plan.plan import resolve_plan
 from common.records import files
@@ -19,10 +21,6 @@ from common.run.batch import Item
 from common.run.supervisor import run_paired
 from common.transports.suites import SUITES
 
-DRIVER_PATHS = {  # of transports that send the driver's own messages in another way
-    "store driver-queue": {"argument of a call (as requested)", "object store, driver (as requested)"},
-    "rdt gloo": {"argument or answer of a call"},
-}
 QUICK = set(SUITES["quick"][0].configurations)
 
 
@@ -64,6 +62,7 @@ def copy_of_the_project(tmp_path):
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_quick_suite_runs_to_its_table_and_charts(tmp_path):
     fields = ("--flow", "grpo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
@@ -76,8 +75,6 @@ def test_the_quick_suite_runs_to_its_table_and_charts(tmp_path):
         assert len(record.runs[0].seconds) == 5
         name = f"{record.configuration.runtime} {record.configuration.transport}"
         assert paths_from_actors(record.runs[0]) == {DATA_PATHS[name]}
-        with_driver = {path for edge, path in record.runs[0].data_paths.items() if "driver" in edge}
-        assert with_driver == DRIVER_PATHS.get(name, {DATA_PATHS[name]})
     for column in ("x memcpy", "x pipe", "overhead", "ms per iteration"):
         assert column in done.stdout
     assert (tmp_path / "benchmark_result.svg").exists()
@@ -85,22 +82,17 @@ def test_the_quick_suite_runs_to_its_table_and_charts(tmp_path):
 
 
 def test_the_three_steps_of_the_readme_end_with_a_chart(copy_of_the_project):
-    """One script per transport family, compare the printed times, regenerate the chart without arguments."""
-    for script in (SCRIPTS["store"].name, SCRIPTS["torch"].name):
-        done = run_command(script, "--iterations", "3", *KILOBYTES, cwd=copy_of_the_project)
+    """Run two transports, compare the printed times, regenerate the chart without arguments."""
+    for transport in ("gloo", "memcpy"):
+        flags = ("--transport", transport, "--iterations", "3", *KILOBYTES)
+        done = run_command(SCRIPTS["torch"].name, *flags, cwd=copy_of_the_project)
         assert done.stdout.splitlines()[-1].startswith("Execution time: ")
     assert len(list((copy_of_the_project / "results").glob("*.json"))) == 2
     done = run_command("plot_results.py", cwd=copy_of_the_project)
-    assert "store driver-queue" in done.stdout and "torch gloo" in done.stdout
+    assert "torch gloo" in done.stdout and "torch memcpy" in done.stdout
     charts = [line for line in done.stdout.splitlines() if ".svg" in line]
     assert charts and "results" in charts[0]
     assert list((copy_of_the_project / "results").rglob("benchmark_result.svg"))
-
-
-def test_without_own_records_the_published_ones_are_drawn(copy_of_the_project):
-    shutil.copytree(ROOT / "results" / "published" / "hops", copy_of_the_project / "results" / "published")
-    done = run_command("plot_results.py", cwd=copy_of_the_project)
-    assert "published" in done.stdout
 
 
 def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_path):
@@ -111,6 +103,8 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
     done = run_command("benchmark.py", "--configs", *configurations, quoted, *flags)
     assert [record.workload.flow for record in load_records(tmp_path)] == [flow, flow, "a -> b: 64kB"]
     assert "3 of 3" in done.stdout
+    for column in ("x memcpy", "x pipe", "overhead", "ms per iteration"):
+        assert column in done.stdout
     assert "as torch memcpy (1 run each, so no interval: give --runs 3 or more)" in done.stdout
     assert (tmp_path / "benchmark_result.svg").exists()
 
@@ -133,8 +127,17 @@ def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(t
 def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path):
     flags = ("--transport", "gloo", *KILOBYTES, "--iterations", "8", "--output", tmp_path / "record.json")
     done = run_command(SCRIPTS["torch"], *flags, "--trace", tmp_path / "trace.json")
-    assert (tmp_path / "trace.json").stat().st_size > 1000
-    assert "Milliseconds by stage: online DPO" in done.stdout or "warning: torch gloo: the stages add up" in done.stdout
+    (run,) = files.load(tmp_path / "record.json").runs
+    seen = {(process, number) for process, _, _, _, number, *_ in run.spans}
+    assert seen == set(product(("driver", "policy", "reference", "reward"), range(8)))
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert len([event for event in events if event["ph"] == "X"]) >= len(run.spans)
+    # On a busy machine, less of an iteration is explained, and the tables are replaced by a warning that says so.
+    explained = stages.attribute(run)[1]
+    assert explained == pytest.approx(1, abs=0.3)
+    is_shown = abs(1 - explained) <= stages.MAX_UNEXPLAINED
+    assert ("Milliseconds by stage: online DPO" in done.stdout) == is_shown
+    assert (f"warning: torch gloo: the stages add up to {explained:.1%} of" in done.stdout) != is_shown
     assert done.stdout.splitlines()[-1].startswith("Execution time: ")
 
 

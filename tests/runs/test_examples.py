@@ -11,8 +11,15 @@ from conftest import ROOT
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "actors")
 
 
-QUICK = ("packed_message", "shared_memory_ring", "zero_copy")  # whose change is many times as fast
+QUICK = ("packed_message", "shared_memory_ring")  # whose change is many times as fast
 ATTEMPTS = 3  # because other processes may disturb the ones that are a little faster
+
+
+def test_each_example_has_at_most_40_lines_and_is_explained():
+    page = (ROOT / "docs" / "in-your-code.md").read_text()
+    for name in EXAMPLES:
+        assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) <= 40
+        assert f"examples.{name}" in page
 
 
 @pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long)
@@ -27,5 +34,3 @@ def test_an_example_is_faster_after_its_change_than_before(cluster, name):
         if float(after) < float(before):
             break
     assert float(after) < float(before), done.stdout
-    assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) <= 40
-    assert f"examples.{name}" in (ROOT / "docs" / "in-your-code.md").read_text()
