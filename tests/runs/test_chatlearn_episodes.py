@@ -1,5 +1,6 @@
 """Run ChatLearn's episodes: compare the counts of queue operations with its formulas, and check trainers."""
 
+import pytest
 from conftest import SCRIPTS
 
 from common.flows.catalogue import build_flow
@@ -41,6 +42,7 @@ def test_operations_of_an_episode_equal_chatlearns_formulas(run_script, cluster)
         assert message.serialised_bytes < serialised[0] < limit
 
 
+@pytest.mark.long
 def test_samples_reach_the_trainers_by_chatlearns_operations(run_script, cluster, tmp_path):
     flags = ("--flow", "grpo", "--message", "fields", "--sink", "trainer", "--episode", "2", "--in-flight", "2",
              "--iterations", "4", "--warmup", "0", "--batch-size", "8", "--prompt-len", "uniform:4:8",
@@ -75,6 +77,7 @@ def test_the_store_takes_in_the_micro_batches_of_the_trainers_too(run_script):
     assert not any("as requested" in path for path in finished.run.data_paths.values())
 
 
+@pytest.mark.long
 def test_any_transport_can_end_at_a_trainer_that_makes_micro_batches(run_script):
     flags = ("--flow", "ppo", "--sink", "trainer", "--train-micro-batch", "4", "--iterations", "4", "--in-flight", "2")
     finished = run_script(SCRIPTS["torch"], "--transport", "multiprocessing", *flags, *SMALL, "--message", "packed")

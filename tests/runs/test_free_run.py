@@ -29,6 +29,7 @@ def test_trainers_consume_batches_and_update_makers(run_script, flags):
     )
 
 
+@pytest.mark.long
 def test_a_maker_that_waits_keeps_few_batches_and_one_that_does_not_wait_is_stopped(run_script):
     slow = (*SMALL, "--batch-size", "64", "--model-seconds", "trainer-0=300ms", "--warmup", "0")
     finished = run_script(SCRIPTS["store"], "--transport", "by-value", "--items", "batch", *slow, "--duration", "3s")
@@ -41,13 +42,15 @@ def test_a_maker_that_waits_keeps_few_batches_and_one_that_does_not_wait_is_stop
     assert finished.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("fault", ["maker-0:7:flip", pytest.param("trainer-0:6:flip", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["maker-0:7:flip", "trainer-0:6:flip"])
 def test_wrong_batches_and_weights_are_found(run_script, fault):
     finished = run_script(SCRIPTS["store"], "--transport", "by-value", *SMALL, "--duration", "1.5s", "--inject", fault)
     assert finished.code == 1
     assert finished.run.wrong_bytes > 0
 
 
+@pytest.mark.long
 def test_the_replay_buffer_stores_three_copies_of_the_experience(run_script):
     flags = ("--transport", "replay-buffer", *SMALL, "--iterations", "4", "--warmup", "1")
     run = run_script(SCRIPTS["store"], *flags).run

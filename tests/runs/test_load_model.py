@@ -19,9 +19,9 @@ SMALL = ("--model", "gpt2", "--scale", "0.05")
 @pytest.mark.parametrize(
     "way",
     [
-        "torch.load with mmap, cold",
-        "ray.get, arrays",
-        pytest.param("shared memory", marks=pytest.mark.long),
+        "shared memory",
+        pytest.param("torch.load with mmap, cold", marks=pytest.mark.long),
+        pytest.param("ray.get, arrays", marks=pytest.mark.long),
     ],
 )
 def test_every_worker_has_the_published_bytes(tmp_path, way):

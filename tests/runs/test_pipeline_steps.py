@@ -7,8 +7,10 @@ from common.flows.pipeline import SCHEDULES
 
 SIZES = ("--flow", "pipeline", "--stages", "2", "--micro-batches", "4", "--task-seconds", "2ms", "--hidden-size", "256")
 RUNS = [
-    ("graph", "shm", "zb-h2"), ("torch", "gloo", "interleaved"), ("torch", "pipelining", "interleaved"),
-    pytest.param(("store", "refs", "1f1b"), marks=pytest.mark.long),
+    ("torch", "pipelining", "interleaved"),
+    *(pytest.param(names, marks=pytest.mark.long) for names in (
+        ("graph", "shm", "zb-h2"), ("torch", "gloo", "interleaved"), ("store", "refs", "1f1b"),
+    )),
 ]  # fmt: skip
 
 

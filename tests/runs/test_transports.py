@@ -6,8 +6,7 @@ import pytest
 from conftest import KILOBYTES, SCRIPTS
 
 from common.flows.catalogue import build_flow
-from common.transports.catalogue import TRANSPORTS, readers_get_views
-from common.transports.suites import SUITES
+from common.transports.catalogue import CHATLEARN, TRANSPORTS, readers_get_views
 
 # Lists, strings, booleans and views; an actor that reads from two others.
 GRPO = ("--flow", "grpo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
@@ -40,22 +39,26 @@ DATA_PATHS = {
     "torch mapped": "mapped /dev/shm, sequence number by pipe",
     "torch memcpy": "memcpy in one process",
 }
+DRIVER_PATHS = {  # of transports that send the driver's own messages in another way
+    "store driver-queue": {"argument of a call", "object store, driver"},
+    "rdt gloo": {"argument or answer of a call"},
+}
 # Their flows are in test_updates.py, test_free_run.py, test_zero_steps.py, test_pipeline_steps.py and test_peers.py.
 ELSEWHERE = ("store by-value", "store replay-buffer", "store transfer-queue", "rdt broadcast", "rdt collectives",
              "torch broadcast", "torch collectives", "torch mapped-collectives", "torch pipelining", "peers zmq-ipc",
              "peers zmq-tcp", "peers arrow-flight", "peers mooncake")  # fmt: skip
-# A transport that is added to the catalogue is run here without another edit. test_commands.py runs the quick suite.
+# A transport that is added to the catalogue is run here without another edit.
 ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.requirements.gpu_per_actor
-          and t.label not in SUITES["quick"][0].configurations and t.label not in ELSEWHERE]  # fmt: skip
+          and t.label not in ELSEWHERE]  # fmt: skip
 # To save time.
-ONE_ACTOR = ("store payload-queue", "store bytes", "rdt nixl", "graph pickle", "graph bytes")
+ONE_ACTOR = ("store payload-queue", "store ref-queue", "store bytes", "rdt nixl", "graph pickle", "graph bytes")
 WITH_FLAGS = [
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
     ("torch", "mapped", "--copy-in", "--copy-out", *GRPO),
     ("torch", "gloo", *PACKED, *PPO),
     ("torch", "gloo", "--message", "jagged", *GRPO),
-    ("store", "ref-queue", "--message", "tensordict", *LARGE),
+    ("store", "ref-queue", "--message", "tensordict", "--flow", "dpo", "--batch-size", "64", "--seq-length", "256"),
     pytest.param(("graph", "pickle", "--message", "tensordict", *LARGE), marks=pytest.mark.long),
     ("graph", "shm", "--reuse-buffers", "--in-flight", "5", *PPO),
     ("torch", "multiprocessing", "--copy-in", "--copy-out", "--check-every", "2", "--resources", *CHAIN_ODD),
@@ -70,10 +73,10 @@ def paths_from_actors(run):
 
 @pytest.fixture
 def cluster_flags(request):
-    """cluster_flags(transport) -> flags that join the shared cluster, if the transport allows it."""
+    """cluster_flags(transport) -> flags that join the shared cluster, if the transport allows it (see join_cluster)."""
 
     def flags(transport):
-        if transport.requirements.single_host or transport.requirements.modules or not transport.runtime.uses_ray:
+        if transport.requirements.single_host or transport.runtime.name not in ("store", "graph"):
             return ()
         return request.getfixturevalue("cluster")
 
@@ -141,6 +144,8 @@ def test_fields_arrive_with_the_most_iterations_in_flight(run_script, cluster_fl
     if transport.max_in_flight is None:  # more than a path holds, and a second group, which meets held readers
         in_flight = ("--in-flight", "5" if transport.requirements.single_buffer_channels else "6")
         in_flight += ("--check-every", "12")
+    if transport.label == CHATLEARN:  # which sends a whole episode at once
+        in_flight = ("--in-flight", "12", "--check-every", "12")
     needs_large = transport.gives_views and transport.stores == "messages"  # small ones are not mapped
     flow = ("--flow", "dpo", "--batch-size", "2", "--seq-length", "9") if transport.label in ONE_ACTOR else GRPO
     if needs_large:
@@ -151,6 +156,8 @@ def test_fields_arrive_with_the_most_iterations_in_flight(run_script, cluster_fl
     check(finished, transport)
     paths = paths_from_actors(finished.run)
     assert paths == {DATA_PATHS.get(transport.label, *paths)}
+    with_driver = {path for edge, path in finished.run.data_paths.items() if "driver" in edge}
+    assert with_driver == DRIVER_PATHS.get(transport.label, paths)
 
 
 @pytest.mark.parametrize("flags", WITH_FLAGS, ids=" ".join)

@@ -12,11 +12,13 @@ RUNS = [
     ("store", "by-value", "--bucket-size", "8MiB"),
     ("rdt", "broadcast", "--copy-out", "--bucket-size", "8MiB"),
     pytest.param(("rdt", "gloo", "--message", "packed"), marks=pytest.mark.long),
-    ("graph", "shm", "--bucket-size", "8MiB", "--message", "packed", "--copy-out"),
+    pytest.param(("graph", "shm", "--bucket-size", "8MiB", "--message", "packed", "--copy-out"),
+                 marks=pytest.mark.long),
     pytest.param(("graph", "zero-copy"), marks=pytest.mark.long),
     ("torch", "broadcast", "--bucket-size", "8MiB"),
     ("torch", "gloo", "--senders", "2", "--sharded", "--message", "packed"),
     ("torch", "mapped", "--copy-in", "--copy-out"),
+    pytest.param(("torch", "mapped", "--message", "packed"), marks=pytest.mark.long),
 ]  # fmt: skip
 
 
@@ -38,6 +40,7 @@ def test_updates_are_verified_and_timed_part_by_part(run_script, join_cluster, f
     assert updates.reads > 0 and updates.torn_reads == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "flags", [("store", "by-value", "--items", "views"), ("torch", "mapped", "--makers", "1", "--trainers", "2")]
 )
@@ -55,6 +58,7 @@ def test_makers_and_trainers_exchange_experience_and_weights(run_script, flags):
         assert flow.message("maker-0").serialised_bytes == 32 * flow.message("maker-0").bytes
 
 
+@pytest.mark.long
 def test_parameters_that_are_overwritten_while_they_are_served_tear(run_script):
     """The receiver copies without stopping its engine."""
     model = ("--flow", "weights", "--model", "256MiB", "--iterations", "4", "--warmup", "1")

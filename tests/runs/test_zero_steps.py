@@ -8,7 +8,8 @@ from common.flows.zero import sent_bytes
 
 # A reduce-scatter over gloo sends as much as an all-reduce.
 RUNS = [
-    ("torch", "collectives", 1, 1.0), ("rdt", "collectives", 3, 4 / 3), ("torch", "mapped-collectives", 1, 1.0),
+    ("torch", "collectives", 1, 1.0), pytest.param("rdt", "collectives", 3, 4 / 3, marks=pytest.mark.long),
+    pytest.param("torch", "mapped-collectives", 1, 1.0, marks=pytest.mark.long),
 ]  # fmt: skip
 
 
