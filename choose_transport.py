@@ -19,7 +19,7 @@ from msgspec import structs
 
 from common.analysis.comparison import Pair
 from common.analysis.result import Result
-from common.analysis.statistics import MIN_RUNS
+from common.analysis.statistics import NO_DIFFERENCE
 from common.errors import RecordError, UsageError, run_main
 from common.flows.catalogue import build_flow
 from common.plan.command_line import OneLineParser, parse_options
@@ -35,11 +35,6 @@ from common.transports.catalogue import TRANSPORTS, VARIANTS
 from common.units import format_bytes
 
 TRANSPORT_FLAGS = {field.name for field in FLAGS if field.metadata["group"] == "transport"}
-IN_PLACE = ", and producers write into shared memory before the clock starts"
-GROUPS = {  # by whether readers own a copy, and whether producers write in place
-    (True, False): "Readers own a copy", (True, True): f"Readers own a copy{IN_PLACE}",
-    (False, False): "Readers get a view", (False, True): f"Readers get a view{IN_PLACE}",
-}  # fmt: skip
 
 
 def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str], Plan]:
@@ -71,15 +66,13 @@ def load_results(paths: Sequence[Path]) -> list[Result]:
         try:
             if "evidence" not in path.parts:
                 result = Result((files.load(path),))
-                if result.flow.edges and result.status == "ok" and result.typical_seconds:
+                if result.flow.edges and result.status == "ok" and result.environments and result.typical_seconds:
                     results.append(result)
-        except RecordError as error:
-            broken.append(str(error))
         except Exception as error:
-            broken.append(f"{path} contradicts itself ({type(error).__name__})")
+            is_known = isinstance(error, RecordError)
+            broken.append(str(error) if is_known else f"{path} contradicts itself ({type(error).__name__})")
     if broken:
-        more = f", and {len(broken) - 1} more file{'s' if len(broken) > 2 else ''}"
-        print(f"left out: {broken[0]}{more if len(broken) > 1 else ''}")
+        print(f"left out: {broken[0]}{f', and {len(broken) - 1} more' if len(broken) > 1 else ''}")
     return results
 
 
@@ -88,7 +81,8 @@ def is_asked_for(result: Result, plan: Plan) -> bool:
     measured, asked, work, asked_work = result.configuration, plan.configuration, result.workload, plan.workload
     alike = structs.replace(asked, runtime=measured.runtime, transport=measured.transport, flags=measured.flags)
     flags, asked_flags = (without(configuration.flags, TRANSPORT_FLAGS) for configuration in (measured, asked))
-    if measured != alike or flags != asked_flags or result.traced or result.paired:
+    is_free_run = any(run.free_run for run in result.shown_runs)
+    if measured != alike or flags != asked_flags or result.traced or result.paired or is_free_run:
         return False
     if plan.requested_flow.has_parameters:
         sizes, asked_sizes = (without(workload.sizes, SENDER_SIZES) for workload in (work, asked_work))
@@ -104,19 +98,17 @@ def without(values: Mapping[str, Any], names: Sequence[str] | set[str]) -> dict[
 
 def start_of_machine(environment: Mapping[str, Any]) -> str:
     """Return a text that is equal for records of equal versions since one start of a machine."""
-    return repr([environment.get(key) or None for key in (*MACHINE_KEYS, "boot") if key != "nccl"])
+    return repr([environment.get(key) or None for key in MACHINE_KEYS if key != "nccl"])  # only torch knows the latter
 
 
-def print_ranking(title: str, results: Sequence[Result]) -> None:
+def print_ranking(results: Sequence[Result]) -> None:
     """Print which of these configurations may be the fastest, what they need, and the times of all."""
     best, *others = sorted(results, key=lambda result: result.typical_seconds)
-    verdicts = {best.label: "fastest"}
-    for result in others:
-        ratio = Pair(best, result).ratio
-        known = "slower" if (ratio.low or 0) > 1 else "may be equal"
-        verdicts[result.label] = known if ratio.runs >= MIN_RUNS else f"unknown: give --runs {MIN_RUNS} or more"
-    candidates = [result for result in results if verdicts[result.label] in ("fastest", "may be equal")]
-    print(f"\n{title}: use {' or '.join(result.label for result in candidates)}.")
+    verdicts = {best.label: "fastest"} | {result.label: Pair(best, result).ratio.verdict for result in others}
+    candidates = [result for result in (best, *others) if verdicts[result.label] in ("fastest", NO_DIFFERENCE)]
+    in_place = ", the producer writes in place" if best.producer_writes_in_place else ""
+    print(f"\nReaders {'own a copy' if best.readers_own_a_copy else 'get a view'}{in_place}: "
+          f"use {' or '.join(result.label for result in candidates)}.")  # fmt: skip
     for result in candidates:
         if result.variant and (advice := result.variant.advice):
             print(f"{result.label} needs: {advice.needs}. What breaks it: {advice.breaks}.")
@@ -135,19 +127,16 @@ def print_ranking(title: str, results: Sequence[Result]) -> None:
 
 def measuring_command(flags: Sequence[str], on_ray: bool) -> str:
     """Return the command that measures the recommended configurations; raise UsageError if none can be measured."""
-    names, reasons = list[str](), list[UsageError]()
+    reasons: dict[str, UsageError | None] = {}  # why a configuration cannot be measured
     for variant in VARIANTS:
         if variant.advice and (variant.transport.runtime.uses_ray or not on_ray):
             try:
-                ((_, reason),) = plan_configuration(variant.name, flags)
+                ((_, reasons[variant.name]),) = plan_configuration(variant.name, flags)
             except UsageError as error:
-                reason = error
-            if reason:
-                reasons.append(reason)
-            else:
-                names.append(variant.name)
+                reasons[variant.name] = error
+    names = [name for name, reason in reasons.items() if reason is None]
     if not names:
-        raise reasons[0]
+        raise next(filter(None, reasons.values()))
     return shlex.join(["python3", "benchmark.py", *flags, "--runs", "5", "--configs", *names])
 
 
@@ -168,12 +157,11 @@ def main(argv: Sequence[str]) -> int:
               f"To measure it:\n{measuring_command(flags, arguments.on_ray)}")  # fmt: skip
         return 1
     print(f"{workload}, on {machine_line(chosen[0].environments[0])}")
-    groups: dict[str, list[Result]] = {title: [] for title in GROUPS.values()}
+    groups: dict[tuple[bool, bool], list[Result]] = {}
     for result in chosen:
-        groups[GROUPS[bool(result.readers_own_a_copy), result.producer_writes_in_place]].append(result)
-    for title, group in groups.items():
-        if group:
-            print_ranking(title, group)
+        groups.setdefault((not result.readers_own_a_copy, result.producer_writes_in_place), []).append(result)
+    for _, group in sorted(groups.items()):
+        print_ranking(group)
     return 0
 
 
