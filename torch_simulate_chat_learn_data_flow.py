@@ -26,7 +26,7 @@ import torch.multiprocessing
 
 from common.channels.ring_endpoint import RingEndpoint, open_rings
 from common.endpoints import tensors
-from common.endpoints.actor import Actor, Endpoint
+from common.endpoints.actor import Actor, Endpoint, pass_messages
 from common.endpoints.collectives import CollectiveActor
 from common.errors import RunFailed
 from common.flows.flow import DRIVER
@@ -388,17 +388,11 @@ def by_memcpy(workers: WorkerGroup) -> Connection:
     )  # parameters are served until the next ones have been copied
     buffers = {edge: [tensors.like(edge.message, device) for _ in range(copies)] for edge in flow.edges}
 
-    def copy(sent, edge):
+    def copy(payload, edge):
         buffers[edge].append(buffers[edge].pop(0))
-        return tensors.copy(sent[edge.source], buffers[edge][-1])
+        return tensors.copy(payload, buffers[edge][-1])
 
-    def submit(query):
-        sent = {DRIVER: query}
-        for task in flow.tasks:
-            inputs = [copy(sent, edge) for edge in flow.edges_to(task.name)]
-            sent[task.name] = workers.actors[task.actor].forward_step(task.name, *inputs)
-        return [copy(sent, edge) for edge in flow.edges_to(DRIVER)]
-
+    submit = partial(pass_messages, flow, workers.actors, copy)
     return Connection(submit, lambda results: results, {str(edge): "memcpy in one process" for edge in flow.edges})
 
 

@@ -5,7 +5,6 @@ alibaba/ChatLearn at 85ee7dfe: runtime/executor.py, runtime/environment.py, runt
 """
 
 import math
-import time
 from collections import ChainMap, Counter, defaultdict, deque
 from functools import partial
 
@@ -36,10 +35,8 @@ class QueueCounters:
 
     def receive(self, payload):
         """Count a payload that the driver has read, and return it on the driver's device."""
-        start = time.perf_counter()  # the time for counting the bytes is overhead
         self.count("driver_payload_gets")
         self.count("driver_payload_bytes", payload_bytes(payload))
-        self.workers.driver.overhead_seconds += time.perf_counter() - start
         device = self.workers.plan.device
         return map_tensors(lambda tensor: tensor.to(device), payload)
 

@@ -21,7 +21,7 @@ def make_run(seconds: list[float], **changes: Any) -> Run:
         "memcpy_all_cores_seconds": [0.01],
         "readers_own_a_copy": True,
         "first_seconds": 5.0,
-        "processes": {"driver": ProcessCost(peak_memory_bytes=1, overhead_seconds=0.001)},
+        "processes": {"driver": ProcessCost(peak_memory_bytes=1)},
     }
     return Run(seconds=seconds, **fields | changes)
 

@@ -5,7 +5,7 @@ import os
 import resource
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +19,7 @@ from common.endpoints.payload import Digests
 from common.endpoints.progress_table import ProgressTable
 from common.endpoints.tensors import Payload
 from common.errors import RunFailed
-from common.flows.flow import DRIVER, Task
+from common.flows.flow import DRIVER, Edge, Flow, Task
 from common.flows.message import OFFSETS, VALUES
 from common.plan.plan import Plan
 from common.trace import recorder
@@ -64,7 +64,7 @@ class Endpoint:
                                       for edge in flow.edges_to(task)]]  # fmt: skip
         self.update = WorkTimes()
         self.digests: Digests = {}
-        self.overhead_seconds, self.minor_faults, self.faults_before = 0.0, 0, 0
+        self.minor_faults, self.faults_before = 0, 0
         self.progress = ProgressTable.join(plan.run_folder, name, plan.worker_names, plan.total_iterations)
         if options.trace:
             recorder.install(self)
@@ -83,10 +83,8 @@ class Endpoint:
 
     def make_payload(self, number: int, task: str = DRIVER) -> Payload:
         """Return a task's payload with this sequence number. All workers do this inside the timed section."""
-        start = time.perf_counter()
         outbox = self.outboxes[task]
         slot = outbox.write_number(number)
-        self.overhead_seconds += time.perf_counter() - start
         return self.pack(outbox, slot) if outbox.packs_on_send else outbox.payload(slot)
 
     def pack(self, outbox: Outbox, slot: int) -> Payload:
@@ -106,10 +104,8 @@ class Endpoint:
             inputs = self.install(inputs, task)
         elif task in self.copies:
             inputs = self.copy_out(inputs, task)
-        start = time.perf_counter()
         number = self.inboxes[task].take(inputs)
         self.progress.received(number)
-        self.overhead_seconds += time.perf_counter() - start
         return number
 
     def unpack(self, inputs: Sequence[Any], task: str) -> list[Payload]:
@@ -184,17 +180,16 @@ class Endpoint:
 
     def reset_costs(self) -> None:
         """Begin to count the costs of the timed iterations."""
-        self.overhead_seconds, self.minor_faults, self.faults_before = 0.0, 0, recorder.count_faults()
+        self.minor_faults, self.faults_before = 0, recorder.count_faults()
 
     def spans(self) -> list[tuple[int, str, float, float, int]]:
         return recorder.spans
 
     def costs(self) -> dict[str, Any]:
-        """Return what this worker's process has used. On a GPU, the overhead includes waiting for the payload."""
+        """Return what this worker's process has used."""
         return {
             "pid": os.getpid(),
             "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            "overhead_seconds": self.overhead_seconds,
             "minor_faults": self.minor_faults,
         }
 
@@ -281,6 +276,20 @@ class Actor(Endpoint):
             for name, count in samples.verify_micro_batches(batches, edges, number, self.digests).items():
                 wrong[name] = wrong.get(name, 0) + count
         return wrong, views
+
+
+def pass_messages(
+    flow: Flow, actors: Mapping[str, Actor], carry: Callable[[Payload, Edge], Payload], query: Payload
+) -> Any:
+    """Run all tasks of an iteration in this process, one after the other, and return the results of the driver.
+
+    `carry` is called for each edge with the message as it was sent, and returns it as its reader gets it.
+    """
+    sent = {DRIVER: query}
+    for task in flow.tasks:
+        inputs = [carry(sent[edge.source], edge) for edge in flow.edges_to(task.name)]
+        sent[task.name] = actors[task.actor].forward_step(task.name, *inputs)
+    return [carry(sent[edge.source], edge) for edge in flow.edges_to(DRIVER)]
 
 
 def time_multiplication(matrix: torch.Tensor) -> float:

@@ -287,6 +287,16 @@ def cut_messages(flow: Flow, count: int) -> Flow:
     return _change_messages(flow, cut_all)
 
 
+def shrink_messages(flow: Flow) -> Flow:
+    """Return the flow with as many fields in each message, of one tensor of 8 bytes each, and tasks that only send."""
+
+    def shrink(message: Message) -> Message:
+        return Message(tuple(Field(field.name, "int64", (1,)) for field in message.fields))
+
+    shrunk = _change_messages(flow, shrink)
+    return replace(shrunk, tasks=tuple(replace(task, seconds=None) for task in shrunk.tasks))
+
+
 def _change_messages(flow: Flow, change: Callable[[Message], Message]) -> Flow:
     tasks = tuple(replace(task, sends=change(task.sends)) for task in flow.tasks)
     return replace(flow, query=change(flow.query), tasks=tasks)

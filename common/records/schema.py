@@ -73,7 +73,7 @@ class ProcessCost(msgspec.Struct, forbid_unknown_fields=True):
     """What one process used, counted once however many workers share it."""
 
     peak_memory_bytes: Count | None = None  # largest resident set; shared pages count in each process
-    overhead_seconds: float = 0.0  # the benchmark's own work inside the clock, during the timed iterations
+    overhead_seconds: float | None = None  # not read: older versions wrote the time for numbers and to free memory
     minor_faults: Count | None = None  # page faults during the timed iterations
 
 
@@ -166,6 +166,7 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
     cold_copy_faults: Count = 0  # page faults of one pass
     pipe_before_seconds: list[Seconds] = []  # 8 bytes through a pipe per edge, between as many processes
     pipe_after_seconds: list[Seconds] = []
+    null_transport_seconds: list[Seconds] = []  # the benchmark's own work for one iteration, one sample per pass
     setup_seconds: dict[str, float] = {}  # what was done once before the first iteration -> its time
     nodes: dict[str, int] = {}  # worker -> node on which it ran; the driver's node is 0
     node_costs: dict[str, NodeCosts] = {}  # node -> costs, if there are several

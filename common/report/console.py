@@ -77,8 +77,6 @@ def print_end(records: Sequence[Record], path: Path, width: int | None = None) -
     print(f"records: {path}")
     for result in results:
         for index, run in enumerate(result.runs, 1):
-            if run.status == "skipped":
-                continue
             details = [f"{swept} {tables.swept_point(result)[1]:,}"] if len(results) > 1 else []
             if len(result.runs) > 1:
                 details.append(f"run {index} of {len(result.runs)}")

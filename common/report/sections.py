@@ -452,7 +452,8 @@ def build_sweep(done: list[Result], group: list[Result], everything: Sequence[Re
     for label, points in sorted(by_label.items(), key=lambda item: order.index(tables.readers_of(_largest(item[1])))):
         largest = _largest(points)  # the object store copies small messages, and maps others
         seconds = {x: points[x].typical_seconds if x in points else None for x in values}
-        overhead = max(result.overhead_share for result in points.values())
+        shares = [result.overhead_share for result in points.values() if result.overhead_share is not None]
+        overhead = max(shares, default=None)
         times = [uncounted.get((label, x), format_milliseconds(seconds[x])) for x in values]
         cells.append([label, tables.READERS.cell(largest), *times, tables.format_overhead(overhead)])
         if not in_flight or 1 in points:

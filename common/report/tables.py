@@ -166,12 +166,12 @@ def _timed(header: str, cell: Callable[[Result], str], rank: int = 0, **fields: 
     return Column(header, lambda result: cell(result) if result.seconds else "-", rank, **fields)
 
 
-def format_overhead(share: float) -> str:
-    return f"{share:.1%}" if share >= 0.01 else "<1%"
+def format_overhead(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
 
 
 DATA_PATH = _timed("data path", format_data_path, 5, is_optional=True)
-OVERHEAD = _timed("overhead", lambda r: format_overhead(r.overhead_share), 2)
+OVERHEAD = _timed("overhead", lambda r: format_overhead(r.overhead_share), 2, is_optional=True)
 READERS = _timed("readers get", lambda r: READER_GROUPS[readers_of(r)], is_text=True)
 MAIN_COLUMNS = (
     Column("configuration", marked_label),

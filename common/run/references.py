@@ -5,18 +5,24 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
 import torch
 
+from common.endpoints.actor import Actor, Endpoint, pass_messages
 from common.endpoints.tensors import synchronise
-from common.flows.flow import DRIVER, Flow
+from common.flows.flow import DRIVER, Flow, shrink_messages
+from common.plan.options import Options
 from common.plan.plan import Plan
+from common.run.timing import run_group
 from common.trace.recorder import count_faults
+from common.transports.catalogue import REFERENCE, TRANSPORTS
 
 MESSAGE = bytes(8)  # as long as a sequence number
 WARM_PASSES, COLD_PASSES = 4, 2
+MAX_EVICTED_BYTES = 64 * 2**20  # larger than most caches
 
 
 class Copies(NamedTuple):
@@ -95,6 +101,31 @@ def measure_pipe(flow: Flow, passes: int = 50) -> list[float]:
     for descriptor in chain(*pipes.values()):
         os.close(descriptor)
     return samples[passes // 10 :]
+
+
+def measure_null_transport(plan: Plan, passes: int = 20) -> list[float]:
+    """Return the seconds of each pass of the benchmark's own work: an iteration whose messages are passed by calls.
+
+    The timing loop, the endpoints and the progress tables are those of a run. The messages have as many fields, of 8
+    bytes each. Before each pass, as many bytes are copied as an iteration has, so that as much of the caches is cold,
+    unless readers get views that are not verified after each iteration. No process waits or is woken up, which can make
+    the same work slower in a run. Packing, conversions and copies, which flags ask for, are no part of it.
+    """
+    options, folder = Options(transport="memcpy", threads=plan.options.threads), plan.run_folder / "null"
+    null_plan = Plan(TRANSPORTS[REFERENCE], options, shrink_messages(plan.task_flow), run_folder=folder)
+    flow, threads_before = null_plan.task_flow, torch.get_num_threads()
+    driver, actors = Endpoint(null_plan, DRIVER), {name: Actor(null_plan, name) for name in flow.actors}
+    submit = partial(pass_messages, flow, actors, lambda payload, edge: payload)
+    is_warm = plan.expects_views and plan.options.group_size > plan.options.in_flight
+    count = 0 if is_warm else min(plan.sent_flow.bytes_per_iteration, MAX_EVICTED_BYTES) // 2  # read, and then written
+    pair = [torch.ones(count, dtype=torch.uint8) for _ in range(2)]
+    numbers = range(1, 2 + passes)  # the first pass does not count
+    for number in numbers:
+        _copy_all([pair], plan.options.threads)
+        run_group([number], 1, driver.make_payload, submit, list, driver.receive, driver.progress.ended)
+    torch.set_num_threads(threads_before)
+    times = [driver.progress.iteration(number) for number in numbers[1:]]
+    return [round(end - start, 9) for start, end in times]
 
 
 def _run_actor(tasks: list[tuple[list[int], list[int]]]) -> None:

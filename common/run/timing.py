@@ -317,7 +317,6 @@ def costs_by_process(costs: Mapping[str, Mapping[str, Any]]) -> dict[str, Proces
     return {
         "+".join(names): ProcessCost(
             peak_memory_bytes=max(costs[name]["peak_memory_bytes"] for name in names),
-            overhead_seconds=sum(costs[name]["overhead_seconds"] for name in names),
             minor_faults=max(costs[name]["minor_faults"] for name in names),
         )
         for names in workers_by_pid.values()

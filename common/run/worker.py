@@ -19,7 +19,7 @@ from common.flows.flow import DRIVER
 from common.plan.plan import Plan
 from common.records.environment import describe_environment
 from common.run.monitor import WorkerReport
-from common.run.references import measure_copies, measure_pipe
+from common.run.references import measure_copies, measure_null_transport, measure_pipe
 from common.run.timing import measure
 
 ON_RAY = "ray_workers.RayWorkers"
@@ -34,6 +34,7 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
     if plan.gpus > torch.cuda.device_count():
         raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs, the machine has {plan.gpus}: see nvidia-smi")
     run.pipe_before_seconds = measure_pipe(plan.task_flow)
+    run.null_transport_seconds = measure_null_transport(plan)
     copies = measure_copies(plan)
     run.memcpy_before_seconds, run.memcpy_all_cores_seconds = copies.warm, copies.all_cores
     run.cold_copy_before_seconds, run.cold_copy_faults = copies.cold, copies.cold_faults

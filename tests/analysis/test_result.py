@@ -110,14 +110,16 @@ def test_disturbed_runs_have_no_part_in_the_references():
 
 def test_numbers_per_iteration():
     costs = {
-        "driver": ProcessCost(overhead_seconds=0.06, peak_memory_bytes=5),
-        "policy": ProcessCost(overhead_seconds=0.02),
+        "driver": ProcessCost(peak_memory_bytes=3),
+        "policy": ProcessCost(peak_memory_bytes=2),
     }
     run = make_run([1.0, 2.0, 3.0], processes=costs, cpu_seconds=9.0, stored_bytes=30, spilled_bytes=4,
-                   group_seconds=[7.5], pipe_before_seconds=[0.5], memcpy_after_seconds=[0.06])  # fmt: skip
+                   group_seconds=[7.5], pipe_before_seconds=[0.5], memcpy_after_seconds=[0.06],
+                   null_transport_seconds=[0.1, 0.2, 9.0])  # fmt: skip
     result = make_result(run, flags={"check_every": 3, "in_flight": 2})
     assert result.typical_seconds == 2.5  # per iteration of a group, because latencies include waiting
-    assert result.overhead_share == pytest.approx(0.08 / 3 / 2.5)
+    assert result.overhead_share == pytest.approx(0.2 / 2.5)
+    assert make_result([1.0]).overhead_share is None
     assert (result.cpu_seconds_per_iteration, result.stored_bytes_per_iteration, result.spilled_bytes) == (3, 10, 4)
     assert (result.in_flight, result.check_every) == (2, 3)
     assert (result.peak_memory_bytes, result.first_seconds, result.times_pipe) == (5, [5.0], 5)
@@ -241,11 +243,11 @@ def test_a_failed_run_without_iterations_has_no_warning():
         ([0.1] * 6, {"memcpy_before_seconds": [0.004], "memcpy_after_seconds": [0.008]}, ""),  # copies within caches
         ([0.1] * 6, {"memcpy_after_seconds": [0.04, 0.021]}, ""),  # a single slow pass is no slower machine
         ([0.1, 0.2], {}, ""), ([0.1] * 6, {"spilled_bytes": 2**20}, "1 MiB were spilled"),
-        ([0.1], {"processes": {"driver": ProcessCost(overhead_seconds=0.05)}}, "50.0% of an iteration is"),
+        ([0.1], {"null_transport_seconds": [0.05]}, "50.0% of an iteration is"),
         ([0.01] * 6, {}, "takes 0.49 times the memcpy time"),
         ([0.0191] * 6, {}, ""),  # copies were measured at another time
         ([0.01] * 6, {"memcpy_all_cores_seconds": [0.011]}, ""),  # two readers copy at the same time
-        ([0.1], {"processes": {"driver": ProcessCost(overhead_seconds=0.004)}}, ""),
+        ([0.1], {"null_transport_seconds": [0.004]}, ""),
     ],
 )  # fmt: skip
 def test_a_warning_names_what_limits_the_trust(seconds, changes, words):

@@ -270,20 +270,6 @@ def test_copy_out_gives_each_reader_its_own_copy():
     assert endpoints.verify(1, K) == {}
 
 
-def test_the_copy_of_copy_out_is_not_overhead(monkeypatch):
-    """The user asked for this copy, so its time belongs to the iteration."""
-    endpoints, copy = LocalEndpoints(copy_out=True), tensors.copy
-    monkeypatch.setattr(tensors, "copy", lambda *arguments: (time.sleep(0.02), copy(*arguments))[1])
-    reward = endpoints.actors["reward"]
-    sent = {name: endpoints.actors[name].make_payload(1, name) for name in ("policy", "reference")}
-    inputs = endpoints.inputs_of("reward", sent)
-    start = time.perf_counter()
-    reward.receive(inputs, "reward")
-    assert 0 < reward.overhead_seconds <= time.perf_counter() - start - 2 * 0.02
-    endpoints.make_query(1)
-    assert endpoints.driver.overhead_seconds > 0
-
-
 def test_a_task_that_reads_only_its_own_actor_sends_the_number_that_it_reads():
     """This holds even if the actor receives the next message before the task runs."""
     endpoints = LocalEndpoints(COLOCATED, in_flight=2)

@@ -23,6 +23,13 @@ def test_multiples_of_memcpy_and_pipe_are_of_the_median_and_a_view_copies_nothin
     assert (row["GB/s"], row["x memcpy"], row["x pipe"]) == ("-", "-", "50")
 
 
+def test_overhead_is_the_share_of_the_null_transport_and_unknown_for_records_without_it():
+    times = {"null_transport_seconds": [0.001, 0.002, 0.009]}
+    assert cells("refs", make_run([0.05], **times))["overhead"] == "4.0%"
+    assert cells("refs", make_run([0.5], **times))["overhead"] == "0.4%"
+    assert "overhead" not in cells("refs", make_run([0.05]))
+
+
 def test_the_reference_a_skipped_configuration_and_wrong_bytes_are_marked():
     assert cells("memcpy", [0.1], runtime="torch")["configuration"] == "torch memcpy (reference)"
     skipped = make_run([], status="skipped", reason="no GPU", first_seconds=None, processes={})
@@ -64,6 +71,7 @@ def test_the_execution_time_is_that_of_each_run_and_of_each_point_of_a_sweep(tmp
     sweep = make_sweep("refs", "payload", {1024: [0.5], 4096: [1.0], 8192: skipped})
     assert execution_times(sweep, capsys, tmp_path) == [
         "Execution time: 0.5 seconds (payload 1,024)", "Execution time: 1 seconds (payload 4,096)",
+        "Execution time: 0 seconds (payload 8,192, skipped)",
     ]  # fmt: skip
 
 

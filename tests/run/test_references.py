@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import time
 
 import psutil
@@ -55,6 +56,37 @@ def test_copies_are_of_every_edge_in_every_pass_and_cold_ones_touch_every_page(m
     assert min(*copies.warm, *copies.all_cores, *copies.cold) > 0 and torch.get_num_threads() == threads
     pages = sum(sizes) / 4096
     assert pages <= copies.cold_faults < 1.2 * pages + 100
+
+
+@pytest.mark.parametrize(
+    ("flags", "most_calls"),
+    [
+        (("torch", "--transport", "mapped"), 117),  # 115 in Python 3.11, for five messages
+        (("torch", "--transport", "mapped", "--copy-out", "--check-every", "9"), 117),  # the user asked for this copy
+        (("torch", "--transport", "mapped", "--flow", "chain", "--actors", "16"), 455),
+        (("store", "--transport", "refs", "--message", "packed"), 219),
+        (("torch", "--transport", "mapped", "--flow", "pipeline", "--task-seconds", "1h"), 1840),
+        (("torch", "--transport", "mapped", "--flow", "weights", "--model", "gpt2", "--scale", "0.1"), 1305),
+    ],
+    ids=str,
+)
+def test_the_own_work_of_the_benchmark_does_not_grow(make_plan, monkeypatch, flags, most_calls):
+    """Count the function calls of one iteration's timed section over the null transport, of Python and of C."""
+    calls, run_group, threads = [], references.run_group, torch.get_num_threads()
+
+    def run_and_count(*arguments):
+        calls.append(0)
+        sys.setprofile(lambda frame, event, function: calls.append(calls.pop() + event.endswith("call")))
+        try:
+            run_group(*arguments)
+        finally:
+            sys.setprofile(None)
+
+    monkeypatch.setattr(references, "run_group", run_and_count)
+    monkeypatch.setattr(references, "MAX_EVICTED_BYTES", 2**20)
+    samples = references.measure_null_transport(make_plan(*flags), 3)
+    assert len(samples) == 3 and min(samples) > 0 and torch.get_num_threads() == threads
+    assert len(calls) == 4 and 0.7 * most_calls < min(calls) <= max(calls) <= most_calls
 
 
 def spin(seconds):
