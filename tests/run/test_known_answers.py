@@ -1,0 +1,91 @@
+"""Make one edge slower by a known time, and find it in the published table: clock, record, result, section and page."""
+
+import re
+import time
+from statistics import median
+
+import pytest
+import torch
+from conftest import KILOBYTES
+from made_records import ENVIRONMENT
+
+import torch_simulate_chat_learn_data_flow as script
+from common.analysis.result import group_results
+from common.endpoints import fault_injection
+from common.records import files
+from common.records.schema import Run
+from common.report.markdown import rewrite_pages
+from common.report.sections import sections
+from common.run.monitor import Monitor, WorkerReport
+from common.run.timing import measure
+from common.runtimes.process_workers import ProcessWorkers
+
+MARKS = "<!-- results: written by plot_results.py --publish -->\n<!-- end of results -->\n"
+ITERATIONS = ("--warmup", "1", "--iterations", "12", "--inject")
+MODES = pytest.mark.parametrize("flags", [(), ("--check-every", "4")], ids=["check-every-1", "check-every-4"])
+
+
+@pytest.fixture
+def publish(make_plan, monkeypatch, tmp_path):
+    """publish(slow_down, *flags) -> the cells by header after an edge was slowed down by this function."""
+    pages = iter(range(100))
+
+    def run(slow_down, *flags):
+        folder = tmp_path / str(next(pages))
+        folder.mkdir()
+        threads = ("--threads", str(torch.get_num_threads()))
+        flags = ("--transport", "memcpy", *threads, *KILOBYTES, *ITERATIONS, "policy:2:slow", *flags)
+        plan = make_plan("torch", *flags, run_folder=folder)
+        record = plan.new_record()
+        record.environments["0"] = ENVIRONMENT
+        record.runs.append(Run(memcpy_before_seconds=[0.001]))
+        monitor = Monitor(plan, record)
+        with monkeypatch.context() as patch:
+            patch.setattr(fault_injection, "_break", lambda kind: slow_down())
+            workers = ProcessWorkers(plan, None)
+            measure(plan, workers, script.by_memcpy(workers), WorkerReport(record.runs[-1]))
+        monitor.collect_samples()
+        files.save(folder / "record.json", record)
+        (folder / "README.md").write_text(MARKS)
+        rewrite_pages(folder, sections(group_results([files.load(folder / "record.json")])))
+        headers, _, cells = [
+            line.split(" | ") for line in (folder / "README.md").read_text().splitlines() if "|" in line
+        ]
+        return dict(zip(headers, cells, strict=True))
+
+    return run
+
+
+def milliseconds(cells):
+    return [float(cells[header].replace(",", "")) for header in ("min ms", "ms per iteration", "max ms")]
+
+
+@MODES
+def test_five_milliseconds_on_one_edge_are_five_milliseconds_in_the_published_cell(publish, flags):
+    before = publish(lambda: None, *flags)
+    least, typical, most = milliseconds(publish(lambda: time.sleep(0.005), *flags))
+    assert re.fullmatch(r"\| torch memcpy.*reference.*", next(iter(before.values())))
+    moved = typical - milliseconds(before)[1]
+    assert 4.5 < moved < 8  # 0 if the clock does not run, 10 if it counts twice
+    assert 5 < least <= typical <= most
+
+
+@MODES
+def test_another_copy_of_64_mib_takes_as_long_in_the_published_cell_as_alone(publish, flags):
+    source, target = (torch.ones(2**26, dtype=torch.uint8) for _ in range(2))
+    alone = []
+
+    def copy():
+        begin = time.perf_counter()
+        target.copy_(source)
+        alone.append(1e3 * (time.perf_counter() - begin))
+
+    def copy_alone():
+        for _ in range(8):
+            copy()
+
+    copy_alone()
+    before = milliseconds(publish(lambda: None, *flags))[1]
+    after = milliseconds(publish(lambda: target.copy_(source), *flags))[1]
+    copy_alone()
+    assert 0.4 < (after - before) / median(alone) < 2.5
