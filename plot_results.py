@@ -53,8 +53,12 @@ def parse_command(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def find_newest(folder: Path) -> list[Path]:
-    """Return the newest run-* folder of results/, or the single records if one is newer; without both, published/."""
-    records, runs = sorted(folder.glob("*.json")), sorted(folder.glob("run-*"))
+    """Return the newest run-* folder of results/, or the single records if one is newer; without both, published/.
+
+    Empty files, and folders without a record, are left out: the start of their run has failed.
+    """
+    records = [path for path in sorted(folder.glob("*.json")) if path.stat().st_size]
+    runs = [run for run in sorted(folder.glob("run-*")) if any(path.stat().st_size for path in run.rglob("*.json"))]
     newest = max([*records, *runs], key=lambda path: path.stat().st_mtime, default=folder / "published")
     return records if newest in records else [newest]
 
@@ -92,7 +96,8 @@ def present(arguments: argparse.Namespace) -> int:
             written.append(arguments.output_dir / "report.html")
             written[-1].write_text(html.render(built), encoding="utf-8")
     except OSError as error:
-        raise RecordError(f"cannot write {error.filename} ({error.strerror}): give another --output-dir") from None
+        path = error.filename or arguments.output_dir  # a full disk names no file
+        raise RecordError(f"cannot write {path} ({error.strerror}): give another --output-dir") from None
     if arguments.pages:
         for_pages = [*built, *markdown.page_sections(results)]
         if arguments.publish:

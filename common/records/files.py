@@ -131,8 +131,8 @@ def load(path: Path) -> Record:
             raise RecordError(f"{path} has an ok run without times, so something has changed it: leave it out")
         return record
     except OSError as error:
-        raise RecordError(f"cannot read {path} ({error.strerror}): name a record that a script wrote") from None
+        raise RecordError(f"cannot read {path} ({error.strerror or error}): name a record of a script") from None
     except msgspec.ValidationError as error:
         raise RecordError(f"{path} is not a record of this suite ({str(error)[:120]}): leave it out") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, zlib.error, EOFError):
-        raise RecordError(f"{path} is not complete JSON: run its script again") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, zlib.error, EOFError) as error:
+        raise RecordError(f"{path} is not complete JSON ({error}): leave it out, or run its script again") from None

@@ -122,6 +122,7 @@ def test_a_file_that_is_not_a_record_is_an_error_in_one_line(tmp_path, record):
     reject(path, "cannot read")
     for content, reason in (
         (b"", "not complete JSON"),
+        (good.replace(b'"seconds":[0.5', b'"seconds":[NaN'), r"complete JSON \(.*invalid character.*\): leave it out"),
         (good[:-9], "not complete JSON"),
         (b"[1, 2, 3]", "not a record of this suite"),
         (b'{"schema_version": %d}' % SCHEMA_VERSION, "not a record of this suite"),
@@ -135,6 +136,9 @@ def test_a_file_that_is_not_a_record_is_an_error_in_one_line(tmp_path, record):
     ):
         path.write_bytes(content)
         reject(path, reason)
+    compressed = tmp_path / "record.json.gz"
+    compressed.write_bytes(b"x")
+    reject(compressed, r"cannot read .*record.json.gz \(Not a gzipped file")
 
 
 def test_a_run_that_two_files_have_counts_once(tmp_path, record, capsys):

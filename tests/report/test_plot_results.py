@@ -1,13 +1,16 @@
 """plot_results.py as its user calls it: records in; tables, charts and pages out."""
 
+import errno
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from made_records import make_record, make_run, write_record
 
 import plot_results
 from common.errors import RecordError
+from common.records import files
 
 BROWSER = shutil.which("chromedriver")
 SKIPPED = make_run([], status="skipped", reason="no GPU", first_seconds=None, processes={})
@@ -167,3 +170,34 @@ def test_report_html_is_sorted_and_filtered_in_a_browser(write, tmp_path):
         assert browser.get_log("browser") == []
     finally:
         browser.quit()
+
+
+def make_newest(path, content, seconds):
+    """Write a file, and give it and its folder this time of the last change."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    for each in (path, path.parent):
+        os.utime(each, (seconds, seconds))
+
+
+def test_the_newest_folder_with_a_record_is_taken(tmp_path):
+    assert plot_results.find_newest(tmp_path) == [tmp_path / "published"]
+    make_newest(tmp_path / "run-a" / "00.json", "{}", 1000)
+    make_newest(tmp_path / "run-b" / "00.json", "", 3000)
+    (tmp_path / "run-c").mkdir()
+    assert plot_results.find_newest(tmp_path) == [tmp_path / "run-a"]
+    make_newest(tmp_path / "empty.json", "", 4000)
+    assert plot_results.find_newest(tmp_path) == [tmp_path / "run-a"]
+    make_newest(tmp_path / "single.json", "{}", 2000)
+    assert plot_results.find_newest(tmp_path) == [tmp_path / "single.json"]
+
+
+def test_a_full_disk_is_named_with_the_folder(tmp_path, monkeypatch):
+    files.create(tmp_path / "record.json", make_record("refs", [1.0]))
+
+    def write_nothing(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as when the kernel writes a file that is open
+
+    monkeypatch.setattr(Path, "write_text", write_nothing)
+    with pytest.raises(RecordError, match=r"cannot write .*/out \(No space left on device\): give another"):
+        plot_results.main([str(tmp_path / "record.json"), "--html", "--output-dir", str(tmp_path / "out")])
