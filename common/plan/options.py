@@ -24,7 +24,7 @@ PRESETS_TEXT = Path(__file__).with_name("presets.toml").read_text(encoding="utf-
 PRESETS = tomllib.loads(PRESETS_TEXT)
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
 MIN_TIMED_ITERATIONS, MAX_TIMED_ITERATIONS = 3, 10**6  # with --duration, whatever time an iteration takes
-MAX_WARMUP_GROUPS = 60  # of --in-flight iterations each
+MAX_WARMUP, MIN_WARMUP_GROUPS = 60, 10  # untimed iterations; groups of --in-flight of them, which are compared
 
 
 def parse_warmup(text: str) -> int | None:
@@ -132,7 +132,8 @@ class Options(ChatLearnOptions):
         "verification is included. Makers and trainers of detached-ppo then run at their own speed", parse_seconds,
         _TIME, metavar="TIME")
     warmup: int | None = _measurement(None, "untimed iterations after the first one: a number, or steady, which goes "
-        "on until neither the times nor the page faults change (10 to 60 groups of --in-flight iterations, or 30 s). "
+        "on until neither the times nor the page faults change (10 to 60 iterations, or 30 s; at least 10 times "
+        "--in-flight). "
         "Default: steady; 3 with --sweep and without --iterations", parse_warmup,
         metavar="N|steady")
     check_every: int | None = _measurement(None, "iterations between two full verifications. All bytes of the last "

@@ -14,7 +14,7 @@ from common.errors import Skipped, UsageError
 from common.flows.catalogue import DETACHED_PPO, build_flow, flow_sizes
 from common.flows.flow import DRIVER, Edge, Flow, changes_flow, jagged_flow, packed_flow, with_dataset, with_proxy_actor
 from common.plan import validate
-from common.plan.options import MAX_WARMUP_GROUPS, Options
+from common.plan.options import MAX_WARMUP, MIN_WARMUP_GROUPS, Options
 from common.records.schema import Configuration, Layout, Record, Workload, record_edges
 from common.transports.catalogue import Transport, readers_get_views, transports_of
 
@@ -223,7 +223,9 @@ class Plan:
 
     @property
     def max_warmup(self) -> int:
-        return MAX_WARMUP_GROUPS * self.options.in_flight if self.warmup is None else self.warmup
+        if self.warmup is None:
+            return max(MAX_WARMUP, MIN_WARMUP_GROUPS * self.options.in_flight)
+        return self.warmup
 
     @property
     def total_iterations(self) -> int:

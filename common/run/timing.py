@@ -17,7 +17,7 @@ from common.endpoints import tensors
 from common.endpoints.parameters import WorkTimes
 from common.endpoints.progress_table import ENDING, ITERATING, ProgressTable
 from common.errors import RunFailed
-from common.plan.options import MIN_TIMED_ITERATIONS
+from common.plan.options import MIN_TIMED_ITERATIONS, MIN_WARMUP_GROUPS
 from common.plan.plan import Plan
 from common.records.schema import FreeRun, ProcessCost, Run, Steps, Updates
 from common.run.data_path import find_missing_bytes, find_other_data_path, mark_requested_paths
@@ -26,7 +26,7 @@ from common.run.monitor import WorkerReport
 from common.runtimes.worker_group import Connection, WorkerGroup
 from common.transports.catalogue import INLINED_BYTES
 
-SETTLED_GROUPS = 5  # of iterations in flight; in the steady state they take as long as those before them
+SETTLED_GROUPS = MIN_WARMUP_GROUPS // 2  # in the steady state, they take as long as as many before them
 MAX_SETTLED_CHANGE = 0.1  # of their median time, and of the page faults that the next ones save
 MIN_FAULTS = 100  # per iteration; fewer take less than 0.3 ms
 MAX_WARMUP_SECONDS = 30

@@ -93,9 +93,6 @@ def test_groups_end_where_everything_is_verified(make_plan, flags, groups):
     assert found == expected
 
 
-STEADY = [0.5] * 5
-
-
 @pytest.mark.parametrize(
     ("seconds", "faults", "count", "settled"),
     [
@@ -131,6 +128,11 @@ def test_warm_up_ends_after_its_time_but_not_before_ten_groups(make_plan):
             warm_up.seconds.append(2.0 ** -len(sizes))
             warm_up.faults.append(0.0)
     assert (sizes, warm_up.settled) == ([1, *[2] * 25], False)
+
+
+def test_several_iterations_in_flight_have_ten_groups_and_at_most_sixty_iterations(make_plan):
+    counts = [make_plan("store", "--in-flight", str(count)).max_warmup for count in (1, 4, 8)]
+    assert counts == [60, 60, 80]
 
 
 @pytest.mark.parametrize("changes", [{"table": "paired"}, {"flags": ("--sweep", "payload=1KiB,1MiB")}])
