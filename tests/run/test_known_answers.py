@@ -34,7 +34,16 @@ def publish(make_plan, monkeypatch, tmp_path):
         folder = tmp_path / str(next(pages))
         folder.mkdir()
         threads = ("--threads", str(torch.get_num_threads()))
-        flags = ("--transport", "memcpy", *threads, *KILOBYTES, *ITERATIONS, "policy:2:slow", *flags)
+        flags = (
+            "--transport",
+            "memcpy",
+            "--allow-disturbed",
+            *threads,
+            *KILOBYTES,
+            *ITERATIONS,
+            "policy:2:slow",
+            *flags,
+        )
         plan = make_plan("torch", *flags, run_folder=folder)
         record = plan.new_record()
         record.environments["0"] = ENVIRONMENT
