@@ -89,16 +89,42 @@ def plan_all(configurations: Sequence[str], suite: str, flags: Sequence[str], ta
     if not suite:
         planned = [plan for text in configurations for plan in plan_configuration(text, flags, table=table)]
     else:
-        planned, known = [], {name for part in SUITES[suite] for name in part.configurations}
-        if unknown := set(configurations) - known:
-            raise UsageError(f"--configs: {suite} has no {min(unknown)}{did_you_mean(min(unknown), known)}")
-        for part in SUITES[suite]:
-            for name, text in zip(part.configurations, part.commands, strict=True):
-                if name in (configurations or known):
-                    planned += plan_configuration(text, flags, suite, table or part.table, part.traced)
+        planned = plan_suite(configurations, suite, flags, table)
     if all(reason for _, reason in planned):
         raise UsageError(f"this machine can measure none of the configurations: {planned[0][1]}")
     return planned
+
+
+def plan_suite(configurations: Sequence[str], suite: str, flags: Sequence[str], table: str = "") -> list[Planned]:
+    """Return the plans of a suite, or those that these names mean, as the suite, a table or --dry-run shows them.
+
+    A name means the plans that have its flags, and of those the ones with the fewest flags. Raise UsageError for a
+    name without a plan.
+    """
+    from common.analysis.result import Result
+
+    wanted = [configuration.partition(" (")[0].split(" --") for configuration in configurations]  # (reference)
+    planned = []
+    for part in SUITES[suite]:
+        for text in part.commands:  # other transports are not planned, because the flags may not fit them
+            if not wanted or " ".join(text.split()[:2]) in [transport for transport, *_ in wanted]:
+                planned += plan_configuration(text, flags, suite, table or part.table, part.traced)
+    if not wanted:
+        return planned
+    labels = [Result((plan.new_record(),)).label for plan, _ in planned]
+    selected: set[int] = set()
+    for configuration, parts in zip(configurations, wanted, strict=True):
+        found: dict[int, list[int]] = {}  # indices by number of flags
+        for index, (plan, _) in enumerate(planned):
+            shown = labels[index].split(" --")
+            given = [f"{flag.replace('_', '-')} {value}" for flag, value in plan.options.arguments.items()]
+            if {*parts} <= {*shown, *(text.removesuffix(" True") for text in given)}:
+                found.setdefault(len(shown), []).append(index)
+        if not found:
+            known = {*labels, *(text.partition(" --")[0] for part in SUITES[suite] for text in part.commands)}
+            raise UsageError(f"--configs: {suite} has no {configuration}{did_you_mean(configuration, known)}")
+        selected.update(found[min(found)])
+    return [planned[index] for index in sorted(selected)]
 
 
 def list_configurations(flags: Sequence[str]) -> None:
@@ -180,6 +206,8 @@ def main(argv: Sequence[str]) -> int:
                          "which would be in the same charts: give a new folder")  # fmt: skip
     earlier = [item.path for item in items if arguments.is_continued and item.path.exists()]
     seed = files.load(earlier[0]).arguments.get("order_seed", 0) if earlier else arguments.order_seed
+    if not isinstance(seed, int):
+        raise UsageError(f"--continue: {earlier[0]} has the order_seed {seed!r}, which is no number: give a new folder")
     for item in items:
         item.record.arguments["order_seed"] = seed
         if item.skipped:

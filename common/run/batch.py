@@ -120,7 +120,7 @@ def resolve_points(runtime: str, points: Sequence[Options], suite: str = "", tab
 
 
 def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
-    """Return an item for each plan. Its label has the flags of the workload whose values differ between the plans."""
+    """Return an item for each plan. Its label has the switches of the workload, and the flags whose values differ."""
     flags = []
     for plan, _ in planned:
         values = {"flow": plan.workload.flow, "message": plan.options.message, "placement": plan.options.placement}
@@ -130,7 +130,7 @@ def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
         label = plan.configuration.name
         for name, value in flags[index].items():
             differs = len({others.get(name) for others in flags} - {None}) > 1
-            if value is not None and (differs or name in ("message", "as_sent")):
+            if value is not None and (differs or value is True or name == "message"):
                 label += f" {flag_name(name)}" + ("" if value is True else f" {value}")
         slug = re.sub("[^a-zA-Z0-9.]+", "-", label).strip("-")[:200]  # a file name has at most 255 bytes
         path = folder / f"{index:02}-{slug}.json"

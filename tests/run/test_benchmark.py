@@ -1,11 +1,13 @@
 """Test benchmark.py: which configurations it measures in which order, what it rejects, and what it continues."""
 
 import os
+import re
 import sys
 from types import SimpleNamespace
 
 import pytest
 from made_records import make_record, make_run
+from msgspec import structs
 
 import benchmark
 from common.analysis.result import Result
@@ -13,6 +15,7 @@ from common.errors import RecordError, UsageError
 from common.plan import validate
 from common.records import files
 from common.records.environment import describe_environment
+from common.report.tables import marked_label
 from common.run import supervisor
 from common.run.batch import make_items, plan_configuration
 from common.transports.catalogue import VARIANTS
@@ -104,6 +107,8 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
     [
         ([], "give a suite or --configs (--help"),
         (["peers", "--configs", "store ref"], "peers has no store ref: did you mean store refs?"),
+        (["benchmark", "--configs", "graph shmm"], "benchmark has no graph shmm: did you mean graph shm?"),
+        (["benchmark", "--configs", "graph shm --copy-in"], "benchmark has no graph shm --copy-in"),
         (["quikc"], "unknown suite quikc: did you mean quick?"),
         (["all"], "unknown suite all: give quick"),
         (["--configs", "graph shmm"], "did you mean graph shm?"),
@@ -152,6 +157,44 @@ def test_configurations_of_a_suite_can_be_selected(no_gpu, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize("suite", ["benchmark", "hops", "weights", "in-flight", "chatlearn", "peers"])
+def test_every_name_that_a_table_or_dry_run_shows_selects_its_configuration(
+    suite, no_gpu, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(validate, "require_memory", lambda *_: 2**33)  # whatever other programs use
+    planned = {text: benchmark.plan_configuration(text, [], suite) for part in SUITES[suite] for text in part.commands}
+    monkeypatch.setattr(benchmark, "plan_configuration", lambda text, *_: planned[text])  # so that it is planned once
+    items = make_items(benchmark.plan_all([], suite, []), tmp_path)
+    assert benchmark.main([suite, "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    shown = [line.rpartition(": ")[0] for line in lines if re.search(r": \d+ x .* of memory$", line)]
+    assert shown == [item.label for item in items if not item.skipped] != []
+    names = {name for part in SUITES[suite] for name in part.configurations}
+    for item in items:
+        result = Result((item.record,))
+        for name in {item.label, result.label, marked_label(result)}:
+            plans = [plan for plan, _ in benchmark.plan_suite([name], suite, [])]
+            assert result.label in {Result((plan.new_record(),)).label for plan in plans}, name
+            assert {plan.transport.label for plan in plans} == {item.plan.transport.label}
+            names.discard(name)
+    for name in names:
+        assert benchmark.plan_suite([name], suite, []), name
+
+
+def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
+    for name in ("graph shm", "graph shm --warmup 6 --iterations 6"):
+        ((plan, _),) = benchmark.plan_all([name], "benchmark", [])
+        assert plan.configuration.name == "graph shm"
+    for name, copies in (("graph mapped --in-flight 2", False), ("graph mapped --in-flight 2 --copy-out", True)):
+        ((plan, _),) = benchmark.plan_all([name], "in-flight", [])
+        assert (plan.options.in_flight, plan.options.copy_out) == (2, copies)
+
+
+def test_flags_that_do_not_fit_other_configurations_of_a_suite_can_be_given(no_gpu):
+    ((plan, _),) = benchmark.plan_all(["store ref-queue"], "quick", ["--episode", "4", "--in-flight", "4"])
+    assert plan.options.episode == 4
+
+
 def test_gpu_suite_on_a_machine_with_one_gpu(monkeypatch):
     monkeypatch.setattr(validate, "count_gpus", lambda: 1)
     monkeypatch.setattr(validate, "require_modules", lambda *_: None)
@@ -195,6 +238,11 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
     assert len(files.load(tmp_path / names[0]).runs) == 3
     with pytest.raises(UsageError, match="was measured with other flags"):
         benchmark.main([*argv, "--continue", "--timeout", "60"])
+    skipped = files.load(tmp_path / names[2])  # it is the first one
+    files.save(tmp_path / names[2], structs.replace(skipped, arguments=skipped.arguments | {"order_seed": [1]}))
+    with pytest.raises(UsageError, match=r"has the order_seed \[1\], which is no number: give a new folder"):
+        benchmark.main([*argv, "--continue"])
+    files.save(tmp_path / names[2], skipped)
     first.environments["0"]["git_commit"] = "another"
     files.save(tmp_path / names[0], first)
     with pytest.raises(UsageError, match="was measured with another git_commit"):
