@@ -24,6 +24,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from common.channels.codecs import ARRAYS
 from common.endpoints.actor import Actor, Endpoint
@@ -36,7 +37,7 @@ HEADROOM_BYTES = 64 * 2**20  # of Mooncake's segments and buffers, besides the m
 
 def to_parts(payload):
     """Return a pickle and the buffers of its tensors. They share the memory of the tensors."""
-    buffers = []
+    buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(ARRAYS.encode(payload), protocol=5, buffer_callback=buffers.append)
     return [head, *(buffer.raw() for buffer in buffers)]
 
@@ -48,6 +49,9 @@ def from_parts(parts, edge, device):
 
 class Peer(Endpoint):
     """An endpoint that tells its addresses to the others by files in the folder of the run."""
+
+    send_parts: Any  # methods of each subclass
+    receive_parts: Any
 
     def address_file(self, edge):
         return self.plan.run_folder / f"{self.sent_flow.edges.index(edge)}.address"
@@ -78,6 +82,10 @@ class Peer(Endpoint):
 
 
 class PeerActor(Actor):
+    join: Any  # methods of the Peer that a subclass also is
+    send: Any
+    receive_all: Any
+
     def run(self):
         self.join()
         while True:
@@ -131,6 +139,7 @@ class FlightPeer(Peer):
 
         self.arrow, self.flight, self.clients = pyarrow, flight, {}
         reads, sends = self.own_edges()
+        received: dict[str, queue.SimpleQueue]
         self.received = received = {str(edge): queue.SimpleQueue() for edge in reads}
         self.server = Server("grpc+tcp://127.0.0.1:0")
         for edge in reads:
@@ -217,7 +226,7 @@ def by_mooncake(workers: WorkerGroup) -> Connection:
     pipes = {str(edge): context.Pipe(duplex=False) for edge in workers.sent_flow.edges}
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as metrics:
         port, metrics_port = server.getsockname()[1], metrics.getsockname()[1]
-    command = [Path(sys.executable).with_name("mooncake_master"), f"--rpc_port={port}", "--rpc_address=127.0.0.1",
+    command = [str(Path(sys.executable).with_name("mooncake_master")), f"--rpc_port={port}", "--rpc_address=127.0.0.1",
                "--metrics_host=127.0.0.1", f"--metrics_port={metrics_port}"]  # fmt: skip
     # The guard ends it with the run. The actors would print errors if it ended before them.
     master = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

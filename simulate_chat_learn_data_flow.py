@@ -118,7 +118,7 @@ def by_ref_queue(workers: WorkerGroup) -> Connection:
     """Do as ChatLearn: queue actors carry references, and the reading actor gets the payload (chatlearn/driver.py)."""
     workers.start(ChatLearnActor, codec=HOST)
     driver = Driver(workers)
-    functions = {"facts": driver.counters.facts}
+    functions: dict = {"facts": driver.counters.facts}
     if driver.training:
         functions |= {"check": driver.training.check, "spans": driver.training.spans}
     data_paths = {str(edge): "object store, reference by Queue" for edge in workers.sent_flow.edges}
@@ -138,7 +138,7 @@ def by_value(workers: WorkerGroup, has_replay_buffer: bool = False) -> Connectio
         return [actors[flow.actor(edge.reader)].call.remote(edge.reader, DRIVER, to_host(query)) for edge in edges]
 
     def collect(calls):
-        results = {}
+        results: dict = {}
         while calls:
             answers = ray.get(calls)
             results |= dict(ChainMap(*(found for found, _ in answers)))
@@ -147,7 +147,7 @@ def by_value(workers: WorkerGroup, has_replay_buffer: bool = False) -> Connectio
 
     def run_freely(number):
         begin = time.perf_counter()
-        deadline = begin + workers.plan.options.duration
+        deadline = begin + (workers.plan.options.duration or 0)
         ray.get([actor.run_freely.remote(number, deadline) for actor in actors.values()])
         return begin, ray.get([actor.report.remote() for actor in actors.values()])
 

@@ -202,7 +202,8 @@ class PipeliningActor(GroupRank, Actor):
         from common.channels.pipelining import make_schedule  # other transports do not need it
 
         self.join()
-        sizes, first, last = self.plan.workload.sizes, next(iter(self.tasks)), [*self.tasks][-1]
+        sizes: dict = self.plan.workload.sizes
+        first, last = next(iter(self.tasks)), [*self.tasks][-1]
         batches, stage = torch.zeros(sizes["micro_batches"], 1), dist.get_rank() - 1
         schedule = make_schedule(self, stage, sizes, self.group)
         arguments = [batches] if stage == 0 else []

@@ -148,7 +148,7 @@ class Training:
         edges = workers.plan.task_flow.edges_to(DATASET)
         (self.batch_size,) = edges[0].message.sample_counts
         self.sample_bytes = math.ceil(sum(edge.bytes for edge in edges) / self.batch_size)
-        self.messages = deque(maxlen=options.relay_episodes)  # of each episode whose samples are trained on
+        self.messages: deque[int] = deque(maxlen=options.relay_episodes)  # of each episode whose samples are trained on
 
     def train(self, queue, messages):
         """Train on the samples of an episode, and return StreamDataset's acknowledgement of each message."""
@@ -166,7 +166,7 @@ class Training:
 
     def step(self, queues):
         """Train on one global batch: each data-parallel rank gets a list of references to micro-batches."""
-        lists = [[] for _ in range(self.options.data_parallel)]
+        lists: list[list] = [[] for _ in range(self.options.data_parallel)]
         for index in range(self.options.train_global_batch // self.options.train_micro_batch):
             lists[index % len(lists)].append(self.dataset.next.remote())
             self.counters.count("trainer_blocking_gets")
@@ -193,6 +193,6 @@ class Training:
         expected = ray.get(self.dataset.sample_digests.remote())
         wrong = {DATASET: abs(sum(self.messages) * self.batch_size - expected.total())}
         for index, ranks in enumerate(self.trainers, 1):
-            received = sum(ray.get([rank.sample_digests.remote() for rank in ranks]), Counter())
+            received: Counter = sum(ray.get([rank.sample_digests.remote() for rank in ranks]), Counter())
             wrong[f"{DATASET} -> trainer {index}"] = max((expected - received).total(), (received - expected).total())
         return {name: count * self.sample_bytes for name, count in wrong.items() if count}

@@ -44,7 +44,7 @@ class ChatLearnActor(Actor):
         self.queue, self.unread_messages = queue, queue.qsize()
         self.operations = Counter(stream_dataset_qsize=1)
         self.acknowledgements = []  # for the driver, one per message
-        self.samples = self.samples[-kept_samples:] if kept_samples else []
+        self.samples: list = self.samples[-kept_samples:] if kept_samples else []
         self.given_samples = 0
 
     def read_messages(self, sample_count):
