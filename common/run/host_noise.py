@@ -3,6 +3,7 @@
 import os
 import time
 from contextlib import suppress
+from mmap import PAGESIZE
 from pathlib import Path
 
 import psutil
@@ -44,15 +45,23 @@ def drop_from_page_cache(path: str) -> bool:
         while time.monotonic() < deadline:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             try:
-                os.preadv(descriptor, [bytearray(1)], 0, os.RWF_NOWAIT)
-            except BlockingIOError:  # the first byte is not in the cache
-                return True
+                if not has_cached_pages(descriptor):
+                    return True
             except OSError:  # a file system in memory
                 return False
             time.sleep(0.05)
         return False
     finally:
         os.close(descriptor)
+
+
+def has_cached_pages(descriptor: int) -> bool:
+    """Whether any page of an open file is in the page cache; raise OSError if its file system does not tell."""
+    for offset in range(0, os.fstat(descriptor).st_size, PAGESIZE):
+        with suppress(BlockingIOError):  # this page is not in the cache
+            os.preadv(descriptor, [bytearray(1)], offset, os.RWF_NOWAIT)
+            return True
+    return False
 
 
 def measure_resources(iteration: int) -> Resources:
@@ -101,8 +110,10 @@ class CpuTime:
 
     def _advance(self, pids: list[int]) -> float:
         """Read the clocks of these processes, and return the seconds since they were read last."""
-        clocks = _cpu_seconds(pids)
-        added = sum(seconds - self._clocks.get(pid, 0.0) for pid, seconds in clocks.items())
+        clocks, added = _cpu_seconds(pids), 0.0
+        for pid, seconds in clocks.items():
+            earlier = self._clocks.get(pid, 0.0)
+            added += seconds - earlier if earlier <= seconds else seconds  # another process has this id now
         self._clocks |= clocks
         self._total += added
         return added

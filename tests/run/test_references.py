@@ -4,6 +4,7 @@ import os
 import socket
 import sys
 import time
+from mmap import PAGESIZE
 
 import psutil
 import pytest
@@ -192,3 +193,32 @@ def test_throttled_time_is_read_from_the_cgroup(tmp_path, monkeypatch, group, fo
     assert throttled_seconds() == pytest.approx(1.5)
     (tmp_path / folder / "cpu.stat").write_text("usage_usec 9\n")
     assert throttled_seconds() is None
+
+
+def test_a_process_with_the_id_of_an_ended_one_counts_from_its_beginning(monkeypatch):
+    clocks = [{7: 5.0}, {7: 5.5}, {7: 0.25}]  # the last one is of a new process
+    monkeypatch.setattr(host_noise, "_process_tree", lambda: [7])
+    monkeypatch.setattr(host_noise, "_cpu_seconds", lambda pids: clocks.pop(0) if pids else {})
+    cpu_time = CpuTime()
+    cpu_time.start()
+    cpu_time.stop()
+    assert cpu_time.seconds == 0.5
+    cpu_time.stop()
+    assert cpu_time.seconds == 0.75
+
+
+def test_a_file_is_dropped_only_if_none_of_its_pages_is_in_the_cache(monkeypatch, tmp_path):
+    path, cached = tmp_path / "file", {2}  # numbers of pages
+    path.write_bytes(bytes(2 * PAGESIZE + 1))
+
+    def read(descriptor, buffers, offset, flags):
+        if offset // PAGESIZE not in cached:
+            raise BlockingIOError
+        return 1
+
+    monkeypatch.setattr(os, "preadv", read)
+    monkeypatch.setattr(host_noise, "DROP_SECONDS", 0.01)
+    assert not host_noise.drop_from_page_cache(str(path))
+    cached.clear()
+    monkeypatch.setattr(host_noise, "DROP_SECONDS", 10)
+    assert host_noise.drop_from_page_cache(str(path))
