@@ -196,7 +196,7 @@ def start_cluster(plan: Plan) -> None:
 
 def _join_cluster(plan: Plan) -> None:
     """Join an existing cluster. Its workers get the settings of this process through the job's runtime environment."""
-    prefixes = ("RAY_CGRAPH_", "RAY_ENABLE_ZERO_COPY", "MALLOC_", "THP_MEM_ALLOC_ENABLE")
+    prefixes = ("RAY_CGRAPH_", "RAY_ENABLE_ZERO_COPY", "MALLOC_", "THP_MEM_ALLOC_ENABLE", "OMP_WAIT_POLICY")
     variables = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
     excludes = [".git", ".venv", "img", "results", "docs"]
     job = {"working_dir": str(ROOT), "excludes": excludes, "env_vars": variables}

@@ -83,3 +83,14 @@ def test_a_machine_without_loopback_or_free_ports_is_named_before_ray_starts(mak
     monkeypatch.setattr(ray_workers.socket, "create_server", Mock(side_effect=OSError(99, "Cannot assign address")))
     with pytest.raises(RunFailed, match=r"^Ray needs 32 free ports of 127\.0\.0\.1 \(Cannot assign address\): see"):
         ray_workers.start_cluster(make_plan("store", "--transport", "refs", *KILOBYTES, run_folder=tmp_path))
+
+
+def test_actors_on_an_existing_cluster_get_the_variables_that_change_copies(make_plan, monkeypatch):
+    names = ("OMP_WAIT_POLICY", "MALLOC_TOP_PAD_", "THP_MEM_ALLOC_ENABLE")
+    for name in names:
+        monkeypatch.setenv(name, "1")
+    jobs = []
+    monkeypatch.setattr(ray_workers.ray, "init", lambda **options: jobs.append(options["runtime_env"]))
+    monkeypatch.setattr("common.plan.validate.require_cluster", lambda _: None)
+    ray_workers._join_cluster(make_plan("store", "--transport", "refs", "--address", "127.0.0.1:1"))
+    assert {name for name in names if jobs[0]["env_vars"].get(name) == "1"} == set(names)
