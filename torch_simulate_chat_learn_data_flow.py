@@ -322,7 +322,7 @@ class QueueActor(QueueEndpoint, Actor):
     def run(self):
         while True:
             for task in self.tasks:
-                # No variable holds the inputs: unmapping them would count for the next iteration.
+                # No variable holds the inputs: the inbox frees them, at the same time for every transport.
                 self.send(task, self.forward_step(task, *self.receive_all(task)))
 
 

@@ -33,7 +33,7 @@ class WorkTimes:
     """The work of one actor for one update or step, in seconds of the clock that all processes of a machine share."""
 
     first_begin: float = 0.0  # of the first task: its message had arrived
-    first_end: float = 0.0  # the transport had accepted its message
+    first_end: float = 0.0  # its message was made, and the transport gets it now
     last_begin: float = 0.0
     last_end: float = 0.0
     install_seconds: float = 0.0  # of all tasks
