@@ -167,7 +167,10 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
     pipe_before_seconds: list[Seconds] = []  # 8 bytes through a pipe per edge, between as many processes
     pipe_after_seconds: list[Seconds] = []
     null_transport_seconds: list[Seconds] = []  # the benchmark's own work for one iteration, one sample per pass
-    setup_seconds: dict[str, float] = {}  # what was done once before the first iteration -> its time
+    # What was done once before the first iteration -> its time. What it contains depends on the transport: torch and
+    # peers start their processes in it, rdt does not. So it is not compared between transports.
+    setup_seconds: dict[str, float] = {}
+    store_bytes: Count = 0  # size of the object store of a private Ray cluster
     nodes: dict[str, int] = {}  # worker -> node on which it ran; the driver's node is 0
     node_costs: dict[str, NodeCosts] = {}  # node -> costs, if there are several
     links: list[Link] = []  # that edges cross

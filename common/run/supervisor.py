@@ -188,7 +188,8 @@ def measure_run(item: Item, order: int, token: Token | None = None, stop: Event 
     0, 1 (the run failed) or 130 (it was interrupted).
     """
     record, started_at = item.record, datetime.now(UTC).isoformat(timespec="seconds")
-    record.runs.append(Run(started_at=started_at, order=order, pair=token.folder.name if token else ""))
+    pair, store_bytes = token.folder.name if token else "", item.plan.store_bytes
+    record.runs.append(Run(started_at=started_at, order=order, pair=pair, store_bytes=store_bytes))
     item.save()
     throttled_before = host_noise.throttled_seconds()
     try:

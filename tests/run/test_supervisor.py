@@ -5,8 +5,9 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -227,3 +228,11 @@ def test_letters_that_the_terminal_lacks_are_replaced():
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "12 ?s\n", "")
+
+
+def test_a_run_records_the_size_of_its_object_store(no_gpu, monkeypatch, tmp_path):
+    monkeypatch.setattr(supervisor, "RunFolder", lambda: nullcontext(SimpleNamespace(folder=tmp_path, shared=tmp_path)))
+    monkeypatch.setattr(supervisor.Monitor, "follow_worker", lambda *_: None)
+    (item,) = make_items(plan_configuration("store refs", ["--object-store-bytes", "3GB"]), tmp_path)
+    supervisor.measure_run(item, 0)
+    assert files.load(item.path).runs[0].store_bytes == 3 * 10**9

@@ -131,7 +131,7 @@ def test_warm_up_ends_after_its_time_but_not_before_ten_groups(make_plan):
 
 
 def test_several_iterations_in_flight_have_ten_groups_and_at_most_sixty_iterations(make_plan):
-    counts = [make_plan("graph", "--in-flight", str(count)).max_warmup for count in (1, 4, 8)]
+    counts = [make_plan("store", "--transport", "refs", "--in-flight", str(count)).max_warmup for count in (1, 4, 8)]
     assert counts == [60, 60, 80]
 
 
