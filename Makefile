@@ -29,6 +29,8 @@ NEW ?= results/run-published
 
 .PHONY: benchmark quick headline retained-memory published stages hops chatlearn in-flight weights detached-ppo pipeline zero peers cluster faults soak sweeps gpu test test-all test-optional unit lint publish clean
 .DELETE_ON_ERROR:
+# Without compiled modules, each of the hundreds of processes would compile torch and Ray again.
+unexport PYTHONDONTWRITEBYTECODE
 
 benchmark quick headline retained-memory stages hops chatlearn in-flight weights detached-ppo pipeline zero soak sweeps gpu: .venv/installed
 	$(PY) benchmark.py $@
