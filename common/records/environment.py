@@ -104,11 +104,17 @@ PROBES: dict[str, Callable[[], Any]] = {
 
 
 def describe_environment() -> dict[str, Any]:
+    """Return each value, and under "failed_probes" the type of the error of each program that is there and failed."""
     environment: dict[str, Any] = dict.fromkeys(PROBES)
+    failed: dict[str, str] = {}
     for name, probe in PROBES.items():
-        with suppress(Exception):  # the run continues on a machine where a probe fails
+        try:
             environment[name] = probe()
-    return environment
+        except FileNotFoundError:
+            pass  # the machine does not have it, such as nvidia-smi
+        except Exception as error:  # the run continues on a machine where a probe fails
+            failed[name] = type(error).__name__
+    return environment | {"failed_probes": failed}
 
 
 def machine_line(environment: dict[str, Any]) -> str:

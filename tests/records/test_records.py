@@ -168,12 +168,14 @@ def test_a_record_has_no_secret_host_name_or_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"env_vars": {"MINE": "SECRET"}}')
     monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
     monkeypatch.setenv("MALLOC_TOP_PAD_", "67108864")
-    monkeypatch.setitem(environment.PROBES, "kernel", lambda: 1 / 0)  # a probe that fails gives None
+    monkeypatch.setitem(environment.PROBES, "kernel", lambda: 1 / 0)  # a probe that fails gives None, and its error
+    monkeypatch.setitem(environment.PROBES, "gpus", lambda: environment._run("no-such-program"))
     values = describe_environment()
     text = json.dumps(values)
     for private in (socket.gethostname(), str(tmp_path), "SECRET", "TOKEN", str(RESULTS.parent)):
         assert private not in text
-    assert set(MACHINE_KEYS) <= set(values) and values["kernel"] is None
+    assert set(MACHINE_KEYS) <= set(values) and values["kernel"] is values["gpus"] is None
+    assert values["failed_probes"]["kernel"] == "ZeroDivisionError" and "gpus" not in values["failed_probes"]
     assert values["variables"].items() >= {"NCCL_P2P_DISABLE": "1", "MALLOC_TOP_PAD_": "67108864"}.items()
     assert set(values["variables"]) <= set(os.environ)
 
