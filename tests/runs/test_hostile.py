@@ -1,0 +1,51 @@
+"""Use the scripts in hostile ways, and check the exit code, the one line, and what is left behind.
+
+The quick ones are a part of `make test`. All of them: pytest tests/runs/test_hostile.py --all, which writes a line per
+case to the file in the variable FAULT_RESULTS; `python3 -m evidence.faults FILE` prints them as a table.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from faults import store_result
+from hostile import CANNOT_PREPARE, HOSTILE
+
+CASES = [pytest.param(case, id=case.name, marks=() if case.is_quick else pytest.mark.long) for case in HOSTILE]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_hostile_use_ends_with_one_line_and_leaves_nothing_behind(case, tmp_path):
+    if case.prefix and os.geteuid() != 0:
+        pytest.skip("only root can make the surroundings of this case")
+    if not Path(case.needs or "/").exists():
+        pytest.skip(f"this machine has no {case.needs}")
+    if case.prefix and not shutil.which(case.prefix[0]):
+        pytest.skip(f"{case.prefix[0]} is not installed")
+    for name, content in case.files.items():
+        (tmp_path / name).write_text(content)
+    script, *flags = [word.replace("{folder}", str(tmp_path)) for word in case.command]
+    if script.endswith("data_flow.py") and "--help" not in flags:
+        flags += ["--output", str(tmp_path / "record.json")]
+    variables = os.environ | {"DATA_FLOW_LOCK": str(tmp_path)} | case.variables
+    begin = time.monotonic()
+    done = subprocess.run(
+        [*case.prefix, sys.executable, str(ROOT / script), *flags], cwd=tmp_path, env=variables, timeout=200,
+        capture_output=True, text=True, encoding="utf-8",
+    )  # fmt: skip
+    if done.returncode == CANNOT_PREPARE:
+        pytest.skip("this user cannot make the surroundings of this case")
+    lines = (done.stdout if case.code == 0 else done.stderr).strip().splitlines() or [""]
+    left = [] if case.code == 0 else sorted(path.name for path in tmp_path.iterdir() if path.name not in case.files)
+    store_result(case.name, " ".join(case.command)[:80], lines[-1], done.returncode, time.monotonic() - begin, left)
+    assert done.returncode == case.code, done.stderr
+    assert any(re.search(case.expected, line) for line in lines), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    if case.code == 2:
+        assert (len(lines), left) == (1, []), done.stderr
