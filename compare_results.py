@@ -34,7 +34,7 @@ from common.records import files
 from common.report.broken_records import name_broken_record
 from common.report.console import print_table
 from common.report.sentences import describe_all, describe_largest_change, old_and_new
-from common.report.tables import Column, format_faults, format_milliseconds, format_stored, make_table, readers_of
+from common.report.tables import Column, format_faults, format_milliseconds, format_stored, have_equal_work, make_table
 from common.units import format_bytes
 
 
@@ -140,7 +140,7 @@ def compare(arguments: argparse.Namespace) -> int:
         notes = [*write_notes(pairs, only_old, only_new), *filter(None, changes)]
     measured = [pair for pair in pairs if pair.is_measured]
     if arguments.configs:  # a sentence says why other pairs have no ratio
-        measured = [pair for pair in measured if readers_of(pair.old) == readers_of(pair.new)]
+        measured = [pair for pair in measured if have_equal_work(pair.old, pair.new)]
     losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
     differences = environment_differences(measured)
     if arguments.json:

@@ -180,19 +180,12 @@ def loading_section(record: LoadingRecord) -> Section:
         f"Runs per way: {min(map(len, by_way.values()))}, each with {record.workers} processes that load one after the "
         f"other. Measured on {' and '.join(days)}, commit {str(record.environment.get('git_commit'))[:10]}.",
     )
-    quick, whole, sentence = min(load, key=load.__getitem__), min(both, key=both.__getitem__), ""
-    if len(by_way) > 1:
-        sentence = (
-            f"`{quick}` has the shortest load: {speed_up(load)(quick)} times as fast as `{first}`. With one read of "
-            f"all bytes it is {speed_up(both)(quick)} times as fast, and `{whole}` is the fastest: "
-            f"{speed_up(both)(whole)} times as fast as `{first}`."
-        )
     groups = {
         "load": [make_dot(way, "load_seconds") for way in by_way],
         "load, and read all bytes once": [make_dot(way, "load_seconds", "first_read_seconds") for way in by_way],
     }
     chart = DotChart("loading", title, groups, "milliseconds (logarithmic axis)", caption=notes)
-    return Section("loading", title, sentence, make_table([*by_way], columns), chart, notes)
+    return Section("loading", title, "", make_table([*by_way], columns), chart, notes)
 
 
 def read_record(path: Path) -> LoadingRecord:

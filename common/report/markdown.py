@@ -9,8 +9,6 @@ from typing import Any
 from common.analysis.comparison import Pair
 from common.analysis.result import Result
 from common.errors import RecordError
-from common.flows.catalogue import build_flow
-from common.flows.flow import DRIVER, Flow
 from common.plan.command_line import describe_flags
 from common.report import tables
 from common.report.readme_sections import build_readme
@@ -59,8 +57,6 @@ def page_sections(results: Sequence[Result]) -> list[Section]:
     """Return the sections about the configurations of the largest workload, and the flags of the scripts."""
     flags = [[f"`{flag}`", text] for flag, text in describe_flags().items()]
     built = [Section("flags", "", table=Table(["flag", "meaning"], flags, (0, 1)))]
-    built += [Section(name, "", draw_flow(build_flow("online-dpo", {}, message)))
-              for name, message in (("flow", None), ("messages", "fields"))]  # fmt: skip
     built += build_readme(results)
     all_sizes = [result for result in results if result.table == "configurations"]
     if any(result.status == "ok" for result in all_sizes):
@@ -69,18 +65,6 @@ def page_sections(results: Sequence[Result]) -> list[Section]:
         built += [Section("advice", "", table=make_advice_table(measured)),
                   Section("systems", "", table=make_systems_table(measured))]  # fmt: skip
     return built
-
-
-def draw_flow(flow: Flow) -> str:
-    """Return a flow as a Mermaid diagram with the bytes of each edge, and its tensors if there are several."""
-    lines = ["```mermaid", "flowchart LR"]
-    for edge in flow.edges:
-        label, count = format_bytes(edge.bytes), len(edge.message.tensor_bytes)
-        if count > 1:
-            label += f", {count:,} tensors"
-        reader = "result[driver]" if edge.reader == DRIVER else edge.reader
-        lines.append(f'    {edge.source} -->|"{label}"| {reader}')
-    return "\n".join([*lines, "```"])
 
 
 def make_advice_table(results: Sequence[Result]) -> Table:

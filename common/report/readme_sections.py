@@ -8,7 +8,7 @@ from common.report.cluster_sections import describe_layout
 from common.report.sections import headline_results, provenance
 from common.report.sentences import describe_alone, describe_fastest, format_interval
 from common.report.tables import OWN_COPY, VIEW, Section, Table, format_significant, readers_of
-from common.transports.catalogue import BASELINE, GRAPH, RUNTIMES
+from common.transports.catalogue import BASELINE, GRAPH
 from common.units import format_bytes
 
 DEMO_SECONDS = (279.23, 35.37)  # published by the demo for its queues and its compiled graph: docs/demo.md
@@ -32,25 +32,22 @@ def build_demo(shown: Sequence[Result]) -> Section:
     """Return the demo's two commands with the line that they print here, and the times beside those of the demo."""
     by_name = {result.name: result for result in shown}
     queues, graph = DEMO_SECONDS
-    cells = [["the demo, on its GPUs", f"{queues} s", f"{graph} s", f"{queues / graph:.1f}"]]
-    used, commands = [], []
+    cells, commands, used = [["the demo, on its GPUs", f"{queues} s", f"{graph} s", f"{queues / graph:.1f}"]], [], []
     for place, flag in (
         ("here", ""),
         ("here, with four environment variables (`--retain-memory`)", " --retain-memory"),
     ):
         pair = [by_name[name + flag] for name in DEMO_SCRIPTS if name + flag in by_name]
-        if len(pair) < len(DEMO_SCRIPTS):
-            continue
-        used += pair
-        ratio = Pair(pair[1], pair[0]).ratio
-        seconds = [format_significant(DEMO_ITERATIONS * result.typical_seconds) for result in pair]
-        cells.append(
-            [place, *(f"{s} s" for s in seconds), f"{format_significant(ratio.value)} ({format_interval(ratio)})"]
-        )
-        if not flag:
-            scripts = [RUNTIMES[result.configuration.runtime].script for result in pair]
-            commands = [f".venv/bin/python {script:40}  # Execution time: {s} seconds"
-                        for script, s in zip(scripts, seconds, strict=True)]  # fmt: skip
+        if len(pair) == len(DEMO_SCRIPTS):
+            used += pair
+            ratio = Pair(pair[1], pair[0]).ratio
+            seconds = [format_significant(DEMO_ITERATIONS * result.typical_seconds) for result in pair]
+            factor = f"{format_significant(ratio.value)} ({format_interval(ratio)})"
+            cells.append([place, *(f"{text} s" for text in seconds), factor])
+            if not flag:
+                for result, text in zip(pair, seconds, strict=True):
+                    script = result.transport.runtime.script
+                    commands.append(f".venv/bin/python {script:40}  # Execution time: {text} seconds")
     headers = ["where", "queues through the driver", "compiled graph", "times as fast (95 % interval)"]
     edges = [edge.bytes for edge in shown[0].workload.edges]
     size = f"messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}"

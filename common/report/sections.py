@@ -19,7 +19,7 @@ from common.analysis.statistics import interval
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS
 from common.records.environment import machine_line
-from common.records.schema import SENDER_SIZES, Run
+from common.records.schema import SENDER_SIZES
 from common.report import tables
 from common.report.charts import Bar, BarChart, DotChart, LineChart, Series
 from common.report.cluster_sections import build_cluster, describe_configuration
@@ -28,7 +28,6 @@ from common.report.pipeline_sections import build_pipeline, build_timeline
 from common.report.retained_sections import build_retained_sizes
 from common.report.sentences import (
     SIMPLEST,
-    describe_all,
     describe_change,
     describe_fastest,
     describe_pair,
@@ -67,7 +66,6 @@ CHATLEARN_CHANGES = (
 # Does any page fault that --retain-memory leaves still cost time?
 FEWEST_FAULTS = ("graph shm --retain-memory", "graph shm --reuse-buffers")
 MIN_DOTS = 5  # fewer are read from the table
-AS_WRITTEN = "store replay-buffer --items views"  # by ColossalAI
 SWEPT = {"payload": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
          "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
 
@@ -280,22 +278,8 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
     return [
         section("cause", by_cause, stages.ALL_CAUSES, chart=cause_chart),
         section("stage", by_stage, stages.STAGES, chart=share_chart),
-        section("edge", by_edge, (stages.WAITING, *map(str, done[0].flow.edges))),
-        Section(name, f"Page faults per iteration by process: {title}", "", _fault_table(runs), notes=notes),
+        section("edge", by_edge, (stages.WAITING, *map(str, done[0].flow.edges)), notes=notes),
     ]
-
-
-def _fault_table(runs: Mapping[str, Sequence[Run]]) -> Table:
-    """Return the page faults of each process per iteration, the mean over the runs of each configuration."""
-    names = dict.fromkeys(name for traced in runs.values() for run in traced for name in run.processes)
-    cells = []
-    for label, traced in runs.items():
-        counts: dict[str, list[float]] = defaultdict(list)
-        for run in traced:
-            for name, cost in run.processes.items():
-                counts[name].append((cost.minor_faults or 0) / len(run.seconds))
-        cells.append([label, *(f"{fmean(counts[name]):,.0f}" if name in counts else "-" for name in names)])
-    return Table(["configuration", *names], cells)
 
 
 def _cause_chart(causes: Mapping[str, Mapping[str, float]], untraced: Sequence[Result]) -> BarChart | None:
@@ -410,13 +394,8 @@ def build_weights(done: list[Result], group: list[Result], everything: Sequence[
     edges = [edge for edge in done[0].flow.edges if edge.message.is_parameters]
     readers = {done[0].flow.actor(edge.reader) for edge in edges}
     tensors = sum(len(edge.message.fields) for edge in edges) // len(readers)
-    first = next((result for result in done if result.label in (AS_WRITTEN, SIMPLEST)), None)
-    alike = [result for result in done if first and tables.readers_of(result) == tables.readers_of(first)]
-    fastest = min(alike, key=lambda result: result.typical_seconds, default=first)
-    pairs = describe_all([Pair(first, fastest)]) if first and fastest and first is not fastest else []
-    sentence = (f"Tensors per reader: {tensors:,}. Readers: {len(readers)}, on one machine. {describe_fastest(group)} "
-                f"{' '.join(pairs)}")  # fmt: skip
-    return [Section(table, title, sentence.strip(), make_table(done, UPDATE_COLUMNS), chart)]
+    sentence = f"Tensors per reader: {tensors:,}. Readers: {len(readers)}, on one machine. {describe_fastest(group)}"
+    return [Section(table, title, sentence, make_table(done, UPDATE_COLUMNS), chart)]
 
 
 def build_peers(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:

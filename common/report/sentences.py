@@ -14,6 +14,7 @@ from common.transports.catalogue import BASELINE
 from common.units import format_bytes
 
 SIMPLEST = "store refs"  # what users of Ray begin with
+BASELINES = (BASELINE, SIMPLEST, "store replay-buffer")  # the last one is what ColossalAI does
 SHORT_SECONDS = 0.002  # less depends on the caches, which hold other data after a verification of all bytes
 MIN_CHANGE = 0.05  # of the difference of two times, which a cost explains that is named beside it
 
@@ -58,7 +59,7 @@ def describe_pair(pair: Pair) -> str:
     runs = f"{' and '.join(map(str, counts))} {'run' if max(counts) == 1 else 'runs'}"
     runs = f"{runs} each" if len(counts) == 1 else runs
     old, new = pair.old.label, pair.new.label
-    if tables.readers_of(pair.old) != tables.readers_of(pair.new):
+    if not tables.have_equal_work(pair.old, pair.new):
         times = [f"{result.label} takes {format_time(result)} where {tables.readers_of(result)}"
                  for result in (pair.new, pair.old)]  # fmt: skip
         return f"{', and '.join(times)}: different work, so there is no factor"
@@ -83,7 +84,7 @@ def describe_largest_change(pair: Pair) -> str | None:
     A cost that explains less than MIN_CHANGE of the difference is left out. None if the times are alike. This is no
     proof of a cause: other things may have changed too.
     """
-    if pair.ratio.verdict in UNRANKED or tables.readers_of(pair.old) != tables.readers_of(pair.new):
+    if pair.ratio.verdict in UNRANKED or not tables.have_equal_work(pair.old, pair.new):
         return None
     difference, changes = abs(pair.new.typical_seconds - pair.old.typical_seconds), []
     for cost in COSTS:
@@ -141,7 +142,7 @@ def describe_fastest(results: Sequence[Result]) -> str:
         sentences.append(sentence)
         factors = [
             f"`{other.label}` takes {format_significant(ratio.value)} times as long ({describe_interval(ratio)})"
-            for other in transports if other.name in (BASELINE, SIMPLEST) and other is not best
+            for other in transports if other.name in BASELINES and other is not best
             and (ratio := Pair(best, other).ratio).verdict not in UNRANKED
         ]  # fmt: skip
         if factors:
@@ -154,11 +155,10 @@ def describe_fastest(results: Sequence[Result]) -> str:
 
 def describe_alone(result: Result) -> str:
     """Return what one configuration takes, and why this time is not divided by that of a copy."""
-    text = f"`{result.label}` takes {format_milliseconds(result.typical_seconds)} ms"
+    text = f"`{result.label}` takes about {result.typical_seconds * 1e3:.2g} ms"
     if result.readers_own_a_copy:
         return f"{text}, without the time in which the producer writes"
-    text = f"`{result.label}` takes about {result.typical_seconds * 1e3:.2g} ms"
-    text += ", because nothing is copied" if result.producer_writes_in_place else ", because no reader copies"
+    text += f", because {'nothing is copied' if result.producer_writes_in_place else 'no reader copies'}"
     if result.typical_seconds < SHORT_SECONDS:
         text += f" (times below {SHORT_SECONDS * 1e3:g} ms depend on how often all bytes are verified)"
     return text
@@ -176,7 +176,7 @@ def format_time(result: Result) -> str:
 
 def format_speed_up(result: Result, baseline: Result | None) -> str:
     """Return how many times as fast a result is as the baseline, with the 95 % interval if there are enough runs."""
-    if baseline is None or tables.readers_of(result) != tables.readers_of(baseline):
+    if baseline is None or not tables.have_equal_work(result, baseline):
         return "-"
     if result is baseline:
         return "1x"
@@ -198,9 +198,10 @@ def describe_change(result: Result, results: Sequence[Result]) -> str:
     if other is None or result.status != "ok" or result.variant is None:
         return "-"
     explanation = f"({result.variant.explanation})"
-    if tables.readers_of(other) != tables.readers_of(result):
-        milliseconds = (result.typical_seconds - other.typical_seconds) * 1e3
-        return f"{milliseconds:+,.3g} ms against {other.label}, other work {explanation}"
+    if not tables.have_equal_work(other, result):
+        difference = result.typical_seconds - other.typical_seconds
+        milliseconds = f"{format_milliseconds(abs(difference))} ms {'more' if difference > 0 else 'less'}"
+        return f"{milliseconds} than {other.label}, other work {explanation}"
     change = Pair(other, result).ratio
     text = f"{change.verdict} {'from' if change.verdict == NO_DIFFERENCE else 'against'} {other.label}"
     if change.verdict in ("faster", "slower"):

@@ -16,7 +16,7 @@ from common.units import format_bytes
 # The groups of configurations whose times are compared, and the cells of the column "readers get". The groups do not do
 # the same work: times of the second one have no copy by the producer, and those of the third one no copy by readers.
 OWN_COPY, VIEW = "readers own a copy", "readers get a view"
-WRITTEN_IN_PLACE = "readers own a copy, the producer writes in place"
+WRITTEN_IN_PLACE = "readers own a copy and the producer writes in place"
 READER_GROUPS = {OWN_COPY: "copy", WRITTEN_IN_PLACE: "copy, written in place", VIEW: "view"}
 # Flags that the configurations of one table share. Its title names them.
 GROUP_FLAGS = ("episode", "check_every", "in_flight")
@@ -127,6 +127,11 @@ def readers_of(result: Result) -> str:
     if not result.readers_own_a_copy:
         return VIEW
     return WRITTEN_IN_PLACE if result.producer_writes_in_place else OWN_COPY
+
+
+def have_equal_work(one: Result, other: Result) -> bool:
+    """Return whether the time of one result may be divided by that of the other."""
+    return (readers_of(one), one.producer_writes_in_place) == (readers_of(other), other.producer_writes_in_place)
 
 
 def order_by_readers(results: Sequence[Result]) -> list[Result]:

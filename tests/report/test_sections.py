@@ -39,6 +39,7 @@ def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
         make_record("mapped", views([0.002]), views([0.0021]), views([0.0019]), runtime="graph"),
         make_record("mapped", [0.05], [0.051], [0.049], **copied),
         make_record("zero-copy", [0.3], [0.31], [0.29], **copied),
+        make_record("mapped", views([0.3]), runtime="graph", flags={"copy_in": True}),
         make_record("memcpy", [0.1], runtime="torch"),
         make_record("mapped", views([0.0001]), runtime="torch", flags={"check_every": 100}),
     )
@@ -47,8 +48,8 @@ def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
     assert "If readers own a copy, `graph shm` is the fastest with 199.8 ms (9.99 times the memcpy time)" in copy
     assert "`store driver-queue` takes 10 times as long (95 % interval" in copy
     assert written_in_place == (
-        "readers own a copy, the producer writes in place, `graph mapped --copy-out` takes 49.99 ms, without the time "
-        "in which the producer writes."
+        "readers own a copy and the producer writes in place, `graph mapped --copy-out` takes about 50 ms, without the "
+        "time in which the producer writes."
     )
     assert view == (
         "readers get a view, `graph mapped` takes about 2 ms, because nothing is copied (times below 2 ms depend on "
@@ -59,12 +60,13 @@ def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
     other_work = ("graph mapped", "graph mapped --copy-out", "torch mapped --check-every 100")
     assert {speed_ups[name] for name in other_work} == {"-"}
     change = column(section, "compared with the configuration that it extends")
-    assert change["graph mapped --copy-out"].startswith("-250 ms against graph zero-copy --copy-out, other work (")
+    assert change["graph mapped --copy-in"].startswith("298 ms more than graph mapped, other work (")
+    assert change["graph mapped --copy-out"].startswith("249.9 ms less than graph zero-copy --copy-out, other work (")
     assert [row[:2] for row in section.table.cells] == [
         ["store driver-queue", "copy"], ["graph zero-copy --copy-out", "copy"], ["graph shm", "copy"],
         ["torch memcpy (reference)", "copy"],
-        ["graph mapped --copy-out", "copy, written in place"], ["graph mapped", "view"],
-        ["torch mapped --check-every 100", "view"],
+        ["graph mapped --copy-out", "copy, written in place"], ["graph mapped --copy-in", "view"],
+        ["graph mapped", "view"], ["torch mapped --check-every 100", "view"],
     ]  # fmt: skip
     dots = {group: [dot.name for dot in dots] for group, dots in section.chart.groups.items()}
     assert dots == {
@@ -74,8 +76,8 @@ def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
             "graph shm",
             "torch memcpy (reference)",
         ],
-        "readers own a copy, the producer writes in place": ["graph mapped --copy-out"],
-        "readers get a view": ["graph mapped", "torch mapped --check-every 100"],
+        "readers own a copy and the producer writes in place": ["graph mapped --copy-out"],
+        "readers get a view": ["graph mapped --copy-in", "graph mapped", "torch mapped --check-every 100"],
     }
 
 
@@ -311,8 +313,7 @@ def test_traced_iterations_have_tables_by_cause_stage_and_edge_and_the_headline_
     built = build(
         traced("driver-queue"), traced("refs"), make_record("driver-queue", [2.0]), make_record("refs", [0.1])
     )
-    by_cause, by_stage, by_edge, by_process = [section for section in built if section.name == "stages"]
-    assert by_process.table.cells[0] == ["store driver-queue", "7", "3"]
+    by_cause, by_stage, by_edge = [section for section in built if section.name == "stages"]
     assert (
         by_stage.table.headers[:2] == ["configuration", "mean ms per iteration"]
         and "serialise" in by_stage.table.headers
