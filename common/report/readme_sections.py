@@ -58,7 +58,8 @@ def build_demo(shown: Sequence[Result]) -> Section:
 
 def build_answers(results: Sequence[Result], shown: Sequence[Result]) -> str:
     """Return a list of four answers: several nodes, one node with copies, one node with views, GPUs."""
-    copies = [result for result in shown if result.transport.runtime.uses_ray and readers_of(result) == OWN_COPY]
+    on_ray = [result for result in headline_results(results) if result.transport.runtime.uses_ray]
+    copies = [result for result in on_ray if readers_of(result) == OWN_COPY]
     size = format_bytes(shown[0].workload.bytes_per_iteration)
     answers = [f"**One node** (on Ray, {size} per iteration). {describe_fastest(copies)}"]
     nodes = [r for r in results if r.table == "cluster" and r.times_link and readers_of(r) == OWN_COPY]
