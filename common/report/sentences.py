@@ -155,7 +155,7 @@ def describe_fastest(results: Sequence[Result]) -> str:
 
 def describe_alone(result: Result) -> str:
     """Return what one configuration takes, and why this time is not divided by that of a copy."""
-    text = f"`{result.label}` takes about {result.typical_seconds * 1e3:.2g} ms"
+    text = f"`{result.label}` takes about {float(f'{result.typical_seconds * 1e3:.2g}'):,g} ms"
     if result.readers_own_a_copy:
         return f"{text}, without the time in which the producer writes"
     text += f", because {'nothing is copied' if result.producer_writes_in_place else 'no reader copies'}"
