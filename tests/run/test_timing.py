@@ -108,7 +108,11 @@ def test_groups_end_where_everything_is_verified(make_plan, flags, groups):
     ids=["at once", "one slow", "falling times", "falling faults", "few faults", "never", "at last", "always faults"],
 )
 def test_warm_up_ends_when_times_and_page_faults_no_longer_fall(make_plan, seconds, faults, count, settled):
-    plan, warm_up, untimed = make_plan("store", "--iterations", "3"), WarmUp(is_fixed=False, clock=lambda: 0.0), 0
+    plan, warm_up, untimed = (
+        make_plan("store", *KILOBYTES, "--iterations", "3"),
+        WarmUp(is_fixed=False, clock=lambda: 0.0),
+        0,
+    )
     for numbers, is_timed in iteration_groups(plan, warm_up):
         if numbers[0] > 1 and not is_timed:
             warm_up.seconds.append(seconds[untimed])
@@ -119,7 +123,8 @@ def test_warm_up_ends_when_times_and_page_faults_no_longer_fall(make_plan, secon
 
 def test_warm_up_ends_after_its_time_but_not_before_ten_groups(make_plan):
     now = iter(range(0, 1000, 2))
-    plan, warm_up, sizes = make_plan("graph", "--in-flight", "2"), WarmUp(False, clock=lambda: float(next(now))), []
+    plan = make_plan("store", "--transport", "refs", *KILOBYTES, "--in-flight", "2")
+    warm_up, sizes = WarmUp(False, clock=lambda: float(next(now))), []
     for numbers, is_timed in iteration_groups(plan, warm_up):
         if is_timed:
             break
@@ -131,7 +136,8 @@ def test_warm_up_ends_after_its_time_but_not_before_ten_groups(make_plan):
 
 
 def test_several_iterations_in_flight_have_ten_groups_and_at_most_sixty_iterations(make_plan):
-    counts = [make_plan("store", "--transport", "refs", "--in-flight", str(count)).max_warmup for count in (1, 4, 8)]
+    flags = ("--transport", "refs", *KILOBYTES, "--in-flight")
+    counts = [make_plan("store", *flags, str(count)).max_warmup for count in (1, 4, 8)]
     assert counts == [60, 60, 80]
 
 
@@ -141,8 +147,8 @@ def test_measurements_that_cannot_wait_for_a_steady_state_have_a_fixed_warm_up(m
     if flags:
         assert {options.warmup for options in parse_options("", "store", flags)} == {3}
     else:
-        plan = make_plan("store", **changes)
-        assert (plan.warmup, plan.max_warmup, make_plan("store").warmup) == (10, 10, None)
+        plan = make_plan("store", *KILOBYTES, **changes)
+        assert (plan.warmup, plan.max_warmup, make_plan("store", *KILOBYTES).warmup) == (10, 10, None)
 
 
 @pytest.fixture
