@@ -203,3 +203,11 @@ def test_a_slow_link_reports_its_progress(monkeypatch):
     observed.agents, observed.addresses = {0: agent, 1: agent}, {1: "10.0.0.1"}
     assert observed._time_link(0, 1, 4, 2500, reported.append) == 7.5
     assert reported == [1000, 2000]
+
+
+def test_the_counters_of_an_unknown_interface_are_unknown():
+    agent = nodes.NodeAgent.__new__(nodes.NodeAgent)
+    agent.interface = "lo"
+    assert agent.counters().received_bytes >= 0
+    agent.interface = ""
+    assert (agent.counters().received_bytes, agent.counters().sent_bytes) == (None, None)
