@@ -98,10 +98,6 @@ class Variant:
     def name(self) -> str:
         return configuration_name(self.transport.runtime.name, self.transport.name, self.flags)
 
-    @property
-    def gives_views(self) -> bool:
-        return readers_get_views(self.transport, self.flags)
-
 
 def configuration_name(runtime: str, transport: str, flags: Mapping[str, Any]) -> str:
     words = [f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}") for name, value in flags.items()]
