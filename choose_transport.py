@@ -17,6 +17,8 @@ from typing import Any
 
 from msgspec import structs
 
+sys.path.append(__file__.rpartition("/")[0])  # Python leaves it out with PYTHONSAFEPATH=1
+
 from common.analysis.comparison import Pair
 from common.analysis.result import Result
 from common.analysis.statistics import NO_DIFFERENCE

@@ -22,6 +22,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+sys.path.append(__file__.rpartition("/")[0])  # Python leaves it out with PYTHONSAFEPATH=1
+
 from common.errors import RunFailed, UsageError, run_main
 from common.plan.command_line import OneLineParser
 from common.plan.options import RESULTS

@@ -19,6 +19,8 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import geometric_mean
 
+sys.path.append(__file__.rpartition("/")[0])  # Python leaves it out with PYTHONSAFEPATH=1
+
 from common.analysis.comparison import (
     Pair,
     check_one_machine,

@@ -8,12 +8,14 @@ twice. The bytes are verified.
     python3 load_model.py --ways "torch.load" "ray.get, arrays" --output loading.json
 """
 
+import sys
+
+sys.path.append(__file__.rpartition("/")[0])  # Python leaves it out with PYTHONSAFEPATH=1
 import common  # isort: skip  # noqa: F401  first, because it names what is missing
 
 import argparse
 import pickle
 import select
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -9,6 +9,10 @@ in the driver's memory to the reward's result there. Payloads are made before an
     python3 peers_simulate_chat_learn_data_flow.py --transport zmq-ipc --iterations 20
 """
 
+import sys
+
+sys.path.append(__file__.rpartition("/")[0])  # Python leaves it out with PYTHONSAFEPATH=1
+
 from common.run import supervisor
 
 if __name__ == "__main__":
@@ -20,7 +24,6 @@ import pickle
 import queue
 import socket
 import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path

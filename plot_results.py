@@ -11,8 +11,11 @@ rejected unless --mixed is given.
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+sys.path.append(__file__.rpartition("/")[0])  # Python leaves it out with PYTHONSAFEPATH=1
 
 from common.analysis.comparison import check_one_machine
 from common.analysis.result import group_results

@@ -6,6 +6,10 @@ in the driver's memory to the reward's result there. Payloads are made before an
     python3 ray_cg_simulate_chat_learn_data_flow.py --transport zero-copy --iterations 20
 """
 
+import sys
+
+sys.path.append(__file__.rpartition("/")[0])  # Python leaves it out with PYTHONSAFEPATH=1
+
 from common.run import supervisor
 
 if __name__ == "__main__":

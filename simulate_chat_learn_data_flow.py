@@ -11,6 +11,10 @@ driver's memory. Payloads are made before and verified after the timed section.
     python3 simulate_chat_learn_data_flow.py --transport refs --iterations 5
 """
 
+import sys
+
+sys.path.append(__file__.rpartition("/")[0])  # Python leaves it out with PYTHONSAFEPATH=1
+
 from common.run import supervisor
 
 if __name__ == "__main__":

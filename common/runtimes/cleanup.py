@@ -85,6 +85,7 @@ class RunFolder:
         """
         become_subreaper()  # if the guard is killed, its children become children of this process
         variables = os.environ | environment | {RUN_VARIABLE: self.folder.name, "TMPDIR": str(self.folder)}
+        variables.pop("PYTHONSAFEPATH", None)  # the processes of the run import from their current folder
         self._socket, guard_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with guard_socket:
             guard = [sys.executable, "-m", "common.runtimes.guard", str(self.folder), str(guard_socket.fileno())]
