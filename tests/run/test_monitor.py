@@ -180,6 +180,7 @@ def test_run_without_progress_times_out(plan, make_monitor, start, monkeypatch):
 
 def test_a_run_folder_that_disappears_is_named_and_the_times_are_kept(plan, make_monitor, tmp_path):
     made = make_monitor()
+    made.record.runs[-1].warmup_iterations = 3
     made.progress.phase = ITERATING
     made.progress.began(7)
     for number in range(1, 7):
