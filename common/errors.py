@@ -7,8 +7,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, NoReturn, TextIO
 
@@ -58,18 +57,26 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
             signal.signal(number, signal.default_int_handler)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal may lack letters such as µ
+    for name in ("stdin", "stdout", "stderr"):
+        setattr(sys, name, TolerantStream(getattr(sys, name) or open_null()))
     message = ""
-    with tolerant_output():
-        try:
-            code = function(*arguments)
-        except SuiteError as error:
-            code, message = 2, str(error)
-        except KeyboardInterrupt:
-            code, message = 130, "interrupted"
-        if message:
-            print(f"error: {message}", file=sys.stderr)
-        sys.stdout.flush()
+    try:
+        code = function(*arguments)
+    except SuiteError as error:
+        code, message = 2, str(error)
+    except KeyboardInterrupt:
+        code, message = 130, "interrupted"
+    if message:
+        print(f"error: {message}", file=sys.stderr)
+    sys.stdout.flush()
     sys.exit(code)
+
+
+def open_null() -> TextIO:
+    """Return /dev/null in place of a standard stream that is closed. It gets the lowest free number: that stream's."""
+    stream = os.fdopen(os.open(os.devnull, os.O_RDWR), "w")
+    os.set_inheritable(stream.fileno(), True)
+    return stream
 
 
 class TolerantStream:
@@ -81,33 +88,16 @@ class TolerantStream:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def write(self, text: str) -> int:
-        with self._tolerance():
-            self._stream.write(text)
-        return len(text)
+    def write(self, text: str) -> None:
+        self._attempt(self._stream.write, text)
 
     def flush(self) -> None:
-        with self._tolerance():
-            self._stream.flush()
+        self._attempt(self._stream.flush)
 
-    @contextmanager
-    def _tolerance(self) -> Iterator[None]:
+    def _attempt(self, function: Callable[..., Any], *arguments: str) -> None:
         try:
-            yield
+            function(*arguments)
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-            if not isinstance(error, BrokenPipeError) and self._stream is not sys.__stderr__:
+            if self is sys.stdout and not isinstance(error, BrokenPipeError):
                 print(f"warning: standard output cannot be written ({error.strerror})", file=sys.stderr)
-
-
-@contextmanager
-def tolerant_output() -> Iterator[None]:
-    """Let no error of the standard streams end the program. A stream that is closed becomes /dev/null."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            stream = open(os.devnull, mode)  # noqa: SIM115 it gets the number of the closed one, the lowest free one
-            os.set_inheritable(stream.fileno(), True)
-            setattr(sys, name, stream)
-    streams: tuple[Any, Any] = TolerantStream(sys.stdout), TolerantStream(sys.stderr)
-    with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
-        yield
