@@ -25,7 +25,7 @@ from common.transports.catalogue import RDT
 
 JOIN_SECONDS = 60  # for a second raylet to join the cluster
 STOP_SECONDS = 5  # for actors that were killed to end
-MIN_PORTS = 32  # of a private cluster: of the GCS, the raylet, its agents, and each worker
+MIN_PORTS = 32  # that must be free for a private cluster: for the GCS, the raylet, its agents and the workers
 
 
 class RayWorkers(WorkerGroup):
@@ -153,11 +153,11 @@ def start_cluster(plan: Plan) -> None:
     """Start a private cluster on this machine, with its files below the run folder, and a raylet per node."""
     with ExitStack() as sockets:
         try:
-            for _ in range(MIN_PORTS):
-                sockets.enter_context(socket.create_server(("127.0.0.1", 0)))
+            servers = [sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(MIN_PORTS)]
+            sockets.enter_context(socket.create_connection(servers[0].getsockname(), timeout=JOIN_SECONDS))
         except OSError as error:
             advice = "see `ip link show lo` and /proc/sys/net/ipv4/ip_local_port_range"
-            raise RunFailed(f"Ray needs {MIN_PORTS} free ports of 127.0.0.1 ({error.strerror}): {advice}") from None
+            raise RunFailed(f"Ray cannot use {MIN_PORTS} ports of 127.0.0.1 ({error.strerror}): {advice}") from None
     # Ray opens this folder to all users, so it is not the run's own. Paths of sockets below it must be short.
     temporary = f"{plan.run_folder}/r"
     for is_last in (False, True):

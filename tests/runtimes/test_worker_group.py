@@ -78,10 +78,14 @@ def test_a_start_of_ray_that_times_out_is_repeated_once(make_plan, monkeypatch, 
     assert len(starts) == 2
 
 
-def test_a_machine_without_loopback_or_free_ports_is_named_before_ray_starts(make_plan, monkeypatch, tmp_path):
+@pytest.mark.parametrize("function", ["create_server", "create_connection"])
+def test_a_machine_without_loopback_or_free_ports_is_named_before_ray_starts(
+    make_plan, monkeypatch, tmp_path, function
+):
+    """A server can be made although the loopback interface is down, but no connection."""
     monkeypatch.setattr(ray_workers.ray, "init", lambda **_: pytest.fail("Ray was started"))
-    monkeypatch.setattr(ray_workers.socket, "create_server", Mock(side_effect=OSError(99, "Cannot assign address")))
-    with pytest.raises(RunFailed, match=r"^Ray needs 32 free ports of 127\.0\.0\.1 \(Cannot assign address\): see"):
+    monkeypatch.setattr(ray_workers.socket, function, Mock(side_effect=OSError(101, "Network is unreachable")))
+    with pytest.raises(RunFailed, match=r"^Ray cannot use 32 ports of 127\.0\.0\.1 \(Network is unreachable\): see"):
         ray_workers.start_cluster(make_plan("store", "--transport", "refs", *KILOBYTES, run_folder=tmp_path))
 
 
