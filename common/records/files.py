@@ -60,7 +60,7 @@ def save_somewhere(path: Path, record: Record) -> Path:
             create(saved, record)
             with suppress(OSError):  # it has fewer runs, and would be counted as another record
                 path.unlink()
-            print(f"error: {problem}. The record with all times is now {saved}", file=sys.stderr)
+            print(f"error: {problem}. The record is now {saved}: move it back before --continue", file=sys.stderr)
             return saved
     raise problem
 

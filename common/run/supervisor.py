@@ -59,8 +59,9 @@ def _main(script: str, description: str | None, argv: Sequence[str] | None) -> i
         output = options.output or RESULTS / f"{name}.json"
         items = [Item(planned[0], output)]
     if items[0].skipped:
-        for item in items if options.output else ():  # without it, nobody wants a record of what cannot be measured
-            files.create(item.path, item.record)
+        if options.output:  # otherwise, nobody wants a record of what cannot be measured
+            for item in items:
+                files.create(item.path, item.record)
         raise items[0].skipped
     from common.report import console  # imports numpy, for which the user of a wrong flag should not wait
 

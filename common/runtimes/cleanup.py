@@ -144,10 +144,7 @@ def clean(folder: Path, find: Callable[[], list[psutil.Process]] | None = None) 
 
 
 def find_marked(folder: Path) -> list[psutil.Process]:
-    """Return the processes that have the environment variable of a run, and those that descend from them.
-
-    Processes of Ray that set a title overwrite their environment.
-    """
+    """Return the processes with the environment variable of a run, which a title overwrites, and their descendants."""
     marked = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):  # it has ended, or belongs to another user
