@@ -38,6 +38,7 @@ LITTLE_MEMORY = (
     '(echo 0 > $group/cgroup.procs; exec "$@"); code=$?; rmdir $group; exit $code', "sh",
 )  # fmt: skip
 FULL_DISK = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=4k none /mnt; exec "$@"', "sh")
+READ_ONLY_SHM = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro none /dev/shm; exec "$@"', "sh")
 NO_HOME = ("setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", "--inh-caps=+dac_read_search",
            "--ambient-caps=+dac_read_search", "env", "-u", "HOME")  # fmt: skip
 
@@ -87,6 +88,8 @@ HOSTILE = [
     Hostile("a memory limit of a container", (TORCH, "--transport", "mapped", "--iterations", "3"),
             "of memory under the limit of this container .* are free: lower --batch-size", prefix=LITTLE_MEMORY,
             needs="/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+    Hostile("/dev/shm is read-only", (TORCH, *MEMCPY), "^error: /dev/shm is missing or cannot be written",
+            prefix=READ_ONLY_SHM),
     Hostile("PYTHONOPTIMIZE=2", (TORCH, *MEMCPY), "^Execution time: ", 0, {"PYTHONOPTIMIZE": "2"}, is_quick=False),
     Hostile("PYTHONOPTIMIZE=2 with Ray", (STORE, "--transport", "refs", *SMALL), "^Execution time: ", 0,
             {"PYTHONOPTIMIZE": "2"}, is_quick=False),
