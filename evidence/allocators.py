@@ -16,7 +16,7 @@ from pathlib import Path
 
 from common.analysis.comparison import Pair
 from common.analysis.result import Result, group_results
-from common.analysis.statistics import NO_DIFFERENCE
+from common.analysis.statistics import UNRANKED
 from common.errors import UsageError, run_main
 from common.records import files
 from common.report import tables
@@ -94,8 +94,8 @@ def settings_section(folder: Path) -> Section:
 
 def name_equal(settings: Sequence[tuple[str, Result]], other: tuple[str, Result]) -> str:
     equal = [setting for setting, result in settings
-             if (setting, result) != other and Pair(other[1], result).ratio.verdict == NO_DIFFERENCE]  # fmt: skip
-    return f"There is no clear difference from {'; '.join(equal)}." if equal else "All others differ clearly."
+             if (setting, result) != other and Pair(other[1], result).ratio.verdict in UNRANKED]  # fmt: skip
+    return f"These runs do not rank it and {'; '.join(equal)}." if equal else "All others differ clearly."
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -18,7 +18,7 @@ from common.plan.options import MAX_WARMUP, MIN_WARMUP_GROUPS, Options
 from common.records.schema import Configuration, Layout, Record, Workload, record_edges
 from common.transports.catalogue import Transport, readers_get_views, transports_of
 
-FIXED_WARMUP = 10  # untimed iterations of measurements that cannot wait until their times have settled
+FIXED_WARMUP = 10  # untimed iterations of both sides of a pair, and of actors that then run at their own speed
 
 
 @dataclass(frozen=True)
@@ -212,20 +212,10 @@ class Plan:
         return bool(self.options.duration) and self.options.flow == DETACHED_PPO
 
     @property
-    def warmup(self) -> int | None:
-        """Return the untimed iterations after the first one; None: until the times have settled.
-
-        Both sides of a paired measurement have as many, and makers and trainers at their own speed never settle.
-        """
-        if self.options.warmup is None and (self.token or self.table == "paired" or self.is_free_run):
-            return FIXED_WARMUP
-        return self.options.warmup
-
-    @property
     def max_warmup(self) -> int:
-        if self.warmup is None:
+        if self.options.warmup is None:
             return max(MAX_WARMUP, MIN_WARMUP_GROUPS * self.options.in_flight)
-        return self.warmup
+        return self.options.warmup
 
     @property
     def total_iterations(self) -> int:
@@ -277,6 +267,9 @@ def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: st
         if options.transport is None:  # the fastest for the GPUs of this machine
             gpus = validate.count_gpus() if options.device != "cpu" else 0
             options = replace(options, transport="nccl" if gpus >= len(flow.actors) else "shm")
+        is_free_run = options.duration and options.flow == DETACHED_PPO
+        if options.warmup is None and (table == "paired" or is_free_run):
+            options = replace(options, warmup=FIXED_WARMUP)
         transport = transports_of(runtime_name)[str(options.transport)]
         for error in validate.find_errors(transport, options, flow):
             raise UsageError(error)

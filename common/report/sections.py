@@ -102,7 +102,7 @@ def add_uncounted(section: Section, uncounted: Sequence[Result]) -> Section:
     times = [index for index, header in enumerate(table.headers) if re.search(r"\b(ms|µs|samples) per ", header)]
     rows = []
     for result in uncounted:
-        row = dict.fromkeys(table.headers, "-") | {"configuration": tables.short_label(result)}
+        row = dict.fromkeys(table.headers, "-") | {"configuration": tables.marked_label(result)}
         if times and tables.marked_label(result) not in names:
             rows.append([*(row | {table.headers[times[0]]: result.status}).values()])
     return replace(section, table=replace(table, cells=[*table.cells, *rows]))

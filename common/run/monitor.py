@@ -143,7 +143,8 @@ class Monitor:
         """Set the times of all iterations that have ended, whatever happened after them."""
         run, size = self.record.runs[-1], self.plan.options.group_size
         ended = [self.progress.iteration(number) for number in range(1, 1 + self.progress.progress[2])]
-        warmup = run.warmup_iterations if self.plan.warmup is None else self.plan.warmup
+        warmup = self.plan.options.warmup
+        warmup = run.warmup_iterations if warmup is None else warmup
         untimed = len(ended) if warmup is None else 1 + warmup  # it is known when the warm-up has ended
         timed = ended[untimed:]
         run.warmup_seconds = [round(end - start, 9) for start, end in ended[1:untimed]]

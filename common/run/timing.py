@@ -108,7 +108,7 @@ def count_faults(workers: WorkerGroup) -> int:
 def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: WorkerReport) -> None:
     """Run and verify all iterations, and set the fields of `report.run`. The times go to the progress table."""
     driver, table, run, options = workers.driver, workers.driver.progress, report.run, plan.options
-    last, begin, cpu_time, warm_up = 0, time.monotonic(), CpuTime(), WarmUp(plan.warmup is not None)
+    last, begin, cpu_time, warm_up = 0, time.monotonic(), CpuTime(), WarmUp(options.warmup is not None)
     other_load = OtherLoad(cpu_time)
     timed_updates: list[Mapping[str, WorkTimes]] = []
     wrong: Counter[str] = Counter()  # bytes by edge and field

@@ -15,7 +15,7 @@ from common.flows.catalogue import online_dpo
 from common.flows.flow import DRIVER
 from common.plan.command_line import parse_options
 from common.plan.options import Options
-from common.plan.plan import Plan
+from common.plan.plan import Plan, resolve_plan
 from common.records.schema import Run
 from common.run.monitor import WorkerReport
 from common.run.timing import WarmUp, find_failure, iteration_groups, measure, run_group
@@ -141,14 +141,12 @@ def test_several_iterations_in_flight_have_ten_groups_and_at_most_sixty_iteratio
     assert counts == [60, 60, 80]
 
 
-@pytest.mark.parametrize("changes", [{"table": "paired"}, {"flags": ("--sweep", "payload=1KiB,1MiB")}])
-def test_measurements_that_cannot_wait_for_a_steady_state_have_a_fixed_warm_up(make_plan, changes):
-    flags = changes.pop("flags", ())
-    if flags:
-        assert {options.warmup for options in parse_options("", "store", flags)} == {3}
-    else:
-        plan = make_plan("store", *KILOBYTES, **changes)
-        assert (plan.warmup, plan.max_warmup, make_plan("store", *KILOBYTES).warmup) == (10, 10, None)
+def test_measurements_that_cannot_wait_for_a_steady_state_have_a_fixed_warm_up(make_plan):
+    (options,) = parse_options("", "torch", KILOBYTES)
+    paired, _ = resolve_plan("torch", options, table="paired")
+    free = make_plan("store", "--transport", "replay-buffer", "--flow", "detached-ppo", "--duration", "1s")
+    assert [plan.options.warmup for plan in (paired, free, make_plan("torch", *KILOBYTES))] == [10, 10, None]
+    assert {options.warmup for options in parse_options("", "store", ("--sweep", "payload=1KiB,1MiB"))} == {3}
 
 
 @pytest.fixture
