@@ -39,7 +39,7 @@ def imported_packages(path: Path):
         for name in names:
             first, *rest = name.split(".")
             if first == "common":
-                yield rest[0]
+                yield from rest[:1]  # none for `import common`, which checks the version of Python
             elif name.startswith("chatlearn.options"):
                 yield "plan"
             elif first in scripts:
