@@ -30,7 +30,6 @@ from common.report.sentences import (
     SIMPLEST,
     describe_change,
     describe_fastest,
-    describe_pair,
     format_interval,
     format_speed_up,
     format_time,
@@ -63,8 +62,6 @@ CHATLEARN_CHANGES = (
     ("graph shm", "graph shm packed", ONE_BUFFER),
     ("graph shm", "graph shm jagged", JAGGED),
 )
-# Does any page fault that --retain-memory leaves still cost time?
-FEWEST_FAULTS = ("graph shm --retain-memory", "graph shm --reuse-buffers")
 MIN_DOTS = 5  # fewer are read from the table
 SWEPT = {"payload": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
          "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
@@ -222,9 +219,6 @@ def build_retained_memory(done: list[Result]) -> list[Section]:
             f"{format_significant(max(factors))} times as fast."
         )
     notes = provenance([result for pair in pairs for result in (pair.old, pair.new)])
-    by_name = {result.name: result for result in done}
-    if by_name.keys() >= set(FEWEST_FAULTS):
-        notes.insert(0, f"{describe_pair(Pair(*(by_name[name] for name in FEWEST_FAULTS)))}.")
     return [Section("retain-memory", title_of(done[0]), sentence, make_table(pairs, columns), notes=notes)]
 
 
