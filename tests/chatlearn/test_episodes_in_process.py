@@ -75,8 +75,10 @@ def run(make_plan, monkeypatch, tmp_path):
         plan = make_plan("store", *flags, *SMALL, run_folder=tmp_path)
         (tmp_path / "progress").unlink(missing_ok=True)
         ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
-        workers, report = LocalWorkers(plan), WorkerReport(Run())
-        measure(plan, workers, script.by_ref_queue(workers), report)
+        workers = LocalWorkers(plan)
+        connection = script.by_ref_queue(workers)
+        report = WorkerReport(Run(data_paths=connection.data_paths))
+        measure(plan, workers, connection, report)
         return plan, report.run
 
     return run
