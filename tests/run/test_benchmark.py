@@ -182,7 +182,7 @@ def test_every_name_that_a_table_or_dry_run_shows_selects_its_configuration(
 
 
 def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
-    for name in ("graph shm", "graph shm --warmup 6 --iterations 6"):
+    for name in ("graph shm", "graph shm --iterations 6"):
         ((plan, _),) = benchmark.plan_all([name], "benchmark", [])
         assert plan.configuration.name == "graph shm"
     for name, copies in (("graph mapped --in-flight 2", False), ("graph mapped --in-flight 2 --copy-out", True)):
@@ -283,10 +283,11 @@ def test_a_disturbed_run_is_measured_again_at_most_twice(
 
 
 def test_the_others_are_compared_with_the_first_configuration_or_the_baseline(measured, capsys, tmp_path):
-    argv = ["--configs", "torch memcpy", "torch mapped", "torch multiprocessing"]
+    mapped, multiprocessing = (f"torch {name} --copy-in --copy-out" for name in ("mapped", "multiprocessing"))
+    argv = ["--configs", "torch memcpy", mapped, multiprocessing]
     for number, (flags, names) in enumerate((
-        ([], ("mapped is 1 times as fast as torch memcpy", "multiprocessing is 1 times as fast as torch memcpy")),
-        (["--baseline", "torch mapped"], ("memcpy is 1 times as fast as torch mapped", "as fast as torch mapped")),
+        ([], (f"{mapped} is 1 times as fast as torch memcpy", f"{multiprocessing} is 1 times as fast as torch memcpy")),
+        (["--baseline", mapped], (f"torch memcpy is 1 times as fast as {mapped}", f"as fast as {mapped}")),
     )):  # fmt: skip
         assert benchmark.main([*argv, *flags, "--output-dir", str(tmp_path / str(number))]) == 0
         output = capsys.readouterr().out
