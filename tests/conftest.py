@@ -106,8 +106,6 @@ class Script:
         self.shared_before = shared_memory_files(self.temporary)
         self.descendants_before = descendants()
         command = [*prefix, sys.executable, str(script), *flags, "--output", str(self.output)]
-        if script in SCRIPTS.values():
-            command.append("--allow-disturbed")  # other tests run at the same time
         # A token of this user would otherwise be required from the shared cluster, which has none.
         variables = {"RAY_AUTH_MODE": "disabled", **os.environ}
         variables |= {"TMPDIR": str(self.temporary), "DATA_FLOW_LOCK": str(self.folder)}

@@ -140,8 +140,8 @@ class Options(ChatLearnOptions):
         "--in-flight iterations and the sequence numbers of the others are verified. Default: the value of "
         "--in-flight, so that all bytes of every iteration are verified", int, _COUNT, configuration=True)
     allow_disturbed: bool = _measurement(False, "count disturbed runs too: those during which other programs used "
-        "more than 0.3 cores, or the hypervisor took more than 0.1. Without this flag, a disturbed run is measured "
-        "again, at most twice, and its times are in the record but not in tables")
+        "more than 0.3 cores, or the hypervisor took more than 0.1. Without this flag, benchmark.py measures a "
+        "disturbed run again, at most twice, and its times are in the record but not in tables. Scripts count them")
     in_flight: int = _measurement(1, "largest number of iterations that run at the same time",
         int, Meta(ge=1, le=64), configuration=True)
     timeout: float = _measurement(120.0, "end the run with an error if its start or an iteration takes longer (in s)",

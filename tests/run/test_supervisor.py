@@ -236,3 +236,16 @@ def test_a_run_records_the_size_of_its_object_store(no_gpu, monkeypatch, tmp_pat
     (item,) = make_items(plan_configuration("store refs", ["--object-store-bytes", "3GB"]), tmp_path)
     supervisor.measure_run(item, 0)
     assert files.load(item.path).runs[0].store_bytes == 3 * 10**9
+
+
+def test_a_script_shows_the_time_of_a_disturbed_run_and_measures_it_once(monkeypatch, tmp_path, capsys):
+    def measure_run(item, order):
+        item.record.runs.append(make_run([0.5], other_cores=1.5))
+        return 0
+
+    monkeypatch.setattr(supervisor, "measure_run", measure_run)
+    flags = ["--transport", "memcpy", *KILOBYTES, "--output", str(tmp_path / "record.json")]
+    assert supervisor._main(SCRIPTS["torch"].name, "", flags) == 0
+    output = capsys.readouterr().out
+    assert output.count("Execution time: ") == 1 and "500" in output
+    assert "warning: other programs used 1.5 cores during the run" in output
