@@ -189,13 +189,21 @@ def shared_memory_files(temporary: Path) -> set[Path]:
 
 
 def creator_of(name: str) -> int | None:
-    """Return the living process that created a file of /dev/shm, as far as its name or its run folder says so."""
-    numbers = [int(number) for number in re.findall(r"\d+", name) if len(number) < 9]  # longer ones are times
+    """Return the living process that created a file of /dev/shm, as far as names, run folders and commands say so."""
     folder = name.removeprefix("sem.")[: len(cleanup.PREFIX) + 8]
+    if not folder.startswith(cleanup.PREFIX):
+        numbers = [int(number) for number in re.findall(r"\d+", name) if len(number) < 9]  # longer ones are times
+        return next((number for number in numbers if psutil.pid_exists(number)), None)
     for parent in (Path("/tmp"), *Path("/tmp").glob("t-*/tmp")):
         with suppress(OSError, ValueError, IndexError):
-            numbers = [int((parent / folder / "owner").read_text().split()[0])]
-    return next((number for number in numbers if psutil.pid_exists(number)), None)
+            owner = int((parent / folder / "owner").read_text().split()[0])
+            if psutil.pid_exists(owner):
+                return owner
+    for process in psutil.process_iter():  # the guard of a run in another temporary folder
+        with suppress(psutil.Error):
+            if any(word.endswith(f"/{folder}") for word in process.cmdline()):
+                return process.pid
+    return None
 
 
 @pytest.fixture
