@@ -82,9 +82,10 @@ class Fault:
 
 
 FAULTS = [
-    Fault("an actor is killed", "rdt", "gloo", r"iteration 6: .*\bactor-1\b.* died", "actor-1:6:die", is_quick=True),
+    Fault("an actor is killed", "rdt", "gloo", r"iteration 6: .*\bactor-1\b.* died", "actor-1:6:die"),
     Fault("an actor exits", "torch", "mapped", r"iteration 6: actor-1 died", "actor-1:6:exit"),
-    Fault("an actor crashes in C", "torch", "multiprocessing", r"iteration 6: actor-1 died", "actor-1:6:segfault"),
+    Fault("an actor crashes in C", "torch", "multiprocessing", r"iteration 6: actor-1 died", "actor-1:6:segfault",
+          is_quick=True),
     Fault("an actor raises an error", "store", "refs", "iteration 6: actor-2 raised OSError: injected fault$",
           "actor-2:6:raise", is_quick=True),
     Fault("an actor hangs in Python", "graph", "shm", r"iteration 6: .*3 s \(--timeout\).*actor-1 is stuck",

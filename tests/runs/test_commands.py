@@ -184,6 +184,7 @@ def test_both_of_a_pair_fail_if_one_does(tmp_path):
     assert [files.load(item.path).runs for item in pair] == [[died], [other]]
 
 
+@pytest.mark.long
 def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_path, copy_of_the_project):
     actor = copy_of_the_project / "common" / "endpoints" / "actor.py"
     text = actor.read_text()

@@ -11,7 +11,7 @@ from conftest import ROOT
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "actors")
 
 
-QUICK = ("packed_message", "shared_memory_ring")  # whose change is many times as fast
+QUICK = ("shared_memory_ring",)  # whose change is many times as fast
 ATTEMPTS = 3  # because other processes may disturb the ones that are a little faster
 
 

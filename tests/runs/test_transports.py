@@ -10,6 +10,7 @@ from common.transports.catalogue import CHATLEARN, TRANSPORTS, readers_get_views
 
 # Lists, strings, booleans and views; an actor that reads from two others.
 GRPO = ("--flow", "grpo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
+DPO = ("--flow", "dpo", "--batch-size", "2", "--seq-length", "255")  # with one actor
 PPO = ("--flow", "ppo", *GRPO[2:])  # with a fourth model, and a third message for the reward model
 # Messages of more than 100 KiB, which Ray does not put into its calls.
 LARGE = ("--flow", "grpo", "--batch-size", "64", "--prompt-len", "256", "--response-len", "256")
@@ -51,16 +52,17 @@ ELSEWHERE = ("store by-value", "store replay-buffer", "store transfer-queue", "r
 ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.requirements.gpu_per_actor
           and t.label not in ELSEWHERE]  # fmt: skip
 # To save time.
-ONE_ACTOR = ("store payload-queue", "store ref-queue", "store bytes", "rdt nixl", "graph pickle", "graph bytes")
+ONE_ACTOR = ("store payload-queue", "store driver-queue", "store ref-queue", "store bytes", "rdt nixl", "graph pickle",
+             "graph bytes", "graph zero-copy", "graph mapped")  # fmt: skip
 WITH_FLAGS = [
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
     ("torch", "mapped", "--copy-in", "--copy-out", *GRPO),
     ("torch", "gloo", *PACKED, *PPO),
-    ("torch", "gloo", "--message", "jagged", *GRPO),
-    ("store", "ref-queue", "--message", "tensordict", "--flow", "dpo", "--batch-size", "64", "--seq-length", "256"),
+    pytest.param(("torch", "gloo", "--message", "jagged", *GRPO), marks=pytest.mark.long),
+    ("store", "ref-queue", "--message", "tensordict", *DPO, "--batch-size", "64"),
     pytest.param(("graph", "pickle", "--message", "tensordict", *LARGE), marks=pytest.mark.long),
-    ("graph", "shm", "--reuse-buffers", "--in-flight", "5", *PPO),
+    ("graph", "shm", "--reuse-buffers", "--in-flight", "5", *GRPO),
     ("torch", "multiprocessing", "--copy-in", "--copy-out", "--check-every", "2", "--resources", *CHAIN_ODD),
 ]
 
@@ -148,7 +150,7 @@ def test_fields_arrive_with_the_most_iterations_in_flight(run_script, cluster_fl
     if transport.label == CHATLEARN:  # which sends a whole episode at once
         in_flight = ("--in-flight", "12", "--check-every", "12")
     needs_large = transport.gives_views and transport.stores == "messages"  # small ones are not mapped
-    flow = ("--flow", "dpo", "--batch-size", "2", "--seq-length", "9") if transport.label in ONE_ACTOR else GRPO
+    flow = DPO if transport.label in ONE_ACTOR else GRPO
     if needs_large:
         flow = LARGE
     flags = ("--transport", transport.name, *flow, *in_flight)
@@ -196,6 +198,7 @@ def test_an_existing_cluster_keeps_nothing_of_a_failed_run(run_script, cluster):
     flags = ("--transport", "zero-copy", "--iterations", "30", *cluster, *KILOBYTES, "--inject", "policy:6:die")
     broken = run_script(SCRIPTS["graph"], *flags)
     assert (broken.code, broken.run.status) == (1, "failed")
+    assert "policy" in broken.run.reason and "died" in broken.run.reason
     assert broken.record.configuration.layout.existing_cluster
 
 

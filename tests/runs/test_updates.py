@@ -16,7 +16,7 @@ RUNS = [
                  marks=pytest.mark.long),
     pytest.param(("graph", "zero-copy"), marks=pytest.mark.long),
     ("torch", "broadcast", "--bucket-size", "8MiB"),
-    ("torch", "gloo", "--senders", "2", "--sharded", "--message", "packed"),
+    pytest.param(("torch", "gloo", "--senders", "2", "--sharded", "--message", "packed"), marks=pytest.mark.long),
     ("torch", "mapped", "--copy-in", "--copy-out"),
     pytest.param(("torch", "mapped", "--message", "packed"), marks=pytest.mark.long),
 ]  # fmt: skip
