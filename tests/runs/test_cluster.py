@@ -38,7 +38,16 @@ def begin(command):
 
 
 def run_words(runtime, transport, output, *flags):
-    words = [sys.executable, SCRIPTS[runtime], "--transport", transport, *flags, "--output", output]
+    words = [
+        sys.executable,
+        SCRIPTS[runtime],
+        "--transport",
+        transport,
+        *flags,
+        "--allow-disturbed",
+        "--output",
+        output,
+    ]
     return shlex.join(map(str, words)) + " --address {address}"
 
 
