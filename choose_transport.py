@@ -83,8 +83,7 @@ def is_asked_for(result: Result, plan: Plan) -> bool:
     measured, asked, work, asked_work = result.configuration, plan.configuration, result.workload, plan.workload
     alike = structs.replace(asked, runtime=measured.runtime, transport=measured.transport, flags=measured.flags)
     flags, asked_flags = (without(configuration.flags, TRANSPORT_FLAGS) for configuration in (measured, asked))
-    is_free_run = any(run.free_run for run in result.shown_runs)
-    if measured != alike or flags != asked_flags or result.traced or result.paired or is_free_run:
+    if measured != alike or flags != asked_flags or result.traced or result.paired:
         return False
     if plan.requested_flow.has_parameters:
         sizes, asked_sizes = (without(workload.sizes, SENDER_SIZES) for workload in (work, asked_work))

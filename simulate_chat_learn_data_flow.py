@@ -149,13 +149,7 @@ def by_value(workers: WorkerGroup, has_replay_buffer: bool = False) -> Connectio
             calls = [call for _, more in answers for call in more]
         return HOST.decode_all([results[source] for source in flow.returns], flow.edges_to(DRIVER), workers.plan.device)
 
-    def run_freely(number):
-        begin = time.perf_counter()
-        deadline = begin + (workers.plan.options.duration or 0)
-        ray.get([actor.run_freely.remote(number, deadline) for actor in actors.values()])
-        return begin, ray.get([actor.report.remote() for actor in actors.values()])
-
-    return Connection(submit, collect, {str(edge): "argument of a call" for edge in flow.edges}, run_freely=run_freely)
+    return Connection(submit, collect, {str(edge): "argument of a call" for edge in flow.edges})
 
 
 class TransferQueueActor(Actor):

@@ -129,8 +129,7 @@ class Options(ChatLearnOptions):
     runs: int = _measurement(1, "number of runs; each run starts new processes", int, Meta(ge=1, le=1000))
     iterations: int = _measurement(100, "timed iterations", int, Meta(ge=1, le=10**7))
     duration: float | None = _measurement(None, "measure for this time instead of --iterations, such as 10s; "
-        "verification is included. Makers and trainers of detached-ppo then run at their own speed", parse_seconds,
-        _TIME, metavar="TIME")
+        "verification is included", parse_seconds, _TIME, metavar="TIME")
     warmup: int | None = _measurement(None, "untimed iterations after the first one: a number, or steady, which goes "
         "on until neither the times nor the page faults change (10 to 60 iterations, or 30 s; at least 10 times "
         "--in-flight). "
@@ -162,8 +161,6 @@ class Options(ChatLearnOptions):
     ranks: str | None = _actors(None, "ref-queue: ranks per replica of a model (tensor times pipeline parallel): "
         "policy=4. All ranks receive each message, and the last one sends the result. With --flow zero: the number of "
         "ranks (default: 4)", str, metavar="MODEL=N,...", configuration=True)
-    update_steps: int = _actors(2, "batches of a trainer of --flow detached-ppo with --duration between two updates of "
-        "the makers", int, _COUNT, configuration=True)
     train_micro_batch: int = _actors(8, "samples per micro-batch of --sink trainer", int, _COUNT, configuration=True)
     threads: int = _actors(1, "torch threads per actor, for copies", int, _COUNT, configuration=True)
     trace: Path | None = _output(None, "write a Chrome trace to this new file; tracing itself costs time", Path,
@@ -220,8 +217,7 @@ class Options(ChatLearnOptions):
     def table(self) -> str:
         """Return the table of a record that no suite asked for."""
         if not self.sweep:
-            tables = {WEIGHTS: "weights", DETACHED_PPO: "free-run" if self.duration else "detached-ppo",
-                      PIPELINE: "pipeline", ZERO: "zero"}  # fmt: skip
+            tables = {WEIGHTS: "weights", DETACHED_PPO: "detached-ppo", PIPELINE: "pipeline", ZERO: "zero"}
             return "stages" if self.trace else tables.get(self.flow, "configurations")
         name = self.sweep.partition("=")[0]
         return name if name == "in-flight" else f"sweep-{name}"

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from common.errors import Skipped, UsageError
-from common.flows.catalogue import DETACHED_PPO, build_flow, flow_sizes
+from common.flows.catalogue import build_flow, flow_sizes
 from common.flows.flow import DRIVER, Edge, Flow, changes_flow, jagged_flow, packed_flow, with_dataset, with_proxy_actor
 from common.plan import validate
 from common.plan.options import MAX_WARMUP, MIN_WARMUP_GROUPS, Options
 from common.records.schema import Configuration, Layout, Record, Workload, record_edges
 from common.transports.catalogue import Transport, readers_get_views, transports_of
 
-FIXED_WARMUP = 10  # untimed iterations of both sides of a pair, and of actors that then run at their own speed
+FIXED_WARMUP = 10  # untimed iterations of each side of a paired measurement
 
 
 @dataclass(frozen=True)
@@ -208,10 +208,6 @@ class Plan:
         )
 
     @property
-    def is_free_run(self) -> bool:
-        return bool(self.options.duration) and self.options.flow == DETACHED_PPO
-
-    @property
     def max_warmup(self) -> int:
         if self.options.warmup is None:
             return max(MAX_WARMUP, MIN_WARMUP_GROUPS * self.options.in_flight)
@@ -267,8 +263,7 @@ def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: st
         if options.transport is None:  # the fastest for the GPUs of this machine
             gpus = validate.count_gpus() if options.device != "cpu" else 0
             options = replace(options, transport="nccl" if gpus >= len(flow.actors) else "shm")
-        is_free_run = options.duration and options.flow == DETACHED_PPO
-        if options.warmup is None and (table == "paired" or is_free_run):
+        if options.warmup is None and table == "paired":
             options = replace(options, warmup=FIXED_WARMUP)
         transport = transports_of(runtime_name)[str(options.transport)]
         for error in validate.find_errors(transport, options, flow):

@@ -18,7 +18,7 @@ import psutil
 
 from chatlearn.options import REF_QUEUE_FLAGS
 from common.errors import Skipped, UsageError
-from common.flows.catalogue import DETACHED_PPO, PIPELINE, flag_name, flow_sizes
+from common.flows.catalogue import PIPELINE, flag_name, flow_sizes
 from common.flows.flow import DRIVER, Flow
 from common.flows.message import ACKNOWLEDGEMENT, jagged_message
 from common.flows.pipeline import SCHEDULES
@@ -112,14 +112,6 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
             yield f"--place: there is no actor {actor}: give {', '.join(flow.actors)}"
         if not 0 <= node < MAX_NODES:
             yield f"--place {actor}={node}: give a node from 0 to {MAX_NODES - 1}"
-    is_free_run = options.flow == DETACHED_PPO and options.duration is not None
-    if is_free_run and (transport.stores not in ("calls", "buffers") or options.address or options.trace):
-        yield ("--duration: makers and trainers run freely only over store by-value and replay-buffer, without "
-               "--address and --trace: give --iterations")  # fmt: skip
-    if is_free_run and (options.duration or 0) >= options.timeout:
-        yield f"--duration {options.duration:g}: give a larger --timeout, which is {options.timeout:g} s"
-    if "update_steps" in options.configuration_flags and not is_free_run:
-        yield "--update-steps is a flag of --flow detached-ppo with --duration: leave it out"
     schedule = options.schedule or flow_sizes(PIPELINE)["schedule"]
     if transport.requirements.pipeline and (options.flow != PIPELINE or SCHEDULES[schedule].splits_backward):
         yield f"{transport.label}: give --flow pipeline, and --schedule afab, 1f1b or interleaved"

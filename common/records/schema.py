@@ -81,16 +81,6 @@ class ProcessCost(msgspec.Struct, forbid_unknown_fields=True):
 Span = tuple[str, int, str, str, int, float, float, Count]
 
 
-class FreeRun(msgspec.Struct, forbid_unknown_fields=True):
-    """Makers and trainers of detached PPO, each at its own speed. The first two lists have a number per batch."""
-
-    seconds: float
-    samples: Count  # of all batches that trainers have consumed
-    waiting_batches: list[int]  # sent and not yet consumed, when this one had been consumed
-    staleness: list[int]  # versions between the making and the consumption, by trainers that send weights
-    stall_seconds: list[float]  # of makers, per update
-
-
 # How senders of parameters cut and order their messages: the tensors that receivers get are the same.
 SENDER_SIZES = ("bucket_size", "items", "chain")  # chain: only records of earlier versions have it
 
@@ -194,7 +184,7 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
     updates: Updates | None = None  # of a flow of parameters
     steps: Steps | None = None  # of a flow whose tasks compute
     collective_bytes: Count | None = None  # per step, that ranks read from the memory of others; None: over sockets
-    free_run: FreeRun | None = None  # of detached PPO with --duration
+    free_run: None = None  # not read: older versions wrote it for detached PPO with --duration
     processes: dict[str, ProcessCost] = {}  # names of the workers in the process, joined by "+", or raylet -> cost
     iterations_us: list[tuple[float, float]] = []  # --trace: start and end of each timed iteration
     spans: list[Span] = []  # --trace

@@ -37,7 +37,7 @@ from common.report.sentences import (
 )
 from common.report.soak_sections import build_soak
 from common.report.tables import Column, Section, Table, format_milliseconds, format_significant, make_table
-from common.report.update_table import FREE_COLUMNS, UPDATE_COLUMNS
+from common.report.update_table import UPDATE_COLUMNS
 from common.report.zero_sections import build_zero
 from common.transports.catalogue import BASELINE, CHATLEARN
 from common.units import format_bytes
@@ -96,7 +96,7 @@ def add_uncounted(section: Section, uncounted: Sequence[Result]) -> Section:
     if table is None:
         return section
     names = {row[0] for row in table.cells}
-    times = [index for index, header in enumerate(table.headers) if re.search(r"\b(ms|µs|samples) per ", header)]
+    times = [index for index, header in enumerate(table.headers) if re.search(r"\b(ms|µs) per ", header)]
     rows = []
     for result in uncounted:
         row = dict.fromkeys(table.headers, "-") | {"configuration": tables.marked_label(result)}
@@ -113,7 +113,7 @@ def _group_key(result: Result) -> tuple[Any, ...]:
     order = (list(BUILDERS).index(result.table), [*FLOWS, workload.flow].index(workload.flow), workload.flow)
     if builder in (build_sweep, build_microbenchmarks, build_retained_sizes):
         return order
-    if builder in (build_weights, build_free_run):  # messages of every size and form together
+    if builder is build_weights:  # messages of every size and form together
         return (*order, str(sorted(item for item in workload.sizes.items() if item[0] not in SENDER_SIZES)))
     if builder in (build_pipeline, build_timeline):  # all schedules together
         return (*order, str(sorted(item for item in workload.sizes.items() if item[0] != "schedule")))
@@ -401,13 +401,6 @@ def build_peers(done: list[Result], group: list[Result], everything: Sequence[Re
     return [Section("peers", title_of(done[0]), describe_fastest(group), make_table(done, columns), chart)]
 
 
-def build_free_run(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
-    """Return makers and trainers of detached PPO that do not wait for each other."""
-    done = sorted(done, key=lambda result: -result.typical_seconds)
-    title = f"{done[0].flow.title}, each at its own speed"
-    return [Section(done[0].table, title, "", make_table(done, FREE_COLUMNS))]
-
-
 def build_sweep(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
     """Return the times of each configuration at each value of the size that was swept."""
     swept, _ = tables.swept_point(done[0])
@@ -475,7 +468,6 @@ BUILDERS: dict[str, Callable[[list[Result], list[Result], Sequence[Result]], lis
     "chatlearn-stages": build_stages,
     "weights": build_weights,
     "detached-ppo": build_weights,
-    "free-run": build_free_run,
     "peers": build_peers,
     "cluster": build_cluster,
     "cluster-stages": build_stages,

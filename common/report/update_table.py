@@ -1,10 +1,10 @@
-"""Build the tables of updates of parameters, and of makers and trainers that run at their own speed."""
+"""Build the tables of updates of parameters."""
 
 from collections.abc import Callable
 from statistics import median
 
 from common.analysis.result import Result
-from common.analysis.statistics import interval, typical_seconds
+from common.analysis.statistics import typical_seconds
 from common.flows.flow import changes_flow
 from common.report import tables
 from common.report.tables import Column, format_milliseconds, format_significant
@@ -74,32 +74,4 @@ UPDATE_COLUMNS = (
     Column("peak GiB of a receiver", peak_memory("reader"), 3),
     Column("torn reads", count_reads, 4),
     tables.OVERHEAD,
-)
-
-
-def samples_per_second(result: Result) -> str:
-    """Return the geometric mean of the runs, with its 95 % interval if there are several."""
-    rates = [run.free_run.samples / run.free_run.seconds for run in result.shown_runs if run.free_run]
-    ends = interval(rates)
-    return f"{typical_seconds(rates):,.0f}" + (f" ({ends[0]:,.0f} to {ends[1]:,.0f})" if ends else "")
-
-
-def median_and_largest(name: str, unit: float = 1) -> Callable[[Result], str]:
-    """Return a function for the cell of the median and the largest number of a list of all free runs."""
-
-    def cell(result: Result) -> str:
-        numbers = [n / unit for run in result.shown_runs if run.free_run for n in getattr(run.free_run, name)]
-        return f"{format_significant(median(numbers))}, {format_significant(max(numbers))}" if numbers else "-"
-
-    return cell
-
-
-FREE_COLUMNS = (
-    Column("configuration", tables.marked_label),
-    Column("samples per second", samples_per_second),
-    Column("waiting batches: median, largest", median_and_largest("waiting_batches")),
-    Column("staleness in versions: median, largest", median_and_largest("staleness")),
-    Column("stall of a maker in ms: median, longest", median_and_largest("stall_seconds", unit=1e-3)),
-    Column("peak GiB of a trainer", peak_memory("source")),
-    Column("CPU ms per batch", lambda r: format_milliseconds(r.cpu_seconds_per_iteration)),
 )

@@ -90,9 +90,9 @@ def mark_requested_paths(
 def counts_belong_to_run(plan: Plan) -> bool:
     """Return whether the counters of the store and of the loopback interface show the messages of the iterations.
 
-    Other jobs may use an existing cluster. Makers and trainers at their own speed have no common iterations.
+    Other jobs may use an existing cluster.
     """
-    return not (plan.options.address or plan.is_free_run)
+    return not plan.options.address
 
 
 def stores_messages(plan: Plan) -> bool:

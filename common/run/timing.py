@@ -5,21 +5,18 @@ it has stopped. Whatever is done for each message is inside: the sequence number
 """
 
 import time
-from bisect import bisect
-from collections import ChainMap, Counter, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from statistics import fmean, median
 from typing import Any
 
 from common.endpoints import tensors
 from common.endpoints.parameters import WorkTimes
-from common.endpoints.progress_table import ENDING, ITERATING, ProgressTable
-from common.errors import RunFailed
+from common.endpoints.progress_table import ENDING, ITERATING
 from common.plan.options import MIN_TIMED_ITERATIONS, MIN_WARMUP_GROUPS
 from common.plan.plan import Plan
-from common.records.schema import FreeRun, ProcessCost, Run, Steps, Updates
+from common.records.schema import ProcessCost, Run, Steps, Updates
 from common.run.data_path import find_missing_bytes, find_other_data_path, mark_requested_paths
 from common.run.host_noise import CpuTime, OtherLoad, loopback_bytes, measure_resources
 from common.run.monitor import WorkerReport
@@ -144,12 +141,6 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
         is_over = options.duration and time.monotonic() - begin > options.duration
         if is_timed and is_over and numbers[0] >= workers.first_timed + MIN_TIMED_ITERATIONS:
             break
-        if plan.is_free_run and is_first_timed:
-            cpu_time.start()
-            wrong.update(measure_free_run(plan, run, connection, table, numbers[0]))
-            cpu_time.stop()
-            add_update(plan, run, workers.call("end_update", numbers[0]), is_timed=False)  # reads only
-            break
         done = numbers[0] - workers.first_timed
         if options.resources and is_timed and done >= len(run.resources) * options.iterations / RESOURCE_READINGS:
             run.resources.append(measure_resources(done))
@@ -214,32 +205,6 @@ def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: Wo
     )
     mark_requested_paths(plan, run, workers.node_indices(), views)
     run.status = "failed" if run.reason else "ok"
-
-
-def measure_free_run(plan: Plan, run: Run, connection: Connection, table: ProgressTable, first: int) -> dict[str, int]:
-    """Measure makers and trainers at their own speed, and return the wrong bytes.
-
-    Each batch is an iteration, which begins when a trainer has consumed the one before.
-    """
-    assert connection.run_freely
-    begin, reports = connection.run_freely(first)
-    sent, batches, stalls, wrong = zip(*reports, strict=True)
-    sent_at, consumed = sorted(chain(*sent)), sorted(chain(*batches))
-    samples = {task.name: max(task.sends.sample_counts) for task in plan.task_flow.tasks if task.sends.is_experience}
-    if missing := samples.keys() - {source for _, source, _ in consumed}:
-        names = ", ".join(sorted(missing))
-        raise RunFailed(f"no batch of {names} was consumed within {plan.options.duration} s: give a longer --duration")
-    run.free_run = FreeRun(
-        seconds=consumed[-1][0] - begin,
-        samples=sum(samples[source] for _, source, _ in consumed),
-        waiting_batches=[bisect(sent_at, at) - index - 1 for index, (at, _, _) in enumerate(consumed)],
-        staleness=[staleness for _, _, staleness in consumed if staleness is not None],
-        stall_seconds=[*chain(*stalls)],
-    )
-    for index, (end, _, _) in enumerate(consumed):
-        table.ended(first + index, begin, end)
-        begin = end
-    return dict(ChainMap(*wrong))
 
 
 def find_failure(plan: Plan, wrong: Mapping[str, int], views: Mapping[str, bool | None]) -> str | None:

@@ -26,8 +26,6 @@ class Connection:
     check: Callable[[], dict[str, int]] = dict
     facts: Callable[[], dict[str, Any]] = dict  # returns fields of the Run that only the transport knows, at the end
     spans: Callable[[], dict[str, Any]] = dict  # --trace: returns the spans of processes that are not workers, by name
-    # Makers and trainers run at their own speed, from this sequence number on; returns the start and their reports.
-    run_freely: Callable[[int], tuple[float, list[Any]]] | None = None
 
 
 class WorkerGroup:

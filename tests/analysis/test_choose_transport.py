@@ -11,7 +11,6 @@ import benchmark
 import choose_transport
 from common.errors import UsageError
 from common.records.environment import describe_environment
-from common.records.schema import FreeRun
 
 HERE = describe_environment()
 
@@ -109,8 +108,6 @@ def test_messages_of_fields_can_be_packed_and_weights_cut_into_messages(ask):
     assert ranked_names(packed) == ["graph shm --message packed"]
     flags = ("--flow", "weights", "--model", "gpt2", "--scale", "0.01")
     names = ["torch broadcast --message packed --bucket-size 1MiB", "torch broadcast"]
-    free_run = FreeRun(seconds=1.0, samples=1, waiting_batches=[], staleness=[], stall_seconds=[])
-    records.append(make_record("bytes", make_run([0.01], free_run=free_run), environment=HERE, **weights))
     assert ranked_names(ask(records, *flags)) == names
     assert "store refs --retain-memory" in ask(records, *flags, "--on-ray", code=1)
 

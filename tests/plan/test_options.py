@@ -152,6 +152,7 @@ def test_values_that_follow_from_other_flags():
     assert [parse(*flags).new_queues for flags in episodes] == [True, False, False, False]
     assert (parse(*CLUSTER).placement, parse(*CLUSTER, "--placement", "pack").placement) == ("spread", "pack")
     assert (parse("--as-sent").message, parse("--duration", "2s").iterations) == ("fields", 10**6)
+    assert parse("--flow", "detached-ppo", "--duration", "2s").table == "detached-ppo"  # rounds, as with --iterations
 
 
 def test_flags_that_make_another_configuration_are_part_of_its_name():

@@ -120,6 +120,8 @@ def test_a_record_that_cannot_be_saved_is_kept_elsewhere(tmp_path, record, monke
 def test_a_file_that_is_not_a_record_is_an_error_in_one_line(tmp_path, record):
     path, good = tmp_path / "record.json", msgspec.json.encode(record)
     reject(path, "cannot read")
+    # An older version measured detached PPO without rounds. Its times per batch must not be read as times per round.
+    free_run = b'"free_run":{"seconds":1.0,"samples":1,"waiting_batches":[],"staleness":[],"stall_seconds":[]}'
     for content, reason in (
         (b"", "not complete JSON"),
         (good.replace(b'"seconds":[0.5', b'"seconds":[NaN'), r"complete JSON \(.*invalid character.*\): leave it out"),
@@ -133,6 +135,7 @@ def test_a_file_that_is_not_a_record_is_an_error_in_one_line(tmp_path, record):
         (good.replace(b'"status":"ok"', b'"status":"good"'), "not a record of this suite"),
         (good.replace(b'"wrong_bytes":2', b'"wrong_bytes":-1'), "not a record of this suite"),
         (good.replace(b'"wrong_bytes"', b'"colour"'), "not a record of this suite"),
+        (good.replace(b'"free_run":null', free_run), "not a record of this suite"),
     ):
         path.write_bytes(content)
         reject(path, reason)

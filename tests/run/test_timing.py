@@ -144,8 +144,7 @@ def test_several_iterations_in_flight_have_ten_groups_and_at_most_sixty_iteratio
 def test_measurements_that_cannot_wait_for_a_steady_state_have_a_fixed_warm_up(make_plan):
     (options,) = parse_options("", "torch", KILOBYTES)
     paired, _ = resolve_plan("torch", options, table="paired")
-    free = make_plan("store", "--transport", "replay-buffer", "--flow", "detached-ppo", "--duration", "1s")
-    assert [plan.options.warmup for plan in (paired, free, make_plan("torch", *KILOBYTES))] == [10, 10, None]
+    assert [plan.options.warmup for plan in (paired, make_plan("torch", *KILOBYTES))] == [10, None]
     assert {options.warmup for options in parse_options("", "store", ("--sweep", "payload=1KiB,1MiB"))} == {3}
 
 

@@ -44,7 +44,7 @@ DRIVER_PATHS = {  # of transports that send the driver's own messages in another
     "store driver-queue": {"argument of a call", "object store, driver"},
     "rdt gloo": {"argument or answer of a call"},
 }
-# Their flows are in test_updates.py, test_free_run.py, test_zero_steps.py, test_pipeline_steps.py and test_peers.py.
+# Their flows are in test_updates.py, test_zero_steps.py, test_pipeline_steps.py and test_peers.py.
 ELSEWHERE = ("store by-value", "store replay-buffer", "store transfer-queue", "rdt broadcast", "rdt collectives",
              "torch broadcast", "torch collectives", "torch mapped-collectives", "torch pipelining", "peers zmq-ipc",
              "peers zmq-tcp", "peers arrow-flight", "peers mooncake")  # fmt: skip

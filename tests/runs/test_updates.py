@@ -59,6 +59,17 @@ def test_makers_and_trainers_exchange_experience_and_weights(run_script, flags):
 
 
 @pytest.mark.long
+def test_the_replay_buffer_stores_three_copies_of_the_experience(run_script):
+    sizes = ("--flow", "detached-ppo", "--batch-size", "32", "--scale", "0.01", "--iterations", "4", "--warmup", "1")
+    finished = run_script(SCRIPTS["store"], "--transport", "replay-buffer", *sizes)
+    flow = build_flow("detached-ppo", finished.record.workload.sizes)
+    experience, weights = flow.message("maker-0"), flow.message("trainer-0").bytes
+    stored = experience.serialised_bytes + 2 * experience.bytes + weights
+    assert finished.run.status == "ok"
+    assert finished.run.stored_bytes / 4 == pytest.approx(stored, rel=0.1)
+
+
+@pytest.mark.long
 def test_parameters_that_are_overwritten_while_they_are_served_tear(run_script):
     """The receiver copies without stopping its engine."""
     model = ("--flow", "weights", "--model", "256MiB", "--iterations", "4", "--warmup", "1")
