@@ -53,7 +53,7 @@ ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.re
           and t.label not in ELSEWHERE]  # fmt: skip
 # To save time.
 ONE_ACTOR = ("store payload-queue", "store driver-queue", "store ref-queue", "store bytes", "rdt nixl", "graph pickle",
-             "graph bytes", "graph zero-copy", "graph mapped")  # fmt: skip
+             "graph bytes", "graph zero-copy")  # fmt: skip
 WITH_FLAGS = [
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
