@@ -24,8 +24,6 @@ from common.flows.message import OFFSETS, VALUES
 from common.plan.plan import Plan
 from common.trace import recorder
 
-MATRIX_SIZE = 256  # of --compute matmul
-
 
 class Endpoint:
     """The outboxes and inboxes of one worker: one of each per task, or the driver's."""
@@ -209,8 +207,6 @@ class Actor(Endpoint):
         self.model_times = plan.options.model_times
         self.schedule = [task for task in self.tasks.values() if task.seconds is not None]
         self.position, self.held_activations = 0, 0
-        self.matrix = torch.ones(MATRIX_SIZE, MATRIX_SIZE)
-        self.multiply_seconds = time_multiplication(self.matrix) if plan.options.compute == "matmul" else 0.0
 
     def forward_step(self, task: str, *inputs: Any) -> Any:
         """Receive a task's inputs, in the order of the flow's edges, and return the data to send."""
@@ -252,12 +248,8 @@ class Actor(Endpoint):
         self.held_activations += min(task.holds, 0)
 
     def compute(self, seconds: float) -> None:
-        """Wait as if a GPU computed, without using the CPU; with --compute matmul, multiply matrices."""
-        if not self.multiply_seconds:
-            time.sleep(seconds)
-            return
-        for _ in range(round(seconds / self.multiply_seconds)):
-            self.matrix @ self.matrix
+        """Wait as if a GPU computed, without using the CPU."""
+        time.sleep(seconds)
 
     def take_samples(self, number: int, messages: Sequence[Payload]) -> None:
         self.train(number, messages)  # ChatLearn's dataset keeps the samples for its trainers
@@ -290,13 +282,3 @@ def pass_messages(
         inputs = [carry(sent[edge.source], edge) for edge in flow.edges_to(task.name)]
         sent[task.name] = actors[task.actor].forward_step(task.name, *inputs)
     return [carry(sent[edge.source], edge) for edge in flow.edges_to(DRIVER)]
-
-
-def time_multiplication(matrix: torch.Tensor) -> float:
-    """Return the CPU seconds of one multiplication. Other processes that use the same core do not change them."""
-    for count in (5, 100):  # the first ones are slow
-        begin = time.thread_time()
-        for _ in range(count):
-            matrix @ matrix
-        seconds = (time.thread_time() - begin) / count
-    return seconds

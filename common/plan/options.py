@@ -152,8 +152,6 @@ class Options(ChatLearnOptions):
         "in-flight=1:4:+1 or fields=1,8,64", str, metavar="NAME=POINTS")
     model_seconds: str | None = _actors(None, "time that actors sleep per message instead of computing, trainer (of "
         "--sink trainer) included: policy=200ms,trainer=50ms", str, metavar="ACTOR=TIME,...", configuration=True)
-    compute: str = _actors("sleep", "how tasks with a time of their own compute: sleep, as with a GPU of their own, or "
-        "multiply matrices on the CPU (matmul)", str, choices=("sleep", "matmul"), configuration=True)
     sink: str = _actors("driver", "reader of the results: the driver, or a trainer that cuts them into micro-batches",
         str, choices=("driver", "trainer"), configuration=True)
     trainers: int | None = _actors(None, "models that --sink trainer of ref-queue trains (default: 2 for the flow ppo, "

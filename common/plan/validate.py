@@ -115,8 +115,6 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
     schedule = options.schedule or flow_sizes(PIPELINE)["schedule"]
     if transport.requirements.pipeline and (options.flow != PIPELINE or SCHEDULES[schedule].splits_backward):
         yield f"{transport.label}: give --flow pipeline, and --schedule afab, 1f1b or interleaved"
-    if options.compute != "sleep" and not (flow.has_compute or options.model_times):
-        yield f"--compute {options.compute}: no task of {flow.name} computes: leave it out, or add --model-seconds"
     if transport.requirements.collectives != flow.has_collectives:
         yield f"{transport.label}: --flow zero and the collectives of rdt and torch need each other: give both"
     if (flow.has_compute or flow.has_collectives) and (options.in_flight > 1 or options.group_size > 1):
