@@ -199,27 +199,6 @@ class MappedCollectiveRank(GroupRank, CollectiveActor, RankActor):
                 result[slice(*span)].copy_(self.read(rank, rank))
 
 
-class PipeliningActor(GroupRank, Actor):
-    """A stage of torch.distributed.pipelining : common/channels/pipelining.py."""
-
-    def run(self):
-        from common.channels.pipelining import make_schedule  # other transports do not need it
-
-        self.join()
-        sizes: dict = self.plan.workload.sizes
-        first, last = next(iter(self.tasks)), [*self.tasks][-1]
-        batches, stage = torch.zeros(sizes["micro_batches"], 1), dist.get_rank() - 1
-        schedule = make_schedule(self, stage, sizes, self.group)
-        arguments = [batches] if stage == 0 else []
-        targets = {"target": batches} if stage == sizes["stages"] - 1 else {}
-        while True:
-            if stage == 0:
-                (self.query,) = self.receive_all(first)
-            schedule.step(*arguments, **targets, return_outputs=False)
-            for request in self.send(last, self.forward_step(last)):
-                request.wait()
-
-
 class BroadcastRank(Rank):
     """Each sender and its readers are a group, and a message is one broadcast per tensor."""
 
@@ -403,7 +382,6 @@ def by_memcpy(workers: WorkerGroup) -> Connection:
 
 TRANSPORTS = {
     "gloo": by_process_group,
-    "pipelining": partial(by_process_group, actor_class=PipeliningActor, driver_class=GroupRank),
     "collectives": partial(by_process_group, actor_class=CollectiveRank, driver_class=GroupRank),
     "mapped-collectives": by_mapped_collectives,
     "broadcast": partial(by_process_group, actor_class=BroadcastActor, driver_class=BroadcastRank),

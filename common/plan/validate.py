@@ -18,10 +18,9 @@ import psutil
 
 from chatlearn.options import REF_QUEUE_FLAGS
 from common.errors import Skipped, UsageError
-from common.flows.catalogue import PIPELINE, flag_name, flow_sizes
+from common.flows.catalogue import flag_name, flow_sizes
 from common.flows.flow import DRIVER, Flow
 from common.flows.message import ACKNOWLEDGEMENT, jagged_message
-from common.flows.pipeline import SCHEDULES
 from common.plan.flag import parse_assignments
 from common.plan.options import FLAGS, MIN_STORE_BYTES, RESULTS, Options
 from common.records.environment import cuda_version
@@ -112,9 +111,6 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
             yield f"--place: there is no actor {actor}: give {', '.join(flow.actors)}"
         if not 0 <= node < MAX_NODES:
             yield f"--place {actor}={node}: give a node from 0 to {MAX_NODES - 1}"
-    schedule = options.schedule or flow_sizes(PIPELINE)["schedule"]
-    if transport.requirements.pipeline and (options.flow != PIPELINE or SCHEDULES[schedule].splits_backward):
-        yield f"{transport.label}: give --flow pipeline, and --schedule afab, 1f1b or interleaved"
     if transport.requirements.collectives != flow.has_collectives:
         yield f"{transport.label}: --flow zero and the collectives of rdt and torch need each other: give both"
     if (flow.has_compute or flow.has_collectives) and (options.in_flight > 1 or options.group_size > 1):

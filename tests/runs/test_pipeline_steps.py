@@ -7,10 +7,8 @@ from common.flows.pipeline import SCHEDULES
 
 SIZES = ("--flow", "pipeline", "--stages", "2", "--micro-batches", "4", "--task-seconds", "2ms", "--hidden-size", "256")
 RUNS = [
-    ("torch", "pipelining", "interleaved"),
-    *(pytest.param(names, marks=pytest.mark.long) for names in (
-        ("graph", "shm", "zb-h2"), ("torch", "gloo", "interleaved"), ("store", "refs", "1f1b"),
-    )),
+    ("torch", "gloo", "interleaved"),
+    *(pytest.param(names, marks=pytest.mark.long) for names in (("graph", "shm", "zb-h2"), ("store", "refs", "1f1b"))),
 ]  # fmt: skip
 
 
