@@ -12,7 +12,7 @@ import numpy as np
 from common.analysis.statistics import MIN_RUNS, Summary, summarise, typical_seconds
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS_OF_FIELDS, build_flow
-from common.flows.flow import DATASET, DRIVER, PROXY, Edge, Flow, Task, changes_flow, with_dataset, with_proxy_actor
+from common.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, changes_flow, with_dataset, with_proxy_actor
 from common.flows.message import flat_message
 from common.plan.options import Options
 from common.plan.plan import Crossings, make_workers
@@ -254,13 +254,14 @@ class Result:
 
     def crossings(self, run: Run) -> Crossings:
         """Return the messages that crossed between the nodes of a run."""
-        flow = changes_flow(self.flow) if self.workload.message == "indices" else self.flow
+        flow, flags = self.flow, self.configuration.flags
+        if self.workload.message == "indices":
+            flow = changes_flow(flow)
         if PROXY in run.nodes:
             flow = with_proxy_actor(flow)
         elif DATASET in run.nodes:
             flow = with_dataset(flow)
-        flags, flow_name = self.configuration.flags, self.workload.flow
-        options = Options(flow=flow_name, replicas=flags.get("replicas"), ranks=flags.get("ranks"))
+        options = Options(flow=self.workload.flow, replicas=flags.get("replicas"), ranks=flags.get("ranks"))
         workers = make_workers(flow.actors, options.process_counts)
         return Crossings(flow, workers, run.nodes, self.transport.once_per_node)
 
@@ -325,23 +326,23 @@ def _link_seconds(run: Run, crossings: Crossings, overlap: bool) -> float:
     for link in run.links:
         pair, seconds = (link.source, link.reader), float(np.median(link.seconds)) / link.bytes
         byte_seconds[pair] = min(seconds, byte_seconds.get(pair, seconds))
+    reads = {DRIVER: flow.returns} | {task.name: task.reads for task in flow.tasks}
     times, busy = [], defaultdict[int, float](float)  # node -> seconds for which it sends
     for number in range(1, 1 + crossings.period):
         messages = crossings.messages(number)
-        ready: dict[str, float] = {}  # task -> when it has all its inputs
-        sent: dict[int, float] = {}  # node -> when it has sent its last message so far
-        arrived: dict[Edge, float] = {}
-        for name, reads in ((DRIVER, ()), *((task.name, task.reads) for task in flow.tasks)):
-            inputs = flow.edges_to(name) if reads else ()
-            ready[name] = max([0.0, *(ready[source] for source in reads), *(arrived.get(edge, 0.0) for edge in inputs)])
-            for edges, sender, reader in messages:
-                if edges[0].source == name:
-                    seconds = byte_seconds.get((sender, reader), 0.0) * edges[0].bytes
-                    sent[sender] = max(ready[name], sent.get(sender, 0.0)) + seconds
+        ready = defaultdict[str, float](float)  # reader -> when it has all its inputs
+        sent = defaultdict[int, float](float)  # node -> when it has sent its last message so far
+        for source in reads:
+            arrivals = [(reader, ready[source]) for reader, sources in reads.items() if source in sources]
+            for edges, sender, node in messages:
+                if edges[0].source == source:
+                    seconds = byte_seconds.get((sender, node), 0.0) * edges[0].bytes
+                    sent[sender] = max(ready[source], sent[sender]) + seconds
                     busy[sender] += seconds
-                    arrived |= {edge: max(sent[sender], arrived.get(edge, 0.0)) for edge in edges}
-        results = [arrived.get(edge, 0.0) for edge in flow.edges_to(DRIVER)]
-        times.append(max(*results, *(ready[name] for name in flow.returns)))
+                    arrivals += [(edge.reader, sent[sender]) for edge in edges]
+            for reader, seconds in arrivals:
+                ready[reader] = max(ready[reader], seconds)
+        times.append(ready[DRIVER])
     return max(busy.values(), default=0.0) / crossings.period if overlap else fmean(times)
 
 

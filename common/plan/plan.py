@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from common.errors import Skipped, UsageError
 from common.flows.catalogue import build_flow, flow_sizes
@@ -61,12 +60,7 @@ def make_workers(actors: Iterable[str], process_counts: Callable[[str], tuple[in
     return workers
 
 
-class Crossing(NamedTuple):
-    """A message that passes from one node to another, and the edges for which it is sent."""
-
-    edges: list[Edge]
-    sender: int
-    reader: int
+Crossing = tuple[list[Edge], int, int]  # a message: the edges for which it is sent, and the nodes of sender and reader
 
 
 @dataclass(frozen=True)
@@ -95,14 +89,14 @@ class Crossings:
             for rank, reader in enumerate(nodes[self.flow.actor(edge.reader)]):
                 if reader != sender:
                     key = (edge.source, reader, 0) if self.once_per_node else (str(edge), reader, rank)
-                    crossings.setdefault(key, Crossing([], sender, reader)).edges.append(edge)
+                    crossings.setdefault(key, ([], sender, reader))[0].append(edge)
         return [*crossings.values()]
 
     def bytes_by_link(self, numbers: Iterable[int]) -> Counter[tuple[int, int]]:
         """Return the bytes that these iterations send from one node to another, by sender and reader."""
-        period, total = self.period, Counter[tuple[int, int]]()
-        for number, count in Counter(number % period for number in numbers).items():
-            for edges, sender, reader in self.messages(number + period):
+        total = Counter[tuple[int, int]]()
+        for number, count in Counter(number % self.period for number in numbers).items():
+            for edges, sender, reader in self.messages(number):
                 total[sender, reader] += count * edges[0].bytes
         return total
 

@@ -1,6 +1,7 @@
 """Verify that the bytes of a run took the data path of its transport, from what the kernel and Ray have counted."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from itertools import pairwise
 
 from common.endpoints.samples import padded_bytes
@@ -49,12 +50,12 @@ def find_missing_bytes(
 
     Nothing is known of a node whose interface is unknown, and of transports that bypass the kernel.
     """
+    if plan.transport.bypasses_kernel:
+        return None
     sent = plan.crossings(worker_nodes).bytes_by_link(numbers)
     for node, cost in costs.items():
         expected = sum(count for (_, reader), count in sent.items() if reader == int(node))
-        if plan.transport.bypasses_kernel or cost.received_bytes is None:
-            continue
-        if cost.received_bytes < MIN_SOCKET_SHARE * expected:
+        if cost.received_bytes is not None and cost.received_bytes < MIN_SOCKET_SHARE * expected:
             received, crossed = (format_bytes(round(n / len(numbers))) for n in (cost.received_bytes, expected))
             return (f"node {node} received {received} per iteration, and {crossed} were sent to it: another data path "
                     "was used")  # fmt: skip
@@ -69,9 +70,8 @@ def mark_requested_paths(
     Ray shows the channels of its graphs. Transports that read the log of a library add the words themselves.
     """
     transport, crossings = plan.transport, plan.crossings(worker_nodes)
-    if transport.stores == "channels" or transport.bypasses_kernel:
-        return
-    if not (stores_messages(plan) or transport.uses_sockets or transport.gives_views):
+    can_be_shown = stores_messages(plan) or transport.uses_sockets or transport.gives_views
+    if transport.stores == "channels" or transport.bypasses_kernel or not can_be_shown:
         return
     counted: dict[Edge, bool] = {}  # edges between nodes -> whether all nodes that receive them count their bytes
     for number in range(1, 1 + crossings.period):
@@ -158,13 +158,15 @@ def stored_micro_batches(plan: Plan, numbers: range) -> list[int]:
     warmup, timed = range(2, numbers.start, options.in_flight), numbers[:: options.group_size]
     starts = [1, *warmup, *timed, numbers.stop]
     episodes = [stop - start for start, stop in pairwise(starts)]
-    sizes, known = [], dict[tuple[int, int], int]()
+    sizes = []
+
+    @cache
+    def batch_bytes(first: int, count: int) -> int:
+        return padded_bytes(fields.values(), [(first + n) % batch_size for n in range(count)])
+
     for index in range(1 + len(warmup), len(episodes)):
         messages = sum(episodes[max(0, index + 1 - options.relay_episodes) : index + 1])
         for first in range(0, messages * batch_size, options.train_micro_batch):
             count = min(options.train_micro_batch, messages * batch_size - first)
-            key = first % batch_size, count
-            if key not in known:
-                known[key] = padded_bytes(fields.values(), [(key[0] + n) % batch_size for n in range(count)])
-            sizes.append(known[key])
+            sizes.append(batch_bytes(first % batch_size, count))
     return sizes
