@@ -1,12 +1,15 @@
-"""Test the comparison of allocator settings: its table, and which settings it measures."""
+"""Test the comparison of allocator settings: its table, and the commands that measure them."""
 
+import re
 import subprocess
 
 import pytest
+from conftest import ROOT
 from made_records import make_record, make_run, write_record
 
 from common.errors import UsageError
 from common.records.schema import ProcessCost
+from common.runtimes.environment import RETAIN_MEMORY
 from evidence import allocators
 
 
@@ -36,18 +39,23 @@ def test_settings_that_cannot_be_told_apart_are_named(tmp_path):
     assert allocators.settings_section(tmp_path).notes[0] == f"`store refs`: {expected}"
 
 
-def test_a_setting_whose_library_is_missing_is_left_out(tmp_path, monkeypatch, capsys):
-    calls = []
-    monkeypatch.setattr(allocators, "SETTINGS", {"default": {}, "no": {"LD_PRELOAD": "libno.so.9"}})
-    run = subprocess.run
-
-    def run_or_note(command, **options):
-        calls.append(command)
-        return run("true" if command != "true" else command, **options)
-
-    monkeypatch.setattr(allocators.subprocess, "run", run_or_note)
-    allocators.measure(tmp_path, runs=2)
-    ends = [command[command.index("--runs") :] for command in calls if command != "true"]
-    output = ["--output-dir", str(tmp_path / "default")]
-    assert ends == [["--runs", "1", *output], ["--runs", "2", *output, "--continue"]]
-    assert capsys.readouterr().out.count("no: left out, libno.so.9 is not installed") == 2
+def test_the_commands_of_the_docs_measure_all_settings_whose_library_is_installed(tmp_path):
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\necho {' '.join(f'${name}' for name in RETAIN_MEMORY)} $@\n")
+    python.chmod(0o755)
+    (block,) = re.findall("(    retain=.*?)\n\n", (ROOT / "docs" / "page-faults.md").read_text(), re.DOTALL)
+    block = block.replace("libmimalloc.so.2", "libno.so.9")
+    for library in ("libjemalloc.so.2", "libtcmalloc_minimal.so.4"):
+        block = block.replace(library, "libm.so.6")  # every machine has it
+    done = subprocess.run(["bash", "-c", block], cwd=tmp_path, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert done.stderr == "" and lines.count("mimalloc: left out, no library for LD_PRELOAD=libno.so.9") == 5
+    measured = [line for line in lines if "--output-dir" in line]
+    folders = [line.rpartition("allocators/")[2] for line in measured]
+    expected = [re.sub(r"\W+", "-", setting).strip("-") for setting in allocators.SETTINGS if setting != "mimalloc"]
+    assert folders == expected * 5
+    assert [line for line in measured if "--runs 1 --output-dir" in line] == measured[: len(expected)]
+    assert "--runs 5 --continue --output-dir" in measured[-1]
+    assert [line for line in measured if "--reuse-buffers" in line] == measured[:: len(expected)]
+    assert measured[1].startswith(f"{' '.join(RETAIN_MEMORY.values())} benchmark.py --configs store refs graph shm ")
