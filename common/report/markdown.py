@@ -12,8 +12,8 @@ from common.errors import RecordError
 from common.plan.command_line import describe_flags
 from common.report import tables
 from common.report.readme_sections import build_readme
-from common.report.sentences import format_interval
-from common.report.tables import Column, Section, Table, format_milliseconds, format_significant, make_table
+from common.report.sentences import format_factor
+from common.report.tables import Column, Section, Table, format_milliseconds, make_table
 from common.transports.catalogue import VARIANTS, Variant
 from common.units import format_bytes
 
@@ -97,8 +97,7 @@ def make_systems_table(results: Sequence[Result]) -> Table:
         for name in (step["becomes"] for step in system["steps"]):
             cell = "not measured"
             if by_name.keys() >= {system["configuration"], name}:
-                ratio = Pair(by_name[system["configuration"]], by_name[name]).ratio
-                cell = f"{format_significant(1 / ratio.value)} times as fast ({format_interval(ratio, invert=True)})"
+                cell = format_factor(Pair(by_name[system["configuration"]], by_name[name]).ratio)
             cells.append(cell)
         return "; ".join(cells)
 

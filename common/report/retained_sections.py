@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from common.analysis.comparison import Pair
 from common.analysis.result import Result
 from common.analysis.statistics import MIN_RUNS
-from common.report.sentences import format_interval, old_and_new
-from common.report.tables import Column, Section, format_faults, format_milliseconds, format_significant, make_table
+from common.report.sentences import PAIR_COLUMNS, format_factor
+from common.report.tables import Column, Section, make_table
 from common.units import format_bytes
 
 
@@ -16,14 +16,7 @@ def build_retained_sizes(done: list[Result], group: list[Result], everything: Se
     for result in sorted(done, key=payload_bytes):
         by_size.setdefault(payload_bytes(result), {})["retain_memory" in result.configuration.flags] = result
     pairs = {size: Pair(both[False], both[True]) for size, both in by_size.items() if len(both) == 2}
-    columns = [
-        Column("bytes per iteration", lambda pair: format_bytes(payload_bytes(pair.old))),
-        Column("ms per iteration", old_and_new(lambda result: format_milliseconds(result.typical_seconds))),
-        Column("times as fast", lambda pair: format_significant(1 / pair.ratio.value)),
-        Column("95 % interval", lambda pair: format_interval(pair.ratio, invert=True)),
-        Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
-        Column("page faults per iteration", old_and_new(format_faults)),
-    ]
+    columns = [Column("bytes per iteration", lambda pair: format_bytes(payload_bytes(pair.old))), *PAIR_COLUMNS]
     title = f"{done[0].flow.title}: one message per iteration, {done[0].transport.label}"
     return [Section("retained-memory", title, describe_sizes(pairs), make_table([*pairs.values()], columns))]
 
@@ -39,9 +32,8 @@ def describe_sizes(pairs: Mapping[int, Pair]) -> str:
     clear: list[str] = []
     others = list(pairs)
     while others and pairs[others[-1]].ratio.verdict == "faster":
-        size, ratio = others[-1], pairs[others.pop()].ratio
-        factor, interval = format_significant(1 / ratio.value), format_interval(ratio, invert=True)
-        clear.insert(0, f"{format_bytes(size)}: {factor} times as fast (95 % interval {interval})")
+        size = others.pop()
+        clear.insert(0, f"{format_bytes(size)}: {format_factor(pairs[size].ratio, '95 % interval ')}")
     if not clear:
         return "There is no size from which on `--retain-memory` is clearly faster."
     text = f"`--retain-memory` is clearly faster from {format_bytes(size)} per message on. {'; '.join(clear)}."

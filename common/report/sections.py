@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import fmean, median
 from typing import Any
 
@@ -21,16 +22,17 @@ from common.flows.catalogue import FLOWS
 from common.records.environment import machine_line
 from common.records.schema import SENDER_SIZES
 from common.report import tables
-from common.report.charts import Bar, BarChart, DotChart, LineChart, Series
+from common.report.charts import Bar, BarChart, Dot, DotChart, LineChart, Series
 from common.report.cluster_sections import build_cluster, describe_configuration
 from common.report.dots import LOG_MILLISECONDS, make_dots, memcpy_lines
 from common.report.pipeline_sections import build_pipeline, build_timeline
 from common.report.retained_sections import build_retained_sizes
 from common.report.sentences import (
+    PAIR_COLUMNS,
     SIMPLEST,
     describe_change,
     describe_fastest,
-    format_interval,
+    format_factor,
     format_speed_up,
     format_time,
     old_and_new,
@@ -161,15 +163,14 @@ def build_configurations(done: list[Result], group: list[Result], everything: Se
     columns.insert(1, tables.READERS)
     if len(done) > 1:
         for baseline in [r for r in transports if r.name in (BASELINE, SIMPLEST)] or transports[:1]:
-            columns.append(Column(f"speed-up over {baseline.label}", speed_up_over(baseline), 1))
+            columns.append(Column(f"speed-up over {baseline.label}", partial(format_speed_up, baseline=baseline), 1))
         header = "compared with the configuration that it extends"
         columns.append(Column(header, lambda result: describe_change(result, done), 8, is_text=True))
     table = make_table(tables.order_by_readers(group), columns)
     if group[0].table == "chatlearn-flat":  # its times are also in the tables and charts of "chatlearn"
         return [Section("chatlearn-flat", f"Flat tensors: {title}", "", table)]
-    caption = ("Line: 95 % interval of the time, from the medians of the runs.", *provenance(done))
-    chart = DotChart("benchmark_result", f"Time per iteration: {title}", make_dots(done), LOG_MILLISECONDS,
-                     memcpy_lines(done), caption)  # fmt: skip
+    caption = "Line: 95 % interval of the time, from the medians of the runs."
+    chart = dot_chart("benchmark_result", f"Time per iteration: {title}", done, make_dots(done), caption)
     if group[0].table == "headline":
         is_drawn = any(result.table == "configurations" for result in everything)
         return [Section("headline", title, describe_fastest(group), table, None if is_drawn else chart)]
@@ -177,14 +178,8 @@ def build_configurations(done: list[Result], group: list[Result], everything: Se
     return [*build_retained_memory(done), *built]
 
 
-def speed_up_over(baseline: Result) -> Callable[[Result], str]:
-    """Return a function that returns the cell of a column of speed-ups."""
-
-    def cell(result: Result) -> str:
-        comparable = result.seconds and result.check_every == baseline.check_every
-        return format_speed_up(result, baseline) if comparable else "-"
-
-    return cell
+def dot_chart(name: str, title: str, done: Sequence[Result], dots: dict[str, list[Dot]], *caption: str) -> DotChart:
+    return DotChart(name, title, dots, LOG_MILLISECONDS, memcpy_lines(done), (*caption, *provenance(done)))
 
 
 def build_retained_memory(done: list[Result]) -> list[Section]:
@@ -197,25 +192,19 @@ def build_retained_memory(done: list[Result]) -> list[Section]:
             pairs.append(Pair(plain, result))
     if not pairs:
         return []
-
     columns = [
         Column("configuration", lambda pair: tables.short_label(pair.old)),
-        Column("ms per iteration", old_and_new(lambda result: format_milliseconds(result.typical_seconds))),
-        Column("times as fast", lambda pair: f"{format_significant(1 / pair.ratio.value)}"),
-        Column("95 % interval", lambda pair: format_interval(pair.ratio, invert=True)),
-        Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
-        Column("page faults per iteration", old_and_new(tables.format_faults)),
+        *PAIR_COLUMNS,
         Column("first iteration ms", old_and_new(lambda result: format_milliseconds(median(result.first_seconds)))),
         Column("peak GiB", old_and_new(lambda result: f"{result.peak_memory_bytes / 2**30:.1f}")),
     ]
-    found = [pair for pair in pairs if pair.ratio.verdict == "faster"]
+    factors = [1 / pair.ratio.value for pair in pairs if pair.ratio.verdict == "faster"]
     sentence = ""
-    if found:
-        factors = [1 / pair.ratio.value for pair in found]
+    if factors:
         sizes = [edge.bytes for edge in done[0].workload.edges]
         sentence = (
             f"With messages of {format_bytes(min(sizes))} to {format_bytes(max(sizes))}, `--retain-memory` makes "
-            f"{len(found)} of {len(pairs)} configurations {format_significant(min(factors))} to "
+            f"{len(factors)} of {len(pairs)} configurations {format_significant(min(factors))} to "
             f"{format_significant(max(factors))} times as fast."
         )
     notes = provenance([result for pair in pairs for result in (pair.old, pair.new)])
@@ -334,8 +323,7 @@ def build_chatlearn(done: list[Result], group: list[Result], everything: Sequenc
     ]
     title = f"{title_of(first)}, {batch_size} samples, {first.check_every} iterations per episode"
     dots = make_dots(done, lambda result: f"{tables.short_label(result)}, {result.in_flight} in flight")
-    chart = DotChart("chatlearn_episodes", f"Time per iteration: {title}", dots, LOG_MILLISECONDS,
-                     memcpy_lines(done), tuple(provenance(done)))  # fmt: skip
+    chart = dot_chart("chatlearn_episodes", f"Time per iteration: {title}", done, dots)
     episodes = Section("episodes", title, "", make_table(done, columns), chart)
     return [Section("chatlearn-changes", title, describe_changes(done)), episodes]
 
@@ -348,8 +336,7 @@ def describe_changes(done: Sequence[Result]) -> str:
         if old in by_label and new in by_label:
             ratio = Pair(by_label[old], by_label[new]).ratio
             if ratio.verdict in ("faster", "slower"):
-                factor = f"{format_significant(1 / ratio.value)} times as fast"
-                lines.append(f"\n* {difference} (`{old}` → `{new}`): {factor} ({format_interval(ratio, invert=True)})")
+                lines.append(f"\n* {difference} (`{old}` → `{new}`): {format_factor(ratio)}")
     return "".join(lines)
 
 
@@ -383,8 +370,7 @@ def build_weights(done: list[Result], group: list[Result], everything: Sequence[
     title, table, chart = title_of(done[0]), done[0].table, None
     if len(done) >= MIN_DOTS:
         name = f"{table}_{done[0].workload.sizes['model']}".replace("-", "_")
-        limits, caption = memcpy_lines(done), tuple(provenance(done))
-        chart = DotChart(name, f"Time per update: {title}", make_dots(done), LOG_MILLISECONDS, limits, caption)
+        chart = dot_chart(name, f"Time per update: {title}", done, make_dots(done))
     edges = [edge for edge in done[0].flow.edges if edge.message.is_parameters]
     readers = {done[0].flow.actor(edge.reader) for edge in edges}
     tensors = sum(len(edge.message.fields) for edge in edges) // len(readers)
@@ -396,8 +382,7 @@ def build_peers(done: list[Result], group: list[Result], everything: Sequence[Re
     """Return other systems beside Ray's and PyTorch's transports."""
     done = tables.order_by_readers(done)
     columns = [column for column in tables.MAIN_COLUMNS if column.header not in ("status", "GB/s", "p95 ms", "p99 ms")]
-    chart = DotChart("peers", f"Time per iteration: {title_of(done[0])}", make_dots(done), LOG_MILLISECONDS,
-                     memcpy_lines(done), tuple(provenance(done)))  # fmt: skip
+    chart = dot_chart("peers", f"Time per iteration: {title_of(done[0])}", done, make_dots(done))
     return [Section("peers", title_of(done[0]), describe_fastest(group), make_table(done, columns), chart)]
 
 
@@ -409,10 +394,10 @@ def build_sweep(done: list[Result], group: list[Result], everything: Sequence[Re
         by_label[tables.short_label(result, swept)][tables.swept_point(result)[1]] = result
     values = sorted({tables.swept_point(result)[1] for result in group if result.status in ("ok", *UNCOUNTED)})
     is_bytes, in_flight = swept == "payload", swept == "in_flight"
-    uncounted = {}  # values without a time, by label and value
-    for result in group:
-        if result.status in UNCOUNTED:
-            uncounted[tables.short_label(result, swept), tables.swept_point(result)[1]] = result.status
+    uncounted = {  # values without a time, by label and value
+        (tables.short_label(result, swept), tables.swept_point(result)[1]): result.status
+        for result in group if result.status in UNCOUNTED
+    }  # fmt: skip
     lines, cells = [], []
     order = list(tables.READER_GROUPS)
     for label, points in sorted(by_label.items(), key=lambda item: order.index(tables.readers_of(_largest(item[1])))):

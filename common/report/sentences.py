@@ -9,7 +9,7 @@ from common.analysis.result import UNCOUNTED, Result
 from common.analysis.stages import fault_seconds
 from common.analysis.statistics import MAX_RUNS, MIN_RUNS, NO_DIFFERENCE, TOO_NOISY, UNRANKED, Ratio
 from common.report import tables
-from common.report.tables import format_faults, format_milliseconds, format_significant, format_stored
+from common.report.tables import Column, format_faults, format_milliseconds, format_significant, format_stored
 from common.transports.catalogue import BASELINE
 from common.units import format_bytes
 
@@ -63,8 +63,7 @@ def describe_pair(pair: Pair) -> str:
         times = [f"{result.label} takes {format_time(result)} where {tables.readers_of(result)}"
                  for result in (pair.new, pair.old)]  # fmt: skip
         return f"{', and '.join(times)}: different work, so there is no factor"
-    is_slower = ratio.value > 1
-    factor = f"{format_significant(max(ratio.value, 1 / ratio.value))} times as {'long' if is_slower else 'fast'}"
+    is_slower, factor = ratio.value > 1, describe_factor(ratio)
     interval = f"95 % interval {format_interval(ratio, invert=not is_slower)}"
     if ratio.verdict in UNRANKED:
         needed, too_small = ratio.runs_needed(), f"even {MAX_RUNS} runs would not make so small a difference clear"
@@ -76,6 +75,10 @@ def describe_pair(pair: Pair) -> str:
     if ratio.low is None:
         return f"{text}({runs}, so no interval: give --runs {MIN_RUNS} or more)"
     return f"{text}({interval}, {runs})"
+
+
+def describe_factor(ratio: Ratio) -> str:
+    return f"{format_significant(max(ratio.value, 1 / ratio.value))} times as {'long' if ratio.value > 1 else 'fast'}"
 
 
 def describe_largest_change(pair: Pair) -> str | None:
@@ -176,7 +179,9 @@ def format_time(result: Result) -> str:
 
 def format_speed_up(result: Result, baseline: Result | None) -> str:
     """Return how many times as fast a result is as the baseline, with the 95 % interval if there are enough runs."""
-    if baseline is None or not tables.have_equal_work(result, baseline):
+    if baseline is None or not result.seconds or result.check_every != baseline.check_every:
+        return "-"
+    if not tables.have_equal_work(result, baseline):
         return "-"
     if result is baseline:
         return "1x"
@@ -192,6 +197,20 @@ def format_interval(ratio: Ratio, invert: bool = False) -> str:
     return f"{format_significant(low)} to {format_significant(high)}"
 
 
+def format_factor(ratio: Ratio, name: str = "") -> str:
+    """Return how many times as fast the new configuration is, and the interval, with this name before it."""
+    return f"{format_significant(1 / ratio.value)} times as fast ({name}{format_interval(ratio, invert=True)})"
+
+
+PAIR_COLUMNS = (
+    Column("ms per iteration", old_and_new(lambda result: format_milliseconds(result.typical_seconds))),
+    Column("times as fast", lambda pair: format_significant(1 / pair.ratio.value)),
+    Column("95 % interval", lambda pair: format_interval(pair.ratio, invert=True)),
+    Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
+    Column("page faults per iteration", old_and_new(format_faults)),
+)
+
+
 def describe_change(result: Result, results: Sequence[Result]) -> str:
     """Return how a result compares with the configuration that it extends, and why; "-" if that was not measured."""
     other = compared_result(result, results)
@@ -203,9 +222,7 @@ def describe_change(result: Result, results: Sequence[Result]) -> str:
         milliseconds = f"{format_milliseconds(abs(difference))} ms {'more' if difference > 0 else 'less'}"
         return f"{milliseconds} than {other.label}, other work {explanation}"
     change = Pair(other, result).ratio
-    text = f"{change.verdict} {'from' if change.verdict == NO_DIFFERENCE else 'against'} {other.label}"
+    text = f"{change.verdict} {'from' if change.verdict == NO_DIFFERENCE else 'against'}"
     if change.verdict in ("faster", "slower"):
-        factor = format_significant(max(change.value, 1 / change.value))
-        is_faster = change.value < 1
-        text = f"{'' if is_faster else 'takes '}{factor} times as {'fast' if is_faster else 'long'} as {other.label}"
-    return f"{text} {explanation}"
+        text = f"{'takes ' if change.value > 1 else ''}{describe_factor(change)} as"
+    return f"{text} {other.label} {explanation}"

@@ -1,6 +1,6 @@
 """Build the table and the chart of long runs: do memory, open files or times grow?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 import numpy as np
@@ -17,20 +17,16 @@ SETTLED = 2  # readings after which memory, which was new at first, should not g
 COMPARED = 5  # readings at the beginning and at the end, whose medians are compared: a single one may be a spike
 
 
-def growth(name: str) -> Callable[[Result], str]:
-    """Return a function that returns the largest growth of a resource in a run, from its second tenth to its end."""
-
-    def cell(result: Result) -> str:
-        shares = []
-        for run in result.shown_runs:
-            values = [getattr(reading, name) for reading in run.resources[SETTLED:]]
-            count = min(COMPARED, len(values) // 2)
-            if count:
-                first, last = median(values[:count]), median(values[-count:])
-                shares.append((last - first) / max(1, first))
-        return f"{max(shares):+.1%}" if shares else "-"
-
-    return cell
+def format_growth(result: Result, name: str) -> str:
+    """Return the largest growth of a resource in a run, from its second tenth to its end."""
+    shares = []
+    for run in result.shown_runs:
+        values = [getattr(reading, name) for reading in run.resources[SETTLED:]]
+        count = min(COMPARED, len(values) // 2)
+        if count:
+            first, last = median(values[:count]), median(values[-count:])
+            shares.append((last - first) / max(1, first))
+    return f"{max(shares):+.1%}" if shares else "-"
 
 
 def medians(result: Result) -> list[float]:
@@ -51,9 +47,9 @@ COLUMNS = (
     Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}"),
     Column("ms per iteration", lambda r: tables.format_milliseconds(r.typical_seconds)),
     Column("drift of the median", format_drift),
-    Column("private memory", growth("memory_bytes")),
-    Column("open files", growth("descriptors")),
-    Column("shared memory", growth("shared_memory_bytes")),
+    Column("private memory", lambda r: format_growth(r, "memory_bytes")),
+    Column("open files", lambda r: format_growth(r, "descriptors")),
+    Column("shared memory", lambda r: format_growth(r, "shared_memory_bytes")),
 )
 
 

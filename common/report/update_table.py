@@ -11,20 +11,16 @@ from common.report.tables import Column, format_milliseconds, format_significant
 from common.units import format_bytes
 
 
-def part_of_update(name: str) -> Callable[[Result], str]:
-    """Return a function for the cell of one part: the geometric mean of the medians of the runs, in ms.
+def format_part(result: Result, name: str) -> str:
+    """Return the geometric mean of the medians of the runs of one part, in ms.
 
     A transfer begins on one node and ends on another, so it may be too short for their clocks.
     """
-
-    def cell(result: Result) -> str:
-        parts = [getattr(run.updates, f"{name}_seconds") for run in result.shown_runs if run.updates]
-        medians = [median(seconds) for seconds in parts if seconds]
-        if name == "transfer" and any(map(result.is_within_clock_error, medians)):
-            return "-"
-        return format_milliseconds(typical_seconds(medians)) if medians else "-"
-
-    return cell
+    parts = [getattr(run.updates, f"{name}_seconds") for run in result.shown_runs if run.updates]
+    medians = [median(seconds) for seconds in parts if seconds]
+    if name == "transfer" and any(map(result.is_within_clock_error, medians)):
+        return "-"
+    return format_milliseconds(typical_seconds(medians)) if medians else "-"
 
 
 def peak_memory(side: str) -> Callable[[Result], str]:
@@ -62,10 +58,10 @@ UPDATE_COLUMNS = (
     Column("sent to the first receiver", bytes_per_receiver, 3),
     Column("ms per update", lambda r: format_milliseconds(r.typical_seconds)),
     Column("95 % interval", tables.format_interval, 4),
-    Column("publish ms", part_of_update("publish"), 1),
-    Column("transfer ms", part_of_update("transfer"), 1),
-    Column("install ms", part_of_update("install"), 1),
-    Column("stall ms", part_of_update("stall")),
+    Column("publish ms", lambda r: format_part(r, "publish"), 1),
+    Column("transfer ms", lambda r: format_part(r, "transfer"), 1),
+    Column("install ms", lambda r: format_part(r, "install"), 1),
+    Column("stall ms", lambda r: format_part(r, "stall")),
     Column("first ms", lambda r: format_milliseconds(median(r.first_seconds)), 4),
     Column("x memcpy", lambda r: format_significant(r.times_memcpy), 2),
     Column("stored", tables.format_stored, 5),
