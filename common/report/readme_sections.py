@@ -14,6 +14,7 @@ from common.units import format_bytes
 DEMO_SECONDS = (279.23, 35.37)  # published by the demo for its queues and its compiled graph: docs/demo.md
 DEMO_ITERATIONS = 100
 DEMO_SCRIPTS = (BASELINE, f"{GRAPH.name} shm")  # what the demo's two scripts measure on a machine without a GPU
+DEMO_FLAGS = {"": "here", " --retain-memory": "here, with four environment variables (`--retain-memory`)"}
 GPU_ANSWER = "**GPUs:** not measured. NCCL and CUDA IPC have never run on a GPU here: [docs/gpu.md](docs/gpu.md)."
 
 
@@ -32,26 +33,21 @@ def build_demo(shown: Sequence[Result]) -> Section:
     """Return the demo's two commands with the line that they print here, and the times beside those of the demo."""
     by_name = {result.name: result for result in shown}
     queues, graph = DEMO_SECONDS
-    cells, commands, used = [["the demo, on its GPUs", f"{queues} s", f"{graph} s", f"{queues / graph:.1f}"]], [], []
-    for place, flag in (
-        ("here", ""),
-        ("here, with four environment variables (`--retain-memory`)", " --retain-memory"),
-    ):
-        pair = [by_name[name + flag] for name in DEMO_SCRIPTS if name + flag in by_name]
-        if len(pair) == len(DEMO_SCRIPTS):
-            used += pair
-            ratio = Pair(pair[1], pair[0]).ratio
-            seconds = [format_significant(DEMO_ITERATIONS * result.typical_seconds) for result in pair]
+    cells, used = [["the demo, on its GPUs", f"{queues} s", f"{graph} s", f"{queues / graph:.1f}"]], []
+    seconds = {name: format_significant(DEMO_ITERATIONS * result.typical_seconds) for name, result in by_name.items()}
+    for flag, place in DEMO_FLAGS.items():
+        names = [name + flag for name in DEMO_SCRIPTS if name + flag in by_name]
+        if len(names) == len(DEMO_SCRIPTS):
+            used += [by_name[name] for name in names]
+            ratio = Pair(used[-1], used[-2]).ratio
             factor = f"{format_significant(ratio.value)} ({format_interval(ratio)})"
-            cells.append([place, *(f"{text} s" for text in seconds), factor])
-            if not flag:
-                for result, text in zip(pair, seconds, strict=True):
-                    script = result.transport.runtime.script
-                    commands.append(f".venv/bin/python {script:40}  # Execution time: {text} seconds")
+            cells.append([place, *(f"{seconds[name]} s" for name in names), factor])
+    commands = [f".venv/bin/python {by_name[name].transport.runtime.script:40}  # Execution time: {seconds[name]} "
+                "seconds" for name in DEMO_SCRIPTS]  # fmt: skip
     headers = ["where", "queues through the driver", "compiled graph", "times as fast (95 % interval)"]
     edges = [edge.bytes for edge in shown[0].workload.edges]
-    size = f"messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}"
-    size = f"{DEMO_ITERATIONS} iterations, {size}. Here: {DEMO_ITERATIONS} times the time per iteration of the records."
+    size = (f"{DEMO_ITERATIONS} iterations, messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}. "
+            f"Here: {DEMO_ITERATIONS} times the time per iteration of the records.")  # fmt: skip
     code = "\n".join(["```", *commands, "```"])
     return Section("demo", "", code, Table(headers, cells), notes=[size, *provenance(used)])
 

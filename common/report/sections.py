@@ -20,7 +20,7 @@ from common.analysis.statistics import interval
 from common.errors import RecordError
 from common.flows.catalogue import FLOWS
 from common.records.environment import machine_line
-from common.records.schema import SENDER_SIZES
+from common.records.schema import SENDER_SIZES, Run
 from common.report import tables
 from common.report.charts import Bar, BarChart, Dot, DotChart, LineChart, Series
 from common.report.cluster_sections import build_cluster, describe_configuration
@@ -221,10 +221,6 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
     runs = {label: result.traced_runs for label, result in results.items()}
     totals = {name: fmean(map(stages.iteration_seconds, traced)) for name, traced in runs.items()}
     by_cause = {name: stages.mean_over_runs(stages.attribute_to_causes, traced) for name, traced in runs.items()}
-    by_stage = {
-        name: stages.mean_over_runs(lambda run: stages.attribute(run)[0], traced) for name, traced in runs.items()
-    }
-    by_edge = {name: stages.mean_over_runs(stages.attribute_to_edges, traced) for name, traced in runs.items()}
     explained = {name: fmean(stages.attribute(run)[1] for run in traced) for name, traced in runs.items()}
     worst = max(explained, key=lambda label: abs(1 - explained[label]))
     faults = [stages.fault_seconds(run) * 1e6 for result in done for run in result.traced_runs]
@@ -247,7 +243,8 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
     untraced = [result for result in headline_results(everything) if result.workload == done[0].workload]
     cause_chart = None if on_nodes else _cause_chart(by_cause, untraced)  # they ran on one node
 
-    def section(kind: str, parts: Mapping[str, Mapping[str, float]], order: Sequence[str], **fields: Any) -> Section:
+    def section(kind: str, attribute: Callable[[Run], Any], order: Sequence[str], **fields: Any) -> Section:
+        parts = {label: stages.mean_over_runs(attribute, traced) for label, traced in runs.items()}
         seen = dict.fromkeys(name for seconds in parts.values() for name in seconds)
         names = sorted(seen, key=lambda name: order.index(name) if name in order else len(order))
         cells = []
@@ -259,9 +256,9 @@ def build_stages(done: list[Result], group: list[Result], everything: Sequence[R
         return Section(name, f"Milliseconds by {kind}: {title}", "", table, **fields)
 
     return [
-        section("cause", by_cause, stages.ALL_CAUSES, chart=cause_chart),
-        section("stage", by_stage, stages.STAGES, chart=share_chart),
-        section("edge", by_edge, (stages.WAITING, *map(str, done[0].flow.edges)), notes=notes),
+        section("cause", stages.attribute_to_causes, stages.ALL_CAUSES, chart=cause_chart),
+        section("stage", lambda run: stages.attribute(run)[0], stages.STAGES, chart=share_chart),
+        section("edge", stages.attribute_to_edges, (stages.WAITING, *map(str, done[0].flow.edges)), notes=notes),
     ]
 
 
@@ -390,33 +387,29 @@ def build_sweep(done: list[Result], group: list[Result], everything: Sequence[Re
     """Return the times of each configuration at each value of the size that was swept."""
     swept, _ = tables.swept_point(done[0])
     by_label: dict[str, dict[int, Result]] = defaultdict(dict)
-    for result in done:
-        by_label[tables.short_label(result, swept)][tables.swept_point(result)[1]] = result
-    values = sorted({tables.swept_point(result)[1] for result in group if result.status in ("ok", *UNCOUNTED)})
+    for result in group:
+        if result.status in ("ok", *UNCOUNTED):
+            by_label[tables.short_label(result, swept)][tables.swept_point(result)[1]] = result
+    values = sorted({x for points in by_label.values() for x in points})
     is_bytes, in_flight = swept == "payload", swept == "in_flight"
-    uncounted = {  # values without a time, by label and value
-        (tables.short_label(result, swept), tables.swept_point(result)[1]): result.status
-        for result in group if result.status in UNCOUNTED
-    }  # fmt: skip
-    lines, cells = [], []
-    order = list(tables.READER_GROUPS)
-    for label, points in sorted(by_label.items(), key=lambda item: order.index(tables.readers_of(_largest(item[1])))):
-        largest = _largest(points)  # the object store copies small messages, and maps others
-        seconds = {x: points[x].typical_seconds if x in points else None for x in values}
-        shares = [result.overhead_share for result in points.values() if result.overhead_share is not None]
-        overhead = max(shares, default=None)
-        times = [uncounted.get((label, x), format_milliseconds(seconds[x])) for x in values]
-        cells.append([label, tables.READERS.cell(largest), *times, tables.format_overhead(overhead)])
-        if not in_flight or 1 in points:
-            lines.append(_line(label, dict(sorted(points.items())), points.get(1) if in_flight else None))
-    memcpy: dict[int, list[float]] = defaultdict(list)
-    for result in done:
-        memcpy[tables.swept_point(result)[1]] += [result.memcpy_seconds] if result.memcpy_seconds else []
+    ok = {
+        label: {x: points[x] for x in sorted(points) if points[x].status == "ok"} for label, points in by_label.items()
+    }
+    largest = {label: points[max(points)] for label, points in ok.items() if points}  # the store maps large messages
+    lines, rows, order = [], [], list(tables.READER_GROUPS)
+    for label in sorted(largest, key=lambda label: order.index(tables.readers_of(largest[label]))):
+        shares = [result.overhead_share for result in ok[label].values() if result.overhead_share is not None]
+        times = [tables.format_typical(by_label[label][x]) if x in by_label[label] else "-" for x in values]
+        overhead = tables.format_overhead(max(shares, default=None))
+        rows.append([label, tables.READERS.cell(largest[label]), *times, overhead])
+        if not in_flight or 1 in ok[label]:
+            lines.append(_line(label, ok[label], in_flight))
+    memcpy = {x: [r.memcpy_seconds for r in done if tables.swept_point(r)[1] == x and r.memcpy_seconds] for x in values}
     if all(memcpy[x] for x in values) and not in_flight:
         limit = [(x, 1e3 * median(memcpy[x]), 1e3 * min(memcpy[x]), 1e3 * max(memcpy[x])) for x in values]
         lines.append(Series("memcpy", limit, is_limit=True))
     headers = [format_bytes(x) if is_bytes else str(x) for x in values]
-    table = Table(["configuration", "readers get", *headers, "largest overhead"], cells, (0, 1))
+    table = Table(["configuration", "readers get", *headers, "largest overhead"], rows, (0, 1))
     workload = done[0].flow.title if is_bytes else title_of(done[0])
     title = f"Milliseconds per iteration by {SWEPT[swept]}: {workload}"
     caption = ("Dashed: readers get a view. Bands: fastest to slowest run.", *provenance(done))
@@ -426,21 +419,17 @@ def build_sweep(done: list[Result], group: list[Result], everything: Sequence[Re
     return [Section("in-flight" if in_flight else "sweeps", title, "", table, chart)]
 
 
-def _largest(points: Mapping[int, Result]) -> Result:
-    return points[max(points)]
-
-
-def _line(label: str, points: Mapping[int, Result], one_in_flight: Result | None) -> Series:
+def _line(label: str, points: Mapping[int, Result], in_flight: bool) -> Series:
     """Return a line of milliseconds, or of throughput relative to that of one iteration in flight."""
     values = []
     for x, result in points.items():
         times = (result.typical_seconds, min(result.run_seconds), max(result.run_seconds))
-        if one_in_flight:
-            middle, high, low = (one_in_flight.typical_seconds / seconds for seconds in times)
+        if in_flight:
+            middle, high, low = (points[1].typical_seconds / seconds for seconds in times)
         else:
             middle, low, high = (1e3 * seconds for seconds in times)
         values.append((x, middle, low, high))
-    return Series(label, values, is_view=not _largest(points).readers_own_a_copy)
+    return Series(label, values, is_view=not points[max(points)].readers_own_a_copy)
 
 
 BUILDERS: dict[str, Callable[[list[Result], list[Result], Sequence[Result]], list[Section]]] = {  # in their order
