@@ -179,12 +179,13 @@ class Flow:
         return any(task.seconds is not None for task in self.tasks)
 
     def slots(self, in_flight: int) -> int:
-        """Return the payloads per sender: those in flight, the next one, and one that a reader still holds.
+        """Return the payloads per sender: those in flight, as many that readers still hold, and the next one.
 
-        Parameters have two states, and an update begins after the last one has ended.
+        A reader releases a message when it gets the one that many later, which the sender may not have sent yet if it
+        waits for a result. Parameters have two states, and an update begins after the last one has ended.
         """
         # At least three otherwise: a transport that reuses two buffers would show an old one as new.
-        return 2 if self.has_parameters else in_flight + 2
+        return 2 if self.has_parameters else 2 * in_flight + 1
 
     def path_length(self, choose: Callable[[Iterable[int]], int]) -> int:
         """Return the number of edges on the longest (max) or shortest (min) path from the query to a result."""

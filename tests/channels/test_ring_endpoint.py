@@ -95,12 +95,12 @@ def test_a_tensor_in_a_ring_has_the_handle_of_its_message_and_a_copy_has_none(ma
 def test_a_task_names_the_reader_that_does_not_release(make, in_flight):
     endpoints = make(in_flight=in_flight)
     endpoints.run(1)
-    for number in range(2, in_flight + 3):
+    for number in range(2, 2 * in_flight + 2):
         endpoints.driver.make_payload(number)
     with pytest.raises(RunFailed, match=f"policy did not release message 1 of {DRIVER} in {TIMEOUT / 2} s"):
-        endpoints.driver.make_payload(in_flight + 3)
+        endpoints.driver.make_payload(2 * in_flight + 2)
     endpoints.actors["policy"].release()
-    endpoints.driver.make_payload(in_flight + 3)
+    endpoints.driver.make_payload(2 * in_flight + 2)
 
 
 def test_a_message_with_two_reading_tasks_of_one_actor_is_opened_for_both(make):
@@ -111,3 +111,14 @@ def test_a_message_with_two_reading_tasks_of_one_actor_is_opened_for_both(make):
         assert int(endpoints.actors["one"].open_for_all_tasks([DRIVER, number])["number"]) == number
     with pytest.raises(RunFailed, match="one received a handle of nobody"):
         endpoints.actors["one"].open_for_all_tasks(["nobody", 1])
+
+
+def test_a_sender_that_waits_for_the_oldest_result_can_send_all_that_may_be_in_flight(make):
+    """A reader may be as far behind as iterations are in flight, if it waits until a result has been read."""
+    endpoints = make(in_flight=K)
+    policy = endpoints.actors["policy"]
+    handles = {}
+    for number in range(1, 6 * K):
+        handles[number] = endpoints.make_query(number)  # raises if a slot is never released
+        if number > K:
+            policy.open("policy", handles[number - K])

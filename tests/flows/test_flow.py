@@ -111,5 +111,5 @@ def test_the_fields_of_a_packed_message_are_aligned_and_do_not_overlap():
 
 
 def test_a_sender_has_three_payloads_or_more_and_parameters_have_two_states():
-    assert (build_flow("online-dpo", {}).slots(1), build_flow("online-dpo", {}).slots(4)) == (3, 6)
+    assert (build_flow("online-dpo", {}).slots(1), build_flow("online-dpo", {}).slots(4)) == (3, 9)
     assert build_flow("weights", {}).slots(1) == 2

@@ -120,7 +120,7 @@ def test_replicas_ranks_and_trainers_have_memory_of_their_own(machine, make_plan
     alone, flow = resident()
     several, _ = resident("--replicas", "reward=2", "--ranks", "reward=3")
     inputs = sum(edge.bytes for edge in flow.edges_to("reward"))
-    assert several - alone == 5 * (4 * flow.message("reward").bytes + 3 * inputs)
+    assert several - alone == 5 * (5 * flow.message("reward").bytes + 3 * inputs)
     two, flow = resident("--sink", "trainer")  # policy and value
     one, _ = resident("--sink", "trainer", "--trainers", "1")
     assert two - one == 2 * sum(edge.bytes for edge in flow.edges_to("stream-dataset"))
