@@ -187,15 +187,11 @@ def main(argv: Sequence[str]) -> int:
     table = "paired" if arguments.paired or arguments.against else ""
     items = make_items(plan_all(arguments.configs, arguments.suite, flags, table), folder)
     skipped, ready = [item for item in items if item.skipped], [item for item in items if not item.skipped]
-    if arguments.paired:
-        groups = [ready]
-    elif arguments.against:
+    groups = [ready] if arguments.paired else [[item] for item in ready]
+    if arguments.against:
         groups = [pair_with_checkout(item, arguments.against) for item in ready]
-    else:
-        groups = [[item] for item in ready]
-    if table:
-        for group in groups:
-            check_pair([item.plan for item in group])
+    for group in groups if table else ():
+        check_pair([item.plan for item in group])
     labels = compared_labels(ready, arguments.baseline) if arguments.baseline or not (arguments.suite or table) else []
     items = skipped + [item for group in groups for item in group]
     if arguments.dry_run:
@@ -240,7 +236,7 @@ def main(argv: Sequence[str]) -> int:
 
         results = group_results([item.record for item in ready])
         begun = [label for label in labels if label in {result.label for result in results}]  # all, unless interrupted
-        if begun[:1] == labels[:1] and len(begun) > 1:
+        if labels[0] in begun and len(begun) > 1:
             print("\n".join(describe_all(pair_with_first(results, begun))))
     return code
 

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -68,16 +69,11 @@ class Result:
         # References of --message indices are copies of the changed values only.
         alike = [r for r in peers or [self] if r._copied == self._copied and r.workload.message != "indices"]
         runs = [run for result in alike for run in result.quiet_runs]
-        self.memcpy_seconds = _median(s for run in runs for s in run.memcpy_before_seconds + run.memcpy_after_seconds)
-        self.cold_copy_seconds = _median(
-            s for run in runs for s in run.cold_copy_before_seconds + run.cold_copy_after_seconds
-        )
-        self.null_seconds = _median(s for run in self.shown_runs for s in run.null_transport_seconds)
-        self.pipe_seconds = _median(
-            s for run in self.quiet_runs for s in run.pipe_before_seconds + run.pipe_after_seconds
-        )
-        # The driver's; a run that did not begin has none.
-        measured = [record for record in records if any(run.status == "ok" for run in record.runs)]
+        self.memcpy_seconds = _median(run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs)
+        self.cold_copy_seconds = _median(run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs)
+        self.null_seconds = _median(run.null_transport_seconds for run in self.shown_runs)
+        self.pipe_seconds = _median(run.pipe_before_seconds + run.pipe_after_seconds for run in self.quiet_runs)
+        measured = [record for record in records if any(run.status == "ok" for run in record.runs)]  # others have none
         self.environments: list[dict[str, Any]] = [record.environments.get("0", {}) for record in measured]
 
     def _choose_runs(self) -> tuple[str, list[Run]]:
@@ -165,14 +161,12 @@ class Result:
         runs = self.shown_runs
         if len(runs) < MIN_RUNS or not all(run.readers_own_a_copy and run.seconds for run in runs):
             return None
-        shares = []
-        for run in runs:
-            bound = (self.copy_seconds(run, min) or 0) * (read + written) / (2 * written)
-            shares.append(float(np.median(run.seconds)) / bound if bound else 1)
-        if max(shares) >= MIN_SHARE:
+        bounds = [(self.copy_seconds(run, min) or 0) * (read + written) / (2 * written) for run in runs]
+        share = max(np.median(run.seconds) / bound if bound else 1 for run, bound in zip(runs, bounds, strict=True))
+        if share >= MIN_SHARE:
             return None
         return (f"in each of {len(runs)} runs the median iteration took less time than the fastest memcpy of its "
-                f"bytes, by {1 - max(shares):.0%} or more: find out which bytes were not copied")  # fmt: skip
+                f"bytes, by {1 - share:.0%} or more: find out which bytes were not copied")  # fmt: skip
 
     @property
     def status(self) -> str:
@@ -249,8 +243,7 @@ class Result:
     def link_seconds(self) -> float | None:
         """Return the time of the messages between nodes by plain TCP; None if all actors are on one node."""
         complete = [run for run in self.shown_runs if run.links and run.nodes]  # failed runs do not name the nodes
-        times = [_link_seconds(run, self.crossings(run), self.in_flight > 1) for run in complete]
-        return float(np.median(times)) if times else None
+        return _median([_link_seconds(run, self.crossings(run), self.in_flight > 1)] for run in complete)
 
     def crossings(self, run: Run) -> Crossings:
         """Return the messages that crossed between the nodes of a run."""
@@ -286,8 +279,8 @@ class Result:
     @property
     def peak_memory_bytes(self) -> int:
         """Return the largest sum over the processes of a run."""
-        return max((sum(cost.peak_memory_bytes or 0 for cost in run.processes.values()) for run in self.shown_runs),
-                   default=0)  # fmt: skip
+        sums = [sum(cost.peak_memory_bytes or 0 for cost in run.processes.values()) for run in self.shown_runs]
+        return max(sums, default=0)
 
     @property
     def faults_per_iteration(self) -> float | None:
@@ -385,8 +378,9 @@ def with_shared_references(results: Sequence[Result]) -> list[Result]:
     return [Result(result.records, results) for result in results]
 
 
-def _median(samples: Iterable[float]) -> float | None:
-    values = list(samples)
+def _median(samples: Iterable[Sequence[float]]) -> float | None:
+    """Return the median of the samples of all runs together; None if there are none."""
+    values = [*chain(*samples)]
     return float(np.median(values)) if values else None
 
 

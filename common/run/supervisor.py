@@ -53,12 +53,8 @@ def _main(script: str, description: str | None, argv: Sequence[str] | None) -> i
         options.trace.unlink()  # the file can be written at the end
     planned = resolve_points(runtime, points)
     name = f"{runtime}-{planned[0][0].transport.name}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-    if options.sweep:
-        output = options.output or RESULTS / name
-        items = make_items(planned, output)
-    else:
-        output = options.output or RESULTS / f"{name}.json"
-        items = [Item(planned[0], output)]
+    output = options.output or RESULTS / (name if options.sweep else f"{name}.json")
+    items = make_items(planned, output) if options.sweep else [Item(planned[0], output)]
     if items[0].skipped:
         if options.output:  # otherwise, nobody wants a record of what cannot be measured
             for item in items:
@@ -108,16 +104,17 @@ def measure_all(runs: Sequence[Sequence[Item]]) -> list[int]:
         for position, (order, items) in enumerate(waiting, 1):
             begin = time.monotonic()
             codes += run_paired(items, order) if len(items) > 1 else [measure_undisturbed(items[0], order)]
-            durations[items[0].path].append(time.monotonic() - begin)
+            took = time.monotonic() - begin
+            durations[items[0].path].append(took)
             left = estimate_seconds(durations, [items[0].path for _, items in waiting[position:]])
             for item in items:
                 run, trace = item.record.runs[-1], item.plan.options.trace
                 if trace and run.spans:
                     write_chrome(trace, run, item.record.workload.edges)
                 if len(runs) > 1:
-                    took = f"took {format_duration(durations[items[0].path][-1])}"
-                    print(f"{order + 1:3} of {len(runs)}  {item.label}: {describe_last_run(item.record)} "
-                          f"({took}, about {format_duration(left)} left)", flush=True)  # fmt: skip
+                    times = f"took {timedelta(seconds=round(took))}, about {timedelta(seconds=round(left))} left"
+                    print(f"{order + 1:3} of {len(runs)}  {item.label}: {describe_last_run(item.record)} ({times})",
+                          flush=True)  # fmt: skip
             if 130 in codes:
                 break
     records = {item.path: item.record for _, items in waiting for item in items}.values()
@@ -177,10 +174,6 @@ def describe_last_run(record: Record) -> str:
     result = Result((structs.replace(record, runs=[run]),))
     uncounted = f", {result.status}" if result.status in UNCOUNTED else ""
     return f"{format_milliseconds(result.seconds_of(run))} ms, {len(run.seconds)} iterations{uncounted}"
-
-
-def format_duration(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))
 
 
 def measure_run(item: Item, order: int, token: Token | None = None, stop: Event | None = None) -> int:

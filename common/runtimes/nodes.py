@@ -160,13 +160,11 @@ class Nodes:
         self.costs = {str(node): NodeCosts(memcpy_seconds=c) for node, c in zip(self.agents, copies, strict=True)}
         self.read_clocks()
         crossings = plan.crossings(self.worker_nodes)
-        for (source, reader), total in crossings.bytes_by_link(range(1, 1 + crossings.period)).items():
+        for link, total in crossings.bytes_by_link(range(1, 1 + crossings.period)).items():
             count = round(total / crossings.period)
             for connections in LINK_CONNECTIONS:
-                passes = [
-                    self._time_link(source, reader, connections, count, report_progress) for _ in range(1 + LINK_PASSES)
-                ]
-                self.links.append(Link(source, reader, connections, count, passes[1:]))
+                passes = [self._time_link(*link, connections, count, report_progress) for _ in range(1 + LINK_PASSES)]
+                self.links.append(Link(*link, connections, count, passes[1:]))
 
     def _time_link(
         self, source: int, reader: int, connections: int, count: int, report_progress: Callable[[int], Any]
@@ -239,9 +237,7 @@ def read_clock(agent: Any) -> ClockReading:
 
 def check_versions(environments: Sequence[dict[str, Any]]) -> None:
     """Raise RunFailed if a known node has other versions of Python, Ray or torch than the driver's node."""
-    versions = [
-        {"python": environment.get("python"), **environment.get("versions", {})} for environment in environments
-    ]
+    versions = [{"python": known.get("python"), **known.get("versions", {})} for known in environments]
     for index, there in enumerate(versions):
         for name in ("python", "ray", "torch"):
             if environments[index] and there.get(name) != versions[0].get(name):
