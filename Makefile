@@ -1,7 +1,7 @@
 # make quick       seven configurations at a quarter of the payload    (three minutes after installing)
-# make headline    the demo's flow over ten transports, for README.md  (five minutes)
+# make headline    the demo's flow in ten configurations, for README.md (five minutes)
 # make benchmark   every configuration at the full payload             (ten minutes on two cores)
-# make published   five runs of everything in results/published         (several hours), into results/run-published
+# make published   five runs of all suites of one node but quick and soak (several hours), into results/run-published
 # make stages      where the time goes: the main configurations traced (six minutes)
 # make hops        the microbenchmarks of small messages               (nine minutes)
 # make chatlearn   ChatLearn's own messages and episodes               (ten minutes)

@@ -1,7 +1,7 @@
 """Measure many configurations in one command, and draw the charts.
 
     python3 benchmark.py quick              the main configurations with few iterations and a small payload
-    python3 benchmark.py headline           the demo's flow over ten transports, for the first page
+    python3 benchmark.py headline           the demo's flow in ten configurations, for the first page
     python3 benchmark.py benchmark          every published configuration with the demo's payload
     python3 benchmark.py stages             the stages of an iteration (chatlearn-stages: of ChatLearn's messages)
     python3 benchmark.py hops               small messages, as in Ray's article on compiled graphs
@@ -16,7 +16,7 @@
     python3 benchmark.py peers              ZeroMQ, Arrow Flight, TransferQueue and Mooncake
     python3 benchmark.py soak               long runs: do memory, open files or times grow?
     python3 benchmark.py gpu                everything that a machine with GPUs can measure
-    python3 benchmark.py published          all tables of the documentation
+    python3 benchmark.py published          all of these but quick, soak and gpu
     python3 benchmark.py --flow "rollout -> trainer: tokens int64 8MB" --configs "store refs" "graph shm --in-flight 2"
 
 All flags of the scripts can be given too, for all configurations. With --runs, all configurations are measured once,
