@@ -15,8 +15,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
-
 sys.path.append(__file__.rpartition("/")[0])  # Python leaves it out with PYTHONSAFEPATH=1
 
 from common.analysis.comparison import Pair
@@ -31,7 +29,7 @@ from common.records import files
 from common.records.environment import MACHINE_KEYS, describe_environment, machine_line
 from common.records.schema import SENDER_SIZES
 from common.report import console, tables
-from common.report.tables import Column, format_milliseconds, format_significant
+from common.report.tables import Column
 from common.run.batch import plan_configuration
 from common.transports.catalogue import TRANSPORTS, VARIANTS
 from common.units import format_bytes
@@ -59,17 +57,15 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str], P
 
 
 def load_results(paths: Sequence[Path]) -> list[Result]:
-    """Return a result per record that has a time, and print one line that names the files that cannot be read.
-
-    Records in a folder `evidence` are left out, because they may have other settings.
-    """
+    """Return the ok results outside of folders `evidence`, and print one line that names the unreadable files."""
     results, broken = list[Result](), list[str]()
-    for path in dict.fromkeys(path.resolve() for path in files.record_files(paths)):
+    for path in files.record_files(paths):
+        if "evidence" in path.resolve().parts:  # it may have other settings
+            continue
         try:
-            if "evidence" not in path.parts:
-                result = Result((files.load(path),))
-                if result.flow.edges and result.status == "ok" and result.environments and result.typical_seconds:
-                    results.append(result)
+            result = Result((files.load(path),))
+            if result.status == "ok":
+                results.append(result)
         except Exception as error:
             is_known = isinstance(error, RecordError)
             broken.append(str(error) if is_known else f"{path} contradicts itself ({type(error).__name__})")
@@ -80,21 +76,18 @@ def load_results(paths: Sequence[Path]) -> list[Result]:
 
 def is_asked_for(result: Result, plan: Plan) -> bool:
     """Return whether a result is of the planned workload, with any transport and its flags."""
-    measured, asked, work, asked_work = result.configuration, plan.configuration, result.workload, plan.workload
-    alike = structs.replace(asked, runtime=measured.runtime, transport=measured.transport, flags=measured.flags)
-    flags, asked_flags = (without(configuration.flags, TRANSPORT_FLAGS) for configuration in (measured, asked))
-    if measured != alike or flags != asked_flags or result.traced or result.paired:
+    work, asked, values = result.workload, plan.workload, []
+    for configuration, workload in ((result.configuration, work), (plan.configuration, asked)):
+        flags = {name: value for name, value in configuration.flags.items() if name not in TRANSPORT_FLAGS}
+        sizes = {name: value for name, value in workload.sizes.items() if name not in SENDER_SIZES}
+        values.append((configuration.device, configuration.layout, flags, workload.flow, sizes))
+    if values[0] != values[1] or result.traced or result.paired:
         return False
     if plan.requested_flow.has_parameters:
-        sizes, asked_sizes = (without(workload.sizes, SENDER_SIZES) for workload in (work, asked_work))
-        return work.flow == asked_work.flow and sizes == asked_sizes
-    if asked_work.message == "fields" and not asked_work.sizes.get("as_sent") and work.message != "flat":
-        work = structs.replace(work, message="fields")
-    return work == asked_work and not result.transport.requirements.single_process
-
-
-def without(values: Mapping[str, Any], names: Sequence[str] | set[str]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in names}
+        return True
+    any_form = asked.message == "fields" and not asked.sizes.get("as_sent") and work.message != "flat"
+    has_messages = work.edges == asked.edges and (any_form or work.message == asked.message)
+    return has_messages and not result.transport.requirements.single_process
 
 
 def start_of_machine(environment: Mapping[str, Any]) -> str:
@@ -105,25 +98,23 @@ def start_of_machine(environment: Mapping[str, Any]) -> str:
 def print_ranking(results: Sequence[Result]) -> None:
     """Print which of these configurations may be the fastest, what they need, and the times of all."""
     best, *others = sorted(results, key=lambda result: result.typical_seconds)
-    verdicts = {best.label: "fastest"} | {result.label: Pair(best, result).ratio.verdict for result in others}
-    candidates = [result for result in (best, *others) if verdicts[result.label] in ("fastest", NO_DIFFERENCE)]
+    verdicts = {best: "fastest"} | {result: Pair(best, result).ratio.verdict for result in others}
+    candidates = [result for result, verdict in verdicts.items() if verdict in ("fastest", NO_DIFFERENCE)]
     in_place = ", the producer writes in place" if best.producer_writes_in_place else ""
     print(f"\nReaders {'own a copy' if best.readers_own_a_copy else 'get a view'}{in_place}: "
           f"use {' or '.join(result.label for result in candidates)}.")  # fmt: skip
     for result in candidates:
         if result.variant and (advice := result.variant.advice):
             print(f"{result.label} needs: {advice.needs}. What breaks it: {advice.breaks}.")
+    generic = {column.header: column for column in tables.MAIN_COLUMNS}
     columns = [
-        Column("configuration", lambda result: result.label),
-        Column("ms", lambda result: format_milliseconds(result.typical_seconds)),
-        Column("95 % interval", tables.format_interval),
-        Column("x fastest", lambda result: format_significant(result.typical_seconds / best.typical_seconds)),
-        Column("compared with the fastest", lambda result: verdicts[result.label], is_text=True),
-        Column("runs", lambda result: str(len(result.run_seconds))),
-        Column("disturbed runs", lambda result: str(tables.count_disturbed(result))),
+        *(generic[header] for header in ("configuration", "ms per iteration", "95 % interval")),
+        Column("x fastest", lambda result: tables.format_significant(result.typical_seconds / best.typical_seconds)),
+        Column("compared with the fastest", lambda result: verdicts[result], is_text=True),
+        *(generic[header] for header in ("runs", "disturbed runs")),
         Column("day", lambda result: result.shown_runs[0].started_at[:10], is_text=True),
     ]
-    console.print_table(tables.make_table([best, *others], columns))
+    console.print_table(tables.make_table([*verdicts], columns))
 
 
 def measuring_command(flags: Sequence[str], on_ray: bool) -> str:
@@ -144,23 +135,22 @@ def measuring_command(flags: Sequence[str], on_ray: bool) -> str:
 def main(argv: Sequence[str]) -> int:
     """Print the rankings, or the command that measures. Return 1 if no record has the workload, else 0."""
     arguments, flags, plan = parse_command(argv)
-    asked = [result for result in load_results(arguments.records) if is_asked_for(result, plan)]
-    starts: dict[str, dict[str, Result]] = {start_of_machine(describe_environment()): {}}
-    for result in sorted(asked, key=lambda result: result.shown_runs[0].started_at):
-        if result.transport.runtime.uses_ray or not arguments.on_ray:
+    here = start_of_machine(describe_environment())
+    starts: dict[str, dict[str, Result]] = {here: {}}
+    for result in sorted(load_results(arguments.records), key=lambda result: result.shown_runs[0].started_at):
+        if is_asked_for(result, plan) and (result.transport.runtime.uses_ray or not arguments.on_ray):
             starts.setdefault(start_of_machine(result.environments[0]), {})[result.label] = result
-    here = next(iter(starts.values()))
-    chosen = [*(max(starts.values(), key=len) if arguments.any_machine else here).values()]
+    chosen = max(starts.values(), key=len) if arguments.any_machine else starts[here]
     workload = f"{plan.workload.flow}, {format_bytes(plan.workload.bytes_per_iteration)} per iteration"
     if not chosen:
-        other = " (other machines, or earlier starts of this one, have some: --any-machine)" if asked else ""
+        other = " (other machines, or earlier starts of this one, have some: --any-machine)" if len(starts) > 1 else ""
         print(f"No record since the start of this machine has exactly this flow, sizes and flags{other}: {workload}.\n"
               f"To measure it:\n{measuring_command(flags, arguments.on_ray)}")  # fmt: skip
         return 1
-    print(f"{workload}, on {machine_line(chosen[0].environments[0])}")
     groups: dict[tuple[bool, bool], list[Result]] = {}
-    for result in chosen:
+    for result in chosen.values():
         groups.setdefault((not result.readers_own_a_copy, result.producer_writes_in_place), []).append(result)
+    print(f"{workload}, on {machine_line(result.environments[0])}")
     for _, group in sorted(groups.items()):
         print_ranking(group)
     return 0

@@ -119,6 +119,8 @@ def test_records_of_two_starts_of_a_machine_are_not_ranked_together(ask):
     assert ranked_names(ask(records, "--any-machine")) == ["store bytes", "store numpy"]
     other = [measured("refs", 0.3, environment={"cpu_model": "another", "boot": HERE["boot"]})]
     assert "other machines, or earlier starts of this one, have some: --any-machine" in ask(other * 3, code=1)
+    without_ray = [measured("gloo", 0.3, runtime="torch", **before)]
+    assert "--any-machine" not in ask(without_ray * 3, "--on-ray", code=1)
 
 
 def test_files_that_cannot_be_read_or_contradict_themselves_are_named_in_one_line(ask, tmp_path):
