@@ -21,13 +21,7 @@ from statistics import geometric_mean
 
 sys.path.append(__file__.rpartition("/")[0])  # Python leaves it out with PYTHONSAFEPATH=1
 
-from common.analysis.comparison import (
-    Pair,
-    check_one_machine,
-    environment_differences,
-    match_results,
-    pair_with_first,
-)
+from common.analysis.comparison import Pair, check_one_machine, environment_differences, match_results, pair_with_first
 from common.analysis.result import UNCOUNTED, Result, group_results
 from common.analysis.statistics import MIN_RUNS
 from common.errors import UsageError, run_main

@@ -141,10 +141,8 @@ class Training:
         self.options = options = workers.plan.options
         self.counters, self.dataset = counters, workers.actors[DATASET]
         actor, seconds = ray.remote(num_cpus=0)(Trainer), options.model_times.get("trainer", 0.0)
-        self.trainers = [
-            [actor.remote(options.threads, seconds) for _ in range(options.data_parallel)]
-            for _ in range(options.trainer_count)
-        ]
+        trainers, ranks = range(options.trainer_count), range(options.data_parallel)
+        self.trainers = [[actor.remote(options.threads, seconds) for _ in ranks] for _ in trainers]
         edges = workers.plan.task_flow.edges_to(DATASET)
         (self.batch_size,) = edges[0].message.sample_counts
         self.sample_bytes = math.ceil(sum(edge.bytes for edge in edges) / self.batch_size)

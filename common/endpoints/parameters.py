@@ -57,12 +57,8 @@ class Parameters:
     def __init__(self, tasks: Mapping[str, Sequence[Message]]) -> None:
         self.tasks = [*tasks]
         # A read needs a whole sequence number and an end that does not overlap it.
-        self.readable = [
-            number_bytes(field) == NUMBER_BYTES and field.bytes >= 2 * NUMBER_BYTES
-            for messages in tasks.values()
-            for message in messages
-            for field in message.fields
-        ]
+        fields = [field for messages in tasks.values() for message in messages for field in message.fields]
+        self.readable = [number_bytes(f) == NUMBER_BYTES and f.bytes >= 2 * NUMBER_BYTES for f in fields]
         self.arrived: dict[str, Sequence[Any]] = {}  # task -> its tensors of the update in flight
         self.served: list[torch.Tensor] = []
         self.even_ends: list[int] = []  # the last bytes of each served tensor after an update with an even number

@@ -144,14 +144,11 @@ class Flow:
     @cached_property
     def _inputs(self) -> dict[str, tuple[Edge, ...]]:  # cached, because transports ask inside the timed section
         reads = {task.name: task.reads for task in self.tasks} | {DRIVER: self.returns}
-        return {
-            reader: tuple(
-                Edge(source, reader, self.message(source))
-                for source in sources
-                if self.actor(source) != self.actor(reader)
-            )
-            for reader, sources in reads.items()
-        }
+        inputs: dict[str, tuple[Edge, ...]] = {}
+        for reader, sources in reads.items():
+            others = [source for source in sources if self.actor(source) != self.actor(reader)]
+            inputs[reader] = tuple(Edge(source, reader, self.message(source)) for source in others)
+        return inputs
 
     @cached_property
     def _outputs(self) -> dict[str, tuple[Edge, ...]]:

@@ -195,11 +195,8 @@ class Plan:
     def expects_views(self) -> bool:
         """Whether readers must end with views. Views of host memory are copied to a GPU."""
         is_shared = self.device == "cpu" or self.transport.requirements.single_host
-        return (
-            is_shared
-            and self.options.message != "indices"
-            and readers_get_views(self.transport, self.options.configuration_flags)
-        )
+        gives_views = readers_get_views(self.transport, self.options.configuration_flags)
+        return is_shared and gives_views and self.options.message != "indices"
 
     @property
     def max_warmup(self) -> int:
@@ -237,11 +234,9 @@ class Plan:
 
     @cached_property
     def configuration(self) -> Configuration:
-        options, runtime = self.options, self.transport.runtime.name
-        place, link = options.place or "", options.link or ""
-        layout = Layout(options.placement, bool(options.address), place, link)  # type: ignore[arg-type]
-        flags, device = options.configuration_flags, self.device
-        return Configuration(runtime, self.transport.name, flags, device, layout)  # type: ignore[arg-type]
+        options, transport, flags = self.options, self.transport, self.options.configuration_flags
+        layout = Layout(options.placement, bool(options.address), options.place or "", options.link or "")  # type: ignore[arg-type]
+        return Configuration(transport.runtime.name, transport.name, flags, self.device, layout)  # type: ignore[arg-type]
 
     def new_record(self) -> Record:
         return Record(

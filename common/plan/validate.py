@@ -308,13 +308,12 @@ def stored_iterations(transport: Transport, options: Options) -> int:
 
 def stored_bytes(transport: Transport, options: Options, flow: Flow) -> int:
     """Return the bytes that are in the object store at the same time."""
-    iterations = stored_iterations(transport, options)
-    if transport.stores != "channels" and transport.stores:
-        copied_bytes = sum(edge.message.serialised_bytes for edge in flow.edges)  # of readers that get them by value
-        return iterations * (copied_bytes + flow.serialised_bytes)
+    if not transport.stores:
+        return 0
+    added_bytes = sum(edge.message.serialised_bytes for edge in flow.edges)  # of readers that get them by value
     if transport.stores == "channels":  # they are objects of the store, made once
-        return iterations * (flow.serialised_bytes + (len(flow.tasks) + 1) * CHANNEL_HEADROOM_BYTES)
-    return 0
+        added_bytes = (len(flow.tasks) + 1) * CHANNEL_HEADROOM_BYTES
+    return stored_iterations(transport, options) * (flow.serialised_bytes + added_bytes)
 
 
 def resident_bytes(transport: Transport, options: Options, flow: Flow) -> int:
@@ -325,11 +324,9 @@ def resident_bytes(transport: Transport, options: Options, flow: Flow) -> int:
         pools *= 2
     inputs = sum(edge.bytes * processes.get(edge.reader, 1) for edge in flow.edges)
     is_in_place = flow.has_parameters and not transport.requirements.shared_memory
-    total = (
-        (1 if is_in_place else flow.slots(options.in_flight)) * pools
-        + (options.in_flight + 1) * inputs  # readers hold those of the last iterations while the next one arrives
-        + stored_bytes(transport, options, flow)
-    )
+    slots = 1 if is_in_place else flow.slots(options.in_flight)
+    # Readers hold the inputs of the last iterations while the next one arrives.
+    total = slots * pools + (options.in_flight + 1) * inputs + stored_bytes(transport, options, flow)
     if options.sink == "trainer":
         iterations = options.group_size * options.relay_episodes
         trainers = options.trainer_count if transport.label == CHATLEARN else 1

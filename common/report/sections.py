@@ -202,11 +202,9 @@ def build_retained_memory(done: list[Result]) -> list[Section]:
     sentence = ""
     if factors:
         sizes = [edge.bytes for edge in done[0].workload.edges]
-        sentence = (
-            f"With messages of {format_bytes(min(sizes))} to {format_bytes(max(sizes))}, `--retain-memory` makes "
-            f"{len(factors)} of {len(pairs)} configurations {format_significant(min(factors))} to "
-            f"{format_significant(max(factors))} times as fast."
-        )
+        low, high = format_significant(min(factors)), format_significant(max(factors))
+        sentence = (f"With messages of {format_bytes(min(sizes))} to {format_bytes(max(sizes))}, `--retain-memory` "
+                    f"makes {len(factors)} of {len(pairs)} configurations {low} to {high} times as fast.")  # fmt: skip
     notes = provenance([result for pair in pairs for result in (pair.old, pair.new)])
     return [Section("retain-memory", title_of(done[0]), sentence, make_table(pairs, columns), notes=notes)]
 
@@ -276,12 +274,9 @@ def _cause_chart(causes: Mapping[str, Mapping[str, float]], untraced: Sequence[R
         bars.append(Bar(result.label, segments, format_time(result), (1e3 * ends[0], 1e3 * ends[1]) if ends else None))
     largest = max(causes[slowest], key=causes[slowest].__getitem__)
     share = causes[slowest][largest] / sum(causes[slowest].values())
-    caption = (
-        f"{title_of(shown[0])}. Times and 95 % intervals (lines) without tracing, causes from traced runs.",
-        *provenance(shown),
-    )
+    caption = f"{title_of(shown[0])}. Times and 95 % intervals (lines) without tracing, causes from traced runs."
     return BarChart("headline", f"{share:.0%} of the time of {slowest} is {largest}.", bars, stages.ALL_CAUSES,
-                    "milliseconds per iteration", memcpy_lines(shown), caption)  # fmt: skip
+                    "milliseconds per iteration", memcpy_lines(shown), (caption, *provenance(shown)))  # fmt: skip
 
 
 def headline_results(results: Sequence[Result]) -> list[Result]:
@@ -392,9 +387,7 @@ def build_sweep(done: list[Result], group: list[Result], everything: Sequence[Re
             by_label[tables.short_label(result, swept)][tables.swept_point(result)[1]] = result
     values = sorted({x for points in by_label.values() for x in points})
     is_bytes, in_flight = swept == "payload", swept == "in_flight"
-    ok = {
-        label: {x: points[x] for x in sorted(points) if points[x].status == "ok"} for label, points in by_label.items()
-    }
+    ok = {label: {x: r for x, r in sorted(points.items()) if r.status == "ok"} for label, points in by_label.items()}
     largest = {label: points[max(points)] for label, points in ok.items() if points}  # the store maps large messages
     lines, rows, order = [], [], list(tables.READER_GROUPS)
     for label in sorted(largest, key=lambda label: order.index(tables.readers_of(largest[label]))):
