@@ -16,10 +16,8 @@ from common.transports.catalogue import BASELINE, CONFIGURATIONS, REFERENCE
 
 def find_result(results: Iterable[Result], workload: Workload, configuration: Configuration) -> Result | None:
     """Return the first ok result of this workload and configuration; None if there is none."""
-    for result in results:
-        if result.configuration == configuration and result.workload == workload and result.status == "ok":
-            return result
-    return None
+    alike = (r for r in results if r.configuration == configuration and r.workload == workload and r.status == "ok")
+    return next(alike, None)
 
 
 def find_transports(results: Sequence[Result]) -> list[Result]:

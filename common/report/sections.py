@@ -98,12 +98,12 @@ def add_uncounted(section: Section, uncounted: Sequence[Result]) -> Section:
     if table is None:
         return section
     names = {row[0] for row in table.cells}
-    times = [index for index, header in enumerate(table.headers) if re.search(r"\b(ms|µs) per ", header)]
+    times = [header for header in table.headers if re.search(r"\b(ms|µs) per ", header)]
     rows = []
     for result in uncounted:
-        row = dict.fromkeys(table.headers, "-") | {"configuration": tables.marked_label(result)}
         if times and tables.marked_label(result) not in names:
-            rows.append([*(row | {table.headers[times[0]]: result.status}).values()])
+            row = {"configuration": tables.marked_label(result), times[0]: result.status}
+            rows.append([row.get(header, "-") for header in table.headers])
     return replace(section, table=replace(table, cells=[*table.cells, *rows]))
 
 
@@ -129,11 +129,9 @@ def _group_key(result: Result) -> tuple[Any, ...]:
 
 def provenance(results: Sequence[Result]) -> list[str]:
     """Return the machines and versions, and last the boots, the runs, the day and the commits."""
-    machines, commits = set(), set()
     environments = [environment for result in results for environment in result.environments]
-    boots = len({environment.get("boot") for environment in environments})
+    boots, commits = len({environment.get("boot") for environment in environments}), set()
     for environment in environments:
-        machines.add(machine_line(environment))
         changed = " with changes that are not committed" if environment.get("git_dirty") else ""
         commits.add((environment.get("git_commit") or "unknown")[:10] + changed)
     days = sorted({run.started_at[:10] for result in results for run in result.shown_runs})
@@ -146,7 +144,7 @@ def provenance(results: Sequence[Result]) -> list[str]:
     if unsettled:
         notes += f" Left out, because their times had not settled: {unsettled} of {len(ok_runs)} runs."
     return [
-        *sorted(machines),
+        *sorted(set(map(machine_line, environments))),
         f"Boots: {boots}. Runs per configuration: {' to '.join(map(str, dict.fromkeys([min(counts), max(counts)])))}."
         f"{notes} Measured on {' and '.join(days)}, commit {', '.join(sorted(commits))}.",
     ]  # fmt: skip

@@ -103,9 +103,8 @@ class RayWorkers(WorkerGroup):
 
     def explain(self, error: Exception) -> SuiteError | None:
         if not all(map(process_status, self.raylets)):
-            return RunFailed(
-                "the raylet of this node ended (Ray's process that starts actors and keeps the object store)"
-            )
+            what = "Ray's process that starts actors and keeps the object store"
+            return RunFailed(f"the raylet of this node ended ({what})")
         if self.loops and isinstance(error, (RuntimeError, OSError)):  # a peer that died has closed the connection
             ended, _ = ray.wait([*self.loops.values()], timeout=STOP_SECONDS)
             try:
