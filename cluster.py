@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 sys.path.append(__file__.rpartition("/")[0])  # Python leaves it out with PYTHONSAFEPATH=1
@@ -114,10 +115,8 @@ def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
     nodes = start_nodes(count, rate, variables)
     process = subprocess.Popen(nodes[0].command(*command), env=os.environ | variables)
     while True:
-        try:
+        with suppress(KeyboardInterrupt):  # the command got the signal too, and ends its run
             return process.wait()
-        except KeyboardInterrupt:  # the command got the signal too, and ends its run
-            pass
 
 
 def in_namespaces(count: int, rate: str, command: Sequence[str]) -> int:
@@ -139,11 +138,9 @@ def in_namespaces(count: int, rate: str, command: Sequence[str]) -> int:
         run_main(run_first, count, rate, command)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(parent, signal.SIGKILL))
     while True:
-        try:
+        with suppress(KeyboardInterrupt):  # the measurement got the signal too, and ends its run
             code = os.waitstatus_to_exitcode(os.waitpid(parent, 0)[1])
             break
-        except KeyboardInterrupt:  # the measurement got the signal too, and ends its run
-            pass
     if code == FORBIDDEN:
         raise UsageError("the kernel does not allow network namespaces here: a container needs --privileged")
     return 130 if code < 0 else code

@@ -23,14 +23,18 @@ from common.flows.flow import DRIVER, Flow
 from common.flows.message import ACKNOWLEDGEMENT, jagged_message
 from common.plan.flag import parse_assignments
 from common.plan.options import FLAGS, MIN_STORE_BYTES, RESULTS, Options
-from common.records.environment import cuda_version
+from common.records.environment import control_groups, cuda_version
 from common.transports.catalogue import CHATLEARN, Transport
 from common.units import format_bytes
 
 MAX_SAMPLES = 100_000  # per message that a trainer cuts into samples
 MAX_PROCESSES = 64  # per actor
 MAX_NODES = 64
-CGROUPS, MY_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+# By version of control groups: the names of limit and usage, and how those of sums over a group and its children begin.
+MEMORY_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+    2: ("memory.max", "memory.current", ""),
+}
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 TRAINER_FLAGS = ("train_micro_batch", "train_global_batch", "data_parallel", "trainers", "relay_episodes")
 CHANNEL_HEADROOM_BYTES = 64 * 1024  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
@@ -243,16 +247,9 @@ def limited_memory() -> float:
     Pages of files count as free, because the kernel drops them first.
     """
     free_bytes = [math.inf]
-    for line in MY_CGROUPS.read_text().splitlines() if MY_CGROUPS.exists() else []:
-        _, controllers, group = line.split(":", 2)
-        if not controllers:
-            root, limit, usage, prefix = CGROUPS, "memory.max", "memory.current", ""  # cgroup v2
-        elif "memory" in controllers.split(","):
-            root, limit, usage, prefix = CGROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"
-        else:
-            continue
-        folder = root / group.lstrip("/")
-        for parent in (folder, *folder.parents):  # a limit of any of them counts; in a container, `root` has it
+    for folder, version in control_groups("memory"):
+        limit, usage, prefix = MEMORY_FILES[version]
+        for parent in (folder, *folder.parents):  # a limit of any of them counts; in a container, the root has it
             with suppress(OSError, KeyError, ValueError):  # without a limit, it is no number
                 statistics = dict(line.split() for line in (parent / "memory.stat").read_text().splitlines())
                 file_bytes = sum(int(statistics[f"{prefix}{kind}_file"]) for kind in ("active", "inactive"))

@@ -12,10 +12,10 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 
@@ -23,6 +23,7 @@ import psutil
 VARIABLE = re.compile("(RAY_|MALLOC_|MIMALLOC_|OMP_|MKL_|TORCH_|PYTORCH_|NCCL_|UCX_|GLOO_|CUDA_|THP_)|"
                       "(GLIBC_TUNABLES|LD_PRELOAD)$")  # fmt: skip
 PRIVATE = re.compile("TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|ADDRESS|HOST|USER|URI|URL|EMAIL|_IP|JSON|RUNTIME_ENV")
+CGROUPS, MY_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x", "nixl")
 # Records that differ in one of these are of different machines. The records of one table also have one boot: times of
 # another start of the machine, or of another machine of the same kind, are not comparable.
@@ -69,6 +70,16 @@ def _gpus() -> list[str]:
 def _nccl() -> str | None:
     torch = sys.modules.get("torch")
     return ".".join(map(str, torch.cuda.nccl.version())) if torch and torch.cuda.is_available() else None
+
+
+def control_groups(controller: str) -> Iterator[tuple[Path, Literal[1, 2]]]:
+    """Yield the folders of this process's control groups that may have a controller, and their versions."""
+    for line in MY_CGROUPS.read_text().splitlines() if MY_CGROUPS.exists() else []:
+        _, controllers, group = line.split(":", 2)
+        if not controllers:
+            yield CGROUPS / group.lstrip("/"), 2
+        elif controller in controllers.split(","):
+            yield CGROUPS / controller / group.lstrip("/"), 1
 
 
 def cuda_version() -> str | None:

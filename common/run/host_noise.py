@@ -6,13 +6,12 @@ import os
 import time
 from contextlib import suppress
 from mmap import ACCESS_COPY, PAGESIZE, mmap
-from pathlib import Path
 
 import psutil
 
+from common.records.environment import control_groups
 from common.records.schema import Resources
 
-CGROUPS, MY_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 DROP_SECONDS = 2  # pages that the kernel still works on cannot be dropped
 CPUCLOCK_SCHED = 2  # Linux, include/linux/posix-timers.h: the CPU clock of process p has the number (~p << 3) | 2
 
@@ -24,16 +23,10 @@ def loopback_bytes() -> int:
 
 def throttled_seconds() -> float | None:
     """Return for how long the CPU limit of this container has stopped processes so far; None if it is unknown."""
-    for line in MY_CGROUPS.read_text().splitlines():
-        _, controllers, group = line.split(":", 2)
-        if not controllers:
-            folder, counter, unit = CGROUPS, "throttled_usec", 1e-6  # cgroup v2
-        elif "cpu" in controllers.split(","):
-            folder, counter, unit = CGROUPS / "cpu", "throttled_time", 1e-9  # cgroup v1
-        else:
-            continue
+    for folder, version in control_groups("cpu"):
+        counter, unit = ("throttled_usec", 1e-6) if version == 2 else ("throttled_time", 1e-9)
         with suppress(OSError, KeyError, ValueError):
-            lines = (folder / group.lstrip("/") / "cpu.stat").read_text().splitlines()
+            lines = (folder / "cpu.stat").read_text().splitlines()
             return int(dict(line.split() for line in lines)[counter]) * unit
     return None
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from common.flows.catalogue import build_flow
+from common.records import environment
 from common.run import host_noise, references
 from common.run.host_noise import CpuTime, OtherLoad, loopback_bytes, throttled_seconds
 from common.run.references import COLD_PASSES, WARM_PASSES, measure_copies, measure_pipe
@@ -185,8 +186,8 @@ def test_bytes_through_the_loopback_interface_are_counted():
 )
 def test_throttled_time_is_read_from_the_cgroup(tmp_path, monkeypatch, group, folder, line):
     (tmp_path / "groups").write_text(f"2:memory:/other\n{group}\n")
-    monkeypatch.setattr(host_noise, "CGROUPS", tmp_path)
-    monkeypatch.setattr(host_noise, "MY_CGROUPS", tmp_path / "groups")
+    monkeypatch.setattr(environment, "CGROUPS", tmp_path)
+    monkeypatch.setattr(environment, "MY_CGROUPS", tmp_path / "groups")
     assert throttled_seconds() is None
     (tmp_path / folder).mkdir(parents=True)
     (tmp_path / folder / "cpu.stat").write_text(f"nr_throttled 2\n{line}\n")
