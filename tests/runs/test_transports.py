@@ -41,7 +41,7 @@ DATA_PATHS = {
     "torch memcpy": "memcpy in one process",
 }
 DRIVER_PATHS = {  # of transports that send the driver's own messages in another way
-    "store driver-queue": {"argument of a call", "object store, driver"},
+    "store driver-queue": {"argument of a call (as requested)", "object store, driver (as requested)"},
     "rdt gloo": {"argument or answer of a call"},
 }
 # Their flows are in test_updates.py, test_zero_steps.py, test_pipeline_steps.py and test_peers.py.
