@@ -109,7 +109,6 @@ class Driver:
     def run_models(self):
         """Call each model with all waiting messages, and put references to the results into the last queue."""
         for task in self.models:
-            answers = []
             for number in self.waiting:
                 inputs = [self.get(self.queues[edge]) for edge in self.flow.edges_to(task.name)]
                 for name, worker in self.plan.workers.items():
@@ -118,9 +117,6 @@ class Driver:
                         self.counters.count("model_tasks")
                 for edge in self.flow.edges_from(task.name):
                     self.put(self.queues[edge], number, answer)  # of the last rank
-                answers.append(answer)
-            if self.options.colocated:
-                ray.wait(answers, num_returns=len(answers), fetch_local=False)
         queues = [self.queues[edge] for edge in self.flow.edges_to(DATASET if self.training else DRIVER)]
         while self.ask_size(queues[0], "driver_qsize"):
             self.put(self.last_queue, 0, [self.get(queue) for queue in queues])

@@ -18,7 +18,6 @@ class ChatLearnOptions:
     episode: int | None = _flag(None, "messages per episode of ChatLearn's driver loop, with new queues and a full "
         "verification at its end. Default: no episodes", int, _COUNT)
     keep_queues: bool = _flag(False, "make the queues once instead of in each --episode")
-    colocated: bool = _flag(False, "each model starts after the previous one has processed all messages of the episode")
     replicas: str | None = _flag(None, "replicas per model, which receive messages round-robin: policy=2,reward=3", str,
         metavar="MODEL=N,...")
     train_global_batch: int = _flag(128, "samples per training step of --sink trainer", int, _COUNT)

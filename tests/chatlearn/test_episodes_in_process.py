@@ -187,13 +187,6 @@ def test_queues_are_made_per_episode_or_once(run):
     assert ListQueue.count == 4 * 6  # the first iteration, the warm-up, two episodes
 
 
-def test_a_colocated_model_waits_for_all_messages_of_the_model_before_it(run, monkeypatch):
-    waits = []
-    monkeypatch.setattr(ray, "wait", lambda answers, num_returns, fetch_local: waits.append(num_returns))
-    run(*GRPO, "--iterations", "2", "--colocated")
-    assert waits == [1, 1, 1, 2, 2, 2, 2, 2, 2]  # per model: of the first iteration, the warm-up, an episode
-
-
 @pytest.mark.parametrize("kind", ["flip", "stale"])
 def test_a_wrong_byte_of_a_replica_is_found(run, kind):
     flags = ("--flow", "ppo", "--message", "fields", "--replicas", "policy=2", "--iterations", "8")
