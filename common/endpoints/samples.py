@@ -1,7 +1,6 @@
 """Split messages into samples, pad samples into micro-batches, and verify that each sample arrived once."""
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from common.endpoints.payload import Digests, count_wrong_bytes
 from common.endpoints.tensors import Payload, to_array
 from common.flows.flow import Edge
-from common.flows.message import ITEM_BYTES, Field
+from common.flows.message import Field
 
 Batch = dict[str, Any]
 
@@ -34,19 +33,6 @@ def pad_samples(samples: Sequence[Batch]) -> Batch:
         else:
             batch[name] = torch.stack(values)
     return batch
-
-
-def padded_bytes(fields: Iterable[Field], indices: Sequence[int]) -> int:
-    """Return the bytes of what `pad_samples` makes of these samples of a message."""
-    total = 0
-    for field in fields:
-        if not field.is_list:
-            items = len(indices) * math.prod(field.shape[1:])
-        else:
-            lengths = [field.lengths[index] for index in indices]
-            items = sum(lengths) if field.is_python else len(lengths) * max(lengths)
-        total += items * ITEM_BYTES[field.dtype]
-    return total
 
 
 def make_micro_batches(messages: Sequence[Payload], batch_size: int) -> list[Batch]:

@@ -1,13 +1,10 @@
 """Verify that the bytes of a run took the data path of its transport, from what the kernel and Ray have counted."""
 
 from collections.abc import Iterable, Mapping
-from functools import cache
-from itertools import pairwise
 
-from common.endpoints.samples import padded_bytes
 from common.flows import zero
 from common.flows.flow import DATASET, DRIVER, Edge
-from common.flows.message import ACKNOWLEDGEMENT, Message
+from common.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, Message
 from common.plan.plan import Plan
 from common.records.schema import AS_REQUESTED, NodeCosts, Run
 from common.transports.catalogue import CHATLEARN, INLINED_BYTES
@@ -23,14 +20,14 @@ def find_other_data_path(plan: Plan, run: Run, numbers: range) -> str | None:
 
     numbers: the timed iterations. Ray may keep messages of up to INLINED_BYTES out of the store.
     """
-    if not counts_belong_to_run(plan):
+    if plan.options.address:  # other jobs may use an existing cluster
         return None
     edges, stored = plan.sent_flow.edges, run.stored_bytes / len(numbers)
     low, high = 0.0, MAX_STORED_SHARE * sum(edge.bytes for edge in edges)
-    expected = expected_stored_bytes(plan, numbers, INLINED_BYTES)
+    expected = expected_stored_bytes(plan, INLINED_BYTES)
     if stores_messages(plan):
         headers_bytes = PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in edges)
-        high = 1.1 * expected_stored_bytes(plan, numbers) + headers_bytes
+        high = 1.1 * (expected_stored_bytes(plan) + micro_batch_limit(plan)) + headers_bytes
         # Each node stores what its actors read. The counter is that of all nodes.
         low, high = 0.99 * expected, plan.options.node_count * high
     if any(is_large(plan, message) for message in plan.sent_flow.messages) and not low <= stored <= high:
@@ -81,18 +78,10 @@ def mark_requested_paths(
                 counted[edge] = counted.get(edge, True) and cost.received_bytes is not None
     for edge in plan.sent_flow.edges:
         is_seen = counted.get(edge, False) or bool(plan.expects_views and views.get(str(edge)))
-        if counts_belong_to_run(plan) and not is_seen:
+        if not plan.options.address and not is_seen:
             is_seen = uses_sockets(plan, edge) or (stores_messages(plan) and is_large(plan, edge.message))
         if not is_seen and edge.message != ACKNOWLEDGEMENT and AS_REQUESTED not in run.data_paths[str(edge)]:
             run.data_paths[str(edge)] += AS_REQUESTED
-
-
-def counts_belong_to_run(plan: Plan) -> bool:
-    """Return whether the counters of the store and of the loopback interface show the messages of the iterations.
-
-    Other jobs may use an existing cluster.
-    """
-    return not plan.options.address
 
 
 def stores_messages(plan: Plan) -> bool:
@@ -122,10 +111,10 @@ def expected_socket_bytes(plan: Plan) -> float:
     return collective_bytes + sum(edge.bytes for edge in flow.edges if uses_sockets(plan, edge))
 
 
-def expected_stored_bytes(plan: Plan, numbers: range, larger_than: int = 0) -> int:
+def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:
     """Return the bytes of messages of more than so many bytes that the object store takes in per iteration.
 
-    numbers: the timed iterations. The result is 0 if messages do not pass through the store.
+    The result is 0 if messages do not pass through the store.
     """
 
     def stored(messages: Iterable[Message]) -> int:
@@ -141,32 +130,14 @@ def expected_stored_bytes(plan: Plan, numbers: range, larger_than: int = 0) -> i
     if kind == "buffers":
         batches = [edge.bytes for edge in plan.task_flow.edges if edge.message.is_experience]
         return by_value + 2 * sum(size for size in batches if size > larger_than)
-    if kind != "messages":
+    return stored(flow.messages) if kind == "messages" else 0
+
+
+def micro_batch_limit(plan: Plan) -> int:
+    """Return how many bytes per iteration ChatLearn's dataset stores at most: all samples as long as the longest."""
+    if plan.transport.label != CHATLEARN or plan.options.sink != "trainer":
         return 0
-    total = stored(flow.messages)
-    if plan.transport.label == CHATLEARN and plan.options.sink == "trainer":
-        batches = stored_micro_batches(plan, numbers)
-        total += round(sum(size for size in batches if size > larger_than) / len(numbers))
-    return total
-
-
-def stored_micro_batches(plan: Plan, numbers: range) -> list[int]:
-    """Return the bytes of each micro-batch that ChatLearn's dataset makes of the results of the timed iterations."""
-    options, edges = plan.options, plan.task_flow.edges_to(DATASET)
-    (batch_size,) = edges[0].message.sample_counts
-    fields = {field.name: field for edge in edges for field in edge.message.fields}  # of equal names, the last one
-    warmup, timed = range(2, numbers.start, options.in_flight), numbers[:: options.group_size]
-    starts = [1, *warmup, *timed, numbers.stop]
-    episodes = [stop - start for start, stop in pairwise(starts)]
-    sizes = []
-
-    @cache
-    def batch_bytes(first: int, count: int) -> int:
-        return padded_bytes(fields.values(), [(first + n) % batch_size for n in range(count)])
-
-    for index in range(1 + len(warmup), len(episodes)):
-        messages = sum(episodes[max(0, index + 1 - options.relay_episodes) : index + 1])
-        for first in range(0, messages * batch_size, options.train_micro_batch):
-            count = min(options.train_micro_batch, messages * batch_size - first)
-            sizes.append(batch_bytes(first % batch_size, count))
-    return sizes
+    fields = {field.name: field for edge in plan.task_flow.edges_to(DATASET) for field in edge.message.fields}
+    padded = [ITEM_BYTES[field.dtype] * len(field.lengths) * max(field.lengths) if field.is_list else field.bytes
+              for field in fields.values()]  # fmt: skip
+    return plan.options.relay_episodes * sum(padded)

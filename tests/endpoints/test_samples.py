@@ -6,8 +6,8 @@ import torch
 from common.endpoints.actor import Actor
 from common.endpoints.outbox import Outbox
 from common.endpoints.progress_table import ProgressTable
-from common.endpoints.samples import make_micro_batches, padded_bytes, verify_micro_batches
-from common.endpoints.tensors import map_tensors, payload_bytes
+from common.endpoints.samples import make_micro_batches, verify_micro_batches
+from common.endpoints.tensors import map_tensors
 from common.flows.catalogue import build_flow
 
 SIZES = {"batch_size": 6, "prompt_len": "uniform:3:9", "response_len": "uniform:1:7"}
@@ -31,14 +31,6 @@ def test_right_micro_batches_have_no_wrong_bytes(sent, batch_size):
     assert len(batches) == -(-6 // batch_size)
     assert verify_micro_batches(batches, EDGES, NUMBER, digests) == {}
     assert verify_micro_batches(batches, EDGES, NUMBER + 1, digests)  # of another iteration
-
-
-@pytest.mark.parametrize("batch_size", [1, 2, 4, 6])
-def test_the_bytes_of_micro_batches_follow_from_the_lengths(sent, batch_size):
-    fields = {field.name: field for edge in EDGES for field in edge.message.fields}
-    for first, batch in enumerate(make_micro_batches(sent[0], batch_size)):
-        indices = range(6)[first * batch_size : (first + 1) * batch_size]
-        assert padded_bytes(fields.values(), indices) == payload_bytes(batch)
 
 
 def test_samples_that_are_missing_repeated_exchanged_or_changed_are_counted_by_field(sent):

@@ -13,7 +13,7 @@ from common.run.data_path import (
     find_missing_bytes,
     find_other_data_path,
     mark_requested_paths,
-    stored_micro_batches,
+    micro_batch_limit,
 )
 from common.transports.catalogue import TRANSPORTS
 
@@ -41,7 +41,7 @@ def test_bytes_in_the_store_and_on_the_loopback_interface_are_those_of_the_trans
     problem = find_other_data_path(plan, run, TIMED)
     assert bool(problem) == bool(words) and words in (problem or "")
     many = make_plan(runtime, "--transport", transport, "--payload", "448MiB", "--fields", "10000")
-    stored = expected_stored_bytes(many, TIMED)
+    stored = expected_stored_bytes(many)
     pickled = Run(stored_bytes=3 * int(1.12 * stored), loopback_bytes=3 * 450 * MIB)
     assert find_other_data_path(many, pickled, TIMED) is None  # each tensor has a header
     if not stored:
@@ -61,8 +61,8 @@ def test_large_messages_are_checked_beside_small_ones(make_plan, flow, transport
     plan = make_plan("store", "--transport", transport, *flow)
     messages = plan.sent_flow.messages
     assert min(message.bytes for message in messages) < 100 * 1024 < max(message.bytes for message in messages)
-    large = expected_stored_bytes(plan, TIMED, 100 * 1024)
-    for stored in (large, expected_stored_bytes(plan, TIMED)):  # Ray may keep the small ones in its calls, or not
+    large = expected_stored_bytes(plan, 100 * 1024)
+    for stored in (large, expected_stored_bytes(plan)):  # Ray may keep the small ones in its calls, or not
         assert find_other_data_path(plan, Run(stored_bytes=3 * stored), TIMED) is None
     for share in (0, 0.9, 1.5):
         assert "took in" in (find_other_data_path(plan, Run(stored_bytes=int(3 * share * large)), TIMED) or "")
@@ -80,7 +80,7 @@ def test_views_are_stored_with_their_storage_only_by_pickle(make_plan):
     plans = {
         name: make_plan("store", "--transport", name, *DETACHED_PPO) for name in ("refs", "bytes", "replay-buffer")
     }
-    sizes = {name: expected_stored_bytes(plan, TIMED, 100 * 1024) for name, plan in plans.items()}
+    sizes = {name: expected_stored_bytes(plan, 100 * 1024) for name, plan in plans.items()}
     experience = plans["refs"].sent_flow.message("maker-0")
     assert (experience.bytes, experience.serialised_bytes) == (71_760, 8 * 71_760)
     assert sizes["refs"] - sizes["bytes"] == experience.serialised_bytes
@@ -101,18 +101,16 @@ def test_sockets_are_checked_whatever_the_size_of_messages(make_plan):
 def test_micro_batches_of_chatlearns_trainer_are_stored_too(make_plan):
     sizes = ("--message", "fields", "--batch-size", "64", "--prompt-len", "389", "--response-len", "512")
     counts = ("--episode", "4", "--in-flight", "4", "--iterations", "4", "--warmup", "0", "--sink", "trainer")
-    plan = make_plan("store", "--transport", "ref-queue", *sizes, *counts)
-    batches = stored_micro_batches(plan, range(2, 6))
-    (results,) = {edge.bytes for edge in plan.task_flow.edges_to("stream-dataset")}
-    assert len(batches) == 4 * 64 / 8 and len(set(batches)) == 1 and sum(batches) == 4 * results
-    messages = sum(message.bytes for message in plan.sent_flow.messages)
-    assert expected_stored_bytes(plan, range(2, 6)) == messages + results
-    # Longer samples set the length of a micro-batch, and the newest episodes are trained on again.
-    uneven = ("--prompt-len", "uniform:10:100", "--relay-episodes", "2", "--iterations", "8", *counts[2:4])
-    plan = make_plan("store", "--transport", "ref-queue", *sizes[:4], "--episode", "4", *counts[6:], *uneven)
-    batches = stored_micro_batches(plan, range(2, 10))
-    assert len(batches) == (1 + 4 + 4 + 4) * 64 / 8
-    assert sum(batches) / 13 > plan.task_flow.edges_to("stream-dataset")[0].bytes
+    flags = ("--transport", "ref-queue", *sizes, *counts)
+    for more, times in ((), 1), (("--relay-episodes", "2", "--iterations", "8"), 2):
+        plan = make_plan("store", *flags, *more)
+        messages, batches = expected_stored_bytes(plan), plan.task_flow.edges_to("stream-dataset")[0].bytes
+        for stored, is_expected in ((messages + times * batches, True), (messages + (times + 1) * batches, False)):
+            problem = find_other_data_path(plan, Run(stored_bytes=4 * stored), range(2, 6))
+            assert (problem is None) == is_expected
+    uneven = make_plan("store", *flags, "--prompt-len", "uniform:10:100")  # the longest sample sets the length
+    assert micro_batch_limit(uneven) > uneven.task_flow.edges_to("stream-dataset")[0].bytes
+    assert micro_batch_limit(make_plan("store", *flags[:-2])) == 0
 
 
 def received(*counts):
