@@ -37,9 +37,3 @@ def sent_bytes(flow: Flow) -> float:
     ranks = len(flow.tasks)
     items = sum(UNITS[collective.kind] * collective.items for collective in flow.tasks[0].collectives)
     return ITEM_BYTES * items * (ranks - 1) / ranks
-
-
-def state_bytes(parameters: float, ranks: int, stage: int) -> float:
-    """Return the bytes of parameters, gradients and states of Adam per rank with mixed precision; stage 0: no ZeRO."""
-    shards = [1 if stage < first else ranks for first in (3, 2, 1)]
-    return sum(size * parameters / shard for size, shard in zip((2, 2, 12), shards, strict=True))

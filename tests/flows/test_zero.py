@@ -5,10 +5,16 @@ from conftest import ROOT
 
 from common.endpoints.collectives import CollectiveActor, make_sums
 from common.flows.catalogue import build_flow
-from common.flows.zero import sent_bytes, state_bytes
+from common.flows.zero import sent_bytes
 from common.plan.options import Options
 from common.plan.plan import Plan
 from common.transports.catalogue import TRANSPORTS
+
+
+def state_bytes(parameters: float, ranks: int, stage: int) -> float:
+    """Return the bytes of parameters, gradients and states of Adam per rank with mixed precision; stage 0: no ZeRO."""
+    shards = [1 if stage < first else ranks for first in (3, 2, 1)]
+    return sum(size * parameters / shard for size, shard in zip((2, 2, 12), shards, strict=True))
 
 
 def test_memory_and_bytes_are_those_of_the_paper():
