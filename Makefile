@@ -10,7 +10,7 @@
 # make detached-ppo experience makers and trainers                     (five minutes)
 # make pipeline    schedules of pipeline-parallel training           (seven minutes)
 # make zero        collectives of ZeRO, and the bytes that they send    (three minutes)
-# make peers       ZeroMQ, Arrow Flight, TransferQueue, Mooncake        (five minutes)
+# make peers       ZeroMQ, Arrow Flight, TransferQueue                  (five minutes)
 # make cluster     two and three nodes on this machine, at 1 to 25 Gbit/s (as root)
 # make soak        10,000 iterations, and 500 of the full payload
 # make faults      more than 40 faults, and what runs say, keep and leave behind

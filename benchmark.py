@@ -13,7 +13,7 @@
     python3 benchmark.py detached-ppo       experience makers and trainers, as in ColossalAI
     python3 benchmark.py pipeline           schedules of pipeline-parallel training
     python3 benchmark.py zero               collectives of ZeRO
-    python3 benchmark.py peers              ZeroMQ, Arrow Flight, TransferQueue and Mooncake
+    python3 benchmark.py peers              ZeroMQ, Arrow Flight and TransferQueue
     python3 benchmark.py soak               long runs: do memory, open files or times grow?
     python3 benchmark.py gpu                everything that a machine with GPUs can measure
     python3 benchmark.py published          all of these but quick, soak and gpu

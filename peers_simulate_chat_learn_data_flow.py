@@ -18,24 +18,17 @@ from common.run import supervisor
 if __name__ == "__main__":
     supervisor.main(__file__, __doc__)  # does not return; the worker process imports this file as a module
 
-import multiprocessing
-import os
 import pickle
 import queue
-import socket
-import subprocess
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from common.channels.codecs import ARRAYS
 from common.endpoints.actor import Actor, Endpoint
-from common.errors import RunFailed
 from common.runtimes.worker_group import Connection, WorkerGroup
 
 POLL_SECONDS = 0.01
-HEADROOM_BYTES = 64 * 2**20  # of Mooncake's segments and buffers, besides the messages
 
 
 def to_parts(payload):
@@ -171,75 +164,6 @@ class FlightActor(FlightPeer, PeerActor):
     pass
 
 
-class MooncakePeer(Peer):
-    """Messages are objects in a Mooncake store; pipes carry their keys."""
-
-    def __init__(self, plan, name, pipes, port):
-        super().__init__(plan, name)
-        self.pipes, self.port, self.sent, self.count = pipes, port, [], 0
-
-    def join(self):
-        os.environ["MC_LOG_LEVEL"] = "ERROR"  # it would log its states to stderr
-        from mooncake.store import MooncakeDistributedStore
-
-        reads, _ = self.own_edges()
-        messages = 1 + self.plan.options.in_flight  # at the same time
-        # Any process may store any object. With less, no segment has enough room in one piece for a large one.
-        stored = messages * self.sent_flow.serialised_bytes
-        fetched = messages * sum(edge.message.serialised_bytes for edge in reads)
-        self.store = MooncakeDistributedStore()
-        sizes = (stored + HEADROOM_BYTES, max(stored, fetched) + HEADROOM_BYTES)  # of its segment and its buffer
-        # It writes an error to stderr that means nothing.
-        stderr, log = os.dup(2), os.open(self.plan.run_folder / "mooncake.log", os.O_WRONLY | os.O_CREAT)
-        os.dup2(log, 2)
-        status = self.store.setup("127.0.0.1", "P2PHANDSHAKE", *sizes, "tcp", "", f"127.0.0.1:{self.port}")
-        os.dup2(stderr, 2)
-        if status:
-            raise RunFailed(f"Mooncake's setup ended with status {status}")
-
-    def send(self, task, payload):
-        head, *buffers = to_parts(payload)
-        parts = [*buffers, head]  # buffers first, because they must be aligned
-        self.count += 1
-        key = f"{self.name}-{self.count}"
-        if status := self.store.put_parts(key, *parts):
-            raise RunFailed(f"Mooncake's put of {key} ended with status {status}")
-        for edge in self.sent_flow.edges_from(task):
-            self.pipes[str(edge)][1].send((key, [len(part) for part in parts]))
-        self.sent.append(key)
-        if len(self.sent) > self.plan.options.in_flight * len(self.outboxes):  # all readers have read this one
-            self.store.remove(self.sent.pop(0), True)  # although its lease has not ended
-
-    def receive_parts(self, edge):
-        key, sizes = self.pipes[str(edge)][0].recv()
-        data, parts, start = memoryview(self.store.get_buffer(key)), [], 0
-        for size in sizes:
-            parts.append(data[start : start + size])
-            start += size
-        return [parts[-1], *parts[:-1]]
-
-
-class MooncakeActor(MooncakePeer, PeerActor):
-    pass
-
-
-def by_mooncake(workers: WorkerGroup) -> Connection:
-    """Put each message into a Mooncake store once; its transfer engine moves it to the readers."""
-    context = multiprocessing.get_context("spawn")
-    pipes = {str(edge): context.Pipe(duplex=False) for edge in workers.sent_flow.edges}
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as metrics:
-        port, metrics_port = server.getsockname()[1], metrics.getsockname()[1]
-    command = [str(Path(sys.executable).with_name("mooncake_master")), f"--rpc_port={port}", "--rpc_address=127.0.0.1",
-               "--metrics_host=127.0.0.1", f"--metrics_port={metrics_port}"]  # fmt: skip
-    # The guard ends it with the run. The actors would print errors if it ended before them.
-    master = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while socket.socket().connect_ex(("127.0.0.1", port)):
-        if master.poll() is not None:
-            raise RunFailed(f"mooncake_master ended with exit code {master.returncode}")
-        time.sleep(POLL_SECONDS)
-    return by_sockets(workers, MooncakeActor, MooncakePeer, "Mooncake store (as requested)", pipes, port)
-
-
 def by_sockets(workers: WorkerGroup, actor_class, driver_class, data_path: str, *extra) -> Connection:
     """Send each message from process to process, without a store."""
     start = time.perf_counter()
@@ -259,6 +183,5 @@ TRANSPORTS = {
         by_sockets, actor_class=ZmqActor, driver_class=ZmqPeer, data_path="ZeroMQ, Unix sockets (as requested)"
     ),
     "zmq-tcp": partial(by_sockets, actor_class=ZmqActor, driver_class=ZmqPeer, data_path="ZeroMQ, TCP over loopback"),
-    "mooncake": by_mooncake,
     "arrow-flight": partial(by_sockets, actor_class=FlightActor, driver_class=FlightPeer, data_path="Flight, gRPC"),
 }

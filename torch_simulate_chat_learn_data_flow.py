@@ -19,7 +19,6 @@ import multiprocessing
 import os
 import re
 import time
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from itertools import zip_longest
@@ -153,52 +152,6 @@ class CollectiveRank(GroupRank, CollectiveActor, RankActor):
         dist.all_gather_single(result, part, group=self.group)
 
 
-class MappedCollectiveRank(GroupRank, CollectiveActor, RankActor):
-    """A rank of ZeRO that reads the numbers of the others in shared memory."""
-
-    def join(self):
-        """Move the numbers to shared memory, and map those of all ranks."""
-        super().join()
-        count, folder = self.items * len(self.numbers), self.plan.shared_folder
-        for slot, part in enumerate(self.map_rank(self.rank, folder, count).split(self.items)):
-            part.copy_(self.numbers[slot])
-        dist.barrier(self.group)
-        self.mapped = [self.map_rank(rank, folder, count).split(self.items) for rank in range(self.rank_count)]
-        self.numbers, self.read_bytes = list(self.mapped[self.rank]), 0
-
-    def map_rank(self, rank, folder, count):
-        return torch.from_file(f"{folder}/rank-{rank}", shared=True, size=count, dtype=torch.float16)
-
-    def run_collectives(self, number):
-        self.slot, self.read_bytes = number % len(self.numbers), 0
-        super().run_collectives(number)
-
-    def read(self, rank, part):
-        """Return a part of a rank's numbers, and count its bytes if they are another rank's."""
-        numbers = self.mapped[rank][self.slot][slice(*self.parts[part])]
-        self.read_bytes += numbers.nbytes * (rank != self.rank)
-        return numbers
-
-    def all_reduce(self, numbers):
-        own = torch.empty_like(self.read(self.rank, self.rank))
-        self.reduce_scatter(own, numbers)
-        dist.barrier(self.group)  # all have read
-        self.read(self.rank, self.rank).copy_(own)
-        self.all_gather(numbers, own)
-
-    def reduce_scatter(self, result, numbers):
-        dist.barrier(self.group)  # all numbers are there
-        result.copy_(self.read(0, self.rank))
-        for rank in range(1, self.rank_count):
-            result.add_(self.read(rank, self.rank))
-
-    def all_gather(self, result, part):
-        dist.barrier(self.group)
-        for rank, span in enumerate(self.parts):
-            if result is not self.mapped[self.rank][self.slot] or rank != self.rank:
-                result[slice(*span)].copy_(self.read(rank, rank))
-
-
 class BroadcastRank(Rank):
     """Each sender and its readers are a group, and a message is one broadcast per tensor."""
 
@@ -270,16 +223,6 @@ def by_process_group(workers: WorkerGroup, actor_class=RankActor, driver_class=R
         data_paths={str(edge): data_path for edge in workers.sent_flow.edges},
         setup_seconds={"processes, group creation": time.perf_counter() - start},
     )
-
-
-def by_mapped_collectives(workers: WorkerGroup) -> Connection:
-    """Share the memory of ranks; torch.distributed is used only for barriers, and for the driver's messages."""
-    connection = by_process_group(workers, MappedCollectiveRank, GroupRank)
-    return replace(connection, facts=lambda: {"collective_bytes": sum(workers.run_in_all(bytes_of_last_step).values())})
-
-
-def bytes_of_last_step(endpoint):
-    return getattr(endpoint, "read_bytes", 0)  # the driver reads none
 
 
 class QueueEndpoint(Endpoint):
@@ -383,7 +326,6 @@ def by_memcpy(workers: WorkerGroup) -> Connection:
 TRANSPORTS = {
     "gloo": by_process_group,
     "collectives": partial(by_process_group, actor_class=CollectiveRank, driver_class=GroupRank),
-    "mapped-collectives": by_mapped_collectives,
     "broadcast": partial(by_process_group, actor_class=BroadcastActor, driver_class=BroadcastRank),
     "nccl-one-gpu": by_process_group,
     "nccl": by_process_group,

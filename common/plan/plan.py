@@ -264,7 +264,6 @@ def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: st
     try:
         gpus = validate.require_gpus(transport, gpus, len(plan.task_flow.actors))
         validate.require_modules(transport, options.message)
-        validate.require_library(transport)
     except Skipped as reason:
         return plan, reason
     if options.address:

@@ -11,7 +11,6 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from ctypes.util import find_library
 from pathlib import Path
 
 import psutil
@@ -39,7 +38,7 @@ HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 TRAINER_FLAGS = ("train_micro_batch", "train_global_batch", "data_parallel", "trainers", "relay_episodes")
 CHANNEL_HEADROOM_BYTES = 64 * 1024  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
 # Modules with one wheel per CUDA version. The wheel for another version than torch's is found, and fails when used.
-PEER_MODULES = ("zmq", "pyarrow", "transfer_queue", "mooncake")
+PEER_MODULES = ("zmq", "pyarrow", "transfer_queue")
 CUDA_WHEELS = {
     "cupy": ("cupy-cuda{}x", "pip uninstall -y cupy-cuda12x cupy-cuda13x && pip install cupy-cuda{}x"),
     "nixl": ("nixl-cu{}", "pip install --no-deps nixl==1.5.1 nixl-cu{}==1.5.1"),
@@ -117,10 +116,9 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
             yield f"--place {actor}={node}: give a node from 0 to {MAX_NODES - 1}"
     if transport.requirements.collectives != flow.has_collectives:
         yield f"{transport.label}: --flow zero and the collectives of rdt and torch need each other: give both"
-    if (flow.has_compute or flow.has_collectives) and (options.in_flight > 1 or options.group_size > 1):
+    has_steps = flow.has_compute or flow.has_collectives or flow.has_parameters
+    if has_steps and (options.in_flight > 1 or options.group_size > 1):
         yield f"--in-flight and --check-every: a step of {flow.name} begins after the last one: leave them out"
-    if flow.has_parameters and (options.in_flight > 1 or options.group_size > 1):
-        yield f"--in-flight and --check-every: an update of {flow.name} begins after the last one: leave them out"
     if options.message == "packed" and flow.is_flat:
         yield f"--message packed: every message of {flow.name} is one tensor already: leave it out"
     if options.message == "jagged" and not any(jagged_message(message).jagged_names for message in flow.messages):
@@ -221,13 +219,6 @@ def require_modules(transport: Transport, message: str | None) -> None:
         wheel, command = [text.format(cuda) for text in CUDA_WHEELS.get(module, ("", install))]
         if not importlib.util.find_spec(module) or (wheel and not any(metadata.distributions(name=wheel))):
             raise Skipped(f"{transport.name} needs {wheel or module}, which is not installed: {command}")
-
-
-def require_library(transport: Transport) -> None:
-    """Raise Skipped if a library that the transport's modules load is not installed."""
-    name = transport.requirements.library
-    if name and not find_library(name):
-        raise Skipped(f"{transport.name} needs lib{name}.so, which is not installed: apt install lib{name}1")
 
 
 def require_cluster(address: str) -> None:

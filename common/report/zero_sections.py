@@ -10,11 +10,9 @@ from common.units import format_bytes
 
 
 def measured_bytes(result: Result) -> float:
-    """Return the bytes that each rank sent per step: counted on the loopback interface, or as reads of memory."""
-    ranks, run = len(result.flow.tasks), result.shown_runs[0]
-    if run.collective_bytes is not None:
-        return run.collective_bytes / ranks
-    return sum(run.loopback_bytes or 0 for run in result.shown_runs) / len(result.seconds) / ranks
+    """Return the bytes that each rank sent per step, as the loopback interface counted them."""
+    received = sum(run.loopback_bytes or 0 for run in result.shown_runs)
+    return received / len(result.seconds) / len(result.flow.tasks)
 
 
 COLUMNS = (

@@ -29,7 +29,6 @@ class Requirements:
     gpus: int = 0  # for all actors together
     gpu_per_actor: bool = False
     modules: Sequence[str] = ()  # names that must be importable
-    library: str = ""  # of the system, without "lib"
     shared_memory: bool = False  # payloads lie in /dev/shm, one pool per sender
     single_host: bool = False  # all actors share memory
     host_memory_only: bool = False  # it moves host memory, also on a machine with GPUs

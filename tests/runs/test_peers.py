@@ -9,7 +9,6 @@ PEERS = [
     ("peers", "zmq-ipc", "zmq", "--flow", "ppo", "--batch-size", "2", "--in-flight", "3"),
     ("peers", "zmq-tcp", "zmq", "--message", "packed", "--batch-size", "2"),
     ("peers", "arrow-flight", "pyarrow", "--flow", "ppo", "--batch-size", "2", "--in-flight", "3"),
-    ("peers", "mooncake", "mooncake", "--flow", "ppo", "--batch-size", "2"),
     ("store", "transfer-queue", "transfer_queue", "--flow", "grpo", "--batch-size", "4", "--message", "tensordict"),
 ]
 
@@ -20,8 +19,6 @@ def test_fields_arrive_over_other_systems(run_script, join_cluster, names):
     pytest.importorskip(module, reason=f"{module}: {MISSING}")
     flags += [*join_cluster(runtime), "--iterations", "4", "--warmup", "1"]
     finished = run_script(SCRIPTS[runtime], "--transport", transport, *flags)
-    if "libibverbs" in finished.stderr:
-        pytest.skip(finished.stderr)
     assert (finished.code, finished.stderr) == (0, "")
     assert (finished.run.status, finished.run.wrong_bytes) == ("ok", 0)
     assert finished.run.readers_own_a_copy

@@ -46,8 +46,8 @@ DRIVER_PATHS = {  # of transports that send the driver's own messages in another
 }
 # Their flows are in test_updates.py, test_zero_steps.py, test_pipeline_steps.py and test_peers.py.
 ELSEWHERE = ("store by-value", "store replay-buffer", "store transfer-queue", "rdt broadcast", "rdt collectives",
-             "torch broadcast", "torch collectives", "torch mapped-collectives", "peers zmq-ipc",
-             "peers zmq-tcp", "peers arrow-flight", "peers mooncake")  # fmt: skip
+             "torch broadcast", "torch collectives", "peers zmq-ipc",
+             "peers zmq-tcp", "peers arrow-flight")  # fmt: skip
 # A transport that is added to the catalogue is run here without another edit.
 ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.requirements.gpu_per_actor
           and t.label not in ELSEWHERE]  # fmt: skip
