@@ -85,7 +85,9 @@ class RunFolder:
         """
         become_subreaper()  # if the guard is killed, its children become children of this process
         variables = os.environ | environment | {RUN_VARIABLE: self.folder.name, "TMPDIR": str(self.folder)}
-        variables.pop("PYTHONSAFEPATH", None)  # the processes of the run import from their current folder
+        # The processes of a run import from their current folder, and Ray does not start with PYTHONOPTIMIZE=2.
+        for name in ("PYTHONSAFEPATH", "PYTHONOPTIMIZE"):
+            variables.pop(name, None)
         self._socket, guard_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with guard_socket:
             guard = [sys.executable, "-m", "common.runtimes.guard", str(self.folder), str(guard_socket.fileno())]
