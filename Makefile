@@ -13,7 +13,7 @@
 # make peers       ZeroMQ, Arrow Flight, TransferQueue                  (five minutes)
 # make cluster     two and three nodes on this machine, at 1 to 25 Gbit/s (as root)
 # make soak        10,000 iterations, and 500 of the full payload
-# make faults      more than 40 faults, and what runs say, keep and leave behind
+# make faults      more than 40 faults and 40 hostile uses, and what runs say, keep and leave behind
 # make sweeps      time by bytes and by tensors of a message            (ten minutes)
 # make retained-memory from which size of a message on --retain-memory helps (five minutes)
 # make gpu         everything that a machine with GPUs can run         (25 minutes)
@@ -43,9 +43,10 @@ cluster: .venv/installed
 	$(PY) cluster.py --nodes 2 --suite cluster-stages --runs 1
 
 faults: .venv/installed
-	rm -f results/evidence/faults.jsonl
+	rm -f results/evidence/faults.jsonl results/evidence/hostile.jsonl
 	FAULT_RESULTS=results/evidence/faults.jsonl $(PY) -m pytest -n 2 tests/runs/test_faults.py tests/runs/test_cluster.py --all; \
-		code=$$?; $(PY) -m evidence.faults results/evidence/faults.jsonl; exit $$code
+		code=$$?; FAULT_RESULTS=results/evidence/hostile.jsonl $(PY) -m pytest tests/runs/test_hostile.py --all; \
+		$(PY) -m evidence.faults results/evidence/faults.jsonl results/evidence/hostile.jsonl; exit $$code
 
 published: .venv/installed .venv/installed-peers
 	$(PY) benchmark.py published --runs 5 --output-dir $(NEW)

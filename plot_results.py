@@ -112,7 +112,8 @@ def present(arguments: argparse.Namespace) -> int:
             verdicts = verdict_table([RESULTS / "evidence" / "alike", RESULTS / "evidence" / "paired"])
             for_pages.append(Section("verdicts", "", table=verdicts))
             for_pages.append(settings_section(RESULTS / "evidence" / "allocators"))
-            for_pages.append(fault_section(RESULTS / "evidence" / "faults.jsonl"))
+            for name in ("faults", "hostile"):
+                for_pages.append(fault_section(RESULTS / "evidence" / f"{name}.jsonl"))
             for_pages.append(loading_section(read_record(RESULTS / "evidence" / "loading.json")))
             written += write_charts(for_pages[-1:], arguments.output_dir)
         markdown.rewrite_pages(arguments.pages, for_pages)

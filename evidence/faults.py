@@ -1,4 +1,4 @@
-"""Print the faults that `make faults` has provoked: the table of docs/failures.md.
+"""Print the faults and hostile uses that `make faults` has provoked: two tables of docs/failures.md.
 
 python3 -m evidence.faults results/evidence/faults.jsonl
 """
@@ -13,8 +13,8 @@ from common.report.console import print_sections
 from common.report.tables import Column, Section, make_table
 
 COLUMNS = (
-    Column("fault", lambda row: row["name"], is_text=True),
-    Column("configuration", lambda row: row["configuration"], is_text=True),
+    Column("case", lambda row: row["name"], is_text=True),
+    Column("configuration or command", lambda row: row["configuration"], is_text=True),
     Column("message", lambda row: f"`{row['message']}`", is_text=True),
     Column("exit code", lambda row: str(row["code"])),
     Column("seconds", lambda row: f"{row['seconds']:.0f}"),
@@ -23,12 +23,12 @@ COLUMNS = (
 
 
 def fault_section(path: Path) -> Section:
-    """Return the table of all faults in a file with a JSON object per line."""
+    """Return the table of all cases in a file with a JSON object per line. The section has the name of the file."""
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError) as error:
         raise RecordError(f"{path}: {error}: make faults writes it") from None
-    return Section("faults", "", table=make_table(sorted(rows, key=lambda row: row["name"]), COLUMNS))
+    return Section(path.stem, "", table=make_table(sorted(rows, key=lambda row: row["name"]), COLUMNS))
 
 
 def main(paths: Sequence[str]) -> int:

@@ -55,8 +55,8 @@ def send(number: signal.Signals) -> Callable:
 
 
 def store_result(name: str, configuration: str, message: str, code: int, seconds: float, left: list[str]) -> None:
-    """Append a line to the file of `make faults`, which is published: without the folder of this project."""
-    message = message.replace(f"{ROOT}/", "")
+    """Append a line to the file of `make faults`, which is published: without the folders of this machine."""
+    message, configuration = (re.sub(rf"{ROOT}/|/tmp/pytest-[^ ]*/", "", text) for text in (message, configuration))
     if path := os.environ.get("FAULT_RESULTS"):
         row = {"name": name, "configuration": configuration, "message": message, "code": code,
                "seconds": round(seconds, 1), "left": left}  # fmt: skip

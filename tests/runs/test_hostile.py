@@ -43,7 +43,9 @@ def test_a_hostile_use_ends_with_one_line_and_leaves_nothing_behind(case, tmp_pa
         pytest.skip("this user cannot make the surroundings of this case")
     lines = (done.stdout if case.code == 0 else done.stderr).strip().splitlines() or [""]
     left = [] if case.code == 0 else sorted(path.name for path in tmp_path.iterdir() if path.name not in case.files)
-    store_result(case.name, " ".join(case.command)[:80], lines[-1], done.returncode, time.monotonic() - begin, left)
+    command = " ".join(case.command).replace(f"{ROOT}/", "")
+    if "--help" not in case.command:  # its last line says nothing
+        store_result(case.name, command[:90], lines[-1], done.returncode, time.monotonic() - begin, left)
     assert done.returncode == case.code, done.stderr
     assert any(re.search(case.expected, line) for line in lines), done.stdout + done.stderr
     assert "Traceback" not in done.stderr
