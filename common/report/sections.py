@@ -171,7 +171,8 @@ def build_configurations(done: list[Result], group: list[Result], everything: Se
     chart = dot_chart("benchmark_result", f"Time per iteration: {title}", done, make_dots(done), caption)
     if group[0].table == "headline":
         is_drawn = any(result.table == "configurations" for result in everything)
-        return [Section("headline", title, describe_fastest(group), table, None if is_drawn else chart)]
+        built = [Section("headline", title, describe_fastest(group), table, None if is_drawn else chart)]
+        return [*build_retained_memory(done), *built]
     built = [Section("results", title, describe_fastest(group), table, chart)]
     return [*build_retained_memory(done), *built]
 
