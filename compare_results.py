@@ -79,7 +79,7 @@ def find_losses(pairs: Sequence[Pair], only_old: Sequence[Result], limit: float)
     warning.
     """
     lines = [f"{pair.label} fails more often: {pair.new.failure}" for pair in pairs if pair.is_worse]
-    lines += [f"{result.label} is missing in NEW" for result in only_old if result.status == "ok"]
+    lines += [f"{result.label} is missing in NEW" for result in only_old if result.ok_runs]
     for pair in pairs:
         for result in (pair.old, pair.new):
             if result.status in UNCOUNTED:
@@ -129,14 +129,16 @@ def compare(arguments: argparse.Namespace) -> int:
         pairs = pair_with_first(old, arguments.configs)
         if not arguments.mixed:
             check_one_machine([result for pair in pairs for result in (pair.old, pair.new)])
-        notes = describe_all(pairs) or ["No workload was measured with two of these configurations."]
     else:
         pairs, only_old, only_new = match_results(old, new, arguments.mixed)
-        changes = [describe_largest_change(pair) for pair in pairs if pair.is_measured]
-        notes = [*write_notes(pairs, only_old, only_new), *filter(None, changes)]
+    unequal = [pair for pair in pairs if pair.is_measured and not have_equal_work(pair.old, pair.new)]
+    pairs = [pair for pair in pairs if pair not in unequal]  # a sentence says why the others have no ratio
     measured = [pair for pair in pairs if pair.is_measured]
-    if arguments.configs:  # a sentence says why other pairs have no ratio
-        measured = [pair for pair in measured if have_equal_work(pair.old, pair.new)]
+    if arguments.configs:
+        notes = describe_all([*pairs, *unequal]) or ["No workload was measured with two of these configurations."]
+    else:
+        notes = [*write_notes(pairs, only_old, only_new), *describe_all(unequal)]
+        notes += filter(None, map(describe_largest_change, measured))
     losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
     differences = environment_differences(measured)
     if arguments.json:

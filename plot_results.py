@@ -89,7 +89,7 @@ def present(arguments: argparse.Namespace) -> int:
     if not results:
         raise RecordError(f"{arguments.records[0]} has no runs: run its script again")
     if not arguments.mixed:
-        is_published = any(path.resolve().is_relative_to(RESULTS / "published") for path in arguments.records)
+        is_published = all(path.resolve().is_relative_to(RESULTS / "published") for path in arguments.records)
         check_one_machine(results, several_boots=is_published)  # its tables name the number of boots
     built = sections(results)
     try:

@@ -57,7 +57,7 @@ class Result:
         self.check_every: int = flags.get("episode") or flags.get("check_every") or self.in_flight
         self.runs = [run for record in records for run in record.runs]
         self.paired = any(run.pair for run in self.runs)
-        self.allows_disturbed: bool = self.record.arguments.get("allow_disturbed", False)
+        self.allows_disturbed = all(record.arguments.get("allow_disturbed") for record in records)
         self.ok_runs = [run for run in self.runs if run.status == "ok"]
         self.best_status, self.shown_runs = self._choose_runs()
         self.seconds = [seconds for run in self.shown_runs for seconds in run.seconds]

@@ -105,7 +105,7 @@ def load_all(paths: Iterable[Path]) -> list[Record]:
         for run in record.runs:
             key = (record.table, record.workload, record.configuration, run.started_at, run.order, *run.seconds)
             first = first_files.setdefault(key, file)
-            if first == file:
+            if first == file or run.status == "skipped":
                 kept.append(run)
             else:
                 repeated.append(f"{file[1]}, which are also in {first[1]}")

@@ -273,8 +273,7 @@ def _cause_chart(causes: Mapping[str, Mapping[str, float]], untraced: Sequence[R
         bars.append(Bar(result.label, segments, format_time(result), (1e3 * ends[0], 1e3 * ends[1]) if ends else None))
     largest = max(causes[slowest], key=causes[slowest].__getitem__)
     share = causes[slowest][largest] / sum(causes[slowest].values())
-    caption = (f"{title_of(shown[0])}. Times and 95 % intervals (lines) without tracing. Causes: shares of the traced "
-               "runs of docs/stages.md, which names their day and commit.")  # fmt: skip
+    caption = f"{title_of(shown[0])}. Times and 95 % intervals (lines) without tracing, causes as in docs/stages.md."
     return BarChart("headline", f"{share:.0%} of the time of {slowest} is {largest}.", bars, stages.ALL_CAUSES,
                     "milliseconds per iteration", memcpy_lines(shown), (caption, *provenance(shown)))  # fmt: skip
 

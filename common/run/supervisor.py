@@ -45,7 +45,6 @@ def main(file: str, description: str | None, argv: Sequence[str] | None = None) 
 
 def _main(script: str, description: str | None, argv: Sequence[str] | None) -> int:
     runtime = next(runtime.name for runtime in RUNTIMES.values() if runtime.script == script)
-    # The user of a script sees the warning about a disturbed run, and can repeat it. So its time is shown.
     points = [replace(options, allow_disturbed=True) for options in parse_options(description, runtime, argv)]
     options = points[0]
     if options.trace:

@@ -88,6 +88,8 @@ def test_configurations_of_one_folder_are_compared_with_the_first_one(write_side
     assert fourth == f"store refs, compared with store bytes: {change}"
     no_change = "no cost changed in the same direction as the time"
     assert fifth == f"store ref-queue, compared with store bytes: {no_change}"
+    copies = [folder, "--configs", "store numpy", "store bytes", "--fail-above", "5%"]
+    assert "different work, so there is no factor" in run(capsys, copies).out
     equal = run(capsys, [folder, "--configs", "store refs", "store ref-queue"]).out.splitlines()[-1]
     start = "store ref-queue cannot be told apart from store refs with 5 runs each (1 times as fast, 95 % interval 0.9"
     assert equal.startswith(start) and equal.endswith("even 50 runs would not make so small a difference clear.")

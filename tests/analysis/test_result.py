@@ -102,6 +102,17 @@ def test_runs_that_were_disturbed_or_did_not_settle_have_no_part_in_the_time(cha
     assert allowed.status == ("ok" if status == "disturbed" else status)
 
 
+def test_disturbed_runs_count_only_if_all_records_allow_them():
+    disturbed = make_run([2.0], other_cores=1.0)
+    records = [
+        make_record("refs", disturbed, arguments={"allow_disturbed": True}),
+        make_record("refs", [1.0], disturbed),
+    ]
+    for order in (records, records[::-1]):
+        assert Result(order).run_seconds == [1.0]
+    assert Result(records[:1]).run_seconds == [2.0]
+
+
 def test_disturbed_runs_have_no_part_in_the_references():
     other = make_run([9.0], other_cores=1.0, memcpy_before_seconds=[7.0], pipe_before_seconds=[7.0])
     mixed = make_result(make_run([1.0], memcpy_before_seconds=[0.5], pipe_before_seconds=[0.1]), other)

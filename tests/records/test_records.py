@@ -159,6 +159,13 @@ def test_a_run_that_two_files_have_counts_once(tmp_path, record, capsys):
     assert capsys.readouterr().err == f"{begin} {path}\n"
 
 
+def test_a_configuration_that_two_measurements_have_skipped_is_no_repeated_run(tmp_path, record, capsys):
+    skipped = msgspec.structs.replace(record, runs=[Run(status="skipped", reason="no GPU")])
+    for name in ("a.json", "b.json"):
+        files.create(tmp_path / name, skipped)
+    assert (files.load_all([tmp_path]), capsys.readouterr().err) == ([skipped, skipped], "")
+
+
 def test_every_published_record_is_read():
     records = [files.load(path) for path in files.record_files([RESULTS / "published"])]
     assert all(run.seconds or run.status != "ok" for record in records for run in record.runs)
