@@ -25,6 +25,7 @@ then all of them again in another order. Records and charts go to a new folder i
 
 import argparse
 import random
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -42,6 +43,8 @@ from common.run.supervisor import measure_all
 from common.transports.catalogue import VARIANTS
 from common.transports.suites import SUITES
 from common.units import format_bytes
+
+SHORT_FORM = r"(?<!--message) (packed|jagged|tensordict|indices)\b"  # of --message, in charts and some tables
 
 
 def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -98,14 +101,14 @@ def plan_all(configurations: Sequence[str], suite: str, flags: Sequence[str], ta
 
 
 def plan_suite(configurations: Sequence[str], suite: str, flags: Sequence[str], table: str = "") -> list[Planned]:
-    """Return the plans of a suite, or those that these names mean, as the suite, a table or --dry-run shows them.
+    """Return the plans of a suite, or those that these names mean, as the suite, tables, charts or --dry-run show them.
 
-    A name means the plans that have its flags, and of those the ones with the fewest flags. Raise UsageError for a
-    name without a plan.
+    A name means the plans with its flags, and of those the ones with the fewest. Raise UsageError if there is none.
     """
     from common.analysis.result import Result
 
-    wanted = [configuration.partition(" (")[0].split(" --") for configuration in configurations]  # (reference)
+    full_names = [name.partition(" (")[0].replace(" as sent", " --as-sent") for name in configurations]  # (reference)
+    wanted = [re.sub(SHORT_FORM, r" --message \1", name).split(" --") for name in full_names]
     planned = []
     for part in SUITES[suite]:
         for text in part.commands:  # other transports are not planned, because the flags may not fit them

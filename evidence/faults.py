@@ -1,7 +1,4 @@
-"""Print the faults and hostile uses that `make faults` has provoked: two tables of docs/failures.md.
-
-python3 -m evidence.faults results/evidence/faults.jsonl
-"""
+"""Print the faults and hostile uses that `make faults` has provoked: two tables of docs/failures.md."""
 
 import json
 import sys
