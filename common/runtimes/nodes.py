@@ -161,7 +161,7 @@ class Nodes:
         self.read_clocks()
         crossings = plan.crossings(self.worker_nodes)
         for link, total in crossings.bytes_by_link(range(1, 1 + crossings.period)).items():
-            count = round(total / crossings.period)
+            count = max(1, round(total / crossings.period))
             for connections in LINK_CONNECTIONS:
                 passes = [self._time_link(*link, connections, count, report_progress) for _ in range(1 + LINK_PASSES)]
                 self.links.append(Link(*link, connections, count, passes[1:]))
