@@ -30,7 +30,7 @@ def build_readme(results: Sequence[Result]) -> list[Section]:
 
 
 def build_demo(shown: Sequence[Result]) -> Section:
-    """Return the demo's two commands with the line that they print here, and the times beside those of the demo."""
+    """Return the demo's commands with the time of 100 iterations by the records, beside the times of the demo."""
     by_name = {result.name: result for result in shown}
     queues, graph = DEMO_SECONDS
     cells, used = [["the demo, on its GPUs", f"{queues} s", f"{graph} s", f"{queues / graph:.1f}"]], []
@@ -42,8 +42,8 @@ def build_demo(shown: Sequence[Result]) -> Section:
             ratio = Pair(used[-1], used[-2]).ratio
             factor = f"{format_significant(ratio.value)} ({format_interval(ratio)})"
             cells.append([place, *(f"{seconds[name]} s" for name in names), factor])
-    commands = [f".venv/bin/python {by_name[name].transport.runtime.script:40}  # Execution time: {seconds[name]} "
-                "seconds" for name in DEMO_SCRIPTS]  # fmt: skip
+    commands = [f".venv/bin/python {by_name[name].transport.runtime.script:40}  # Execution time: about "
+                f"{seconds[name]} seconds" for name in DEMO_SCRIPTS]  # fmt: skip
     headers = ["where", "queues through the driver", "compiled graph", "times as fast (95 % interval)"]
     edges = [edge.bytes for edge in shown[0].workload.edges]
     size = (f"{DEMO_ITERATIONS} iterations, messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}. "

@@ -33,8 +33,8 @@ def on_nodes(transport, seconds, runtime="store"):
 
 def test_the_commands_of_the_demo_have_the_time_of_100_iterations_and_the_table_has_the_demos_own():
     text = build(*demo(2.0, 0.25), *demo(0.5, 0.125, flags={"retain_memory": True}))["demo"]
-    assert ".venv/bin/python simulate_chat_learn_data_flow.py          # Execution time: 200 seconds\n" in text
-    assert ".venv/bin/python ray_cg_simulate_chat_learn_data_flow.py   # Execution time: 25 seconds\n" in text
+    assert ".venv/bin/python simulate_chat_learn_data_flow.py          # Execution time: about 200 seconds\n" in text
+    assert ".venv/bin/python ray_cg_simulate_chat_learn_data_flow.py   # Execution time: about 25 seconds\n" in text
     rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
     assert rows[0] == "| the demo, on its GPUs | 279.23 s | 35.37 s | 7.9 |"
     assert rows[1].startswith("| here | 200 s | 25 s | 8 (7.")
