@@ -145,6 +145,8 @@ def test_nothing_is_left_whatever_is_killed_and_whatever_signals_the_guard_gets(
 
 def test_the_next_run_removes_what_is_left_if_both_are_killed(tree):
     started = tree()
+    # The guard reaps the process that ends at once. Nobody finds it later: it has no parent and no environment.
+    wait_for(lambda: len(descendants() - started.before) == len(["supervisor", "guard", "worker", *started.orphans]))
     started.guard.suspend()  # or it would clean up between the two signals
     started.kill_supervisor()
     remove_dead_runs()  # not yet: the guard may go on
