@@ -7,7 +7,7 @@ In the tables of this suite: `store refs` before, `store refs --retain-memory` a
 
 import ray
 
-from common.runtimes.environment import RETAIN_MEMORY
+from dataflow.workers.variables import RETAIN_MEMORY
 from examples.actors import Rollout, Trainer, print_times, start
 
 

@@ -5,9 +5,9 @@ import tempfile
 
 import ray
 
-from common.channels.shared_ring import Ring, View
-from common.flows.flow import Edge
-from common.flows.message import flat_message
+from dataflow.flows.flow import Edge
+from dataflow.flows.message import flat_message
+from dataflow.transports.shared_ring import Ring, View
 from examples import actors
 
 EDGE, SLOTS = Edge("rollout", "trainer", flat_message(64 * 2**20)), 3

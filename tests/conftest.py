@@ -18,16 +18,15 @@ from typing import Any
 import psutil
 import pytest
 
-from common.plan import validate
-from common.plan.command_line import parse_options
-from common.plan.plan import Plan, resolve_plan
-from common.records import files
-from common.records.schema import Record, Run
-from common.runtimes import cleanup
-from common.transports.catalogue import RUNTIMES
+from dataflow.plan import validate
+from dataflow.plan.command_line import parse_options
+from dataflow.plan.plan import Plan, resolve_plan
+from dataflow.records import files
+from dataflow.records.schema import Record, Run
+from dataflow.workers import cleanup
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = {name: ROOT / runtime.script for name, runtime in RUNTIMES.items()}
+DEFAULT_TRANSPORTS = {"store": "driver-queue", "graph": "shm", "rdt": "gloo", "torch": "gloo", "peers": "zmq-ipc"}
 KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")  # 8 to 40 KiB per message, 112 KiB per iteration
 RUN_SECONDS = 250  # a run that takes longer is killed; on an idle machine it takes about ten
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -66,7 +65,7 @@ def make_plan(no_gpu):
     """make_plan(runtime, *flags, **changes) -> the plan of a script's flags on a machine without a GPU."""
 
     def make(runtime: str, *flags: str, **changes) -> Plan:
-        (options,) = parse_options("", runtime, flags)
+        (options,) = parse_options("", runtime, with_transport(runtime, flags))
         plan, skipped = resolve_plan(runtime, options)
         assert skipped is None, skipped
         return replace(plan, **changes)
@@ -93,11 +92,33 @@ class Finished:
         return run
 
 
+def run_words(runtime: str | Path, *flags: str) -> list[str]:
+    """Return the words after `python3` that measure the configuration of --transport, or the program in a file."""
+    if isinstance(runtime, Path):
+        return [str(runtime), *flags]
+    words = [*map(str, flags)]
+    transport = DEFAULT_TRANSPORTS[runtime]
+    if "--transport" in words:
+        index = words.index("--transport")
+        _, transport = words[index : index + 2]
+        del words[index : index + 2]
+    return ["-m", "dataflow", "run", f"{runtime} {transport}", *words]
+
+
+def with_transport(runtime: str, flags: Sequence[str]) -> Sequence[str]:
+    return flags if "--transport" in flags else ("--transport", DEFAULT_TRANSPORTS[runtime], *flags)
+
+
 class Script:
-    """A script that runs as a child of this process, with a folder of its own for temporary files."""
+    """A command that runs as a child of this process, with a folder of its own for temporary files."""
 
     def __init__(
-        self, script: Path, *flags: str, temporary: Path | None = None, prefix: Sequence[str] = (), output: str = ""
+        self,
+        runtime: str | Path,
+        *flags: str,
+        temporary: Path | None = None,
+        prefix: Sequence[str] = (),
+        output: str = "",
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # short, because Ray puts sockets below it
         self.temporary = temporary or self.folder / "tmp"
@@ -105,12 +126,12 @@ class Script:
         self.output = Path(output or self.folder / "record.json")
         self.shared_before = shared_memory_files(self.temporary)
         self.descendants_before = descendants()
-        command = [*prefix, sys.executable, str(script), *flags, "--output", str(self.output)]
+        command = [*prefix, sys.executable, *run_words(runtime, *flags), "--output", str(self.output)]
         # A token of this user would otherwise be required from the shared cluster, which has none.
         variables = {"RAY_AUTH_MODE": "disabled", **os.environ}
         variables |= {"TMPDIR": str(self.temporary), "DATA_FLOW_LOCK": str(self.folder)}
         self.process = subprocess.Popen(
-            command, cwd=script.parent, env=variables, text=True, errors="replace",
+            command, cwd=ROOT, env=variables, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
@@ -134,7 +155,9 @@ class Script:
     def guard(self) -> psutil.Process:
         """Return the process that cleans up if the supervisor cannot."""
         (guard,) = [
-            child for child in psutil.Process(self.process.pid).children() if "common.runtimes.guard" in child.cmdline()
+            child
+            for child in psutil.Process(self.process.pid).children()
+            if "dataflow.workers.guard" in child.cmdline()
         ]
         return guard
 
@@ -208,11 +231,11 @@ def creator_of(name: str) -> int | None:
 
 @pytest.fixture
 def begin_run():
-    """begin_run(script, *flags) -> Script. Nothing of the run outlives the test."""
+    """begin_run(runtime, *flags) -> Script. Nothing of the run outlives the test."""
     begun: list[Script] = []
 
-    def begin(script: Path, *flags: str, **options: Any) -> Script:
-        begun.append(Script(script, *flags, **options))
+    def begin(runtime: str | Path, *flags: str, **options: Any) -> Script:
+        begun.append(Script(runtime, *flags, **options))
         return begun[-1]
 
     yield begin
@@ -233,10 +256,10 @@ def begin_run():
 
 @pytest.fixture
 def run_script(begin_run):
-    """run_script(script, *flags) -> Finished, after a check that the run has left nothing behind."""
+    """run_script(runtime, *flags) -> Finished, after a check that the run has left nothing behind."""
 
-    def run(script: Path, *flags: str) -> Finished:
-        begun = begin_run(script, *flags)
+    def run(runtime: str | Path, *flags: str) -> Finished:
+        begun = begin_run(runtime, *flags)
         finished = begun.finish()
         assert begun.leftovers() == []
         return finished

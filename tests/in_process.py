@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from common.channels.ring_endpoint import RingActor, RingEndpoint
-from common.endpoints.actor import Actor, Endpoint
-from common.endpoints.inbox import Inbox, Views
-from common.endpoints.outbox import Outbox
-from common.endpoints.tensors import map_tensors
-from common.flows.catalogue import online_dpo
-from common.flows.flow import DRIVER, Edge, Flow, Task
-from common.flows.message import Field, Message
-from common.plan.options import Options
-from common.plan.plan import Plan
-from common.transports.catalogue import TRANSPORTS
+from dataflow.catalogue.catalogue import TRANSPORTS
+from dataflow.endpoints.actor import Actor, Endpoint
+from dataflow.endpoints.inbox import Inbox, Views
+from dataflow.endpoints.outbox import Outbox
+from dataflow.endpoints.tensors import map_tensors
+from dataflow.flows.catalogue import online_dpo
+from dataflow.flows.flow import DRIVER, Edge, Flow, Task
+from dataflow.flows.message import Field, Message
+from dataflow.plan.options import Options
+from dataflow.plan.plan import Plan
+from dataflow.transports.ring_endpoint import RingActor, RingEndpoint
 
 DEMO = online_dpo(batch_size=4, prompt_seq_len=256)
 # Every dtype, tensors, lists and strings: with odd numbers of bytes, with gaps, with one item and with none.

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from common.flows.catalogue import build_flow, flow_sizes
-from common.records import files
-from common.records.schema import Configuration, Layout, ProcessCost, Record, Run, Workload, record_edges
+from dataflow.flows.catalogue import build_flow, flow_sizes
+from dataflow.records import files
+from dataflow.records.schema import Configuration, Layout, ProcessCost, Record, Run, Workload, record_edges
 
 ENVIRONMENT = {"cpu_model": "Test CPU", "logical_cpus": 2, "memory_gib": 8, "gpus": [], "python": "3.11"}
 CONFIGURATION_FIELDS = ("flags", "device")

@@ -8,29 +8,19 @@ from pathlib import Path
 from conftest import ROOT
 
 ORDER = (
-    "errors", "units", "flows", "transports", "records", "plan", "trace", "endpoints", "channels", "runtimes",
-    "analysis", "report", "run", "scripts",
+    "errors", "units", "flows", "catalogue", "records", "plan", "trace", "endpoints", "nodes", "workers", "analysis",
+    "report", "measure", "transports", "evidence", "studies", "commands", "__main__",
 )  # fmt: skip
-FILES = sorted(
-    path
-    for pattern in ("*.py", "chatlearn/*.py", "colossalai/*.py", "evidence/*.py", "common/*.py", "common/*/*.py")
-    for path in ROOT.glob(pattern)
-    if path != ROOT / "common" / "__init__.py"
-)
-MAX_MODULES = 51  # of the project, that supervisor, worker and store script import together; each flow is one
+FILES = sorted(path for path in (ROOT / "dataflow").rglob("*.py") if path.name != "__init__.py")
+MAX_MODULES = 51  # of the project, that supervisor, worker and store transports import together
 
 
 def package_of(path: Path) -> str:
-    """Return the package of a file of common/. ChatLearn's flags belong to all flags; other files are scripts."""
-    if path == ROOT / "chatlearn" / "options.py":
-        return "plan"
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return parts[1] if parts[0] == "common" else "scripts"
+    return path.relative_to(ROOT / "dataflow").with_suffix("").parts[0]
 
 
 def imported_packages(path: Path):
     """Yield the packages that a file imports, anywhere in it."""
-    scripts = {script.stem for script in ROOT.glob("*.py")} | {"chatlearn", "colossalai", "evidence"}
     for node in ast.walk(ast.parse(path.read_text())):
         names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
         if isinstance(node, ast.ImportFrom):
@@ -38,12 +28,8 @@ def imported_packages(path: Path):
             names = [f"{node.module}.{name}" for name in names]
         for name in names:
             first, *rest = name.split(".")
-            if first == "common":
-                yield from rest[:1]  # none for `import common`, which checks the version of Python
-            elif name.startswith("chatlearn.options"):
-                yield "plan"
-            elif first in scripts:
-                yield "scripts"
+            if first == "dataflow":
+                yield from rest[:1]
 
 
 def test_every_package_has_its_position_in_the_order():
@@ -55,7 +41,7 @@ def test_modules_import_only_packages_before_their_own():
         f"{path.relative_to(ROOT)} imports {name}"
         for path in FILES
         for name in imported_packages(path)
-        if name not in ORDER[: ORDER.index(package_of(path)) + 1]
+        if name not in (*ORDER[: ORDER.index(package_of(path)) + 1], "studies")
     ]
     assert wrong == []
 
@@ -68,12 +54,12 @@ def imported_modules(code: str) -> set[str]:
 
 
 def test_a_run_over_the_store_imports_few_modules_of_the_project():
-    code = "import common.run.supervisor, common.run.worker, common.runtimes.ray_workers\n"
-    modules = imported_modules(code + "import common.report.console, simulate_chat_learn_data_flow")
+    code = "import dataflow.measure.supervisor, dataflow.measure.worker, dataflow.workers.ray_workers\n"
+    modules = imported_modules(code + "import dataflow.report.console, dataflow.transports.store")
     own = {name for name in modules if (ROOT / f"{name.replace('.', '/')}.py").is_file()}
     assert len(own) <= MAX_MODULES, sorted(own)
 
 
 def test_the_supervisor_rejects_flags_without_heavy_packages():
-    modules = imported_modules("import common.run.supervisor")
+    modules = imported_modules("import dataflow.measure.supervisor")
     assert modules.isdisjoint({"ray", "torch", "numpy", "scipy", "matplotlib"})

@@ -7,10 +7,10 @@ import pytest
 from conftest import ROOT
 from made_records import make_record, make_run, write_record
 
-from common.errors import UsageError
-from common.records.schema import ProcessCost
-from common.runtimes.environment import RETAIN_MEMORY
-from evidence import allocators
+from dataflow.errors import UsageError
+from dataflow.evidence import allocators
+from dataflow.records.schema import ProcessCost
+from dataflow.workers.variables import RETAIN_MEMORY
 
 
 def test_settings_are_rows_of_the_table(tmp_path):

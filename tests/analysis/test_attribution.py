@@ -4,12 +4,12 @@ import msgspec
 import pytest
 from made_records import make_record, make_run
 
-from common.analysis import stages
-from common.analysis.result import Result
-from common.errors import RecordError
-from common.flows.flow import DRIVER
-from common.records.schema import Edge
-from common.trace import recorder
+from dataflow.analysis import stages
+from dataflow.analysis.result import Result
+from dataflow.errors import RecordError
+from dataflow.flows.flow import DRIVER
+from dataflow.records.schema import Edge
+from dataflow.trace import recorder
 
 
 def make_trace(*iterations, **changes):

@@ -7,10 +7,10 @@ import pytest
 from conftest import ROOT
 from made_records import make_record, make_run, write_record
 
-import benchmark
-import choose_transport
-from common.errors import UsageError
-from common.records.environment import describe_environment
+from dataflow.commands import answer as choose_transport
+from dataflow.commands import run as benchmark
+from dataflow.errors import UsageError
+from dataflow.records.machine import describe_environment
 
 HERE = describe_environment()
 
@@ -152,7 +152,7 @@ def test_without_a_record_the_command_that_measures_is_printed(ask, capsys, tmp_
     text = ask([measured("refs", 1.0)], "--flow", flow, "--in-flight", "2", code=1)
     python, script, *argv = shlex.split(text.splitlines()[-1])
     assert (python, script) == ("python3", "benchmark.py")
-    assert benchmark.main([*argv, "--dry-run", "--output-dir", str(tmp_path / "new")]) == 0
+    assert benchmark.main([*argv, "--dry-run", "--output", str(tmp_path / "new")]) == 0
     lines = capsys.readouterr().out
     assert "store refs --in-flight 2: 5 x 30 iterations" in lines and "skipped" not in lines
     assert "store driver-queue" not in lines  # it holds one iteration

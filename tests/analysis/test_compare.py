@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from made_records import make_record, make_run, write_record
 
-import compare_results
-from common.errors import RecordError, SuiteError, UsageError
+from dataflow.commands import compare as compare_results
+from dataflow.errors import RecordError, SuiteError, UsageError
 
 # The iterations of five runs; the geometric mean of their medians is 1.
 QUIET = [[1.0, 1.02, 0.9], [1.01, 1.01], [1 / 1.01], [1.005], [1 / 1.005]]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from made_records import make_record, make_run, write_record
 
-from common.errors import UsageError
-from evidence import false_alarms
+from dataflow.errors import UsageError
+from dataflow.evidence import false_alarms
 
 
 def make_runs(seconds):

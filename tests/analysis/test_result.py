@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from made_records import make_record, make_run
 
-from common.analysis.comparison import compared_result, find_result
-from common.analysis.result import Result, group_results, warnings, with_shared_references
-from common.errors import RecordError
-from common.records.schema import Edge, ProcessCost
+from dataflow.analysis.comparison import compared_result, find_result
+from dataflow.analysis.result import Result, group_results, warnings, with_shared_references
+from dataflow.errors import RecordError
+from dataflow.records.schema import Edge, ProcessCost
 
 
 def make_result(*runs, transport="refs", **changes):

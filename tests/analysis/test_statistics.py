@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.analysis.statistics import (
+from dataflow.analysis.statistics import (
     NO_DIFFERENCE,
     TOO_NOISY,
     interval,

@@ -7,8 +7,8 @@ import pytest
 import torch
 from in_process import FIELDS, LocalEdge
 
-from common.channels.codecs import ARRAYS, BYTES, DENSE
-from common.endpoints.tensors import map_tensors
+from dataflow.endpoints.codecs import ARRAYS, BYTES, DENSE
+from dataflow.endpoints.tensors import map_tensors
 
 
 @pytest.mark.parametrize(("codec", "kind"), [(DENSE, torch.Tensor), (ARRAYS, np.ndarray), (BYTES, bytes)])

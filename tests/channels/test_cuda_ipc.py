@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from common.channels.cuda_ipc import Import, export_pool
-from common.errors import RunFailed
+from dataflow.errors import RunFailed
+from dataflow.transports.cuda_ipc import Import, export_pool
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_rdt_simulate_chat_learn_data_flow import read_ucx_log
-from torch_simulate_chat_learn_data_flow import nccl_settings, read_nccl_log
+from dataflow.transports.processes import nccl_settings, read_nccl_log
+from dataflow.transports.rdt import read_ucx_log
 
 LOG = """\
 host:101:101 [0] NCCL INFO NCCL version 2.28.9+cuda13.0

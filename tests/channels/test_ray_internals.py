@@ -10,8 +10,8 @@ import pytest
 import torch
 from in_process import COLOCATED, DEMO
 
-from common.channels.ray_internals import MIN_REUSED_BYTES, ReusedBuffers, check_data_paths, reuse_receive_buffers
-from common.errors import RunFailed
+from dataflow.errors import RunFailed
+from dataflow.transports.ray_internals import MIN_REUSED_BYTES, ReusedBuffers, check_data_paths, reuse_receive_buffers
 
 
 def message(number, count=1000, dtype=np.int64):

@@ -8,12 +8,12 @@ import pytest
 import torch
 from in_process import COLOCATED, DEMO, RICH, LocalRingEndpoints, on_edge
 
-from common.channels.ring_endpoint import first_tensor
-from common.endpoints.tensors import list_tensors
-from common.errors import RunFailed
-from common.flows.catalogue import build_flow
-from common.flows.flow import DRIVER, Flow, Task
-from common.flows.message import Field, Message
+from dataflow.endpoints.tensors import list_tensors
+from dataflow.errors import RunFailed
+from dataflow.flows.catalogue import build_flow
+from dataflow.flows.flow import DRIVER, Flow, Task
+from dataflow.flows.message import Field, Message
+from dataflow.transports.ring_endpoint import first_tensor
 
 TIMEOUT = 0.1  # seconds of an iteration; a sender waits for half of it
 K = 4  # iterations in flight

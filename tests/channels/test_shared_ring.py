@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from common.channels.shared_ring import Ring, View
-from common.errors import RunFailed
-from common.flows.flow import Edge
-from common.flows.message import flat_message
+from dataflow.errors import RunFailed
+from dataflow.flows.flow import Edge
+from dataflow.flows.message import flat_message
+from dataflow.transports.shared_ring import Ring, View
 
 ROOT = Path(__file__).resolve().parents[2]
 READERS = ["reference", "reward"]
@@ -140,8 +140,8 @@ def test_all_memory_is_allocated_before_the_first_message(folder):
 PROGRAM = """
 import resource, sys
 from pathlib import Path
-from common.channels.shared_ring import *
-from common.flows.message import flat_message
+from dataflow.transports.shared_ring import *
+from dataflow.flows.message import flat_message
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 folder, readers = Path(sys.argv[1]), ["reference", "reward"]
 """

@@ -8,18 +8,18 @@ from types import SimpleNamespace
 import pytest
 import ray
 
-import simulate_chat_learn_data_flow as script
-from chatlearn import driver as driver_module
-from chatlearn.driver import Driver
-from chatlearn.models import ChatLearnActor, Trainer
-from common.endpoints.progress_table import ProgressTable
-from common.endpoints.samples import split_samples
-from common.errors import RunFailed
-from common.flows.catalogue import build_flow
-from common.records.schema import Run
-from common.run.monitor import WorkerReport
-from common.run.timing import measure
-from common.runtimes.worker_group import WorkerGroup
+import dataflow.transports.store as script
+from dataflow.endpoints.progress_table import ProgressTable
+from dataflow.errors import RunFailed
+from dataflow.flows.catalogue import build_flow
+from dataflow.measure.loop import measure
+from dataflow.measure.monitor import WorkerReport
+from dataflow.records.schema import Run
+from dataflow.studies.chatlearn import driver as driver_module
+from dataflow.studies.chatlearn.driver import Driver
+from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer
+from dataflow.studies.chatlearn.samples import split_samples
+from dataflow.workers.worker_group import WorkerGroup
 
 BATCH_SIZE = 8
 LENGTHS = ("--prompt-len", "uniform:4:8", "--response-len", "6")

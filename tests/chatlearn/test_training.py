@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from chatlearn.models import digest
-from common.endpoints.outbox import Outbox
-from common.endpoints.samples import pad_samples, split_samples
-from common.flows.catalogue import build_flow
+from dataflow.endpoints.outbox import Outbox
+from dataflow.flows.catalogue import build_flow
+from dataflow.studies.chatlearn.models import digest
+from dataflow.studies.chatlearn.samples import pad_samples, split_samples
 
 
 def make_samples(flow="ppo", sender="reward"):

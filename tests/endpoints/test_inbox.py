@@ -7,7 +7,7 @@ import pytest
 import torch
 from in_process import FIELDS, LocalEdge
 
-from common.flows.message import Field, Message, flat_message
+from dataflow.flows.message import Field, Message, flat_message
 
 # Messages whose sequence number has eight bytes, fewer bytes, or a few bits.
 MESSAGES = {

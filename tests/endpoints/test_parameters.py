@@ -6,10 +6,10 @@ import pytest
 import torch
 from in_process import LocalEndpoints, LocalRingEndpoints
 
-from common.endpoints.tensors import list_tensors
-from common.flows.catalogue import build_flow
-from common.records.schema import Run, Updates
-from common.run.timing import find_torn_reads
+from dataflow.endpoints.tensors import list_tensors
+from dataflow.flows.catalogue import build_flow
+from dataflow.measure.loop import find_torn_reads
+from dataflow.records.schema import Run, Updates
 
 SMALL = {"model": "gpt2", "scale": 0.001}
 

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from in_process import FIELDS
 
-from common.endpoints.payload import digest, encode_number, make_field, raw_bytes
-from common.flows.message import ARRAY_DTYPES, ITEM_BYTES, PYTHON_DTYPES, Field
+from dataflow.endpoints.payload import digest, encode_number, make_field, raw_bytes
+from dataflow.flows.message import ARRAY_DTYPES, ITEM_BYTES, PYTHON_DTYPES, Field
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKE = "make_field(Field('', 'int64', (512,)), 'policy', 1)"
 
 
 def test_every_process_makes_the_same_payload():
-    program = f"from common.endpoints.payload import *; print(digest({MAKE}, 0))"
+    program = f"from dataflow.endpoints.payload import *; print(digest({MAKE}, 0))"
     other = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert int(other.stdout) == digest(eval(MAKE), 0)
 

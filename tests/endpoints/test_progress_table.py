@@ -2,7 +2,7 @@
 
 import os
 
-from common.endpoints.progress_table import ENDING, ITERATING, STARTING, ProgressTable
+from dataflow.endpoints.progress_table import ENDING, ITERATING, STARTING, ProgressTable
 
 NAMES = ("driver", "policy", "reward")
 

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from common.endpoints.actor import Actor
-from common.endpoints.outbox import Outbox
-from common.endpoints.progress_table import ProgressTable
-from common.endpoints.samples import make_micro_batches, verify_micro_batches
-from common.endpoints.tensors import map_tensors
-from common.flows.catalogue import build_flow
+from dataflow.endpoints.actor import Actor
+from dataflow.endpoints.outbox import Outbox
+from dataflow.endpoints.progress_table import ProgressTable
+from dataflow.endpoints.tensors import map_tensors
+from dataflow.flows.catalogue import build_flow
+from dataflow.studies.chatlearn.samples import make_micro_batches, verify_micro_batches
 
 SIZES = {"batch_size": 6, "prompt_len": "uniform:3:9", "response_len": "uniform:1:7"}
 FLOW = build_flow("ppo", SIZES, "fields")

@@ -8,13 +8,13 @@ import pytest
 import torch
 from in_process import FIELDS
 
-from common.channels.codecs import ARRAYS, BYTES
-from common.endpoints import tensors
-from common.endpoints.inbox import read_first_bytes
-from common.endpoints.outbox import Outbox
-from common.endpoints.payload import encode_number
-from common.endpoints.tensors import tensors_of, unpack
-from common.flows.message import Field, Message, flat_message
+from dataflow.endpoints import tensors
+from dataflow.endpoints.codecs import ARRAYS, BYTES
+from dataflow.endpoints.inbox import read_first_bytes
+from dataflow.endpoints.outbox import Outbox
+from dataflow.endpoints.payload import encode_number
+from dataflow.endpoints.tensors import tensors_of, unpack
+from dataflow.flows.message import Field, Message, flat_message
 
 CPU = torch.device("cpu")
 NUMBER = Field("number", "int64", (2,))

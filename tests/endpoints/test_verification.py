@@ -8,13 +8,13 @@ import pytest
 import torch
 from in_process import COLOCATED, DEMO, FIELDS, RICH, LocalEdge, LocalEndpoints, flip_bit, on_edge
 
-from common.channels.codecs import ARRAYS, BYTES, DENSE, HOST
-from common.endpoints import tensors
-from common.endpoints.payload import number_bytes
-from common.errors import RunFailed
-from common.flows.catalogue import build_flow, chain, scatter_gather
-from common.flows.flow import with_proxy_actor
-from common.flows.message import ITEM_BYTES, flat_message
+from dataflow.endpoints import tensors
+from dataflow.endpoints.codecs import ARRAYS, BYTES, DENSE, HOST
+from dataflow.endpoints.payload import number_bytes
+from dataflow.errors import RunFailed
+from dataflow.flows.catalogue import build_flow, chain, scatter_gather
+from dataflow.flows.flow import with_proxy_actor
+from dataflow.flows.message import ITEM_BYTES, flat_message
 
 K, GROUP = 4, 10
 TENSOR = torch.ones(8)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from common.flows.catalogue import build_flow
-from common.flows.detached_ppo import experience
+from dataflow.flows.catalogue import build_flow
+from dataflow.studies.detached_ppo.flow import experience
 
 EDGES = {  # coati/ray/utils.py, get_receivers_per_sender: experience, then weights
     (1, 1): ({("maker-0", "trainer-0")}, {("trainer-0", "maker-0")}),

@@ -5,9 +5,9 @@ from itertools import pairwise
 import pytest
 from in_process import COLOCATED
 
-from common.flows.catalogue import build_flow, chain, online_dpo, round_trip, scatter_gather
-from common.flows.flow import DRIVER, PROXY, Flow, Task, packed_flow, with_proxy_actor
-from common.flows.message import ACKNOWLEDGEMENT, Field, Message, flat_message
+from dataflow.flows.catalogue import build_flow, chain, online_dpo, round_trip, scatter_gather
+from dataflow.flows.flow import DRIVER, PROXY, Flow, Task, packed_flow, with_proxy_actor
+from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message, flat_message
 
 WIDE = Flow(
     "wide", "wide", flat_message(8),

@@ -4,11 +4,11 @@ from itertools import pairwise
 
 import pytest
 
-from common.endpoints.payload import make_field, number_bytes
-from common.flows.catalogue import FLOWS, build_flow, chain, flow_sizes, online_dpo, scatter_gather
-from common.flows.chatlearn_messages import draw_lengths, make_batch
-from common.flows.flow import DRIVER, Edge
-from common.flows.message import ACKNOWLEDGEMENT, flat_message, jagged_message
+from dataflow.endpoints.payload import make_field, number_bytes
+from dataflow.flows.catalogue import FLOWS, build_flow, chain, flow_sizes, online_dpo, scatter_gather
+from dataflow.flows.chatlearn_messages import draw_lengths, make_batch
+from dataflow.flows.flow import DRIVER, Edge
+from dataflow.flows.message import ACKNOWLEDGEMENT, flat_message, jagged_message
 
 MIB = 2**20
 FLAT = ["online-dpo", "chain", "scatter-gather", "round-trip", "rollout-1, rollout-2 -> trainer: 12MB"]

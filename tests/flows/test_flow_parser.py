@@ -2,8 +2,8 @@
 
 import pytest
 
-from common.flows.catalogue import build_flow, flow_sizes
-from common.units import format_bytes, parse_bytes, parse_seconds
+from dataflow.flows.catalogue import build_flow, flow_sizes
+from dataflow.units import format_bytes, parse_bytes, parse_seconds
 
 TEXT = "rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB"
 
@@ -57,7 +57,7 @@ def test_many_tensors_are_a_list_with_or_without_a_name():
 
 def test_a_function_in_a_file_builds_a_flow_from_its_own_sizes(tmp_path):
     path = tmp_path / "my_flow.py"
-    path.write_text("from common.flows.catalogue import chain\n"
+    path.write_text("from dataflow.flows.catalogue import chain\n"
                     "def make(actors=2):\n    return chain(16, actors)\n"
                     "def fail():\n    return undefined\n")  # fmt: skip
     assert flow_sizes(f"{path}:make") == {"actors": 2}
@@ -82,8 +82,8 @@ def test_bytes_and_seconds_are_read_with_or_without_a_unit():
 
 FLOW_FILE = """
 import sys
-from common.flows.flow import DRIVER, Flow, Task
-from common.flows.message import Field, Message
+from dataflow.flows.flow import DRIVER, Flow, Task
+from dataflow.flows.message import Field, Message
 
 def make(name="policy", actor="", shape=(8,), returns=None):
     message = Message((Field("tokens", "int64", shape),))

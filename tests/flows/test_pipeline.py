@@ -3,9 +3,9 @@
 import pytest
 from in_process import LocalEndpoints
 
-from common.errors import RunFailed
-from common.flows.flow import DRIVER
-from common.flows.pipeline import SCHEDULES, pipeline
+from dataflow.errors import RunFailed
+from dataflow.flows.flow import DRIVER
+from dataflow.studies.pipeline.flow import SCHEDULES, pipeline
 
 SMALL = {"sequence_length": 1, "hidden_size": 8}
 

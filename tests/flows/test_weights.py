@@ -2,10 +2,10 @@
 
 import pytest
 
-from common.flows.catalogue import build_flow
-from common.flows.flow import DRIVER, changes_flow
-from common.flows.weights import MODELS, model_fields
-from common.units import parse_bytes
+from dataflow.flows.catalogue import build_flow
+from dataflow.flows.flow import DRIVER, changes_flow
+from dataflow.studies.weights.flow import MODELS, model_fields
+from dataflow.units import parse_bytes
 
 # Numbers of tensors and bytes of the published checkpoints: model.safetensors.index.json, or the sum over the layers.
 KNOWN = {

@@ -3,12 +3,12 @@
 import pytest
 from conftest import ROOT
 
-from common.endpoints.collectives import CollectiveActor, make_sums
-from common.flows.catalogue import build_flow
-from common.flows.zero import sent_bytes
-from common.plan.options import Options
-from common.plan.plan import Plan
-from common.transports.catalogue import TRANSPORTS
+from dataflow.catalogue.catalogue import TRANSPORTS
+from dataflow.flows.catalogue import build_flow
+from dataflow.plan.options import Options
+from dataflow.plan.plan import Plan
+from dataflow.studies.zero.collectives import CollectiveActor, make_sums
+from dataflow.studies.zero.flow import sent_bytes
 
 
 def state_bytes(parameters: float, ranks: int, stage: int) -> float:

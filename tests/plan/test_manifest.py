@@ -6,7 +6,7 @@ import jsonschema
 import yaml
 from conftest import ROOT
 
-from common.plan.command_line import parse_options
+from dataflow.plan.command_line import parse_options
 
 
 def fields(required, **properties):

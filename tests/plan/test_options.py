@@ -6,15 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import with_transport
 
-from chatlearn.options import REF_QUEUE_FLAGS
-from common.errors import UsageError
-from common.flows.catalogue import build_flow
-from common.plan import validate
-from common.plan.command_line import describe_flags, parse_options
-from common.plan.options import FLAGS, PRESETS
-from common.plan.plan import resolve_plan
-from common.transports.catalogue import RUNTIMES, transports_of
+from dataflow.catalogue.catalogue import RUNTIMES, transports_of
+from dataflow.errors import UsageError
+from dataflow.flows.catalogue import build_flow
+from dataflow.plan import validate
+from dataflow.plan.command_line import describe_flags, parse_options
+from dataflow.plan.options import FLAGS, PRESETS
+from dataflow.plan.plan import resolve_plan
+from dataflow.studies.chatlearn.options import REF_QUEUE_FLAGS
 
 KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
 CHATLEARN = ("--transport", "ref-queue")
@@ -24,14 +25,14 @@ pytestmark = pytest.mark.usefixtures("no_gpu")
 
 
 def parse(*flags, runtime="store"):
-    (options,) = parse_options("", runtime, flags)
+    (options,) = parse_options("", runtime, with_transport(runtime, flags))
     return options
 
 
 def reject(runtime, *flags):
     """Return the error of these flags, which has one line."""
     with pytest.raises(UsageError) as error:
-        for options in parse_options("", runtime, flags):
+        for options in parse_options("", runtime, with_transport(runtime, flags)):
             resolve_plan(runtime, options)
     assert str(error.value) and "\n" not in str(error.value)
     return str(error.value)
@@ -113,8 +114,9 @@ def test_flags_that_cannot_be_used_are_rejected_in_one_line(runtime, flags, reas
 
 
 def test_a_wrong_flag_is_rejected_without_heavy_imports():
-    code = ("import sys; from common.plan import command_line, plan\n"
-            "try: plan.resolve_plan('store', *command_line.parse_options('', 'store', ['--copy-out']))\n"
+    code = ("import sys; from dataflow.plan.plan import resolve_plan\n"
+            "from dataflow.plan.command_line import parse_options as parse\n"
+            "try: resolve_plan('store', *parse('', 'store', ['--transport', 'refs', '--copy-out']))\n"
             "except Exception as error: print(error, {'ray', 'torch', 'numpy'} & set(sys.modules))")  # fmt: skip
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "leave it out set()" in result.stdout
@@ -165,7 +167,7 @@ def test_flags_that_make_another_configuration_are_part_of_its_name():
 
 
 def test_every_flag_is_in_the_record_without_folders_and_addresses(make_plan, tmp_path):
-    (tmp_path / "mine.py").write_text("from common.flows.catalogue import chain as make")
+    (tmp_path / "mine.py").write_text("from dataflow.flows.catalogue import chain as make")
     plan = make_plan("store", "--flow", f"{tmp_path}/mine.py:make", "--output", f"{tmp_path}/r", "--payload", "1MiB")
     arguments = plan.new_record().arguments
     assert {field.name for field in FLAGS} == arguments.keys()

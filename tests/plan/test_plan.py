@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from common.flows.flow import PROXY
-from common.plan import validate
-from common.plan.plan import Worker, resolve_plan, token_ring
+from dataflow.flows.flow import PROXY
+from dataflow.plan.plan import Worker, resolve_plan, token_ring
 
 FIELDS = ("--transport", "ref-queue", "--flow", "ppo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
 KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
@@ -47,15 +46,6 @@ def test_actors_are_on_the_cpu_or_in_turn_on_the_gpus(make_plan):
     assert {plan.gpu_of(name) for name in plan.workers} == {"cpu"}
     plan = replace(plan, device="cuda", gpus=2)
     assert [plan.gpu_of(name) for name in plan.workers] == ["cuda:0", "cuda:0", "cuda:1", "cuda:0"]
-
-
-@pytest.mark.parametrize(("gpus", "transport"), [(0, "shm"), (2, "shm"), (3, "nccl")])
-def test_the_graph_uses_nccl_if_every_actor_can_have_a_gpu(monkeypatch, make_plan, gpus, transport):
-    monkeypatch.setattr(validate, "require_modules", lambda *_: None)
-    options = make_plan("graph", *KILOBYTES).options
-    monkeypatch.setattr(validate, "count_gpus", lambda: gpus)
-    plan, skipped = resolve_plan("graph", replace(options, transport=None))
-    assert (plan.transport.name, plan.gpus, skipped) == (transport, gpus, None)
 
 
 def test_the_record_has_the_flow_of_the_user_and_not_the_proxy_actor(make_plan):

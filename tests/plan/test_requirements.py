@@ -9,12 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from common.errors import Skipped, UsageError
-from common.plan import validate
-from common.plan.command_line import parse_options
-from common.plan.plan import resolve_plan
-from common.records import environment
-from common.transports.catalogue import TRANSPORTS, Requirements
+from dataflow.catalogue.catalogue import TRANSPORTS, Requirements
+from dataflow.errors import Skipped, UsageError
+from dataflow.plan import validate
+from dataflow.plan.command_line import parse_options
+from dataflow.plan.plan import resolve_plan
+from dataflow.records import machine as machine_record
 
 MIB = 2**20
 DELIVERED = 448 * MIB  # bytes per iteration of the demo for all readers
@@ -26,7 +26,7 @@ KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
 def machine(monkeypatch):
     """machine(memory, shared): make this many bytes free."""
 
-    monkeypatch.setattr(environment, "MY_CGROUPS", Path("/nonexistent"))  # a container may have a limit
+    monkeypatch.setattr(machine_record, "MY_CGROUPS", Path("/nonexistent"))  # a container may have a limit
 
     def change(memory=2**40, shared=2**40):
         monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": memory}))
@@ -82,8 +82,8 @@ def write_cgroup(folder, limit, used, prefix="", names=("memory.max", "memory.cu
 
 
 def test_the_memory_limit_of_a_container_and_of_those_around_it_counts(monkeypatch, tmp_path):
-    monkeypatch.setattr(environment, "CGROUPS", tmp_path)
-    monkeypatch.setattr(environment, "MY_CGROUPS", tmp_path / "self")
+    monkeypatch.setattr(machine_record, "CGROUPS", tmp_path)
+    monkeypatch.setattr(machine_record, "MY_CGROUPS", tmp_path / "self")
     assert validate.limited_memory() == float("inf")
     (tmp_path / "self").write_text("3:cpu:/x\n0::/outer/inner\n")
     write_cgroup(tmp_path / "outer" / "inner", "max", 5 * MIB)

@@ -6,13 +6,13 @@ import random
 import pytest
 from made_records import make_record, make_run
 
-from common.analysis.comparison import match_results
-from common.analysis.result import group_results
-from common.errors import SuiteError
-from common.records import files
-from common.report.broken_records import name_broken_record
-from common.report.sections import sections
-from common.report.sentences import describe_largest_change
+from dataflow.analysis.comparison import match_results
+from dataflow.analysis.result import group_results
+from dataflow.errors import SuiteError
+from dataflow.records import files
+from dataflow.report.broken_records import name_broken_record
+from dataflow.report.sections import sections
+from dataflow.report.sentences import describe_largest_change
 
 VALUES = (None, 0, -1, 1e308, float("nan"), "", "x" * 50, [], {}, [None], True, 2**70, "2026-13-45", -0.0)
 

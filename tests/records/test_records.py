@@ -11,11 +11,11 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from common.errors import RecordError
-from common.plan.options import RESULTS
-from common.records import environment, files
-from common.records.environment import MACHINE_KEYS, describe_environment
-from common.records.schema import SCHEMA_VERSION, Configuration, Edge, Record, Run, Workload
+from dataflow.errors import RecordError
+from dataflow.plan.options import RESULTS
+from dataflow.records import files, machine
+from dataflow.records.machine import MACHINE_KEYS, describe_environment
+from dataflow.records.schema import SCHEMA_VERSION, Configuration, Edge, Record, Run, Workload
 
 
 @pytest.fixture
@@ -178,8 +178,8 @@ def test_a_record_has_no_secret_host_name_or_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"env_vars": {"MINE": "SECRET"}}')
     monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
     monkeypatch.setenv("MALLOC_TOP_PAD_", "67108864")
-    monkeypatch.setitem(environment.PROBES, "kernel", lambda: 1 / 0)  # a probe that fails gives None, and its error
-    monkeypatch.setitem(environment.PROBES, "gpus", lambda: environment._run("no-such-program"))
+    monkeypatch.setitem(machine.PROBES, "kernel", lambda: 1 / 0)  # a probe that fails gives None, and its error
+    monkeypatch.setitem(machine.PROBES, "gpus", lambda: machine._run("no-such-program"))
     values = describe_environment()
     text = json.dumps(values)
     for private in (socket.gethostname(), str(tmp_path), "SECRET", "TOKEN", str(RESULTS.parent)):
@@ -197,4 +197,4 @@ def test_the_cuda_version_of_torch_is_read_without_importing_torch(monkeypatch, 
     (tmp_path / "torch" / "version.py").write_text(f"__version__ = '2'\n{text}\n")
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    assert environment.cuda_version() == cuda
+    assert machine.cuda_version() == cuda

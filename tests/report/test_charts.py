@@ -7,7 +7,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
-from common.report.charts import (
+from dataflow.catalogue.catalogue import VARIANTS
+from dataflow.report.charts import (
     Bar,
     BarChart,
     Dot,
@@ -18,7 +19,6 @@ from common.report.charts import (
     TimelineChart,
     to_svg,
 )
-from common.transports.catalogue import VARIANTS
 
 NAMES = [variant.name for variant in VARIANTS]
 INTERVAL = "1,828 ms (1,650 to 2,014)"

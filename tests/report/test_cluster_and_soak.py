@@ -3,11 +3,11 @@
 import pytest
 from made_records import make_record, make_run
 
-from common.analysis.result import Result, group_results
-from common.analysis.stages import check_trace
-from common.errors import RecordError
-from common.records.schema import Link, NodeCosts, Resources, Updates
-from common.report.sections import sections
+from dataflow.analysis.result import Result, group_results
+from dataflow.analysis.stages import check_trace
+from dataflow.errors import RecordError
+from dataflow.records.schema import Link, NodeCosts, Resources, Updates
+from dataflow.report.sections import sections
 
 NODES = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
 MIB = 2**20

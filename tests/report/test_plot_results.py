@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from made_records import make_record, make_run, write_record
 
-import plot_results
-from common.errors import RecordError
-from common.records import files
+from dataflow.commands import report as plot_results
+from dataflow.errors import RecordError
+from dataflow.records import files
 
 BROWSER = shutil.which("chromedriver")
 SKIPPED = make_run([], status="skipped", reason="no GPU", first_seconds=None, processes={})

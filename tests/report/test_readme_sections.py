@@ -2,11 +2,11 @@
 
 from made_records import make_record, make_run
 
-from common.analysis.result import group_results
-from common.records.schema import Link
-from common.report import markdown
-from common.report.readme_sections import build_readme
-from common.report.tables import format_significant
+from dataflow.analysis.result import group_results
+from dataflow.records.schema import Link
+from dataflow.report import markdown
+from dataflow.report.readme_sections import build_readme
+from dataflow.report.tables import format_significant
 
 NODES = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
 LAYOUT = {"placement": "spread", "existing_cluster": True, "place": "reference=1,reward=1", "link": "10 Gbit/s"}

@@ -5,10 +5,10 @@ import re
 import pytest
 from made_records import make_record, make_run, make_sweep
 
-from common.analysis.result import group_results
-from common.records.schema import ProcessCost, Steps
-from common.report.sections import BUILDERS, HEADLINE, sections
-from common.transports.suites import SUITES
+from dataflow.analysis.result import group_results
+from dataflow.catalogue.suites import SUITES
+from dataflow.records.schema import ProcessCost, Steps
+from dataflow.report.sections import BUILDERS, HEADLINE, sections
 
 SAMPLES = {"batch_size": 4, "prompt_len": 8, "response_len": 8}
 

@@ -4,9 +4,9 @@ import re
 
 from made_records import make_record, make_run, make_sweep
 
-from common.analysis.result import Result
-from common.report import console, markdown
-from common.report.tables import MAIN_COLUMNS, Column, make_table
+from dataflow.analysis.result import Result
+from dataflow.report import console, markdown
+from dataflow.report.tables import MAIN_COLUMNS, Column, make_table
 
 
 def cells(*arguments, **changes):

@@ -2,24 +2,24 @@
 
 import os
 import re
-import sys
-from types import SimpleNamespace
 
 import pytest
 from made_records import make_record, make_run
 from msgspec import structs
 
-import benchmark
-from common.analysis.result import Result
-from common.errors import RecordError, UsageError
-from common.plan import validate
-from common.records import files
-from common.records.environment import describe_environment
-from common.report.tables import marked_label, short_label
-from common.run import supervisor
-from common.run.batch import make_items, plan_configuration
-from common.transports.catalogue import VARIANTS
-from common.transports.suites import SUITES
+from dataflow.analysis.result import Result
+from dataflow.catalogue.catalogue import VARIANTS
+from dataflow.catalogue.suites import SUITES
+from dataflow.commands import list as list_command
+from dataflow.commands import report
+from dataflow.commands import run as benchmark
+from dataflow.errors import RecordError, UsageError
+from dataflow.measure import supervisor
+from dataflow.measure.batch import make_items, plan_configuration
+from dataflow.plan import validate
+from dataflow.records import files
+from dataflow.records.machine import describe_environment
+from dataflow.report.tables import marked_label, short_label
 
 
 @pytest.fixture
@@ -38,12 +38,12 @@ def measured(monkeypatch, no_gpu):
         return code
 
     monkeypatch.setattr(supervisor, "measure_run", measure_run)
-    monkeypatch.setitem(sys.modules, "plot_results", SimpleNamespace(main=lambda argv: 0))
+    monkeypatch.setattr(report, "main", lambda argv: 0)
     return calls
 
 
 def test_list_has_every_configuration_and_what_this_machine_lacks(capsys, no_gpu):
-    assert benchmark.main(["--list"]) == 0
+    assert list_command.main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in lines] == [variant.name for variant in VARIANTS]
     assert any(line.startswith("graph nccl ") and "needs 3 GPUs" in line for line in lines)
@@ -57,7 +57,7 @@ def test_flows_and_presets_are_listed_without_a_suite(capsys):
 
 def test_after_an_interrupt_without_any_result_only_one_line_is_printed(measured, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(benchmark, "measure_all", lambda runs: [130])
-    assert benchmark.main(["--configs", "torch memcpy", "--output-dir", str(tmp_path)]) == 130
+    assert benchmark.main(["torch memcpy", "--output", str(tmp_path)]) == 130
     assert capsys.readouterr().out.splitlines()[-1].startswith("to continue: the same command with --continue")
 
 
@@ -70,15 +70,15 @@ def test_after_an_interrupt_configurations_that_have_begun_are_compared(monkeypa
 
     monkeypatch.setattr(benchmark, "measure_all", measure_some)
     names = ["store refs", "store bytes", "torch gloo"]
-    assert benchmark.main(["--configs", *names, "--output-dir", str(tmp_path)]) == 130
+    assert benchmark.main([*names, "--output", str(tmp_path)]) == 130
     assert "store bytes is 1 times as fast as store refs (2 runs each, so no interval" in capsys.readouterr().out
 
 
 def test_dry_run_prints_messages_memory_and_iterations_and_measures_nothing(capsys, tmp_path):
     flow = ("--flow", "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB")
-    configurations = ("--configs", "store refs", "graph shm --message packed", "--runs", "2")
+    configurations = ("store refs", "graph shm --message packed", "--runs", "2")
     folder = tmp_path / "nothing"
-    assert benchmark.main([*flow, *configurations, "--dry-run", "--output-dir", str(folder)]) == 0
+    assert benchmark.main([*flow, *configurations, "--dry-run", "--output", str(folder)]) == 0
     output = capsys.readouterr().out
     assert "234.4 KiB per iteration\n" in output
     assert "graph shm --message packed: 2 x 30 iterations, " in output
@@ -106,26 +106,26 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
     ("argv", "reason"),
     [
         ([], "give a suite or --configs (--help"),
-        (["peers", "--configs", "store ref"], "peers has no store ref: did you mean store refs?"),
-        (["benchmark", "--configs", "graph shmm"], "benchmark has no graph shmm: did you mean graph shm?"),
-        (["benchmark", "--configs", "graph shm --copy-in"], "benchmark has no graph shm --copy-in"),
+        (["peers", "store ref"], "peers has no store ref: did you mean store refs?"),
+        (["benchmark", "graph shmm"], "benchmark has no graph shmm: did you mean graph shm?"),
+        (["benchmark", "graph shm --copy-in"], "benchmark has no graph shm --copy-in"),
         (["quikc"], "unknown suite quikc: did you mean quick?"),
         (["all"], "unknown suite all: give quick"),
-        (["--configs", "graph shmm"], "did you mean graph shm?"),
-        (["--configs", "torch gloo --flow 'a -> b"], "close every quote"),
-        (["--configs", "store refs", "--runs", "0"], "--runs 0"),
-        (["--configs", "torch gloo --runs 2"], "--runs is not a flag of one"),
-        (["--configs", "store driver-queue --in-flight 2"], "store driver-queue: --in-flight 2"),
-        (["--configs", "torch nccl"], "this machine can measure none of the configurations: nccl needs"),
+        (["graph shmm"], "did you mean graph shm?"),
+        (["torch gloo --flow 'a -> b"], "close every quote"),
+        (["store refs", "--runs", "0"], "--runs 0"),
+        (["torch gloo --runs 2"], "--runs is not a flag of one"),
+        (["store driver-queue --in-flight 2"], "store driver-queue: --in-flight 2"),
+        (["torch nccl"], "this machine can measure none of the configurations: nccl needs"),
         (["quick", "--paired"], "--paired measures two configurations"),
-        (["--configs", "torch gloo", "torch nccl", "--paired"], "needs two configurations that this machine can"),
-        (["--configs", "store refs", "torch gloo --duration 1s", "--paired"], "neither --duration nor a trace"),
-        (["--configs", "store refs", "torch gloo --check-every 5", "--paired"], "needs equal --iterations"),
-        (["--configs", "torch gloo", "torch gloo --payload 1MiB", "--paired"], "compares times of equal messages"),
-        (["--configs", "graph mapped", "torch gloo", "--paired"], "needs 7 cores here and there are 2"),
-        (["--configs", "store refs", "--against", "/tmp"], "there is no checkout of this project"),
-        (["--configs", "store refs", "--continue"], "give the folder of the earlier call"),
-        (["--configs", "store refs", "--baseline", "store ref"], "it is not measured: did you mean store refs?"),
+        (["torch gloo", "torch nccl", "--paired"], "needs two configurations that this machine can"),
+        (["store refs", "torch gloo --duration 1s", "--paired"], "neither --duration nor a trace"),
+        (["store refs", "torch gloo --check-every 5", "--paired"], "needs equal --iterations"),
+        (["torch gloo", "torch gloo --payload 1MiB", "--paired"], "compares times of equal messages"),
+        (["graph mapped", "torch gloo", "--paired"], "needs 7 cores here and there are 2"),
+        (["store refs", "--against", "/tmp"], "there is no checkout of this project"),
+        (["store refs", "--continue"], "give the folder of the earlier call"),
+        (["store refs", "--baseline", "store ref"], "it is not measured: did you mean store refs?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -222,7 +222,7 @@ def test_runs_are_interleaved_in_an_order_that_the_seed_repeats():
 
 
 def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
-    argv = ["--configs", "torch memcpy", "torch gloo", "torch nccl", "--output-dir", str(tmp_path)]
+    argv = ["torch memcpy", "torch gloo", "torch nccl", "--output", str(tmp_path)]
     assert benchmark.main([*argv, "--runs", "2"]) == 1
     output = capsys.readouterr().out
     names = ["00-torch-memcpy.json", "01-torch-gloo.json", "02-torch-nccl.json"]
@@ -233,7 +233,7 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
     with pytest.raises(RecordError, match="exists"):
         benchmark.main([*argv, "--runs", "3"])
     with pytest.raises(UsageError, match=r"it has records of another measurement, such as 00-torch-memcpy\.json"):
-        benchmark.main(["--configs", "torch mapped", *argv[4:]])
+        benchmark.main(["torch mapped", *argv[4:]])
     first = files.load(tmp_path / names[0])
     first.runs[1].status, first.runs[1].reason = "failed", "interrupted after 2 timed iterations"
     files.save(tmp_path / names[0], first)
@@ -276,7 +276,7 @@ def test_a_disturbed_run_is_measured_again_at_most_twice(
         return 0
 
     monkeypatch.setattr(supervisor, "measure_run", measure_run)
-    argv = ["--configs", "torch memcpy", *flags, "--output-dir", str(tmp_path)]
+    argv = ["torch memcpy", *flags, "--output", str(tmp_path)]
     assert benchmark.main([*argv, "--runs", "1"]) == 0
     output = capsys.readouterr().out
     assert ("runs that were measured again, because others used the machine" in output) == (count > 1)
@@ -290,12 +290,12 @@ def test_a_disturbed_run_is_measured_again_at_most_twice(
 
 def test_the_others_are_compared_with_the_first_configuration_or_the_baseline(measured, capsys, tmp_path):
     mapped, multiprocessing = (f"torch {name} --copy-in --copy-out" for name in ("mapped", "multiprocessing"))
-    argv = ["--configs", "torch memcpy", mapped, multiprocessing]
+    argv = ["torch memcpy", mapped, multiprocessing]
     for number, (flags, names) in enumerate((
         ([], (f"{mapped} is 1 times as fast as torch memcpy", f"{multiprocessing} is 1 times as fast as torch memcpy")),
         (["--baseline", mapped], (f"torch memcpy is 1 times as fast as {mapped}", f"as fast as {mapped}")),
     )):  # fmt: skip
-        assert benchmark.main([*argv, *flags, "--output-dir", str(tmp_path / str(number))]) == 0
+        assert benchmark.main([*argv, *flags, "--output", str(tmp_path / str(number))]) == 0
         output = capsys.readouterr().out
         assert all(name in output for name in names)
 

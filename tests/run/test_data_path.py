@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 from conftest import KILOBYTES
 
-from common.flows.zero import sent_bytes
-from common.plan import validate
-from common.records.schema import NodeCosts, Run
-from common.run.data_path import (
+from dataflow.catalogue.catalogue import TRANSPORTS
+from dataflow.measure.data_path import (
     expected_stored_bytes,
     find_missing_bytes,
     find_other_data_path,
     mark_requested_paths,
     micro_batch_limit,
 )
-from common.transports.catalogue import TRANSPORTS
+from dataflow.plan import validate
+from dataflow.records.schema import NodeCosts, Run
+from dataflow.studies.zero.flow import sent_bytes
 
 MIB = 2**20
 TIMED = range(3, 6)  # three timed iterations after the first one and a warm-up

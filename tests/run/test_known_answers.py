@@ -9,16 +9,16 @@ import torch
 from conftest import KILOBYTES
 from made_records import ENVIRONMENT
 
-import torch_simulate_chat_learn_data_flow as script
-from common.analysis.result import group_results
-from common.endpoints import fault_injection
-from common.records import files
-from common.records.schema import Run
-from common.report.markdown import rewrite_pages
-from common.report.sections import sections
-from common.run.monitor import Monitor, WorkerReport
-from common.run.timing import measure
-from common.runtimes.process_workers import ProcessWorkers
+import dataflow.transports.processes as script
+from dataflow.analysis.result import group_results
+from dataflow.endpoints import fault_injection
+from dataflow.measure.loop import measure
+from dataflow.measure.monitor import Monitor, WorkerReport
+from dataflow.records import files
+from dataflow.records.schema import Run
+from dataflow.report.markdown import rewrite_pages
+from dataflow.report.sections import sections
+from dataflow.workers.process_workers import ProcessWorkers
 
 MARKS = "<!-- results: written by plot_results.py --publish -->\n<!-- end of results -->\n"
 ITERATIONS = ("--warmup", "1", "--iterations", "12", "--inject")

@@ -12,10 +12,10 @@ import psutil
 import pytest
 from conftest import KILOBYTES
 
-from common.endpoints.progress_table import ITERATING, ProgressTable
-from common.records.schema import Run
-from common.run import monitor
-from common.run.monitor import Monitor, WorkerReport
+from dataflow.endpoints.progress_table import ITERATING, ProgressTable
+from dataflow.measure import monitor
+from dataflow.measure.monitor import Monitor, WorkerReport
+from dataflow.records.schema import Run
 
 NAMES = ("driver", "policy", "reference", "reward")
 SLEEP = "import time; time.sleep(60)"

@@ -10,11 +10,11 @@ import psutil
 import pytest
 import torch
 
-from common.flows.catalogue import build_flow
-from common.records import environment
-from common.run import host_noise, references
-from common.run.host_noise import CpuTime, OtherLoad, loopback_bytes, throttled_seconds
-from common.run.references import COLD_PASSES, WARM_PASSES, measure_copies, measure_pipe
+from dataflow.flows.catalogue import build_flow
+from dataflow.measure import noise, references
+from dataflow.measure.noise import CpuTime, OtherLoad, loopback_bytes, throttled_seconds
+from dataflow.measure.references import COLD_PASSES, WARM_PASSES, measure_copies, measure_pipe
+from dataflow.records import machine
 
 
 @pytest.mark.parametrize("name", ["online-dpo", "ppo", "round-trip", "chain", "scatter-gather", "dpo"])
@@ -120,7 +120,7 @@ def test_cpu_time_is_that_of_all_descendants_between_start_and_stop():
     cpu_time.start()
     child = fork(spin, 0.3)
     spin(0.2)
-    while time.clock_gettime((~child << 3) | host_noise.CPUCLOCK_SCHED) < 0.3:
+    while time.clock_gettime((~child << 3) | noise.CPUCLOCK_SCHED) < 0.3:
         time.sleep(0.01)
     cpu_time.stop()
     kill(child)
@@ -133,7 +133,7 @@ def test_the_cpu_time_of_a_process_that_has_ended_still_counts():
     cpu_time = CpuTime()
     before = cpu_time.total()
     child = fork(spin, 0.3)
-    while time.clock_gettime((~child << 3) | host_noise.CPUCLOCK_SCHED) < 0.3:
+    while time.clock_gettime((~child << 3) | noise.CPUCLOCK_SCHED) < 0.3:
         time.sleep(0.01)
     cpu_time.stop()
     assert not cpu_time.has_lost_processes
@@ -162,9 +162,9 @@ def test_the_load_of_other_programs_is_that_of_the_machine_without_that_of_desce
 def test_the_time_of_other_processes_does_not_contain_that_of_the_run():
     child = fork(spin, 0.5)
     try:
-        while time.clock_gettime((~child << 3) | host_noise.CPUCLOCK_SCHED) < 0.5:
+        while time.clock_gettime((~child << 3) | noise.CPUCLOCK_SCHED) < 0.5:
             time.sleep(0.01)
-        without, everything = (host_noise._seconds_of_others(own) for own in ([child], []))
+        without, everything = (noise._seconds_of_others(own) for own in ([child], []))
         assert everything - without >= 0.4  # ticks of 10 ms
     finally:
         kill(child)
@@ -186,8 +186,8 @@ def test_bytes_through_the_loopback_interface_are_counted():
 )
 def test_throttled_time_is_read_from_the_cgroup(tmp_path, monkeypatch, group, folder, line):
     (tmp_path / "groups").write_text(f"2:memory:/other\n{group}\n")
-    monkeypatch.setattr(environment, "CGROUPS", tmp_path)
-    monkeypatch.setattr(environment, "MY_CGROUPS", tmp_path / "groups")
+    monkeypatch.setattr(machine, "CGROUPS", tmp_path)
+    monkeypatch.setattr(machine, "MY_CGROUPS", tmp_path / "groups")
     assert throttled_seconds() is None
     (tmp_path / folder).mkdir(parents=True)
     (tmp_path / folder / "cpu.stat").write_text(f"nr_throttled 2\n{line}\n")
@@ -198,8 +198,8 @@ def test_throttled_time_is_read_from_the_cgroup(tmp_path, monkeypatch, group, fo
 
 def test_a_process_with_the_id_of_an_ended_one_counts_from_its_beginning(monkeypatch):
     clocks = [{7: 5.0}, {7: 5.5}, {7: 0.25}]  # the last one is of a new process
-    monkeypatch.setattr(host_noise, "_process_tree", lambda: [7])
-    monkeypatch.setattr(host_noise, "_cpu_seconds", lambda pids: clocks.pop(0) if pids else {})
+    monkeypatch.setattr(noise, "_process_tree", lambda: [7])
+    monkeypatch.setattr(noise, "_cpu_seconds", lambda pids: clocks.pop(0) if pids else {})
     cpu_time = CpuTime()
     cpu_time.start()
     cpu_time.stop()
@@ -211,15 +211,15 @@ def test_a_process_with_the_id_of_an_ended_one_counts_from_its_beginning(monkeyp
 def test_a_file_is_dropped_only_if_none_of_its_pages_is_in_the_cache(monkeypatch, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(bytes(1000 * PAGESIZE + 1))
-    if not host_noise.drop_from_page_cache(str(path)):
+    if not noise.drop_from_page_cache(str(path)):
         pytest.skip("this file system keeps its files in memory")
     with path.open("rb") as file:
-        assert not host_noise.has_cached_pages(file.fileno())
+        assert not noise.has_cached_pages(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # read only what is asked for
         os.pread(file.fileno(), 1, 1000 * PAGESIZE)
-        assert host_noise.has_cached_pages(file.fileno())
+        assert noise.has_cached_pages(file.fileno())
         with pytest.raises(BlockingIOError):  # the first page is not in the cache
             os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
     monkeypatch.setattr(os, "posix_fadvise", lambda *_: None)
-    monkeypatch.setattr(host_noise, "DROP_SECONDS", 0.01)
-    assert not host_noise.drop_from_page_cache(str(path))
+    monkeypatch.setattr(noise, "DROP_SECONDS", 0.01)
+    assert not noise.drop_from_page_cache(str(path))

@@ -11,14 +11,16 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from conftest import KILOBYTES, ROOT, SCRIPTS
+from conftest import KILOBYTES, ROOT, run_words
 from made_records import make_run
 
-from common.errors import INTERRUPTS, RecordError, RunFailed, UsageError, run_main
-from common.plan import validate
-from common.records import files
-from common.run import supervisor
-from common.run.batch import make_items, new_records, plan_configuration
+from dataflow.__main__ import main
+from dataflow.catalogue.catalogue import RUNTIMES
+from dataflow.errors import INTERRUPTS, RecordError, RunFailed, UsageError, run_main
+from dataflow.measure import supervisor
+from dataflow.measure.batch import make_items, new_records, plan_configuration
+from dataflow.plan import validate
+from dataflow.records import files
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def call(no_gpu, capsys, monkeypatch):
 
     def run(runtime, *flags):
         with pytest.raises(SystemExit) as exited:
-            supervisor.main(str(SCRIPTS[runtime]), "", flags)
+            run_main(main, run_words(runtime, *flags)[2:])
         output = capsys.readouterr()
         return exited.value.code, output.out, output.err
 
@@ -176,7 +178,7 @@ def test_a_disk_that_is_full_at_the_end_of_a_run_loses_no_time_and_stops_no_othe
 
 @pytest.mark.parametrize("redirection", ["| head -1", ">/dev/full", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_streams_that_are_closed_or_full_change_no_exit_code(redirection):
-    code = "import common.errors as e; e.run_main(lambda: [print('x' * 10**5, flush=True) for _ in range(9)] and 0)"
+    code = "import dataflow.errors as e; e.run_main(lambda: [print('x' * 10**5, flush=True) for _ in range(9)] and 0)"
     command = f'"{sys.executable}" -c "{code}" {redirection}; echo ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "0"
@@ -187,19 +189,19 @@ def test_streams_that_are_closed_or_full_change_no_exit_code(redirection):
 @pytest.mark.parametrize("number", INTERRUPTS)
 def test_signals_interrupt_a_program_as_ctrl_c_does_unless_they_are_ignored(number):
     function = f"lambda: os.kill(os.getpid(), {number:d}) or time.sleep(0.1) or 0"
-    command = [sys.executable, "-c", f"import os, time, common.errors as e; e.run_main({function})"]
+    command = [sys.executable, "-c", f"import os, time, dataflow.errors as e; e.run_main({function})"]
     for action, expected in ((signal.SIG_DFL, 130), (signal.SIG_IGN, 130 if number == signal.SIGINT else 0)):
         set_action = partial(signal.signal, number, action)
         assert subprocess.run(command, cwd=ROOT, preexec_fn=set_action, timeout=60).returncode == expected
 
 
-@pytest.mark.parametrize("runtime", SCRIPTS)
+@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_rejection_is_one_line_and_imports_neither_ray_nor_torch(runtime, tmp_path):
     for name in ("ray", "torch"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(f"raise SystemExit('{name} was imported')")
         (tmp_path / name / "version.py").write_text("cuda = None")
-    command = [sys.executable, str(SCRIPTS[runtime]), "--device", "cuda", *KILOBYTES]
+    command = [sys.executable, *run_words(runtime, "--device", "cuda", *KILOBYTES)]
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
@@ -224,7 +226,7 @@ def test_exit_codes_and_messages(capfd, error, code, message):
 
 
 def test_letters_that_the_terminal_lacks_are_replaced():
-    code = "from common.errors import run_main\nrun_main(lambda: print('12 µs') or 0)"
+    code = "from dataflow.errors import run_main\nrun_main(lambda: print('12 µs') or 0)"
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "12 ?s\n", "")
@@ -245,7 +247,7 @@ def test_a_script_shows_the_time_of_a_disturbed_run_and_measures_it_once(monkeyp
 
     monkeypatch.setattr(supervisor, "measure_run", measure_run)
     flags = ["--transport", "memcpy", *KILOBYTES, "--output", str(tmp_path / "record.json")]
-    assert supervisor._main(SCRIPTS["torch"].name, "", flags) == 0
+    assert supervisor.measure_configuration("torch", flags) == 0
     output = capsys.readouterr().out
     assert output.count("Execution time: ") == 1 and "500" in output
     assert "warning: other programs used 1.5 cores during the run" in output

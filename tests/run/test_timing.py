@@ -8,19 +8,19 @@ import pytest
 import torch
 from conftest import KILOBYTES
 
-import torch_simulate_chat_learn_data_flow as script
-from common.endpoints.actor import Endpoint
-from common.endpoints.progress_table import ENDING, ProgressTable
-from common.flows.catalogue import online_dpo
-from common.flows.flow import DRIVER
-from common.plan.command_line import parse_options
-from common.plan.options import Options
-from common.plan.plan import Plan, resolve_plan
-from common.records.schema import Run
-from common.run.monitor import WorkerReport
-from common.run.timing import WarmUp, find_failure, iteration_groups, measure, run_group
-from common.runtimes.process_workers import ProcessWorkers
-from common.transports.catalogue import TRANSPORTS
+import dataflow.transports.processes as script
+from dataflow.catalogue.catalogue import TRANSPORTS
+from dataflow.endpoints.actor import Endpoint
+from dataflow.endpoints.progress_table import ENDING, ProgressTable
+from dataflow.flows.catalogue import online_dpo
+from dataflow.flows.flow import DRIVER
+from dataflow.measure.loop import WarmUp, find_failure, iteration_groups, measure, run_group
+from dataflow.measure.monitor import WorkerReport
+from dataflow.plan.command_line import parse_options
+from dataflow.plan.options import Options
+from dataflow.plan.plan import Plan, resolve_plan
+from dataflow.records.schema import Run
+from dataflow.workers.process_workers import ProcessWorkers
 
 WORKERS = ("driver", "policy", "reference", "reward")
 
@@ -289,7 +289,7 @@ def test_wrong_bytes_fail_the_run_with_the_field_that_has_most_of_them():
 
 
 def test_the_clock_stops_after_the_driver_has_waited_for_its_gpus(measured, monkeypatch):
-    monkeypatch.setattr("common.run.timing.tensors.synchronise", lambda: time.sleep(0.02))
+    monkeypatch.setattr("dataflow.measure.loop.tensors.synchronise", lambda: time.sleep(0.02))
     assert min(measured("--warmup", "1", "--iterations", "3").seconds) > 0.02
 
 

@@ -5,13 +5,13 @@ Each is about the suite as such and not about a run that has begun: faults.py ha
 
 from dataclasses import dataclass, field
 
-from conftest import ROOT, SCRIPTS
+from conftest import ROOT
 
-TORCH, STORE, PLOT, BENCHMARK = SCRIPTS["torch"].name, SCRIPTS["store"].name, "plot_results.py", "benchmark.py"
+TORCH, STORE, PLOT, BENCHMARK = "torch", "store", "plot_results.py", "benchmark.py"
 SMALL = ("--batch-size", "8", "--prompt-seq-len", "64", "--iterations", "3")
 MEMCPY = ("--transport", "memcpy", *SMALL)
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-IMPORTS = "from common.flows.flow import DRIVER, Flow, Task\nfrom common.flows.message import Field, Message\n"
+IMPORTS = "from dataflow.flows.flow import DRIVER, Flow, Task\nfrom dataflow.flows.message import Field, Message\n"
 MAKE = """
 def make(name="policy", shape=(8,)):
     message = Message((Field("tokens", "int64", shape),))

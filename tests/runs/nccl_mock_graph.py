@@ -28,8 +28,8 @@ def run(plan):
     from ray.experimental.channel.conftest import Barrier, start_nccl_mock
     from ray.experimental.util.types import Device
 
-    import ray_cg_simulate_chat_learn_data_flow as script
-    from common.runtimes.ray_workers import RayWorkers
+    import dataflow.transports.graph as script
+    from dataflow.workers.ray_workers import RayWorkers
 
     class MockWorkers(RayWorkers):
         def _start_actors(self, actor_class, extra):
@@ -65,11 +65,11 @@ def run(plan):
 
 
 def main() -> None:
-    from common.plan.command_line import parse_options
-    from common.plan.plan import resolve_plan
-    from common.runtimes.cleanup import RUN_VARIABLE, RunFolder
-    from common.runtimes.environment import worker_environment
-    from common.transports.catalogue import TRANSPORTS
+    from dataflow.catalogue.catalogue import TRANSPORTS
+    from dataflow.plan.command_line import parse_options
+    from dataflow.plan.plan import resolve_plan
+    from dataflow.workers.cleanup import RUN_VARIABLE, RunFolder
+    from dataflow.workers.variables import worker_environment
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path, required=True)

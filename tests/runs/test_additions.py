@@ -6,12 +6,12 @@ import sys
 
 from conftest import ROOT
 
-from common.records import files
+from dataflow.records import files
 
-TRANSPORTS, VARIANTS = "common/transports/transports.toml", "common/transports/variants.toml"
-FLOWS, OPTIONS = "common/flows/catalogue.py", "common/plan/options.py"
-SUITES, SCHEMA, TIMING = "common/transports/suites.toml", "common/records/schema.py", "common/run/timing.py"
-TABLES, SECTIONS = "common/report/tables.py", "common/report/sections.py"
+TRANSPORTS, VARIANTS = "dataflow/catalogue/transports.toml", "dataflow/catalogue/variants.toml"
+FLOWS, OPTIONS = "dataflow/flows/catalogue.py", "dataflow/plan/options.py"
+SUITES, SCHEMA, TIMING = "dataflow/catalogue/suites.toml", "dataflow/records/schema.py", "dataflow/measure/loop.py"
+TABLES, SECTIONS = "dataflow/report/tables.py", "dataflow/report/sections.py"
 SCRIPT = "torch_simulate_chat_learn_data_flow.py"
 FLOW = '''
 def two_judges(samples: int = 2) -> Flow:
@@ -86,7 +86,7 @@ EDITS = [
 def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_chart(tmp_path):
     for path in ROOT.glob("*.py"):
         shutil.copy(path, tmp_path)
-    for name in ("common", "chatlearn", "evidence"):
+    for name in ("dataflow", "evidence"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name, before, addition in EDITS:
         path = tmp_path / name
@@ -94,7 +94,7 @@ def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_c
         assert text.count(before) == 1, (name, before)
         path.write_text(text.replace(before, addition + before))
 
-    command = [sys.executable, "benchmark.py", "judges", "--output-dir", str(tmp_path / "out"), "--allow-disturbed"]
+    command = [sys.executable, "benchmark.py", "judges", "--output", str(tmp_path / "out"), "--allow-disturbed"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     names = [path.name for path in sorted((tmp_path / "out").glob("*.json"))]

@@ -1,9 +1,8 @@
 """Run ChatLearn's episodes: compare the counts of queue operations with its formulas, and check trainers."""
 
 import pytest
-from conftest import SCRIPTS
 
-from common.flows.catalogue import build_flow
+from dataflow.flows.catalogue import build_flow
 
 CHATLEARN = ("--transport", "ref-queue")
 SMALL = ("--batch-size", "3", "--prompt-len", "uniform:4:8", "--response-len", "6", "--warmup", "0")
@@ -13,7 +12,7 @@ def test_operations_of_an_episode_equal_chatlearns_formulas(run_script, cluster)
     count, replicas, ranks = 2, {"policy": 2}, {"reward": 2}
     layout = ("--as-sent", "--replicas", "policy=2", "--ranks", "reward=2", *cluster)
     episodes = ("--episode", str(count), "--in-flight", str(count), "--iterations", str(count))
-    finished = run_script(SCRIPTS["store"], *CHATLEARN, "--flow", "online-dpo", *SMALL, *episodes, *layout)
+    finished = run_script("store", *CHATLEARN, "--flow", "online-dpo", *SMALL, *episodes, *layout)
     assert (finished.code, finished.stderr) == (0, "")
     run, sizes = finished.run, finished.record.workload.sizes
     assert (run.status, run.wrong_bytes, len(run.seconds), len(run.group_seconds)) == ("ok", 0, count, 1)
@@ -36,7 +35,8 @@ def test_operations_of_an_episode_equal_chatlearns_formulas(run_script, cluster)
     assert set(run.message_bytes) == {"driver", *(task.name for task in flow.tasks)}
     for sender, serialised in run.message_bytes.items():
         message = flow.message(sender)
-        assert len(serialised) == count and len(set(serialised)) == 1
+        assert len(serialised) == count
+        assert max(serialised) - min(serialised) < 16  # Ray's header can differ by a few bytes
         # Pickle adds a few hundred bytes per tensor, and some once per message.
         limit = message.serialised_bytes + 700 + 300 * len(message.tensor_bytes)
         assert message.serialised_bytes < serialised[0] < limit
@@ -48,7 +48,7 @@ def test_samples_reach_the_trainers_by_chatlearns_operations(run_script, cluster
              "--iterations", "4", "--warmup", "0", "--batch-size", "8", "--prompt-len", "uniform:4:8",
              "--response-len", "6", "--train-global-batch", "8", "--train-micro-batch", "2", "--data-parallel", "2",
              "--model-seconds", "trainer=50ms", "--keep-queues")  # fmt: skip
-    finished = run_script(SCRIPTS["store"], *CHATLEARN, *flags, *cluster, "--trace", str(tmp_path / "trace.json"))
+    finished = run_script("store", *CHATLEARN, *flags, *cluster, "--trace", str(tmp_path / "trace.json"))
     assert (finished.code, finished.stderr) == (0, "")
     run, counts = finished.run, finished.run.queue_operations
     assert (run.status, run.wrong_bytes) == ("ok", 0)
@@ -72,7 +72,7 @@ def test_the_store_takes_in_the_micro_batches_of_the_trainers_too(run_script):
     flags = ("--transport", "ref-queue", "--message", "fields", "--flow", "online-dpo", "--batch-size", "64",
              "--prompt-len", "389", "--response-len", "512", "--episode", "4", "--in-flight", "4", "--iterations", "4",
              "--warmup", "0", "--sink", "trainer")  # fmt: skip
-    finished = run_script(SCRIPTS["store"], *flags)
+    finished = run_script("store", *flags)
     assert (finished.code, finished.run.status, finished.run.reason) == (0, "ok", None)
     assert not any("as requested" in path for path in finished.run.data_paths.values())
 
@@ -80,7 +80,7 @@ def test_the_store_takes_in_the_micro_batches_of_the_trainers_too(run_script):
 @pytest.mark.long
 def test_any_transport_can_end_at_a_trainer_that_makes_micro_batches(run_script):
     flags = ("--flow", "ppo", "--sink", "trainer", "--train-micro-batch", "4", "--iterations", "4", "--in-flight", "2")
-    finished = run_script(SCRIPTS["torch"], "--transport", "multiprocessing", *flags, *SMALL, "--message", "packed")
+    finished = run_script("torch", "--transport", "multiprocessing", *flags, *SMALL, "--message", "packed")
     assert (finished.code, finished.stderr) == (0, "")
     flags = finished.record.configuration.flags
     assert flags == {"in_flight": 2, "sink": "trainer", "train_micro_batch": 4}

@@ -11,12 +11,12 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from conftest import ROOT, SCRIPTS, descendants, shared_memory_files
+from conftest import ROOT, descendants, shared_memory_files
 from faults import store_result
 
-from cluster import in_namespaces
-from common.errors import UsageError
-from common.records import files
+from dataflow.commands.nodes import in_namespaces
+from dataflow.errors import UsageError
+from dataflow.records import files
 
 PLACE = ("--place", "policy=0,reference=1,reward=1", "--link", "1 Gbit/s")
 SIZE = ("--payload", "16MiB", "--iterations", "4", "--warmup", "1")
@@ -40,7 +40,7 @@ def begin(command):
 def run_words(runtime, transport, output, *flags):
     words = [
         sys.executable,
-        SCRIPTS[runtime],
+        runtime,
         "--transport",
         transport,
         *flags,
@@ -69,7 +69,7 @@ def test_a_user_without_rights_is_told_what_is_needed():
 
 
 def test_a_container_without_rights_is_told_what_is_needed(monkeypatch):
-    monkeypatch.setattr("cluster.LIBC", SimpleNamespace(prctl=lambda *_: 0, unshare=lambda _: -1))
+    monkeypatch.setattr("dataflow.commands.nodes.LIBC", SimpleNamespace(prctl=lambda *_: 0, unshare=lambda _: -1))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with pytest.raises(UsageError, match="does not allow network namespaces here: a container needs --privileged"):
         in_namespaces(2, "1gbit", ["true"])

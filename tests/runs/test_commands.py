@@ -9,17 +9,17 @@ from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
-from conftest import KILOBYTES, ROOT, SCRIPTS
+from conftest import KILOBYTES, ROOT
 from test_transports import DATA_PATHS, paths_from_actors
 
-from common.analysis import stages
-from common.plan.command_line import parse_options
-from common.plan.plan import resolve_plan
-from common.records import files
-from common.run import monitor
-from common.run.batch import Item
-from common.run.supervisor import run_paired
-from common.transports.suites import SUITES
+from dataflow.analysis import stages
+from dataflow.catalogue.suites import SUITES
+from dataflow.measure import monitor
+from dataflow.measure.batch import Item
+from dataflow.measure.supervisor import run_paired
+from dataflow.plan.command_line import parse_options
+from dataflow.plan.plan import resolve_plan
+from dataflow.records import files
 
 QUICK = set(SUITES["quick"][0].configurations)
 
@@ -57,7 +57,7 @@ def copy_of_the_project(tmp_path):
     folder.mkdir()
     for path in ROOT.glob("*.py"):
         shutil.copy(path, folder)
-    for name in ("common", "chatlearn", "evidence"):
+    for name in ("dataflow", "evidence"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
@@ -66,7 +66,7 @@ def copy_of_the_project(tmp_path):
 @pytest.mark.timeout(900)
 def test_the_quick_suite_runs_to_its_table_and_charts(tmp_path):
     fields = ("--flow", "grpo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
-    done = run_command("benchmark.py", "quick", *fields, "--output-dir", tmp_path, timeout=800)
+    done = run_command("benchmark.py", "quick", *fields, "--output", tmp_path, timeout=800)
     records = load_records(tmp_path)
     assert {f"{record.configuration.runtime} {record.configuration.transport}" for record in records} == QUICK
     for record in records:
@@ -85,7 +85,7 @@ def test_the_three_steps_of_the_readme_end_with_a_chart(copy_of_the_project):
     """Run two transports, compare the printed times, regenerate the chart without arguments."""
     for transport in ("gloo", "memcpy"):
         flags = ("--transport", transport, "--iterations", "3", *KILOBYTES)
-        done = run_command(SCRIPTS["torch"].name, *flags, cwd=copy_of_the_project)
+        done = run_command("torch", *flags, cwd=copy_of_the_project)
         assert done.stdout.splitlines()[-1].startswith("Execution time: ")
     assert len(list((copy_of_the_project / "results").glob("*.json"))) == 2
     done = run_command("plot_results.py", cwd=copy_of_the_project)
@@ -99,8 +99,8 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
     flow = "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB"
     configurations = ("torch memcpy", "torch gloo --in-flight 2 --message packed")
     quoted = 'torch memcpy --flow "a -> b: 64kB"'  # a flag of one configuration, with spaces
-    flags = ("--flow", flow, "--iterations", "4", "--output-dir", tmp_path)
-    done = run_command("benchmark.py", "--configs", *configurations, quoted, *flags)
+    flags = ("--flow", flow, "--iterations", "4", "--output", tmp_path)
+    done = run_command("benchmark.py", *configurations, quoted, *flags)
     assert [record.workload.flow for record in load_records(tmp_path)] == [flow, flow, "a -> b: 64kB"]
     assert "3 of 3" in done.stdout
     for column in ("x memcpy", "x pipe", "overhead", "ms per iteration"):
@@ -112,7 +112,7 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
 def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(tmp_path):
     folder = tmp_path / "sweep"
     flags = ("--transport", "memcpy", "--sweep", "payload=4KiB,1MiB,100TB", "--duration", "200ms", "--warmup", "1")
-    done = run_command(SCRIPTS["torch"], *flags, "--output", folder)
+    done = run_command("torch", *flags, "--output", folder)
     records = sorted(load_records(folder), key=lambda record: record.workload.sizes["payload"])
     assert [record.workload.sizes["payload"] for record in records] == [2**12, 2**20, 10**14]
     assert {record.table for record in records} == {"sweep-payload"}
@@ -126,7 +126,7 @@ def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(t
 
 def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path):
     flags = ("--transport", "gloo", *KILOBYTES, "--iterations", "8", "--output", tmp_path / "record.json")
-    done = run_command(SCRIPTS["torch"], *flags, "--trace", tmp_path / "trace.json")
+    done = run_command("torch", *flags, "--trace", tmp_path / "trace.json")
     (run,) = files.load(tmp_path / "record.json").runs
     seen = {(process, number) for process, _, _, _, number, *_ in run.spans}
     assert seen == set(product(("driver", "policy", "reference", "reward"), range(8)))
@@ -186,21 +186,21 @@ def test_both_of_a_pair_fail_if_one_does(tmp_path):
 
 @pytest.mark.long
 def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_path, copy_of_the_project):
-    actor = copy_of_the_project / "common" / "endpoints" / "actor.py"
+    actor = copy_of_the_project / "dataflow" / "endpoints" / "actor.py"
     text = actor.read_text()
     begin = "    def make_payload(self, "
     assert text.count(begin) == 1
     body_start = text.index('"""', text.index('"""', text.index(begin)) + 3) + 3
     actor.write_text(text[:body_start] + "\n        time.sleep(0.002)" + text[body_start:])
     flags = ("--against", copy_of_the_project, "--runs", "3", "--payload", "64KiB", "--iterations", "20")
-    done = run_command("benchmark.py", "--configs", "torch memcpy", *flags, "--output-dir", tmp_path / "out")
+    done = run_command("benchmark.py", "torch memcpy", *flags, "--output", tmp_path / "out")
     assert sorted(path.parent.name for path in (tmp_path / "out").rglob("*.json")) == ["new", "old"]
     assert any("torch memcpy" in line and "faster" in line for line in done.stdout.splitlines())
 
 
 def test_a_script_measures_for_a_duration_and_in_several_processes(run_script):
     flags = ("--transport", "memcpy", "--duration", "300ms", "--runs", "2", *KILOBYTES)
-    finished = run_script(SCRIPTS["torch"], *flags)
+    finished = run_script("torch", *flags)
     assert (finished.code, finished.stderr) == (0, "")
     record = finished.record
     assert record.arguments["duration"] == 0.3
@@ -233,7 +233,7 @@ def test_a_missing_package_is_named_with_the_way_to_install_it(script):
 
 def test_rejected_and_skipped_configurations_leave_no_record(copy_of_the_project):
     for flags in (["--transport", "nccl"], ["--address", "127.0.0.1:1"], ["--iterations", "0"]):
-        done = run_command(SCRIPTS["rdt"].name, *flags, cwd=copy_of_the_project, code=2)
+        done = run_command("rdt", *flags, cwd=copy_of_the_project, code=2)
         assert done.stderr.count("\n") == 1, done.stderr
     assert not list(Path(copy_of_the_project).rglob("*.json"))
 
@@ -241,16 +241,16 @@ def test_rejected_and_skipped_configurations_leave_no_record(copy_of_the_project
 def test_a_flow_in_a_file_runs_and_its_chart_needs_no_file(run_script, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
-        "from common.flows.flow import DRIVER, Flow, Task\n"
-        "from common.flows.message import Field, Message\n\n\n"
+        "from dataflow.flows.flow import DRIVER, Flow, Task\n"
+        "from dataflow.flows.message import Field, Message\n\n\n"
         "def mine(batch_size: int = 4):\n"
         "    message = Message((Field('tokens', 'int64', (batch_size, 8)),))\n"
         "    tasks = (Task('policy', (DRIVER,), message), Task('reward', ('policy',), message))\n"
         "    return Flow('mine', 'mine', message, tasks, returns=('reward',))\n"
     )
     flags = ("--flow", f"{path}:mine", "--batch-size", "6", "--iterations", "2")
-    finished = run_script(SCRIPTS["torch"], *flags)
+    finished = run_script("torch", *flags)
     assert (finished.code, finished.run.status) == (0, "ok"), finished.stderr
     assert finished.record.workload.flow == "mine.py:mine"
     path.unlink()
-    run_command("plot_results.py", finished.output, "--output-dir", tmp_path)
+    run_command("plot_results.py", finished.output, "--output", tmp_path)

@@ -10,7 +10,7 @@ import time
 
 import psutil
 import pytest
-from conftest import KILOBYTES, SCRIPTS, SHARED_MEMORY
+from conftest import KILOBYTES, SHARED_MEMORY
 from faults import CHAIN, FAULTS, MANY, store_result
 
 CAN_MOUNT = subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
@@ -24,7 +24,7 @@ def test_a_fault_is_named_and_leaves_nothing_behind(begin_run, fault):
     inject = ("--inject", fault.inject) if fault.inject else ()
     flags = ("--transport", fault.transport, *fault.flags, *inject)
     begin = time.monotonic()
-    script = begin_run(SCRIPTS[fault.runtime], *flags, prefix=fault.prefix, output=fault.output)
+    script = begin_run(fault.runtime, *flags, prefix=fault.prefix, output=fault.output)
     if fault.action:
         if fault.after:
             script.wait_for_iterations(fault.after)
@@ -53,9 +53,9 @@ def test_a_fault_is_named_and_leaves_nothing_behind(begin_run, fault):
 @pytest.mark.long
 def test_the_next_run_removes_what_a_killed_script_and_guard_left_and_nothing_of_a_living_run(begin_run):
     waiting = (*MANY, *CHAIN, "--inject", "actor-1:8:stop")  # so that three runs can share two cores
-    dead = begin_run(SCRIPTS["graph"], "--transport", "mapped", *waiting)
+    dead = begin_run("graph", "--transport", "mapped", *waiting)
     dead.wait_for_iterations(6)
-    alive = begin_run(SCRIPTS["torch"], "--transport", "multiprocessing", *waiting, temporary=dead.temporary)
+    alive = begin_run("torch", "--transport", "multiprocessing", *waiting, temporary=dead.temporary)
     alive.wait_for_iterations(6)
     guard, supervisor = dead.guard(), psutil.Process(dead.process.pid)
     (folder,) = dead.run_folders()
@@ -66,7 +66,7 @@ def test_the_next_run_removes_what_a_killed_script_and_guard_left_and_nothing_of
     dead.process.wait()
     assert folder.exists() and (SHARED_MEMORY / folder.name).exists()
 
-    following = begin_run(SCRIPTS["torch"], "--transport", "memcpy", *CHAIN, temporary=dead.temporary).finish()
+    following = begin_run("torch", "--transport", "memcpy", *CHAIN, temporary=dead.temporary).finish()
     assert following.code == 0, following.stderr
     assert not folder.exists()
     assert len(alive.run_folders()) == 1
@@ -78,7 +78,7 @@ def test_the_next_run_removes_what_a_killed_script_and_guard_left_and_nothing_of
 
 def test_wrong_bytes_are_shown_at_their_edges(run_script):
     flags = ("--transport", "gloo", *KILOBYTES, "--iterations", "8", "--inject", "policy:6:stale")
-    finished = run_script(SCRIPTS["torch"], *flags)
+    finished = run_script("torch", *flags)
     run = finished.run
     assert (finished.code, run.status, len(run.seconds)) == (1, "failed", 8)
     assert re.search(r"error: .*\d+ .*bytes.* policy -> re\w+", finished.stderr)

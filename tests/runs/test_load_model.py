@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import pytest
 from conftest import ROOT
 
-import load_model
-from common.errors import UsageError
-from common.run.host_noise import drop_from_page_cache
-from load_model import Load, LoadingRecord, Published
+import dataflow.studies.model_loading.__main__ as load_model
+from dataflow.errors import UsageError
+from dataflow.measure.noise import drop_from_page_cache
+from dataflow.studies.model_loading.__main__ import Load, LoadingRecord, Published
 
 SMALL = ("--model", "gpt2", "--scale", "0.05")
 
@@ -71,7 +71,7 @@ def test_cold_ways_are_rejected_in_memory(monkeypatch):
 
 
 def test_ways_name_functions_of_the_module_that_runs_them():
-    source = (ROOT / "common" / "run" / "loading.py").read_text()
+    source = (ROOT / "dataflow" / "studies" / "model_loading" / "loading.py").read_text()
     for way in load_model.WAYS.values():
         assert f"def {way.publish}(" in source and f"def {way.load}(" in source
 

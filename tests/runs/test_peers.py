@@ -1,7 +1,6 @@
 """Run flows over other systems, as a user starts them. `make peers` installs the systems."""
 
 import pytest
-from conftest import SCRIPTS
 
 pytestmark = pytest.mark.optional
 MISSING = "it is not installed: make peers"
@@ -18,7 +17,7 @@ def test_fields_arrive_over_other_systems(run_script, join_cluster, names):
     runtime, transport, module, *flags = names
     pytest.importorskip(module, reason=f"{module}: {MISSING}")
     flags += [*join_cluster(runtime), "--iterations", "4", "--warmup", "1"]
-    finished = run_script(SCRIPTS[runtime], "--transport", transport, *flags)
+    finished = run_script(runtime, "--transport", transport, *flags)
     assert (finished.code, finished.stderr) == (0, "")
     assert (finished.run.status, finished.run.wrong_bytes) == ("ok", 0)
     assert finished.run.readers_own_a_copy
@@ -27,6 +26,6 @@ def test_fields_arrive_over_other_systems(run_script, join_cluster, names):
 def test_a_changed_byte_of_another_system_is_found(run_script):
     pytest.importorskip("zmq", reason=f"zmq: {MISSING}")
     flags = ("--transport", "zmq-ipc", "--batch-size", "8", "--inject", "policy:3:flip", "--iterations", "4")
-    finished = run_script(SCRIPTS["peers"], *flags)
+    finished = run_script("peers", *flags)
     assert finished.code == 1
     assert finished.run.wrong_bytes > 0

@@ -1,9 +1,8 @@
 """Run steps of a pipeline over runtimes of every kind, as a user starts them."""
 
 import pytest
-from conftest import SCRIPTS
 
-from common.flows.pipeline import SCHEDULES
+from dataflow.studies.pipeline.flow import SCHEDULES
 
 SIZES = ("--flow", "pipeline", "--stages", "2", "--micro-batches", "4", "--task-seconds", "2ms", "--hidden-size", "256")
 RUNS = [
@@ -17,7 +16,7 @@ def test_steps_run_in_the_order_of_their_schedule(run_script, join_cluster, name
     """Actors end the run if a task comes too early."""
     runtime, transport, schedule = names
     flags = ("--transport", transport, "--schedule", schedule, *SIZES, "--iterations", "4", "--warmup", "1")
-    finished = run_script(SCRIPTS[runtime], *flags, *join_cluster(runtime))
+    finished = run_script(runtime, *flags, *join_cluster(runtime))
     assert (finished.code, finished.stderr) == (0, "")
     run = finished.run
     assert (run.status, run.wrong_bytes) == ("ok", 0)

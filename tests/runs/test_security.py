@@ -6,7 +6,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import SCRIPTS
 
 # One of each worker group: rdt gloo has the sockets of Ray, and those of torch.distributed between its actors.
 RUNS = [
@@ -20,7 +19,7 @@ def test_a_run_listens_only_on_loopback_and_its_files_are_its_owners(begin_run, 
     if runtime == "peers":
         pytest.importorskip("zmq", reason="zmq: it is not installed: make peers")
     flags = ("--transport", transport, "--flow", "round-trip", "--duration", "60s", "--timeout", "90")
-    script = begin_run(SCRIPTS[runtime], *flags)
+    script = begin_run(runtime, *flags)
     script.wait_for_iterations(3)
     processes = {script.process.pid} | {process.pid for process in script.leftover_processes()}
     sockets = [socket for socket in psutil.net_connections("inet") if socket.pid in processes]

@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from conftest import KILOBYTES, SCRIPTS
+from conftest import KILOBYTES
 
-from common.flows.catalogue import build_flow
-from common.transports.catalogue import CHATLEARN, TRANSPORTS, readers_get_views
+from dataflow.catalogue.catalogue import CHATLEARN, TRANSPORTS, readers_get_views
+from dataflow.flows.catalogue import build_flow
 
 # Lists, strings, booleans and views; an actor that reads from two others.
 GRPO = ("--flow", "grpo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
@@ -155,7 +155,7 @@ def test_fields_arrive_with_the_most_iterations_in_flight(run_script, cluster_fl
         flow = LARGE
     flags = ("--transport", transport.name, *flow, *in_flight)
     more = ("--iterations", "12", "--warmup", "2", *cluster_flags(transport))
-    finished = run_script(SCRIPTS[transport.runtime.name], *flags, *more)
+    finished = run_script(transport.runtime.name, *flags, *more)
     check(finished, transport)
     paths = paths_from_actors(finished.run)
     assert paths == {DATA_PATHS.get(transport.label, *paths)}
@@ -169,7 +169,7 @@ def test_flags_change_a_transport_as_they_say(run_script, cluster_flags, flags):
     transport = TRANSPORTS[f"{runtime} {name}"]
     shared = () if "--retain-memory" in more else cluster_flags(transport)  # which began without these settings
     counts = ("--iterations", "4", "--warmup", "1", *shared)
-    finished = run_script(SCRIPTS[runtime], "--transport", name, *more, *counts)
+    finished = run_script(runtime, "--transport", name, *more, *counts)
     check(finished, transport)
     if "--resources" in more:
         assert [reading.iteration for reading in finished.run.resources] == [0, 2, 4]
@@ -187,7 +187,7 @@ def test_flags_change_a_transport_as_they_say(run_script, cluster_flags, flags):
 def test_actors_on_two_nodes_are_verified_and_leave_nothing_behind(run_script):
     """The second raylet is on this machine too, so the messages between nodes use loopback."""
     flags = ("--flow", "round-trip", "--transport", "bytes", "--placement", "spread", "--iterations", "3")
-    finished = run_script(SCRIPTS["graph"], *flags, "--warmup", "1")
+    finished = run_script("graph", *flags, "--warmup", "1")
     assert (finished.code, finished.stderr) == (0, "")
     run = finished.run
     assert (run.status, run.wrong_bytes, len(run.seconds)) == ("ok", 0, 3)
@@ -196,7 +196,7 @@ def test_actors_on_two_nodes_are_verified_and_leave_nothing_behind(run_script):
 
 def test_an_existing_cluster_keeps_nothing_of_a_failed_run(run_script, cluster):
     flags = ("--transport", "zero-copy", "--iterations", "30", *cluster, *KILOBYTES, "--inject", "policy:6:die")
-    broken = run_script(SCRIPTS["graph"], *flags)
+    broken = run_script("graph", *flags)
     assert (broken.code, broken.run.status) == (1, "failed")
     assert "policy" in broken.run.reason and "died" in broken.run.reason
     assert broken.record.configuration.layout.existing_cluster
@@ -206,6 +206,6 @@ def test_a_token_that_the_existing_cluster_does_not_know_is_explained(run_script
     """Ray finds a token in the home folder of a user who once started a cluster with one."""
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
-    finished = run_script(SCRIPTS["store"], "--transport", "refs", "--iterations", "1", *cluster, *KILOBYTES)
+    finished = run_script("store", "--transport", "refs", "--iterations", "1", *cluster, *KILOBYTES)
     assert finished.code == 1
     assert finished.stderr.endswith("Set RAY_AUTH_MODE=disabled if the cluster was started without a token.\n")

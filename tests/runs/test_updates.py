@@ -1,10 +1,9 @@
 """Run updates of weights over transports of every kind, as a user starts them."""
 
 import pytest
-from conftest import SCRIPTS
 
-from common.flows.catalogue import build_flow
-from common.flows.weights import model_fields
+from dataflow.flows.catalogue import build_flow
+from dataflow.studies.weights.flow import model_fields
 
 MODEL = ("--flow", "weights", "--model", "gpt2", "--scale", "0.05")
 RUNS = [
@@ -26,7 +25,7 @@ RUNS = [
 def test_updates_are_verified_and_timed_part_by_part(run_script, join_cluster, flags):
     runtime, name, *more = flags
     more += [*join_cluster(runtime), "--iterations", "4", "--warmup", "1"]
-    finished = run_script(SCRIPTS[runtime], "--transport", name, *MODEL, *more)
+    finished = run_script(runtime, "--transport", name, *MODEL, *more)
     assert (finished.code, finished.stderr) == (0, "")
     run, workload = finished.run, finished.record.workload
     assert (run.status, run.wrong_bytes) == ("ok", 0)
@@ -47,7 +46,7 @@ def test_updates_are_verified_and_timed_part_by_part(run_script, join_cluster, f
 def test_makers_and_trainers_exchange_experience_and_weights(run_script, flags):
     runtime, name, *more = flags
     sizes = ("--flow", "detached-ppo", "--batch-size", "32", "--scale", "0.01", "--iterations", "4", "--warmup", "1")
-    finished = run_script(SCRIPTS[runtime], "--transport", name, *sizes, *more)
+    finished = run_script(runtime, "--transport", name, *sizes, *more)
     assert (finished.code, finished.stderr) == (0, "")
     run, workload = finished.run, finished.record.workload
     assert (run.status, run.wrong_bytes, run.updates.torn_reads) == ("ok", 0, 0)
@@ -61,7 +60,7 @@ def test_makers_and_trainers_exchange_experience_and_weights(run_script, flags):
 @pytest.mark.long
 def test_the_replay_buffer_stores_three_copies_of_the_experience(run_script):
     sizes = ("--flow", "detached-ppo", "--batch-size", "32", "--scale", "0.01", "--iterations", "4", "--warmup", "1")
-    finished = run_script(SCRIPTS["store"], "--transport", "replay-buffer", *sizes)
+    finished = run_script("store", "--transport", "replay-buffer", *sizes)
     flow = build_flow("detached-ppo", finished.record.workload.sizes)
     experience, weights = flow.message("maker-0"), flow.message("trainer-0").bytes
     stored = experience.serialised_bytes + 2 * experience.bytes + weights
@@ -74,7 +73,7 @@ def test_parameters_that_are_overwritten_while_they_are_served_tear(run_script):
     """The receiver copies without stopping its engine."""
     model = ("--flow", "weights", "--model", "256MiB", "--iterations", "4", "--warmup", "1")
     fault = ("--copy-out", "--inject", "rollout-1:1:tear")
-    finished = run_script(SCRIPTS["torch"], "--transport", "mapped", *model, *fault)
+    finished = run_script("torch", "--transport", "mapped", *model, *fault)
     assert finished.code == 1
     assert "found two versions" in finished.stderr
     assert finished.run.updates.torn_reads > 0

@@ -1,10 +1,9 @@
 """Run the collectives of ZeRO, as a user starts them, and count what they send."""
 
 import pytest
-from conftest import SCRIPTS
 
-from common.flows.catalogue import build_flow
-from common.flows.zero import sent_bytes
+from dataflow.flows.catalogue import build_flow
+from dataflow.studies.zero.flow import sent_bytes
 
 # A reduce-scatter over gloo sends as much as an all-reduce.
 RUNS = [
@@ -16,7 +15,7 @@ RUNS = [
 def test_ranks_send_the_bytes_of_their_collectives(run_script, join_cluster, runtime, transport, stage, times):
     sizes = ("--flow", "zero", "--model", "8MB", "--ranks", "3", "--stage", str(stage))
     flags = ("--transport", transport, *sizes, "--iterations", "4", "--warmup", "1")
-    finished = run_script(SCRIPTS[runtime], *flags, *join_cluster(runtime))
+    finished = run_script(runtime, *flags, *join_cluster(runtime))
     assert (finished.code, finished.stderr) == (0, "")
     run = finished.run
     assert (run.status, run.wrong_bytes) == ("ok", 0)

@@ -16,16 +16,24 @@ from pathlib import Path
 import psutil
 import pytest
 
-from common.errors import RunFailed
-from common.runtimes import cleanup
-from common.runtimes.cleanup import ROOT, RUN_VARIABLE, RunFolder, channel_semaphores, clean, remember, remove_dead_runs
-from common.runtimes.guard import become_subreaper
+from dataflow.errors import RunFailed
+from dataflow.workers import cleanup
+from dataflow.workers.cleanup import (
+    ROOT,
+    RUN_VARIABLE,
+    RunFolder,
+    channel_semaphores,
+    clean,
+    remember,
+    remove_dead_runs,
+)
+from dataflow.workers.guard import become_subreaper
 
 # A run whose worker starts processes that leave its session, its parent and its environment behind, as Ray's agents
 # do: a process that sets its title overwrites its environment. One of them ends at once: a zombie if nobody reaps it.
 SUPERVISOR = """
 import sys
-from common.runtimes.cleanup import ROOT, RunFolder
+from dataflow.workers.cleanup import ROOT, RunFolder
 with RunFolder() as run_folder:
     command = [sys.executable, "-c", sys.argv[1], str(run_folder.folder), *sys.argv[2:]]
     run_folder.start_worker(command, ROOT, {})
@@ -222,9 +230,9 @@ def test_processes_that_cannot_be_ended_fail_the_run_and_are_named(temporary, mo
 
 def test_the_guard_reports_processes_that_it_cannot_end(temporary):
     """The supervisor inherits them, and tries again."""
-    replaced = "import common.runtimes.cleanup as cleanup; cleanup.clean = lambda *_: ['a process']; "
+    replaced = "import dataflow.workers.cleanup as cleanup; cleanup.clean = lambda *_: ['a process']; "
     own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    code = replaced + "import common.runtimes.guard as guard; guard.main()"
+    code = replaced + "import dataflow.workers.guard as guard; guard.main()"
     command = [sys.executable, "-c", code, str(temporary), str(other.fileno()), "/", "/bin/sleep", "0"]
     with own, other:
         guard = subprocess.Popen(command, cwd=ROOT, pass_fds=[other.fileno()])

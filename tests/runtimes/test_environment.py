@@ -6,9 +6,9 @@ import sys
 import pytest
 from conftest import KILOBYTES, ROOT
 
-from common.plan import validate
-from common.runtimes import environment
-from common.runtimes.environment import RETAIN_MEMORY, worker_environment
+from dataflow.plan import validate
+from dataflow.workers import variables
+from dataflow.workers.variables import RETAIN_MEMORY, worker_environment
 
 
 @pytest.mark.parametrize(("set_by_user", "expected"), [(None, "passive"), ("active", "active")])
@@ -60,9 +60,9 @@ def test_no_proxy_is_used_for_this_machine_and_the_cluster(
 def test_a_driver_sends_the_token_of_an_existing_cluster_if_there_is_one(make_plan, monkeypatch, tmp_path):
     plan = make_plan("store", "--address", "auto", *KILOBYTES)
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    monkeypatch.setattr(environment, "TOKEN", tmp_path / "auth_token")
+    monkeypatch.setattr(variables, "TOKEN", tmp_path / "auth_token")
     assert not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "GLOO_SOCKET_IFNAME"} & set(worker_environment(plan))
-    environment.TOKEN.write_text("secret")
+    variables.TOKEN.write_text("secret")
     assert worker_environment(plan)["RAY_AUTH_MODE"] == "token"
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     assert "RAY_AUTH_MODE" not in worker_environment(plan)
@@ -71,7 +71,7 @@ def test_a_driver_sends_the_token_of_an_existing_cluster_if_there_is_one(make_pl
 def test_a_user_without_a_home_has_no_token_of_ray():
     code = (
         "import os, pwd\ndef unknown(uid): raise KeyError(uid)\npwd.getpwuid = unknown\nos.environ.pop('HOME', None)\n"
-        "from common.runtimes.environment import TOKEN\nprint(TOKEN.exists())"
+        "from dataflow.workers.variables import TOKEN\nprint(TOKEN.exists())"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from common.endpoints.parameters import WorkTimes
-from common.errors import RunFailed
-from common.records.schema import NodeCosts
-from common.run.timing import transfer_seconds
-from common.runtimes import nodes
+from dataflow.errors import RunFailed
+from dataflow.measure.loop import transfer_seconds
+from dataflow.nodes import nodes
+from dataflow.records.schema import NodeCosts
+from dataflow.studies.weights.parameters import WorkTimes
 
 PLACED = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
 

@@ -8,10 +8,10 @@ import psutil
 import pytest
 from conftest import KILOBYTES
 
-from common.errors import RunFailed
-from common.flows.flow import DRIVER
-from common.runtimes import ray_workers
-from common.runtimes.process_workers import ProcessWorkers
+from dataflow.errors import RunFailed
+from dataflow.flows.flow import DRIVER
+from dataflow.workers import ray_workers
+from dataflow.workers.process_workers import ProcessWorkers
 
 calls: list[str] = []
 
@@ -95,6 +95,6 @@ def test_actors_on_an_existing_cluster_get_the_variables_that_change_copies(make
         monkeypatch.setenv(name, "1")
     jobs = []
     monkeypatch.setattr(ray_workers.ray, "init", lambda **options: jobs.append(options["runtime_env"]))
-    monkeypatch.setattr("common.plan.validate.require_cluster", lambda _: None)
+    monkeypatch.setattr("dataflow.plan.validate.require_cluster", lambda _: None)
     ray_workers._join_cluster(make_plan("store", "--transport", "refs", "--address", "127.0.0.1:1"))
     assert {name for name in names if jobs[0]["env_vars"].get(name) == "1"} == set(names)

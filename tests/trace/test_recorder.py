@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from common.trace import recorder
+from dataflow.trace import recorder
 
 
 @pytest.mark.parametrize(("module", "path", "stage"), recorder.POINTS + recorder.ON_GPUS, ids=lambda name: name)
@@ -18,7 +18,7 @@ def test_every_function_that_tracing_replaces_exists(module, path, stage):
 
 
 def test_the_methods_of_an_endpoint_that_tracing_replaces_exist():
-    from common.endpoints.actor import Actor
+    from dataflow.endpoints.actor import Actor
 
     assert all(callable(getattr(Actor, name)) for name, _ in recorder.ENDPOINT_METHODS)
 
@@ -68,6 +68,6 @@ def test_page_faults_count_for_the_innermost_span(monkeypatch):
 
 def test_the_timing_loop_calls_synchronise_in_the_form_that_tracing_replaces():
     """A name that another module imported would still be the original function."""
-    from common.run import timing
+    from dataflow.measure import loop
 
-    assert not hasattr(timing, "synchronise")
+    assert not hasattr(loop, "synchronise")

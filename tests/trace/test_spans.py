@@ -2,11 +2,11 @@
 
 import json
 
-from common.flows.catalogue import online_dpo
-from common.flows.flow import DRIVER, PROXY, Flow, Task
-from common.flows.message import flat_message
-from common.records.schema import Edge, Run
-from common.trace.spans import collect_spans, write_chrome
+from dataflow.flows.catalogue import online_dpo
+from dataflow.flows.flow import DRIVER, PROXY, Flow, Task
+from dataflow.flows.message import flat_message
+from dataflow.records.schema import Edge, Run
+from dataflow.trace.spans import collect_spans, write_chrome
 
 FLOW = online_dpo(batch_size=4, prompt_seq_len=256)
 

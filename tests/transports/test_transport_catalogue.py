@@ -2,15 +2,14 @@
 
 import importlib
 import shlex
-from pathlib import Path
 
 import pytest
 
-from common.plan.command_line import parse_options
-from common.plan.options import FLAGS
-from common.transports import catalogue
-from common.transports.catalogue import CONFIGURATIONS, RUNTIMES, VARIANTS, transports_of
-from common.transports.suites import SUITES
+from dataflow.catalogue import catalogue
+from dataflow.catalogue.catalogue import CONFIGURATIONS, RUNTIMES, VARIANTS, transports_of
+from dataflow.catalogue.suites import SUITES
+from dataflow.plan.command_line import parse_options
+from dataflow.plan.options import FLAGS
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
@@ -29,10 +28,9 @@ def test_every_configuration_has_a_name_of_its_own():
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=lambda runtime: runtime.name)
-def test_every_transport_of_the_catalogue_is_in_its_script_and_the_other_way_round(runtime):
-    script = importlib.import_module(Path(runtime.script).stem)
-    assert set(script.TRANSPORTS) == set(transports_of(runtime.name))
-    assert runtime.default_transport is None or runtime.default_transport in script.TRANSPORTS
+def test_every_transport_of_the_catalogue_is_in_its_module_and_the_other_way_round(runtime):
+    module = importlib.import_module(f"dataflow.{runtime.module}")
+    assert set(module.TRANSPORTS) == set(transports_of(runtime.name))
 
 
 @pytest.mark.parametrize("suite", SUITES)

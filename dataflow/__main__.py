@@ -1,0 +1,35 @@
+"""The laboratory: measure how long the messages of an RLHF data flow take, and compare the results.
+
+    python3 -m dataflow run        measure configurations
+    python3 -m dataflow list       show the configurations, and what this machine lacks for them
+    python3 -m dataflow report     print tables of records, and draw charts
+    python3 -m dataflow compare    compare two measurements
+    python3 -m dataflow answer     show what the records say about one flow
+    python3 -m dataflow nodes      measure several nodes on this machine
+
+`--help` after a verb shows its flags.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from dataflow.errors import UsageError, did_you_mean, run_main
+
+VERBS = ("run", "list", "report", "compare", "answer", "nodes")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Carry out a verb, and return its exit code; raise UsageError if it is unknown."""
+    verb, *flags = argv or ["--help"]
+    if verb in ("-h", "--help"):
+        print(__doc__)
+        return 0
+    if verb not in VERBS:
+        others = did_you_mean(verb, VERBS) or f": give {', '.join(VERBS)}"
+        raise UsageError(f"unknown verb {verb}{others}")
+    return import_module(f"dataflow.commands.{verb}").main(flags)
+
+
+if __name__ == "__main__":
+    run_main(main, sys.argv[1:])

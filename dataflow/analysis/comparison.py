@@ -1,0 +1,172 @@
+"""Compare results: a configuration with the one that it extends, and two measurements with each other."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from dataflow.analysis.result import Result
+from dataflow.analysis.statistics import Ratio, ratio, ratio_of_pairs
+from dataflow.catalogue.catalogue import BASELINE, CONFIGURATIONS, REFERENCE
+from dataflow.errors import RecordError, did_you_mean
+from dataflow.records.machine import HARDWARE_KEYS, MACHINE_KEYS
+from dataflow.records.schema import Configuration, Workload
+
+
+def find_result(results: Iterable[Result], workload: Workload, configuration: Configuration) -> Result | None:
+    """Return the first ok result of this workload and configuration; None if there is none."""
+    alike = (r for r in results if r.configuration == configuration and r.workload == workload and r.status == "ok")
+    return next(alike, None)
+
+
+def find_transports(results: Sequence[Result]) -> list[Result]:
+    """Return the ok results that are verified after each iteration, the demo's baseline first, not the reference."""
+    transports = [r for r in results if r.status == "ok" and r.check_every == 1 and r.transport.label != REFERENCE]
+    return sorted(transports, key=lambda result: result.name != BASELINE)
+
+
+def compared_result(result: Result, results: Iterable[Result]) -> Result | None:
+    """Return the result of the configuration that this one extends, with the same workload, device and layout."""
+    if result.variant is None or not result.variant.compared_with:
+        return None
+    other = CONFIGURATIONS[result.variant.compared_with]
+    changes = {"runtime": other.transport.runtime.name, "transport": other.transport.name, "flags": dict(other.flags)}
+    return find_result(results, result.workload, msgspec.structs.replace(result.configuration, **changes))
+
+
+class Pair:
+    """Two results whose times per iteration are compared."""
+
+    def __init__(self, old: Result, new: Result) -> None:
+        self.old, self.new = old, new
+        self.label = new.label if new.label == old.label else f"{new.label} / {old.label}"
+        self.is_measured = old.status == new.status == "ok"
+        self.is_worse = old.status == "ok" and (new.status != "ok" or _failed_share(new) > _failed_share(old))
+        by_pair = {run.pair: run for run in old.shown_runs if run.pair}
+        self.paired_runs = [(by_pair[run.pair], run) for run in new.shown_runs if run.pair in by_pair]
+
+    @cached_property
+    def ratio(self) -> Ratio:
+        """Return new time / old time; of runs that were measured together, iteration by iteration."""
+        if not self.paired_runs:
+            return ratio(self.new.run_seconds, self.old.run_seconds)
+        field = "seconds" if self.old.in_flight == self.new.in_flight == 1 else "group_seconds"
+        old, new = ([getattr(pair[side], field) for pair in self.paired_runs] for side in (0, 1))
+        return ratio_of_pairs(new, old)
+
+
+def _failed_share(result: Result) -> float:
+    return sum(run.status == "failed" for run in result.runs) / len(result.runs)
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Equal for results whose times are compared. The flags are without --inject, so that its effect is visible."""
+
+    workload: Workload
+    configuration: Configuration
+    traced: bool
+    paired: bool
+
+
+def match_results(
+    old: Sequence[Result], new: Sequence[Result], mixed: bool = False
+) -> tuple[list[Pair], list[Result], list[Result]]:
+    """Return the pairs, the unmatched old results and the unmatched new results.
+
+    Results that were measured together are a pair, then those of equal identity. Raise RecordError if the machines
+    differ (unless `mixed`), if a configuration has other flags on the other side, if nothing matches, or if a side has
+    two results of equal identity.
+    """
+    if not mixed:
+        check_one_machine([*old, *new])
+    pairs = [pair for one in old for other in new if (pair := Pair(one, other)).paired_runs]
+    matched = [result for pair in pairs for result in (pair.old, pair.new)]
+    only_old, only_new = (_by_identity([result for result in side if result not in matched]) for side in (old, new))
+    for identity in only_old.keys() & only_new.keys():
+        pairs.append(Pair(only_old.pop(identity), only_new.pop(identity)))
+    for one in only_old:
+        for other in only_new:
+            if one.configuration.name == other.configuration.name:
+                difference = _difference(msgspec.to_builtins(one), msgspec.to_builtins(other))
+                raise RecordError(f"{one.configuration.name}: OLD and NEW are different measurements, {difference}: "
+                                  "measure both with the same flags")  # fmt: skip
+    if not pairs:
+        names = ["; ".join(result.label for result in side) or "none" for side in (old, new)]
+        raise RecordError(f"no configuration is on both sides: OLD has {names[0]}, NEW {names[1]}")
+    return sorted(pairs, key=lambda pair: old.index(pair.old)), list(only_old.values()), list(only_new.values())
+
+
+def pair_with_first(results: Sequence[Result], labels: Sequence[str]) -> list[Pair]:
+    """Return a pair of the first label with each of the others, for each workload; RecordError for an unknown label.
+
+    Traced results are left out if there are others.
+    """
+    known = dict.fromkeys(result.label for result in results)
+    for label in labels:
+        if label not in known:
+            raise RecordError(f"there is no {label}{did_you_mean(label, known)}: the records have {'; '.join(known)}")
+    first, *others = labels
+    pairs = [
+        Pair(old, new)
+        for label in others for old in results for new in results
+        if (old.label, new.label) == (first, label) and (old.traced, old.paired) == (new.traced, new.paired)
+        and old.workload.edges == new.workload.edges and old.table == new.table
+    ]  # fmt: skip
+    return [pair for pair in pairs if not pair.old.traced] or pairs
+
+
+def environment_differences(pairs: Sequence[Pair]) -> list[str]:
+    """Return a line per environment variable, version and property of the machine that differs in a pair."""
+    labels: dict[str, list[str]] = {}
+    for pair in pairs:
+        old, new = (_flatten(result.environments[0]) for result in (pair.old, pair.new))
+        for name in sorted(old.keys() | new.keys()):
+            if old.get(name) != new.get(name):
+                line = f"{name}: {old.get(name, 'not set')} → {new.get(name, 'not set')}"
+                labels.setdefault(line, []).append(pair.label)
+    return [line if len(some) == len(pairs) else f"{line} ({', '.join(some)})" for line, some in labels.items()]
+
+
+def _flatten(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an environment with its variables and versions beside the other values, without what always differs."""
+    inner = {name: value for key in ("variables", "versions") for name, value in (environment.get(key) or {}).items()}
+    ignored = ("variables", "versions", "git_dirty")
+    return inner | {name: value for name, value in environment.items() if name not in ignored}
+
+
+def check_one_machine(results: Sequence[Result], several_boots: bool = False) -> None:
+    """Raise RecordError for results of different machines or versions, or in one table of two boots or kernels."""
+    _check_equal(results, HARDWARE_KEYS, "the records are of different machines or versions")
+    for table in dict.fromkeys([] if several_boots else [result.table for result in results]):
+        group = [result for result in results if result.table == table]
+        _check_equal(group, MACHINE_KEYS, f"the records of the table {table} are of different boots or kernels")
+
+
+def _check_equal(results: Sequence[Result], keys: Sequence[str], problem: str) -> None:
+    environments = [environment for result in results for environment in result.environments]
+    machines = [{key: environment.get(key) for key in keys} for environment in environments]
+    for machine in machines:
+        if machine != machines[0]:
+            raise RecordError(f"{problem}, {_difference(machines[0], machine)}: name those of one, or give --mixed")
+
+
+def _by_identity(results: Sequence[Result]) -> dict[Identity, Result]:
+    by_identity: dict[Identity, Result] = {}
+    for result in results:
+        flags = {name: value for name, value in result.configuration.flags.items() if name != "inject"}
+        configuration = msgspec.structs.replace(result.configuration, flags=flags)
+        identity = Identity(result.workload, configuration, result.traced, result.paired)
+        if identity in by_identity:
+            raise RecordError(f"{by_identity[identity].label} and {result.label} are two results of the same "
+                              "measurement on one side: name one of them")  # fmt: skip
+        by_identity[identity] = result
+    return by_identity
+
+
+def _difference(one: Any, other: Any, name: str = "") -> str:
+    """Return the first part in which two values differ, as text."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        key = next(key for key in {**one, **other} if one.get(key) != other.get(key))
+        return _difference(one.get(key), other.get(key), f"{name} {key}".strip())
+    return f"{name} {one} and {other}"

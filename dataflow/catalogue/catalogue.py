@@ -1,0 +1,149 @@
+"""List every runtime, transport and configuration that can be measured. The TOML files in this folder have the data."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+# Ray keeps smaller results in its messages, not in shared memory (max_direct_call_object_size).
+INLINED_BYTES = 100 * 1024
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A module with transports, and the processes that it starts."""
+
+    name: str  # the first word of every configuration of this runtime
+    module: str  # of dataflow, which has the transports
+    worker_group: str = "ray_workers.RayWorkers"  # module and class of dataflow/workers that start its workers
+    uses_ray: bool = True
+    busy_waits: bool = False  # readers use a CPU core while they wait
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What a transport needs. If a requirement is missing, the configuration is skipped with the reason."""
+
+    gpus: int = 0  # for all actors together
+    gpu_per_actor: bool = False
+    modules: Sequence[str] = ()  # names that must be importable
+    shared_memory: bool = False  # payloads lie in /dev/shm, one pool per sender
+    single_host: bool = False  # all actors share memory
+    host_memory_only: bool = False  # it moves host memory, also on a machine with GPUs
+    proxy_actor: bool = False  # the driver can neither send nor receive, so an actor does it in its place
+    single_process: bool = False  # all actors run in the driver's process
+    one_input: bool = False  # each task reads one message: readers of a broadcast that wait for each other block
+    collectives: bool = False  # it has only the collectives of --flow zero
+    ray_cpus: int | None = None  # CPUs that a private Ray cluster says it has; None: those of the machine
+    ray_actors: bool = False  # without Ray on one machine; with --address, its processes are Ray actors
+    read_by_all: bool = False  # each message of an actor is read by all others
+    single_buffer_channels: bool = False  # a channel holds one message, so a path holds a fixed number of iterations
+
+
+@dataclass(frozen=True)
+class Transport:
+    """A method to move messages between actors; one function of a runtime."""
+
+    runtime: Runtime
+    name: str
+    summary: str  # one line for --help
+    requirements: Requirements = Requirements()
+    # What the object store takes in per iteration: each message once ("messages"), also once per reader as an argument
+    # of a call ("arguments"), only once per reader ("calls"), twice per reader, into and out of a queue actor
+    # ("queues"), or all three ("buffers"). "channels": nothing: the channels of a compiled graph are made once.
+    stores: Literal["", "messages", "arguments", "calls", "queues", "buffers", "channels"] = ""
+    carries_objects: bool = False  # any Python object that can be pickled, also one that is no dict of tensors
+    uses_sockets: bool = False  # payloads pass through a network interface: on one machine, the loopback
+    once_per_node: bool = False  # a message crosses once to a node, however many of its readers are there
+    bypasses_kernel: bool = False  # RDMA, NVLink, CUDA IPC or NCCL may carry payloads, which no interface counts
+    gives_views: bool = False  # readers get a view of memory that they do not own; otherwise they own a copy
+    max_in_flight: int | None = None  # iterations in flight; None: as many as memory holds
+
+    @property
+    def label(self) -> str:
+        return f"{self.runtime.name} {self.name}"
+
+    @property
+    def can_cross_nodes(self) -> bool:
+        uses_ray = self.runtime.uses_ray or self.requirements.ray_actors
+        return uses_ray and not self.requirements.single_host
+
+
+@dataclass(frozen=True)
+class Advice:
+    """When to use a configuration, what it needs, the copies per edge, and what breaks it."""
+
+    use_when: str
+    needs: str
+    copies: str
+    breaks: str
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A transport with flags: one configuration of the published tables."""
+
+    transport: Transport
+    iterations: int  # timed iterations per run of the full suite; 0: the suite does not have the configuration
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    compared_with: str = ""  # the name of the configuration that this one extends
+    explanation: str = ""  # the difference between the two
+    advice: Advice | None = None
+
+    @property
+    def name(self) -> str:
+        return configuration_name(self.transport.runtime.name, self.transport.name, self.flags)
+
+
+def configuration_name(runtime: str, transport: str, flags: Mapping[str, Any]) -> str:
+    words = [f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}") for name, value in flags.items()]
+    return " ".join([runtime, transport, *words])
+
+
+def readers_get_views(transport: Transport, flags: Mapping[str, Any]) -> bool:
+    return (transport.gives_views or bool(flags.get("zero_copy"))) and not flags.get("copy_out")
+
+
+def producer_writes_in_place(transport: Transport, flags: Mapping[str, Any]) -> bool:
+    """Return whether messages lie in shared memory before the clock starts, so no time has the producer's copy."""
+    return transport.requirements.shared_memory and not flags.get("copy_in")
+
+
+STORE = Runtime("store", "transports.store")
+GRAPH = Runtime("graph", "transports.graph", busy_waits=True)
+RDT = Runtime("rdt", "transports.rdt")
+TORCH = Runtime("torch", "transports.processes", "process_workers.ProcessWorkers", uses_ray=False)
+PEERS = Runtime("peers", "studies.external_systems.peers", "process_workers.ProcessWorkers", uses_ray=False)
+RUNTIMES = {runtime.name: runtime for runtime in (STORE, GRAPH, RDT, TORCH, PEERS)}
+BASELINE = "store driver-queue"  # the demo's own transport
+REFERENCE = "torch memcpy"  # a reference and not a transport
+CHATLEARN = "store ref-queue"  # ChatLearn's own transport
+
+
+def _read_data(name: str) -> list[dict[str, Any]]:
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))[name]
+
+
+def _read_transports() -> Iterator[Transport]:
+    for fields in _read_data("transports"):
+        requirements = Requirements(**fields.pop("requirements", {}))
+        yield Transport(RUNTIMES[fields.pop("runtime")], requirements=requirements, **fields)
+
+
+TRANSPORTS = {transport.label: transport for transport in _read_transports()}
+
+
+def transports_of(runtime: str) -> dict[str, Transport]:
+    """Return the transports of a runtime by name."""
+    return {t.name: t for t in TRANSPORTS.values() if t.runtime.name == runtime}
+
+
+def _read_variants() -> Iterator[Variant]:
+    for fields in _read_data("variants"):
+        advice = Advice(**fields.pop("advice")) if "advice" in fields else None
+        yield Variant(TRANSPORTS[fields.pop("transport")], advice=advice, **fields)
+
+
+VARIANTS = tuple(_read_variants())  # in the order of the published tables
+CONFIGURATIONS = {variant.name: variant for variant in VARIANTS}

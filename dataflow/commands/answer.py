@@ -1,0 +1,153 @@
+"""Rank the configurations that were measured with exactly this flow, these sizes and these flags. Nothing is measured.
+
+    python3 -m dataflow answer --any-machine
+    python3 -m dataflow answer --flow weights --model gpt2 --on-ray
+
+The flags of `run` name the workload. Messages of several fields may be packed, and weights may be sent in several
+messages. Only records of one start of one machine are ranked together; of equal measurements the newest counts. If no
+record has the workload, the command that measures it is printed.
+"""
+
+import argparse
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dataflow.analysis.comparison import Pair
+from dataflow.analysis.result import Result
+from dataflow.analysis.statistics import NO_DIFFERENCE
+from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS
+from dataflow.errors import RecordError, UsageError
+from dataflow.flows.catalogue import build_flow
+from dataflow.measure.batch import plan_configuration
+from dataflow.plan.command_line import OneLineParser, parse_options
+from dataflow.plan.options import FLAGS, RESULTS
+from dataflow.plan.plan import Plan
+from dataflow.records import files
+from dataflow.records.machine import MACHINE_KEYS, describe_environment, machine_line
+from dataflow.records.schema import SENDER_SIZES
+from dataflow.report import console, tables
+from dataflow.report.tables import Column
+from dataflow.units import format_bytes
+
+TRANSPORT_FLAGS = {field.name for field in FLAGS if field.metadata["group"] == "transport"}
+
+
+def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str], Plan]:
+    """Return this command's own flags, the other flags, and a plan of the workload that these name."""
+    parser = OneLineParser(description=__doc__, usage="%(prog)s [flags]", allow_abbrev=False,
+                           formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    add = parser.add_argument
+    add("--records", type=Path, nargs="+", default=[RESULTS], help="records, or folders of records (default: results/)")
+    add("--on-ray", action="store_true", help="leave out configurations without Ray")
+    add("--any-machine", action="store_true", help="use the records of the machine that has most of them")
+    arguments, flags = parser.parse_known_args(argv)
+    options, *others = parse_options("", "store", flags)
+    if others or any(flag.partition("=")[0] == "--transport" for flag in flags):
+        raise UsageError("--sweep and --transport: leave them out: give one workload, to compare all transports of it")
+    try:
+        flow = build_flow(options.flow, options.sizes, options.message)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return arguments, flags, Plan(TRANSPORTS["store refs"], options, flow, options.device.replace("auto", "cpu"))
+
+
+def load_results(paths: Sequence[Path]) -> list[Result]:
+    """Return the ok results outside of folders `evidence`, and print one line that names the unreadable files."""
+    results, broken = list[Result](), list[str]()
+    for path in files.record_files(paths):
+        if "evidence" in path.resolve().parts:  # it may have other settings
+            continue
+        try:
+            result = Result((files.load(path),))
+            if result.status == "ok":
+                results.append(result)
+        except Exception as error:
+            is_known = isinstance(error, RecordError)
+            broken.append(str(error) if is_known else f"{path} contradicts itself ({type(error).__name__})")
+    if broken:
+        print(f"left out: {broken[0]}{f', and {len(broken) - 1} more' if len(broken) > 1 else ''}")
+    return results
+
+
+def is_asked_for(result: Result, plan: Plan) -> bool:
+    """Return whether a result is of the planned workload, with any transport and its flags."""
+    work, asked, values = result.workload, plan.workload, []
+    for configuration, workload in ((result.configuration, work), (plan.configuration, asked)):
+        flags = {name: value for name, value in configuration.flags.items() if name not in TRANSPORT_FLAGS}
+        sizes = {name: value for name, value in workload.sizes.items() if name not in SENDER_SIZES}
+        values.append((configuration.device, configuration.layout, flags, workload.flow, sizes))
+    if values[0] != values[1] or result.traced or result.paired:
+        return False
+    if plan.requested_flow.has_parameters:
+        return True
+    any_form = asked.message == "fields" and not asked.sizes.get("as_sent") and work.message != "flat"
+    has_messages = work.edges == asked.edges and (any_form or work.message == asked.message)
+    return has_messages and not result.transport.requirements.single_process
+
+
+def start_of_machine(environment: Mapping[str, Any]) -> str:
+    """Return a text that is equal for records of equal versions since one start of a machine."""
+    return repr([environment.get(key) or None for key in MACHINE_KEYS if key != "nccl"])  # only torch knows the latter
+
+
+def print_ranking(results: Sequence[Result]) -> None:
+    """Print which of these configurations may be the fastest, what they need, and the times of all."""
+    best, *others = sorted(results, key=lambda result: result.typical_seconds)
+    verdicts = {best: "fastest"} | {result: Pair(best, result).ratio.verdict for result in others}
+    candidates = [result for result, verdict in verdicts.items() if verdict in ("fastest", NO_DIFFERENCE)]
+    in_place = ", the producer writes in place" if best.producer_writes_in_place else ""
+    print(f"\nReaders {'own a copy' if best.readers_own_a_copy else 'get a view'}{in_place}: "
+          f"use {' or '.join(result.label for result in candidates)}.")  # fmt: skip
+    for result in candidates:
+        if result.variant and (advice := result.variant.advice):
+            print(f"{result.label} needs: {advice.needs}. What breaks it: {advice.breaks}.")
+    generic = {column.header: column for column in tables.MAIN_COLUMNS}
+    columns = [
+        *(generic[header] for header in ("configuration", "ms per iteration", "95 % interval")),
+        Column("x fastest", lambda result: tables.format_significant(result.typical_seconds / best.typical_seconds)),
+        Column("compared with the fastest", lambda result: verdicts[result], is_text=True),
+        *(generic[header] for header in ("runs", "disturbed runs")),
+        Column("day", lambda result: result.shown_runs[0].started_at[:10], is_text=True),
+    ]
+    console.print_table(tables.make_table([*verdicts], columns))
+
+
+def measuring_command(flags: Sequence[str], on_ray: bool) -> str:
+    """Return the command that measures the recommended configurations; raise UsageError if none can be measured."""
+    reasons: dict[str, UsageError | None] = {}  # why a configuration cannot be measured
+    for variant in VARIANTS:
+        if variant.advice and (variant.transport.runtime.uses_ray or not on_ray):
+            try:
+                ((_, reasons[variant.name]),) = plan_configuration(variant.name, flags)
+            except UsageError as error:
+                reasons[variant.name] = error
+    names = [name for name, reason in reasons.items() if reason is None]
+    if not names:
+        raise next(filter(None, reasons.values()))
+    return shlex.join(["python3", "-m", "dataflow", "run", *names, *flags, "--runs", "5"])
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the rankings, or the command that measures. Return 1 if no record has the workload, else 0."""
+    arguments, flags, plan = parse_command(argv)
+    here = start_of_machine(describe_environment())
+    starts: dict[str, dict[str, Result]] = {here: {}}
+    for result in sorted(load_results(arguments.records), key=lambda result: result.shown_runs[0].started_at):
+        if is_asked_for(result, plan) and (result.transport.runtime.uses_ray or not arguments.on_ray):
+            starts.setdefault(start_of_machine(result.environments[0]), {})[result.label] = result
+    chosen = max(starts.values(), key=len) if arguments.any_machine else starts[here]
+    workload = f"{plan.workload.flow}, {format_bytes(plan.workload.bytes_per_iteration)} per iteration"
+    if not chosen:
+        other = " (other machines, or earlier starts of this one, have some: --any-machine)" if len(starts) > 1 else ""
+        print(f"No record since the start of this machine has exactly this flow, sizes and flags{other}: {workload}.\n"
+              f"To measure it:\n{measuring_command(flags, arguments.on_ray)}")  # fmt: skip
+        return 1
+    groups: dict[tuple[bool, bool], list[Result]] = {}
+    for result in chosen.values():
+        groups.setdefault((not result.readers_own_a_copy, result.producer_writes_in_place), []).append(result)
+    print(f"{workload}, on {machine_line(result.environments[0])}")
+    for _, group in sorted(groups.items()):
+        print_ranking(group)
+    return 0

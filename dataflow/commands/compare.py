@@ -1,0 +1,167 @@
+"""Compare measurements: which configurations are faster, which are slower, and which cannot be told apart.
+
+    python3 -m dataflow compare OLD NEW                      each a record, or a folder of records
+    python3 -m dataflow compare OLD NEW --json               for programs
+    python3 -m dataflow compare OLD NEW --fail-above 5%      exit code 1 if one is slower by more, or missing
+    python3 -m dataflow compare FOLDER --configs "store refs" "graph shm" "graph mapped"      others with the first one
+
+Measure with `dataflow run ... --runs 5` on one machine, or two versions together with `dataflow run --against`.
+Times are geometric means of the runs' medians. A configuration is called faster or slower if equal configurations
+differ as much in fewer than 1 of 100 comparisons (docs/statistics.md).
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import geometric_mean
+
+from dataflow.analysis.comparison import (
+    Pair,
+    check_one_machine,
+    environment_differences,
+    match_results,
+    pair_with_first,
+)
+from dataflow.analysis.result import UNCOUNTED, Result, group_results
+from dataflow.analysis.statistics import MIN_RUNS
+from dataflow.errors import UsageError
+from dataflow.plan.command_line import OneLineParser
+from dataflow.records import files
+from dataflow.report.broken_records import name_broken_record
+from dataflow.report.console import print_table
+from dataflow.report.sentences import describe_all, describe_largest_change, old_and_new
+from dataflow.report.tables import (
+    Column,
+    format_faults,
+    format_milliseconds,
+    format_stored,
+    have_equal_work,
+    make_table,
+)
+from dataflow.units import format_bytes
+
+
+def format_share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+
+
+COLUMNS = (
+    Column("configuration", lambda pair: pair.label),
+    Column("flow", lambda pair: pair.new.workload.flow, 3, is_text=True),
+    Column("payload", lambda pair: format_bytes(pair.new.workload.bytes_per_iteration), 3),
+    Column("old ms", lambda pair: format_milliseconds(pair.old.typical_seconds)),
+    Column("new ms", lambda pair: format_milliseconds(pair.new.typical_seconds)),
+    Column("new / old", lambda pair: f"{pair.ratio.value:.3f}"),
+    Column("95 % interval", lambda p: f"{p.ratio.low:.3f} to {p.ratio.high:.3f}" if p.ratio.low else "-", 1),
+    Column("runs", lambda pair: f"{len(pair.old.run_seconds)}, {len(pair.new.run_seconds)}", 2),
+    Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
+    Column("detectable slowdown", lambda pair: format_share(pair.ratio.detectable), 1),
+    Column("CPU ms", old_and_new(lambda result: format_milliseconds(result.cpu_seconds_per_iteration)), 4),
+    Column("page faults", old_and_new(format_faults), 2),
+    Column("stored", old_and_new(format_stored), 5),
+    Column("peak GiB", old_and_new(lambda result: f"{result.peak_memory_bytes / 2**30:.1f}"), 6),
+)
+
+
+def write_notes(pairs: Sequence[Pair], only_old: Sequence[Result], only_new: Sequence[Result]) -> list[str]:
+    """Return what the table does not show, one line each."""
+    lines = []
+    ratios = [pair.ratio.value for pair in pairs if pair.is_measured]
+    if ratios:
+        lines.append(f"Geometric mean of new / old: {geometric_mean(ratios):.3f}")
+    for side, results in (("OLD", only_old), ("NEW", only_new)):
+        if results:
+            lines.append(f"Only in {side}: {', '.join(result.label for result in results)}")
+    for pair in pairs:
+        if pair.is_worse or not pair.is_measured:
+            lines.append(f"{pair.label} was {pair.old.status} in OLD and is {pair.new.status} in NEW: "
+                         f"{pair.new.failure or pair.old.failure}")  # fmt: skip
+    return lines
+
+
+def find_losses(pairs: Sequence[Pair], only_old: Sequence[Result], limit: float) -> list[str]:
+    """Return a line for each pair that is significantly slower by more than `limit`, or fails more often.
+
+    So does a result that is only in OLD. A pair whose runs vary so much that a slowdown of `limit` would be missed is a
+    warning.
+    """
+    lines = [f"{pair.label} fails more often: {pair.new.failure}" for pair in pairs if pair.is_worse]
+    lines += [f"{result.label} is missing in NEW" for result in only_old if result.ok_runs]
+    for pair in pairs:
+        for result in (pair.old, pair.new):
+            if result.status in UNCOUNTED:
+                raise UsageError(f"--fail-above: {pair.label}: {result.failure}")
+        if pair.is_measured and pair.ratio.runs < MIN_RUNS:
+            raise UsageError(f"--fail-above: {pair.label} has too few runs for a verdict: measure with --runs 5")
+        if pair.is_measured and pair.ratio.verdict == "slower" and pair.ratio.value > 1 + limit:
+            lines.append(f"{pair.label} is slower by {pair.ratio.value - 1:.1%}")
+        elif pair.is_measured and (pair.ratio.detectable or 0) > limit:
+            print(f"warning: {pair.label}: a slowdown below {format_share(pair.ratio.detectable)} could be missed: "
+                  "give more --runs, or compare with --against", file=sys.stderr)  # fmt: skip
+    return lines
+
+
+def parse_share(text: str) -> float:
+    """Return 0.05 for 5%."""
+    if not re.fullmatch(r"\d+(\.\d+)?%", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage: give 5%")
+    return float(text[:-1]) / 100
+
+
+def main(argv: Sequence[str]) -> int:
+    """Return 0, or 1 if --fail-above finds a loss."""
+    parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("old", type=Path, metavar="OLD", help="a record, or a folder of records")
+    parser.add_argument("new", type=Path, nargs="?", metavar="NEW", help="the same, compared with OLD")
+    parser.add_argument("--configs", nargs="+", metavar="CONFIGURATION", help="compare these configurations "
+                        "of OLD with the first of them, instead of OLD with NEW")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--fail-above", type=parse_share, metavar="SHARE", help="exit code 1 if a configuration is "
+                        "missing, fails more often, or is significantly slower by more than SHARE, as 5%%")  # fmt: skip
+    parser.add_argument("--mixed", action="store_true", help="compare records of different machines, "
+                        "versions or boots")  # fmt: skip
+    arguments = parser.parse_all(argv)
+    if bool(arguments.new) == bool(arguments.configs) or len(arguments.configs or ("", "")) < 2:
+        raise UsageError("give OLD and NEW, or one folder and --configs with at least two configurations")
+    with name_broken_record([path for path in (arguments.old, arguments.new) if path]):
+        return compare(arguments)
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    """Print the comparison; return 0, or 1 if --fail-above finds a loss."""
+    old, new = ([] if path is None else group_results(files.load_all([path]))
+                for path in (arguments.old, arguments.new))  # fmt: skip
+    only_old: list[Result] = []
+    if arguments.configs:
+        pairs = pair_with_first(old, arguments.configs)
+        if not arguments.mixed:
+            check_one_machine([result for pair in pairs for result in (pair.old, pair.new)])
+    else:
+        pairs, only_old, only_new = match_results(old, new, arguments.mixed)
+    unequal = [pair for pair in pairs if pair.is_measured and not have_equal_work(pair.old, pair.new)]
+    pairs = [pair for pair in pairs if pair not in unequal]  # a sentence says why the others have no ratio
+    measured = [pair for pair in pairs if pair.is_measured]
+    if arguments.configs:
+        notes = describe_all([*pairs, *unequal]) or ["No workload was measured with two of these configurations."]
+    else:
+        notes = [*write_notes(pairs, only_old, only_new), *describe_all(unequal)]
+        notes += filter(None, map(describe_largest_change, measured))
+    losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
+    differences = environment_differences(measured)
+    if arguments.json:
+        numbers = [
+            {"configuration": pair.label, "flow": pair.new.workload.flow, "verdict": pair.ratio.verdict,
+             "bytes": pair.new.workload.bytes_per_iteration, "old_seconds": pair.old.typical_seconds,
+             "new_seconds": pair.new.typical_seconds, **asdict(pair.ratio)} for pair in measured
+        ]  # fmt: skip
+        print(json.dumps({"pairs": numbers, "notes": [*differences, *notes]}, indent=1))
+    else:
+        print_table(make_table(measured, COLUMNS))
+        print(*differences, *notes, sep="\n")
+    for line in losses:
+        print(f"error: {line}", file=sys.stderr)
+    return 1 if losses else 0

@@ -1,0 +1,122 @@
+"""Print the tables of records, and draw their charts.
+
+    python3 -m dataflow report                                your newest records in results/, or the published ones
+    python3 -m dataflow report results/run-1 mine.json        records, and folders of records
+    python3 -m dataflow report results/run-1 --format markdown
+    python3 -m dataflow report results/run-1 --html           also report.html: tables to sort and filter, with charts
+    python3 -m dataflow report results/published --publish    img/, README.md and docs/ of this repository
+
+Every number comes from the records. Records of different machines, and records of different boots in one table, are
+rejected unless --mixed is given.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from dataflow.analysis.comparison import check_one_machine
+from dataflow.analysis.result import group_results
+from dataflow.errors import RecordError
+from dataflow.plan.command_line import OneLineParser
+from dataflow.records import files
+from dataflow.report import console, html, markdown
+from dataflow.report.broken_records import name_broken_record
+from dataflow.report.charts import to_svg
+from dataflow.report.sections import sections
+from dataflow.report.tables import Section
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "results"
+
+
+def parse_command(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the flags, with the records and folders that are the defaults."""
+    parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("records", nargs="*", type=Path, help="records, or folders of records")
+    add("--output-dir", type=Path, help="folder of the charts (default: the folder of the first record)")
+    add("--format", choices=("text", "markdown"), default="text", help="form of the printed tables")
+    add("--html", action="store_true", help="also write report.html")
+    add("--pages", type=Path, metavar="FOLDER", help="also write the tables in README.md and docs/ of this folder")
+    add("--publish", action="store_true", help="write the charts of this repository to img/, and its tables")
+    add("--mixed", action="store_true", help="allow records of different machines or boots in one table")
+    arguments = parser.parse_all(argv)
+    if not arguments.records:
+        arguments.records = find_newest(RESULTS)
+        print(f"records: {', '.join(map(str, arguments.records))}")
+    if arguments.publish:
+        arguments.pages = arguments.pages or ROOT
+        arguments.output_dir = arguments.output_dir or ROOT / "img"
+    first = arguments.records[0]
+    arguments.output_dir = arguments.output_dir or (first if first.is_dir() else first.parent)
+    return arguments
+
+
+def find_newest(folder: Path) -> list[Path]:
+    """Return the newest run-* folder of results/, or the single records if one is newer; without both, published/.
+
+    Empty files, and folders without a record, are left out: the start of their run has failed.
+    """
+    records = [path for path in sorted(folder.glob("*.json")) if path.stat().st_size]
+    runs = [run for run in sorted(folder.glob("run-*")) if any(path.stat().st_size for path in run.rglob("*.json"))]
+    newest = max([*records, *runs], key=lambda path: path.stat().st_mtime, default=folder / "published")
+    return records if newest in records else [newest]
+
+
+def write_charts(built: Sequence[Section], folder: Path) -> list[Path]:
+    """Write each chart as SVG, with a number in the name of a second one; return the files."""
+    written: list[Path] = []
+    charts = [section.chart for section in built if section.chart]
+    for index, chart in enumerate(charts):
+        number = 1 + sum(other.file_name == chart.file_name for other in charts[:index])
+        written.append(folder / f"{chart.file_name}{f'_{number}' if number > 1 else ''}.svg")
+        written[-1].write_text(to_svg(chart.draw()), encoding="utf-8")
+    return written
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return 0, or 1 if a result is impossible."""
+    arguments = parse_command(argv)
+    with name_broken_record(arguments.records):
+        return present(arguments)
+
+
+def present(arguments: argparse.Namespace) -> int:
+    results = group_results(files.load_all(arguments.records))
+    if not results:
+        raise RecordError(f"{arguments.records[0]} has no runs: measure again")
+    if not arguments.mixed:
+        is_published = all(path.resolve().is_relative_to(RESULTS / "published") for path in arguments.records)
+        check_one_machine(results, several_boots=is_published)  # its tables name the number of boots
+    built = sections(results)
+    try:
+        arguments.output_dir.mkdir(parents=True, exist_ok=True)
+        written = write_charts(built, arguments.output_dir)
+        if arguments.html:
+            written.append(arguments.output_dir / "report.html")
+            written[-1].write_text(html.render(built), encoding="utf-8")
+    except OSError as error:
+        path = error.filename or arguments.output_dir  # a full disk names no file
+        raise RecordError(f"cannot write {path} ({error.strerror}): give another --output-dir") from None
+    if arguments.pages:
+        for_pages = [*built, *markdown.page_sections(results)]
+        if arguments.publish:
+            from dataflow.evidence.allocators import settings_section
+            from dataflow.evidence.false_alarms import verdict_table
+            from dataflow.evidence.faults import fault_section
+            from dataflow.studies.model_loading.__main__ import loading_section, read_record
+
+            verdicts = verdict_table([RESULTS / "evidence" / "alike", RESULTS / "evidence" / "paired"])
+            for_pages.append(Section("verdicts", "", table=verdicts))
+            for_pages.append(settings_section(RESULTS / "evidence" / "allocators"))
+            for name in ("faults", "hostile"):
+                for_pages.append(fault_section(RESULTS / "evidence" / f"{name}.jsonl"))
+            for_pages.append(loading_section(read_record(RESULTS / "evidence" / "loading.json")))
+            written += write_charts(for_pages[-1:], arguments.output_dir)
+        markdown.rewrite_pages(arguments.pages, for_pages)
+    if arguments.format == "markdown":
+        print(markdown.render(built))
+    else:
+        console.print_sections(built)
+        print(f"charts: {', '.join(map(str, written)) or 'none'}")
+    return int(any(result.status == "impossible" for result in results))

@@ -1,0 +1,136 @@
+"""Hold the payloads that one task sends, and write the sequence numbers into them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from dataflow.endpoints.payload import digest, encode_number, make_field, number_bytes
+from dataflow.endpoints.tensors import (
+    Payload,
+    assemble,
+    flat_items,
+    from_array,
+    pack,
+    packed_views,
+    tensors_of,
+    to_array,
+    unpack,
+)
+from dataflow.flows.message import NUMBER_BYTES, Field, Message
+
+Memory = Callable[[int], torch.Tensor]  # slot -> the flat buffer in which its payload, or packed buffer, must lie
+
+
+class Outbox:
+    """Make `slots` different payloads of a message before the timed section.
+
+    Inside the timed section, they are packed into the buffers if `is_packed`, converted by `convert`, or copied into
+    the given memory if `copy_in`. Otherwise they lie in the given memory from the start.
+
+    Parameters have one payload, and `change_parameters` makes the next one of it; in given memory, they have two.
+    """
+
+    def __init__(
+        self, sender: str, message: Message, slots: int, device: torch.device, is_packed: bool = False,
+        memory: Memory | None = None, copy_in: bool = False, convert: Callable[[Payload, Message], Any] | None = None,
+    ) -> None:  # fmt: skip
+        self.message, self.slots, self.convert = message, slots, convert
+        self.writes_buffers = is_packed or (memory is not None and copy_in)
+        self.packs_on_send = self.writes_buffers or convert is not None
+        self.digests: list[list[int]] = []  # per slot and field
+        self.pool: list[Payload] = []  # the payloads that the sequence numbers are written into
+        self.sent: list[Payload] = []  # what is sent of them: themselves, or their copies in the buffers
+        self.buffers: list[torch.Tensor] = []  # flat memory of the payloads: of packed ones, or the given memory
+        self.packed_views: list[list[Any]] = []  # the fields in each buffer
+        self.is_in_place = message.is_parameters and not memory
+        first = slots - 1 if self.is_in_place else 0
+        for slot in range(first):
+            self.digests.append([digest(make_field(f, sender, slot), number_bytes(f)) for f in message.fields])
+        self.whole_areas: list[list[memoryview]] = []  # per slot: areas of 8 bytes for the whole sequence number
+        self.other_areas: list[list[tuple[Field, Any]]] = []  # per slot: areas that hold a part of it, or single bits
+        for slot in range(first, slots):
+            if is_packed or memory:
+                count = message.packed_bytes
+                self.buffers.append(memory(slot) if memory else torch.ones(count, dtype=torch.uint8, device=device))
+                self.packed_views.append(packed_views(self.buffers[-1], message))
+            made = [(field, make_field(field, sender, slot)) for field in message.fields]
+            self.digests.append([digest(arrays, number_bytes(field)) for field, arrays in made])
+            payload = assemble(message, [_to_tensors(field, arrays, device) for field, arrays in made])
+            if self.buffers:
+                pack(payload, message, self.packed_views[-1])
+                if not self.writes_buffers:
+                    payload = unpack(self.buffers[-1], message)
+            self.pool.append(payload)
+            self.sent.append(_to_send(self.buffers[-1], message, is_packed) if self.writes_buffers else payload)
+            whole, other = [], []
+            for field in message.fields:
+                if count := number_bytes(field):
+                    tensor = tensors_of(payload, field)[0]
+                    row = tensor[(0,) * (tensor.dim() - 1)].reshape(-1)  # a view, also of a tensor with gaps
+                    if not tensor.is_cpu:
+                        other.append((field, row.view(torch.uint8)[:count]))
+                        continue
+                    area = to_array(row).view(np.uint8).data[:count]  # torch takes ten times as long to write to it
+                    if count == NUMBER_BYTES and field.dtype != "bool":
+                        whole.append(area)
+                    else:
+                        other.append((field, area))
+            self.whole_areas.append(whole)
+            self.other_areas.append(other)
+
+    def write_number(self, number: int) -> int:
+        """Write the sequence number into the payload of this message, and return its slot."""
+        slot = number % len(self.pool)
+        encoded = number.to_bytes(NUMBER_BYTES, "little")
+        for area in self.whole_areas[slot]:
+            area[:] = encoded
+        for field, area in self.other_areas[slot]:
+            if isinstance(area, torch.Tensor):  # on a GPU
+                area.copy_(torch.tensor(list(encode_number(field, number)), dtype=torch.uint8))
+            else:
+                area[:] = encode_number(field, number)
+        return slot
+
+    def payload(self, slot: int) -> Payload:
+        """Return the payload to send. With --message packed and tensordict, and --copy-in, make it now."""
+        payload = self.pool[slot]
+        if self.convert:
+            return self.convert(payload, self.message)
+        if self.writes_buffers:
+            pack(payload, self.message, self.packed_views[slot])
+        return self.sent[slot]
+
+    def change_parameters(self, number: int) -> None:
+        """Invert what was sent as message `number` and changes with each message, as a trainer writes its next version.
+
+        A reader that still needs them gets wrong bytes. In given memory, the bits before are restored as well.
+        """
+        changed = [self.buffers[n % len(self.buffers)] for n in (number, number - 1) if n and self.buffers]
+        if self.is_in_place:
+            changed = self.buffers[:1]
+            for field in self.message.fields:
+                items = flat_items(self.pool[0], field)
+                changed += [items[part] for part in field.changed_items]
+        for tensor in changed:
+            torch.bitwise_not(tensor, out=tensor)
+
+
+def _to_send(buffer: torch.Tensor, message: Message, is_packed: bool) -> Payload:
+    """Return a buffer as one tensor, or the fields in it."""
+    if not is_packed:
+        return unpack(buffer, message)
+    return buffer.view(torch.int64) if message.packed_bytes % 8 == 0 else buffer
+
+
+def _to_tensors(field: Field, arrays: list[Any], device: torch.device) -> list[Any]:
+    if field.is_python:
+        return arrays
+    tensors = [from_array(array, field.dtype).to(device) for array in arrays]
+    if not field.storage:
+        return tensors
+    storage = torch.zeros(field.storage, dtype=tensors[0].dtype, device=device)  # one for all tensors of the field
+    if not field.is_list:
+        return [storage[tuple(map(slice, field.shape))].copy_(tensors[0])]
+    return [storage[index, : len(tensor)].copy_(tensor) for index, tensor in enumerate(tensors)]

@@ -1,0 +1,197 @@
+"""Handle a message as torch tensors: walk over it, check it, copy it, pack it, and list its tensors."""
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, chain, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+
+from dataflow.errors import RunFailed
+from dataflow.flows.flow import Edge
+from dataflow.flows.message import ITEM_BYTES, PYTHON_DTYPES, Field, Message
+
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of an item
+Payload = Any  # a torch.Tensor, or dict[str, Tensor | list[Tensor] | list[str] | list[list[int | float]]]
+
+# Readers get views of channels, of the object store and of bytes, which nobody may write to. Nothing here does.
+warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+
+
+def map_tensors(function: Callable[[Any], Any], payload: Payload) -> Any:
+    """Return the payload with `function(tensor)` in place of each tensor. Strings and numbers stay as they are."""
+    if isinstance(payload, dict):
+        return {name: map_tensors(function, value) for name, value in payload.items()}
+    if isinstance(payload, list):
+        return payload if isinstance(payload[0], (str, list)) else [function(tensor) for tensor in payload]
+    return function(payload)
+
+
+def list_tensors(payload: Payload) -> list[torch.Tensor]:
+    tensors: list[torch.Tensor] = []
+    map_tensors(tensors.append, payload)
+    return tensors
+
+
+def to_array(tensor: torch.Tensor) -> np.ndarray:
+    """Return a tensor as an array, which shares its memory if that is on the host. bfloat16 becomes uint16."""
+    tensor = tensor.cpu()
+    return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
+
+
+def from_array(array: np.ndarray, dtype: str) -> torch.Tensor:
+    """Return an array as a tensor of this dtype, which shares its memory."""
+    tensor = torch.from_numpy(array)
+    return tensor.view(torch.bfloat16) if dtype == "bfloat16" else tensor
+
+
+def to_host(payload: Payload) -> Payload:
+    return map_tensors(lambda tensor: tensor.cpu(), payload)
+
+
+def synchronise() -> None:
+    """Wait for every GPU that this process has used."""
+    if torch.cuda.is_initialized():
+        for index in range(torch.cuda.device_count()):
+            torch.cuda.synchronize(index)
+
+
+def payload_bytes(payload: Payload) -> int:
+    if hasattr(payload, "batch_size"):  # a TensorDict
+        return payload.bytes()
+    if isinstance(payload, (dict, list)):
+        return sum(map(payload_bytes, payload.values() if isinstance(payload, dict) else payload))
+    if isinstance(payload, (int, float)):
+        return 8
+    return len(payload.encode()) if isinstance(payload, str) else payload.nbytes
+
+
+def assemble(message: Message, fields: Iterable[list[Any]]) -> Payload:
+    """Return the payload whose fields have these tensors (or strings), one list per field."""
+    values = [tensors if field.is_list else tensors[0] for field, tensors in zip(message.fields, fields, strict=True)]
+    return values[0] if message.is_flat else dict(zip(message.names, values, strict=True))
+
+
+def tensors_of(payload: Payload, field: Field) -> list[Any]:
+    value = payload[field.name] if field.name else payload
+    return value if field.is_list else [value]
+
+
+def flat_items(payload: Payload, field: Field) -> torch.Tensor:
+    """Return a field of one contiguous tensor as a flat view of integers: a NaN is not equal to itself."""
+    return tensors_of(payload, field)[0].reshape(-1).view(INTEGERS[ITEM_BYTES[field.dtype]])
+
+
+def check_inputs(inputs: Sequence[Payload], edges: Sequence[Edge]) -> None:
+    """Raise RunFailed if the inputs are not one payload per edge, with the fields of its message."""
+    # They can be anything: a compiled graph passes a failed deserialisation to the method as its argument.
+    if len(inputs) != len(edges):
+        raise RunFailed(f"expected {', '.join(map(str, edges))}; got {len(inputs)} messages")
+    for edge, payload in zip(edges, inputs, strict=True):
+        if edge.message.is_flat:
+            if not isinstance(payload, torch.Tensor):
+                raise RunFailed(f"expected a tensor for {edge}; got {type(payload).__name__}")
+        elif not isinstance(payload, dict) or list(payload) != edge.message.names:
+            names = ", ".join(edge.message.names)
+            raise RunFailed(f"expected a dict of {names} for {edge}; got {type(payload).__name__}")
+
+
+def like(message: Message, device: Any) -> Payload:
+    """Return a payload to copy into. Its pages are in memory already; strings and lists of numbers are empty."""
+    fields: list[list[Any]] = []
+    for field in message.fields:
+        if field.is_python:
+            fields.append(["" if field.dtype == "str" else [] for _ in field.lengths])
+        else:
+            dtype = getattr(torch, field.dtype)
+            fields.append([torch.ones(shape, dtype=dtype, device=device) for shape in field.shapes])
+    return assemble(message, fields)
+
+
+def copy(payload: Payload, into: Payload) -> Payload:
+    """Return the payload with all tensors copied into the memory of `into` (see `like`). Strings are not copied."""
+    sources, targets = list_tensors(payload), list_tensors(into)
+    if [(t.dtype, t.shape) for t in sources] != [(t.dtype, t.shape) for t in targets]:
+        return payload  # the verification finds it
+    torch._foreach_copy_(targets, sources)  # one call, because models have thousands of small tensors
+    copies = iter(targets)
+    return map_tensors(lambda _: next(copies), payload)
+
+
+def packed_views(buffer: torch.Tensor, message: Message) -> list[Any]:
+    """Return each field's part of a flat buffer, for `pack`; on a CPU as an array where writing to it is cheaper."""
+    return [
+        to_array(part) if buffer.is_cpu and (field.is_python or not field.is_list) else part
+        for field, part in zip(message.fields, _parts(buffer, message), strict=True)
+    ]
+
+
+def _parts(buffer: torch.Tensor, message: Message) -> Iterator[torch.Tensor]:
+    """Return each field's part of a flat buffer as one tensor; a list of tensors is flat."""
+    raw = buffer.view(torch.uint8)
+    for field, span in zip(message.fields, message.spans, strict=True):
+        part = raw[span].view(getattr(torch, PYTHON_DTYPES.get(field.dtype, field.dtype)))
+        yield part if field.is_list else part.view(field.shape)
+
+
+def pack(payload: Payload, message: Message, views: list[Any]) -> None:
+    """Write every field to its part of a buffer, as `packed_views` returns them. A list takes one call."""
+    for view, field in zip(views, message.fields, strict=True):
+        tensors = tensors_of(payload, field)
+        if field.is_list and not field.is_python:
+            torch.cat(tensors, out=view)
+        elif isinstance(view, np.ndarray):
+            np.copyto(view, _python_array(tensors, field) if field.is_python else to_array(tensors[0]))
+        else:
+            view.copy_(torch.from_numpy(_python_array(tensors, field)) if field.is_python else tensors[0])
+
+
+def unpack(buffer: torch.Tensor, message: Message) -> Payload:
+    """Return the payload whose tensors are views of a flat buffer. A list takes one call, not one per tensor."""
+    fields: list[list[Any]] = []
+    for field, part in zip(message.fields, _parts(buffer, message), strict=True):
+        if field.is_python:
+            fields.append(_python_items(part, field))
+        else:
+            fields.append(list(part.split(field.lengths)) if field.is_list else [part])
+    return assemble(message, fields)
+
+
+def _python_array(items: list[Any], field: Field) -> np.ndarray:
+    """Return the strings, or the lists of numbers, of a field as one flat array; zeros for those of `like`."""
+    if field.dtype == "str":
+        return np.frombuffer("".join(items).encode() or bytes(field.bytes), np.uint8)
+    return np.array([*chain.from_iterable(items)] or [0] * sum(field.lengths), PYTHON_DTYPES[field.dtype])
+
+
+def _python_items(part: torch.Tensor, field: Field) -> list[Any]:
+    """Return the strings, or the lists of numbers, that follow each other in a flat tensor."""
+    items: Any = part.cpu().numpy().tobytes() if field.dtype == "str" else part.tolist()
+    pieces = [items[begin:end] for begin, end in pairwise([0, *accumulate(field.lengths)])]
+    return [piece.decode(errors="replace") for piece in pieces] if field.dtype == "str" else pieces
+
+
+def to_tensor_list(payload: Payload, message: Message) -> list[torch.Tensor]:
+    """Return all tensors one by one, for libraries that send nothing else. Strings or numbers become one tensor."""
+    if message.is_flat:
+        return [payload]
+    tensors: list[torch.Tensor] = []
+    for field in message.fields:
+        if field.is_python:  # the array of a string is read-only, so it is copied
+            tensors.append(torch.from_numpy(_python_array(payload[field.name], field).copy()))
+        else:
+            tensors += tensors_of(payload, field)
+    return tensors
+
+
+def from_tensor_list(tensors: list[torch.Tensor], message: Message) -> Payload:
+    if message.is_flat:
+        return tensors[0]
+    remaining, fields = iter(tensors), list[list[Any]]()
+    for field in message.fields:
+        if field.is_python:
+            fields.append(_python_items(next(remaining), field))
+        else:
+            fields.append([next(remaining) for _ in field.shapes])
+    return assemble(message, fields)

@@ -1,0 +1,283 @@
+"""List the flows by name: functions whose parameters are the flow's sizes, with their defaults.
+
+Each size is a flag of every script. A user's flow can also be text or a function in another file.
+"""
+
+import inspect
+import re
+import runpy
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from types import NoneType
+from typing import Any
+
+from dataflow.errors import did_you_mean
+from dataflow.flows.chatlearn_messages import dpo, of_samples, rlhf, slime
+from dataflow.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, check_name, cut_messages, scale_flow
+from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, PYTHON_DTYPES, Field, Message, flat_message
+from dataflow.studies.detached_ppo.flow import detached_ppo
+from dataflow.studies.pipeline.flow import pipeline
+from dataflow.studies.weights.flow import weights
+from dataflow.studies.zero.flow import zero
+from dataflow.units import format_bytes, parse_bytes
+
+INT64_BYTES, FLOAT32_BYTES = 8, 4
+ARROW, WEIGHTS, DETACHED_PPO, PIPELINE, ZERO = "->", "weights", "detached-ppo", "pipeline", "zero"
+FLOWS_OF_MODELS = (WEIGHTS, DETACHED_PPO, ZERO)  # their tensors are those of --model
+FIELD_DTYPES = [name for name in ITEM_BYTES if name not in PYTHON_DTYPES]
+MAX_SHOWN_FIELDS = 20  # of a message in --list-flows
+MAX_TENSORS = 100_000  # of a message that is written as text
+RESERVED_NAMES = (PROXY, DATASET, "query", "result")  # tasks and actors that the suite adds to flows
+
+
+def online_dpo(
+    batch_size: int = 1024, prompt_seq_len: int = 4096, max_new_tokens: int = 0, num_samples: int = 2
+) -> Flow:
+    """The demo's simulation of ChatLearn's online DPO: one flat int64 tensor per message.
+
+    Source of the formulas: kevin85421/RayCG-ChatLearn, utils.py, commit 0a603161. They are a lower bound of what
+    ChatLearn moves; docs/demo.md lists the differences. Raise ValueError if a message is not whole int64 words.
+    """
+    tokens = batch_size * num_samples * (prompt_seq_len + max_new_tokens)
+    if tokens % 2:
+        raise ValueError("batch size x samples x sequence length is odd, so the float32 log-probabilities do not fill "
+                         "whole int64 words: make one of the three even")  # fmt: skip
+    query_bytes = batch_size * prompt_seq_len * INT64_BYTES  # prompts are not repeated per sample
+    policy_bytes = tokens * (INT64_BYTES + FLOAT32_BYTES)  # token ids and log-probabilities
+    reference_bytes = tokens * INT64_BYTES  # the demo counts int64 where ChatLearn sends float32
+    tasks = (
+        Task("policy", (DRIVER,), flat_message(policy_bytes), "policy inference"),
+        Task("reference", ("policy",), flat_message(reference_bytes)),
+        Task("reward", ("policy", "reference"), flat_message(policy_bytes + reference_bytes)),
+    )
+    return Flow("online-dpo", "online DPO", flat_message(query_bytes), tasks, returns=("reward",))
+
+
+def round_trip(payload_bytes: int = 1024) -> Flow:
+    return chain(payload_bytes, 1)
+
+
+def chain(payload_bytes: int = 1024, actors: int = 4) -> Flow:
+    """Driver -> actor-1 -> actor-2 -> ... -> driver, the same number of bytes on every edge."""
+    names = [DRIVER, *(f"actor-{index}" for index in range(1, actors + 1))]
+    links = tuple(Task(name, (before,), flat_message(payload_bytes)) for before, name in pairwise(names))
+    name, title = (f"chain-{actors}", f"chain of {actors}") if actors > 1 else ("round-trip", "round trip")
+    return Flow(name, title, flat_message(payload_bytes), links, returns=(names[-1],))
+
+
+def scatter_gather(payload_bytes: int = 1024, actors: int = 4) -> Flow:
+    """The driver sends one message to every actor at once and waits for all answers."""
+    names = tuple(f"actor-{index}" for index in range(1, actors + 1))
+    message = flat_message(payload_bytes)
+    answers = tuple(Task(name, (DRIVER,), message) for name in names)
+    return Flow(f"scatter-gather-{actors}", f"scatter-gather of {actors}", message, answers, returns=names)
+
+
+FLOWS: dict[str, Callable[..., Flow]] = {
+    "online-dpo": online_dpo,
+    "ppo": of_samples(partial(rlhf, "ppo", "RLHF (PPO)", has_value=True)),
+    "grpo": of_samples(partial(rlhf, "grpo", "GRPO")),
+    "grpo-math": of_samples(partial(rlhf, "grpo-math", "GRPO, math", has_rule=True)),
+    "dpo": of_samples(dpo),
+    "slime": of_samples(slime),
+    "round-trip": round_trip,
+    "chain": chain,
+    "scatter-gather": scatter_gather,
+    WEIGHTS: weights,
+    DETACHED_PPO: detached_ppo,
+    PIPELINE: pipeline,
+    ZERO: zero,
+}
+# The demo sends flat tensors; with --message fields or packed, the flow has ChatLearn's fields instead.
+FLOWS_OF_FIELDS = {"online-dpo": of_samples(partial(rlhf, "online-dpo", "online DPO"))}
+
+
+def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
+    """Return the function that builds the flow of this name, text or FILE.py:FUNCTION; raise ValueError for others."""
+    if ARROW in name:
+        return lambda: parse_flow(name)
+    if ".py:" in name:
+        path, _, function = name.rpartition(":")
+        try:
+            value = runpy.run_path(path).get(function)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # anything that the user's file raises; a SyntaxError names its line
+            raise ValueError(f"{path}: {describe_error(error)}: give FILE.py:FUNCTION") from None
+        if not callable(value):
+            kind = "" if value is None else f" (this name is of type {type(value).__name__})"
+            raise ValueError(f"{path} has no function {function}{kind}: give FILE.py:FUNCTION")
+        return value
+    if name not in FLOWS:
+        others = f": give {', '.join(FLOWS)}, 'rollout -> trainer: 12MB', or my_flow.py:my_flow"
+        raise ValueError(f"unknown flow {name}{did_you_mean(name, FLOWS) or others}")
+    return FLOWS_OF_FIELDS.get(name, FLOWS[name]) if message else FLOWS[name]
+
+
+def flow_sizes(name: str, message: str | None = None) -> dict[str, Any]:
+    """Return the sizes of a flow with their defaults. A flow that is written as text has none.
+
+    Raise ValueError if a parameter of a user's function has no default, or one that no record can hold.
+    """
+    parameters = inspect.signature(flow_function(name, message)).parameters
+    sizes = {size: parameter.default for size, parameter in parameters.items()}
+    for size, default in sizes.items():
+        if not isinstance(default, (int, float, str, NoneType)):  # without a default, it is a class
+            raise ValueError(f"{name}: give its parameter {size} a number or a text as default")
+    return sizes
+
+
+def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) -> Flow:
+    """Return the flow at these sizes. Sizes that are None or missing have the flow's defaults.
+
+    `payload` (bytes per iteration) is a size of every flow of flat messages, `fields` (parts of each tensor) of every
+    flow.
+    Raise ValueError if the sizes do not make a flow, or if one of them belongs to another flow.
+    """
+    given = {size: value for size, value in sizes.items() if value is not None}
+    iteration_bytes, fields = given.pop("payload", None), given.pop("fields", None)
+    if fields:
+        message = None  # --fields cuts the flat message
+    defaults = flow_sizes(name, message)
+    for size in given.keys() - defaults.keys():
+        owners = [flow for flow in FLOWS if size in flow_sizes(flow)]
+        owners += [f"{flow} --message fields" for flow in FLOWS_OF_FIELDS if size in flow_sizes(flow, "fields")]
+        others = f"; {name} has {', '.join(map(flag_name, defaults))}" if defaults else ""
+        raise ValueError(f"{flag_name(size)} is a size of {', '.join(owners)}: leave it out{others}")
+    try:
+        flow = flow_function(name, message)(**{**defaults, **given})
+    except BaseException as error:
+        if ".py:" not in name or isinstance(error, KeyboardInterrupt):
+            raise
+        path, frames = name.rpartition(":")[0], traceback.extract_tb(error.__traceback__)
+        line = max((number for number, frame in enumerate(frames) if frame.filename == path), default=-1)
+        raise ValueError(f"{name}, line {frames[line].lineno}: {describe_error(error)}") from error
+    if not isinstance(flow, Flow):
+        raise ValueError(f"{name} returned a {type(flow).__name__}: it must return a dataflow.flows.flow.Flow")
+    if ".py:" in name:
+        check_reserved([*flow.actors, *(task.name for task in flow.tasks)])
+    if iteration_bytes and not flow.is_flat:
+        raise ValueError(f"--payload changes flat messages, and {name} has messages of fields: leave it out, and use "
+                         "--batch-size")  # fmt: skip
+    if iteration_bytes:
+        flow = scale_flow(flow, iteration_bytes)
+    return cut_messages(flow, fields) if fields else flow
+
+
+def describe_error(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def check_reserved(names: Iterable[str]) -> None:
+    for name in names:
+        if name in RESERVED_NAMES:
+            raise ValueError(f"the name {name} is reserved: use another one")
+
+
+def parse_flow(text: str) -> Flow:
+    """Return the flow that a text describes; raise ValueError with the part that cannot be read.
+
+        rollout-1, rollout-2 -> trainer: 12MB
+        actor -> critic, reward: tokens int64 8MB, logprobs float32 4MB; critic, reward -> trainer: 4MB
+        trainer -> rollout: 300 x bfloat16 4MB
+
+    Semicolons separate the steps. Each sender sends one message, and every reader gets all of it. A size alone is one
+    flat tensor; fields with a dtype are a dict, in which `300 x` is a list of tensors. `driver` may stand on either
+    side. It starts actors that nobody sends to with 8 bytes. Actors that send nothing acknowledge to it, and the
+    iteration ends with the last acknowledgement.
+    """
+    reads: dict[str, list[str]] = {}
+    sends: dict[str, Message] = {}
+    steps = [step.strip() for step in text.split(";") if step.strip()]
+    for step in steps:
+        match = re.fullmatch(rf"([^:]+?){ARROW}([^:]+):(.+)", step)
+        if not match:
+            raise ValueError(f"cannot read {step!r}: write it as 'rollout-1, rollout-2 -> trainer: 12MB'")
+        senders, readers, message = _parse_names(match[1]), _parse_names(match[2]), _parse_message(match[3])
+        for sender in senders:
+            if sends.setdefault(sender, message) != message:
+                raise ValueError(f"{sender} sends two different messages: use two names for its two tasks")
+            for reader in readers:
+                if sender in reads.setdefault(reader, []) or sender == reader:
+                    raise ValueError(f"{sender} sends to {reader} twice, or to itself")
+                reads[reader].append(sender)
+    names = [name for name in dict.fromkeys([*sends, *reads]) if name != DRIVER]
+    sources = {name: reads.get(name) or [DRIVER] for name in names}
+    try:
+        order = [name for name in TopologicalSorter(sources).static_order() if name != DRIVER]
+    except CycleError as error:
+        raise ValueError(f"{' -> '.join(error.args[1])} is a cycle, and an iteration must end") from None
+    last = [name for name in order if name not in sends]
+    return Flow(
+        name=text,
+        title="; ".join(" ".join(step.partition(":")[0].split()) for step in steps),
+        query=sends.get(DRIVER, ACKNOWLEDGEMENT),
+        tasks=tuple(Task(name, tuple(sources[name]), sends.get(name, ACKNOWLEDGEMENT)) for name in order),
+        returns=tuple(dict.fromkeys([*reads.get(DRIVER, []), *last])),
+    )
+
+
+def _parse_names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        check_name(name)
+    check_reserved(names)
+    return names
+
+
+def _parse_message(text: str) -> Message:
+    if re.fullmatch(r"\s*[\d.]+\s*[A-Za-z]*\s*", text):
+        return flat_message(parse_bytes(text))
+    fields: list[Field] = []
+    tensors = 0
+    for part in map(str.strip, text.split(",")):
+        match = re.fullmatch(rf"(?:(\S+)\s+)??(?:(\d+)\s*x\s+)?({'|'.join(FIELD_DTYPES)})\s+(.+)", part)
+        if not match or not (match[1] or match[2]):
+            dtypes = ", ".join(FIELD_DTYPES)
+            raise ValueError(f"cannot read {part!r}: give name, dtype ({dtypes}) and bytes, or 300 x float32 4KB")
+        name, dtype, count = match[1] or "tensors", match[3], int(match[2] or 1)
+        if not name.isidentifier():
+            raise ValueError(f"{name} is not the name of a field: use letters, digits and underscores, a letter first")
+        items, remainder = divmod(parse_bytes(match[4]), ITEM_BYTES[dtype])
+        if remainder or not count:
+            raise ValueError(f"field {name}: give at least 1 tensor, and a multiple of the item size of {dtype}")
+        tensors += count
+        if tensors > MAX_TENSORS:
+            raise ValueError(f"{text.strip()!r} has more than {MAX_TENSORS} tensors: give fewer and larger ones")
+        fields.append(Field(name, dtype, lengths=(items,) * count) if match[2] else Field(name, dtype, (items,)))
+    return Message(tuple(fields))
+
+
+def describe_flows() -> str:
+    lines = []
+    for name, message in [(flow, None) for flow in FLOWS] + [(flow, "fields") for flow in FLOWS_OF_FIELDS]:
+        flow = build_flow(name, {}, message)
+        sizes = ", ".join(f"{flag_name(size)} {value}" for size, value in flow_sizes(name, message).items() if value)
+        form = " --message fields" if message else ""
+        lines.append(f"{name}{form}: {flow.title}, {format_bytes(flow.bytes_per_iteration)} per iteration ({sizes})")
+        lines += describe_messages(flow)
+    return "\n".join(lines)
+
+
+def describe_messages(flow: Flow) -> list[str]:
+    """Return for each message a line with its readers and bytes, and a line for each field."""
+    lines = []
+    for sender in (DRIVER, *(task.name for task in flow.tasks)):
+        readers, message = ", ".join(edge.reader for edge in flow.edges_from(sender)), flow.message(sender)
+        lines.append(f"  {f'{sender} -> {readers}':42} {format_bytes(message.bytes):>10}")
+        if len(message.fields) > MAX_SHOWN_FIELDS:
+            lines.append(f"      {len(message.fields)} tensors")
+            continue
+        for field in message.fields if not message.is_flat else ():
+            lengths, shape = field.lengths, str([*field.shape])
+            if field.is_list:
+                shape = f"{len(lengths)} x [{min(lengths)}..{max(lengths)}]"
+            lines.append(f"      {field.name:28} {field.dtype:8} {shape}")
+    return lines
+
+
+def flag_name(option: str) -> str:
+    return "--" + option.replace("_", "-")

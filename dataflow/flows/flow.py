@@ -1,0 +1,300 @@
+"""Define a flow as a value: the tasks, the actors that run them, and who reads what."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from dataflow.flows.message import (
+    ACKNOWLEDGEMENT,
+    ITEM_BYTES,
+    Field,
+    Message,
+    changes_message,
+    flat_message,
+    jagged_message,
+)
+
+DRIVER = "driver"
+DATASET = "stream-dataset"  # the task and actor that `with_dataset` adds
+WORD_BYTES = ACKNOWLEDGEMENT.bytes
+PROXY = "proxy"  # the actor that `with_proxy_actor` adds; a user's flow may have a trainer of its own
+MAX_NAME_LENGTH = 100  # names of actors are parts of the names of files, which have at most 255 characters
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A collective operation of all actors of a flow on so many numbers."""
+
+    kind: str  # all-reduce, reduce-scatter or all-gather
+    items: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """One call that reads messages, in argument order, and sends one."""
+
+    name: str
+    reads: tuple[str, ...]  # names of tasks, or DRIVER
+    sends: Message  # ACKNOWLEDGEMENT if the task only reports that it has finished
+    title: str = ""  # the name in diagrams
+    actor: str = ""  # default: the name of the task
+    seconds: float | None = None  # time for which it computes before it sends; None: it has no place in a schedule
+    holds: int = 0  # 1: it makes activations that its actor holds, -1: it frees those of one such task
+
+    collectives: tuple[Collective, ...] = ()  # that it takes part in before it sends
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "actor", self.actor or self.name)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One message from one actor to another. The same source may have several readers."""
+
+    source: str
+    reader: str
+    message: Message
+
+    @property
+    def bytes(self) -> int:
+        return self.message.bytes
+
+    def __str__(self) -> str:
+        return f"{self.source} -> {self.reader}"
+
+    def __hash__(self) -> int:
+        return hash((self.source, self.reader))  # hashing all fields would take longer than sending a small message
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Tasks in an order in which they can run. The driver sends the query and reads the messages of `returns`.
+
+    A message between two tasks of the same actor stays there and is not an edge. Raise ValueError if a name is unknown,
+    not possible, used twice or read too early, or if a message has no reader.
+    """
+
+    name: str
+    title: str
+    query: Message
+    tasks: tuple[Task, ...]
+    returns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        names = {DRIVER}
+        for task in self.tasks:
+            check_name(task.name, "._-")
+            check_name(task.actor)
+            if task.name in names or task.actor == DRIVER:
+                raise ValueError(f"flow {self.name}: the name {task.name} is taken")
+            if not task.reads:
+                raise ValueError(f"flow {self.name}: {task.name} reads nothing")
+            for source in task.reads:
+                if source not in names:
+                    raise ValueError(f"flow {self.name}: {task.name} reads {source}, which does not come before it")
+            names.add(task.name)
+        if not self.returns or DRIVER in self.returns or not names.issuperset(self.returns):
+            raise ValueError(f"flow {self.name} returns {list(self.returns)}: give names of its tasks, at least one")
+        read = {source for task in self.tasks for source in task.reads} | set(self.returns)
+        for source in sorted(names - read):
+            raise ValueError(f"flow {self.name}: the message of {source} has no reader")
+
+    def task(self, name: str) -> Task:
+        return self._tasks[name]
+
+    @cached_property
+    def _tasks(self) -> dict[str, Task]:
+        return {task.name: task for task in self.tasks}
+
+    def actor(self, name: str) -> str:
+        return DRIVER if name == DRIVER else self.task(name).actor
+
+    @property
+    def actors(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(task.actor for task in self.tasks))
+
+    def tasks_of(self, actor: str) -> tuple[Task, ...]:
+        return tuple(task for task in self.tasks if task.actor == actor)
+
+    def message(self, name: str) -> Message:
+        return self.query if name == DRIVER else self.task(name).sends
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Return each message once, however many readers it has."""
+        return (self.query, *(task.sends for task in self.tasks))
+
+    @property
+    def is_flat(self) -> bool:
+        return all(message.is_flat for message in self.messages)
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """Return all edges in the order in which their readers run. The driver's are last."""
+        return tuple(edge for edges in self._inputs.values() for edge in edges)
+
+    def edges_to(self, reader: str) -> tuple[Edge, ...]:
+        """Return the edges that a task or DRIVER reads, in argument order."""
+        return self._inputs[reader]
+
+    def edges_from(self, source: str) -> tuple[Edge, ...]:
+        return self._outputs[source]
+
+    @cached_property
+    def _inputs(self) -> dict[str, tuple[Edge, ...]]:  # cached, because transports ask inside the timed section
+        reads = {task.name: task.reads for task in self.tasks} | {DRIVER: self.returns}
+        inputs: dict[str, tuple[Edge, ...]] = {}
+        for reader, sources in reads.items():
+            others = [source for source in sources if self.actor(source) != self.actor(reader)]
+            inputs[reader] = tuple(Edge(source, reader, self.message(source)) for source in others)
+        return inputs
+
+    @cached_property
+    def _outputs(self) -> dict[str, tuple[Edge, ...]]:
+        outputs: dict[str, list[Edge]] = {name: [] for name in self._inputs}
+        for edge in self.edges:
+            outputs[edge.source].append(edge)
+        return {name: tuple(edges) for name, edges in outputs.items()}
+
+    def edges_to_actor(self, actor: str) -> tuple[Edge, ...]:
+        return tuple(edge for edge in self.edges if self.actor(edge.reader) == actor)
+
+    def edges_from_actor(self, actor: str) -> tuple[Edge, ...]:
+        return tuple(edge for edge in self.edges if self.actor(edge.source) == actor)
+
+    @property
+    def has_parameters(self) -> bool:
+        return any(message.is_parameters for message in self.messages)
+
+    @property
+    def has_collectives(self) -> bool:
+        return any(task.collectives for task in self.tasks)
+
+    @property
+    def has_compute(self) -> bool:
+        return any(task.seconds is not None for task in self.tasks)
+
+    def slots(self, in_flight: int) -> int:
+        """Return the payloads per sender: those in flight, as many that readers still hold, and the next one.
+
+        A reader releases a message when it gets the one that many later, which the sender may not have sent yet if it
+        waits for a result. Parameters have two states, and an update begins after the last one has ended.
+        """
+        # At least three otherwise: a transport that reuses two buffers would show an old one as new.
+        return 2 if self.has_parameters else 2 * in_flight + 1
+
+    def path_length(self, choose: Callable[[Iterable[int]], int]) -> int:
+        """Return the number of edges on the longest (max) or shortest (min) path from the query to a result."""
+        edges = {DRIVER: 0}
+        for task in self.tasks:
+            edges[task.name] = choose(edges[source] + (self.actor(source) != task.actor) for source in task.reads)
+        return 1 + choose(edges[name] for name in self.returns)
+
+    @property
+    def bytes_per_iteration(self) -> int:
+        """Return the bytes that all readers of one iteration receive: the sum over the edges."""
+        return sum(edge.bytes for edge in self.edges)
+
+    @property
+    def serialised_bytes(self) -> int:
+        """Return the bytes of `messages` as they are pickled."""
+        return sum(message.serialised_bytes for message in self.messages)
+
+    @property
+    def sent_bytes(self) -> int:
+        return sum(message.bytes for message in self.messages)
+
+
+def check_name(name: str, others: str = "_-") -> None:
+    """Raise ValueError if this cannot be the name of an actor, or of a task with these `others` in it."""
+    match = isinstance(name, str) and re.fullmatch(f"[A-Za-z][A-Za-z0-9{others}]*", name)
+    if not match or len(name) > MAX_NAME_LENGTH:
+        raise ValueError(f"{name!r} is not a name: use letters, digits, dashes and underscores, a letter first, and at "
+                         f"most {MAX_NAME_LENGTH} characters")  # fmt: skip
+
+
+def jagged_flow(flow: Flow) -> Flow:
+    return _change_messages(flow, jagged_message)
+
+
+def packed_flow(flow: Flow) -> Flow:
+    return _change_messages(flow, lambda message: flat_message(message.packed_bytes))
+
+
+def changes_flow(flow: Flow) -> Flow:
+    return _change_messages(flow, lambda message: changes_message(message) if message.is_parameters else message)
+
+
+def with_dataset(flow: Flow) -> Flow:
+    """Return the same flow with a reader of its results at the end, which acknowledges each iteration to the driver."""
+    return replace(flow, tasks=(*flow.tasks, Task(DATASET, flow.returns, ACKNOWLEDGEMENT)), returns=(DATASET,))
+
+
+def with_proxy_actor(flow: Flow) -> Flow:
+    """Return the same flow with an actor that sends the query and reads the results in place of the driver.
+
+    The driver starts each iteration with 8 bytes and gets an acknowledgement.
+    """
+    tasks = [replace(task, reads=tuple("query" if s == DRIVER else s for s in task.reads)) for task in flow.tasks]
+    begin = Task("query", (DRIVER,), flow.query, PROXY, PROXY)
+    end = Task("result", flow.returns, ACKNOWLEDGEMENT, PROXY, PROXY)
+    return replace(flow, query=ACKNOWLEDGEMENT, tasks=(begin, *tasks, end), returns=("result",))
+
+
+def scale_flow(flow: Flow, iteration_bytes: int) -> Flow:
+    """Return the flat flow with about `iteration_bytes` per iteration: each message keeps its share, in int64 words.
+
+    Acknowledgements keep their 8 bytes, unless the flow has no other messages.
+    """
+    smallest = WORD_BYTES * len(flow.edges)
+    if iteration_bytes < smallest:
+        raise ValueError(f"--payload {iteration_bytes}: {flow.name} has {len(flow.edges)} messages of at least 8 bytes "
+                         f"per iteration: give {smallest} or more")  # fmt: skip
+    fixed_bytes = sum(edge.bytes for edge in flow.edges if edge.message == ACKNOWLEDGEMENT)
+    if fixed_bytes == flow.bytes_per_iteration:
+        fixed_bytes = 0
+    factor = (iteration_bytes - fixed_bytes) / (flow.bytes_per_iteration - fixed_bytes)
+
+    def scale(message: Message) -> Message:
+        if fixed_bytes and message == ACKNOWLEDGEMENT:
+            return message
+        return flat_message(WORD_BYTES * max(1, round(message.bytes * factor / WORD_BYTES)))
+
+    return _change_messages(flow, scale)
+
+
+def cut_messages(flow: Flow, count: int) -> Flow:
+    """Return the flow with each tensor cut into `count` tensors of nearly equal size. Lists stay as they are."""
+
+    def cut(field: Field) -> list[Field]:
+        if field.is_list:
+            return [field]
+        items, remainder = divmod(field.bytes // ITEM_BYTES[field.dtype], count)
+        if not items:
+            raise ValueError(f"--fields {count}: {flow.name} has a tensor of only {field.bytes} bytes: give fewer "
+                             "fields or a larger --payload")  # fmt: skip
+        name = field.name or "part"
+        return [Field(f"{name}_{n}", field.dtype, (items + (n < remainder),)) for n in range(count)]
+
+    def cut_all(message: Message) -> Message:
+        if message == ACKNOWLEDGEMENT:
+            return message
+        return Message(tuple(part for field in message.fields for part in cut(field)))
+
+    return _change_messages(flow, cut_all)
+
+
+def shrink_messages(flow: Flow) -> Flow:
+    """Return the flow with as many fields in each message, of one tensor of 8 bytes each, and tasks that only send."""
+
+    def shrink(message: Message) -> Message:
+        return Message(tuple(Field(field.name, "int64", (1,)) for field in message.fields))
+
+    shrunk = _change_messages(flow, shrink)
+    return replace(shrunk, tasks=tuple(replace(task, seconds=None) for task in shrunk.tasks))
+
+
+def _change_messages(flow: Flow, change: Callable[[Message], Message]) -> Flow:
+    tasks = tuple(replace(task, sends=change(task.sends)) for task in flow.tasks)
+    return replace(flow, query=change(flow.query), tasks=tasks)

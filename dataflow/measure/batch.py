@@ -1,0 +1,179 @@
+"""Plan several configurations, and give each one a record: a new one, or that of an earlier call."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS
+from dataflow.errors import UsageError, did_you_mean
+from dataflow.flows.catalogue import build_flow, flag_name
+from dataflow.plan.command_line import parse_options
+from dataflow.plan.options import Options
+from dataflow.plan.plan import Plan, resolve_plan
+from dataflow.plan.validate import available_memory, resident_bytes
+from dataflow.records import files
+from dataflow.records.machine import MACHINE_KEYS, describe_environment
+from dataflow.records.schema import Run
+from dataflow.units import format_bytes
+
+DEFAULT_ITERATIONS = "30"  # of a configuration that the user chose, without --iterations, --duration and --sweep
+INTERRUPTED = ("interrupted", "the run was killed")  # how the reason of a run begins that --continue repeats
+# All runs of a record must agree in these; the version of NCCL is unknown without torch.
+CONTINUE_KEYS = (*(key for key in MACHINE_KEYS if key != "nccl"), "git_commit")
+Planned = tuple[Plan, UsageError | None]  # and why it cannot be measured
+
+
+class Item:
+    """One configuration that is measured or skipped: its plan, its record, and the path of the record."""
+
+    def __init__(self, planned: Planned, path: Path, label: str = "") -> None:
+        self.plan, self.skipped = planned
+        self.path, self.label = path, label or self.plan.configuration.name
+        self.saved_path = path  # another one if the record could not be saved there
+        self.is_continued = False
+        self.record = self.plan.new_record()
+        if self.skipped:
+            self.record.environments["0"] = describe_environment()
+            self.record.runs.append(Run(status="skipped", reason=str(self.skipped)))
+
+    def load_finished_runs(self) -> None:
+        """Keep the record and the finished runs of an earlier call (--continue)."""
+        self.is_continued = True
+        record = files.load(self.path)
+        for name in ("suite", "table", "workload", "configuration", "traced", "arguments"):
+            if getattr(record, name) != getattr(self.record, name):
+                raise UsageError(f"--continue: {self.path} was measured with other flags: give the same flags again")
+        now, then = describe_environment(), record.environments.get("0", {})
+        for key in CONTINUE_KEYS:
+            if then and (now.get(key) or None) != (then.get(key) or None):
+                raise UsageError(f"--continue: {self.path} was measured with another {key}: measure all again")
+        record.runs = [run for run in record.runs if not (run.reason or "").startswith(INTERRUPTED)]
+        self.record = record
+
+    def save(self) -> None:
+        """Save the record, whatever happens; raise RecordError if there is no place for it."""
+        self.saved_path = files.save_somewhere(self.saved_path, self.record)
+
+
+@contextmanager
+def new_records(items: Sequence[Item]) -> Iterator[None]:
+    """Create the records. Remove them if an error ends the block before anything is measured."""
+    created: list[Item] = []
+    try:
+        for item in items:
+            files.create(item.path, item.record)
+            created.append(item)
+        yield
+    except BaseException:
+        for item in created:
+            if all(run.status == "skipped" for run in item.record.runs):
+                item.path.unlink(missing_ok=True)
+        raise
+
+
+def split_configuration(text: str) -> tuple[str, str, list[str]]:
+    """Return the runtime, the transport and the flags of a configuration; raise UsageError if it is unknown."""
+    try:
+        runtime, transport, *flags = shlex.split(text)
+    except ValueError:
+        raise UsageError(f"'{text}': give a runtime and a transport, and close every quote") from None
+    if f"{runtime} {transport}" not in TRANSPORTS:
+        advice = "python3 -m dataflow list shows all"
+        raise UsageError(f"unknown configuration {text}{did_you_mean(text, CONFIGURATIONS)} ({advice})")
+    return runtime, transport, flags
+
+
+def plan_configuration(
+    text: str, flags: Sequence[str], suite: str = "", table: str = "", traced: bool = False
+) -> list[Planned]:
+    """Return the plan of a configuration, such as "graph shm --huge-pages"; with --sweep, one per value.
+
+    `flags` are those of all configurations. They override the flags of a suite, but not those in the text of a user.
+    """
+    runtime, transport, own_flags = split_configuration(text)
+    names = {word.partition("=")[0] for word in (*own_flags, *flags)}
+    for name in {"--trace", "--output", "--runs"} & names:
+        raise UsageError(f"{text}: {name} is not a flag of one of several configurations: measure it alone")
+    if not suite and not {"--iterations", "--duration", "--sweep"} & names:
+        own_flags += ["--iterations", DEFAULT_ITERATIONS]
+    all_flags = [*own_flags, *flags] if suite else [*flags, *own_flags]
+    if traced:
+        all_flags += ["--trace", "trace"]  # make_items replaces the name
+    try:
+        return resolve_points(runtime, parse_options("", runtime, ["--transport", transport, *all_flags]), suite, table)
+    except UsageError as error:
+        raise UsageError(f"{runtime} {transport}: {error}") from None
+
+
+def resolve_points(runtime: str, points: Sequence[Options], suite: str = "", table: str = "") -> list[Planned]:
+    """Return a plan per value of a sweep. A value that does not fit is skipped, unless it is the first and smallest."""
+    planned: list[Planned] = []
+    for options in points:
+        try:
+            planned.append(resolve_plan(runtime, options, suite, table))
+        except UsageError as error:
+            try:
+                flow = build_flow(options.flow, options.sizes, options.message)
+                smallest, _ = planned[0]
+            except (ValueError, IndexError):
+                raise error from None
+            options = replace(options, transport=smallest.transport.name)
+            planned.append((replace(smallest, options=options, requested_flow=flow), error))
+    return planned
+
+
+def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
+    """Return an item for each plan. Its label has the switches of the workload, and the flags whose values differ."""
+    flags = []
+    for plan, _ in planned:
+        values = {"flow": plan.workload.flow, "message": plan.options.message, "placement": plan.options.placement}
+        flags.append(values | plan.options.sizes)
+    items = []
+    for index, (plan, skipped) in enumerate(planned):
+        label = plan.configuration.name
+        for name, value in flags[index].items():
+            differs = len({others.get(name) for others in flags} - {None}) > 1
+            if value is not None and (differs or value is True or name == "message"):
+                label += f" {flag_name(name)}" + ("" if value is True else f" {value}")
+        slug = re.sub("[^a-zA-Z0-9.]+", "-", label).strip("-")[:200]  # a file name has at most 255 bytes
+        path = folder / f"{index:02}-{slug}.json"
+        if plan.options.trace:
+            plan = replace(plan, options=replace(plan.options, trace=path.with_suffix(".trace")))
+        items.append(Item((plan, skipped), path, label))
+    return items
+
+
+def pair_with_checkout(item: Item, checkout: Path) -> list[Item]:
+    """Return the item with this code and with that of another checkout; their records go to new/ and old/."""
+    folder, name = item.path.parent, item.path.name
+    old_plan = replace(item.plan, checkout=checkout.resolve())
+    old = Item((old_plan, None), folder / "old" / name, f"{item.label}, {checkout.resolve().name}")
+    return [Item((item.plan, None), folder / "new" / name, item.label), old]
+
+
+def check_pair(plans: Sequence[Plan]) -> None:
+    """Raise UsageError if a paired measurement of these plans would hang, or its numbers could not be compared."""
+    if len(plans) != 2:
+        raise UsageError("a paired measurement needs two configurations that this machine can measure (--list)")
+    counts = {(p.options.iterations, p.options.warmup, p.options.in_flight, p.options.group_size) for p in plans}
+    if len(counts) > 1 or any(plan.options.duration or plan.options.trace for plan in plans):
+        raise UsageError("a paired measurement needs equal --iterations, --warmup, --check-every and --in-flight, and "
+                         "neither --duration nor a trace: change these flags")  # fmt: skip
+    if len({plan.workload.edges for plan in plans}) > 1:
+        raise UsageError("a paired measurement compares times of equal messages: give both the same --flow and sizes")
+    # Actors of a compiled graph busy-wait, so each takes a core from the configuration that is measured.
+    waiting = [len(plan.task_flow.actors) if plan.transport.runtime.busy_waits else 0 for plan in plans]
+    needed = max(sum(waiting) - own + len(plan.workers) for own, plan in zip(waiting, plans, strict=True))
+    cores = len(os.sched_getaffinity(0))
+    if any(waiting) and needed > cores:
+        raise UsageError(f"a paired measurement of graphs, whose actors busy-wait, needs {needed} cores here and there "
+                         f"are {cores}: leave --paired or --against out, and give --runs 5")  # fmt: skip
+    needed = sum(resident_bytes(plan.transport, plan.options, plan.task_flow) + plan.store_bytes for plan in plans)
+    free, memory_name = available_memory()
+    if needed > free:
+        raise UsageError(f"a paired measurement needs {format_bytes(needed)} of {memory_name} and {format_bytes(free)} "
+                         "are free: give a smaller payload or --object-store-bytes")  # fmt: skip

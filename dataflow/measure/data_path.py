@@ -1,0 +1,143 @@
+"""Verify that the bytes of a run took the data path of its transport, from what the kernel and Ray have counted."""
+
+from collections.abc import Iterable, Mapping
+
+from dataflow.catalogue.catalogue import CHATLEARN, INLINED_BYTES
+from dataflow.flows.flow import DATASET, DRIVER, Edge
+from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, Message
+from dataflow.plan.plan import Plan
+from dataflow.records.schema import AS_REQUESTED, NodeCosts, Run
+from dataflow.studies.zero.flow import sent_bytes
+from dataflow.units import format_bytes
+
+MAX_STORED_SHARE = 0.5  # of the payload, by transports that only store handles and metadata
+PICKLED_TENSOR_BYTES = 1024  # of each tensor besides its data, at most
+MIN_SOCKET_SHARE = 0.95  # of the payload, by transports that use sockets
+
+
+def find_other_data_path(plan: Plan, run: Run, numbers: range) -> str | None:
+    """Return how the bytes in the object store or on the loopback interface differ from those that are expected.
+
+    numbers: the timed iterations. Ray may keep messages of up to INLINED_BYTES out of the store.
+    """
+    if plan.options.address:  # other jobs may use an existing cluster
+        return None
+    edges, stored = plan.sent_flow.edges, run.stored_bytes / len(numbers)
+    low, high = 0.0, MAX_STORED_SHARE * sum(edge.bytes for edge in edges)
+    expected = expected_stored_bytes(plan, INLINED_BYTES)
+    if stores_messages(plan):
+        headers_bytes = PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in edges)
+        high = 1.1 * (expected_stored_bytes(plan) + micro_batch_limit(plan)) + headers_bytes
+        # Each node stores what its actors read. The counter is that of all nodes.
+        low, high = 0.99 * expected, plan.options.node_count * high
+    if any(is_large(plan, message) for message in plan.sent_flow.messages) and not low <= stored <= high:
+        return (f"the object store took in {format_bytes(round(stored))} per iteration, and {format_bytes(expected)} "
+                f"are expected of {plan.configuration.name}: another data path was used")  # fmt: skip
+    received, sent = (run.loopback_bytes or 0) / len(numbers), expected_socket_bytes(plan)
+    if plan.transport.uses_sockets and received < MIN_SOCKET_SHARE * sent:
+        return (f"the loopback interface received {format_bytes(round(received))} per iteration, and "
+                f"{format_bytes(round(sent))} were sent: another data path was used")  # fmt: skip
+    return None
+
+
+def find_missing_bytes(
+    plan: Plan, costs: Mapping[str, NodeCosts], worker_nodes: Mapping[str, int], numbers: range
+) -> str | None:
+    """Return which node received fewer bytes in these iterations than messages crossed to it; None if none did.
+
+    Nothing is known of a node whose interface is unknown, and of transports that bypass the kernel.
+    """
+    if plan.transport.bypasses_kernel:
+        return None
+    sent = plan.crossings(worker_nodes).bytes_by_link(numbers)
+    for node, cost in costs.items():
+        expected = sum(count for (_, reader), count in sent.items() if reader == int(node))
+        if cost.received_bytes is not None and cost.received_bytes < MIN_SOCKET_SHARE * expected:
+            received, crossed = (format_bytes(round(n / len(numbers))) for n in (cost.received_bytes, expected))
+            return (f"node {node} received {received} per iteration, and {crossed} were sent to it: another data path "
+                    "was used")  # fmt: skip
+    return None
+
+
+def mark_requested_paths(
+    plan: Plan, run: Run, worker_nodes: Mapping[str, int], views: Mapping[str, bool | None]
+) -> None:
+    """Add AS_REQUESTED to the data path of each message that no counter and no view of shared memory shows.
+
+    Ray shows the channels of its graphs. Transports that read the log of a library add the words themselves.
+    """
+    transport, crossings = plan.transport, plan.crossings(worker_nodes)
+    can_be_shown = stores_messages(plan) or transport.uses_sockets or transport.gives_views
+    if transport.stores == "channels" or transport.bypasses_kernel or not can_be_shown:
+        return
+    counted: dict[Edge, bool] = {}  # edges between nodes -> whether all nodes that receive them count their bytes
+    for number in range(1, 1 + crossings.period):
+        for edges, _, reader in crossings.messages(number):
+            cost = run.node_costs.get(str(reader), NodeCosts())
+            for edge in edges:
+                counted[edge] = counted.get(edge, True) and cost.received_bytes is not None
+    for edge in plan.sent_flow.edges:
+        is_seen = counted.get(edge, False) or bool(plan.expects_views and views.get(str(edge)))
+        if not plan.options.address and not is_seen:
+            is_seen = uses_sockets(plan, edge) or (stores_messages(plan) and is_large(plan, edge.message))
+        if not is_seen and edge.message != ACKNOWLEDGEMENT and AS_REQUESTED not in run.data_paths[str(edge)]:
+            run.data_paths[str(edge)] += AS_REQUESTED
+
+
+def stores_messages(plan: Plan) -> bool:
+    return plan.transport.stores not in ("", "channels")
+
+
+def pickled_bytes(plan: Plan, message: Message) -> int:
+    """Return the bytes of a message in the store. Pickle writes each view with its full storage."""
+    return message.serialised_bytes if plan.transport.carries_objects else message.bytes
+
+
+def is_large(plan: Plan, message: Message) -> bool:
+    """Return whether Ray puts a message into the store."""
+    return pickled_bytes(plan, message) > INLINED_BYTES
+
+
+def uses_sockets(plan: Plan, edge: Edge) -> bool:
+    """Return whether a message passes through sockets. A broadcast between actors does not reach the driver."""
+    is_call = plan.transport.requirements.read_by_all and DRIVER in (edge.source, edge.reader)
+    return plan.transport.uses_sockets and not is_call
+
+
+def expected_socket_bytes(plan: Plan) -> float:
+    """Return the bytes per iteration that sockets carry at least: messages, and the numbers of collectives."""
+    flow = plan.sent_flow
+    collective_bytes = len(flow.tasks) * sent_bytes(flow) if flow.has_collectives else 0.0
+    return collective_bytes + sum(edge.bytes for edge in flow.edges if uses_sockets(plan, edge))
+
+
+def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:
+    """Return the bytes of messages of more than so many bytes that the object store takes in per iteration.
+
+    The result is 0 if messages do not pass through the store.
+    """
+
+    def stored(messages: Iterable[Message]) -> int:
+        return sum(size for message in messages if (size := pickled_bytes(plan, message)) > larger_than)
+
+    flow, kind = plan.sent_flow, plan.transport.stores
+    by_value = stored(edge.message for edge in flow.edges)
+    if kind == "arguments":  # the query only as an argument
+        results = stored(task.sends for task in flow.tasks)
+        return results + stored(edge.message for edge in flow.edges if edge.reader != DRIVER)
+    if kind in ("calls", "queues"):
+        return 2 * by_value if kind == "queues" else by_value
+    if kind == "buffers":
+        batches = [edge.bytes for edge in plan.task_flow.edges if edge.message.is_experience]
+        return by_value + 2 * sum(size for size in batches if size > larger_than)
+    return stored(flow.messages) if kind == "messages" else 0
+
+
+def micro_batch_limit(plan: Plan) -> int:
+    """Return how many bytes per iteration ChatLearn's dataset stores at most: all samples as long as the longest."""
+    if plan.transport.label != CHATLEARN or plan.options.sink != "trainer":
+        return 0
+    fields = {field.name: field for edge in plan.task_flow.edges_to(DATASET) for field in edge.message.fields}
+    padded = [ITEM_BYTES[field.dtype] * len(field.lengths) * max(field.lengths) if field.is_list else field.bytes
+              for field in fields.values()]  # fmt: skip
+    return plan.options.relay_episodes * sum(padded)

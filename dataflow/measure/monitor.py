@@ -1,0 +1,219 @@
+"""Follow a worker process until it ends or must be ended, and find out what went wrong.
+
+The monitor asks no process anything, because a process that hangs does not answer.
+"""
+
+import os
+import pickle
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import msgspec
+import psutil
+
+from dataflow.endpoints.progress_table import ENDING, STARTING, ProgressTable
+from dataflow.flows.flow import DRIVER
+from dataflow.plan.plan import Plan
+from dataflow.records.schema import Record, Run
+from dataflow.workers.cleanup import ROOT, RunFolder, process_status
+from dataflow.workers.variables import worker_environment
+
+MIN_START_SECONDS = 120  # time to start and to end, if --timeout is shorter
+POLL_SECONDS = 0.2  # not shorter: on few cores, a process that wakes up takes a core from an iteration
+GRACE_SECONDS = 2  # for the worker to report the error of an actor that ended
+
+
+class WorkerReport(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The file "report" of the run folder: what the worker knows. The worker replaces it in one step."""
+
+    run: Run  # without the times of the iterations, which are in the progress table
+    environment: dict[str, Any] = {}
+    other_environments: list[dict[str, Any]] = []  # of the other nodes, from the first on; empty without actors
+    link_bytes: int = 0  # that the link that is measured has carried, so that the monitor sees progress
+    failure: str = ""  # why the iterations ended early
+    actor_raised: bool = False  # the failure is an error that an actor raised
+    finished: bool = False
+
+    def write(self, folder: Path) -> None:
+        partial = folder / "report.partial"
+        partial.write_bytes(msgspec.json.encode(self))
+        os.replace(partial, folder / "report")
+
+
+class Monitor:
+    """Start the worker of a plan, and follow it to its end. The record's last run gets everything that is known."""
+
+    def __init__(self, plan: Plan, record: Record, stop: Event | None = None) -> None:
+        self.plan, self.record, self.stop = plan, record, stop
+        self.progress = ProgressTable.create(plan.run_folder, plan.worker_names, plan.total_iterations)
+        WorkerReport(record.runs[-1]).write(plan.run_folder)
+        self.exited: list[str] = []  # the actors whose processes ended first
+        self.state: Any = None
+        self.changed_at = time.monotonic()
+
+    def follow_worker(self, run_folder: RunFolder) -> None:
+        """Start the worker and wait for its end. Raise KeyboardInterrupt if the event `stop` is set."""
+        checkout = self.plan.checkout or ROOT
+        python = checkout / ".venv" / "bin" / "python"
+        interpreter = str(python) if self.plan.checkout and python.exists() else sys.executable
+        command = [interpreter, "-m", "dataflow.measure.worker", str(run_folder.folder)]
+        (run_folder.folder / "plan").write_bytes(pickle.dumps(self.plan))  # a neighbouring version may have to read it
+        run_folder.start_worker(command, checkout, worker_environment(self.plan))
+        try:
+            problem = self.wait(run_folder)
+        except FileNotFoundError as error:
+            problem = f"{error.filename} has disappeared: another program must not remove the run's folder"
+        finally:
+            self.collect_samples()
+        if problem:
+            moments = {STARTING: "before the first iteration", ENDING: "after the last iteration"}
+            moment = moments.get(self.progress.phase, f"iteration {self.iteration}")
+            self.record.runs[-1].status, self.record.runs[-1].reason = "failed", f"{moment}: {problem}"
+
+    def wait(self, worker: RunFolder) -> str | None:
+        """Wait until the worker has ended, or must be ended. Return what went wrong, if anything."""
+        from tqdm import tqdm
+
+        tqdm.monitor_interval = 0  # no thread that wakes up during iterations
+        total = None if self.plan.options.duration else self.plan.total_iterations
+        give_up_at, gcs_ended, name = 0.0, False, self.plan.transport.name
+        # The bar prints nothing before the first iteration, and nothing into a pipe.
+        with tqdm(total=total, unit=" iterations", desc=name, disable=None, leave=False, delay=1e-3) as bar:
+            while True:
+                ended = bool(select.select([worker.poll_handle], [], [], POLL_SECONDS)[0])
+                if self.stop is not None and self.stop.is_set():
+                    raise KeyboardInterrupt
+                exited = self._find_exited_actors(worker)
+                content = (self.plan.run_folder / "report").read_bytes()
+                try:
+                    report = msgspec.json.decode(content, type=WorkerReport)
+                except msgspec.DecodeError as error:
+                    return f"the driver's process wrote an invalid report ({error})"
+                self.record.runs[-1] = report.run
+                if report.environment:
+                    environments = [report.environment, *report.other_environments]
+                    self.record.environments |= {str(node): known for node, known in enumerate(environments) if known}
+                # The report is read after the actors were looked up, so it has all that was reported before they
+                # ended. It names the nodes after the last iteration, and from then on actors may end. Other actors end
+                # as a consequence of the first ones.
+                # Ray ends all actors of a cluster at once. Only the report knows which one died on another node.
+                is_explained = self.plan.options.address and report.failure
+                if not self.exited and not report.run.nodes and not is_explained:
+                    self.exited = exited
+                if total and report.run.warmup_iterations is not None:
+                    bar.total = 1 + report.run.warmup_iterations + self.plan.options.iterations
+                if self.progress.progress[2] > bar.n:
+                    bar.update(self.progress.progress[2] - bar.n)
+                if report.failure or self.exited:
+                    give_up_at = give_up_at or time.monotonic() + GRACE_SECONDS
+                if ended and report.finished:
+                    return None
+                if gcs_ended and not ended and not report.finished and process_status(worker.pid):
+                    return "the GCS ended (Ray's process that keeps the state of the cluster)"
+                # The end of the driver also ends the GCS, and is known one poll later.
+                gcs_ended = self._has_gcs_ended()
+                if ended and not report.failure:
+                    code = worker.returncode() or 0
+                    cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} and no report"
+                    return f"the driver's process ended with {cause}{describe_limits()}"
+                if ended or (give_up_at and time.monotonic() > give_up_at):
+                    return self._explain_failure(report)
+                if problem := self._explain_timeout(content, exited):
+                    return problem
+
+    def _find_exited_actors(self, worker: RunFolder) -> list[str]:
+        """Return the actors whose processes have ended, except those that live in the driver's process."""
+        actors = {name: pid for name, pid in self.progress.processes().items() if pid != worker.pid}
+        return [name for name, pid in actors.items() if not process_status(pid)]
+
+    def _has_gcs_ended(self) -> bool:
+        with suppress(OSError, ValueError):  # there is no private cluster, or its ids are being written
+            return not process_status(int((self.plan.run_folder / "gcs").read_text()))
+        return False
+
+    def collect_samples(self) -> None:
+        """Set the times of all iterations that have ended, whatever happened after them."""
+        run, size = self.record.runs[-1], self.plan.options.group_size
+        ended = [self.progress.iteration(number) for number in range(1, 1 + self.progress.progress[2])]
+        warmup = self.plan.options.warmup
+        warmup = run.warmup_iterations if warmup is None else warmup
+        untimed = len(ended) if warmup is None else 1 + warmup  # it is known when the warm-up has ended
+        timed = ended[untimed:]
+        run.warmup_seconds = [round(end - start, 9) for start, end in ended[1:untimed]]
+        groups = [timed[n : n + size] for n in range(0, len(timed), size)]
+        run.first_seconds = ended[0][1] - ended[0][0] if ended else None
+        # The clock counts nanoseconds; more digits would only make the record larger.
+        run.seconds = [round(end - start, 9) for start, end in timed]
+        run.group_seconds = [round(group[-1][1] - group[0][0], 9) for group in groups]
+
+    def _explain_failure(self, report: WorkerReport) -> str:
+        """Return what an actor raised before it ended, or which actor died, or else the failure of the driver."""
+        # The first error comes first: other actors may have failed because they lost their peer.
+        paths = sorted(self.plan.run_folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)
+        errors = {path.stem: f"{path.stem} raised {path.read_text('utf-8')}" for path in paths}
+        silent = [name for name in self.exited if name not in errors]
+        if silent and not report.actor_raised:
+            return self.diagnose(silent)
+        return next(iter(errors.values()), report.failure)
+
+    def _explain_timeout(self, report: bytes, exited: Sequence[str]) -> str | None:
+        """Return which actor is late if neither the progress nor the report has changed for too long."""
+        state, now = (self.progress.progress, report), time.monotonic()
+        if state != self.state or (self.plan.token and self.plan.token.waits):
+            self.state, self.changed_at = state, now
+        limit = self.plan.options.timeout
+        if self.progress.phase in (STARTING, ENDING):
+            limit = max(limit, MIN_START_SECONDS)
+        if now - self.changed_at <= limit:
+            return None
+        if self.progress.phase == STARTING:
+            address = self.plan.options.address
+            advice = f": check that a Ray cluster answers at --address {address}" if address else ""
+            return f"startup timed out after {limit:g} s{advice}"
+        return f"did not end within {limit:g} s (--timeout); {self.diagnose(exited)}"
+
+    def diagnose(self, exited: Sequence[str]) -> str:
+        """Return which actor died (first), is stopped, or has not passed on the message of the open iteration."""
+        if exited:
+            consequence = " (Ray ends actors that wait for an actor that died)" if len(exited) > 1 else ""
+            return f"{', '.join(exited)} died{consequence}{describe_limits()}"
+        states = {name: process_status(pid) for name, pid in self.progress.processes().items()}
+        stopped = [name for name, state in states.items() if state == psutil.STATUS_STOPPED]
+        if stopped:
+            names = DRIVER if DRIVER in stopped else ", ".join(stopped)  # actors may live in the driver's process
+            return f"{names} does not answer: its process is stopped"
+        received, flow, workers = self.progress.numbers(), self.plan.task_flow, self.plan.workers.items()
+        late = {name: worker.actor for name, worker in workers if received[name] < worker.last_due(self.iteration)}
+        late.pop(DRIVER, None)
+        elsewhere = [name for name in late if name not in self.progress.processes()]
+        if self.plan.options.address and elsewhere:  # the progress of another machine is not known here
+            return f"no message arrived; the actors on other nodes are {', '.join(elsewhere)}"
+        for task in flow.tasks:
+            senders = {flow.actor(source) for source in task.reads}
+            for name, actor in late.items():
+                if actor == task.actor and senders.isdisjoint(late.values()):
+                    return f"{name} is stuck after iteration {received[name]}"
+        return "all actors received their messages, but the result did not reach the driver"
+
+    @property
+    def iteration(self) -> int:
+        """Return the number of the oldest iteration that is open, or else of the last one."""
+        _, began, ended = self.progress.progress
+        return min(began, ended + 1)
+
+
+def describe_limits() -> str:
+    """Return a part of a message about a process that was ended: the limits that the user's shell has set."""
+    limits = []
+    for flag, limit, unit in (("v", resource.RLIMIT_AS, 1024), ("t", resource.RLIMIT_CPU, 1)):
+        if (value := resource.getrlimit(limit)[0]) != resource.RLIM_INFINITY:
+            limits.append(f"ulimit -{flag} {value // unit}")
+    return f" (limits of this shell: {', '.join(limits)})" if limits else ""

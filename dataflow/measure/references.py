@@ -1,0 +1,141 @@
+"""Measure reference times of this machine per edge: a warm copy (memcpy), a cold copy, and 8 bytes through a pipe."""
+
+import mmap
+import os
+import signal
+import time
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
+
+import torch
+
+from dataflow.catalogue.catalogue import REFERENCE, TRANSPORTS
+from dataflow.endpoints.actor import Actor, Endpoint, pass_messages
+from dataflow.endpoints.tensors import synchronise
+from dataflow.flows.flow import DRIVER, Flow, shrink_messages
+from dataflow.measure.loop import run_group
+from dataflow.plan.options import Options
+from dataflow.plan.plan import Plan
+from dataflow.trace.recorder import count_faults
+
+MESSAGE = bytes(8)  # as long as a sequence number
+WARM_PASSES, COLD_PASSES = 4, 2
+MAX_EVICTED_BYTES = 64 * 2**20  # larger than most caches
+
+
+class Copies(NamedTuple):
+    """Seconds of each pass of copies: one copy per edge, one edge after the other."""
+
+    warm: list[float]  # by --threads threads
+    all_cores: list[float]  # the same by all cores
+    cold: list[float]  # by --threads threads into fresh host memory; none for tensors on GPUs
+    cold_faults: int  # page faults of one cold pass
+
+
+def measure_copies(plan: Plan) -> Copies:
+    """Measure warm copies, into memory that was used before, and cold ones. The first warm pass does not count.
+
+    The memory of cold copies is mapped anew for each copy, whatever the settings of malloc are.
+    """
+    flow, threads, cores = plan.sent_flow, plan.options.threads, len(os.sched_getaffinity(0))
+    pairs = []
+    for edge in flow.edges:
+        devices = [plan.gpu_of(flow.actor(task)) for task in (edge.source, edge.reader)]
+        pairs.append([torch.ones(edge.bytes or 1, dtype=torch.uint8, device=device) for device in devices])
+    threads_before = torch.get_num_threads()
+    warm = [_copy_all(pairs, threads) for _ in range(1 + WARM_PASSES)][1:]
+    all_cores = [_copy_all(pairs, cores) for _ in range(1 + WARM_PASSES)][1:]
+    cold, faults = [], 0
+    passes = COLD_PASSES if plan.device == "cpu" else 0  # page faults are a cost of host memory
+    for _ in range(passes):
+        seconds, faults_before = 0.0, count_faults()
+        for source, _ in pairs:
+            fresh = mmap.mmap(-1, source.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # as malloc does
+            memory = torch.frombuffer(fresh, dtype=torch.uint8)
+            seconds += _copy_all([[source, memory]], threads)
+        cold.append(round(seconds, 9))
+        faults = count_faults() - faults_before
+    torch.set_num_threads(threads_before)
+    return Copies(warm, all_cores, cold, faults)
+
+
+def _copy_all(pairs: Sequence[Sequence[torch.Tensor]], threads: int) -> float:
+    """Copy each source to its destination with so many threads, and return the seconds."""
+    torch.set_num_threads(threads)
+    start = time.perf_counter()
+    for source, destination in pairs:
+        destination.copy_(source)
+    synchronise()
+    return round(time.perf_counter() - start, 9)
+
+
+def measure_pipe(flow: Flow, passes: int = 50) -> list[float]:
+    """Return the seconds of each pass: each task reads 8 bytes from each input and writes 8 bytes to each output.
+
+    Each actor is a forked process that sleeps while it waits. If one of them dies, the monitor ends this process. They
+    use no lock that another thread of this process may hold: they import, print and log nothing.
+    """
+    pipes = {edge: os.pipe() for edge in flow.edges}
+    tasks = [DRIVER, *(task.name for task in flow.tasks)]
+    inputs = {task: [pipes[edge][0] for edge in flow.edges_to(task)] for task in tasks}
+    outputs = {task: [pipes[edge][1] for edge in flow.edges_from(task)] for task in tasks}
+    children = []
+    for actor in flow.actors:
+        child = os.fork()
+        if not child:
+            _run_actor([(inputs[task.name], outputs[task.name]) for task in flow.tasks_of(actor)])
+        children.append(child)
+    samples = []
+    for _ in range(passes // 10 + passes):
+        start = time.perf_counter()
+        for descriptor in outputs[DRIVER]:
+            os.write(descriptor, MESSAGE)
+        for descriptor in inputs[DRIVER]:
+            os.read(descriptor, len(MESSAGE))
+        samples.append(round(time.perf_counter() - start, 9))
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    for descriptor in chain(*pipes.values()):
+        os.close(descriptor)
+    return samples[passes // 10 :]
+
+
+def measure_null_transport(plan: Plan, passes: int = 20) -> list[float]:
+    """Return the seconds of each pass of the benchmark's own work: an iteration whose messages are passed by calls.
+
+    The timing loop, the endpoints and the progress tables are those of a run. The messages have as many fields, of 8
+    bytes each. Before each pass, as many bytes are copied as an iteration has, so that as much of the caches is cold,
+    unless readers get views that are not verified after each iteration. No process waits or is woken up, which can make
+    the same work slower in a run. Packing, conversions and copies, which flags ask for, are no part of it.
+    """
+    options, folder = Options(transport="memcpy", threads=plan.options.threads), plan.run_folder / "null"
+    null_plan = Plan(TRANSPORTS[REFERENCE], options, shrink_messages(plan.task_flow), run_folder=folder)
+    flow, threads_before = null_plan.task_flow, torch.get_num_threads()
+    driver, actors = Endpoint(null_plan, DRIVER), {name: Actor(null_plan, name) for name in flow.actors}
+    submit = partial(pass_messages, flow, actors, lambda payload, edge: payload)
+    is_warm = plan.expects_views and plan.options.group_size > plan.options.in_flight
+    count = 0 if is_warm else min(plan.sent_flow.bytes_per_iteration, MAX_EVICTED_BYTES) // 2  # read, and then written
+    pair = [torch.ones(count, dtype=torch.uint8) for _ in range(2)]
+    numbers = range(1, 2 + passes)  # the first pass does not count
+    for number in numbers:
+        _copy_all([pair], plan.options.threads)
+        run_group([number], 1, driver.make_payload, submit, list, driver.receive, driver.progress.ended)
+    torch.set_num_threads(threads_before)
+    times = [driver.progress.iteration(number) for number in numbers[1:]]
+    return [round(end - start, 9) for start, end in times]
+
+
+def _run_actor(tasks: list[tuple[list[int], list[int]]]) -> None:
+    """Read and write the messages of an actor's tasks until this process is killed."""
+    try:
+        while True:
+            for inputs, outputs in tasks:
+                for descriptor in inputs:
+                    os.read(descriptor, len(MESSAGE))
+                for descriptor in outputs:
+                    os.write(descriptor, MESSAGE)
+    finally:
+        os._exit(1)

@@ -1,0 +1,229 @@
+"""Measure runs, alone or in pairs.
+
+This module imports neither Ray nor torch. A worker is a new process, whose environment is set before it starts.
+"""
+
+import errno
+import os
+import socket
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+
+from msgspec import structs
+
+from dataflow.errors import RecordError, RunFailed
+from dataflow.measure import noise
+from dataflow.measure.batch import Item, make_items, new_records, resolve_points
+from dataflow.measure.monitor import Monitor
+from dataflow.plan.command_line import parse_options
+from dataflow.plan.options import RESULTS
+from dataflow.plan.plan import Token, token_ring
+from dataflow.records import files
+from dataflow.records.schema import Record, Run
+from dataflow.workers.cleanup import RunFolder, remove_dead_runs
+
+MAX_REPEATS = 2  # of a run that other programs or virtual machines disturbed
+
+
+def measure_configuration(runtime: str, flags: Sequence[str]) -> int:
+    """Measure one configuration, or one per value of --sweep, and print its results.
+
+    Return 0, 1 (a run failed) or 130 (interrupted); raise UsageError if the configuration is rejected or skipped.
+    """
+    points = [replace(options, allow_disturbed=True) for options in parse_options("", runtime, flags)]
+    options = points[0]
+    if options.trace:
+        files.create_empty(options.trace)
+        options.trace.unlink()  # the file can be written at the end
+    planned = resolve_points(runtime, points)
+    name = f"{runtime}-{planned[0][0].transport.name}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    output = options.output or RESULTS / (name if options.sweep else f"{name}.json")
+    items = make_items(planned, output) if options.sweep else [Item(planned[0], output)]
+    if items[0].skipped:
+        if options.output:  # otherwise, nobody wants a record of what cannot be measured
+            for item in items:
+                files.create(item.path, item.record)
+        raise items[0].skipped
+    from dataflow.report import console  # imports numpy, for which the user of a wrong flag should not wait
+
+    with new_records(items):
+        console.print_flow(items[0].plan.requested_flow)
+        codes = measure_all([[item] for _ in range(options.runs) for item in items if not item.skipped])
+    if options.trace and codes == [0]:
+        print_stages(items[0].record)
+    console.print_end([item.record for item in items], output if options.sweep else items[0].saved_path)
+    return max(codes)
+
+
+def print_stages(record: Record) -> None:
+    """--trace: print where the time of the iterations went."""
+    from dataflow.analysis.result import Result
+    from dataflow.report import console, sections
+
+    try:
+        console.print_sections(sections.sections([Result((record,))]))
+    except RecordError as error:
+        print(f"warning: {error}")
+
+
+def measure_all(runs: Sequence[Sequence[Item]]) -> list[int]:
+    """Measure one run after the other: of one item, or of two that are paired. Leave out what an earlier call finished.
+
+    Return the exit codes of the runs; after 130, nothing more is measured.
+    """
+    from dataflow.trace.spans import write_chrome
+
+    counts: Counter[Path] = Counter()
+    waiting: list[tuple[int, Sequence[Item]]] = []
+    codes: list[int] = []
+    with only_measurement():
+        for item in {item for items in runs for item in items if item.is_continued}:
+            item.load_finished_runs()  # again, because the call that held the lock may have finished more
+        for order, items in enumerate(runs):
+            counts.update(item.path for item in items)
+            # A run that was disturbed and its repetitions have the same position.
+            if any(counts[item.path] > len({run.order for run in item.record.runs}) for item in items):
+                waiting.append((order, items))
+        durations: dict[Path, list[float]] = {item.path: [] for _, items in waiting for item in items[:1]}
+        for position, (order, items) in enumerate(waiting, 1):
+            begin = time.monotonic()
+            codes += run_paired(items, order) if len(items) > 1 else [measure_undisturbed(items[0], order)]
+            took = time.monotonic() - begin
+            durations[items[0].path].append(took)
+            left = estimate_seconds(durations, [items[0].path for _, items in waiting[position:]])
+            for item in items:
+                run, trace = item.record.runs[-1], item.plan.options.trace
+                if trace and run.spans:
+                    write_chrome(trace, run, item.record.workload.edges)
+                if len(runs) > 1:
+                    times = f"took {timedelta(seconds=round(took))}, about {timedelta(seconds=round(left))} left"
+                    print(f"{order + 1:3} of {len(runs)}  {item.label}: {describe_last_run(item.record)} ({times})",
+                          flush=True)  # fmt: skip
+            if 130 in codes:
+                break
+    records = {item.path: item.record for _, items in waiting for item in items}.values()
+    repeated = sum(len(record.runs) - len({run.order for run in record.runs}) for record in records)
+    if repeated:
+        print(f"runs that were measured again, because others used the machine: {repeated}")
+    return codes
+
+
+def measure_undisturbed(item: Item, order: int) -> int:
+    """Measure a run; again, at most MAX_REPEATS times, if something disturbed it. Return the last exit code.
+
+    All of them are in the record. The times of disturbed runs do not count.
+    """
+    from dataflow.analysis.result import find_disturbance
+
+    code = measure_run(item, order)
+    for _ in range(MAX_REPEATS):
+        if code or item.plan.options.allow_disturbed or not find_disturbance(item.record.runs[-1]):
+            break
+        code = measure_run(item, order)
+    return code
+
+
+@contextmanager
+def only_measurement() -> Iterator[None]:
+    """Wait while another call of this suite measures on this machine, because both would disturb each other."""
+    is_waiting, name = False, os.environ.get("DATA_FLOW_LOCK", "")  # tests set the variable
+    with socket.socket(socket.AF_UNIX) as lock:
+        while True:
+            try:
+                lock.bind(f"\0data-flow-suite {name}")  # no file; free when this process has ended
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            if not is_waiting:
+                print("waiting until another measurement of this suite on this machine has ended", flush=True)
+            is_waiting = True
+            time.sleep(1)
+        yield
+
+
+def estimate_seconds(durations: Mapping[Path, Sequence[float]], waiting: Sequence[Path]) -> float:
+    """Return the time of the runs that wait: each takes as long as earlier ones of its configuration, or of all."""
+    all_runs = statistics.mean(seconds for known in durations.values() for seconds in known)
+    return sum(statistics.mean(durations[path] or [all_runs]) for path in waiting)
+
+
+def describe_last_run(record: Record) -> str:
+    from dataflow.analysis.result import UNCOUNTED, Result
+    from dataflow.report.tables import format_milliseconds
+
+    run = record.runs[-1]
+    if run.status != "ok":
+        return str(run.reason)
+    result = Result((structs.replace(record, runs=[run]),))
+    uncounted = f", {result.status}" if result.status in UNCOUNTED else ""
+    return f"{format_milliseconds(result.seconds_of(run))} ms, {len(run.seconds)} iterations{uncounted}"
+
+
+def measure_run(item: Item, order: int, token: Token | None = None, stop: Event | None = None) -> int:
+    """Measure the plan once in a process of its own. The record gets the run and is saved, whatever happens.
+
+    `order` is the position among all runs. The event `stop` interrupts the run, as Ctrl-C does. Return the exit code:
+    0, 1 (the run failed) or 130 (it was interrupted).
+    """
+    record, started_at = item.record, datetime.now(UTC).isoformat(timespec="seconds")
+    pair, store_bytes = token.folder.name if token else "", item.plan.store_bytes
+    record.runs.append(Run(started_at=started_at, order=order, pair=pair, store_bytes=store_bytes))
+    item.save()
+    throttled_before = noise.throttled_seconds()
+    try:
+        remove_dead_runs()
+        with RunFolder() as run_folder:
+            plan = replace(item.plan, token=token, run_folder=run_folder.folder, shared_folder=run_folder.shared)
+            Monitor(plan, record, stop).follow_worker(run_folder)
+    except KeyboardInterrupt:
+        run = record.runs[-1]
+        run.status, run.reason = "failed", f"interrupted after {len(run.seconds)} timed iterations"
+        return 130
+    except RunFailed as error:  # as the last thing, if processes cannot be ended
+        run = record.runs[-1]
+        known = f"{run.reason}; " if run.status == "failed" and run.reason != Run().reason else ""
+        run.status, run.reason = "failed", f"{known}{error}"
+    except Exception as error:  # a defect of the suite
+        record.runs[-1].status, record.runs[-1].reason = "failed", f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        throttled_after = noise.throttled_seconds()
+        if throttled_before is not None and throttled_after is not None:
+            record.runs[-1].throttled_seconds = throttled_after - throttled_before
+        item.save()
+    return 0 if record.runs[-1].status == "ok" and item.saved_path == item.path else 1
+
+
+def run_paired(items: Sequence[Item], order: int) -> list[int]:
+    """Measure two items once at the same time, each in a thread of this process, and return the exit codes.
+
+    One of them works at a time, for a group of iterations. Whatever else happens on the machine affects both alike, so
+    small differences can be seen in few runs. If one fails, the other is stopped and fails too, because its other
+    iterations would not be paired.
+    """
+    stop = Event()
+    with RunFolder() as run, token_ring(run.folder, len(items)) as tokens, ThreadPoolExecutor() as threads:
+        futures = [threads.submit(measure_run, items[token.index], order, token, stop) for token in tokens]
+        try:
+            for future in as_completed(futures):
+                if future.exception() or future.result() != 0:
+                    stop.set()
+        except KeyboardInterrupt:
+            stop.set()
+            return [future.result() for future in futures]
+    codes = [future.result() for future in futures]
+    for index, item in enumerate(items):
+        if codes[index] == 130:  # it was stopped because the other one failed
+            other = items[1 - index].plan.configuration.name
+            codes[index], item.record.runs[-1].reason = 1, f"paired configuration {other} failed"
+            item.save()
+    return codes

@@ -1,0 +1,278 @@
+"""Resolve the flags into a plan of one configuration: its flow, its processes, its devices and its record."""
+
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from dataflow.catalogue.catalogue import Transport, readers_get_views, transports_of
+from dataflow.errors import Skipped, UsageError
+from dataflow.flows.catalogue import build_flow, flow_sizes
+from dataflow.flows.flow import (
+    DRIVER,
+    Edge,
+    Flow,
+    changes_flow,
+    jagged_flow,
+    packed_flow,
+    with_dataset,
+    with_proxy_actor,
+)
+from dataflow.plan import validate
+from dataflow.plan.options import MAX_WARMUP, MIN_WARMUP_GROUPS, Options
+from dataflow.records.schema import Configuration, Layout, Record, Workload, record_edges
+
+FIXED_WARMUP = 10  # untimed iterations of each side of a paired measurement
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One process of an actor, or the driver. Replicas receive messages round-robin.
+
+    All ranks of a replica receive each of its messages, and the last one sends the result.
+    """
+
+    actor: str
+    replica: int = 0
+    replicas: int = 1
+    rank: int = 0
+    ranks: int = 1
+
+    @property
+    def answers(self) -> bool:
+        return self.rank == self.ranks - 1
+
+    def receives(self, number: int) -> bool:
+        return (number - 1) % self.replicas == self.replica
+
+    def last_due(self, number: int) -> int:
+        """Return the last iteration up to this one whose message it receives; 0 before the first."""
+        return max(0, number - (number - 1 - self.replica) % self.replicas)
+
+
+def make_workers(actors: Iterable[str], process_counts: Callable[[str], tuple[int, int]]) -> dict[str, Worker]:
+    """Return every process by name, the driver first. The names of replicas and ranks have numbers.
+
+    `process_counts` returns the number of replicas of an actor, and of ranks per replica.
+    """
+    workers = {DRIVER: Worker(DRIVER)}
+    for actor in actors:
+        replicas, ranks = process_counts(actor)
+        for replica in range(replicas):
+            for rank in range(ranks):
+                numbers = ([replica] if replicas > 1 else []) + ([rank] if ranks > 1 else [])
+                workers[".".join([actor, *map(str, numbers)])] = Worker(actor, replica, replicas, rank, ranks)
+    return workers
+
+
+Crossing = tuple[list[Edge], int, int]  # a message: the edges for which it is sent, and the nodes of sender and reader
+
+
+@dataclass(frozen=True)
+class Crossings:
+    """The messages of a flow between nodes: each once per reader, or once per node that has readers of it."""
+
+    flow: Flow
+    workers: Mapping[str, Worker]
+    nodes: Mapping[str, int]  # worker -> node
+    once_per_node: bool
+
+    @property
+    def period(self) -> int:
+        """Return after how many iterations the same replicas receive messages again."""
+        return math.lcm(*(worker.replicas for worker in self.workers.values()))
+
+    def messages(self, number: int) -> list[Crossing]:
+        """Return the messages of an iteration that cross, in the order in which they are read."""
+        nodes: dict[str, list[int]] = {}  # of the ranks of each actor
+        for name, worker in self.workers.items():
+            if worker.receives(number):
+                nodes.setdefault(worker.actor, []).append(self.nodes[name])
+        crossings: dict[tuple[str, int, int], Crossing] = {}
+        for edge in self.flow.edges:
+            sender = nodes[self.flow.actor(edge.source)][-1]  # of the last rank, which sends
+            for rank, reader in enumerate(nodes[self.flow.actor(edge.reader)]):
+                if reader != sender:
+                    key = (edge.source, reader, 0) if self.once_per_node else (str(edge), reader, rank)
+                    crossings.setdefault(key, ([], sender, reader))[0].append(edge)
+        return [*crossings.values()]
+
+    def bytes_by_link(self, numbers: Iterable[int]) -> Counter[tuple[int, int]]:
+        """Return the bytes that these iterations send from one node to another, by sender and reader."""
+        total = Counter[tuple[int, int]]()
+        for number, count in Counter(number % self.period for number in numbers).items():
+            for edges, sender, reader in self.messages(number):
+                total[sender, reader] += count * edges[0].bytes
+        return total
+
+
+@dataclass(frozen=True)
+class Token:
+    """One worker's place in a ring of named pipes. In a paired measurement, only the worker with the token works."""
+
+    folder: Path
+    index: int
+    count: int
+
+    def wait(self) -> None:
+        with open(self.folder / f"token-{self.index}", "rb+", buffering=0) as pipe:
+            pipe.read(1)
+        (self.folder / "holder").write_text(str(self.index))
+
+    def pass_on(self) -> None:
+        with open(self.folder / f"token-{(self.index + 1) % self.count}", "rb+", buffering=0) as pipe:
+            pipe.write(b".")
+
+    def pass_round(self) -> None:
+        """Let each of the other workers have the token once."""
+        self.pass_on()
+        self.wait()
+
+    @property
+    def waits(self) -> bool:
+        """Whether another worker was the last to take the token."""
+        return (self.folder / "holder").read_text() != str(self.index)
+
+
+@contextmanager
+def token_ring(folder: Path, count: int) -> Iterator[list[Token]]:
+    """Yield the positions of `count` workers in a ring. The first one gets the token first."""
+    (folder / "holder").touch()
+    handles = []
+    for index in range(count):
+        os.mkfifo(folder / f"token-{index}")
+        handles.append(os.open(folder / f"token-{index}", os.O_RDWR))  # a pipe that nobody has open loses its bytes
+    try:
+        os.write(handles[0], b".")
+        yield [Token(folder, index, count) for index in range(count)]
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+@dataclass(frozen=True)
+class Plan:
+    transport: Transport
+    options: Options
+    requested_flow: Flow  # as its user draws it
+    device: str = "cpu"
+    gpus: int = 0  # for all actors together
+    store_bytes: int = 0  # of a private cluster's object store
+    run_folder: Path = Path()  # for files that are removed when the run ends
+    shared_folder: Path = Path()  # the same in /dev/shm
+    token: Token | None = None  # in a paired measurement
+    checkout: Path | None = None  # another checkout of this project, whose code the worker runs
+    suite: str = ""
+    table: str = "configurations"
+
+    @cached_property
+    def task_flow(self) -> Flow:
+        """Return the tasks that run: those of the flow, and the suite's own proxy actor or dataset."""
+        flow = jagged_flow(self.requested_flow) if self.options.message == "jagged" else self.requested_flow
+        if self.transport.requirements.proxy_actor:
+            return with_proxy_actor(flow)
+        return with_dataset(flow) if self.options.sink == "trainer" else flow
+
+    @cached_property
+    def sent_flow(self) -> Flow:
+        if self.options.message == "indices":
+            return changes_flow(self.task_flow)
+        return packed_flow(self.task_flow) if self.options.message == "packed" else self.task_flow
+
+    @property
+    def sink_task(self) -> str | None:
+        """Return the task that cuts the results into micro-batches; None without --sink trainer."""
+        return None if self.options.sink == "driver" else self.task_flow.tasks[-1].name
+
+    @cached_property
+    def workers(self) -> dict[str, Worker]:
+        return make_workers(self.task_flow.actors, self.options.process_counts)
+
+    def crossings(self, worker_nodes: Mapping[str, int]) -> Crossings:
+        """Return the messages between nodes if each worker runs on the given node."""
+        return Crossings(self.sent_flow, self.workers, worker_nodes, self.transport.once_per_node)
+
+    @property
+    def worker_names(self) -> tuple[str, ...]:
+        return tuple(self.workers)
+
+    @property
+    def expects_views(self) -> bool:
+        """Whether readers must end with views. Views of host memory are copied to a GPU."""
+        is_shared = self.device == "cpu" or self.transport.requirements.single_host
+        gives_views = readers_get_views(self.transport, self.options.configuration_flags)
+        return is_shared and gives_views and self.options.message != "indices"
+
+    @property
+    def max_warmup(self) -> int:
+        if self.options.warmup is None:
+            return max(MAX_WARMUP, MIN_WARMUP_GROUPS * self.options.in_flight)
+        return self.options.warmup
+
+    @property
+    def total_iterations(self) -> int:
+        """Return the largest possible number."""
+        return 1 + self.max_warmup + self.options.iterations
+
+    @property
+    def gpus_per_actor(self) -> float:
+        """Return the `num_gpus` of each actor: 1 or an equal fraction. Ray never splits an actor over several GPUs."""
+        if self.gpus == 0:
+            return 0
+        share = math.ceil((len(self.workers) - 1) / self.gpus)
+        return 1 if share == 1 else math.floor(10_000 / share) / 10_000  # Ray counts in ten-thousandths
+
+    def gpu_of(self, actor: str) -> str:
+        """Return the torch device of an actor's tensors, numbered as in a process that sees every GPU."""
+        if self.device == "cpu":
+            return "cpu"
+        index = 0 if actor == DRIVER else self.task_flow.actors.index(actor)
+        return f"cuda:{index % self.gpus}"
+
+    @cached_property
+    def workload(self) -> Workload:
+        options, flow = self.options, self.requested_flow
+        sizes = flow_sizes(options.flow, None if options.fields else options.message)
+        sizes |= {name: value for name, value in options.sizes.items() if value is not None}
+        message = "flat" if flow.is_flat else options.message or "fields"
+        return Workload(options.arguments["flow"], message, sizes, record_edges(flow))  # type: ignore[arg-type]
+
+    @cached_property
+    def configuration(self) -> Configuration:
+        options, transport, flags = self.options, self.transport, self.options.configuration_flags
+        layout = Layout(options.placement, bool(options.address), options.place or "", options.link or "")  # type: ignore[arg-type]
+        return Configuration(transport.runtime.name, transport.name, flags, self.device, layout)  # type: ignore[arg-type]
+
+    def new_record(self) -> Record:
+        return Record(
+            suite=self.suite, table=self.table, workload=self.workload, configuration=self.configuration,
+            traced=bool(self.options.trace), arguments=self.options.arguments,
+        )  # fmt: skip
+
+
+def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: str = "") -> tuple[Plan, Skipped | None]:
+    """Return the plan, and the reason if this machine does not meet a requirement; raise UsageError for bad flags."""
+    try:
+        flow = build_flow(options.flow, options.sizes, options.message)
+        if options.warmup is None and table == "paired":
+            options = replace(options, warmup=FIXED_WARMUP)
+        transport = transports_of(runtime_name)[str(options.transport)]
+        for error in validate.find_errors(transport, options, flow):
+            raise UsageError(error)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    device, gpus = validate.resolve_device(transport, options.device)
+    plan = Plan(transport, options, flow, device, suite=suite, table=table or options.table)
+    try:
+        gpus = validate.require_gpus(transport, gpus, len(plan.task_flow.actors))
+        validate.require_modules(transport, options.message)
+    except Skipped as reason:
+        return plan, reason
+    if options.address:
+        validate.require_cluster(options.address)
+    store_bytes = validate.require_memory(transport, options, plan.task_flow)
+    return replace(plan, gpus=gpus, store_bytes=store_bytes), None

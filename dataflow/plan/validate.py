@@ -1,0 +1,323 @@
+"""Check that flags fit each other, and that this machine has what a configuration needs.
+
+Every rule prevents a hang, a crash, a wrong number, or a record of something that did not happen.
+"""
+
+import importlib.util
+import math
+import os
+import re
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from dataflow.catalogue.catalogue import CHATLEARN, Transport
+from dataflow.errors import Skipped, UsageError
+from dataflow.flows.catalogue import flag_name, flow_sizes
+from dataflow.flows.flow import DRIVER, Flow
+from dataflow.flows.message import ACKNOWLEDGEMENT, jagged_message
+from dataflow.plan.flag import parse_assignments
+from dataflow.plan.options import FLAGS, MIN_STORE_BYTES, RESULTS, Options
+from dataflow.records.machine import control_groups, cuda_version
+from dataflow.studies.chatlearn.options import REF_QUEUE_FLAGS
+from dataflow.units import format_bytes
+
+MAX_SAMPLES = 100_000  # per message that a trainer cuts into samples
+MAX_PROCESSES = 64  # per actor
+MAX_NODES = 64
+# By version of control groups: the names of limit and usage, and how those of sums over a group and its children begin.
+MEMORY_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+    2: ("memory.max", "memory.current", ""),
+}
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+TRAINER_FLAGS = ("train_micro_batch", "train_global_batch", "data_parallel", "trainers", "relay_episodes")
+CHANNEL_HEADROOM_BYTES = 64 * 1024  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
+# Modules with one wheel per CUDA version. The wheel for another version than torch's is found, and fails when used.
+PEER_MODULES = ("zmq", "pyarrow", "transfer_queue")
+CUDA_WHEELS = {
+    "cupy": ("cupy-cuda{}x", "pip uninstall -y cupy-cuda12x cupy-cuda13x && pip install cupy-cuda{}x"),
+    "nixl": ("nixl-cu{}", "pip install --no-deps nixl==1.5.1 nixl-cu{}==1.5.1"),
+}
+
+
+def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
+    """Yield one line for each rule that is broken: what is wrong, and what to do."""
+    yield from transport_errors(transport, options)
+    if options.copy_out and not (transport.gives_views or options.zero_copy or flow.has_parameters):
+        yield f"--copy-out: readers of {transport.label} own a copy already: leave it out"
+    yield from flow_errors(transport, options, flow)
+    if transport.label == CHATLEARN:
+        yield from chatlearn_errors(options, flow)
+
+
+def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
+    """Check the flags that do not work with every transport: the name of the configuration has them."""
+    label, cores, uses_ray = transport.label, len(os.sched_getaffinity(0)), transport.runtime.uses_ray
+    spread = options.placement == "spread"
+    ref_queue_flags = [field.name for field in FLAGS if field.metadata["group"] == REF_QUEUE_FLAGS]
+    for name in options.configuration_flags:
+        if name in (*ref_queue_flags, "trainers", "ranks") and label != CHATLEARN:
+            yield f"{flag_name(name)} is a flag of --transport ref-queue: give this transport, or leave it out"
+    if options.zero_copy and (transport.runtime.name != "store" or transport.name in ("bytes", "numpy")):
+        yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
+    if options.copy_in and (not transport.requirements.shared_memory or options.message == "packed"):
+        yield f"--copy-in: {label} does not send what its producers write into shared memory: leave it out"
+    if options.preallocate_store and (options.address or not uses_ray):
+        yield "--preallocate-store is for the object store of a private Ray cluster: leave it out"
+    if options.reuse_buffers and label != "graph shm":
+        yield f"--reuse-buffers is a flag of graph shm and not of {label}: leave it out"
+    if options.overlap_communication and label != "graph nccl":
+        yield f"--overlap-communication is a flag of graph nccl and not of {label}: leave it out"
+    if options.huge_pages and not (HUGE_PAGES.exists() and "[never]" not in HUGE_PAGES.read_text()):
+        yield f"--huge-pages: this machine does not give any: write madvise into {HUGE_PAGES}"
+    if uses_ray and re.search("[\udc80-\udcff]", str(RESULTS)):  # bytes that Python could not decode
+        yield f"{label}: Ray cannot start in a folder whose name is not {sys.getfilesystemencoding()}: set PYTHONUTF8=1"
+    if options.threads > cores:
+        yield f"--threads {options.threads}: there are {cores} cores: give {cores} or less"
+    if options.address and not transport.can_cross_nodes:
+        yield f"--address: {label} runs on one machine, without a cluster: leave it out"
+    if spread and not uses_ray and not options.address:
+        yield f"--placement spread and --place: {label} runs on one machine: leave them out"
+    if options.resources and (options.address or options.duration):
+        yield "--resources: it needs a private cluster and --iterations: leave --address and --duration out"
+    if options.trace and (options.runs > 1 or options.sweep):
+        yield "--trace records one run, and --runs or --sweep asks for several: leave one of them out"
+    if options.trace and options.trace == options.output:
+        yield f"--trace and --output are the same file {options.trace}: give two names"
+
+
+def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
+    """Check that the flow has the fields and actors that flags need, and that it does not block."""
+    # One in each channel and one in each actor. Ray gives edges with a type hint one buffer, whatever is asked for.
+    single_buffers = 2 * flow.path_length(min) - 1 if transport.requirements.single_buffer_channels else None
+    for limit in (transport.max_in_flight, single_buffers):
+        if limit and options.in_flight > limit:
+            yield (f"--in-flight {options.in_flight}: {transport.name} holds {limit} of {flow.name}: give {limit}, or "
+                   "another --transport")  # fmt: skip
+    if options.group_size < options.in_flight:
+        yield f"--check-every or --episode: give at least --in-flight, which is {options.in_flight}"
+    if transport.requirements.one_input and any(len(flow.edges_to(task.name)) > 1 for task in flow.tasks):
+        yield f"{transport.label}: {flow.name} has a task that reads two messages: use another --transport"
+    if transport.requirements.read_by_all:
+        for task in flow.tasks:
+            readers = {flow.actor(edge.reader) for edge in flow.edges_from(task.name)}
+            if readers not in (set(), {DRIVER}, {*flow.actors} - {task.actor}):
+                yield f"{transport.label}: not all actors read the message of {task.name}: use another --transport"
+                break
+    for actor, node in options.nodes_of_actors.items():
+        if actor not in flow.actors:
+            yield f"--place: there is no actor {actor}: give {', '.join(flow.actors)}"
+        if not 0 <= node < MAX_NODES:
+            yield f"--place {actor}={node}: give a node from 0 to {MAX_NODES - 1}"
+    if transport.requirements.collectives != flow.has_collectives:
+        yield f"{transport.label}: --flow zero and the collectives of rdt and torch need each other: give both"
+    has_steps = flow.has_compute or flow.has_collectives or flow.has_parameters
+    if has_steps and (options.in_flight > 1 or options.group_size > 1):
+        yield f"--in-flight and --check-every: a step of {flow.name} begins after the last one: leave them out"
+    if options.message == "packed" and flow.is_flat:
+        yield f"--message packed: every message of {flow.name} is one tensor already: leave it out"
+    if options.message == "jagged" and not any(jagged_message(message).jagged_names for message in flow.messages):
+        yield f"--message jagged: no message of {flow.name} has a list of tensors: leave it out"
+    if options.message == "indices":
+        if not flow.has_parameters or flow.is_flat:
+            yield f"--message indices: {flow.name} does not send the tensors of a model: leave it out"
+        if max(math.prod(field.shape) for message in flow.messages for field in message.fields) >= 2**31:
+            yield "--message indices: a tensor has more than 2^31 values, and indices are int32: leave it out"
+        if transport.requirements.shared_memory:
+            yield f"--message indices: {transport.label} sends all of its memory: use another --transport"
+    if options.message == "tensordict":
+        if not transport.carries_objects:
+            yield f"--message tensordict: {transport.label} carries tensors and no Python objects: give jagged"
+        if flow.is_flat or any(len(m.sample_counts) > 1 for m in flow.messages if m != ACKNOWLEDGEMENT):
+            yield f"--message tensordict: {flow.name} has messages whose fields have no common number of samples"
+    if options.as_sent and options.message in ("packed", "jagged", "tensordict"):
+        yield f"--as-sent: {options.message} messages have what a view shows, and not its storage: leave it out"
+    if options.sink == "trainer":
+        if options.message in ("jagged", "tensordict"):
+            yield f"--sink trainer: it cannot cut {options.message} messages into samples: give --message fields"
+        results = [flow.message(name) for name in flow.returns]
+        counts = {count for message in results for count in message.sample_counts}
+        if len(counts) > 1 or max(counts) > MAX_SAMPLES or any(message.is_flat for message in results):
+            yield (f"--sink trainer: the results of {flow.name} are not fields with one entry per sample: give "
+                   "--message fields, or one of ChatLearn's flows (--list-flows)")  # fmt: skip
+    actors = [*flow.actors, *(["trainer"] if options.sink == "trainer" else [])]
+    for actor in options.model_times:
+        if actor not in actors:
+            yield f"--model-seconds: there is no actor {actor}: give {', '.join(actors)}"
+    for name in TRAINER_FLAGS:
+        if name in options.configuration_flags and options.sink != "trainer":
+            yield f"{flag_name(name)} is a flag of the trainer: give --sink trainer too"
+
+
+def chatlearn_errors(options: Options, flow: Flow) -> Iterator[str]:
+    group = options.group_size
+    if options.episode and options.check_every:
+        yield "--check-every: every episode of --episode ends with a full verification: leave it out"
+    if options.in_flight < group and (options.in_flight > 1 or options.sink == "trainer"):
+        yield f"--in-flight {options.in_flight}: ChatLearn sends a whole episode at once: give --in-flight {group}"
+    for name in ("replicas", "ranks"):
+        for model in parse_assignments(f"--{name}", getattr(options, name), int):
+            if model not in flow.actors:
+                yield f"--{name}: there is no model {model}: give {', '.join(flow.actors)}"
+    for model in flow.actors:
+        replicas, ranks = options.process_counts(model)
+        if min(replicas, ranks) < 1 or replicas * ranks > MAX_PROCESSES:
+            yield f"--replicas and --ranks: {model} has {replicas * ranks} processes: give 1 to {MAX_PROCESSES}"
+    needed = group * options.relay_episodes  # the queue operations of a whole episode are recorded
+    if options.iterations < needed:
+        yield f"--iterations {options.iterations}: give {needed} (--episode times --relay-episodes) or more"
+    step = options.train_micro_batch * options.data_parallel
+    if options.sink == "trainer" and options.train_global_batch % step:
+        yield (f"--train-global-batch {options.train_global_batch}: give a multiple of {step} (--train-micro-batch "
+               "times --data-parallel)")  # fmt: skip
+
+
+def count_gpus() -> int:
+    """Return the GPUs that a process may use, without importing torch; 0 if torch is built for CPUs."""
+    if cuda_version() is None:
+        return 0
+    devices = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return devices if visible is None else min(devices, sum(bool(index.strip()) for index in visible.split(",")))
+
+
+def resolve_device(transport: Transport, device: str) -> tuple[str, int]:
+    """Return "cpu" or "cuda", and the number of GPUs that may be used; raise UsageError if --device cuda cannot be."""
+    gpus = count_gpus() if device != "cpu" else 0
+    host_only = transport.requirements.host_memory_only
+    if device == "cuda" and (host_only or not gpus):
+        reason = f"{transport.name} moves host memory" if host_only and gpus else "no GPU found"
+        raise UsageError(f"--device cuda: {reason}. Use --device cpu.")
+    return ("cuda", gpus) if gpus and not host_only else ("cpu", 0)
+
+
+def require_gpus(transport: Transport, gpus: int, actors: int) -> int:
+    """Return how many GPUs the transport uses; raise Skipped if there are too few, UsageError if it cannot use them."""
+    required = actors if transport.requirements.gpu_per_actor else transport.requirements.gpus
+    if gpus < required:
+        raise Skipped(f"{transport.name} needs {required} GPUs and this machine has {gpus}: use another --transport")
+    if not gpus or not transport.requirements.single_host:
+        return required or gpus
+    for variable in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        if "expandable_segments:True" in os.environ.get(variable, ""):
+            raise UsageError(f"CUDA IPC cannot share expandable segments: remove expandable_segments from {variable}")
+    return 1  # CUDA IPC: all actors use the same GPU
+
+
+def require_modules(transport: Transport, message: str | None) -> None:
+    """Raise Skipped if a module that the transport, or the form of the messages, needs is not installed."""
+    from importlib import metadata  # not at the top: see records/environment.py
+
+    cuda = (cuda_version() or "12").split(".")[0]
+    for module in (*transport.requirements.modules, *(["tensordict"] if message == "tensordict" else [])):
+        install = "make peers" if module in PEER_MODULES else f"pip install {module}"
+        wheel, command = [text.format(cuda) for text in CUDA_WHEELS.get(module, ("", install))]
+        if not importlib.util.find_spec(module) or (wheel and not any(metadata.distributions(name=wheel))):
+            raise Skipped(f"{transport.name} needs {wheel or module}, which is not installed: {command}")
+
+
+def require_cluster(address: str) -> None:
+    """Raise UsageError if nothing listens at --address. Ray would try for a minute; it finds "auto" itself."""
+    host, _, port = address.rpartition(":")
+    try:
+        if address != "auto":
+            socket.create_connection((host, int(port)), timeout=3).close()
+    except (OSError, OverflowError, ValueError) as error:
+        advice = "give ip:port of a running cluster, as `ray start --head` prints it, or auto"
+        raise UsageError(f"--address {address}: no answer ({error}): {advice}") from None
+
+
+def limited_memory() -> float:
+    """Return the bytes of memory that a container's limit (cgroup) leaves to new processes; infinity without a limit.
+
+    Pages of files count as free, because the kernel drops them first.
+    """
+    free_bytes = [math.inf]
+    for folder, version in control_groups("memory"):
+        limit, usage, prefix = MEMORY_FILES[version]
+        for parent in (folder, *folder.parents):  # a limit of any of them counts; in a container, the root has it
+            with suppress(OSError, KeyError, ValueError):  # without a limit, it is no number
+                statistics = dict(line.split() for line in (parent / "memory.stat").read_text().splitlines())
+                file_bytes = sum(int(statistics[f"{prefix}{kind}_file"]) for kind in ("active", "inactive"))
+                used_bytes = int((parent / usage).read_text()) - file_bytes
+                free_bytes.append(max(0, int((parent / limit).read_text()) - used_bytes))
+    return min(free_bytes)
+
+
+def available_memory() -> tuple[int, str]:
+    """Return the bytes of memory that new processes can have, and their name in an error message."""
+    machine_bytes, container_bytes = psutil.virtual_memory().available, limited_memory()
+    if container_bytes < machine_bytes:
+        return int(container_bytes), "memory under the limit of this container (cgroup)"
+    return machine_bytes, "memory"
+
+
+def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
+    """Return the bytes of a private cluster's object store, 0 without Ray; raise UsageError if memory is too small."""
+    if not os.access("/dev/shm", os.W_OK):
+        raise UsageError("/dev/shm is missing or cannot be written, and a run needs it: mount a tmpfs there")
+    shared_bytes, (memory_bytes, memory_name) = psutil.disk_usage("/dev/shm").free, available_memory()
+    # 30 % is Ray's own default.
+    default_bytes = max(MIN_STORE_BYTES, min(int(0.3 * memory_bytes), int(0.95 * shared_bytes)))
+    in_store_bytes = stored_bytes(transport, options, flow)
+    if options.preallocate_store:
+        default_bytes = max(MIN_STORE_BYTES, 2 * in_store_bytes)
+    store_bytes = (options.object_store_bytes or default_bytes) if transport.runtime.uses_ray else 0
+    pool_bytes = flow.slots(options.in_flight) * flow.sent_bytes if transport.requirements.shared_memory else 0
+    names = ["payload"] if options.payload else list(flow_sizes(options.flow, options.message))[:2]
+    if options.in_flight > 1:
+        names.append("in_flight")
+    lower = "lower " + (" or ".join(map(flag_name, names)) or "the bytes of --flow")  # a text has no other sizes
+    enlarge = "free some or enlarge it (docker run --shm-size), or"
+    for name, needed_bytes, free_bytes, advice in (
+        ("/dev/shm for messages", pool_bytes, shared_bytes, f"{enlarge} {lower}"),
+        (memory_name, resident_bytes(transport, options, flow), memory_bytes, lower),
+        ("/dev/shm for the object store", store_bytes, shared_bytes, f"{enlarge} lower --object-store-bytes"),
+        ("object store", in_store_bytes, store_bytes, f"{lower}, or raise --object-store-bytes"),
+    ):
+        if needed_bytes > free_bytes:
+            raise UsageError(f"{transport.name} needs {format_bytes(needed_bytes)} of {name} with {flow.name}, and "
+                             f"{format_bytes(free_bytes)} are free: {advice}")  # fmt: skip
+    return store_bytes
+
+
+def stored_iterations(transport: Transport, options: Options) -> int:
+    """Return how many iterations the object store holds: those in flight, and the one before, in queues."""
+    if transport.gives_views and transport.stores == "channels":
+        # Readers hold as many views until verification. With fewer buffers, a view blocks the writer forever.
+        return 2 * options.in_flight
+    return options.in_flight + 1
+
+
+def stored_bytes(transport: Transport, options: Options, flow: Flow) -> int:
+    """Return the bytes that are in the object store at the same time."""
+    if not transport.stores:
+        return 0
+    added_bytes = sum(edge.message.serialised_bytes for edge in flow.edges)  # of readers that get them by value
+    if transport.stores == "channels":  # they are objects of the store, made once
+        added_bytes = (len(flow.tasks) + 1) * CHANNEL_HEADROOM_BYTES
+    return stored_iterations(transport, options) * (flow.serialised_bytes + added_bytes)
+
+
+def resident_bytes(transport: Transport, options: Options, flow: Flow) -> int:
+    """Return the bytes of memory of a run: pools, inputs that readers hold, a trainer's samples, and the store."""
+    processes = {task.name: math.prod(options.process_counts(task.actor)) for task in flow.tasks}
+    pools = flow.query.bytes + sum(task.sends.bytes * processes[task.name] for task in flow.tasks)
+    if options.copy_in:  # the producers' own, and those in shared memory
+        pools *= 2
+    inputs = sum(edge.bytes * processes.get(edge.reader, 1) for edge in flow.edges)
+    is_in_place = flow.has_parameters and not transport.requirements.shared_memory
+    slots = 1 if is_in_place else flow.slots(options.in_flight)
+    # Readers hold the inputs of the last iterations while the next one arrives.
+    total = slots * pools + (options.in_flight + 1) * inputs + stored_bytes(transport, options, flow)
+    if options.sink == "trainer":
+        iterations = options.group_size * options.relay_episodes
+        trainers = options.trainer_count if transport.label == CHATLEARN else 1
+        for edge in flow.edges_to(flow.tasks[-1].name):  # the dataset keeps views with their storage
+            total += iterations * (edge.message.serialised_bytes + edge.bytes * trainers)
+    return total

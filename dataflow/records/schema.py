@@ -1,0 +1,206 @@
+"""Define the record: one JSON file per configuration, with its identity, its environment and every sample of its runs.
+
+No derived number is stored. SCHEMA_VERSION grows with every change that records of the version
+before do not fit; they are not read.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from dataflow.catalogue.catalogue import configuration_name
+from dataflow.flows.flow import Flow
+
+SCHEMA_VERSION = 7
+AS_REQUESTED = " (as requested)"  # at the end of a data path that nothing has shown
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]  # longer than any iteration: such a number is an error
+
+
+class Edge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    source: str = msgspec.field(name="from")
+    reader: str = msgspec.field(name="to")
+    bytes: Count
+
+    def __str__(self) -> str:
+        return f"{self.source} -> {self.reader}"
+
+
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is moved. Times are compared only between equal workloads."""
+
+    flow: str
+    # One tensor; a dict of fields; a dict packed into one buffer; a dict whose lists of tensors are values and offsets;
+    # a TensorDict; the changed values of parameters with their indices.
+    message: Literal["flat", "fields", "packed", "jagged", "tensordict", "indices"]
+    sizes: dict[str, int | float | str | bool]  # of the flow
+    edges: tuple[Edge, ...]  # of the flow as its user draws it
+
+    def __hash__(self) -> int:  # equal workloads have equal edges; a dict has no hash
+        return hash((self.flow, self.message, self.edges))
+
+    @property
+    def bytes_per_iteration(self) -> int:
+        return sum(edge.bytes for edge in self.edges)
+
+
+class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    placement: Literal["pack", "spread"] = "pack"
+    existing_cluster: bool = False  # --address
+    place: str = ""  # --place
+    link: str = ""  # the name of the network between the nodes
+
+
+class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How it is moved. Records with equal workload and configuration hold runs of the same measurement."""
+
+    runtime: str
+    transport: str
+    flags: dict[str, Any] = {}  # option name -> value, for the options that change what is measured
+    device: Literal["cpu", "cuda"] = "cpu"
+    layout: Layout = Layout()
+
+    def __hash__(self) -> int:
+        return hash((self.runtime, self.transport, self.device, self.layout))
+
+    @property
+    def name(self) -> str:
+        return configuration_name(self.runtime, self.transport, self.flags)
+
+
+class ProcessCost(msgspec.Struct, forbid_unknown_fields=True):
+    """What one process used, counted once however many workers share it."""
+
+    peak_memory_bytes: Count | None = None  # largest resident set; shared pages count in each process
+    overhead_seconds: float | None = None  # not read: older versions wrote the time for numbers and to free memory
+    minor_faults: Count | None = None  # page faults during the timed iterations
+
+
+# Process, thread, stage, edge, iteration, start and end in µs, and page faults outside of inner spans.
+Span = tuple[str, int, str, str, int, float, float, Count]
+
+
+# How senders of parameters cut and order their messages: the tensors that receivers get are the same.
+SENDER_SIZES = ("bucket_size", "items", "chain")  # chain: only records of earlier versions have it
+
+
+class Updates(msgspec.Struct, forbid_unknown_fields=True):
+    """Parts of the timed updates of parameters, in order. With several messages per update they overlap."""
+
+    publish_seconds: list[float] = []  # of the slowest sender: from its first message to the handing over of its last
+    transfer_seconds: list[float] = []  # from the handing over of the first message to the arrival of the last
+    install_seconds: list[float] = []  # of the slowest receiver
+    stall_seconds: list[float] = []  # of the receiver whose parameters could not be read for the longest time
+    reads: Count = 0  # of served parameters, by a thread of each receiver, the untimed updates included
+    torn_reads: Count = 0  # of them, those that found two versions
+
+
+class Steps(msgspec.Struct, forbid_unknown_fields=True):
+    """Timed steps of a pipeline, in order."""
+
+    compute_seconds: list[float] = []  # of all tasks of a stage: the mean of the stages
+    stage_seconds: list[float] = []  # from the beginning of a stage's first task to the end of its last: the longest
+    held_activations: dict[str, Count] = {}  # stage -> largest number at the same time
+
+
+class Resources(msgspec.Struct, forbid_unknown_fields=True):
+    """What all processes of a run had at one moment."""
+
+    iteration: Count  # the timed iteration that comes next
+    memory_bytes: Count  # private memory
+    descriptors: Count  # open files and sockets
+    shared_memory_bytes: Count  # used in /dev/shm, by other programs too
+
+
+class Link(msgspec.Struct, forbid_unknown_fields=True):
+    """How long the bytes that cross a link per iteration took without Ray, before the iterations."""
+
+    source: int  # node
+    reader: int
+    connections: int  # of TCP, at the same time
+    bytes: Count  # per iteration
+    seconds: list[Seconds]  # one sample per pass
+
+
+class NodeCosts(msgspec.Struct, forbid_unknown_fields=True):
+    """What a node did from the first timed iteration to the last, and what was measured of it before and after."""
+
+    memcpy_seconds: list[Seconds] = []  # one warm copy per edge, one sample per pass
+    clock_offset_seconds: float = 0.0  # how far its clock was ahead of the driver's before the iterations
+    clock_drift_seconds: float = 0.0  # how much further ahead it was after the iterations
+    clock_error_seconds: float = 0.0  # the largest possible error of both
+    received_bytes: Count | None = None  # by the interface of the node's address; None: it is not known
+    sent_bytes: Count | None = None
+    busy_cores: float = 0.0  # of all processes; nodes on one machine count each other's too
+    steal_cores: float = 0.0
+
+
+class Run(msgspec.Struct, forbid_unknown_fields=True):
+    """One process that measured the configuration."""
+
+    started_at: str = ""  # UTC, ISO 8601
+    order: Count = 0  # its position among the runs of its suite, to see drift
+    pair: str = ""  # shared by two runs of a paired measurement
+    status: Literal["ok", "skipped", "failed"] = "failed"
+    # Why it is skipped or failed, and what to do. The default stays only if nothing could be saved after the start.
+    reason: str | None = "the run was killed, or its record could not be saved"
+    other_cores: float | None = None  # CPU use of other programs from the first iteration to the last; None: unknown
+    steal_cores: float = 0.0  # CPU time in which the hypervisor ran other virtual machines, in the same period
+    throttled_seconds: float | None = None  # time for which a CPU limit stopped the container; None: unknown
+    memcpy_before_seconds: list[Seconds] = []  # one warm copy per edge by --threads threads, one sample per pass
+    memcpy_after_seconds: list[Seconds] = []
+    memcpy_all_cores_seconds: list[Seconds] = []  # the same by all cores
+    cold_copy_before_seconds: list[Seconds] = []  # one copy per edge into fresh memory, by --threads threads
+    cold_copy_after_seconds: list[Seconds] = []
+    cold_copy_faults: Count = 0  # page faults of one pass
+    pipe_before_seconds: list[Seconds] = []  # 8 bytes through a pipe per edge, between as many processes
+    pipe_after_seconds: list[Seconds] = []
+    null_transport_seconds: list[Seconds] = []  # the benchmark's own work for one iteration, one sample per pass
+    # What was done once before the first iteration -> its time. What it contains depends on the transport: torch and
+    # peers start their processes in it, rdt does not. So it is not compared between transports.
+    setup_seconds: dict[str, float] = {}
+    store_bytes: Count = 0  # size of the object store of a private Ray cluster
+    nodes: dict[str, int] = {}  # worker -> node on which it ran; the driver's node is 0
+    node_costs: dict[str, NodeCosts] = {}  # node -> costs, if there are several
+    links: list[Link] = []  # that edges cross
+    resources: list[Resources] = []  # --resources: at equal distances during the timed iterations
+    data_paths: dict[str, str] = {}  # edge -> how its bytes travelled, as found at run time
+    readers_own_a_copy: bool | None = None  # False: readers held views; None: not seen
+    warmup_iterations: Count | None = None  # untimed ones after the first; None: unknown
+    settled: bool | None = None  # whether the times had settled then; None: unknown, as with --warmup N
+    warmup_seconds: list[Seconds] = []  # the latency of each of them, in order
+    first_seconds: Seconds | None = None  # the first iteration
+    seconds: list[Seconds] = []  # the latency of each timed iteration, in order
+    group_seconds: list[Seconds] = []  # per --check-every iterations: from the first query to the last result
+    cpu_seconds: float | None = None  # of all processes, Ray's own included, during the timed iterations
+    wrong_bytes: Count = 0  # of all iterations, the untimed ones included
+    wrong_bytes_by_field: dict[str, int] = {}  # "policy -> reward" or "policy -> reward, logprobs" -> bytes
+    queue_operations: dict[str, int] = {}  # queue transports: counts of one timed episode; all episodes are equal
+    message_bytes: dict[str, list[int]] = {}  # task -> bytes as serialised, of each message of an episode
+    stored_bytes: Count = 0  # written to the object store during the timed iterations; channels bypass it
+    spilled_bytes: Count = 0  # written to disk by the object store, from the first iteration on
+    loopback_bytes: Count | None = None  # received by the loopback interface during the timed iterations
+    updates: Updates | None = None  # of a flow of parameters
+    steps: Steps | None = None  # of a flow whose tasks compute
+    collective_bytes: None = None  # not read: older versions wrote the bytes that ranks read from the memory of others
+    free_run: None = None  # not read: older versions wrote it for detached PPO with --duration
+    processes: dict[str, ProcessCost] = {}  # names of the workers in the process, joined by "+", or raylet -> cost
+    iterations_us: list[tuple[float, float]] = []  # --trace: start and end of each timed iteration
+    spans: list[Span] = []  # --trace
+
+
+class Record(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    schema_version: int = SCHEMA_VERSION
+    suite: str = ""  # of benchmark.py; "" if the user chose the configuration
+    table: str = "configurations"  # the table that the record belongs to
+    workload: Workload
+    configuration: Configuration
+    traced: bool = False
+    arguments: dict[str, Any] = {}  # every flag by its option name
+    environments: dict[str, dict[str, Any]] = {}  # node -> machine and versions
+    runs: list[Run] = []
+
+
+def record_edges(flow: Flow) -> tuple[Edge, ...]:
+    return tuple(Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in flow.edges)

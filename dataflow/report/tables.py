@@ -1,0 +1,208 @@
+"""Define tables, the formats of their numbers, and the columns that all results share."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance
+from dataflow.analysis.statistics import interval
+from dataflow.catalogue.catalogue import REFERENCE, configuration_name
+from dataflow.flows.message import NUMBER_BYTES
+from dataflow.records.schema import AS_REQUESTED
+from dataflow.units import format_bytes
+
+# The groups of configurations whose times are compared, and the cells of the column "readers get". The groups do not do
+# the same work: times of the second one have no copy by the producer, and those of the third one no copy by readers.
+OWN_COPY, VIEW = "readers own a copy", "readers get a view"
+WRITTEN_IN_PLACE = "readers own a copy and the producer writes in place"
+READER_GROUPS = {OWN_COPY: "copy", WRITTEN_IN_PLACE: "copy, written in place", VIEW: "view"}
+# Flags that the configurations of one table share. Its title names them.
+GROUP_FLAGS = ("episode", "check_every", "in_flight")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A header and the function that returns the cell of an item. Text is aligned to the left.
+
+    In a narrow terminal the columns of the highest rank are left out first. Those of rank 0 never are.
+    """
+
+    header: str
+    cell: Callable[[Any], str]
+    rank: int = 0
+    is_text: bool = False
+    is_optional: bool = False  # it is left out if no item has a value
+
+
+@dataclass(frozen=True)
+class Table:
+    """The text of a table. `text_columns` are the indices of columns that are aligned to the left."""
+
+    headers: list[str]
+    cells: list[list[str]]
+    text_columns: Collection[int] = (0,)
+    ranks: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a report. `name` is that of the marks in README.md and docs/; several sections can share it."""
+
+    name: str
+    title: str
+    sentence: str = ""
+    table: Table | None = None
+    chart: Any = None  # BarChart or LineChart; this module does not import matplotlib
+    notes: Sequence[str] = ()
+
+
+def make_table(items: Sequence[Any], columns: Sequence[Column]) -> Table:
+    """Return a table with one line per item. The first column is text."""
+    columns = [column for column in columns if not column.is_optional or {*map(column.cell, items)} != {"-"}]
+    cells = [[column.cell(item) for column in columns] for item in items]
+    text_columns = {0, *(index for index, column in enumerate(columns) if column.is_text)}
+    return Table([column.header for column in columns], cells, text_columns, [column.rank for column in columns])
+
+
+def format_significant(value: float | None) -> str:
+    """Return three significant digits without an exponent; "-" for None."""
+    return "-" if value is None else f"{float(f'{value:.3g}'):,.10g}"
+
+
+def format_milliseconds(seconds: float | None) -> str:
+    """Return milliseconds with four significant digits, whole ones from a second up; "-" for None."""
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1e3:,.4g}" if seconds < 1 else f"{seconds * 1e3:,.0f}"
+
+
+def format_rate(result: Result) -> str:
+    """Return GB/s to all readers; "-" for views, because no bytes are moved to their readers."""
+    rate = result.workload.bytes_per_iteration / result.typical_seconds / 1e9
+    return f"{rate:.3g}" if result.readers_own_a_copy else "-"
+
+
+def format_interval(result: Result) -> str:
+    """Return the 95 % interval of the time in milliseconds; "-" for too few runs."""
+    ends = interval(result.run_seconds)
+    return f"{format_milliseconds(ends[0])} to {format_milliseconds(ends[1])}" if ends else "-"
+
+
+def format_faults(result: Result) -> str:
+    faults = result.faults_per_iteration
+    return "-" if faults is None else f"{faults:,.0f}"
+
+
+def format_stored(result: Result) -> str:
+    """Return the bytes that the object store takes in per iteration. Channels bypass it."""
+    return format_bytes(round(result.stored_bytes_per_iteration)) if result.status == "ok" else "-"
+
+
+def format_data_path(result: Result) -> str:
+    """Return whether the data path of messages is only the requested one; "-" if something has shown it."""
+    acknowledgements = {str(edge) for edge in result.workload.edges if edge.bytes <= NUMBER_BYTES}
+    paths = [run.data_paths.items() for run in result.shown_runs]
+    seen = {not path.endswith(AS_REQUESTED) for items in paths for edge, path in items if edge not in acknowledgements}
+    if False not in seen:
+        return "-"
+    return "partly as requested" if True in seen else "as requested"
+
+
+def count_disturbed(result: Result) -> int:
+    """Return the number of ok runs that were disturbed. They are left out, except with --allow-disturbed."""
+    return sum(bool(find_disturbance(run)) for run in result.ok_runs)
+
+
+def format_typical(result: Result) -> str:
+    """Return the time per iteration in milliseconds, or why there is none although runs were ok."""
+    if result.seconds:
+        return format_milliseconds(result.typical_seconds)
+    return result.status if result.status in UNCOUNTED else "-"
+
+
+def readers_of(result: Result) -> str:
+    """Return the group of a result whose times are compared with each other."""
+    if not result.readers_own_a_copy:
+        return VIEW
+    return WRITTEN_IN_PLACE if result.producer_writes_in_place else OWN_COPY
+
+
+def have_equal_work(one: Result, other: Result) -> bool:
+    """Return whether the time of one result may be divided by that of the other."""
+    return (readers_of(one), one.producer_writes_in_place) == (readers_of(other), other.producer_writes_in_place)
+
+
+def order_by_readers(results: Sequence[Result]) -> list[Result]:
+    """Return the results in their groups, the slowest first; results without a time come last."""
+    groups = list(READER_GROUPS)
+    timed = [result for result in results if result.seconds]
+    timed.sort(key=lambda result: (groups.index(readers_of(result)), -result.typical_seconds))
+    return [*timed, *(result for result in results if not result.seconds)]
+
+
+def swept_point(result: Result) -> tuple[str, int]:
+    """Return the size that the table of a sweep varies, and its value."""
+    size = result.table.removeprefix("sweep-").replace("-", "_")
+    return size, result.in_flight if size == "in_flight" else int(result.workload.sizes[size])
+
+
+def marked_label(result: Result) -> str:
+    """Return the label with what readers must know about it, for example that it is no transport."""
+    preset, scale = result.record.arguments.get("preset"), result.record.arguments.get("scale") or 1
+    label = result.label + (f" ({scale:g} of {preset})" if preset and scale != 1 else "")
+    label += " (spilled to disk)" if result.spilled_bytes else ""
+    return f"{label} (reference)" if result.transport.label == REFERENCE else label
+
+
+def short_label(result: Result, swept: str = "") -> str:
+    """Return the label without the flags that all configurations of the table share, and without the swept size."""
+    configuration = result.configuration
+    flags = {name: value for name, value in configuration.flags.items() if name not in GROUP_FLAGS}
+    name = configuration_name(configuration.runtime, configuration.transport, flags)
+    rest = marked_label(result).removeprefix(result.name)
+    shared = f" --fields {result.workload.sizes.get('fields')}" if swept == "fields" else " --message fields"
+    return name + rest.replace(shared, "").replace("--message ", "").replace("--as-sent", "as sent")
+
+
+def _timed(header: str, cell: Callable[[Result], str], rank: int = 0, **fields: bool) -> Column:
+    """Return a column that is "-" for results without a timed iteration."""
+    return Column(header, lambda result: cell(result) if result.seconds else "-", rank, **fields)
+
+
+def format_overhead(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
+DATA_PATH = _timed("data path", format_data_path, 5, is_optional=True)
+OVERHEAD = _timed("overhead", lambda r: format_overhead(r.overhead_share), 2, is_optional=True)
+READERS = _timed("readers get", lambda r: READER_GROUPS[readers_of(r)], is_text=True)
+MAIN_COLUMNS = (
+    Column("configuration", marked_label),
+    _timed("stored", format_stored, 6),
+    _timed("page faults", format_faults, 3),
+    _timed("first ms", lambda r: format_milliseconds(float(np.median(r.first_seconds))), 4),
+    _timed("runs", lambda r: str(len(r.run_seconds)), 4),
+    _timed("disturbed runs", lambda r: str(count_disturbed(r)), 6),
+    _timed("iterations", lambda r: str(len(r.seconds)), 6),
+    _timed("min ms", lambda r: format_milliseconds(r.summary.min), 4),
+    Column("ms per iteration", format_typical),
+    _timed("95 % interval", format_interval, 5),
+    _timed("p95 ms", lambda r: format_milliseconds(r.summary.p95), 1),
+    _timed("p99 ms", lambda r: format_milliseconds(r.summary.p99), 4),
+    _timed("max ms", lambda r: format_milliseconds(r.summary.max), 4),
+    _timed("variation", lambda r: f"{r.summary.variation:.0%}", 5),
+    _timed("GB/s", format_rate),
+    _timed("x memcpy", lambda r: format_significant(r.times_memcpy)),
+    _timed("x cold copy", lambda r: format_significant(r.times_cold_copy), 4),
+    _timed("x link", lambda r: format_significant(r.times_link), is_optional=True),
+    _timed("x pipe", lambda r: format_significant(r.times_pipe), 3),
+    # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
+    _timed("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
+    OVERHEAD,
+    DATA_PATH,
+    Column("peak GiB", lambda r: f"{r.peak_memory_bytes / 2**30:.1f}" if r.peak_memory_bytes else "-", 7),
+    Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}" if r.wrong_bytes or r.status == "ok" else "-", 4),
+    Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status),
+)

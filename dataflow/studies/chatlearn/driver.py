@@ -1,0 +1,192 @@
+"""Run ChatLearn's driver: the messages of an episode through queue actors, and the trainers' steps behind them.
+
+Only references pass through the driver and its queues.
+alibaba/ChatLearn at 85ee7dfe: runtime/executor.py, runtime/environment.py, runtime/trainer.py.
+"""
+
+import math
+from collections import ChainMap, Counter, defaultdict, deque
+from functools import partial
+
+import ray
+from ray.util.queue import Queue
+
+from dataflow.endpoints.tensors import map_tensors, payload_bytes, to_host
+from dataflow.errors import RunFailed
+from dataflow.flows.flow import DATASET, DRIVER
+from dataflow.studies.chatlearn.models import Trainer, message_bytes
+
+OPERATIONS = (
+    "queue_actors", "driver_put", "driver_get", "driver_qsize", "driver_payload_gets", "driver_payload_bytes",
+    "model_tasks", "stream_dataset_get", "stream_dataset_qsize", "trainer_queue_actors", "trainer_put", "trainer_get",
+    "trainer_blocking_gets",
+)  # fmt: skip
+
+
+class QueueCounters:
+    """Count what is done with queues and payloads, per group of iterations."""
+
+    def __init__(self, workers):
+        self.workers = workers
+        self.groups = defaultdict(Counter)  # first iteration of a group -> counts; 0: before the first iteration
+
+    def count(self, name, number=1):
+        self.groups[self.workers.first_iteration][name] += number
+
+    def receive(self, payload):
+        """Count a payload that the driver has read, and return it on the driver's device."""
+        self.count("driver_payload_gets")
+        self.count("driver_payload_bytes", payload_bytes(payload))
+        device = self.workers.plan.device
+        return map_tensors(lambda tensor: tensor.to(device), payload)
+
+    def facts(self):
+        """Return fields of the run. Raise RunFailed if two timed groups of the same length have different counts."""
+        options = self.workers.plan.options
+        timed = [counts for first, counts in self.groups.items() if first >= self.workers.first_timed]
+        groups = [counts for counts in timed if counts["iterations"] == options.group_size]
+        groups = groups[options.relay_episodes - 1 :]  # the first episodes have fewer samples to train on
+        different = {name for counts in groups for name in OPERATIONS if counts[name] != groups[0][name]}
+        if different:
+            raise RunFailed(f"groups of iterations differ in {', '.join(sorted(different))}")
+        operations = {name: groups[0][name] for name in OPERATIONS} if groups else {}
+        sizes = self.workers.run_in_all(partial(message_bytes, count=options.group_size))
+        return {"queue_operations": operations, "message_bytes": dict(ChainMap(*sizes.values()))}
+
+
+class Driver:
+    """Send the messages of an episode breadth first: all go through one model, then all through the next one.
+
+    All queries of an episode are submitted before the first `collect`, which runs the models and the trainers.
+    """
+
+    def __init__(self, workers):
+        self.workers, self.plan, self.flow = workers, workers.plan, workers.sent_flow
+        self.options, self.counters = self.plan.options, QueueCounters(workers)
+        self.training = Training(workers, self.counters) if self.plan.options.sink == "trainer" else None
+        self.models = [task for task in self.flow.tasks if task.name != DATASET]
+        self.submitted, self.waiting = 0, []  # waiting: numbers of messages that have not gone through the models
+        if not self.options.new_queues:
+            self.make_queues()
+
+    def make_queues(self):
+        self.queues = {edge: Queue() for edge in self.flow.edges if edge.source != DATASET}
+        self.last_queue = Queue()
+        self.counters.count("queue_actors", len(self.queues) + 1)
+
+    def put(self, queue, number, data):
+        self.counters.count("driver_put")
+        queue.put({"iter": number, "data": data})
+
+    def get(self, queue):
+        self.counters.count("driver_get")
+        return queue.get()["data"]
+
+    def ask_size(self, queue, operation):
+        self.counters.count(operation)
+        return queue.qsize()
+
+    def submit(self, query):
+        """Put a query into the object store, and its reference into the queues of its readers."""
+        self.submitted += 1
+        self.counters.count("iterations")
+        if self.options.new_queues and self.submitted == self.workers.first_iteration:
+            self.make_queues()
+        reference = ray.put(to_host(query))
+        for edge in self.flow.edges_from(DRIVER):
+            self.put(self.queues[edge], self.submitted, reference)
+        self.waiting.append(self.submitted)
+
+    def collect(self, _):
+        """Return the results of the next message, or StreamDataset's acknowledgement of it."""
+        if self.waiting:
+            self.run_models()
+            read_queue = self.training.train if self.training else self.read_results
+            self.results = iter(read_queue(self.last_queue, len(self.waiting)))
+            self.waiting = []
+        return next(self.results)
+
+    def run_models(self):
+        """Call each model with all waiting messages, and put references to the results into the last queue."""
+        for task in self.models:
+            for number in self.waiting:
+                inputs = [self.get(self.queues[edge]) for edge in self.flow.edges_to(task.name)]
+                for name, worker in self.plan.workers.items():
+                    if worker.actor == task.actor and worker.receives(number):
+                        answer = self.workers.actors[name].forward_step.remote(task.name, *inputs)
+                        self.counters.count("model_tasks")
+                for edge in self.flow.edges_from(task.name):
+                    self.put(self.queues[edge], number, answer)  # of the last rank
+        queues = [self.queues[edge] for edge in self.flow.edges_to(DATASET if self.training else DRIVER)]
+        while self.ask_size(queues[0], "driver_qsize"):
+            self.put(self.last_queue, 0, [self.get(queue) for queue in queues])
+
+    def read_results(self, queue, messages):
+        """Yield the results of each message, read from the queue as StreamDataset does."""
+        self.ask_size(queue, "stream_dataset_qsize")
+        for _ in range(messages):
+            self.ask_size(queue, "stream_dataset_qsize")
+            self.counters.count("stream_dataset_get")
+            yield [self.counters.receive(payload) for payload in ray.get(queue.get()["data"])]
+
+
+class Training:
+    """Run the steps of the trainers behind StreamDataset. A trainer is one actor per data-parallel rank."""
+
+    def __init__(self, workers, counters):
+        self.options = options = workers.plan.options
+        self.counters, self.dataset = counters, workers.actors[DATASET]
+        actor, seconds = ray.remote(num_cpus=0)(Trainer), options.model_times.get("trainer", 0.0)
+        trainers, ranks = range(options.trainer_count), range(options.data_parallel)
+        self.trainers = [[actor.remote(options.threads, seconds) for _ in ranks] for _ in trainers]
+        edges = workers.plan.task_flow.edges_to(DATASET)
+        (self.batch_size,) = edges[0].message.sample_counts
+        self.sample_bytes = math.ceil(sum(edge.bytes for edge in edges) / self.batch_size)
+        self.messages: deque[int] = deque(maxlen=options.relay_episodes)  # of each episode whose samples are trained on
+
+    def train(self, queue, messages):
+        """Train on the samples of an episode, and return StreamDataset's acknowledgement of each message."""
+        self.messages.append(messages)
+        samples = sum(self.messages) * self.batch_size
+        self.dataset.begin_episode.remote(queue, samples - messages * self.batch_size)
+        queues = [Queue() for _ in range(1 + len(self.trainers))]  # ChatLearn's queue of results stays empty
+        self.counters.count("trainer_queue_actors", len(queues))
+        for _ in range(math.ceil(samples / self.options.train_global_batch)):
+            self.step(queues[1:])
+        acknowledgements, operations = ray.get(self.dataset.end_episode.remote())
+        for name, number in operations.items():
+            self.counters.count(name, number)
+        return acknowledgements
+
+    def step(self, queues):
+        """Train on one global batch: each data-parallel rank gets a list of references to micro-batches."""
+        lists: list[list] = [[] for _ in range(self.options.data_parallel)]
+        for index in range(self.options.train_global_batch // self.options.train_micro_batch):
+            lists[index % len(lists)].append(self.dataset.next.remote())
+            self.counters.count("trainer_blocking_gets")
+            ray.get(self.dataset.has_next.remote())
+        for queue in queues:
+            self.counters.count("trainer_put", len(lists))
+            for references in lists:
+                queue.put(references)
+        steps = []
+        for queue, ranks in zip(queues, self.trainers, strict=True):
+            self.counters.count("trainer_get", len(ranks))
+            steps += [rank.train_step.remote(queue.get()) for rank in ranks]
+        ray.get(steps)
+
+    def spans(self):
+        return {
+            f"trainer {index}, rank {number}": ray.get(rank.spans.remote())
+            for index, ranks in enumerate(self.trainers, 1)
+            for number, rank in enumerate(ranks)
+        }
+
+    def check(self):
+        """Return the bytes of samples that StreamDataset lost, or that a trainer did not receive exactly once."""
+        expected = ray.get(self.dataset.sample_digests.remote())
+        wrong = {DATASET: abs(sum(self.messages) * self.batch_size - expected.total())}
+        for index, ranks in enumerate(self.trainers, 1):
+            received: Counter = sum(ray.get([rank.sample_digests.remote() for rank in ranks]), Counter())
+            wrong[f"{DATASET} -> trainer {index}"] = max((expected - received).total(), (received - expected).total())
+        return {name: count * self.sample_bytes for name, count in wrong.items() if count}

@@ -1,0 +1,110 @@
+"""Define ChatLearn's actors without their computation: models, the StreamDataset behind them, and trainers.
+
+alibaba/ChatLearn at 85ee7dfe: models/base_module.py, utils/decorator.py, data/data.py, runtime/trainer.py.
+"""
+
+import time
+from collections import Counter
+
+import ray
+import torch
+import xxhash
+
+from dataflow.endpoints.actor import Actor
+from dataflow.endpoints.payload import raw_bytes
+from dataflow.endpoints.tensors import to_array, to_host
+from dataflow.flows.flow import DATASET
+from dataflow.studies.chatlearn.samples import pad_samples, split_samples
+from dataflow.trace.recorder import count_faults
+
+
+def message_bytes(endpoint, count):
+    """Return, for each task of an endpoint, the bytes of its messages 1 to `count` as Ray serialises them."""
+    serialize = ray._private.worker.global_worker.get_serialization_context().serialize
+    return {
+        task: [serialize(to_host(endpoint.make_payload(number, task))).total_bytes for number in range(1, count + 1)]
+        for task in endpoint.outboxes
+        if endpoint.sent_flow.edges_from(task) and task != DATASET
+    }
+
+
+class ChatLearnActor(Actor):
+    """Be one rank of a model, or the StreamDataset, which reads the results of an episode from the last queue.
+
+    StreamDataset splits messages into samples, and pads the samples again into micro-batches. It reads a message when
+    the next micro-batch needs it; with --relay-episodes, it reads all messages before the first micro-batch.
+    """
+
+    def forward_step(self, task, *inputs):
+        output = super().forward_step(task, *inputs)
+        return output if self.worker.answers else None
+
+    def begin_episode(self, queue, kept_samples):
+        """Prepare to read a queue. Keep this number of samples of earlier episodes, which come first."""
+        self.queue, self.unread_messages = queue, queue.qsize()
+        self.operations = Counter(stream_dataset_qsize=1)
+        self.acknowledgements = []  # for the driver, one per message
+        self.samples: list = self.samples[-kept_samples:] if kept_samples else []
+        self.given_samples = 0
+
+    def read_messages(self, sample_count):
+        """Read messages until there are this many samples, or no more messages."""
+        reads_all = self.plan.options.relay_episodes > 1
+        while self.unread_messages and (reads_all or len(self.samples) < sample_count):
+            self.operations.update(["stream_dataset_qsize", "stream_dataset_get"])
+            self.queue.qsize()  # ChatLearn asks once per message
+            inputs = ray.get(self.queue.get()["data"])
+            self.acknowledgements.append([self.forward_step(DATASET, *inputs)])
+            self.unread_messages -= 1
+
+    def take_samples(self, number, messages):
+        self.samples += split_samples(messages)
+
+    def next(self):
+        """Return the next micro-batch, or None after the last one."""
+        end = self.given_samples + self.plan.options.train_micro_batch
+        self.read_messages(end)
+        samples = self.samples[self.given_samples : end]
+        self.given_samples += len(samples)
+        return pad_samples(samples) if samples else None
+
+    def has_next(self):
+        return self.given_samples < len(self.samples) or self.unread_messages > 0
+
+    def end_episode(self):
+        return self.acknowledgements, self.operations
+
+    def sample_digests(self):
+        return Counter(map(digest, self.samples))
+
+
+class Trainer:
+    """Fetch the micro-batches of each step, as one data-parallel rank of a trainer, and keep them for the check."""
+
+    def __init__(self, threads, step_seconds=0.0):
+        torch.set_num_threads(threads)
+        self.step_seconds, self.batches, self.steps = step_seconds, [], []
+
+    def train_step(self, references):
+        start, faults = time.perf_counter(), count_faults()
+        self.batches += [batch for batch in ray.get(references) if batch is not None]
+        time.sleep(self.step_seconds)  # --model-seconds trainer=...
+        self.steps.append((0, "train", start, time.perf_counter(), count_faults() - faults))
+
+    def spans(self):
+        return self.steps  # for --trace, including the wait for micro-batches
+
+    def sample_digests(self):
+        """Return the digests of all samples since the last call."""
+        batches, self.batches = self.batches, []
+        return Counter(digest(sample) for batch in batches for sample in split_samples([batch]))
+
+
+def digest(sample):
+    """Return a hash of all fields of a sample, without the zeros that padding adds."""
+    state = xxhash.xxh3_64()
+    for name, value in sorted(sample.items()):
+        kind = getattr(value, "dtype", type(value).__name__)
+        data = raw_bytes(to_array(value) if isinstance(value, torch.Tensor) else value).tobytes().rstrip(b"\0")
+        state.update(f"{name} {kind} {len(data)} ".encode() + data)
+    return state.intdigest()

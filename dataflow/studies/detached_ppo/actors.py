@@ -1,0 +1,65 @@
+"""Define the actors of ColossalAI's detached PPO without their computation: calls carry messages, and start tasks.
+
+hpcaitech/ColossalAI at b5f056636, applications/Chat/coati/ray: experience_maker_holder.py, detached_trainer_base.py and
+detached_replay_buffer.py.
+"""
+
+from typing import Any
+
+import torch
+from ray.util.queue import Queue
+
+from dataflow.endpoints.actor import Actor
+from dataflow.flows.flow import DRIVER
+
+BUFFER_LIMIT = 16  # batches in the replay buffer of a trainer
+
+
+class CallingActor(Actor):
+    """Run a task when calls have brought all its messages, and call its readers with the result."""
+
+    def join(self, actors, has_replay_buffer):
+        self.actors = actors
+        self.arrived: dict[str, dict[str, Any]] = {task: {} for task in self.tasks}
+        self.buffer: Any = Queue(BUFFER_LIMIT) if has_replay_buffer else None
+        self.edges = {edge.source: edge for edge in self.task_flow.edges_to_actor(self.worker.actor)}
+
+    def call(self, task, source, message):
+        """Take a message, and with the last one of a task, run it and all that follows.
+
+        Return the messages for the driver by task, and the calls that were made.
+        """
+        if self.buffer is not None and self.edges[source].message.is_experience:
+            self.buffer.put(to_batch(message, self.edges[source].message))
+            message = to_items(self.buffer.get(), self.edges[source].message)
+        edges, arrived = self.sent_flow.edges_to(task), self.arrived[task]
+        arrived[source] = message
+        if len(arrived) < len(edges):
+            return {}, []
+        return self.run_and_call(task, *(arrived.pop(edge.source) for edge in edges))
+
+    def run_and_call(self, task, *messages):
+        message, flow = self.forward_step(task, *messages), self.sent_flow
+        results = {task: message} if task in flow.returns else {}
+        readers = [edge.reader for edge in flow.edges_from(task) if edge.reader != DRIVER]
+        calls = [self.actors[flow.actor(reader)].call.remote(reader, task, message) for reader in readers]
+        for follower in self.followers[task]:
+            more_results, more_calls = self.run_and_call(follower)
+            results, calls = results | more_results, calls + more_calls
+        return results, calls
+
+
+def to_batch(payload, message):
+    """Return one tensor instead of each list of samples of equal shape, as ColossalAI's trainers make a batch."""
+    return map_lists(torch.stack, payload, message)
+
+
+def to_items(batch, message):
+    return map_lists(lambda tensor: [*tensor.unbind()], batch, message)
+
+
+def map_lists(function, payload, message):
+    if not isinstance(payload, dict):  # flat, or --message packed
+        return payload
+    names = [field.name for field in message.fields if len({*field.lengths}) == 1 and not field.is_python]
+    return payload | {name: function(payload[name]) for name in names}

@@ -1,0 +1,84 @@
+"""Build ColossalAI's detached PPO: makers send experience to trainers, which send the weights of two models back.
+
+    driver --> maker-1 -- experience --> trainer-1 -- actor and critic --> maker-1 -- acknowledgement --> driver
+
+One iteration is a round: a batch of each maker, a training step of each trainer, and an update of all makers. Source:
+hpcaitech/ColossalAI, applications/Chat/coati/ray and coati/experience_maker, commit b5f056636.
+"""
+
+from dataclasses import replace
+
+from dataflow.flows.flow import DRIVER, Flow, Task
+from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
+from dataflow.studies.weights.flow import model_fields
+
+ITEMS = ("views", "clones", "batch")
+
+
+def detached_ppo(
+    makers: int = 1, trainers: int = 1, batch_size: int = 8, seq_length: int = 512, prompt_seq_len: int = 256,
+    items: str = "views", model: str = "gpt2", lora_rank: int = 0, scale: float = 1.0,
+) -> Flow:  # fmt: skip
+    """Makers and trainers as in coati/ray/utils.py, get_receivers_per_sender; raise ValueError for impossible sizes.
+
+    With more trainers than makers, a maker distributes its samples to several trainers, some of which send no weights.
+    """
+    if seq_length <= prompt_seq_len:
+        raise ValueError("--seq-length contains the prompt: give more than --prompt-seq-len")
+    tasks: list[Task] = []
+    reads: list[list[str]] = [[] for _ in range(trainers)]
+    for maker in range(makers):
+        readers = [t for t in range(trainers) if t % makers == maker] or [maker % trainers]
+        if batch_size < len(readers):
+            raise ValueError(f"--batch-size {batch_size}: a maker has {len(readers)} trainers: give as many or more")
+        before = DRIVER
+        for index, trainer in enumerate(readers):
+            count = len(range(index, batch_size, len(readers)))  # samples are distributed in turn
+            name = f"maker-{maker}" + (f".{index}" if len(readers) > 1 else "")
+            message = experience(count, batch_size, seq_length, seq_length - prompt_seq_len, items)
+            tasks.append(Task(name, (before,), message, actor=f"maker-{maker}"))
+            reads[trainer].append(name)
+            before = name
+    weights = Message(tuple(two_models(model, scale, lora_rank)))
+    senders = {maker % trainers for maker in range(makers)}
+    for trainer, sources in enumerate(reads):
+        sends = weights if trainer in senders else ACKNOWLEDGEMENT
+        tasks.append(Task(f"trainer-{trainer}", tuple(sources), sends))
+    updates = [
+        Task(f"maker-{maker}.update", (f"trainer-{maker % trainers}",), ACKNOWLEDGEMENT, actor=f"maker-{maker}")
+        for maker in range(makers)
+    ]
+    returns = [task.name for task in updates] + [f"trainer-{t}" for t in range(trainers) if t not in senders]
+    title = f"detached PPO, makers: {makers}, trainers: {trainers}"
+    return Flow("detached-ppo", title, ACKNOWLEDGEMENT, (*tasks, *updates), tuple(returns))
+
+
+def experience(count: int, batch_size: int, tokens: int, actions: int, items: str) -> Message:
+    """Return `count` samples of a batch: (16 x tokens + 3 x actions + 10) bytes each.
+
+    ColossalAI sends each sample as views of the batch, and pickling a view writes the whole batch.
+    """
+    if items not in ITEMS:
+        raise ValueError(f"--items {items}: give {', '.join(ITEMS)}")
+    fields = []
+    for name, dtype, width in (
+        ("sequences", "int64", tokens), ("attention_mask", "int64", tokens), ("action_log_probs", "float16", actions),
+        ("action_mask", "bool", actions), ("values", "float16", 1), ("reward", "float32", 1),
+        ("advantages", "float32", 1),
+    ):  # fmt: skip
+        if items == "batch":
+            fields.append(Field(name, dtype, (count, width)))
+        else:
+            storage = (batch_size, width) if items == "views" else ()
+            fields.append(Field(name, dtype, lengths=(width,) * count, storage=storage))
+    return Message(tuple(fields))
+
+
+def two_models(model: str, scale: float, lora_rank: int) -> list[Field]:
+    """Return the tensors of an actor and a critic in float16. The critic has one more linear layer, with one output."""
+    fields = model_fields(model, scale, lora_rank)
+    if fields[0].name == "flat":  # as many bytes in float16
+        fields = [replace(fields[0], shape=(4 * fields[0].shape[0],))]
+    head = [] if lora_rank else [("critic.value_head.weight", fields[0].shape[1:]), ("critic.value_head.bias", (1,))]
+    halves = [(f"{name}.{field.name}", field.shape) for name in ("actor", "critic") for field in fields]
+    return [replace(fields[0], name=name, dtype="float16", shape=shape) for name, shape in [*halves, *head]]

@@ -1,0 +1,133 @@
+"""Serve a model's parameters while updates replace them, and find out whether readers see two versions at once.
+
+An engine must not read its parameters while they are being replaced: this time is the stall. A thread of the receiver
+reads all the time, as an engine does, and stops only for the stall. It reads some tensors: the sequence number in the
+first bytes, and the last bytes, which are inverted with every update. A read that finds two versions is torn.
+"""
+
+import ctypes
+import random
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+
+from dataflow.endpoints.inbox import read_first_bytes
+from dataflow.endpoints.payload import number_bytes
+from dataflow.endpoints.tensors import list_tensors
+from dataflow.flows.message import NUMBER_BYTES, Message
+
+READ_TENSORS = 8  # in one read of the thread
+PAUSE_SECONDS = 0.001  # between two reads, so that they take little time from the update
+ALL_BITS = 256**NUMBER_BYTES - 1
+read_number = (ctypes.c_char * NUMBER_BYTES).from_address
+
+
+@dataclass
+class WorkTimes:
+    """The work of one actor for one update or step, in seconds of the clock that all processes of a machine share."""
+
+    first_begin: float = 0.0  # of the first task: its message had arrived
+    first_end: float = 0.0  # its message was made, and the transport gets it now
+    last_begin: float = 0.0
+    last_end: float = 0.0
+    install_seconds: float = 0.0  # of all tasks
+    stall_seconds: float = 0.0
+    reads: int = 0  # of the parameters that are served, since the first update
+    torn_reads: int = 0
+    compute_begin: float = 0.0  # of the first task that has a compute time
+    compute_end: float = 0.0  # of the last one
+    compute_seconds: float = 0.0  # of all
+    held_activations: int = 0  # the largest number at the same time
+
+    def add_task(self, begin: float, end: float) -> None:
+        if not self.first_begin:
+            self.first_begin, self.first_end = begin, end
+        self.last_begin, self.last_end = begin, end
+
+
+class Parameters:
+    """The tensors that a receiver serves. `tasks` has the messages that each of its tasks installs, in their order."""
+
+    def __init__(self, tasks: Mapping[str, Sequence[Message]]) -> None:
+        self.tasks = [*tasks]
+        # A read needs a whole sequence number and an end that does not overlap it.
+        fields = [field for messages in tasks.values() for message in messages for field in message.fields]
+        self.readable = [number_bytes(f) == NUMBER_BYTES and f.bytes >= 2 * NUMBER_BYTES for f in fields]
+        self.arrived: dict[str, Sequence[Any]] = {}  # task -> its tensors of the update in flight
+        self.served: list[torch.Tensor] = []
+        self.even_ends: list[int] = []  # the last bytes of each served tensor after an update with an even number
+        self.changes = 0  # odd: the engine is stopped
+        self.stalled_at = 0.0
+        self.reads = self.torn_reads = 0
+        self.failure: Exception | None = None  # of the thread that reads
+
+    def stop_engine(self) -> None:
+        """Begin the stall, if it has not begun."""
+        if self.changes % 2 == 0:
+            self.stalled_at = time.perf_counter()
+            self.changes += 1
+
+    def install(self, task: str, payloads: Sequence[Any]) -> float:
+        """Hold a task's tensors. With those of the last task, serve all of them; return the seconds of the stall."""
+        self.arrived[task] = payloads
+        if len(self.arrived) < len(self.tasks):
+            return 0.0
+        self.stop_engine()
+        arrived = chain.from_iterable(list_tensors(p) for name in self.tasks for p in self.arrived[name])
+        # The old tensors are freed after the stall.
+        old, self.served = self.served, [t for t, ok in zip(arrived, self.readable, strict=True) if ok]  # noqa: F841
+        self.changes += 1
+        seconds = time.perf_counter() - self.stalled_at
+        self.arrived.clear()
+        if not self.even_ends and self.served:
+            self.even_ends = [read_end(tensor) ^ (ALL_BITS * (read_begin(tensor) % 2)) for tensor in self.served]
+            threading.Thread(target=read_forever, args=(weakref.ref(self),), daemon=True).start()
+        return seconds
+
+    def read(self) -> None:
+        """Read some tensors, unless the engine is stopped."""
+        changes, served = self.changes, self.served
+        if changes % 2 == 0:
+            chosen = random.sample(range(len(served)), min(READ_TENSORS, len(served)))
+            versions = {version for index in chosen for version in self.read_versions(served[index], index)}
+            if self.changes == changes:  # the engine was not stopped during the read
+                self.reads += 1
+                self.torn_reads += len(versions) > 1
+
+    def read_versions(self, tensor: torch.Tensor, index: int) -> tuple[int, int]:
+        """Return the number at the beginning of a tensor, and the one that its end belongs to: the same, or -1."""
+        number = read_begin(tensor)
+        has_same_end = read_end(tensor) == self.even_ends[index] ^ (ALL_BITS * (number % 2))
+        return number, number if has_same_end else -1
+
+
+def read_forever(reference: "weakref.ref[Parameters]") -> None:
+    """Read until the parameters are no longer used."""
+    while parameters := reference():
+        try:
+            parameters.read()
+        except Exception as error:
+            parameters.failure = error
+            return
+        del parameters
+        time.sleep(PAUSE_SECONDS)
+
+
+def read_begin(tensor: torch.Tensor) -> int:
+    """Return the sequence number in the first bytes of a tensor."""
+    return int.from_bytes(read_first_bytes(tensor, NUMBER_BYTES, read_number), "little")
+
+
+def read_end(tensor: torch.Tensor) -> int:
+    """Return the last bytes of a contiguous tensor as a number."""
+    if tensor.is_cpu:
+        end = read_number(tensor.data_ptr() + tensor.nbytes - NUMBER_BYTES).raw
+    else:
+        end = bytes(tensor.reshape(-1).view(torch.uint8)[-NUMBER_BYTES:].tolist())
+    return int.from_bytes(end, "little")

@@ -1,0 +1,33 @@
+"""Build the table of the traffic of ZeRO: the bytes that ranks send, beside those of ring algorithms."""
+
+from collections.abc import Sequence
+
+from dataflow.analysis.result import Result
+from dataflow.report import tables
+from dataflow.report.tables import Column, Section, format_milliseconds, format_significant, make_table
+from dataflow.studies.zero.flow import sent_bytes
+from dataflow.units import format_bytes
+
+
+def measured_bytes(result: Result) -> float:
+    """Return the bytes that each rank sent per step, as the loopback interface counted them."""
+    received = sum(run.loopback_bytes or 0 for run in result.shown_runs)
+    return received / len(result.seconds) / len(result.flow.tasks)
+
+
+COLUMNS = (
+    Column("configuration", tables.marked_label),
+    Column("ms per step", lambda r: format_milliseconds(r.typical_seconds)),
+    Column("95 % interval", tables.format_interval, 4),
+    Column("sent per rank and step", lambda r: format_bytes(measured_bytes(r))),
+    Column("expected (ring algorithms)", lambda r: format_bytes(sent_bytes(r.flow))),
+    Column("sent / expected", lambda r: format_significant(measured_bytes(r) / sent_bytes(r.flow))),
+    Column("GB/s per rank", lambda r: format_significant(measured_bytes(r) / r.typical_seconds / 1e9)),
+    Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
+    tables.OVERHEAD,
+)
+
+
+def build_zero(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
+    done = sorted(done, key=lambda result: -result.typical_seconds)
+    return [Section("zero", done[0].flow.title, "", make_table(done, COLUMNS))]

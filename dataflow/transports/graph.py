@@ -1,0 +1,130 @@
+"""How long does one iteration of the RLHF data flow take as one Ray compiled graph?
+
+python3 -m dataflow run "graph zero-copy"
+"""
+
+from functools import partial
+
+import ray
+from ray.dag import InputNode, MultiOutputNode
+from ray.dag.context import DAGContext
+
+from dataflow.endpoints.actor import Actor
+from dataflow.endpoints.codecs import ARRAYS, BYTES, DENSE, UNCHANGED, Codec
+from dataflow.flows.flow import DRIVER
+from dataflow.plan.validate import CHANNEL_HEADROOM_BYTES, stored_iterations
+from dataflow.transports import ray_internals
+from dataflow.transports.ring_endpoint import RingActor, RingEndpoint, open_rings
+from dataflow.workers import cleanup
+from dataflow.workers.worker_group import Connection, WorkerGroup
+
+
+class GraphActor(Actor):
+    def pass_through(self, task, message):
+        return message
+
+    def run_after(self, task, *messages):
+        """Run a task that reads messages of its own actor; its last arguments only tell Ray what must come first."""
+        return self.forward_step(task, *messages[: len(self.inboxes[task].edges)])
+
+
+class MappedActor(GraphActor, RingActor):
+    pass
+
+
+def by_graph(workers: WorkerGroup, codec: Codec, hint: str | None = None) -> Connection:
+    """Send the codec's data through the graph's channels, which have this type hint."""
+    workers.start(GraphActor, codec=codec)
+    graph, data_paths = compile_graph(workers, hint)
+    results, device = workers.sent_flow.edges_to(DRIVER), workers.plan.device
+    return Connection(
+        submit=lambda query: graph.execute(codec.encode(query)),
+        collect=lambda result: codec.decode_all(ray.get(result), results, device),
+        data_paths=data_paths,
+    )
+
+
+def by_mapped(workers: WorkerGroup) -> Connection:
+    """Leave payloads where their sender wrote them; the graph carries handles."""
+    workers.start(MappedActor, RingEndpoint)
+    open_rings(workers)
+    graph, channels = compile_graph(workers, hint=None)
+    driver, memory = workers.driver, "CUDA IPC" if workers.plan.device == "cuda" else "/dev/shm"
+    return Connection(
+        submit=lambda query: graph.execute(driver.handle(DRIVER)),
+        collect=lambda result: driver.open_all(DRIVER, ray.get(result)),
+        data_paths={edge: f"mapped {memory}, handle by {channel}" for edge, channel in channels.items()},
+    )
+
+
+def compile_graph(workers: WorkerGroup, hint: str | None):
+    """Return the compiled graph, and for each edge the type hint and the channel that Ray uses."""
+    plan, flow = workers.plan, workers.sent_flow
+    workers.run_in_all(prepare_channels)
+    # As many buffers per channel: a reader may hold views of some messages while others are written.
+    buffers = stored_iterations(plan.transport, plan.options)
+    settings = {"_max_inflight_executions": buffers, "_overlap_gpu_communication": plan.options.overlap_communication}
+    graph = bind(flow, workers.actors, hint).experimental_compile(**settings)
+    # Ray starts one process per graph, which would otherwise still be starting in the first iterations.
+    ray.get(graph._proxy_actor.__ray_ready__.remote())
+    if plan.options.address:
+        clean_up_at_end(workers, graph)
+    data_paths = ray_internals.read_data_paths(graph, flow)
+    ray_internals.check_data_paths(data_paths, flow, hint, plan.transport.name)
+    return graph, data_paths
+
+
+def bind(flow, actors, hint):
+    """Return the flow as a graph of the actors' methods, not yet compiled; its results are those of the flow."""
+    with InputNode() as query:
+        sent = {DRIVER: query}
+        if hint:
+            query.with_tensor_transport("shm")  # the driver is never an NCCL rank
+        for task in flow.tasks:
+            actor, edges = actors[task.actor], flow.edges_to(task.name)
+            inputs = [sent[edge.source] for edge in edges]
+            if hint == "nccl" and len(inputs) > 1:
+                # Ray cannot compile a task that joins accelerator edges. It can compile methods that receive one
+                # message each and pass it on, inside the reading actor.
+                inputs = [actor.pass_through.bind(task.name, message) for message in inputs]
+            own = [sent[source] for source in task.reads if flow.actor(source) == task.actor]
+            method = actor.run_after if own else actor.forward_step
+            sent[task.name] = method.bind(task.name, *inputs, *own)
+            if hint:
+                sent[task.name].with_tensor_transport("shm" if task.name in flow.returns else hint)
+        return MultiOutputNode([sent[source] for source in flow.returns])
+
+
+def prepare_channels(endpoint):
+    """Set the size of the channels that this process writes: Ray looks it up in the writing process."""
+    message_bytes = 0
+    if not isinstance(endpoint, RingEndpoint):
+        messages = [endpoint.sent_flow.message(task) for task in endpoint.outboxes]
+        message_bytes = max(message.serialised_bytes + 512 * len(message.tensor_bytes) for message in messages)
+    DAGContext.get_current().buffer_size_bytes = message_bytes + CHANNEL_HEADROOM_BYTES
+    if endpoint.plan.options.reuse_buffers:
+        ray_internals.reuse_receive_buffers()
+
+
+def clean_up_at_end(workers, graph):
+    """Remove everything of the graph from a cluster that goes on after the run."""
+    workers.closing.callback(graph.teardown)
+    names = set().union(*workers.run_in_all(lambda _: cleanup.channel_semaphores()).values())
+    cleanup.remember(workers.plan.run_folder, "semaphores", names)  # those of this machine
+
+    def unlink_on_other_machines():
+        actors = workers.actors.values()
+        calls = [actor.__ray_call__.remote(lambda _: cleanup.unlink_semaphores(names)) for actor in actors]
+        ray.wait(calls, num_returns=len(calls), timeout=5)  # does not raise if an actor is dead
+
+    workers.closing.callback(unlink_on_other_machines)
+
+
+TRANSPORTS = {
+    "pickle": partial(by_graph, codec=UNCHANGED),  # Ray pickles the tensors
+    "bytes": partial(by_graph, codec=BYTES),  # Python bytes, which Ray does not pickle
+    "shm": partial(by_graph, codec=DENSE, hint="shm"),  # tensors are written once, and each reader copies them
+    "nccl": partial(by_graph, codec=DENSE, hint="nccl"),  # GPU to GPU; the driver's own edges use host memory
+    "zero-copy": partial(by_graph, codec=ARRAYS),  # numpy arrays, which readers map as tensors
+    "mapped": by_mapped,
+}

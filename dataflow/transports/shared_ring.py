@@ -1,0 +1,140 @@
+"""Messages in shared memory: the sender writes where its readers can map it, and only a handle is sent.
+
+Each task has one file, a ring of slots, each for one message. Each reader maps the file once, and the
+slots read-only, so that no reader can change what another one reads.
+
+    header   int64 values, each with one writer
+             [slot]             number of the message in the slot                   written by the sender
+             [slots + reader]   number of the last message that the reader released   written by that reader
+    slots    packed messages (flows/message.py) that start at a page
+
+The sender writes into a slot again only when every reader has released the message in it. Writes become visible in the
+order of x86, and the handle passes through the kernel or a lock.
+"""
+
+import errno
+import mmap
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dataflow.endpoints.tensors import Payload, unpack
+from dataflow.errors import RunFailed
+from dataflow.flows.flow import Edge
+
+Handle = list  # [task, number]: Ray sends a list of strings and integers without pickling
+
+
+def _round_to_pages(count: int) -> int:
+    return -(-count // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+class _Segment:
+    """The header and the slots of a mapped file."""
+
+    def __init__(self, path: Path, slot_bytes: int, slots: int, readers: int, mode: Any) -> None:
+        header = np.memmap(path, np.int64, "r+", 0, (slots + readers,))
+        # A memoryview, because it is read inside the timed section: a value of an array costs ten times as much.
+        values = header.view(np.ndarray).data
+        self.written, self.released_by = values[:slots], values[slots:]
+        first, stride = _round_to_pages(8 * (slots + readers)), _round_to_pages(slot_bytes)
+        self.slots = [
+            np.memmap(path, np.uint8, mode, first + slot * stride, (slot_bytes,)).view(np.ndarray)
+            for slot in range(slots)
+        ]
+
+
+class Ring(_Segment):
+    """The sender's side. Raise RunFailed if shared memory is full."""
+
+    def __init__(
+        self, folder: Path | str, sender: str, slot_bytes: int, slots: int, readers: list[str], timeout: float
+    ) -> None:
+        path = Path(folder) / sender
+        size = _round_to_pages(8 * (slots + len(readers))) + slots * _round_to_pages(slot_bytes)
+        try:
+            with path.open("xb") as file:
+                os.posix_fallocate(file.fileno(), 0, size)  # without it, a full /dev/shm is a SIGBUS at the first write
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            path.unlink(missing_ok=True)
+            raise RunFailed(
+                f"{sender} needs {size / 2**20:,.0f} MiB of shared memory, and {path.parents[1]} is full: remove files "
+                "there, enlarge it (docker run --shm-size), or send less"
+            ) from None
+        super().__init__(path, slot_bytes, slots, len(readers), "r+")
+        self.sender, self.readers, self.timeout, self.newest = sender, readers, timeout, 0
+
+    def acquire(self, number: int) -> None:
+        """Wait until every reader has released what is in the slot of message `number`, or raise RunFailed."""
+        needed = number - len(self.slots)
+        if min(self.released_by) >= needed:
+            return
+        deadline = time.monotonic() + self.timeout
+        while min(self.released_by) < needed:
+            if time.monotonic() > deadline:
+                slowest = self.readers[list(self.released_by).index(min(self.released_by))]
+                raise RunFailed(f"{slowest} did not release message {needed} of {self.sender} in {self.timeout:g} s")
+            time.sleep(0.0001)  # short against the time for which a reader keeps a view
+
+    def write(self, tensor: torch.Tensor) -> Handle:
+        """Copy a tensor of `slot_bytes` into the next slot, and return the handle for `View.open`; wait as `acquire`.
+
+        Raise RunFailed for a tensor of another size. A producer that computes into `slots` itself calls `acquire`
+        before it writes, and `publish` after it.
+        """
+        number = self.newest + 1
+        slot_bytes = self.slots[0].nbytes
+        if tensor.nbytes != slot_bytes:
+            raise RunFailed(f"a tensor of {tensor.nbytes} bytes does not fill a slot of {slot_bytes}")
+        self.acquire(number)
+        torch.from_numpy(self.slots[number % len(self.slots)]).view(tensor.dtype).copy_(tensor.reshape(-1))
+        self.publish(number)
+        return [self.sender, number]
+
+    def publish(self, number: int) -> None:
+        self.written[number % len(self.slots)] = number
+        self.newest = number
+
+
+class View(_Segment):
+    """A reader's side: read-only views. The reader may hold `keep` messages at a time, the newest one included."""
+
+    def __init__(
+        self, folder: Path | str, edge: Edge, slots: int, keep: int, readers: list[str], gpu: Any = None
+    ) -> None:
+        self.sender, self.reader, self.message = edge.source, edge.reader, edge.message
+        self.gpu = gpu  # cuda_ipc.Import, if the payloads are on a GPU
+        super().__init__(Path(folder) / self.sender, 1 if gpu else self.message.packed_bytes, slots, len(readers), "r")
+        self.index, self.keep, self.newest, self.released = readers.index(self.reader), keep, 0, 0
+        self.has_strings = any(field.is_python for field in self.message.fields)
+        if not gpu:
+            self.buffers = [torch.from_numpy(slot) for slot in self.slots]
+            self.payloads = [unpack(buffer, self.message) for buffer in self.buffers]
+
+    def open(self, handle: Handle) -> Payload:
+        """Return the payload of a handle without a copy; raise RunFailed if the slot holds another message.
+
+        The message stays there until `keep` newer ones are opened, or until `release`.
+        """
+        sender, number = handle
+        slot = number % len(self.slots)
+        if sender != self.sender or self.written[slot] != number:
+            raise RunFailed(f"{self.reader} received the handle of message {number} of {sender}, but the slot holds "
+                               f"message {self.written[slot]} of {self.sender}")  # fmt: skip
+        if number > self.newest:
+            self.newest = number
+            if number - self.keep > self.released:
+                self.released_by[self.index] = self.released = number - self.keep
+        if self.gpu:
+            return unpack(self.gpu.open(slot), self.message)
+        return unpack(self.buffers[slot], self.message) if self.has_strings else self.payloads[slot]
+
+    def release(self) -> None:
+        """Let the sender write over all messages that this reader has opened."""
+        self.released_by[self.index] = self.released = self.newest

@@ -1,0 +1,207 @@
+"""Run actors as Ray actors, on a private cluster or on an existing one (--address)."""
+
+import os
+import re
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+from ray._private.internal_api import get_memory_info_reply
+from ray._private.node import Node
+from ray._private.parameter import RayParams
+
+from dataflow.catalogue.catalogue import RDT
+from dataflow.errors import ActorRaised, RunFailed, SuiteError, UsageError
+from dataflow.flows.flow import DRIVER
+from dataflow.nodes.nodes import Nodes
+from dataflow.plan.plan import Plan
+from dataflow.workers.cleanup import ROOT, process_status, remember
+from dataflow.workers.worker_group import WorkerGroup
+
+JOIN_SECONDS = 60  # for a second raylet to join the cluster
+STOP_SECONDS = 5  # for actors that were killed to end
+MIN_PORTS = 32  # that must be free for a private cluster: for the GCS, the raylet, its agents and the workers
+
+
+class RayWorkers(WorkerGroup):
+    def __init__(self, plan: Plan, exit_stack: ExitStack) -> None:
+        super().__init__(plan)
+        # The raylet's advice to its users (many workers, one that died) would be printed despite log_to_driver=False.
+        ray._private.worker.print_to_stdstream = lambda *_, **__: None
+        if plan.options.address:
+            _join_cluster(plan)
+            exit_stack.callback(ray.shutdown)  # a private cluster ends with its processes
+        else:
+            start_cluster(plan)
+        self.raylets = find_children("raylet")
+        self.nodes = Nodes()
+        if plan.options.address:
+            os.environ.update(self.nodes.network_settings(0))
+        self.loops: dict[str, Any] = {}  # of actors that loop by themselves, as those of the torch script
+
+    def _start_actors(self, actor_class: type, extra: tuple) -> None:
+        options: dict[str, Any] = {"num_cpus": 0, "enable_tensor_transport": self.plan.transport.runtime == RDT}
+        if threads := getattr(actor_class, "threads", ()):
+            options["concurrency_groups"] = dict.fromkeys(threads, 1)
+        for name, node in self.requested_nodes().items():
+            if self.plan.options.address:  # a private cluster has them already
+                options["runtime_env"] = {"env_vars": self.nodes.network_settings(node)}
+            # The name of the class is the actor's name, so Ray also names its process after it.
+            remote_class = ray.remote(**options)(type(name, (actor_class,), {})).options(
+                num_gpus=self.plan.gpus_per_actor, scheduling_strategy=self.nodes.affinity(node)
+            )
+            self.actors[name] = remote_class.remote(self.plan, name, *extra)
+        if hasattr(actor_class, "run"):
+            self.loops = {name: actor.run.options(concurrency_group="loop").remote()
+                          for name, actor in self.actors.items()}  # fmt: skip
+
+    def requested_nodes(self) -> dict[str, int]:
+        """Return the node of each actor: the one of --place, or round-robin, where the driver's node comes last."""
+        names, count = self.plan.worker_names[1:], len(self.nodes.ids)
+        if self.plan.options.placement == "pack":
+            return dict.fromkeys(names, 0)
+        if not self.plan.options.place:
+            return {name: (index + 1) % count for index, name in enumerate(names)}
+        nodes = self.plan.options.nodes_of_actors
+        if max(nodes.values()) >= count:
+            raise UsageError(f"--place {self.plan.options.place}: the cluster has {count} nodes, numbered from 0")
+        return {name: nodes.get(self.plan.workers[name].actor, 0) for name in names}
+
+    def _run_in_actors(self, function: Callable[[Any], Any]) -> dict[str, Any]:
+        results = [actor.__ray_call__.remote(function) for actor in self.actors.values()]
+        return dict(zip(self.actors, ray.get(results), strict=True))
+
+    def stop(self) -> None:
+        for actor in self.actors.values():
+            ray.kill(actor)
+        deadline = time.monotonic() + STOP_SECONDS
+        pids = [pid for name, pid in self.driver.progress.processes().items() if name != DRIVER]
+        while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def rendezvous(self) -> str:
+        with socket.create_server((self.nodes.addresses[0], 0)) as unused:
+            return f"tcp://{self.nodes.addresses[0]}:{unused.getsockname()[1]}"
+
+    def node_indices(self) -> dict[str, int]:
+        ids = self.run_in_all(lambda _: ray.get_runtime_context().get_node_id())
+        return {name: self.nodes.ids.index(node) for name, node in ids.items()}
+
+    def store_counters(self) -> tuple[int, int]:
+        stats = get_memory_info_reply(ray._private.state.state).store_stats
+        return stats.cumulative_created_bytes, stats.spilled_bytes_total
+
+    def raylet_faults(self) -> int:
+        # The tenth field of /proc/PID/stat, after the name of the process, which can contain spaces.
+        texts = [Path(f"/proc/{pid}/stat").read_text() for pid in self.raylets]
+        return sum(int(text.rpartition(")")[2].split()[7]) for text in texts)
+
+    def explain(self, error: Exception) -> SuiteError | None:
+        if not all(map(process_status, self.raylets)):
+            what = "Ray's process that starts actors and keeps the object store"
+            return RunFailed(f"the raylet of this node ended ({what})")
+        if self.loops and isinstance(error, (RuntimeError, OSError)):  # a peer that died has closed the connection
+            ended, _ = ray.wait([*self.loops.values()], timeout=STOP_SECONDS)
+            try:
+                ray.get(ended)
+            except ray.exceptions.RayError as cause:
+                error = cause
+        message = str(error).strip()
+        if isinstance(error, ray.exceptions.ActorDiedError) and "error raised in its" in message:
+            names = re.findall(r"ray::([\w-]+)\.__init__", message) or ["an actor"]
+            reason = re.sub(r"^\s*(\w+\.)*(?=\w+:)", "", message.splitlines()[-1])  # without the module of its class
+            return ActorRaised(f"{names[-1]} raised {reason}")
+        if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(error.cause, ray.exceptions.RayActorError):
+            # All actors that wait for the result raise an actor's error again; the innermost one comes last.
+            name = re.findall(r"ray::([\w-]+)", message)[-1]
+            kind = "" if isinstance(error.cause, SuiteError) else f" raised {type(error.cause).__name__}"
+            return ActorRaised(f"{name}{kind}: {str(error.cause).partition(chr(10))[0]}")
+        if isinstance(error, ray.exceptions.RayActorError):
+            died = re.search(r"class_name: ([\w-]+)", message)
+            because = re.search(r"is dead because (?:.* exit detail: )?(.*?)(?: Some common causes|$)", message, re.M)
+            text = self._place_of(died[1] if died else "an actor") + " died" + (f": {because[1]}" if because else "")
+            if self.plan.options.address and "all references to the actor" in text:  # the cluster sent no token
+                text += " Set RAY_AUTH_MODE=disabled if the cluster was started without a token."
+            return RunFailed(text)
+        if isinstance(error, (ray.exceptions.RayError, SuiteError)):
+            return RunFailed(message.partition("\n")[0])
+        return None
+
+    def _place_of(self, name: str) -> str:
+        """Return the name of an actor, with its node if there are several."""
+        node = self.requested_nodes().get(name)
+        return name if node is None or len(self.nodes.ids) == 1 else f"{name} on node {node}"
+
+
+def find_children(name: str) -> list[int]:
+    """Return the ids of the processes with this name that descend from this one."""
+    pids = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            if process.name() == name:
+                pids.append(process.pid)
+    return pids
+
+
+def start_cluster(plan: Plan) -> None:
+    """Start a private cluster on this machine, with its files below the run folder, and a raylet per node."""
+    with ExitStack() as sockets:
+        try:
+            servers = [sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(MIN_PORTS)]
+            sockets.enter_context(socket.create_connection(servers[0].getsockname(), timeout=JOIN_SECONDS))
+        except OSError as error:
+            advice = "see `ip link show lo` and /proc/sys/net/ipv4/ip_local_port_range"
+            raise RunFailed(f"Ray cannot use {MIN_PORTS} ports of 127.0.0.1 ({error.strerror}): {advice}") from None
+    # Ray opens this folder to all users, so it is not the run's own. Paths of sockets below it must be short.
+    temporary = f"{plan.run_folder}/r"
+    for is_last in (False, True):
+        try:
+            ray.init(
+                address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",
+                num_cpus=plan.transport.requirements.ray_cpus, num_gpus=plan.gpus, object_store_memory=plan.store_bytes,
+                _temp_dir=temporary,
+            )  # fmt: skip
+            break
+        except Exception as error:  # now and then, a raylet does not answer
+            if "timed out during startup" not in str(error):
+                raise
+            if is_last:
+                raise RunFailed("Ray did not start in time: try again when the machine has less to do") from None
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+    count = plan.options.node_count
+    for _ in range(1, count):
+        # As ray.cluster_utils.Cluster does; `ray start` cannot join a cluster that listens only on loopback.
+        parameters = RayParams(
+            gcs_address=ray.get_runtime_context().gcs_address, node_ip_address="127.0.0.1", num_cpus=1, num_gpus=0,
+            object_store_memory=plan.store_bytes, include_log_monitor=False, temp_dir=temporary,
+        )  # fmt: skip
+        Node(parameters, head=False, shutdown_at_exit=False, spawn_reaper=False)
+    deadline = time.monotonic() + JOIN_SECONDS
+    while sum(node["Alive"] for node in ray.nodes()) < count:
+        if time.monotonic() > deadline:
+            raise RunFailed(f"{count} raylets did not start within {JOIN_SECONDS} s: try again")
+        time.sleep(0.1)
+    # The raylet creates the semaphores of channels, names them after its process id, and leaves them when it ends.
+    remember(plan.run_folder, "pids", [process.pid for process in psutil.Process().children(recursive=True)])
+    remember(plan.run_folder, "gcs", find_children("gcs_server"))
+
+
+def _join_cluster(plan: Plan) -> None:
+    """Join an existing cluster. Its workers get the settings of this process through the job's runtime environment."""
+    prefixes = ("RAY_CGRAPH_", "RAY_ENABLE_ZERO_COPY", "MALLOC_", "THP_MEM_ALLOC_ENABLE", "OMP_WAIT_POLICY")
+    variables = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
+    excludes = [".git", ".venv", "img", "results", "docs"]
+    job = {"working_dir": str(ROOT), "excludes": excludes, "env_vars": variables}
+    try:
+        ray.init(address=plan.options.address, runtime_env=job, log_to_driver=False, logging_level="critical")
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        reason = str(error).partition("\n")[0][:150]
+        raise UsageError(f"--address {plan.options.address}: cannot join the cluster ({reason}). Check that it runs "
+                         "with this Ray and Python, and that its RAY_AUTH_TOKEN is set here.") from None  # fmt: skip
