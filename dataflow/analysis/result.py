@@ -14,9 +14,9 @@ from dataflow.analysis.statistics import MIN_RUNS, Summary, summarise, typical_s
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS, Transport, Variant, producer_writes_in_place
 from dataflow.errors import RecordError
 from dataflow.flows.catalogue import FLOWS_OF_FIELDS, build_flow
-from dataflow.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, changes_flow, with_dataset, with_proxy_actor
+from dataflow.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, with_dataset, with_proxy_actor
 from dataflow.flows.message import flat_message
-from dataflow.plan.options import Options
+from dataflow.plan.options import FORMS, options_of
 from dataflow.plan.plan import Crossings, make_workers
 from dataflow.records.schema import Record, Run, Workload, record_edges
 from dataflow.units import format_bytes
@@ -54,7 +54,7 @@ class Result:
         self.variant = _find_variant(self.transport, flags)
         self.in_flight, self.threads = flags.get("in_flight", 1), flags.get("threads", 1)
         # Iterations between two full verifications, which are timed as one group.
-        self.check_every: int = flags.get("episode") or flags.get("check_every") or self.in_flight
+        self.check_every = options_of(self.workload.flow, flags).group_size
         self.runs = [run for record in records for run in record.runs]
         self.paired = any(run.pair for run in self.runs)
         self.allows_disturbed = all(record.arguments.get("allow_disturbed") for record in records)
@@ -66,8 +66,8 @@ class Result:
         self.readers_own_a_copy = next((run.readers_own_a_copy for run in self.ok_runs), None)
         self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
         self.wrong_bytes = sum(run.wrong_bytes for run in self.runs)  # an ok run does not make up for a wrong one
-        # References of --message indices are copies of the changed values only.
-        alike = [r for r in peers or [self] if r._copied == self._copied and r.workload.message != "indices"]
+        # References of a form that changes the bytes are copies of what is sent.
+        alike = [r for r in peers or [self] if r._copied == self._copied and not FORMS.get(r.workload.message)]
         runs = [run for result in alike for run in result.quiet_runs]
         self.memcpy_seconds = _median(run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs)
         self.cold_copy_seconds = _median(run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs)
@@ -248,13 +248,14 @@ class Result:
     def crossings(self, run: Run) -> Crossings:
         """Return the messages that crossed between the nodes of a run."""
         flow, flags = self.flow, self.configuration.flags
-        if self.workload.message == "indices":
-            flow = changes_flow(flow)
+        change = FORMS.get(self.workload.message)
+        if change:
+            flow = change(flow)
         if PROXY in run.nodes:
             flow = with_proxy_actor(flow)
         elif DATASET in run.nodes:
             flow = with_dataset(flow)
-        options = Options(flow=self.workload.flow, replicas=flags.get("replicas"), ranks=flags.get("ranks"))
+        options = options_of(self.workload.flow, flags)
         workers = make_workers(flow.actors, options.process_counts)
         return Crossings(flow, workers, run.nodes, self.transport.once_per_node)
 

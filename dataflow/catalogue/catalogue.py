@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from dataflow.studies import FOLDER as STUDIES
+
 # Ray keeps smaller results in its messages, not in shared memory (max_direct_call_object_size).
 INLINED_BYTES = 100 * 1024
 
@@ -15,7 +17,7 @@ class Runtime:
     """A module with transports, and the processes that it starts."""
 
     name: str  # the first word of every configuration of this runtime
-    module: str  # of dataflow, which has the transports
+    module: str  # of dataflow, which has its transports; those of a study have modules of their own
     worker_group: str = "ray_workers.RayWorkers"  # module and class of dataflow/workers that start its workers
     uses_ray: bool = True
     busy_waits: bool = False  # readers use a CPU core while they wait
@@ -48,6 +50,7 @@ class Transport:
     runtime: Runtime
     name: str
     summary: str  # one line for --help
+    module: str  # of dataflow, whose TRANSPORTS has its function
     requirements: Requirements = Requirements()
     # What the object store takes in per iteration: each message once ("messages"), also once per reader as an argument
     # of a call ("arguments"), only once per reader ("calls"), twice per reader, into and out of a queue actor
@@ -114,7 +117,7 @@ STORE = Runtime("store", "transports.store")
 GRAPH = Runtime("graph", "transports.graph", busy_waits=True)
 RDT = Runtime("rdt", "transports.rdt")
 TORCH = Runtime("torch", "transports.processes", "process_workers.ProcessWorkers", uses_ray=False)
-PEERS = Runtime("peers", "studies.external_systems.peers", "process_workers.ProcessWorkers", uses_ray=False)
+PEERS = Runtime("peers", "", "process_workers.ProcessWorkers", uses_ray=False)
 RUNTIMES = {runtime.name: runtime for runtime in (STORE, GRAPH, RDT, TORCH, PEERS)}
 BASELINE = "store driver-queue"  # the demo's own transport
 REFERENCE = "torch memcpy"  # a reference and not a transport
@@ -122,13 +125,16 @@ CHATLEARN = "store ref-queue"  # ChatLearn's own transport
 
 
 def _read_data(name: str) -> list[dict[str, Any]]:
-    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))[name]
+    """Return the entries of a file beside this one, and of the files of the same name in the folders of studies."""
+    paths = [Path(__file__).with_name(f"{name}.toml"), *sorted(STUDIES.glob(f"*/{name}.toml"))]
+    return [entry for path in paths for entry in tomllib.loads(path.read_text(encoding="utf-8"))[name]]
 
 
 def _read_transports() -> Iterator[Transport]:
     for fields in _read_data("transports"):
-        requirements = Requirements(**fields.pop("requirements", {}))
-        yield Transport(RUNTIMES[fields.pop("runtime")], requirements=requirements, **fields)
+        requirements, runtime = Requirements(**fields.pop("requirements", {})), RUNTIMES[fields.pop("runtime")]
+        fields.setdefault("module", runtime.module)
+        yield Transport(runtime, requirements=requirements, **fields)
 
 
 TRANSPORTS = {transport.label: transport for transport in _read_transports()}
@@ -140,7 +146,8 @@ def transports_of(runtime: str) -> dict[str, Transport]:
 
 
 def _read_variants() -> Iterator[Variant]:
-    for fields in _read_data("variants"):
+    entries = [entry for entry in _read_data("variants") if entry["transport"] in TRANSPORTS]  # a study may be missing
+    for fields in entries:
         advice = Advice(**fields.pop("advice")) if "advice" in fields else None
         yield Variant(TRANSPORTS[fields.pop("transport")], advice=advice, **fields)
 

@@ -22,11 +22,10 @@ from dataflow.errors import RecordError, UsageError
 from dataflow.flows.catalogue import build_flow
 from dataflow.measure.batch import plan_configuration
 from dataflow.plan.command_line import OneLineParser, parse_options
-from dataflow.plan.options import FLAGS, RESULTS
+from dataflow.plan.options import FLAGS, RESULTS, SENDER_SIZES
 from dataflow.plan.plan import Plan
 from dataflow.records import files
 from dataflow.records.machine import MACHINE_KEYS, describe_environment, machine_line
-from dataflow.records.schema import SENDER_SIZES
 from dataflow.report import console, tables
 from dataflow.report.tables import Column
 from dataflow.units import format_bytes

@@ -21,8 +21,7 @@ from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER, Edge, Flow, Task
 from dataflow.flows.message import OFFSETS, VALUES
 from dataflow.plan.plan import Plan
-from dataflow.studies.chatlearn import samples
-from dataflow.studies.weights.parameters import Parameters, WorkTimes
+from dataflow.studies import load
 from dataflow.trace import recorder
 
 
@@ -34,11 +33,6 @@ class Endpoint:
         self.plan, self.name, self.task_flow, self.sent_flow = plan, name, flow, plan.sent_flow
         self.device, self.worker = torch.device(plan.device), plan.workers[name]
         self.packed, self.jagged = options.message == "packed", options.message == "jagged"
-        self.tensordicts, self.deltas = None, None  # modules that only these forms of messages need
-        if options.message == "tensordict":
-            self.tensordicts = import_module("dataflow.studies.external_systems.tensordicts")
-        if options.message == "indices":
-            self.deltas = import_module("dataflow.studies.weights.deltas")
         self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(self.worker.actor)}
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
@@ -46,25 +40,15 @@ class Endpoint:
         for task in self.tasks if name != DRIVER else [DRIVER]:
             memory, edges = self.memory(task), flow.edges_to(task)
             arguments = (task, flow.message(task), flow.slots(options.in_flight), self.device, self.packed, memory)
-            convert = self.tensordicts.to_tensordict if self.tensordicts else None
-            if self.deltas and flow.message(task).is_parameters:
-                convert = self.deltas.Changes(task, flow.message(task), self.device)
-            self.outboxes[task] = Outbox(*arguments, options.copy_in, convert)
+            self.outboxes[task] = Outbox(*arguments, options.copy_in)
             self.inboxes[task] = Inbox(edges, plan.device, options.in_flight, self.worker.receives)
             if options.copy_out:
                 self.copies[task] = [[tensors.like(edge.message, self.device) for edge in edges]
                                      for _ in range(options.in_flight)]  # fmt: skip
-        installing = [task for task in self.tasks if any(edge.message.is_parameters for edge in flow.edges_to(task))]
-        messages = {task: [edge.message for edge in flow.edges_to(task)] for task in installing}
-        self.parameters = Parameters(messages)  # what a receiver of parameters serves
-        if self.deltas:
-            for task in installing:
-                self.copies[task] = [[self.deltas.initial_parameters(edge.source, edge.message, self.device)
-                                      for edge in flow.edges_to(task)]]  # fmt: skip
-        self.update = WorkTimes()
         self.digests: Digests = {}
         self.minor_faults, self.faults_before = 0, 0
         self.progress = ProgressTable.join(plan.run_folder, name, plan.worker_names, plan.total_iterations)
+        self.parts = [load(study, part)(self) for study, part in plan.parts.items()]
         if options.trace:
             recorder.install(self)
         if options.inject:
@@ -87,31 +71,27 @@ class Endpoint:
         return self.pack(outbox, slot) if outbox.packs_on_send else outbox.payload(slot)
 
     def pack(self, outbox: Outbox, slot: int) -> Payload:
-        """--message packed and tensordict, and --copy-in: return the payload after making it; a stage of --trace."""
+        """Return the payload after making it, as --message packed and --copy-in ask for; a stage of --trace."""
         return outbox.payload(slot)
 
     def receive(self, inputs: Sequence[Payload], task: str = DRIVER) -> int:
         """Hold a task's inputs, and return their sequence number. On a GPU, this waits for them."""
-        if self.packed or self.tensordicts:
+        if self.packed:
             inputs = self.unpack(inputs, task)
-        installs = task in self.parameters.tasks
-        if self.jagged or self.copies or installs:
-            tensors.check_inputs(inputs, (self.sent_flow if self.deltas else self.task_flow).edges_to(task))
+        for part in self.parts:
+            inputs = part.received(task, inputs)
+        if self.jagged or task in self.copies:
+            tensors.check_inputs(inputs, self.task_flow.edges_to(task))
         if self.jagged:
             self.split_samples(inputs, task)
-        if installs:
-            inputs = self.install(inputs, task)
-        elif task in self.copies:
+        if task in self.copies:
             inputs = self.copy_out(inputs, task)
         number = self.inboxes[task].take(inputs)
         self.progress.received(number)
         return number
 
     def unpack(self, inputs: Sequence[Any], task: str) -> list[Payload]:
-        """--message packed and tensordict: return the fields of each buffer or TensorDict as views."""
-        if self.tensordicts:
-            pairs = zip(inputs, self.inboxes[task].edges, strict=True)
-            return [self.tensordicts.from_tensordict(*pair) for pair in pairs]
+        """--message packed: return the fields of each buffer as views."""
         tensors.check_inputs(inputs, self.sent_flow.edges_to(task))
         payloads = []
         for edge, buffer in zip(self.inboxes[task].edges, inputs, strict=True):
@@ -127,38 +107,17 @@ class Endpoint:
                 payload[name + VALUES].split(payload[name + OFFSETS].diff().tolist())
 
     def copy_out(self, inputs: Sequence[Payload], task: str) -> list[Payload]:
-        """--copy-out: return copies of the inputs, in memory that was used `in_flight` messages ago.
-
-        --message indices: write what has changed into that memory.
-        """
+        """--copy-out: return copies of the inputs, in memory that was used `in_flight` messages ago."""
         copies = self.copies[task]
         copies.append(copies.pop(0))
-        if self.deltas and task in self.parameters.tasks:
-            triples = zip(inputs, self.task_flow.edges_to(task), copies[-1], strict=True)
-            return [self.deltas.apply_changes(received, edge.message, into) for received, edge, into in triples]
         return [tensors.copy(view, into) for view, into in zip(inputs, copies[-1], strict=True)]
 
-    def install(self, inputs: Sequence[Payload], task: str) -> Sequence[Payload]:
-        """Serve these parameters: the copies of --copy-out, for which the engine stops, or what arrived itself."""
-        begin = time.perf_counter()
-        if task in self.copies:
-            self.parameters.stop_engine()
-            inputs = self.copy_out(inputs, task)
-        self.update.stall_seconds += self.parameters.install(task, inputs)
-        self.update.install_seconds += time.perf_counter() - begin
-        return inputs
-
-    def end_update(self, number: int) -> WorkTimes:
-        """Change the parameters that were sent, right after all acknowledgements; return the times of the update."""
-        for outbox in self.outboxes.values():
-            # Readers of the sender's own memory still need it: its next version has another place.
-            if outbox.message.is_parameters and (outbox.is_in_place or not self.plan.expects_views):
-                outbox.change_parameters(number)
-        if self.parameters.failure:
-            raise RunFailed(f"the thread that reads the parameters of {self.name} failed: {self.parameters.failure}")
-        times, self.update = self.update, WorkTimes()
-        times.reads, times.torn_reads = self.parameters.reads, self.parameters.torn_reads
-        return times
+    def end_group(self, number: int) -> dict[str, Any]:
+        """Return what the parts have measured of the iterations up to this one, by study."""
+        self.minor_faults += recorder.count_faults() - self.faults_before
+        measured = {part.name: part.end_group(number) for part in self.parts}
+        self.faults_before = recorder.count_faults()  # this work is not a part of the iterations
+        return measured
 
     def verify(self, first: int, last: int) -> tuple[dict[str, int], dict[str, bool | None]]:
         """Verify the messages `first` to `last`. Return the wrong bytes by name, and `Views.by_edge`."""
@@ -199,76 +158,33 @@ class Actor(Endpoint):
     def __init__(self, plan: Plan, name: str, codec: Any = None) -> None:
         torch.set_num_threads(plan.options.threads)
         super().__init__(plan, name)
-        self.codec, self.sink_task = codec, plan.sink_task or ""
+        self.codec = codec
         # A task that reads only messages of this actor's own tasks gets its number from the last of those tasks.
         local = [task for task in self.tasks.values() if not self.inboxes[task.name].edges]
         self.followers = {name: [task.name for task in local if task.reads[-1] == name] for name in self.tasks}
         self.local_numbers: dict[str, deque[int]] = {task.name: deque() for task in local}
-        self.micro_batches: dict[int, list[samples.Batch]] = {}
-        self.model_times = plan.options.model_times
-        self.schedule = [task for task in self.tasks.values() if task.seconds is not None]
-        self.position, self.held_activations = 0, 0
+        self.model_seconds = plan.options.model_times.get(self.worker.actor)
 
     def forward_step(self, task: str, *inputs: Any) -> Any:
         """Receive a task's inputs, in the order of the flow's edges, and return the data to send."""
-        begin = time.perf_counter()
         if self.codec:
             inputs = self.codec.decode_all(inputs, self.sent_flow.edges_to(task), self.device)
         number = self.receive(inputs, task) if self.inboxes[task].edges else self.local_numbers[task].popleft()
         for follower in self.followers[task]:
             self.local_numbers[follower].append(number)
-        if self.worker.actor in self.model_times:
-            self.compute(self.model_times[self.worker.actor])
-        seconds = self.tasks[task].seconds
-        if seconds is not None:
-            self.run_scheduled(self.tasks[task], seconds)
-        if self.tasks[task].collectives:
-            self.run_collectives(number)
-        if task == self.sink_task:
-            self.take_samples(number, self.inboxes[task].held[-1][1])
+        if self.model_seconds is not None:
+            self.compute(self.model_seconds)
+        for part in self.parts:
+            part.run(task, number)
         payload = self.make_payload(number, task)
         data = self.codec.encode(payload) if self.codec else payload
-        self.update.add_task(begin, time.perf_counter())
+        for part in self.parts:
+            part.made(task)
         return data
-
-    def run_collectives(self, number: int) -> None:
-        """Run the collectives of a step. Actors of transports with collectives override it."""
-
-    def run_scheduled(self, task: Task, seconds: float) -> None:
-        """Compute for this time; raise RunFailed if another task of this actor must come first."""
-        expected, update = self.schedule[self.position], self.update
-        if task is not expected:
-            raise RunFailed(f"{self.name} ran {task.name} before {expected.name}: this is another schedule")
-        self.position = (self.position + 1) % len(self.schedule)
-        self.held_activations += max(task.holds, 0)
-        update.held_activations = max(update.held_activations, self.held_activations)
-        begin = time.perf_counter()
-        self.compute(seconds)
-        update.compute_begin, update.compute_end = update.compute_begin or begin, time.perf_counter()
-        update.compute_seconds += update.compute_end - begin
-        self.held_activations += min(task.holds, 0)
 
     def compute(self, seconds: float) -> None:
         """Wait as if a GPU computed, without using the CPU."""
         time.sleep(seconds)
-
-    def take_samples(self, number: int, messages: Sequence[Payload]) -> None:
-        self.train(number, messages)  # ChatLearn's dataset keeps the samples for its trainers
-
-    def train(self, number: int, messages: Sequence[Payload]) -> None:
-        """--sink trainer: make micro-batches of an iteration's results, and keep them until they are verified."""
-        self.micro_batches[number] = samples.make_micro_batches(messages, self.plan.options.train_micro_batch)
-        if "trainer" in self.model_times:
-            self.compute(self.model_times["trainer"])
-
-    def verify(self, first: int, last: int) -> tuple[dict[str, int], dict[str, bool | None]]:
-        wrong, views = super().verify(first, last)
-        while self.micro_batches:
-            number, batches = self.micro_batches.popitem()
-            edges = self.inboxes[self.sink_task].edges
-            for name, count in samples.verify_micro_batches(batches, edges, number, self.digests).items():
-                wrong[name] = wrong.get(name, 0) + count
-        return wrong, views
 
 
 def pass_messages(

@@ -29,7 +29,8 @@ def install(endpoint: Any, fault: str) -> None:
     if kind == "start":
         raise OSError("injected fault")
     if kind == "tear":  # copy into the served parameters without stopping the engine
-        parameters, stop = endpoint.parameters, endpoint.parameters.stop_engine
+        (parameters,) = [part.parameters for part in endpoint.parts if hasattr(part, "parameters")]
+        stop = parameters.stop_engine
         parameters.stop_engine = lambda: stop() if len(parameters.arrived) == len(parameters.tasks) else None
     if kind in ("lost", "doubled"):  # one message, by transports whose endpoints send messages themselves
         send, times = endpoint.send, {"lost": 0, "doubled": 2}[kind]

@@ -26,7 +26,7 @@ Memory = Callable[[int], torch.Tensor]  # slot -> the flat buffer in which its p
 class Outbox:
     """Make `slots` different payloads of a message before the timed section.
 
-    Inside the timed section, they are packed into the buffers if `is_packed`, converted by `convert`, or copied into
+    Inside the timed section, they are packed into the buffers if `is_packed`, or copied into
     the given memory if `copy_in`. Otherwise they lie in the given memory from the start.
 
     Parameters have one payload, and `change_parameters` makes the next one of it; in given memory, they have two.
@@ -34,11 +34,12 @@ class Outbox:
 
     def __init__(
         self, sender: str, message: Message, slots: int, device: torch.device, is_packed: bool = False,
-        memory: Memory | None = None, copy_in: bool = False, convert: Callable[[Payload, Message], Any] | None = None,
+        memory: Memory | None = None, copy_in: bool = False,
     ) -> None:  # fmt: skip
-        self.message, self.slots, self.convert = message, slots, convert
+        self.message, self.slots = message, slots
+        self.convert: Callable[[Payload, Message], Any] | None = None
         self.writes_buffers = is_packed or (memory is not None and copy_in)
-        self.packs_on_send = self.writes_buffers or convert is not None
+        self.packs_on_send = self.writes_buffers
         self.digests: list[list[int]] = []  # per slot and field
         self.pool: list[Payload] = []  # the payloads that the sequence numbers are written into
         self.sent: list[Payload] = []  # what is sent of them: themselves, or their copies in the buffers
@@ -79,6 +80,10 @@ class Outbox:
                         other.append((field, area))
             self.whole_areas.append(whole)
             self.other_areas.append(other)
+
+    def convert_with(self, convert: Callable[[Payload, Message], Any]) -> None:
+        """Send what this function makes of each payload, inside the clock."""
+        self.convert, self.packs_on_send = convert, True
 
     def write_number(self, number: int) -> int:
         """Write the sequence number into the payload of this message, and return its slot."""

@@ -18,15 +18,11 @@ from dataflow.errors import did_you_mean
 from dataflow.flows.chatlearn_messages import dpo, of_samples, rlhf, slime
 from dataflow.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, check_name, cut_messages, scale_flow
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, PYTHON_DTYPES, Field, Message, flat_message
-from dataflow.studies.detached_ppo.flow import detached_ppo
-from dataflow.studies.pipeline.flow import pipeline
-from dataflow.studies.weights.flow import weights
-from dataflow.studies.zero.flow import zero
+from dataflow.studies import studies
 from dataflow.units import format_bytes, parse_bytes
 
 INT64_BYTES, FLOAT32_BYTES = 8, 4
-ARROW, WEIGHTS, DETACHED_PPO, PIPELINE, ZERO = "->", "weights", "detached-ppo", "pipeline", "zero"
-FLOWS_OF_MODELS = (WEIGHTS, DETACHED_PPO, ZERO)  # their tensors are those of --model
+ARROW = "->"
 FIELD_DTYPES = [name for name in ITEM_BYTES if name not in PYTHON_DTYPES]
 MAX_SHOWN_FIELDS = 20  # of a message in --list-flows
 MAX_TENSORS = 100_000  # of a message that is written as text
@@ -86,11 +82,9 @@ FLOWS: dict[str, Callable[..., Flow]] = {
     "round-trip": round_trip,
     "chain": chain,
     "scatter-gather": scatter_gather,
-    WEIGHTS: weights,
-    DETACHED_PPO: detached_ppo,
-    PIPELINE: pipeline,
-    ZERO: zero,
 }
+for _study in studies().values():
+    FLOWS.update(_study.flows)
 # The demo sends flat tensors; with --message fields or packed, the flow has ChatLearn's fields instead.
 FLOWS_OF_FIELDS = {"online-dpo": of_samples(partial(rlhf, "online-dpo", "online DPO"))}
 

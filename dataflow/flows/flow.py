@@ -27,7 +27,7 @@ class Collective:
     """A collective operation of all actors of a flow on so many numbers."""
 
     kind: str  # all-reduce, reduce-scatter or all-gather
-    items: int
+    items: int  # float16 numbers
 
 
 @dataclass(frozen=True)
@@ -206,6 +206,16 @@ class Flow:
         return sum(message.bytes for message in self.messages)
 
 
+def collective_bytes(flow: Flow) -> float:
+    """Return the bytes that each actor sends in the collectives of an iteration, with the ring algorithms of textbooks.
+
+    All actors take part in all collectives.
+    """
+    actors, passes = len(flow.actors), {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1}
+    items = sum(passes[collective.kind] * collective.items for collective in flow.tasks[0].collectives)
+    return 2 * items * (actors - 1) / actors
+
+
 def check_name(name: str, others: str = "_-") -> None:
     """Raise ValueError if this cannot be the name of an actor, or of a task with these `others` in it."""
     match = isinstance(name, str) and re.fullmatch(f"[A-Za-z][A-Za-z0-9{others}]*", name)
@@ -292,7 +302,7 @@ def shrink_messages(flow: Flow) -> Flow:
         return Message(tuple(Field(field.name, "int64", (1,)) for field in message.fields))
 
     shrunk = _change_messages(flow, shrink)
-    return replace(shrunk, tasks=tuple(replace(task, seconds=None) for task in shrunk.tasks))
+    return replace(shrunk, tasks=tuple(replace(task, seconds=None, collectives=()) for task in shrunk.tasks))
 
 
 def _change_messages(flow: Flow, change: Callable[[Message], Message]) -> Flow:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
-from dataflow.catalogue.catalogue import CHATLEARN, INLINED_BYTES
-from dataflow.flows.flow import DATASET, DRIVER, Edge
-from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, Message
+from dataflow.catalogue.catalogue import INLINED_BYTES
+from dataflow.flows.flow import DRIVER, Edge, collective_bytes
+from dataflow.flows.message import ACKNOWLEDGEMENT, Message
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import AS_REQUESTED, NodeCosts, Run
-from dataflow.studies.zero.flow import sent_bytes
 from dataflow.units import format_bytes
 
 MAX_STORED_SHARE = 0.5  # of the payload, by transports that only store handles and metadata
@@ -27,7 +26,7 @@ def find_other_data_path(plan: Plan, run: Run, numbers: range) -> str | None:
     expected = expected_stored_bytes(plan, INLINED_BYTES)
     if stores_messages(plan):
         headers_bytes = PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in edges)
-        high = 1.1 * (expected_stored_bytes(plan) + micro_batch_limit(plan)) + headers_bytes
+        high = 1.1 * (expected_stored_bytes(plan) + plan.options.added_store_bytes(plan.task_flow)) + headers_bytes
         # Each node stores what its actors read. The counter is that of all nodes.
         low, high = 0.99 * expected, plan.options.node_count * high
     if any(is_large(plan, message) for message in plan.sent_flow.messages) and not low <= stored <= high:
@@ -107,8 +106,8 @@ def uses_sockets(plan: Plan, edge: Edge) -> bool:
 def expected_socket_bytes(plan: Plan) -> float:
     """Return the bytes per iteration that sockets carry at least: messages, and the numbers of collectives."""
     flow = plan.sent_flow
-    collective_bytes = len(flow.tasks) * sent_bytes(flow) if flow.has_collectives else 0.0
-    return collective_bytes + sum(edge.bytes for edge in flow.edges if uses_sockets(plan, edge))
+    of_collectives = len(flow.actors) * collective_bytes(flow) if flow.has_collectives else 0.0
+    return of_collectives + sum(edge.bytes for edge in flow.edges if uses_sockets(plan, edge))
 
 
 def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:
@@ -131,13 +130,3 @@ def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:
         batches = [edge.bytes for edge in plan.task_flow.edges if edge.message.is_experience]
         return by_value + 2 * sum(size for size in batches if size > larger_than)
     return stored(flow.messages) if kind == "messages" else 0
-
-
-def micro_batch_limit(plan: Plan) -> int:
-    """Return how many bytes per iteration ChatLearn's dataset stores at most: all samples as long as the longest."""
-    if plan.transport.label != CHATLEARN or plan.options.sink != "trainer":
-        return 0
-    fields = {field.name: field for edge in plan.task_flow.edges_to(DATASET) for field in edge.message.fields}
-    padded = [ITEM_BYTES[field.dtype] * len(field.lengths) * max(field.lengths) if field.is_list else field.bytes
-              for field in fields.values()]  # fmt: skip
-    return plan.options.relay_episodes * sum(padded)

@@ -11,6 +11,8 @@ from functools import partial
 from statistics import fmean, median
 from typing import Any
 
+import msgspec
+
 from dataflow.catalogue.catalogue import INLINED_BYTES
 from dataflow.endpoints import tensors
 from dataflow.endpoints.progress_table import ENDING, ITERATING
@@ -19,8 +21,8 @@ from dataflow.measure.monitor import WorkerReport
 from dataflow.measure.noise import CpuTime, OtherLoad, loopback_bytes, measure_resources
 from dataflow.plan.options import MIN_TIMED_ITERATIONS, MIN_WARMUP_GROUPS
 from dataflow.plan.plan import Plan
-from dataflow.records.schema import ProcessCost, Run, Steps, Updates
-from dataflow.studies.weights.parameters import WorkTimes
+from dataflow.records.schema import ProcessCost
+from dataflow.studies import load, studies
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 SETTLED_GROUPS = MIN_WARMUP_GROUPS // 2  # in the steady state, they take as long as as many before them
@@ -102,109 +104,144 @@ def count_faults(workers: WorkerGroup) -> int:
     return sum(cost.minor_faults or 0 for cost in costs) + workers.raylet_faults()
 
 
-def measure(plan: Plan, workers: WorkerGroup, connection: Connection, report: WorkerReport) -> None:
+class Measurement:
     """Run and verify all iterations, and set the fields of `report.run`. The times go to the progress table."""
-    driver, table, run, options = workers.driver, workers.driver.progress, report.run, plan.options
-    last, begin, cpu_time, warm_up = 0, time.monotonic(), CpuTime(), WarmUp(options.warmup is not None)
-    other_load = OtherLoad(cpu_time)
-    timed_updates: list[Mapping[str, WorkTimes]] = []
-    wrong: Counter[str] = Counter()  # bytes by edge and field
-    faults_so_far = 0
-    views: dict[str, bool | None] = {}
 
-    def make_query(number: int) -> Any:
-        table.began(number)
-        return driver.make_payload(number)
+    def __init__(self, plan: Plan, workers: WorkerGroup, connection: Connection, report: WorkerReport) -> None:
+        self.plan, self.workers, self.connection, self.report, self.run = plan, workers, connection, report, report.run
+        self.table = workers.driver.progress
+        self.warm_up, self.last = WarmUp(plan.options.warmup is not None), 0
+        self.begin, self.cpu_time = time.monotonic(), CpuTime()
+        self.other_load = OtherLoad(self.cpu_time)
+        self.wrong: Counter[str] = Counter()  # bytes by edge and field
+        self.views: dict[str, bool | None] = {}
+        self.faults_so_far = 0
+        collectors = {name: studies()[name].collector for name in plan.parts}
+        self.collectors = {name: load(name, path)(plan) for name, path in collectors.items() if path}
+        # Stored bytes are counted over the timed iterations, spilled bytes over all: spilling slows later ones too.
+        _, self.spilled_before = workers.store_counters()
+        self.reset_counters()
 
-    def receive(results: Sequence[Any]) -> None:
-        driver.receive(results)
+    def reset_counters(self) -> None:
+        self.stored_before, _ = self.workers.store_counters()
+        self.raylet_faults_before, self.loopback_before = self.workers.raylet_faults(), loopback_bytes()
+
+    def measure(self) -> None:
+        """Run all groups of iterations, and then read what was counted."""
+        options, run, table = self.plan.options, self.run, self.table
+        table.phase = ITERATING
+        for numbers, is_timed in iteration_groups(self.plan, self.warm_up):
+            if self.plan.token and numbers[0] > 1:
+                self.plan.token.pass_round()
+            if is_timed and not self.workers.first_timed:
+                self.begin_timed(numbers[0])
+            done = numbers[0] - self.workers.first_timed
+            is_over = options.duration and time.monotonic() - self.begin > options.duration
+            if is_timed and is_over and done >= MIN_TIMED_ITERATIONS:
+                break
+            if options.resources and is_timed and done >= len(run.resources) * options.iterations / RESOURCE_READINGS:
+                run.resources.append(measure_resources(done))
+            self.run_and_verify(numbers, is_timed)
+        if options.resources:
+            run.resources.append(measure_resources(options.iterations))
+        table.phase = ENDING
+        self.workers.call("release")  # what still holds a view could block the end of its transport
+        self.read_counters()
+        self.judge()
+
+    def begin_timed(self, number: int) -> None:
+        """Begin to count, because the next iteration is the first timed one."""
+        self.workers.first_timed = number
+        self.run.warmup_iterations, self.run.settled = number - 2, self.warm_up.settled
+        self.report.write(self.plan.run_folder)
+        self.workers.call("reset_costs")
+        self.reset_counters()
+        self.begin, self.cpu_time.seconds = time.monotonic(), 0.0
+        if self.workers.nodes:
+            self.workers.nodes.begin()
+
+    def make_query(self, number: int) -> Any:
+        self.table.began(number)
+        return self.workers.driver.make_payload(number)
+
+    def receive(self, results: Sequence[Any]) -> None:
+        self.workers.driver.receive(results)
         tensors.synchronise()
 
-    # Stored bytes are counted over the timed iterations, spilled bytes over all, because spilling slows later ones too.
-    stored_before, spilled_before = workers.store_counters()
-    raylet_faults_before, loopback_before = workers.raylet_faults(), loopback_bytes()
-    table.phase = ITERATING
-    for numbers, is_timed in iteration_groups(plan, warm_up):
-        if plan.token and numbers[0] > 1:
-            plan.token.pass_round()
-        is_first_timed = is_timed and not workers.first_timed
-        if is_first_timed:
-            workers.first_timed = numbers[0]
-            run.warmup_iterations, run.settled = numbers[0] - 2, warm_up.settled
-            report.write(plan.run_folder)
-            workers.call("reset_costs")
-            stored_before, _ = workers.store_counters()
-            raylet_faults_before, loopback_before = workers.raylet_faults(), loopback_bytes()
-            begin, cpu_time.seconds = time.monotonic(), 0.0
-            if workers.nodes:
-                workers.nodes.begin()
-        is_over = options.duration and time.monotonic() - begin > options.duration
-        if is_timed and is_over and numbers[0] >= workers.first_timed + MIN_TIMED_ITERATIONS:
-            break
-        done = numbers[0] - workers.first_timed
-        if options.resources and is_timed and done >= len(run.resources) * options.iterations / RESOURCE_READINGS:
-            run.resources.append(measure_resources(done))
-        workers.first_iteration, last = numbers[0], numbers[-1]
-        steps = (make_query, connection.submit, connection.collect, receive, table.ended)
-        cpu_time.start()
-        run_group(numbers, options.in_flight, *steps)
-        cpu_time.stop()
-        if plan.task_flow.has_parameters:
-            update_times = workers.call("end_update", last)
-            add_update(plan, run, update_times, is_timed)
-            if is_timed:
-                timed_updates.append(update_times)
-        if plan.task_flow.has_compute:
-            add_step(run, workers.call("end_update", last), is_timed)
-        for wrong_of_worker, views_of_worker in workers.call("verify", numbers[0], last).values():
-            wrong.update(wrong_of_worker)
-            for edge, is_view in views_of_worker.items():
-                if views.get(edge, plan.expects_views) is plan.expects_views:  # an unexpected value stays
-                    views[edge] = is_view
-        wrong.update(connection.check())
-        if not is_timed and not warm_up.is_fixed:
-            faults_so_far, faults_before = count_faults(workers), faults_so_far
+    def run_and_verify(self, numbers: range, is_timed: bool) -> None:
+        """Run a group of iterations inside the clock, and verify it outside."""
+        workers, connection, table = self.workers, self.connection, self.table
+        workers.first_iteration, self.last = numbers[0], numbers[-1]
+        steps = (self.make_query, connection.submit, connection.collect, self.receive, table.ended)
+        self.cpu_time.start()
+        run_group(numbers, self.plan.options.in_flight, *steps)
+        self.cpu_time.stop()
+        if self.plan.parts:
+            measured = workers.call("end_group", self.last)
+            for name, collector in self.collectors.items():
+                self.wrong.update(collector.add({worker: of[name] for worker, of in measured.items()}, is_timed))
+        for wrong_of_worker, views_of_worker in workers.call("verify", numbers[0], self.last).values():
+            self.wrong.update(wrong_of_worker)
+            self.add_views(views_of_worker)
+        self.wrong.update(connection.check())
+        if not is_timed and not self.warm_up.is_fixed:
+            self.faults_so_far, faults_before = count_faults(workers), self.faults_so_far
             if numbers[0] > 1:
-                warm_up.seconds.append((table.iteration(last)[1] - table.iteration(numbers[0])[0]) / len(numbers))
-                warm_up.faults.append((faults_so_far - faults_before) / len(numbers))
-        run.wrong_bytes, run.wrong_bytes_by_field = wrong.total(), dict(wrong)
+                seconds = table.iteration(self.last)[1] - table.iteration(numbers[0])[0]
+                self.warm_up.seconds.append(seconds / len(numbers))
+                self.warm_up.faults.append((self.faults_so_far - faults_before) / len(numbers))
+        self.run.wrong_bytes, self.run.wrong_bytes_by_field = self.wrong.total(), dict(self.wrong)
         if numbers[0] == 1:
             # Views of a GPU's memory cannot be seen. The transport's own check of its data path stands for them.
-            unseen_views = plan.expects_views and plan.device == "cuda"
-            run.readers_own_a_copy = not unseen_views and all(is_view is False for is_view in views.values())
-        if wrong or numbers[0] == 1:
-            report.write(plan.run_folder)
-    if options.resources:
-        run.resources.append(measure_resources(options.iterations))
-    table.phase = ENDING
-    workers.call("release")  # what still holds a view could block the end of its transport
-    run.wrong_bytes, run.wrong_bytes_by_field = wrong.total(), dict(wrong)
-    run.loopback_bytes = loopback_bytes() - loopback_before
-    stored_after, spilled_after = workers.store_counters()
-    run.stored_bytes, run.spilled_bytes = stored_after - stored_before, spilled_after - spilled_before
-    if workers.nodes:
-        run.node_costs = workers.nodes.end()
-    if run.updates:
-        run.updates.transfer_seconds = [transfer_seconds(plan, t, workers.driver_seconds) for t in timed_updates]
-    run.processes = costs_by_process(workers.call("costs"))
-    if not options.address:  # the processes of an existing cluster are not descendants of this one
-        run.cpu_seconds = cpu_time.seconds
-        if plan.transport.runtime.uses_ray:
-            run.processes["raylet"] = ProcessCost(minor_faults=workers.raylet_faults() - raylet_faults_before)
-        if not plan.token:  # the other side of a paired measurement is no other program
-            run.other_cores, run.steal_cores = other_load.stop()
-    for name, value in connection.facts().items():
-        setattr(run, name, value)
-    if options.trace:
-        set_spans(plan, workers, connection, report, last)
-    run.reason = (
-        find_failure(plan, wrong, views)
-        or find_torn_reads(run)
-        or find_other_data_path(plan, run, range(workers.first_timed, last + 1))
-        or find_missing_bytes(plan, run.node_costs, workers.node_indices(), range(workers.first_timed, last + 1))
-    )
-    mark_requested_paths(plan, run, workers.node_indices(), views)
-    run.status = "failed" if run.reason else "ok"
+            unseen_views = self.plan.expects_views and self.plan.device == "cuda"
+            self.run.readers_own_a_copy = not unseen_views and all(is_view is False for is_view in self.views.values())
+        if self.wrong or numbers[0] == 1:
+            self.report.write(self.plan.run_folder)
+
+    def add_views(self, found: Mapping[str, bool | None]) -> None:
+        """Note whether readers got views of each edge. An unexpected value stays."""
+        for edge, is_view in found.items():
+            if self.views.get(edge, self.plan.expects_views) is self.plan.expects_views:
+                self.views[edge] = is_view
+
+    def read_counters(self) -> None:
+        """Set the costs of the timed iterations."""
+        plan, workers, run = self.plan, self.workers, self.run
+        run.loopback_bytes = loopback_bytes() - self.loopback_before
+        stored_after, spilled_after = workers.store_counters()
+        run.stored_bytes, run.spilled_bytes = stored_after - self.stored_before, spilled_after - self.spilled_before
+        if workers.nodes:
+            run.node_costs = workers.nodes.end()
+        run.processes = costs_by_process(workers.call("costs"))
+        if not plan.options.address:  # the processes of an existing cluster are not descendants of this one
+            run.cpu_seconds = self.cpu_time.seconds
+            if plan.transport.runtime.uses_ray:
+                faults = workers.raylet_faults() - self.raylet_faults_before
+                run.processes["raylet"] = ProcessCost(minor_faults=faults)
+            if not plan.token:  # the other side of a paired measurement is no other program
+                run.other_cores, run.steal_cores = self.other_load.stop()
+        for name, value in self.connection.facts().items():
+            setattr(run, name, value)
+        if plan.options.trace:
+            set_spans(plan, workers, self.connection, self.report, self.last)
+
+    def judge(self) -> None:
+        """Set the status, and the reason if the run has failed."""
+        plan, run, nodes = self.plan, self.run, self.workers.node_indices()
+        timed, failures = range(self.workers.first_timed, self.last + 1), []
+        for name, collector in self.collectors.items():
+            measured, failure = collector.result(self.workers.driver_seconds)
+            failures.append(failure)
+            if measured is not None:
+                run.measured[name] = msgspec.to_builtins(measured)
+        run.reason = (
+            find_failure(plan, self.wrong, self.views)
+            or next(filter(None, failures), None)
+            or find_other_data_path(plan, run, timed)
+            or find_missing_bytes(plan, run.node_costs, nodes, timed)
+        )
+        mark_requested_paths(plan, run, nodes, self.views)
+        run.status = "failed" if run.reason else "ok"
 
 
 def find_failure(plan: Plan, wrong: Mapping[str, int], views: Mapping[str, bool | None]) -> str | None:
@@ -222,56 +259,6 @@ def find_failure(plan: Plan, wrong: Mapping[str, int], views: Mapping[str, bool 
             return (f"{edge}: readers got {READ_AS[views[str(edge)]]}, but {READ_AS[plan.expects_views]} are expected "
                     f"of {plan.configuration.name}")  # fmt: skip
     return None
-
-
-def actors_of_update(plan: Plan) -> tuple[list[str], list[str]]:
-    """Return the workers that send parameters, and those that receive them."""
-    flow, workers = plan.task_flow, plan.workers.items()
-    edges = [edge for edge in flow.edges if edge.message.is_parameters]
-    sending, receiving = {flow.actor(edge.source) for edge in edges}, {flow.actor(edge.reader) for edge in edges}
-    senders = [name for name, worker in workers if worker.actor in sending]
-    return senders, [name for name, worker in workers if worker.actor in receiving]
-
-
-def add_update(plan: Plan, run: Run, times: Mapping[str, WorkTimes], is_timed: bool) -> None:
-    """Add the parts of an update, which the actors measured, to the run."""
-    run.updates = run.updates or Updates()
-    senders, receivers = ([times[name] for name in names] for names in actors_of_update(plan))
-    run.updates.reads = sum(receiver.reads for receiver in receivers)
-    run.updates.torn_reads = sum(receiver.torn_reads for receiver in receivers)
-    if is_timed:
-        run.updates.publish_seconds.append(max(sender.last_end - sender.first_begin for sender in senders))
-        run.updates.install_seconds.append(max(receiver.install_seconds for receiver in receivers))
-        run.updates.stall_seconds.append(max(receiver.stall_seconds for receiver in receivers))
-
-
-def transfer_seconds(
-    plan: Plan, times: Mapping[str, WorkTimes], driver_seconds: Callable[[str, float], float]
-) -> float:
-    """Return the seconds from the first message of an update to the arrival of its last one, on the driver's clock."""
-    senders, receivers = actors_of_update(plan)
-    first_sent = min(driver_seconds(name, times[name].first_end) for name in senders)
-    return max(driver_seconds(name, times[name].last_begin) for name in receivers) - first_sent
-
-
-def add_step(run: Run, times: Mapping[str, WorkTimes], is_timed: bool) -> None:
-    """Add the times of the stages of a pipeline, and the activations that they held, to the run."""
-    stages = {name: stage for name, stage in times.items() if stage.compute_end}
-    run.steps = run.steps or Steps()
-    if is_timed:
-        run.steps.compute_seconds.append(fmean(stage.compute_seconds for stage in stages.values()))
-        run.steps.stage_seconds.append(max(stage.compute_end - stage.compute_begin for stage in stages.values()))
-    for name, stage in stages.items():
-        held = max(stage.held_activations, run.steps.held_activations.get(name, 0))
-        run.steps.held_activations[name] = held
-
-
-def find_torn_reads(run: Run) -> str | None:
-    """Return how many reads of served parameters found two versions; None if no read did."""
-    if not run.updates or not run.updates.torn_reads:
-        return None
-    return (f"{run.updates.torn_reads} of {run.updates.reads} reads of served parameters found two versions: this "
-            "transport writes into memory that is still read: give --copy-out")  # fmt: skip
 
 
 def costs_by_process(costs: Mapping[str, Mapping[str, Any]]) -> dict[str, ProcessCost]:

@@ -16,7 +16,7 @@ import torch
 
 from dataflow.errors import ActorRaised, RunFailed, SuiteError
 from dataflow.flows.flow import DRIVER
-from dataflow.measure.loop import measure
+from dataflow.measure.loop import Measurement
 from dataflow.measure.monitor import WorkerReport
 from dataflow.measure.references import measure_copies, measure_null_transport, measure_pipe
 from dataflow.plan.plan import Plan
@@ -43,7 +43,7 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak memory of the references
     # Imported here, because each runtime has modules of its own.
-    connect = resolve_name(f"dataflow.{runtime.module}.TRANSPORTS")[plan.transport.name]
+    connect = resolve_name(f"dataflow.{plan.transport.module}.TRANSPORTS")[plan.transport.name]
     worker_group = ON_RAY if plan.options.address else runtime.worker_group
     worker_group_class = resolve_name(f"dataflow.workers.{worker_group}")
     with ExitStack() as exit_stack:
@@ -65,7 +65,7 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
                     workers.nodes.check(requested, workers.node_indices())
                 run.data_paths, run.setup_seconds = connection.data_paths, connection.setup_seconds
                 report.write(plan.run_folder)
-                measure(plan, workers, connection, report)
+                Measurement(plan, workers, connection, report).measure()
                 run.nodes = workers.node_indices()
                 report.write(plan.run_folder)
             except Exception as error:

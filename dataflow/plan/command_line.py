@@ -13,7 +13,6 @@ from dataflow.flows import catalogue
 from dataflow.flows.catalogue import flag_name
 from dataflow.flows.message import ITEM_BYTES
 from dataflow.plan.options import FLAGS, PRESETS, PRESETS_TEXT, Options
-from dataflow.studies.chatlearn.options import REF_QUEUE_FLAGS
 
 SWEPT_FLAGS = ("batch-size", "actors", "payload", "fields", "in-flight")
 POINTS = "FIRST:LAST:FACTORx, FIRST:LAST:+STEP or VALUE,VALUE,..."
@@ -46,9 +45,8 @@ def parse_options(description: str | None, runtime_name: str, argv: Sequence[str
         parser.exit()
     if "preset" in given:  # flags that are given as well override it
         given = vars(parser.parse_all(preset_flags(given["preset"], given.get("scale", 1.0)))) | given
-    elif "scale" in given and given.get("flow") not in catalogue.FLOWS_OF_MODELS:
-        raise UsageError("--scale is the scale of a --preset, or of a --model: give a preset, or the "
-                         "sizes themselves")  # fmt: skip
+    elif "scale" in given:
+        raise UsageError("--scale is the scale of a --preset: give a preset, or the sizes themselves")
     if given.keys() >= {"iterations", "duration"}:
         raise UsageError("--iterations and --duration: leave one of them out")
     if given.keys() >= {"place", "placement"}:
@@ -68,8 +66,6 @@ def make_parser(description: str | None, runtime_name: str) -> OneLineParser:
         allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, argument_default=argparse.SUPPRESS,
     )  # fmt: skip
     titles = dict.fromkeys(field.metadata["group"] for field in FLAGS)
-    if "ref-queue" not in transports:
-        del titles[REF_QUEUE_FLAGS]
     groups = {title: parser.add_argument_group(title) for title in titles}
     for field in FLAGS:
         if field.metadata["group"] not in groups:

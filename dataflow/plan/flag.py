@@ -9,13 +9,16 @@ from msgspec import Meta
 
 def flag(
     group: str, default: Any, help: str, parse: Callable[[str], Any] | None = None, bounds: Meta | None = None, *,
-    configuration: bool = False, **argparse_settings: Any,
+    configuration: bool = False, size: bool | str = False, sender_only: bool = False, **argparse_settings: Any,
 ) -> Any:  # fmt: skip
     """Return a dataclass field that is a flag, or a switch if it has no `parse`. An empty help hides it.
 
-    With `configuration`, the flag makes another configuration, so it is a part of the name.
+    With `configuration`, the flag makes another configuration, so it is a part of the name. `size` is the name of the
+    flow's parameter that the flag sets; True: the name of the flag. With `sender_only`, the size changes what senders
+    do, and not what readers get.
     """
     metadata = {"group": group, "help": help, "parse": parse, "bounds": bounds, "configuration": configuration}
+    metadata |= {"size": size, "sender_only": sender_only}
     return dataclasses.field(default=default, metadata={**metadata, "argparse": argparse_settings})
 
 

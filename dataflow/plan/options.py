@@ -4,6 +4,7 @@
 
 import dataclasses
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,17 +12,17 @@ from typing import Annotated, Any
 
 from msgspec import Meta, convert
 
-from dataflow.flows.catalogue import DETACHED_PPO, FLOWS, FLOWS_OF_MODELS, PIPELINE, WEIGHTS, ZERO
+from dataflow.flows.catalogue import FLOWS
+from dataflow.flows.flow import Flow
+from dataflow.flows.models import MODELS
 from dataflow.plan.flag import flag, parse_assignments
-from dataflow.studies.chatlearn.options import REF_QUEUE_FLAGS, ChatLearnOptions
-from dataflow.studies.detached_ppo.flow import ITEMS
-from dataflow.studies.pipeline.flow import SCHEDULES
-from dataflow.studies.weights.flow import MODELS
+from dataflow.studies import studies
 from dataflow.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 PRESETS_TEXT = Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")
 PRESETS = tomllib.loads(PRESETS_TEXT)
+FORMS = {form: change for study in studies().values() for form, change in study.forms.items()}  # of --message
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
 MIN_TIMED_ITERATIONS, MAX_TIMED_ITERATIONS = 3, 10**6  # with --duration, whatever time an iteration takes
 MAX_WARMUP, MIN_WARMUP_GROUPS = 60, 10  # untimed iterations; groups of --in-flight of them, which are compared
@@ -33,7 +34,7 @@ def parse_warmup(text: str) -> int | None:
 
 
 _SIZES = "sizes of flows (--list-flows shows the defaults)"
-_workload, _size = partial(flag, "workload"), partial(flag, _SIZES, None)
+_workload, _size = partial(flag, "workload"), partial(flag, _SIZES, None, size=True)
 _transport, _measurement = partial(flag, "transport"), partial(flag, "measurement")
 _actors, _output = partial(flag, "actors"), partial(flag, "output")
 _FEW = Meta(ge=1, le=16)
@@ -42,19 +43,18 @@ _LENGTHS = "a number, lognormal:200:0.6:512 (median, sigma, longest) or uniform:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ChatLearnOptions):
+class CoreOptions:
     # fmt: off
     flow: str = _workload("online-dpo", f"actors and the messages between them: {', '.join(FLOWS)}, text such as "
         "'rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB', or a function that returns a Flow, "
         "for example my_flow.py:make", str)
     preset: str | None = _workload(None, "flow and sizes of a known system", str, choices=tuple(PRESETS))
-    scale: float = _workload(1.0, "multiply the batch size of --preset, or the first dimension of all "
-        "tensors of --model, by this share", float, Meta(gt=0, le=1))
+    scale: float = _workload(1.0, "multiply the batch size of --preset by this share", float, Meta(gt=0, le=1))
     message: str | None = _workload(None, "send messages of several fields as a dict of tensors (fields, the default), "
         "copied into one buffer (packed), with each list of tensors as one tensor of values and one of offsets "
-        "(jagged), or as a TensorDict, as in verl (tensordict); of weights, only the values that have changed, with "
-        "their indices (indices). Flow online-dpo has flat messages, and ChatLearn's fields with this flag", str,
-        choices=("fields", "packed", "jagged", "tensordict", "indices"))
+        "(jagged), or in the form of a study (tensordict: as in verl; indices: only the weights that have changed). "
+        "Flow online-dpo has flat messages, and ChatLearn's fields with this flag", str,
+        choices=("fields", "packed", "jagged", *FORMS))
     batch_size: int | None = _size("samples or prompts per message", int, _COUNT)
     prompt_seq_len: int | None = _size("tokens per prompt of the demo's flow and of detached-ppo", int, _COUNT)
     max_new_tokens: int | None = _size("tokens per response of the demo's flow", int, Meta(ge=0, le=10**6))
@@ -69,31 +69,12 @@ class Options(ChatLearnOptions):
         "storage. Without this flag, each tensor has its own storage")
     payload_bytes: int | None = _size("bytes per message, such as 12MB or 64KiB", parse_bytes, _BYTES)
     actors: int | None = _size("actors of the flows chain and scatter-gather", int, Meta(ge=1, le=64))
-    model: str | None = _size(f"tensors of --flow weights: {', '.join(MODELS)}, or the size of one flat tensor, such "
-        "as 1GiB", str)
-    receivers: int | None = _size("rollouts that receive all weights", int, Meta(ge=1, le=64))
-    senders: int | None = _size("trainers, each of which sends its part of the tensors", int, Meta(ge=1, le=64))
-    bucket_size: int | None = _size("cut the weights into messages of at most this size, or of one larger tensor, such "
-        "as 100MiB; 1B sends each tensor by itself. Default: one message per sender", parse_bytes, _BYTES)
-    sharded: bool | None = _size("each trainer sends its part only to the rollout of the same number")
-    makers: int | None = _size("actors of --flow detached-ppo that make experience", int, _FEW)
-    items: str | None = _size("form of the samples of an experience: views of the batch, as ColossalAI sends them, "
-        "clones, or the whole batch", str, choices=ITEMS)
+    model: str | None = _size(f"tensors of flows of models: {', '.join(MODELS)}, or the size of one flat tensor, "
+        "such as 1GiB", str)
+    model_scale: float | None = flag(_SIZES, None, "multiply the first dimension of all tensors of --model by this "
+        "share", float, Meta(gt=0, le=1), size="scale")
     lora_rank: int | None = _size("send adapters of this rank for the matrices of the layers instead of all weights",
         int, Meta(ge=1, le=4096))
-    changed: float | None = _size("share of the weights that change from one update to the next", float,
-        Meta(gt=0, le=1))
-    stages: int | None = _size("stages of --flow pipeline, each an actor", int, Meta(ge=1, le=64))
-    micro_batches: int | None = _size("micro-batches per step of --flow pipeline", int, Meta(ge=1, le=1024))
-    schedule: str | None = _size("order of the tasks of --flow pipeline: all forward, then all backward (afab), one "
-        "forward and one backward (1f1b), with two chunks per stage (interleaved), or with gradients of the weights "
-        "that fill the gaps (zb-h1, and zb-h2 with more memory)", str, choices=tuple(SCHEDULES))
-    task_seconds: str | None = _size("time of the forward pass of a micro-batch in a stage, and of each half of the "
-        "backward pass, such as 20ms; several times, separated by commas, are those of successive micro-batches", str,
-        metavar="TIME")
-    sequence_length: int | None = _size("tokens per sample of --flow pipeline", int, _COUNT)
-    hidden_size: int | None = _size("numbers per token that stages of --flow pipeline send", int, _COUNT)
-    stage: int | None = _size("stage of --flow zero: 1, 2 or 3", int, Meta(ge=1, le=3))
     payload: int | None = _size("scale all flat messages to this number of bytes per iteration, such as 64MiB",
         parse_bytes, _BYTES)
     fields: int | None = _size("cut each tensor of a message into this many tensors", int, Meta(ge=1, le=10_000))
@@ -152,14 +133,6 @@ class Options(ChatLearnOptions):
         "in-flight=1:4:+1 or fields=1,8,64", str, metavar="NAME=POINTS")
     model_seconds: str | None = _actors(None, "time that actors sleep per message instead of computing, trainer (of "
         "--sink trainer) included: policy=200ms,trainer=50ms", str, metavar="ACTOR=TIME,...", configuration=True)
-    sink: str = _actors("driver", "reader of the results: the driver, or a trainer that cuts them into micro-batches",
-        str, choices=("driver", "trainer"), configuration=True)
-    trainers: int | None = _actors(None, "models that --sink trainer of ref-queue trains (default: 2 for the flow ppo, "
-        "otherwise 1), or trainers of --flow detached-ppo (default: 1)", int, _FEW, configuration=True)
-    ranks: str | None = _actors(None, "ref-queue: ranks per replica of a model (tensor times pipeline parallel): "
-        "policy=4. All ranks receive each message, and the last one sends the result. With --flow zero: the number of "
-        "ranks (default: 4)", str, metavar="MODEL=N,...", configuration=True)
-    train_micro_batch: int = _actors(8, "samples per micro-batch of --sink trainer", int, _COUNT, configuration=True)
     threads: int = _actors(1, "torch threads per actor, for copies", int, _COUNT, configuration=True)
     trace: Path | None = _output(None, "write a Chrome trace to this new file; tracing itself costs time", Path,
         metavar="FILE")
@@ -178,25 +151,14 @@ class Options(ChatLearnOptions):
 
     @property
     def sizes(self) -> dict[str, Any]:
-        sizes = {field.name: getattr(self, field.name) for field in FLAGS if field.metadata["group"] == _SIZES}
-        if self.flow in FLOWS_OF_MODELS:  # --scale is also for presets
-            sizes["scale"] = self.scale if self.scale < 1 else None
-        if self.flow == DETACHED_PPO:  # --trainers is also for --sink trainer
-            sizes["trainers"] = self.trainers
-        if self.flow == ZERO:  # --ranks is also for models of ChatLearn
-            if self.ranks and not self.ranks.isdigit():
-                raise ValueError(f"--ranks {self.ranks}: --flow zero has one model: give a number")
-            sizes["ranks"] = int(self.ranks) if self.ranks else None
-        return sizes
+        """Return the parameters of the flow by name; None: the flow's default."""
+        fields = [field for field in FLAGS if field.metadata["size"]]
+        return {size_name(field): getattr(self, field.name) for field in fields}
 
     @property
     def group_size(self) -> int:
         """Return the number of iterations between two full verifications."""
-        return self.episode or self.check_every or self.in_flight
-
-    @property
-    def trainer_count(self) -> int:
-        return self.trainers or (2 if self.flow == "ppo" else 1)
+        return self.check_every or self.in_flight
 
     @property
     def model_times(self) -> dict[str, float]:
@@ -215,23 +177,31 @@ class Options(ChatLearnOptions):
     def table(self) -> str:
         """Return the table of a record that no suite asked for."""
         if not self.sweep:
-            tables = {WEIGHTS: "weights", DETACHED_PPO: "detached-ppo", PIPELINE: "pipeline", ZERO: "zero"}
+            tables = {flow: table for study in studies().values() for flow, table in study.tables.items()}
             return "stages" if self.trace else tables.get(self.flow, "configurations")
         name = self.sweep.partition("=")[0]
         return name if name == "in-flight" else f"sweep-{name}"
 
     def process_counts(self, actor: str) -> tuple[int, int]:
         """Return the number of replicas of an actor, and of ranks per replica."""
-        if self.flow == ZERO:
-            return 1, 1
-        replicas, ranks = (parse_assignments(f"--{name}", getattr(self, name), int) for name in ("replicas", "ranks"))
-        return replicas.get(actor, 1), ranks.get(actor, 1)
+        return 1, 1
+
+    def tasks_that_run(self, flow: Flow) -> Flow:
+        """Return the flow with the tasks that a flag adds to it."""
+        return flow
+
+    def added_store_bytes(self, flow: Flow) -> int:
+        """Return the bytes per iteration that added tasks put into the object store at most."""
+        return 0
+
+    def added_memory_bytes(self, flow: Flow) -> int:
+        """Return the bytes of memory that added tasks need."""
+        return 0
 
     @property
     def configuration_flags(self) -> dict[str, Any]:
         """Return the given flags that make another configuration."""
-        sizes = self.sizes
-        flags = [field for field in FLAGS if field.metadata["configuration"] and field.name not in sizes]
+        flags = [field for field in FLAGS if field.metadata["configuration"]]
         return {field.name: value for field in flags if (value := getattr(self, field.name)) != field.default}
 
     @property
@@ -244,5 +214,26 @@ class Options(ChatLearnOptions):
         return values | {"iterations": None if self.duration else self.iterations, "address": bool(self.address)}
 
 
-# Those of one transport come last.
-FLAGS = sorted(dataclasses.fields(Options), key=lambda field: field.metadata["group"] == REF_QUEUE_FLAGS)
+FLAGS_OF_STUDIES = [study.flags for study in studies().values() if study.flags is not object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(*FLAGS_OF_STUDIES, CoreOptions):  # type: ignore[misc]
+    """The flags of a configuration, those of all studies included. Flags of a study may override the methods above."""
+
+
+def options_of(flow: str, flags: Mapping[str, Any]) -> Options:
+    """Return the options of a record: its flow, and the flags that make a configuration. Unknown ones are left out."""
+    known = {field.name for field in FLAGS}
+    return Options(flow=flow, **{name: value for name, value in flags.items() if name in known})
+
+
+def size_name(field: dataclasses.Field[Any]) -> str:
+    """Return the parameter of flows that a flag sets."""
+    return field.name if field.metadata["size"] is True else field.metadata["size"]
+
+
+CORE_NAMES = {field.name for field in dataclasses.fields(CoreOptions)}
+FLAGS = sorted(dataclasses.fields(Options), key=lambda field: field.name not in CORE_NAMES)  # those of studies are last
+# Sizes that change how senders send, but not what readers get. `chain` is only in records of earlier versions.
+SENDER_SIZES = ("chain", *(size_name(field) for field in FLAGS if field.metadata["sender_only"]))

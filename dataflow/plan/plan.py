@@ -16,15 +16,14 @@ from dataflow.flows.flow import (
     DRIVER,
     Edge,
     Flow,
-    changes_flow,
     jagged_flow,
     packed_flow,
-    with_dataset,
     with_proxy_actor,
 )
 from dataflow.plan import validate
-from dataflow.plan.options import MAX_WARMUP, MIN_WARMUP_GROUPS, Options
+from dataflow.plan.options import FORMS, MAX_WARMUP, MIN_WARMUP_GROUPS, Options
 from dataflow.records.schema import Configuration, Layout, Record, Workload, record_edges
+from dataflow.studies import studies
 
 FIXED_WARMUP = 10  # untimed iterations of each side of a paired measurement
 
@@ -175,18 +174,19 @@ class Plan:
         flow = jagged_flow(self.requested_flow) if self.options.message == "jagged" else self.requested_flow
         if self.transport.requirements.proxy_actor:
             return with_proxy_actor(flow)
-        return with_dataset(flow) if self.options.sink == "trainer" else flow
+        return self.options.tasks_that_run(flow)
 
     @cached_property
     def sent_flow(self) -> Flow:
-        if self.options.message == "indices":
-            return changes_flow(self.task_flow)
+        change = FORMS.get(self.options.message or "")
+        if change:
+            return change(self.task_flow)
         return packed_flow(self.task_flow) if self.options.message == "packed" else self.task_flow
 
-    @property
-    def sink_task(self) -> str | None:
-        """Return the task that cuts the results into micro-batches; None without --sink trainer."""
-        return None if self.options.sink == "driver" else self.task_flow.tasks[-1].name
+    @cached_property
+    def parts(self) -> dict[str, str]:
+        """Return the parts of studies that the actors have, by study."""
+        return {name: study.part for name, study in studies().items() if study.part and study.is_used(self)}
 
     @cached_property
     def workers(self) -> dict[str, Worker]:
@@ -205,7 +205,7 @@ class Plan:
         """Whether readers must end with views. Views of host memory are copied to a GPU."""
         is_shared = self.device == "cpu" or self.transport.requirements.single_host
         gives_views = readers_get_views(self.transport, self.options.configuration_flags)
-        return is_shared and gives_views and self.options.message != "indices"
+        return is_shared and gives_views and not FORMS.get(self.options.message or "")
 
     @property
     def max_warmup(self) -> int:

@@ -15,19 +15,16 @@ from pathlib import Path
 
 import psutil
 
-from dataflow.catalogue.catalogue import CHATLEARN, Transport
+from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.catalogue import flag_name, flow_sizes
 from dataflow.flows.flow import DRIVER, Flow
-from dataflow.flows.message import ACKNOWLEDGEMENT, jagged_message
-from dataflow.plan.flag import parse_assignments
-from dataflow.plan.options import FLAGS, MIN_STORE_BYTES, RESULTS, Options
+from dataflow.flows.message import jagged_message
+from dataflow.plan.options import MIN_STORE_BYTES, RESULTS, Options
 from dataflow.records.machine import control_groups, cuda_version
-from dataflow.studies.chatlearn.options import REF_QUEUE_FLAGS
+from dataflow.studies import studies
 from dataflow.units import format_bytes
 
-MAX_SAMPLES = 100_000  # per message that a trainer cuts into samples
-MAX_PROCESSES = 64  # per actor
 MAX_NODES = 64
 # By version of control groups: the names of limit and usage, and how those of sums over a group and its children begin.
 MEMORY_FILES = {
@@ -35,7 +32,6 @@ MEMORY_FILES = {
     2: ("memory.max", "memory.current", ""),
 }
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-TRAINER_FLAGS = ("train_micro_batch", "train_global_batch", "data_parallel", "trainers", "relay_episodes")
 CHANNEL_HEADROOM_BYTES = 64 * 1024  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
 # Modules with one wheel per CUDA version. The wheel for another version than torch's is found, and fails when used.
 PEER_MODULES = ("zmq", "pyarrow", "transfer_queue")
@@ -51,18 +47,14 @@ def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
     if options.copy_out and not (transport.gives_views or options.zero_copy or flow.has_parameters):
         yield f"--copy-out: readers of {transport.label} own a copy already: leave it out"
     yield from flow_errors(transport, options, flow)
-    if transport.label == CHATLEARN:
-        yield from chatlearn_errors(options, flow)
+    for study in studies().values():
+        yield from study.find_errors(transport, options, flow)
 
 
 def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
     """Check the flags that do not work with every transport: the name of the configuration has them."""
     label, cores, uses_ray = transport.label, len(os.sched_getaffinity(0)), transport.runtime.uses_ray
     spread = options.placement == "spread"
-    ref_queue_flags = [field.name for field in FLAGS if field.metadata["group"] == REF_QUEUE_FLAGS]
-    for name in options.configuration_flags:
-        if name in (*ref_queue_flags, "trainers", "ranks") and label != CHATLEARN:
-            yield f"{flag_name(name)} is a flag of --transport ref-queue: give this transport, or leave it out"
     if options.zero_copy and (transport.runtime.name != "store" or transport.name in ("bytes", "numpy")):
         yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
     if options.copy_in and (not transport.requirements.shared_memory or options.message == "packed"):
@@ -114,8 +106,6 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
             yield f"--place: there is no actor {actor}: give {', '.join(flow.actors)}"
         if not 0 <= node < MAX_NODES:
             yield f"--place {actor}={node}: give a node from 0 to {MAX_NODES - 1}"
-    if transport.requirements.collectives != flow.has_collectives:
-        yield f"{transport.label}: --flow zero and the collectives of rdt and torch need each other: give both"
     has_steps = flow.has_compute or flow.has_collectives or flow.has_parameters
     if has_steps and (options.in_flight > 1 or options.group_size > 1):
         yield f"--in-flight and --check-every: a step of {flow.name} begins after the last one: leave them out"
@@ -123,58 +113,12 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
         yield f"--message packed: every message of {flow.name} is one tensor already: leave it out"
     if options.message == "jagged" and not any(jagged_message(message).jagged_names for message in flow.messages):
         yield f"--message jagged: no message of {flow.name} has a list of tensors: leave it out"
-    if options.message == "indices":
-        if not flow.has_parameters or flow.is_flat:
-            yield f"--message indices: {flow.name} does not send the tensors of a model: leave it out"
-        if max(math.prod(field.shape) for message in flow.messages for field in message.fields) >= 2**31:
-            yield "--message indices: a tensor has more than 2^31 values, and indices are int32: leave it out"
-        if transport.requirements.shared_memory:
-            yield f"--message indices: {transport.label} sends all of its memory: use another --transport"
-    if options.message == "tensordict":
-        if not transport.carries_objects:
-            yield f"--message tensordict: {transport.label} carries tensors and no Python objects: give jagged"
-        if flow.is_flat or any(len(m.sample_counts) > 1 for m in flow.messages if m != ACKNOWLEDGEMENT):
-            yield f"--message tensordict: {flow.name} has messages whose fields have no common number of samples"
     if options.as_sent and options.message in ("packed", "jagged", "tensordict"):
         yield f"--as-sent: {options.message} messages have what a view shows, and not its storage: leave it out"
-    if options.sink == "trainer":
-        if options.message in ("jagged", "tensordict"):
-            yield f"--sink trainer: it cannot cut {options.message} messages into samples: give --message fields"
-        results = [flow.message(name) for name in flow.returns]
-        counts = {count for message in results for count in message.sample_counts}
-        if len(counts) > 1 or max(counts) > MAX_SAMPLES or any(message.is_flat for message in results):
-            yield (f"--sink trainer: the results of {flow.name} are not fields with one entry per sample: give "
-                   "--message fields, or one of ChatLearn's flows (--list-flows)")  # fmt: skip
-    actors = [*flow.actors, *(["trainer"] if options.sink == "trainer" else [])]
+    actors = [*flow.actors, *(["trainer"] if options.tasks_that_run(flow) != flow else [])]
     for actor in options.model_times:
         if actor not in actors:
             yield f"--model-seconds: there is no actor {actor}: give {', '.join(actors)}"
-    for name in TRAINER_FLAGS:
-        if name in options.configuration_flags and options.sink != "trainer":
-            yield f"{flag_name(name)} is a flag of the trainer: give --sink trainer too"
-
-
-def chatlearn_errors(options: Options, flow: Flow) -> Iterator[str]:
-    group = options.group_size
-    if options.episode and options.check_every:
-        yield "--check-every: every episode of --episode ends with a full verification: leave it out"
-    if options.in_flight < group and (options.in_flight > 1 or options.sink == "trainer"):
-        yield f"--in-flight {options.in_flight}: ChatLearn sends a whole episode at once: give --in-flight {group}"
-    for name in ("replicas", "ranks"):
-        for model in parse_assignments(f"--{name}", getattr(options, name), int):
-            if model not in flow.actors:
-                yield f"--{name}: there is no model {model}: give {', '.join(flow.actors)}"
-    for model in flow.actors:
-        replicas, ranks = options.process_counts(model)
-        if min(replicas, ranks) < 1 or replicas * ranks > MAX_PROCESSES:
-            yield f"--replicas and --ranks: {model} has {replicas * ranks} processes: give 1 to {MAX_PROCESSES}"
-    needed = group * options.relay_episodes  # the queue operations of a whole episode are recorded
-    if options.iterations < needed:
-        yield f"--iterations {options.iterations}: give {needed} (--episode times --relay-episodes) or more"
-    step = options.train_micro_batch * options.data_parallel
-    if options.sink == "trainer" and options.train_global_batch % step:
-        yield (f"--train-global-batch {options.train_global_batch}: give a multiple of {step} (--train-micro-batch "
-               "times --data-parallel)")  # fmt: skip
 
 
 def count_gpus() -> int:
@@ -214,7 +158,8 @@ def require_modules(transport: Transport, message: str | None) -> None:
     from importlib import metadata  # not at the top: see records/environment.py
 
     cuda = (cuda_version() or "12").split(".")[0]
-    for module in (*transport.requirements.modules, *(["tensordict"] if message == "tensordict" else [])):
+    needed = [module for study in studies().values() for form, module in study.modules.items() if form == message]
+    for module in (*transport.requirements.modules, *needed):
         install = "make peers" if module in PEER_MODULES else f"pip install {module}"
         wheel, command = [text.format(cuda) for text in CUDA_WHEELS.get(module, ("", install))]
         if not importlib.util.find_spec(module) or (wheel and not any(metadata.distributions(name=wheel))):
@@ -315,9 +260,4 @@ def resident_bytes(transport: Transport, options: Options, flow: Flow) -> int:
     slots = 1 if is_in_place else flow.slots(options.in_flight)
     # Readers hold the inputs of the last iterations while the next one arrives.
     total = slots * pools + (options.in_flight + 1) * inputs + stored_bytes(transport, options, flow)
-    if options.sink == "trainer":
-        iterations = options.group_size * options.relay_episodes
-        trainers = options.trainer_count if transport.label == CHATLEARN else 1
-        for edge in flow.edges_to(flow.tasks[-1].name):  # the dataset keeps views with their storage
-            total += iterations * (edge.message.serialised_bytes + edge.bytes * trainers)
-    return total
+    return total + options.added_memory_bytes(flow)

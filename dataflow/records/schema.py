@@ -11,7 +11,7 @@ import msgspec
 from dataflow.catalogue.catalogue import configuration_name
 from dataflow.flows.flow import Flow
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 AS_REQUESTED = " (as requested)"  # at the end of a data path that nothing has shown
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -79,29 +79,6 @@ class ProcessCost(msgspec.Struct, forbid_unknown_fields=True):
 
 # Process, thread, stage, edge, iteration, start and end in µs, and page faults outside of inner spans.
 Span = tuple[str, int, str, str, int, float, float, Count]
-
-
-# How senders of parameters cut and order their messages: the tensors that receivers get are the same.
-SENDER_SIZES = ("bucket_size", "items", "chain")  # chain: only records of earlier versions have it
-
-
-class Updates(msgspec.Struct, forbid_unknown_fields=True):
-    """Parts of the timed updates of parameters, in order. With several messages per update they overlap."""
-
-    publish_seconds: list[float] = []  # of the slowest sender: from its first message to the handing over of its last
-    transfer_seconds: list[float] = []  # from the handing over of the first message to the arrival of the last
-    install_seconds: list[float] = []  # of the slowest receiver
-    stall_seconds: list[float] = []  # of the receiver whose parameters could not be read for the longest time
-    reads: Count = 0  # of served parameters, by a thread of each receiver, the untimed updates included
-    torn_reads: Count = 0  # of them, those that found two versions
-
-
-class Steps(msgspec.Struct, forbid_unknown_fields=True):
-    """Timed steps of a pipeline, in order."""
-
-    compute_seconds: list[float] = []  # of all tasks of a stage: the mean of the stages
-    stage_seconds: list[float] = []  # from the beginning of a stage's first task to the end of its last: the longest
-    held_activations: dict[str, Count] = {}  # stage -> largest number at the same time
 
 
 class Resources(msgspec.Struct, forbid_unknown_fields=True):
@@ -181,10 +158,7 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
     stored_bytes: Count = 0  # written to the object store during the timed iterations; channels bypass it
     spilled_bytes: Count = 0  # written to disk by the object store, from the first iteration on
     loopback_bytes: Count | None = None  # received by the loopback interface during the timed iterations
-    updates: Updates | None = None  # of a flow of parameters
-    steps: Steps | None = None  # of a flow whose tasks compute
-    collective_bytes: None = None  # not read: older versions wrote the bytes that ranks read from the memory of others
-    free_run: None = None  # not read: older versions wrote it for detached PPO with --duration
+    measured: dict[str, Any] = {}  # study -> what it measures besides
     processes: dict[str, ProcessCost] = {}  # names of the workers in the process, joined by "+", or raylet -> cost
     iterations_us: list[tuple[float, float]] = []  # --trace: start and end of each timed iteration
     spans: list[Span] = []  # --trace

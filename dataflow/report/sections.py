@@ -20,8 +20,9 @@ from dataflow.analysis.statistics import interval
 from dataflow.catalogue.catalogue import BASELINE, CHATLEARN
 from dataflow.errors import RecordError
 from dataflow.flows.catalogue import FLOWS
+from dataflow.plan.options import SENDER_SIZES
 from dataflow.records.machine import machine_line
-from dataflow.records.schema import SENDER_SIZES, Run
+from dataflow.records.schema import Run
 from dataflow.report import tables
 from dataflow.report.charts import Bar, BarChart, Dot, DotChart, LineChart, Series
 from dataflow.report.cluster_sections import build_cluster, describe_configuration

@@ -14,7 +14,7 @@ from typing import Any
 # Methods of an endpoint and their stages. They are wrapped per object: Ray gives the classes of actors other methods.
 ENDPOINT_METHODS = (
     ("make_payload", "make"), ("pack", "pack"), ("receive", "sequence number"), ("unpack", "unpack"),
-    ("split_samples", "unpack"), ("copy_out", "copy"), ("compute", "compute"), ("train", "train"),
+    ("split_samples", "unpack"), ("copy_out", "copy"), ("compute", "compute"),
 )  # fmt: skip
 # Module, function and stage. The time of a span inside another one counts only for the inner one: "write" of an object
 # is put_object without the serialisation in it. "wait" is messages, scheduling, wake-ups, and work of Ray's C++ code
@@ -63,6 +63,9 @@ def install(endpoint: Any) -> None:
     for name, stage in ENDPOINT_METHODS:
         if hasattr(endpoint, name):  # the driver has no compute
             setattr(endpoint, name, _timed(getattr(endpoint, name), stage))
+    for part in endpoint.parts:
+        for name, stage in part.traced.items():
+            setattr(part, name, _timed(getattr(part, name), stage))
     if installed:
         return
     installed = True

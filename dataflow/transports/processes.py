@@ -19,7 +19,6 @@ from dataflow.endpoints import tensors
 from dataflow.endpoints.actor import Actor, Endpoint, pass_messages
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER
-from dataflow.studies.zero.collectives import CollectiveActor
 from dataflow.transports.ring_endpoint import RingEndpoint, open_rings
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
@@ -119,25 +118,6 @@ class RankActor(Rank, Actor):
                 requests += self.send(task, self.forward_step(task, *inputs))
             for request in requests:
                 request.wait()
-
-
-class GroupRank(Rank):
-    def join(self):
-        super().join()
-        self.group = dist.new_group(range(1, dist.get_world_size()))  # of the actors; formed by all
-
-
-class CollectiveRank(GroupRank, CollectiveActor, RankActor):
-    """A rank of ZeRO whose collectives are those of torch.distributed."""
-
-    def all_reduce(self, numbers):
-        dist.all_reduce(numbers, group=self.group)
-
-    def reduce_scatter(self, result, numbers):
-        dist.reduce_scatter_single(result, numbers, group=self.group)
-
-    def all_gather(self, result, part):
-        dist.all_gather_single(result, part, group=self.group)
 
 
 class BroadcastRank(Rank):
@@ -313,7 +293,6 @@ def by_memcpy(workers: WorkerGroup) -> Connection:
 
 TRANSPORTS = {
     "gloo": by_process_group,
-    "collectives": partial(by_process_group, actor_class=CollectiveRank, driver_class=GroupRank),
     "broadcast": partial(by_process_group, actor_class=BroadcastActor, driver_class=BroadcastRank),
     "nccl-one-gpu": by_process_group,
     "nccl": by_process_group,

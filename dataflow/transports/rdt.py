@@ -19,7 +19,6 @@ from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.codecs import DENSE
 from dataflow.endpoints.tensors import like, map_tensors, to_tensor_list
 from dataflow.flows.flow import DRIVER
-from dataflow.studies.zero.collectives import CollectiveActor
 from dataflow.transports import rdt_ring
 from dataflow.transports.ring_endpoint import RingEndpoint, open_rings
 from dataflow.workers.worker_group import Connection, WorkerGroup
@@ -116,31 +115,6 @@ def by_broadcast(workers: WorkerGroup) -> Connection:
     return Connection(submit, ray.get, data_paths, {"group creation": time.perf_counter() - start})
 
 
-class CollectiveRank(CollectiveActor):
-    """A rank of ZeRO whose collectives are those of ray.util.collective."""
-
-    def all_reduce(self, numbers):
-        collective.allreduce(numbers, group_name(self.plan))
-
-    def reduce_scatter(self, result, numbers):
-        collective.reducescatter(result, list(numbers.split(len(result))), group_name(self.plan))
-
-    def all_gather(self, result, part):
-        collective.allgather(list(result.split(len(part))), part, group_name(self.plan))
-
-
-def by_collectives(workers: WorkerGroup) -> Connection:
-    workers.start(CollectiveRank)
-    start, flow, actors = time.perf_counter(), workers.sent_flow, workers.actors
-    make_group(workers)
-
-    def submit(query):
-        return [actors[task.actor].forward_step.remote(task.name, query) for task in flow.tasks]
-
-    data_paths = {str(edge): "argument or answer of a call" for edge in flow.edges}
-    return Connection(submit, ray.get, data_paths, {"group creation": time.perf_counter() - start})
-
-
 def by_cuda_ipc(workers: WorkerGroup) -> Connection:
     """Let readers map the sender's memory on the same GPU."""
     workers.start()
@@ -212,7 +186,6 @@ def by_calls(workers: WorkerGroup, ray_name: str, setup_seconds: dict[str, float
 TRANSPORTS = {
     "gloo": partial(by_group, backend="gloo"),
     "broadcast": by_broadcast,
-    "collectives": by_collectives,
     "nccl": partial(by_group, backend="nccl"),
     "cuda-ipc": by_cuda_ipc,
     "nixl": by_nixl,

@@ -106,7 +106,7 @@ def test_messages_of_fields_can_be_packed_and_weights_cut_into_messages(ask):
     ]
     packed = ask(records, "--flow", "grpo", "--batch-size", "4", "--message", "packed")
     assert ranked_names(packed) == ["graph shm --message packed"]
-    flags = ("--flow", "weights", "--model", "gpt2", "--scale", "0.01")
+    flags = ("--flow", "weights", "--model", "gpt2", "--model-scale", "0.01")
     names = ["torch broadcast --message packed --bucket-size 1MiB", "torch broadcast"]
     assert ranked_names(ask(records, *flags)) == names
     assert "store refs --retain-memory" in ask(records, *flags, "--on-ray", code=1)

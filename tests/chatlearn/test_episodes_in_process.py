@@ -12,7 +12,7 @@ import dataflow.transports.store as script
 from dataflow.endpoints.progress_table import ProgressTable
 from dataflow.errors import RunFailed
 from dataflow.flows.catalogue import build_flow
-from dataflow.measure.loop import measure
+from dataflow.measure.loop import Measurement
 from dataflow.measure.monitor import WorkerReport
 from dataflow.records.schema import Run
 from dataflow.studies.chatlearn import driver as driver_module
@@ -78,7 +78,7 @@ def run(make_plan, monkeypatch, tmp_path):
         workers = LocalWorkers(plan)
         connection = script.by_ref_queue(workers)
         report = WorkerReport(Run(data_paths=connection.data_paths))
-        measure(plan, workers, connection, report)
+        Measurement(plan, workers, connection, report).measure()
         return plan, report.run
 
     return run

@@ -69,11 +69,11 @@ def test_a_trainer_that_loses_a_micro_batch_fails_verification(make_plan, tmp_pa
     sizes = ("--batch-size", "6", "--prompt-len", "uniform:3:9", "--response-len", "4", "--message", "fields")
     plan = make_plan("store", "--transport", "refs", "--flow", "grpo", "--sink", "trainer", *sizes, run_folder=tmp_path)
     table = ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
-    source, trainer = Actor(plan, "reward"), Actor(plan, plan.sink_task)
+    source, trainer = Actor(plan, "reward"), Actor(plan, plan.task_flow.tasks[-1].name)
     trainer.learn_digests(source.payload_digests())
-    trainer.forward_step(plan.sink_task, source.make_payload(1, "reward"))
+    trainer.forward_step(plan.task_flow.tasks[-1].name, source.make_payload(1, "reward"))
     assert trainer.verify(1, 1)[0] == {}
-    trainer.forward_step(plan.sink_task, source.make_payload(2, "reward"))
+    trainer.forward_step(plan.task_flow.tasks[-1].name, source.make_payload(2, "reward"))
     trainer.micro_batches[2].pop()
     assert sum(trainer.verify(2, 2)[0].values()) > 0
-    assert table.numbers()[plan.sink_task] == 2
+    assert table.numbers()[plan.task_flow.tasks[-1].name] == 2

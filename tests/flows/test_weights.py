@@ -4,7 +4,7 @@ import pytest
 
 from dataflow.flows.catalogue import build_flow
 from dataflow.flows.flow import DRIVER, changes_flow
-from dataflow.studies.weights.flow import MODELS, model_fields
+from dataflow.flows.models import MODELS, model_fields
 from dataflow.units import parse_bytes
 
 # Numbers of tensors and bytes of the published checkpoints: model.safetensors.index.json, or the sum over the layers.

@@ -5,10 +5,10 @@ from conftest import ROOT
 
 from dataflow.catalogue.catalogue import TRANSPORTS
 from dataflow.flows.catalogue import build_flow
+from dataflow.flows.flow import collective_bytes
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
 from dataflow.studies.zero.collectives import CollectiveActor, make_sums
-from dataflow.studies.zero.flow import sent_bytes
 
 
 def state_bytes(parameters: float, ranks: int, stage: int) -> float:
@@ -21,7 +21,7 @@ def test_memory_and_bytes_are_those_of_the_paper():
     memory = [f"{state_bytes(7.5e9, 64, stage) / 1e9:.1f} GB" for stage in range(4)]
     assert memory == ["120.0 GB", "31.4 GB", "16.6 GB", "1.9 GB"]
     assert all(f"| {text} |" in (ROOT / "docs" / "zero.md").read_text() for text in memory)
-    units = [sent_bytes(build_flow("zero", {"model": "8MB", "ranks": 4, "stage": stage})) for stage in (1, 2, 3)]
+    units = [collective_bytes(build_flow("zero", {"model": "8MB", "ranks": 4, "stage": stage})) for stage in (1, 2, 3)]
     assert units == pytest.approx([bytes_per_rank * 2 * 1_000_000 * 3 / 4 for bytes_per_rank in (2, 2, 3)])
 
 

@@ -15,7 +15,6 @@ from dataflow.plan import validate
 from dataflow.plan.command_line import describe_flags, parse_options
 from dataflow.plan.options import FLAGS, PRESETS
 from dataflow.plan.plan import resolve_plan
-from dataflow.studies.chatlearn.options import REF_QUEUE_FLAGS
 
 KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
 CHATLEARN = ("--transport", "ref-queue")
@@ -45,9 +44,7 @@ def test_help_has_every_flag_and_transport_of_a_script_and_only_the_store_has_ch
     text = capsys.readouterr().out
     assert re.findall(r"    --transport (\S+)  ", text) == list(transports_of(runtime))
     flags = set(re.findall(r"\n  (--[a-z-]+)", text))
-    own = {f"--{field.name.replace('_', '-')}" for field in FLAGS if field.metadata["group"] == REF_QUEUE_FLAGS}
-    assert own == (own & flags if runtime == "store" else own - flags)
-    assert set(describe_flags()) == flags - {"--list-flows", "--list-presets"} | own
+    assert set(describe_flags()) == flags - {"--list-flows", "--list-presets"}
     assert "--inject" not in text
 
 

@@ -70,7 +70,7 @@ def test_a_record_has_workload_configuration_and_table(make_plan):
 
 def test_packed_messages_are_one_flat_buffer_each(make_plan):
     plan = make_plan("store", *FIELDS, "--message", "packed", "--sink", "trainer")
-    assert (plan.workload.message, plan.sink_task) == ("packed", "stream-dataset")
+    assert (plan.workload.message, plan.task_flow.tasks[-1].name) == ("packed", "stream-dataset")
     assert (plan.task_flow.is_flat, plan.sent_flow.is_flat) == (False, True)
     assert [str(edge) for edge in plan.sent_flow.edges] == [str(edge) for edge in plan.task_flow.edges]
 

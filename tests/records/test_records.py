@@ -128,7 +128,7 @@ def test_a_file_that_is_not_a_record_is_an_error_in_one_line(tmp_path, record):
         (good[:-9], "not complete JSON"),
         (b"[1, 2, 3]", "not a record of this suite"),
         (b'{"schema_version": %d}' % SCHEMA_VERSION, "not a record of this suite"),
-        (b'{"schema_version": %d}' % (SCHEMA_VERSION - 1), "has schema 6, and this version reads schema 7"),
+        (b'{"schema_version": %d}' % (SCHEMA_VERSION - 2), "has schema 6, and this version reads schema 8"),
         (good.replace(b'"seconds":[0.5', b'"seconds":[0.0'), "not a record of this suite"),
         (good.replace(b'"seconds":[0.5', b'"seconds":[1e308'), "not a record of this suite"),
         (re.sub(rb'"seconds":\[[^]]*', b'"seconds":[', good), "has an ok run without times"),

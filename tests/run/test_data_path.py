@@ -6,16 +6,15 @@ import pytest
 from conftest import KILOBYTES
 
 from dataflow.catalogue.catalogue import TRANSPORTS
+from dataflow.flows.flow import collective_bytes
 from dataflow.measure.data_path import (
     expected_stored_bytes,
     find_missing_bytes,
     find_other_data_path,
     mark_requested_paths,
-    micro_batch_limit,
 )
 from dataflow.plan import validate
 from dataflow.records.schema import NodeCosts, Run
-from dataflow.studies.zero.flow import sent_bytes
 
 MIB = 2**20
 TIMED = range(3, 6)  # three timed iterations after the first one and a warm-up
@@ -92,8 +91,8 @@ def test_sockets_are_checked_whatever_the_size_of_messages(make_plan):
     sent = plan.sent_flow.bytes_per_iteration
     assert find_other_data_path(plan, Run(loopback_bytes=3 * sent), TIMED) is None
     assert "another data path" in find_other_data_path(plan, Run(loopback_bytes=2 * sent), TIMED)
-    step = make_plan("torch", "--transport", "collectives", "--flow", "zero", "--model", "8MB", "--ranks", "3")
-    by_textbook = int(3 * sent_bytes(step.sent_flow))  # of three ranks
+    step = make_plan("torch", "--transport", "collectives", "--flow", "zero", "--model", "8MB", "--zero-ranks", "3")
+    by_textbook = int(3 * collective_bytes(step.sent_flow))  # of three ranks
     assert find_other_data_path(step, Run(loopback_bytes=3 * by_textbook), TIMED) is None
     assert "another data path" in find_other_data_path(step, Run(loopback_bytes=2 * by_textbook), TIMED)
 
@@ -109,8 +108,9 @@ def test_micro_batches_of_chatlearns_trainer_are_stored_too(make_plan):
             problem = find_other_data_path(plan, Run(stored_bytes=4 * stored), range(2, 6))
             assert (problem is None) == is_expected
     uneven = make_plan("store", *flags, "--prompt-len", "uniform:10:100")  # the longest sample sets the length
-    assert micro_batch_limit(uneven) > uneven.task_flow.edges_to("stream-dataset")[0].bytes
-    assert micro_batch_limit(make_plan("store", *flags[:-2])) == 0
+    assert uneven.options.added_store_bytes(uneven.task_flow) > uneven.task_flow.edges_to("stream-dataset")[0].bytes
+    plan = make_plan("store", *flags[:-2])
+    assert plan.options.added_store_bytes(plan.task_flow) == 0
 
 
 def received(*counts):

@@ -14,7 +14,7 @@ from dataflow.endpoints.actor import Endpoint
 from dataflow.endpoints.progress_table import ENDING, ProgressTable
 from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER
-from dataflow.measure.loop import WarmUp, find_failure, iteration_groups, measure, run_group
+from dataflow.measure.loop import Measurement, WarmUp, find_failure, iteration_groups, run_group
 from dataflow.measure.monitor import WorkerReport
 from dataflow.plan.command_line import parse_options
 from dataflow.plan.options import Options
@@ -173,7 +173,9 @@ def measured(make_plan, monkeypatch, tmp_path):
                 return results
 
             no_checks = {"check": dict, "facts": dict, "spans": dict}
-            measure(plan, workers, SimpleNamespace(submit=connection.submit, collect=collect, **no_checks), report)
+            Measurement(
+                plan, workers, SimpleNamespace(submit=connection.submit, collect=collect, **no_checks), report
+            ).measure()
         assert table.phase == ENDING
         inboxes = [
             inbox for endpoint in (workers.driver, *workers.actors.values()) for inbox in endpoint.inboxes.values()

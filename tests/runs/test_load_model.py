@@ -13,7 +13,7 @@ from dataflow.errors import UsageError
 from dataflow.measure.noise import drop_from_page_cache
 from dataflow.studies.model_loading.__main__ import Load, LoadingRecord, Published
 
-SMALL = ("--model", "gpt2", "--scale", "0.05")
+SMALL = ("--model", "gpt2", "--model-scale", "0.05")
 
 
 @pytest.mark.parametrize(

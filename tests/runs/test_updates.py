@@ -3,9 +3,9 @@
 import pytest
 
 from dataflow.flows.catalogue import build_flow
-from dataflow.studies.weights.flow import model_fields
+from dataflow.flows.models import model_fields
 
-MODEL = ("--flow", "weights", "--model", "gpt2", "--scale", "0.05")
+MODEL = ("--flow", "weights", "--model", "gpt2", "--model-scale", "0.05")
 RUNS = [
     pytest.param(("store", "refs", "--copy-out"), marks=pytest.mark.long),
     ("store", "by-value", "--bucket-size", "8MiB"),

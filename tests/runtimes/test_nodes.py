@@ -9,10 +9,9 @@ import psutil
 import pytest
 
 from dataflow.errors import RunFailed
-from dataflow.measure.loop import transfer_seconds
 from dataflow.nodes import nodes
 from dataflow.records.schema import NodeCosts
-from dataflow.studies.weights.parameters import WorkTimes
+from dataflow.studies.weights.updates import UpdateCollector, UpdateTimes
 
 PLACED = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
 
@@ -119,11 +118,12 @@ def test_times_of_other_nodes_are_moved_to_the_drivers_clock_with_its_drift(cloc
 
 
 def test_a_transfer_is_timed_on_the_drivers_clock(make_plan):
-    plan = make_plan("torch", "--transport", "gloo", "--flow", "weights", "--scale", "0.01")
-    times = {name: WorkTimes(first_end=1.0, last_begin=1.5) for name in plan.workers}
+    plan = make_plan("torch", "--transport", "gloo", "--flow", "weights", "--model-scale", "0.01")
     offsets = {"trainer": 0.0, "rollout-1": 0.25, "rollout-2": 0.125}
-    transfer = transfer_seconds(plan, times, lambda name, seconds: seconds + offsets[name])
-    assert transfer == 0.75
+    collector = UpdateCollector(plan)
+    collector.add({name: UpdateTimes(first_end=1.0, last_begin=1.5) for name in plan.workers}, is_timed=True)
+    updates, failure = collector.result(lambda name, seconds: seconds + offsets[name])
+    assert (updates.transfer_seconds, failure) == ([0.75], None)
 
 
 def test_only_nodes_with_workers_are_prepared_all_at_once(monkeypatch, make_plan):

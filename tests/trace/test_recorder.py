@@ -32,7 +32,7 @@ def test_calls_are_recorded_with_their_thread_and_time_even_if_they_raise(monkey
     monkeypatch.setattr(recorder, "POINTS", (("a_library", "sleep", "wait"), ("a_library", "fail", "write")))
     monkeypatch.setattr(recorder, "spans", [])
     monkeypatch.setattr(recorder, "installed", False)
-    endpoint = SimpleNamespace(device=SimpleNamespace(type="cpu"), receive=lambda: 7)
+    endpoint = SimpleNamespace(parts=[], device=SimpleNamespace(type="cpu"), receive=lambda: 7)
     for _ in range(2):  # the second endpoint of a process must not wrap the library again
         recorder.install(endpoint)
     before = time.perf_counter()
@@ -60,7 +60,7 @@ def test_page_faults_count_for_the_innermost_span(monkeypatch):
     monkeypatch.setattr(recorder, "POINTS", (("a_library", "outer", "write"), ("a_library", "inner", "serialise")))
     monkeypatch.setattr(recorder, "spans", [])
     monkeypatch.setattr(recorder, "installed", False)
-    recorder.install(SimpleNamespace(device=SimpleNamespace(type="cpu")))
+    recorder.install(SimpleNamespace(parts=[], device=SimpleNamespace(type="cpu")))
     library.outer()
     faults = {stage: count for _, stage, _, _, count in recorder.spans}
     assert 10_000 <= faults["serialise"] < 10_500 and 3000 <= faults["write"] < 3500

@@ -5,53 +5,17 @@ alibaba/ChatLearn at 85ee7dfe: runtime/executor.py, runtime/environment.py, runt
 """
 
 import math
-from collections import ChainMap, Counter, defaultdict, deque
-from functools import partial
+from collections import Counter, deque
 
 import ray
 from ray.util.queue import Queue
 
-from dataflow.endpoints.tensors import map_tensors, payload_bytes, to_host
-from dataflow.errors import RunFailed
+from dataflow.endpoints.codecs import HOST
+from dataflow.endpoints.tensors import to_host
 from dataflow.flows.flow import DATASET, DRIVER
-from dataflow.studies.chatlearn.models import Trainer, message_bytes
-
-OPERATIONS = (
-    "queue_actors", "driver_put", "driver_get", "driver_qsize", "driver_payload_gets", "driver_payload_bytes",
-    "model_tasks", "stream_dataset_get", "stream_dataset_qsize", "trainer_queue_actors", "trainer_put", "trainer_get",
-    "trainer_blocking_gets",
-)  # fmt: skip
-
-
-class QueueCounters:
-    """Count what is done with queues and payloads, per group of iterations."""
-
-    def __init__(self, workers):
-        self.workers = workers
-        self.groups = defaultdict(Counter)  # first iteration of a group -> counts; 0: before the first iteration
-
-    def count(self, name, number=1):
-        self.groups[self.workers.first_iteration][name] += number
-
-    def receive(self, payload):
-        """Count a payload that the driver has read, and return it on the driver's device."""
-        self.count("driver_payload_gets")
-        self.count("driver_payload_bytes", payload_bytes(payload))
-        device = self.workers.plan.device
-        return map_tensors(lambda tensor: tensor.to(device), payload)
-
-    def facts(self):
-        """Return fields of the run. Raise RunFailed if two timed groups of the same length have different counts."""
-        options = self.workers.plan.options
-        timed = [counts for first, counts in self.groups.items() if first >= self.workers.first_timed]
-        groups = [counts for counts in timed if counts["iterations"] == options.group_size]
-        groups = groups[options.relay_episodes - 1 :]  # the first episodes have fewer samples to train on
-        different = {name for counts in groups for name in OPERATIONS if counts[name] != groups[0][name]}
-        if different:
-            raise RunFailed(f"groups of iterations differ in {', '.join(sorted(different))}")
-        operations = {name: groups[0][name] for name in OPERATIONS} if groups else {}
-        sizes = self.workers.run_in_all(partial(message_bytes, count=options.group_size))
-        return {"queue_operations": operations, "message_bytes": dict(ChainMap(*sizes.values()))}
+from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer
+from dataflow.transports.queue_counters import QueueCounters
+from dataflow.workers.worker_group import Connection, WorkerGroup
 
 
 class Driver:
@@ -62,7 +26,9 @@ class Driver:
 
     def __init__(self, workers):
         self.workers, self.plan, self.flow = workers, workers.plan, workers.sent_flow
-        self.options, self.counters = self.plan.options, QueueCounters(workers)
+        self.options = self.plan.options
+        # The first episodes have fewer samples to train on.
+        self.counters = QueueCounters(workers, self.options.relay_episodes - 1)
         self.training = Training(workers, self.counters) if self.plan.options.sink == "trainer" else None
         self.models = [task for task in self.flow.tasks if task.name != DATASET]
         self.submitted, self.waiting = 0, []  # waiting: numbers of messages that have not gone through the models
@@ -190,3 +156,17 @@ class Training:
             received: Counter = sum(ray.get([rank.sample_digests.remote() for rank in ranks]), Counter())
             wrong[f"{DATASET} -> trainer {index}"] = max((expected - received).total(), (received - expected).total())
         return {name: count * self.sample_bytes for name, count in wrong.items() if count}
+
+
+def by_ref_queue(workers: WorkerGroup) -> Connection:
+    """Do as ChatLearn: queue actors carry references, and the reading actor gets the payload."""
+    workers.start(ChatLearnActor, codec=HOST)
+    driver = Driver(workers)
+    functions: dict = {"facts": driver.counters.facts}
+    if driver.training:
+        functions |= {"check": driver.training.check, "spans": driver.training.spans}
+    data_paths = {str(edge): "object store, reference by Queue" for edge in workers.sent_flow.edges}
+    return Connection(driver.submit, driver.collect, data_paths, **functions)
+
+
+TRANSPORTS = {"ref-queue": by_ref_queue}

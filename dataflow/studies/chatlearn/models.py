@@ -12,20 +12,10 @@ import xxhash
 
 from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.payload import raw_bytes
-from dataflow.endpoints.tensors import to_array, to_host
+from dataflow.endpoints.tensors import to_array
 from dataflow.flows.flow import DATASET
 from dataflow.studies.chatlearn.samples import pad_samples, split_samples
 from dataflow.trace.recorder import count_faults
-
-
-def message_bytes(endpoint, count):
-    """Return, for each task of an endpoint, the bytes of its messages 1 to `count` as Ray serialises them."""
-    serialize = ray._private.worker.global_worker.get_serialization_context().serialize
-    return {
-        task: [serialize(to_host(endpoint.make_payload(number, task))).total_bytes for number in range(1, count + 1)]
-        for task in endpoint.outboxes
-        if endpoint.sent_flow.edges_from(task) and task != DATASET
-    }
 
 
 class ChatLearnActor(Actor):
@@ -57,7 +47,7 @@ class ChatLearnActor(Actor):
             self.acknowledgements.append([self.forward_step(DATASET, *inputs)])
             self.unread_messages -= 1
 
-    def take_samples(self, number, messages):
+    def take_samples(self, messages):
         self.samples += split_samples(messages)
 
     def next(self):

@@ -4,13 +4,19 @@ hpcaitech/ColossalAI at b5f056636, applications/Chat/coati/ray: experience_maker
 detached_replay_buffer.py.
 """
 
+from collections import ChainMap
+from functools import partial
 from typing import Any
 
+import ray
 import torch
 from ray.util.queue import Queue
 
 from dataflow.endpoints.actor import Actor
+from dataflow.endpoints.codecs import HOST
+from dataflow.endpoints.tensors import to_host
 from dataflow.flows.flow import DRIVER
+from dataflow.workers.worker_group import Connection, WorkerGroup
 
 BUFFER_LIMIT = 16  # batches in the replay buffer of a trainer
 
@@ -63,3 +69,27 @@ def map_lists(function, payload, message):
         return payload
     names = [field.name for field in message.fields if len({*field.lengths}) == 1 and not field.is_python]
     return payload | {name: function(payload[name]) for name in names}
+
+
+def by_value(workers: WorkerGroup, has_replay_buffer: bool = False) -> Connection:
+    """Do as ColossalAI: a sender calls each of its readers with the payload itself."""
+    workers.start(CallingActor, codec=HOST)
+    flow, actors = workers.sent_flow, workers.actors
+    ray.get([actor.join.remote(actors, has_replay_buffer) for actor in actors.values()])
+
+    def submit(query):
+        edges = flow.edges_from(DRIVER)
+        return [actors[flow.actor(edge.reader)].call.remote(edge.reader, DRIVER, to_host(query)) for edge in edges]
+
+    def collect(calls):
+        results: dict = {}
+        while calls:
+            answers = ray.get(calls)
+            results |= dict(ChainMap(*(found for found, _ in answers)))
+            calls = [call for _, more in answers for call in more]
+        return HOST.decode_all([results[source] for source in flow.returns], flow.edges_to(DRIVER), workers.plan.device)
+
+    return Connection(submit, collect, {str(edge): "argument of a call" for edge in flow.edges})
+
+
+TRANSPORTS = {"by-value": by_value, "replay-buffer": partial(by_value, has_replay_buffer=True)}

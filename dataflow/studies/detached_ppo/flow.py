@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
-from dataflow.studies.weights.flow import model_fields
+from dataflow.flows.models import model_fields
 
 ITEMS = ("views", "clones", "batch")
 

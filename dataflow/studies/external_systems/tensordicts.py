@@ -4,6 +4,7 @@ verl-project/verl, verl/utils/tensordict_utils.py: list_of_dict_to_tensordict.
 """
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,11 +13,25 @@ from dataflow.endpoints.tensors import Payload, assemble, tensors_of
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import Edge
 from dataflow.flows.message import Message
+from dataflow.studies import Part
 
 # On import, tensordict calls a function whose name torch is changing, and torch warns of that.
 logging.getLogger("torch.fx").setLevel(logging.ERROR)
 
 from tensordict import NonTensorStack, TensorDict  # noqa: E402
+
+
+class TensorDictPart(Part):
+    name = "external_systems"
+
+    def __init__(self, endpoint: Any) -> None:
+        super().__init__(endpoint)
+        for outbox in endpoint.outboxes.values():
+            outbox.convert_with(to_tensordict)
+
+    def received(self, task: str, inputs: Sequence[Any]) -> Sequence[Any]:
+        pairs = zip(inputs, self.endpoint.inboxes[task].edges, strict=True)
+        return [from_tensordict(*pair) for pair in pairs]
 
 
 def to_tensordict(payload: Payload, message: Message) -> Any:

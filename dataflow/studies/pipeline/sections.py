@@ -7,6 +7,7 @@ from dataflow.analysis.result import Result
 from dataflow.report import tables
 from dataflow.report.charts import Interval, TimelineChart
 from dataflow.report.tables import Column, Section, format_milliseconds, make_table
+from dataflow.studies.pipeline.actor import steps_of
 from dataflow.studies.pipeline.flow import BACKWARD, FORWARD, SCHEDULES, WEIGHTS, Schedule
 
 KINDS = {FORWARD: "forward", BACKWARD: "backward", WEIGHTS: "gradients of the weights"}
@@ -25,8 +26,9 @@ def measured_bubble(result: Result) -> float:
     """Return the share of a step in which stages wait: the mean of the runs' medians."""
     shares = []
     for run in result.shown_runs:
-        if run.steps:
-            pairs = zip(run.steps.compute_seconds, run.steps.stage_seconds, strict=True)
+        steps = steps_of(run)
+        if steps:
+            pairs = zip(steps.compute_seconds, steps.stage_seconds, strict=True)
             shares.append(median(1 - compute / stage for compute, stage in pairs))
     return fmean(shares)
 
@@ -38,8 +40,8 @@ def difference(result: Result) -> float:
 
 def held_activations(result: Result) -> list[int]:
     """Return the largest number of activations that each stage held at the same time, in any run."""
-    steps = [run.steps.held_activations for run in result.shown_runs if run.steps]
-    return [max(step[stage] for step in steps) for stage in result.flow.actors]
+    steps = [*filter(None, map(steps_of, result.shown_runs))]
+    return [max(step.held_activations[stage] for step in steps) for stage in result.flow.actors]
 
 
 def format_held(result: Result) -> str:

@@ -11,7 +11,6 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -26,29 +25,6 @@ READ_TENSORS = 8  # in one read of the thread
 PAUSE_SECONDS = 0.001  # between two reads, so that they take little time from the update
 ALL_BITS = 256**NUMBER_BYTES - 1
 read_number = (ctypes.c_char * NUMBER_BYTES).from_address
-
-
-@dataclass
-class WorkTimes:
-    """The work of one actor for one update or step, in seconds of the clock that all processes of a machine share."""
-
-    first_begin: float = 0.0  # of the first task: its message had arrived
-    first_end: float = 0.0  # its message was made, and the transport gets it now
-    last_begin: float = 0.0
-    last_end: float = 0.0
-    install_seconds: float = 0.0  # of all tasks
-    stall_seconds: float = 0.0
-    reads: int = 0  # of the parameters that are served, since the first update
-    torn_reads: int = 0
-    compute_begin: float = 0.0  # of the first task that has a compute time
-    compute_end: float = 0.0  # of the last one
-    compute_seconds: float = 0.0  # of all
-    held_activations: int = 0  # the largest number at the same time
-
-    def add_task(self, begin: float, end: float) -> None:
-        if not self.first_begin:
-            self.first_begin, self.first_end = begin, end
-        self.last_begin, self.last_end = begin, end
 
 
 class Parameters:

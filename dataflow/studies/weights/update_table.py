@@ -8,6 +8,7 @@ from dataflow.analysis.statistics import typical_seconds
 from dataflow.flows.flow import changes_flow
 from dataflow.report import tables
 from dataflow.report.tables import Column, format_milliseconds, format_significant
+from dataflow.studies.weights.updates import updates_of
 from dataflow.units import format_bytes
 
 
@@ -16,7 +17,8 @@ def format_part(result: Result, name: str) -> str:
 
     A transfer begins on one node and ends on another, so it may be too short for their clocks.
     """
-    parts = [getattr(run.updates, f"{name}_seconds") for run in result.shown_runs if run.updates]
+    updates = filter(None, map(updates_of, result.shown_runs))
+    parts = [getattr(update, f"{name}_seconds") for update in updates]
     medians = [median(seconds) for seconds in parts if seconds]
     if name == "transfer" and any(map(result.is_within_clock_error, medians)):
         return "-"
@@ -45,7 +47,7 @@ def bytes_per_receiver(result: Result) -> str:
 
 
 def count_reads(result: Result) -> str:
-    updates = [run.updates for run in result.shown_runs if run.updates]
+    updates = [*filter(None, map(updates_of, result.shown_runs))]
     if not any(u.reads for u in updates):
         return "not checked"
     return f"{sum(u.torn_reads for u in updates):,} of {sum(u.reads for u in updates):,}"

@@ -4,14 +4,13 @@ All sums are whole numbers below 2048, which float16 holds exactly, so the order
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
-from dataflow.endpoints.actor import Actor
+from dataflow.studies import Collector, Part
 from dataflow.studies.zero.flow import ALL_GATHER, ALL_REDUCE, ITEM_BYTES
-from dataflow.trace import recorder
 
 SLOTS = 3  # of numbers that differ from one step to the next, so that a result of another step is wrong
 LARGEST_SUM = 2048
@@ -29,42 +28,47 @@ def make_sums(sources: Iterable[int], slot: int, ranks: int, begin: int, end: in
     return torch.as_tensor(pattern).to(torch.float16).repeat(-(-(end - begin) // period))[: end - begin]
 
 
-class CollectiveActor(Actor):
-    """A rank. Subclasses have all_reduce(numbers), reduce_scatter(result, numbers) and all_gather(result, part)."""
+class CollectivePart(Part):
+    """Run the collectives of a rank: the methods all_reduce, reduce_scatter and all_gather of its actor."""
 
-    all_reduce: Callable[[torch.Tensor], None]
-    reduce_scatter: Callable[[torch.Tensor, torch.Tensor], None]
-    all_gather: Callable[[torch.Tensor, torch.Tensor], None]
+    name = "zero"
 
-    def __init__(self, plan: Any, name: str, *extra: Any) -> None:
-        super().__init__(plan, name, *extra)
-        (task,) = self.tasks.values()
-        self.rank, self.rank_count = self.task_flow.actors.index(name), len(self.task_flow.actors)
-        self.items = task.collectives[0].items
+    def __init__(self, endpoint: Any) -> None:
+        super().__init__(endpoint)
+        actors = endpoint.task_flow.actors
+        if not endpoint.tasks:  # the driver
+            return
+        (self.task,) = endpoint.tasks.values()
+        self.rank, self.rank_count = actors.index(endpoint.name), len(actors)
+        self.items = self.task.collectives[0].items
         part = self.items // self.rank_count
         self.parts = [(part * rank, part * (rank + 1)) for rank in range(self.rank_count)]
         self.numbers = [make_sums([self.rank], slot, self.rank_count, 0, self.items) for slot in range(SLOTS)]
         # Not the numbers themselves: a reduce-scatter of ray.util.collective writes into its input.
         self.own_parts = [numbers[slice(*self.parts[self.rank])].clone() for numbers in self.numbers]
         self.results = [torch.zeros(self.items if c.kind == ALL_GATHER else part, dtype=torch.float16)
-                        for c in task.collectives]  # fmt: skip
+                        for c in self.task.collectives]  # fmt: skip
 
-    def run_collectives(self, number: int) -> None:
-        (task,) = self.tasks.values()
+    def run(self, task: str, number: int) -> None:
         numbers = self.numbers[number % SLOTS]
-        for collective, result in zip(task.collectives, self.results, strict=True):
+        for collective, result in zip(self.task.collectives, self.results, strict=True):
             if collective.kind == ALL_REDUCE:
-                self.all_reduce(numbers)
+                self.endpoint.all_reduce(numbers)
             elif collective.kind == ALL_GATHER:
-                self.all_gather(result, self.own_parts[number % SLOTS])
+                self.endpoint.all_gather(result, self.own_parts[number % SLOTS])
             else:
-                self.reduce_scatter(result, numbers)
+                self.endpoint.reduce_scatter(result, numbers)
 
-    def verify(self, first: int, last: int) -> tuple[dict[str, int], dict[str, bool | None]]:
-        """Compare all results of the last step, and make its numbers anew: an all-reduce has changed them."""
-        wrong, views = super().verify(first, last)
-        counts, slot, (task,) = Counter(wrong), last % SLOTS, self.tasks.values()
-        for collective, result in zip(task.collectives, self.results, strict=True):
+    def end_group(self, number: int) -> Mapping[str, int]:
+        """Return the wrong bytes of all results of the last step, and make its numbers anew.
+
+        An all-reduce has changed them.
+        """
+        wrong = Counter[str]()
+        if not self.endpoint.tasks:
+            return wrong
+        slot = number % SLOTS
+        for collective, result in zip(self.task.collectives, self.results, strict=True):
             for rank, (begin, end) in enumerate(self.parts):
                 if collective.kind == ALL_GATHER:
                     found, sources = result[begin:end], [rank]
@@ -74,8 +78,12 @@ class CollectiveActor(Actor):
                 else:
                     continue
                 expected = make_sums(sources, slot, self.rank_count, begin, end)
-                counts[f"{self.name}, {collective.kind}"] += ITEM_BYTES * int((found != expected).sum())
+                wrong[f"{self.endpoint.name}, {collective.kind}"] += ITEM_BYTES * int((found != expected).sum())
             result.zero_()
         self.numbers[slot].copy_(make_sums([self.rank], slot, self.rank_count, 0, self.items))
-        self.faults_before = recorder.count_faults()  # those of the verification do not count
-        return {name: count for name, count in counts.items() if count}, views
+        return +wrong
+
+
+class CollectiveCollector(Collector):
+    def add(self, values: Mapping[str, Mapping[str, int]], is_timed: bool) -> Mapping[str, int]:
+        return sum(map(Counter, values.values()), Counter[str]())

@@ -9,12 +9,11 @@ from math import prod
 
 from dataflow.flows.flow import DRIVER, Collective, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT
-from dataflow.studies.weights.flow import model_fields
+from dataflow.flows.models import model_fields
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all-reduce", "reduce-scatter", "all-gather"
 # The gradients; gradients, then updated parameters; parameters for forward and backward pass, then gradients.
 STAGES = {1: (ALL_REDUCE,), 2: (REDUCE_SCATTER, ALL_GATHER), 3: (ALL_GATHER, ALL_GATHER, REDUCE_SCATTER)}
-UNITS = {ALL_REDUCE: 2, REDUCE_SCATTER: 1, ALL_GATHER: 1}  # of (N - 1) / N times all bytes, with rings of N ranks
 ITEM_BYTES = 2
 
 
@@ -30,10 +29,3 @@ def zero(model: str = "gpt2", ranks: int = 4, stage: int = 2, scale: float = 1.0
     tasks = [Task(f"rank-{rank}", (DRIVER,), ACKNOWLEDGEMENT, collectives=collectives) for rank in range(1, ranks + 1)]
     title = f"ZeRO stage {stage} of {model}" + (f" at scale {scale:g}" if scale < 1 else "") + f", {ranks} ranks"
     return Flow("zero", title, ACKNOWLEDGEMENT, tuple(tasks), tuple(task.name for task in tasks))
-
-
-def sent_bytes(flow: Flow) -> float:
-    """Return the bytes that each rank sends in a step, with the ring algorithms of textbooks."""
-    ranks = len(flow.tasks)
-    items = sum(UNITS[collective.kind] * collective.items for collective in flow.tasks[0].collectives)
-    return ITEM_BYTES * items * (ranks - 1) / ranks

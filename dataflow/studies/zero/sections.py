@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from dataflow.analysis.result import Result
+from dataflow.flows.flow import collective_bytes
 from dataflow.report import tables
 from dataflow.report.tables import Column, Section, format_milliseconds, format_significant, make_table
-from dataflow.studies.zero.flow import sent_bytes
 from dataflow.units import format_bytes
 
 
@@ -20,8 +20,8 @@ COLUMNS = (
     Column("ms per step", lambda r: format_milliseconds(r.typical_seconds)),
     Column("95 % interval", tables.format_interval, 4),
     Column("sent per rank and step", lambda r: format_bytes(measured_bytes(r))),
-    Column("expected (ring algorithms)", lambda r: format_bytes(sent_bytes(r.flow))),
-    Column("sent / expected", lambda r: format_significant(measured_bytes(r) / sent_bytes(r.flow))),
+    Column("expected (ring algorithms)", lambda r: format_bytes(collective_bytes(r.flow))),
+    Column("sent / expected", lambda r: format_significant(measured_bytes(r) / collective_bytes(r.flow))),
     Column("GB/s per rank", lambda r: format_significant(measured_bytes(r) / r.typical_seconds / 1e9)),
     Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
     tables.OVERHEAD,

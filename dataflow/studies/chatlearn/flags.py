@@ -1,0 +1,123 @@
+"""Define the flags of ChatLearn's own transport and of its trainers, and what they need."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from msgspec import Meta
+
+from dataflow.flows.flow import DATASET, Flow, with_dataset
+from dataflow.flows.message import ITEM_BYTES
+from dataflow.plan.flag import flag, parse_assignments
+
+TRANSPORT = "store ref-queue"
+MAX_SAMPLES = 100_000  # per message that a trainer cuts into samples
+MAX_PROCESSES = 64  # per actor
+TRAINER_FLAGS = ("train_micro_batch", "train_global_batch", "data_parallel", "trainers", "relay_episodes")
+OTHER_TRANSPORTS = ("sink", "train_micro_batch")  # have these flags too
+_flag = partial(flag, "chatlearn", configuration=True)
+_COUNT, _FEW = Meta(ge=1, le=10**6), Meta(ge=1, le=16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatLearnFlags:
+    # fmt: off
+    sink: str = _flag("driver", "reader of the results: the driver, or a trainer that cuts them into micro-batches",
+        str, choices=("driver", "trainer"))
+    train_micro_batch: int = _flag(8, "samples per micro-batch of --sink trainer", int, _COUNT)
+    episode: int | None = _flag(None, "messages per episode of ChatLearn's driver loop, with new queues and a full "
+        "verification at its end. Default: no episodes", int, _COUNT)
+    keep_queues: bool = _flag(False, "make the queues once instead of in each --episode")
+    replicas: str | None = _flag(None, "replicas per model, which receive messages round-robin: policy=2,reward=3", str,
+        metavar="MODEL=N,...")
+    ranks: str | None = _flag(None, "ranks per replica of a model (tensor times pipeline parallel): policy=4. All "
+        "ranks receive each message, and the last one sends the result", str, metavar="MODEL=N,...")
+    trainers: int | None = _flag(None, "models that --sink trainer trains (default: 2 for the flow ppo, otherwise 1)",
+        int, _FEW)
+    train_global_batch: int = _flag(128, "samples per training step of --sink trainer", int, _COUNT)
+    data_parallel: int = _flag(1, "data-parallel ranks per model of --sink trainer", int, _FEW)
+    relay_episodes: int = _flag(1, "episodes whose samples --sink trainer uses, the newest ones", int, _FEW)
+    # fmt: on
+
+    @property
+    def new_queues(self) -> bool:
+        """Whether each episode starts with new queues, as in ChatLearn."""
+        return bool(self.episode) and not self.keep_queues
+
+    @property
+    def trainer_count(self) -> int:
+        return self.trainers or (2 if self.flow == "ppo" else 1)  # type: ignore[attr-defined]
+
+    @property
+    def group_size(self) -> int:
+        return self.episode or super().group_size  # type: ignore[misc]
+
+    def process_counts(self, actor: str) -> tuple[int, int]:
+        replicas, ranks = (parse_assignments(f"--{name}", getattr(self, name), int) for name in ("replicas", "ranks"))
+        return replicas.get(actor, 1), ranks.get(actor, 1)
+
+    def tasks_that_run(self, flow: Flow) -> Flow:
+        return with_dataset(flow) if self.sink == "trainer" else flow
+
+    def added_store_bytes(self, flow: Flow) -> int:
+        """Return the bytes of the micro-batches of ChatLearn's dataset, all samples as long as the longest."""
+        if self.sink != "trainer" or self.transport != "ref-queue":  # type: ignore[attr-defined]
+            return 0
+        fields = {field.name: field for edge in flow.edges_to(DATASET) for field in edge.message.fields}
+        padded = [ITEM_BYTES[f.dtype] * len(f.lengths) * max(f.lengths) if f.is_list else f.bytes
+                  for f in fields.values()]  # fmt: skip
+        return self.relay_episodes * sum(padded)
+
+    def added_memory_bytes(self, flow: Flow) -> int:
+        """Return the bytes of the samples that the dataset keeps, views with their storage, and of the trainers."""
+        if self.sink != "trainer":
+            return 0
+        trainers = self.trainer_count if self.transport == "ref-queue" else 1  # type: ignore[attr-defined]
+        edges = flow.edges_to(flow.tasks[-1].name)
+        per_iteration = sum(edge.message.serialised_bytes + edge.bytes * trainers for edge in edges)
+        return self.group_size * self.relay_episodes * per_iteration
+
+
+def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
+    if transport.label == TRANSPORT:
+        yield from episode_errors(options, flow)
+    else:
+        for name in ChatLearnFlags.__dataclass_fields__:
+            if name in options.configuration_flags and name not in OTHER_TRANSPORTS:
+                flag_name = "--" + name.replace("_", "-")
+                yield f"{flag_name} is a flag of --transport ref-queue: give this transport, or leave it out"
+    if options.sink == "trainer":
+        if options.message in ("jagged", "tensordict"):
+            yield f"--sink trainer: it cannot cut {options.message} messages into samples: give --message fields"
+        results = [flow.message(name) for name in flow.returns]
+        counts = {count for message in results for count in message.sample_counts}
+        if len(counts) > 1 or max(counts) > MAX_SAMPLES or any(message.is_flat for message in results):
+            yield (f"--sink trainer: the results of {flow.name} are not fields with one entry per sample: give "
+                   "--message fields, or one of ChatLearn's flows (--list-flows)")  # fmt: skip
+    for name in TRAINER_FLAGS:
+        if name in options.configuration_flags and options.sink != "trainer":
+            yield f"--{name.replace('_', '-')} is a flag of the trainer: give --sink trainer too"
+
+
+def episode_errors(options: Any, flow: Flow) -> Iterator[str]:
+    group = options.group_size
+    if options.episode and options.check_every:
+        yield "--check-every: every episode of --episode ends with a full verification: leave it out"
+    if options.in_flight < group and (options.in_flight > 1 or options.sink == "trainer"):
+        yield f"--in-flight {options.in_flight}: ChatLearn sends a whole episode at once: give --in-flight {group}"
+    for name in ("replicas", "ranks"):
+        for model in parse_assignments(f"--{name}", getattr(options, name), int):
+            if model not in flow.actors:
+                yield f"--{name}: there is no model {model}: give {', '.join(flow.actors)}"
+    for model in flow.actors:
+        replicas, ranks = options.process_counts(model)
+        if min(replicas, ranks) < 1 or replicas * ranks > MAX_PROCESSES:
+            yield f"--replicas and --ranks: {model} has {replicas * ranks} processes: give 1 to {MAX_PROCESSES}"
+    needed = group * options.relay_episodes  # the queue operations of a whole episode are recorded
+    if options.iterations < needed:
+        yield f"--iterations {options.iterations}: give {needed} (--episode times --relay-episodes) or more"
+    step = options.train_micro_batch * options.data_parallel
+    if options.sink == "trainer" and options.train_global_batch % step:
+        yield (f"--train-global-batch {options.train_global_batch}: give a multiple of {step} (--train-micro-batch "
+               "times --data-parallel)")  # fmt: skip

@@ -1,0 +1,7 @@
+"""ColossalAI's detached PPO: experience makers and trainers, which send their weights back."""
+
+from dataflow.studies import Study
+from dataflow.studies.detached_ppo.flags import DetachedPpoFlags
+from dataflow.studies.detached_ppo.flow import detached_ppo
+
+STUDY = Study(flows={"detached-ppo": detached_ppo}, tables={"detached-ppo": "detached-ppo"}, flags=DetachedPpoFlags)

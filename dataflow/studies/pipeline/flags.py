@@ -1,0 +1,28 @@
+"""Define the flags of pipelines."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from msgspec import Meta
+
+from dataflow.plan.flag import flag
+from dataflow.studies.pipeline.flow import SCHEDULES
+
+_size = partial(flag, "pipeline", None, size=True)
+_COUNT = Meta(ge=1, le=10**6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineFlags:
+    # fmt: off
+    stages: int | None = _size("stages, each an actor", int, Meta(ge=1, le=64))
+    micro_batches: int | None = _size("micro-batches per step", int, Meta(ge=1, le=1024))
+    schedule: str | None = _size("order of the tasks: all forward, then all backward (afab), one forward and one "
+        "backward (1f1b), with two chunks per stage (interleaved), or with gradients of the weights that fill the gaps "
+        "(zb-h1, and zb-h2 with more memory)", str, choices=tuple(SCHEDULES))
+    task_seconds: str | None = _size("time of the forward pass of a micro-batch in a stage, and of each half of the "
+        "backward pass, such as 20ms; several times, separated by commas, are those of successive micro-batches", str,
+        metavar="TIME")
+    sequence_length: int | None = _size("tokens per sample", int, _COUNT)
+    hidden_size: int | None = _size("numbers per token that stages send", int, _COUNT)
+    # fmt: on
