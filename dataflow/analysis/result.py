@@ -14,7 +14,8 @@ from dataflow.analysis.statistics import MIN_RUNS, Summary, summarise, typical_s
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS, Transport, Variant, producer_writes_in_place
 from dataflow.errors import RecordError
 from dataflow.flows.catalogue import FLOWS_OF_FIELDS, build_flow
-from dataflow.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, with_dataset, with_proxy_actor
+from dataflow.flows.changes import with_dataset, with_proxy_actor
+from dataflow.flows.flow import DATASET, DRIVER, PROXY, Flow, Task
 from dataflow.flows.message import flat_message
 from dataflow.plan.options import FORMS, options_of
 from dataflow.plan.plan import Crossings, make_workers

@@ -32,8 +32,8 @@ from dataflow.measure.batch import (
 )
 from dataflow.measure.supervisor import measure_all, measure_configuration
 from dataflow.plan.command_line import OneLineParser, add_lists
+from dataflow.plan.memory import resident_bytes
 from dataflow.plan.options import RESULTS
-from dataflow.plan.validate import resident_bytes
 from dataflow.records import files
 from dataflow.units import format_bytes
 

@@ -4,29 +4,25 @@ Each size is a flag of every script. A user's flow can also be text or a functio
 """
 
 import inspect
-import re
 import runpy
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from types import NoneType
 from typing import Any
 
 from dataflow.errors import did_you_mean
+from dataflow.flows.changes import cut_messages, scale_flow
 from dataflow.flows.chatlearn_messages import dpo, of_samples, rlhf, slime
-from dataflow.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, check_name, cut_messages, scale_flow
-from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, PYTHON_DTYPES, Field, Message, flat_message
+from dataflow.flows.flow import DRIVER, Flow, Task
+from dataflow.flows.message import flat_message
+from dataflow.flows.parser import ARROW, check_reserved, parse_flow
 from dataflow.studies import studies
-from dataflow.units import format_bytes, parse_bytes
+from dataflow.units import format_bytes
 
 INT64_BYTES, FLOAT32_BYTES = 8, 4
-ARROW = "->"
-FIELD_DTYPES = [name for name in ITEM_BYTES if name not in PYTHON_DTYPES]
 MAX_SHOWN_FIELDS = 20  # of a message in --list-flows
-MAX_TENSORS = 100_000  # of a message that is written as text
-RESERVED_NAMES = (PROXY, DATASET, "query", "result")  # tasks and actors that the suite adds to flows
 
 
 def online_dpo(
@@ -163,86 +159,6 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
 
 def describe_error(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def check_reserved(names: Iterable[str]) -> None:
-    for name in names:
-        if name in RESERVED_NAMES:
-            raise ValueError(f"the name {name} is reserved: use another one")
-
-
-def parse_flow(text: str) -> Flow:
-    """Return the flow that a text describes; raise ValueError with the part that cannot be read.
-
-        rollout-1, rollout-2 -> trainer: 12MB
-        actor -> critic, reward: tokens int64 8MB, logprobs float32 4MB; critic, reward -> trainer: 4MB
-        trainer -> rollout: 300 x bfloat16 4MB
-
-    Semicolons separate the steps. Each sender sends one message, and every reader gets all of it. A size alone is one
-    flat tensor; fields with a dtype are a dict, in which `300 x` is a list of tensors. `driver` may stand on either
-    side. It starts actors that nobody sends to with 8 bytes. Actors that send nothing acknowledge to it, and the
-    iteration ends with the last acknowledgement.
-    """
-    reads: dict[str, list[str]] = {}
-    sends: dict[str, Message] = {}
-    steps = [step.strip() for step in text.split(";") if step.strip()]
-    for step in steps:
-        match = re.fullmatch(rf"([^:]+?){ARROW}([^:]+):(.+)", step)
-        if not match:
-            raise ValueError(f"cannot read {step!r}: write it as 'rollout-1, rollout-2 -> trainer: 12MB'")
-        senders, readers, message = _parse_names(match[1]), _parse_names(match[2]), _parse_message(match[3])
-        for sender in senders:
-            if sends.setdefault(sender, message) != message:
-                raise ValueError(f"{sender} sends two different messages: use two names for its two tasks")
-            for reader in readers:
-                if sender in reads.setdefault(reader, []) or sender == reader:
-                    raise ValueError(f"{sender} sends to {reader} twice, or to itself")
-                reads[reader].append(sender)
-    names = [name for name in dict.fromkeys([*sends, *reads]) if name != DRIVER]
-    sources = {name: reads.get(name) or [DRIVER] for name in names}
-    try:
-        order = [name for name in TopologicalSorter(sources).static_order() if name != DRIVER]
-    except CycleError as error:
-        raise ValueError(f"{' -> '.join(error.args[1])} is a cycle, and an iteration must end") from None
-    last = [name for name in order if name not in sends]
-    return Flow(
-        name=text,
-        title="; ".join(" ".join(step.partition(":")[0].split()) for step in steps),
-        query=sends.get(DRIVER, ACKNOWLEDGEMENT),
-        tasks=tuple(Task(name, tuple(sources[name]), sends.get(name, ACKNOWLEDGEMENT)) for name in order),
-        returns=tuple(dict.fromkeys([*reads.get(DRIVER, []), *last])),
-    )
-
-
-def _parse_names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        check_name(name)
-    check_reserved(names)
-    return names
-
-
-def _parse_message(text: str) -> Message:
-    if re.fullmatch(r"\s*[\d.]+\s*[A-Za-z]*\s*", text):
-        return flat_message(parse_bytes(text))
-    fields: list[Field] = []
-    tensors = 0
-    for part in map(str.strip, text.split(",")):
-        match = re.fullmatch(rf"(?:(\S+)\s+)??(?:(\d+)\s*x\s+)?({'|'.join(FIELD_DTYPES)})\s+(.+)", part)
-        if not match or not (match[1] or match[2]):
-            dtypes = ", ".join(FIELD_DTYPES)
-            raise ValueError(f"cannot read {part!r}: give name, dtype ({dtypes}) and bytes, or 300 x float32 4KB")
-        name, dtype, count = match[1] or "tensors", match[3], int(match[2] or 1)
-        if not name.isidentifier():
-            raise ValueError(f"{name} is not the name of a field: use letters, digits and underscores, a letter first")
-        items, remainder = divmod(parse_bytes(match[4]), ITEM_BYTES[dtype])
-        if remainder or not count:
-            raise ValueError(f"field {name}: give at least 1 tensor, and a multiple of the item size of {dtype}")
-        tensors += count
-        if tensors > MAX_TENSORS:
-            raise ValueError(f"{text.strip()!r} has more than {MAX_TENSORS} tensors: give fewer and larger ones")
-        fields.append(Field(name, dtype, lengths=(items,) * count) if match[2] else Field(name, dtype, (items,)))
-    return Message(tuple(fields))
 
 
 def describe_flows() -> str:

@@ -12,9 +12,9 @@ from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS
 from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.plan.command_line import parse_options
+from dataflow.plan.memory import available_memory, resident_bytes
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan, resolve_plan
-from dataflow.plan.validate import available_memory, resident_bytes
 from dataflow.records import files
 from dataflow.records.machine import MACHINE_KEYS, describe_environment
 from dataflow.records.schema import Run

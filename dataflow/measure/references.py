@@ -14,7 +14,8 @@ import torch
 from dataflow.catalogue.catalogue import REFERENCE, TRANSPORTS
 from dataflow.endpoints.actor import Actor, Endpoint, pass_messages
 from dataflow.endpoints.tensors import synchronise
-from dataflow.flows.flow import DRIVER, Flow, shrink_messages
+from dataflow.flows.changes import shrink_messages
+from dataflow.flows.flow import DRIVER, Flow
 from dataflow.measure.loop import run_group
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan

@@ -25,7 +25,7 @@ from dataflow.measure.batch import Item, make_items, new_records, resolve_points
 from dataflow.measure.monitor import Monitor
 from dataflow.plan.command_line import parse_options
 from dataflow.plan.options import RESULTS
-from dataflow.plan.plan import Token, token_ring
+from dataflow.plan.token import Token, token_ring
 from dataflow.records import files
 from dataflow.records.schema import Record, Run
 from dataflow.workers.cleanup import RunFolder, remove_dead_runs

@@ -1,10 +1,8 @@
 """Resolve the flags into a plan of one configuration: its flow, its processes, its devices and its record."""
 
 import math
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,16 +10,11 @@ from pathlib import Path
 from dataflow.catalogue.catalogue import Transport, readers_get_views, transports_of
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.catalogue import build_flow, flow_sizes
-from dataflow.flows.flow import (
-    DRIVER,
-    Edge,
-    Flow,
-    jagged_flow,
-    packed_flow,
-    with_proxy_actor,
-)
-from dataflow.plan import validate
+from dataflow.flows.changes import jagged_flow, packed_flow, with_proxy_actor
+from dataflow.flows.flow import DRIVER, Edge, Flow
+from dataflow.plan import memory, validate
 from dataflow.plan.options import FORMS, MAX_WARMUP, MIN_WARMUP_GROUPS, Options
+from dataflow.plan.token import Token
 from dataflow.records.schema import Configuration, Layout, Record, Workload, record_edges
 from dataflow.studies import studies
 
@@ -107,50 +100,6 @@ class Crossings:
             for edges, sender, reader in self.messages(number):
                 total[sender, reader] += count * edges[0].bytes
         return total
-
-
-@dataclass(frozen=True)
-class Token:
-    """One worker's place in a ring of named pipes. In a paired measurement, only the worker with the token works."""
-
-    folder: Path
-    index: int
-    count: int
-
-    def wait(self) -> None:
-        with open(self.folder / f"token-{self.index}", "rb+", buffering=0) as pipe:
-            pipe.read(1)
-        (self.folder / "holder").write_text(str(self.index))
-
-    def pass_on(self) -> None:
-        with open(self.folder / f"token-{(self.index + 1) % self.count}", "rb+", buffering=0) as pipe:
-            pipe.write(b".")
-
-    def pass_round(self) -> None:
-        """Let each of the other workers have the token once."""
-        self.pass_on()
-        self.wait()
-
-    @property
-    def waits(self) -> bool:
-        """Whether another worker was the last to take the token."""
-        return (self.folder / "holder").read_text() != str(self.index)
-
-
-@contextmanager
-def token_ring(folder: Path, count: int) -> Iterator[list[Token]]:
-    """Yield the positions of `count` workers in a ring. The first one gets the token first."""
-    (folder / "holder").touch()
-    handles = []
-    for index in range(count):
-        os.mkfifo(folder / f"token-{index}")
-        handles.append(os.open(folder / f"token-{index}", os.O_RDWR))  # a pipe that nobody has open loses its bytes
-    try:
-        os.write(handles[0], b".")
-        yield [Token(folder, index, count) for index in range(count)]
-    finally:
-        for handle in handles:
-            os.close(handle)
 
 
 @dataclass(frozen=True)
@@ -274,5 +223,5 @@ def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: st
         return plan, reason
     if options.address:
         validate.require_cluster(options.address)
-    store_bytes = validate.require_memory(transport, options, plan.task_flow)
+    store_bytes = memory.require_memory(transport, options, plan.task_flow)
     return replace(plan, gpus=gpus, store_bytes=store_bytes), None

@@ -12,7 +12,7 @@ from ray.dag.context import DAGContext
 from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.codecs import ARRAYS, BYTES, DENSE, UNCHANGED, Codec
 from dataflow.flows.flow import DRIVER
-from dataflow.plan.validate import CHANNEL_HEADROOM_BYTES, stored_iterations
+from dataflow.plan.memory import CHANNEL_HEADROOM_BYTES, stored_iterations
 from dataflow.transports import ray_internals
 from dataflow.transports.ring_endpoint import RingActor, RingEndpoint, open_rings
 from dataflow.workers import cleanup

@@ -5,192 +5,16 @@ python3 -m dataflow run "torch multiprocessing"
 
 import multiprocessing
 import os
-import re
-import time
-from datetime import timedelta
 from functools import partial
-from itertools import zip_longest
 
 import torch
-import torch.distributed as dist
 import torch.multiprocessing
 
 from dataflow.endpoints import tensors
 from dataflow.endpoints.actor import Actor, Endpoint, pass_messages
-from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER
 from dataflow.transports.ring_endpoint import RingEndpoint, open_rings
 from dataflow.workers.worker_group import Connection, WorkerGroup
-
-
-class Rank(Endpoint):
-    """One rank of a process group: the driver is 0, the actors follow in the flow's order."""
-
-    threads = ("loop",)  # of a Ray actor: with --address, the actors' loops run in them
-
-    def __init__(self, plan, name, rendezvous):
-        if plan.device == "cuda":
-            torch.cuda.set_device(plan.gpu_of(name))
-        super().__init__(plan, name)
-        self.rendezvous = rendezvous
-
-    def join(self):
-        """Form the group, and send one message over each edge, so that NCCL's log names the data path."""
-        plan, flow, names = self.plan, self.sent_flow, self.plan.worker_names
-        rank = names.index(self.name)
-        self.ranks = {task: names.index(flow.actor(task)) for task in (DRIVER, *(task.name for task in flow.tasks))}
-        if plan.device == "cuda":
-            one_gpu = plan.transport.name == "nccl-one-gpu"
-            os.environ.update(nccl_settings(plan.run_folder, torch.cuda.nccl.version(), one_gpu, rank))
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if plan.device == "cuda" else "gloo", self.rendezvous,
-            rank=rank, world_size=len(names), timeout=timedelta(seconds=plan.options.timeout + 30),
-        )  # fmt: skip
-        # Two messages between the same ranks may be read in another order than they were sent. NCCL has no tags.
-        self.tags = {edge: tag for tag, edge in enumerate(flow.edges)}
-        self.receive_buffers = {}  # edge -> one list of tensors to receive into for each iteration in flight
-        self.receives_begun = {}  # task -> requests to wait for, after `begin_receive`
-        # Parameters are served until the next ones have arrived.
-        buffers = 2 if plan.task_flow.has_parameters else plan.options.in_flight
-        for edge in flow.edges:
-            device = self.device_of(edge)
-            if self.name == flow.actor(edge.source):
-                dist.send(torch.ones(1, device=device), self.ranks[edge.reader])
-            elif self.name == flow.actor(edge.reader):
-                dist.recv(torch.ones(1, device=device), self.ranks[edge.source])
-                self.receive_buffers[str(edge)] = [
-                    tensors.to_tensor_list(tensors.like(edge.message, device), edge.message) for _ in range(buffers)
-                ]
-
-    def device_of(self, edge):
-        """Return where an edge's bytes arrive: on the GPU between actors, in host memory to and from the driver."""
-        return "cpu" if DRIVER in (edge.source, edge.reader) else self.device
-
-    def send(self, task, payload):
-        """Begin to send a payload to its readers, tensor by tensor, and return what must be waited for."""
-        requests = []
-        for edge in self.sent_flow.edges_from(task):
-            for tensor in tensors.to_tensor_list(payload, edge.message):
-                tensor = tensor.to(self.device_of(edge)).contiguous()
-                requests.append(dist.isend(tensor, self.ranks[edge.reader], tag=self.tags[edge]))
-        return requests
-
-    def receive_tensor(self, tensor, edge):
-        dist.recv(tensor, self.ranks[edge.source], tag=self.tags[edge])
-
-    def next_buffers(self, edge):
-        """Return the tensors of an edge that were used longest ago; from now on they are the newest ones."""
-        buffers = self.receive_buffers[str(edge)]
-        buffers.append(buffers.pop(0))
-        return buffers[-1]
-
-    def begin_receive(self, task):
-        """Let gloo receive the messages of a task while this actor works on the one before."""
-        requests = self.receives_begun[task] = []
-        for edge in self.sent_flow.edges_to(task):
-            for tensor in self.next_buffers(edge):
-                requests.append(dist.irecv(tensor, self.ranks[edge.source], tag=self.tags[edge]))
-
-    def receive_all(self, task):
-        """Return the payloads of a task's edges."""
-        edges = self.sent_flow.edges_to(task)
-        if task in self.receives_begun:
-            for request in self.receives_begun.pop(task):
-                request.wait()
-        else:
-            for edge in edges:
-                for tensor in self.next_buffers(edge):
-                    self.receive_tensor(tensor, edge)
-        received = [[tensor.to(self.device) for tensor in self.receive_buffers[str(edge)][-1]] for edge in edges]
-        return [tensors.from_tensor_list(*pair) for pair in zip(received, (e.message for e in edges), strict=True)]
-
-
-class RankActor(Rank, Actor):
-    def run(self):
-        self.join()
-        names = list(self.tasks)
-        while True:
-            requests = []
-            for task, following in zip_longest(names, names[1:]):
-                inputs = self.receive_all(task)
-                if following and self.plan.device == "cpu":  # NCCL's messages to and from a GPU wait for each other
-                    self.begin_receive(following)
-                requests += self.send(task, self.forward_step(task, *inputs))
-            for request in requests:
-                request.wait()
-
-
-class BroadcastRank(Rank):
-    """Each sender and its readers are a group, and a message is one broadcast per tensor."""
-
-    def join(self):
-        super().join()
-        readers = {task: sorted({self.ranks[e.reader] for e in self.sent_flow.edges_from(task)}) for task in self.ranks}
-        members = {task: (self.ranks[task], *readers[task]) for task in readers if readers[task]}
-        groups = {ranks: dist.new_group(ranks) for ranks in dict.fromkeys(members.values())}  # by all, in equal order
-        self.groups = {task: groups[ranks] for task, ranks in members.items()}
-
-    def send(self, task, payload):
-        if task not in self.groups:
-            return []
-        tensors_to_send = tensors.to_tensor_list(payload, self.sent_flow.message(task))
-        arguments = {"src": self.ranks[task], "group": self.groups[task], "async_op": True}
-        return [dist.broadcast(tensor.contiguous(), **arguments) for tensor in tensors_to_send]
-
-    def begin_receive(self, task):
-        """Receive later: a broadcast is not matched by a tag."""
-
-    def receive_tensor(self, tensor, edge):
-        dist.broadcast(tensor, self.ranks[edge.source], self.groups[edge.source])
-
-
-class BroadcastActor(BroadcastRank, RankActor):
-    pass
-
-
-def nccl_settings(folder, version, one_gpu, rank):
-    """Return the environment that NCCL needs before its first communicator: to log its connections into the folder.
-
-    NCCL rejects two ranks on one GPU ("Duplicate GPU detected"). From 2.30 on, a setting allows it. Before, another
-    host name for each rank passes the check, but then the bytes travel over sockets, and the log says so.
-    """
-    log = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": f"{folder}/nccl.%h.%p.log"}  # NCCL inserts host and process
-    if not one_gpu:
-        return log
-    if version >= (2, 30):
-        return log | {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "4", "NCCL_NVLS_ENABLE": "0"}
-    return log | {"NCCL_HOSTID": f"rank-{rank}", "NCCL_SOCKET_IFNAME": "lo"}
-
-
-def read_nccl_log(folder):
-    """Return the data paths that the logs in a folder name, as in "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"."""
-    text = "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("nccl.*.log")))
-    return sorted(set(re.findall(r" via ([A-Z][\w/]*)", text)))
-
-
-def by_process_group(workers: WorkerGroup, actor_class=RankActor, driver_class=Rank) -> Connection:
-    """Send by torch.distributed: over loopback by gloo, between GPUs by NCCL."""
-    start = time.perf_counter()
-    workers.start(actor_class, driver_class, workers.rendezvous())
-    driver = workers.driver
-    driver.join()
-    nccl_paths = read_nccl_log(workers.plan.run_folder)
-    if workers.plan.device == "cuda" and not nccl_paths:
-        raise RunFailed("NCCL's log names no connection between the actors")
-
-    def collect(requests):
-        results = driver.receive_all(DRIVER)
-        for request in requests:
-            request.wait()
-        return results
-
-    data_path = ", ".join(["torch.distributed", dist.get_backend_config(), *nccl_paths])
-    return Connection(
-        submit=lambda query: driver.send(DRIVER, query),
-        collect=collect,
-        data_paths={str(edge): data_path for edge in workers.sent_flow.edges},
-        setup_seconds={"processes, group creation": time.perf_counter() - start},
-    )
 
 
 class QueueEndpoint(Endpoint):
@@ -292,10 +116,6 @@ def by_memcpy(workers: WorkerGroup) -> Connection:
 
 
 TRANSPORTS = {
-    "gloo": by_process_group,
-    "broadcast": partial(by_process_group, actor_class=BroadcastActor, driver_class=BroadcastRank),
-    "nccl-one-gpu": by_process_group,
-    "nccl": by_process_group,
     "multiprocessing": by_multiprocessing,
     "mapped": by_mapped,
     "memcpy": by_memcpy,

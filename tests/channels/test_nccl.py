@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dataflow.transports.processes import nccl_settings, read_nccl_log
+from dataflow.transports.process_group import nccl_settings, read_nccl_log
 from dataflow.transports.rdt import read_ucx_log
 
 LOG = """\

@@ -6,7 +6,8 @@ import pytest
 from in_process import COLOCATED
 
 from dataflow.flows.catalogue import build_flow, chain, online_dpo, round_trip, scatter_gather
-from dataflow.flows.flow import DRIVER, PROXY, Flow, Task, packed_flow, with_proxy_actor
+from dataflow.flows.changes import packed_flow, with_proxy_actor
+from dataflow.flows.flow import DRIVER, PROXY, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message, flat_message
 
 WIDE = Flow(

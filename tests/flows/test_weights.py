@@ -3,7 +3,8 @@
 import pytest
 
 from dataflow.flows.catalogue import build_flow
-from dataflow.flows.flow import DRIVER, changes_flow
+from dataflow.flows.changes import changes_flow
+from dataflow.flows.flow import DRIVER
 from dataflow.flows.models import MODELS, model_fields
 from dataflow.units import parse_bytes
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from dataflow.flows.flow import PROXY
-from dataflow.plan.plan import Worker, resolve_plan, token_ring
+from dataflow.plan.plan import Worker, resolve_plan
+from dataflow.plan.token import token_ring
 
 FIELDS = ("--transport", "ref-queue", "--flow", "ppo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
 KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")

@@ -11,7 +11,7 @@ import pytest
 
 from dataflow.catalogue.catalogue import TRANSPORTS, Requirements
 from dataflow.errors import Skipped, UsageError
-from dataflow.plan import validate
+from dataflow.plan import memory, validate
 from dataflow.plan.command_line import parse_options
 from dataflow.plan.plan import resolve_plan
 from dataflow.records import machine as machine_record
@@ -47,8 +47,8 @@ def test_the_store_holds_the_iterations_in_flight_and_the_one_before(machine, ma
 def test_channels_are_counted_with_the_iterations_that_they_hold(make_plan):
     for transport, iterations in (("shm", 3), ("pickle", 3), ("zero-copy", 4), ("mapped", 0)):
         plan = make_plan("graph", "--transport", transport, "--in-flight", "2", "--payload", "1MiB")
-        count = validate.stored_bytes(plan.transport, plan.options, plan.task_flow)
-        assert count == iterations * (plan.task_flow.sent_bytes + 4 * validate.CHANNEL_HEADROOM_BYTES)
+        count = memory.stored_bytes(plan.transport, plan.options, plan.task_flow)
+        assert count == iterations * (plan.task_flow.sent_bytes + 4 * memory.CHANNEL_HEADROOM_BYTES)
 
 
 def test_messages_that_do_not_fit_into_memory_or_shared_memory_are_rejected(machine, make_plan):
@@ -69,7 +69,7 @@ def test_messages_that_do_not_fit_into_memory_or_shared_memory_are_rejected(mach
 def test_memory_of_the_producers_own_messages_is_needed_with_copy_in(machine, make_plan):
     machine()
     plans = [make_plan("torch", "--transport", "mapped", *flags) for flags in ((), ("--copy-in",))]
-    in_place, copied = (validate.resident_bytes(plan.transport, plan.options, plan.task_flow) for plan in plans)
+    in_place, copied = (memory.resident_bytes(plan.transport, plan.options, plan.task_flow) for plan in plans)
     assert copied - in_place == 3 * SENT
 
 
@@ -84,19 +84,19 @@ def write_cgroup(folder, limit, used, prefix="", names=("memory.max", "memory.cu
 def test_the_memory_limit_of_a_container_and_of_those_around_it_counts(monkeypatch, tmp_path):
     monkeypatch.setattr(machine_record, "CGROUPS", tmp_path)
     monkeypatch.setattr(machine_record, "MY_CGROUPS", tmp_path / "self")
-    assert validate.limited_memory() == float("inf")
+    assert memory.limited_memory() == float("inf")
     (tmp_path / "self").write_text("3:cpu:/x\n0::/outer/inner\n")
     write_cgroup(tmp_path / "outer" / "inner", "max", 5 * MIB)
-    assert validate.limited_memory() == float("inf")
+    assert memory.limited_memory() == float("inf")
     write_cgroup(tmp_path / "outer", 100 * MIB, 40 * MIB)
-    assert validate.limited_memory() == 63 * MIB
+    assert memory.limited_memory() == 63 * MIB
     write_cgroup(tmp_path / "outer" / "inner", 20 * MIB, 40 * MIB)
-    assert validate.limited_memory() == 0
+    assert memory.limited_memory() == 0
     # Version 1. A container without a namespace of its own sees its own controller at the root, under another name.
     (tmp_path / "self").write_text("4:cpu,memory:/docker/0123\n0::/\n")
     names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
     write_cgroup(tmp_path / "memory", 50 * MIB, 10 * MIB, "total_", names)
-    assert validate.limited_memory() == 43 * MIB
+    assert memory.limited_memory() == 43 * MIB
 
 
 def test_too_little_memory_for_a_container_names_its_limit(machine, make_plan, monkeypatch):
@@ -116,7 +116,7 @@ def test_replicas_ranks_and_trainers_have_memory_of_their_own(machine, make_plan
 
     def resident(*flags):
         plan = make_plan("store", "--transport", "ref-queue", "--flow", "ppo", "--in-flight", "2", *flags)
-        return validate.resident_bytes(plan.transport, plan.options, plan.task_flow), plan.task_flow
+        return memory.resident_bytes(plan.transport, plan.options, plan.task_flow), plan.task_flow
 
     alone, flow = resident()
     several, _ = resident("--replicas", "reward=2", "--ranks", "reward=3")

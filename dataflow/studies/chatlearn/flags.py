@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec import Meta
 
-from dataflow.flows.flow import DATASET, Flow, with_dataset
+from dataflow.flows.changes import with_dataset
+from dataflow.flows.flow import DATASET, Flow
 from dataflow.flows.message import ITEM_BYTES
 from dataflow.plan.flag import flag, parse_assignments
 

@@ -1,6 +1,6 @@
 """Updates of the weights of a model: trainers send them to rollouts, which serve them."""
 
-from dataflow.flows.flow import changes_flow
+from dataflow.flows.changes import changes_flow
 from dataflow.studies import Study
 from dataflow.studies.weights.flags import WeightsFlags, find_errors
 from dataflow.studies.weights.flow import weights

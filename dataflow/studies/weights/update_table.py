@@ -5,7 +5,7 @@ from statistics import median
 
 from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import typical_seconds
-from dataflow.flows.flow import changes_flow
+from dataflow.flows.changes import changes_flow
 from dataflow.report import tables
 from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.studies.weights.updates import updates_of

@@ -4,7 +4,7 @@ from functools import partial
 
 import torch.distributed as dist
 
-from dataflow.transports.processes import Rank, RankActor, by_process_group
+from dataflow.transports.process_group import Rank, RankActor, by_process_group
 
 
 class GroupRank(Rank):

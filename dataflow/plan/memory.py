@@ -1,0 +1,109 @@
+"""Compute the memory that a configuration needs, and reject what this machine does not have."""
+
+import math
+import os
+from contextlib import suppress
+
+import psutil
+
+from dataflow.catalogue.catalogue import Transport
+from dataflow.errors import UsageError
+from dataflow.flows.catalogue import flag_name, flow_sizes
+from dataflow.flows.flow import Flow
+from dataflow.plan.options import MIN_STORE_BYTES, Options
+from dataflow.records.machine import control_groups
+from dataflow.units import format_bytes
+
+# By version of control groups: the names of limit and usage, and how those of sums over a group and its children begin.
+MEMORY_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+    2: ("memory.max", "memory.current", ""),
+}
+
+CHANNEL_HEADROOM_BYTES = 64 * 1024  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
+
+
+def limited_memory() -> float:
+    """Return the bytes of memory that a container's limit (cgroup) leaves to new processes; infinity without a limit.
+
+    Pages of files count as free, because the kernel drops them first.
+    """
+    free_bytes = [math.inf]
+    for folder, version in control_groups("memory"):
+        limit, usage, prefix = MEMORY_FILES[version]
+        for parent in (folder, *folder.parents):  # a limit of any of them counts; in a container, the root has it
+            with suppress(OSError, KeyError, ValueError):  # without a limit, it is no number
+                statistics = dict(line.split() for line in (parent / "memory.stat").read_text().splitlines())
+                file_bytes = sum(int(statistics[f"{prefix}{kind}_file"]) for kind in ("active", "inactive"))
+                used_bytes = int((parent / usage).read_text()) - file_bytes
+                free_bytes.append(max(0, int((parent / limit).read_text()) - used_bytes))
+    return min(free_bytes)
+
+
+def available_memory() -> tuple[int, str]:
+    """Return the bytes of memory that new processes can have, and their name in an error message."""
+    machine_bytes, container_bytes = psutil.virtual_memory().available, limited_memory()
+    if container_bytes < machine_bytes:
+        return int(container_bytes), "memory under the limit of this container (cgroup)"
+    return machine_bytes, "memory"
+
+
+def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
+    """Return the bytes of a private cluster's object store, 0 without Ray; raise UsageError if memory is too small."""
+    if not os.access("/dev/shm", os.W_OK):
+        raise UsageError("/dev/shm is missing or cannot be written, and a run needs it: mount a tmpfs there")
+    shared_bytes, (memory_bytes, memory_name) = psutil.disk_usage("/dev/shm").free, available_memory()
+    # 30 % is Ray's own default.
+    default_bytes = max(MIN_STORE_BYTES, min(int(0.3 * memory_bytes), int(0.95 * shared_bytes)))
+    in_store_bytes = stored_bytes(transport, options, flow)
+    if options.preallocate_store:
+        default_bytes = max(MIN_STORE_BYTES, 2 * in_store_bytes)
+    store_bytes = (options.object_store_bytes or default_bytes) if transport.runtime.uses_ray else 0
+    pool_bytes = flow.slots(options.in_flight) * flow.sent_bytes if transport.requirements.shared_memory else 0
+    names = ["payload"] if options.payload else list(flow_sizes(options.flow, options.message))[:2]
+    if options.in_flight > 1:
+        names.append("in_flight")
+    lower = "lower " + (" or ".join(map(flag_name, names)) or "the bytes of --flow")  # a text has no other sizes
+    enlarge = "free some or enlarge it (docker run --shm-size), or"
+    for name, needed_bytes, free_bytes, advice in (
+        ("/dev/shm for messages", pool_bytes, shared_bytes, f"{enlarge} {lower}"),
+        (memory_name, resident_bytes(transport, options, flow), memory_bytes, lower),
+        ("/dev/shm for the object store", store_bytes, shared_bytes, f"{enlarge} lower --object-store-bytes"),
+        ("object store", in_store_bytes, store_bytes, f"{lower}, or raise --object-store-bytes"),
+    ):
+        if needed_bytes > free_bytes:
+            raise UsageError(f"{transport.name} needs {format_bytes(needed_bytes)} of {name} with {flow.name}, and "
+                             f"{format_bytes(free_bytes)} are free: {advice}")  # fmt: skip
+    return store_bytes
+
+
+def stored_iterations(transport: Transport, options: Options) -> int:
+    """Return how many iterations the object store holds: those in flight, and the one before, in queues."""
+    if transport.gives_views and transport.stores == "channels":
+        # Readers hold as many views until verification. With fewer buffers, a view blocks the writer forever.
+        return 2 * options.in_flight
+    return options.in_flight + 1
+
+
+def stored_bytes(transport: Transport, options: Options, flow: Flow) -> int:
+    """Return the bytes that are in the object store at the same time."""
+    if not transport.stores:
+        return 0
+    added_bytes = sum(edge.message.serialised_bytes for edge in flow.edges)  # of readers that get them by value
+    if transport.stores == "channels":  # they are objects of the store, made once
+        added_bytes = (len(flow.tasks) + 1) * CHANNEL_HEADROOM_BYTES
+    return stored_iterations(transport, options) * (flow.serialised_bytes + added_bytes)
+
+
+def resident_bytes(transport: Transport, options: Options, flow: Flow) -> int:
+    """Return the bytes of memory of a run: pools, inputs that readers hold, a trainer's samples, and the store."""
+    processes = {task.name: math.prod(options.process_counts(task.actor)) for task in flow.tasks}
+    pools = flow.query.bytes + sum(task.sends.bytes * processes[task.name] for task in flow.tasks)
+    if options.copy_in:  # the producers' own, and those in shared memory
+        pools *= 2
+    inputs = sum(edge.bytes * processes.get(edge.reader, 1) for edge in flow.edges)
+    is_in_place = flow.has_parameters and not transport.requirements.shared_memory
+    slots = 1 if is_in_place else flow.slots(options.in_flight)
+    # Readers hold the inputs of the last iterations while the next one arrives.
+    total = slots * pools + (options.in_flight + 1) * inputs + stored_bytes(transport, options, flow)
+    return total + options.added_memory_bytes(flow)
