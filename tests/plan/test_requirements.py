@@ -101,7 +101,7 @@ def test_the_memory_limit_of_a_container_and_of_those_around_it_counts(monkeypat
 
 def test_too_little_memory_for_a_container_names_its_limit(machine, make_plan, monkeypatch):
     machine()
-    monkeypatch.setattr(validate, "limited_memory", lambda: 350 * MIB)
+    monkeypatch.setattr(memory, "limited_memory", lambda: 350 * MIB)
     with pytest.raises(UsageError, match=r"of memory under the limit of this container .* 350 MiB are free: lower --"):
         make_plan("torch", "--transport", "gloo")
 
