@@ -44,7 +44,7 @@ DRIVER_PATHS = {  # of transports that send the driver's own messages in another
     "store driver-queue": {"argument of a call (as requested)", "object store, driver (as requested)"},
     "rdt gloo": {"argument or answer of a call"},
 }
-# Their flows are in test_updates.py, test_zero_steps.py, test_pipeline_steps.py and test_peers.py.
+# Their flows are in tests/studies/.
 ELSEWHERE = ("store by-value", "store replay-buffer", "store transfer-queue", "rdt broadcast", "rdt collectives",
              "torch broadcast", "torch collectives", "peers zmq-ipc",
              "peers zmq-tcp", "peers arrow-flight")  # fmt: skip

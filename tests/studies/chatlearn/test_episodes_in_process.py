@@ -1,6 +1,6 @@
 """Run ChatLearn's episodes over many flows and layouts in one process: all bytes are verified, all operations counted.
 
-Queues are lists and remote calls are calls. tests/runs/test_chatlearn_episodes.py uses Ray.
+Queues are lists and remote calls are calls. test_episodes.py uses Ray.
 """
 
 from types import SimpleNamespace

@@ -16,6 +16,7 @@ from dataflow.studies.model_loading.__main__ import Load, LoadingRecord, Publish
 SMALL = ("--model", "gpt2", "--model-scale", "0.05")
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize(
     "way",
     [
