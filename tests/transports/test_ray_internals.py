@@ -1,6 +1,5 @@
 """Reused memory for received messages, and the channels of a compiled graph."""
 
-import gc
 import inspect
 import sys
 from types import SimpleNamespace
@@ -14,65 +13,36 @@ from dataflow.errors import RunFailed
 from dataflow.transports.ray_internals import MIN_REUSED_BYTES, ReusedBuffers, check_data_paths, reuse_receive_buffers
 
 
-def message(number, count=1000, dtype=np.int64):
-    return np.full(count, number, dtype)
-
-
-@pytest.fixture
-def buffers():
-    return ReusedBuffers()
-
-
-@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.float32])
-@pytest.mark.parametrize("shape", [(1000,), (2, 5, 100)])
-def test_a_copy_has_the_type_the_shape_and_the_bytes_and_is_no_view(buffers, dtype, shape):
-    array = np.arange(1000).astype(dtype).reshape(shape)
-    tensor = buffers.copy(array)
-    assert (tensor.shape, tensor.numpy().dtype) == (shape, dtype)
-    assert np.array_equal(tensor.numpy(), array)
+@pytest.mark.parametrize(("dtype", "shape"), [(np.int64, (1000,)), (np.uint8, (2, 5, 100)), (np.float32, (9, 1))])
+def test_a_copy_has_the_type_the_shape_and_the_bytes_and_is_no_view(dtype, shape):
+    array = np.arange(np.prod(shape)).astype(dtype).reshape(shape)
+    tensor = ReusedBuffers().copy(array)
+    assert tensor.numpy().dtype == dtype and np.array_equal(tensor.numpy(), array)
     array[:] = 0
     assert tensor.count_nonzero() > 0
 
 
-def test_memory_is_used_again_only_when_its_tensor_is_gone(buffers):
-    held = [buffers.copy(message(number)) for number in range(5)]
-    assert len({tensor.data_ptr() for tensor in held}) == 5
-    free = held.pop(2).data_ptr()
-    assert {buffers.copy(message(number)).data_ptr() for number in range(9)} == {free}
-    assert [int(tensor[0]) for tensor in held] == [0, 1, 3, 4]
-    assert len(buffers.slots[8000]) == 5
-
-
-VIEWS = {
-    "slice": lambda tensor: tensor[500:],
-    "view": lambda tensor: tensor.view(torch.uint8),
-    "slice of the array": lambda tensor: tensor.numpy()[7:8],
-    "tensor of the array": lambda tensor: torch.from_numpy(tensor.numpy()),
-    "memoryview": lambda tensor: memoryview(tensor.numpy()),
-    "storage": lambda tensor: tensor.untyped_storage(),
-}
-
-
-@pytest.mark.parametrize("kind", VIEWS)
-def test_memory_with_a_view_is_not_used_again(buffers, kind):
-    tensor = buffers.copy(message(1))
-    address, view = tensor.data_ptr(), VIEWS[kind](tensor)
+@pytest.mark.parametrize(
+    "view_of",
+    [
+        lambda tensor: tensor,
+        lambda tensor: tensor.view(torch.uint8)[500:],
+        lambda tensor: tensor.numpy()[7:8],
+        lambda tensor: memoryview(tensor.numpy()),
+        lambda tensor: tensor.untyped_storage(),
+    ],
+    ids=["tensor", "slice", "array", "memoryview", "storage"],
+)
+def test_memory_is_used_again_when_its_tensor_and_all_views_of_it_are_gone(view_of):
+    buffers = ReusedBuffers()
+    tensor = buffers.copy(np.full(1000, 1))
+    address, view = tensor.data_ptr(), view_of(tensor)
     del tensor
-    gc.collect()
-    other = buffers.copy(message(2))
+    other = buffers.copy(np.full(1000, 2))
     assert other.data_ptr() != address
-    del view, other
-    assert len({buffers.copy(message(number)).data_ptr() for number in range(3)}) == 1
-    assert len(buffers.slots[8000]) == 2
-
-
-def test_messages_of_the_same_size_share_memory_whatever_their_type(buffers):
-    address = buffers.copy(message(1, 8, np.uint8)).data_ptr()
-    tensor = buffers.copy(message(1, 1, np.int64))
-    assert (tensor.data_ptr(), tensor.dtype) == (address, torch.int64)
-    del tensor
-    assert [buffers.copy(message(7, count)).numel() for count in (10, 20, 10, 20)] == [10, 20, 10, 20]
-    assert {count: len(slots) for count, slots in buffers.slots.items()} == {8: 1, 80: 1, 160: 1}
+    del view
+    assert {buffers.copy(np.full(8000, number, np.uint8)).data_ptr() for number in range(9)} == {address}
+    assert other.tolist() == [2] * 1000 and len(buffers.slots[8000]) == 2
 
 
 def test_only_large_arrays_for_the_cpu_are_copied_into_reused_memory(monkeypatch):
@@ -80,7 +50,7 @@ def test_only_large_arrays_for_the_cpu_are_copied_into_reused_memory(monkeypatch
     current = SimpleNamespace(get_current=lambda: SimpleNamespace(serialization_context=context))
     monkeypatch.setitem(sys.modules, "ray.experimental.channel", SimpleNamespace(ChannelContext=current))
     reuse_receive_buffers()
-    deserialize, large = context.deserialize_from_numpy_or_scalar, message(5, MIN_REUSED_BYTES, np.uint8)
+    deserialize, large = context.deserialize_from_numpy_or_scalar, np.full(MIN_REUSED_BYTES, 5, np.uint8)
     copy = deserialize(large, torch.bfloat16, "cpu", None)
     assert (copy.dtype, copy.nbytes) == (torch.bfloat16, MIN_REUSED_BYTES)
     assert bool((copy.view(torch.uint8) == 5).all()) and copy.data_ptr() != large.ctypes.data
@@ -98,16 +68,15 @@ def test_the_method_of_ray_that_reuse_buffers_replaces_exists():
 SHARED_MEMORY = "TorchTensorType over BufferedSharedMemoryChannel"
 NCCL = "TorchTensorType over TorchTensorAcceleratorChannel"
 UNTYPED = "SharedMemoryType over BufferedSharedMemoryChannel"
-DATA_PATHS = {None: UNTYPED, "shm": SHARED_MEMORY, "nccl": NCCL}  # by type hint
 
 
 @pytest.mark.parametrize("flow", [DEMO, COLOCATED], ids=lambda flow: flow.name)
-@pytest.mark.parametrize("hint", DATA_PATHS)
-def test_a_graph_with_another_channel_for_one_edge_is_rejected(flow, hint):
+@pytest.mark.parametrize(("hint", "path"), [(None, UNTYPED), ("shm", SHARED_MEMORY), ("nccl", NCCL)])
+def test_a_graph_with_another_channel_for_one_edge_is_rejected(flow, hint, path):
     expected = {}
     for edge in flow.edges:
         is_drivers = "driver" in (edge.source, edge.reader)  # never over NCCL
-        expected[str(edge)] = SHARED_MEMORY if is_drivers and hint == "nccl" else DATA_PATHS[hint]
+        expected[str(edge)] = SHARED_MEMORY if is_drivers and hint == "nccl" else path
     check_data_paths(expected, flow, hint, "this")
     for edge, data_path in expected.items():
         for other in {NCCL, SHARED_MEMORY, UNTYPED} - {data_path}:
