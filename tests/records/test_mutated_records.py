@@ -19,36 +19,27 @@ VALUES = (None, 0, -1, 1e308, float("nan"), "", "x" * 50, [], {}, [None], True, 
 
 def all_places(value, path=()):
     """Yield the path to each value in a record."""
-    yield path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
+        yield (*path, key)
         yield from all_places(inner, (*path, key))
 
 
-def change(record, generator):
-    """Return the record with one of its values replaced or removed."""
-    record = json.loads(json.dumps(record))
-    *path, last = generator.choice([path for path in all_places(record) if path])
-    parent = record
-    for key in path:
-        parent = parent[key]
-    if generator.random() < 0.2:
-        del parent[last]
-    else:
-        parent[last] = generator.choice(VALUES)
-    return record
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_a_changed_record_is_one_error_or_a_report(tmp_path, seed):
-    generator, path = random.Random(seed), tmp_path / "record.json"
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_changed_record_is_one_error_or_a_report(tmp_path):
+    generator, path = random.Random(1), tmp_path / "record.json"
     made = [make_record("refs", make_run([0.2, 0.3]), [0.1, 0.2]), make_record("refs", [0.2], table="chatlearn-flat")]
-    originals = []
-    for record in made:
-        files.save(path, record)
-        originals.append(json.loads(path.read_text()))
-    for _ in range(100):
-        path.write_text(json.dumps(change(generator.choice(originals), generator)))
+    for index in range(300):
+        files.save(path, made[index % 2])
+        record = json.loads(path.read_text())
+        *folders, last = generator.choice([*all_places(record)])
+        parent = record
+        for key in folders:
+            parent = parent[key]
+        parent[last] = generator.choice(VALUES)
+        if generator.random() < 0.2:
+            del parent[last]
+        path.write_text(json.dumps(record))
         try:
             with name_broken_record([path]):
                 results = group_results([files.load(path)])
