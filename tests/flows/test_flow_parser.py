@@ -5,21 +5,19 @@ import pytest
 from dataflow.flows.catalogue import build_flow, flow_sizes
 from dataflow.units import format_bytes, parse_bytes, parse_seconds
 
-TEXT = "rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB"
-
 
 def edges(name, **sizes):
     return [(edge.source, edge.reader, edge.bytes) for edge in build_flow(name, sizes).edges]
 
 
 def test_the_driver_starts_senders_without_a_source_and_actors_that_send_nothing_acknowledge():
-    assert edges(TEXT) == [
+    text = "rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB"
+    assert edges(text) == [
         ("driver", "rollout-1", 8), ("driver", "rollout-2", 8), ("rollout-1", "trainer", 12_000_000),
         ("rollout-2", "trainer", 12_000_000), ("trainer", "driver", 8),
     ]  # fmt: skip
-    tokens, logprobs = build_flow(TEXT, {}).task("rollout-1").sends.fields
-    assert (tokens.name, tokens.dtype, tokens.shape) == ("tokens", "int64", (1_000_000,))
-    assert (logprobs.name, logprobs.dtype, logprobs.shape) == ("logprobs", "float32", (1_000_000,))
+    fields = [(field.name, field.dtype, field.shape) for field in build_flow(text, {}).task("rollout-1").sends.fields]
+    assert fields == [("tokens", "int64", (1_000_000,)), ("logprobs", "float32", (1_000_000,))]
 
 
 def test_the_driver_can_send_and_read_and_the_order_of_the_steps_does_not_matter():
@@ -32,15 +30,13 @@ def test_the_driver_can_send_and_read_and_the_order_of_the_steps_does_not_matter
     ("text", "reason"),
     [
         ("a -> b", "write it as"),
-        ("a b -> c: 12MB", "'a b' is not a name"),
         ("a -> a: 1MB", "to itself"),
         ("a -> b: 1MB; b -> a: 1MB", "is a cycle"),
         ("a -> b: 1MB; a -> c: 2MB", "a sends two different messages"),
         ("query -> b: 1MB", "the name query is reserved"),
-        ("a -> b: 12XB", "unknown unit XB"),
         ("a -> b: x int3 4MB", "give name, dtype"),
-        ("a -> b: 300 float32 4KB", "300 is not the name of a field"),
         ("a -> b: 0 x float32 4KB", "at least 1"),
+        ("a -> b: 300000000 x bfloat16 4MB", "has more than 100000 tensors: give fewer and larger ones"),
     ],
 )
 def test_text_that_is_not_a_flow_is_rejected_in_one_line(text, reason):
@@ -53,18 +49,6 @@ def test_many_tensors_are_a_list_with_or_without_a_name():
     for name, text in (("tensors", ""), ("weights", "weights ")):
         (field,) = build_flow(f"a -> b: {text}300 x bfloat16 4KB", {}).task("a").sends.fields
         assert (field.name, field.dtype, field.lengths, field.bytes) == (name, "bfloat16", (2000,) * 300, 1_200_000)
-
-
-def test_a_function_in_a_file_builds_a_flow_from_its_own_sizes(tmp_path):
-    path = tmp_path / "my_flow.py"
-    path.write_text("from dataflow.flows.catalogue import chain\n"
-                    "def make(actors=2):\n    return chain(16, actors)\n"
-                    "def fail():\n    return undefined\n")  # fmt: skip
-    assert flow_sizes(f"{path}:make") == {"actors": 2}
-    assert edges(f"{path}:make", actors=1) == [("driver", "actor-1", 16), ("actor-1", "driver", 16)]
-    for name, reason in (("fail", "my_flow.py:fail, line 5: NameError"), ("other", "has no function other")):
-        with pytest.raises(ValueError, match=reason):
-            build_flow(f"{path}:{name}", {})
 
 
 def test_bytes_and_seconds_are_read_with_or_without_a_unit():
@@ -85,46 +69,34 @@ import sys
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import Field, Message
 
-def make(name="policy", actor="", shape=(8,), returns=None):
-    message = Message((Field("tokens", "int64", shape),))
+def make(name="policy", actor="", returns=None, rows=8):
+    message = Message((Field("tokens", "int64", (rows,)),))
     return Flow("mine", "mine", message, (Task(name, (DRIVER,), message, actor=actor),), returns=(name,))
 
-flow, number = make(), 8
-def slash(): return make("a/b")
+flow = make()
 def outside(): return make("good", "../../evil")
-def empty(): return make("")
 def integer(): return make(5)
-def long(): return make("a" * 101)
 def reserved(): return make("proxy")
-def fraction(): return make(shape=(8, 8.5))
 def text(): return "a\\nb"
-def needs(n): return make()
-def any_number(*n): return make()
 def object_default(n=flow): return make()
 def leaves(): sys.exit(0)
 def base(): raise BaseException("two\\nlines")
-def fine(n=1, m=None, x=0.5, t="a"): return make("policy-1.forward", "policy-1")
+def fine(n=1, m=None, x=0.5, t="a"): return make("policy-1.forward", "policy-1", rows=n)
 """
 
 
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
+        ("other", r"has no function other: give FILE\.py:FUNCTION"),
         ("flow", r"has no function flow \(this name is of type Flow\): give FILE\.py:FUNCTION"),
-        ("number", r"has no function number \(this name is of type int\): give FILE\.py:FUNCTION"),
-        ("slash", "line 8: ValueError: 'a/b' is not a name: use letters, digits, dashes"),
         ("outside", r"line 8: ValueError: '\.\./\.\./evil' is not a name: use letters, digits, dashes"),
-        ("empty", "line 8: ValueError: '' is not a name"),
         ("integer", "line 8: ValueError: 5 is not a name"),
-        ("long", "at most 100 characters"),
         ("reserved", "the name proxy is reserved: use another one"),
-        ("fraction", r"field 'tokens': 8\.5 in a shape or length is not a whole number from 0"),
         ("text", "returned a str: it must return"),
-        ("needs", "give its parameter n a number or a text as default"),
-        ("any_number", "give its parameter n a number or a text as default"),
         ("object_default", "give its parameter n a number or a text as default"),
-        ("leaves", "line 22: SystemExit: 0"),
-        ("base", "line 23: BaseException: two lines"),
+        ("leaves", "line 16: SystemExit: 0"),
+        ("base", "line 17: BaseException: two lines"),
     ],
 )
 def test_a_function_that_makes_no_flow_is_rejected_in_one_line(tmp_path, function, reason):
@@ -132,24 +104,20 @@ def test_a_function_that_makes_no_flow_is_rejected_in_one_line(tmp_path, functio
     with pytest.raises(ValueError, match=reason) as error:
         build_flow(f"{tmp_path}/mine.py:{function}", {})
     assert "\n" not in str(error.value)
-    assert build_flow(f"{tmp_path}/mine.py:fine", {"n": 2}).actors == ("policy-1",)
 
 
-@pytest.mark.parametrize("code", ["import sys; sys.exit(0)", "raise BaseException('two\\nlines')", "raise OSError"])
-def test_a_file_that_ends_before_it_defines_a_flow_is_rejected(tmp_path, code):
-    (tmp_path / "mine.py").write_text(code)
-    with pytest.raises(ValueError, match=r"mine\.py: (SystemExit: 0|BaseException: two lines|OSError:): give FILE"):
-        build_flow(f"{tmp_path}/mine.py:make", {})
+def test_a_function_in_a_file_builds_a_flow_from_its_own_sizes(tmp_path):
+    (tmp_path / "mine.py").write_text(FLOW_FILE)
+    name = f"{tmp_path}/mine.py:fine"
+    assert flow_sizes(name) == {"n": 1, "m": None, "x": 0.5, "t": "a"}
+    assert edges(name, n=2) == [("driver", "policy-1.forward", 16), ("policy-1.forward", "driver", 16)]
 
 
-def test_ctrl_c_in_a_file_with_a_flow_is_no_error_of_the_flow(tmp_path):
-    (tmp_path / "mine.py").write_text("raise KeyboardInterrupt")
+def test_a_file_that_ends_before_it_defines_a_flow_is_rejected_and_ctrl_c_is_no_error_of_it(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("raise BaseException('two\\nlines')")
+    with pytest.raises(ValueError, match=r"mine\.py: BaseException: two lines: give FILE"):
+        build_flow(f"{path}:make", {})
+    path.write_text("raise KeyboardInterrupt")
     with pytest.raises(KeyboardInterrupt):
-        build_flow(f"{tmp_path}/mine.py:make", {})
-
-
-def test_the_number_of_tensors_is_bounded_before_a_flow_is_built():
-    for fields in ("300000000 x bfloat16 4MB", "a 60000 x int64 8B, b 60000 x int64 8B"):
-        with pytest.raises(ValueError, match="has more than 100000 tensors: give fewer and larger ones"):
-            build_flow(f"a -> b: {fields}", {})
-    assert len(build_flow("a -> b: 100000 x int64 8B", {}).task("a").sends.fields[0].lengths) == 100_000
+        build_flow(f"{path}:make", {})
