@@ -17,7 +17,7 @@ from dataflow.report.sentences import format_factor
 from dataflow.report.tables import Column, Section, Table, format_milliseconds, make_table
 from dataflow.units import format_bytes
 
-MARK = re.compile(r"<!-- (?:end of )?([\w-]+)(?:: written by plot_results.py --publish)? -->")
+MARK = re.compile(r"<!-- (?:end of )?([\w-]+)(?:: written by make publish)? -->")
 SYSTEMS = Path(__file__).with_name("systems.toml")
 
 
@@ -43,7 +43,7 @@ def rewrite_pages(folder: Path, built: Sequence[Section]) -> None:
     for page in [*folder.glob("README.md"), *sorted(folder.glob("docs/*.md"))]:
         text = page.read_text(encoding="utf-8")
         for name in set(MARK.findall(text)):
-            begin, end = f"<!-- {name}: written by plot_results.py --publish -->", f"<!-- end of {name} -->"
+            begin, end = f"<!-- {name}: written by make publish -->", f"<!-- end of {name} -->"
             if (text.count(begin), text.count(end)) != (1, 1):
                 raise RecordError(f"{page}: write each of these marks once: {begin} and {end}")
             before, rest = text.split(begin)

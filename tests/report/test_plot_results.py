@@ -86,7 +86,7 @@ def test_an_impossible_result_gives_exit_code_1(write, capsys):
 
 
 def marks(name, body=""):
-    return f"<!-- {name}: written by plot_results.py --publish -->{body}<!-- end of {name} -->"
+    return f"<!-- {name}: written by make publish -->{body}<!-- end of {name} -->"
 
 
 def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tmp_path):

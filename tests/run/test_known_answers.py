@@ -20,7 +20,7 @@ from dataflow.report.markdown import rewrite_pages
 from dataflow.report.sections import sections
 from dataflow.workers.process_workers import ProcessWorkers
 
-MARKS = "<!-- results: written by plot_results.py --publish -->\n<!-- end of results -->\n"
+MARKS = "<!-- results: written by make publish -->\n<!-- end of results -->\n"
 ITERATIONS = ("--warmup", "1", "--iterations", "12", "--inject")
 MODES = pytest.mark.parametrize("flags", [(), ("--check-every", "4")], ids=["check-every-1", "check-every-4"])
 
