@@ -13,7 +13,8 @@ from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.statistics import UNRANKED
 from dataflow.errors import UsageError, run_main
 from dataflow.records import files
-from dataflow.report import markdown, sections, tables
+from dataflow.report import markdown, tables
+from dataflow.report.groups import provenance
 from dataflow.report.tables import Column, Section
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "evidence" / "allocators"
@@ -52,7 +53,7 @@ def settings_section(folder: Path) -> Section:
             notes.append(f"`{name}`, compared with `{reference.name}`: {text}")
         elif all(reference.typical_seconds <= result.typical_seconds for result in others):
             notes.append(f"`{name}`: {settings[reference]} is the fastest setting. {text}")
-    notes += sections.provenance(found)
+    notes += provenance(found)
     return Section("allocators", "", table=tables.make_table(found, columns), notes=notes)
 
 

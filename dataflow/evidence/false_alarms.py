@@ -22,7 +22,7 @@ from dataflow.analysis.statistics import ratio, ratio_of_pairs
 from dataflow.errors import UsageError, run_main
 from dataflow.records import files
 from dataflow.report.markdown import render_table
-from dataflow.report.tables import Column, Table, make_table
+from dataflow.report.tables import Column, TextTable, make_table
 
 RUNS = 5  # on each side of a pair, as in published records
 SHUFFLES = 12  # random orders of the same runs
@@ -68,7 +68,7 @@ def split_blocks(items: Sequence[Any], length: int) -> list[Sequence[Any]]:
     return [items[begin : begin + length] for begin in range(0, len(items) - length + 1, length)]
 
 
-def verdict_table(folders: Sequence[Path]) -> Table:
+def verdict_table(folders: Sequence[Path]) -> TextTable:
     """Return the table of the records below these folders; raise UsageError if there are too few runs."""
     verdicts = count_verdicts([Result((files.load(path),)) for path in files.record_files(folders)])
     if not verdicts:

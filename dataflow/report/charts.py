@@ -15,8 +15,6 @@ from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from dataflow.units import format_bytes
@@ -135,7 +133,7 @@ class Series:
 
 @dataclass(frozen=True)
 class LineChart:
-    """Lines with their names at their right ends. The x axis is logarithmic, the y axis too or it starts at zero."""
+    """Lines with their names at their right ends. Both axes are logarithmic."""
 
     file_name: str
     title: str
@@ -143,7 +141,6 @@ class LineChart:
     x_label: str
     y_label: str
     x_is_bytes: bool = False
-    log_y: bool = True
     caption: tuple[str, ...] = ()
 
     def draw(self) -> Figure:
@@ -153,12 +150,7 @@ class LineChart:
         axes.grid(color=GRID_COLOUR, linewidth=0.6)
         axes.set_ylabel(self.y_label, fontsize=9)
         set_value_ticks(axes, sorted({point[0] for point in points} or {1.0}), self.x_is_bytes)
-        if self.log_y:
-            set_log_axis(axes, "y", [value for point in points for value in point[1:]])
-        else:
-            axes.set_ylim(0, 1.05 * max((point[3] for point in points), default=1))
-            axes.yaxis.set_major_formatter(PLAIN_NUMBERS)
-            axes.axhline(1, color=LIMIT_COLOUR, linewidth=0.8, zorder=1)
+        set_log_axis(axes, "y", [value for point in points for value in point[1:]])
         lines = sorted(self.lines, key=lambda line: line.points[-1][1])
         to_shares = axes.transScale + axes.transLimits  # from data to shares of the width and height
         ends = [to_shares.transform(line.points[-1][:2]) for line in lines]
@@ -178,52 +170,6 @@ class LineChart:
             axes.plot((1.06, 1.085, 1.11), [height] * 3, markevery=[1], **style, **beside)
             axes.text(1.125, height, line.name, color=style["color"], fontsize=8, va="center", transform=axes.transAxes)
         return write_title(axes, self.title)
-
-
-@dataclass(frozen=True)
-class Interval:
-    """What a row of a timeline does from `start` to `end`, with a label in the middle."""
-
-    start: float
-    end: float
-    kind: str
-    label: str
-
-
-@dataclass(frozen=True)
-class TimelineChart:
-    """Panels by title, each with rows by name, on one axis of time. Each of `kinds` has a colour."""
-
-    file_name: str
-    title: str
-    panels: dict[str, dict[str, list[Interval]]]
-    kinds: Sequence[str]
-    x_label: str
-    caption: tuple[str, ...] = ()
-
-    def draw(self) -> Figure:
-        panels = make_panels(self, [len(rows) for rows in self.panels.values()])
-        end = max(interval.end for rows in self.panels.values() for row in rows.values() for interval in row)
-        colours = dict(zip(self.kinds, SEGMENT_COLOURS, strict=False))
-        for (title, rows), axes in zip(self.panels.items(), panels, strict=True):
-            axes.set_title(title, fontsize=9, loc="left")
-            axes.set_yticks(range(len(rows)), list(rows))
-            axes.set(xlim=(0, 1.01 * end), ylim=(len(rows) - 0.4, -0.6))
-            for y, row in enumerate(rows.values()):
-                for kind in self.kinds:
-                    # One path for all bars of a row and a colour, so that the file is small.
-                    bars = [bar for bar in row if bar.kind == kind]
-                    corners = [[(x, y + side) for x in (bar.start, bar.end) for side in (-0.4, 0.4)] for bar in bars]
-                    paths = [Path([a, b, d, c, a], closed=True) for a, b, c, d in corners]
-                    shape = Path.make_compound_path(*paths)
-                    axes.add_patch(PathPatch(shape, facecolor=colours[kind], edgecolor="black", linewidth=0.4))
-                for bar in row:
-                    colour = "black" if colours[bar.kind] == "#f0e442" else "white"
-                    axes.text((bar.start + bar.end) / 2, y, bar.label, fontsize=5.5, color=colour, ha="center",
-                              va="center_baseline")  # fmt: skip
-        for kind in self.kinds:  # the legend
-            panels[-1].barh(0, 0, color=colours[kind], label=kind)
-        return write_title(panels[-1], self.title)
 
 
 def make_panels(chart: Any, rows: Sequence[int]) -> list[Any]:

@@ -9,13 +9,13 @@ from dataflow.analysis.result import Result, timed_seconds, warnings
 from dataflow.flows.flow import Flow
 from dataflow.records.schema import Record
 from dataflow.report import tables
-from dataflow.report.tables import Column, Section, Table, format_milliseconds, format_significant
+from dataflow.report.tables import Column, Section, TextTable, format_milliseconds, format_significant
 from dataflow.units import format_bytes
 
 MAX_SHOWN_EDGES = 20  # of a flow
 
 
-def render(table: Table, width: int | None = None) -> str:
+def render(table: TextTable, width: int | None = None) -> str:
     """Return the table as text. If it is wider than `width` characters, columns of a high rank are left out."""
     columns = [[header, *cells] for header, *cells in zip(table.headers, *table.cells, strict=True)]
     widths = [max(map(len, column)) for column in columns]
@@ -33,7 +33,7 @@ def render(table: Table, width: int | None = None) -> str:
     return "\n".join(lines)
 
 
-def print_table(table: Table, width: int | None = None) -> None:
+def print_table(table: TextTable, width: int | None = None) -> None:
     """Print a table at most as wide as the terminal, or as `width` characters."""
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dataflow.report.charts import to_svg
-from dataflow.report.tables import Section, Table
+from dataflow.report.tables import Section, TextTable
 
 HERE = Path(__file__).parent
 
@@ -32,7 +32,7 @@ def escape(text: str) -> str:
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text))
 
 
-def render_table(table: Table) -> str:
+def render_table(table: TextTable) -> str:
     """Return the table. Cells of text have a class."""
     kinds = [' class="text"' if index in table.text_columns else "" for index in range(len(table.headers))]
     lines = []

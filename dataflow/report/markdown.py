@@ -14,14 +14,14 @@ from dataflow.plan.command_line import describe_flags
 from dataflow.report import tables
 from dataflow.report.readme_sections import build_readme
 from dataflow.report.sentences import format_factor
-from dataflow.report.tables import Column, Section, Table, format_milliseconds, make_table
+from dataflow.report.tables import Column, Section, TextTable, format_milliseconds, make_table
 from dataflow.units import format_bytes
 
 MARK = re.compile(r"<!-- (?:end of )?([\w-]+)(?:: written by make publish)? -->")
 SYSTEMS = Path(__file__).with_name("systems.toml")
 
 
-def render_table(table: Table) -> str:
+def render_table(table: TextTable) -> str:
     rule = ["---" if index in table.text_columns else "---:" for index in range(len(table.headers))]
     cells = [[cell.replace("|", "\\|") for cell in row] for row in table.cells]
     return "\n".join(f"| {' | '.join(row)} |" for row in (table.headers, rule, *cells))
@@ -56,7 +56,7 @@ def rewrite_pages(folder: Path, built: Sequence[Section]) -> None:
 def page_sections(results: Sequence[Result]) -> list[Section]:
     """Return the sections about the configurations of the largest workload, and the flags of the scripts."""
     flags = [[f"`{flag}`", text] for flag, text in describe_flags().items()]
-    built = [Section("flags", "", table=Table(["flag", "meaning"], flags, (0, 1)))]
+    built = [Section("flags", "", table=TextTable(["flag", "meaning"], flags, (0, 1)))]
     built += build_readme(results)
     all_sizes = [result for result in results if result.table == "configurations"]
     if any(result.status == "ok" for result in all_sizes):
@@ -67,7 +67,7 @@ def page_sections(results: Sequence[Result]) -> list[Section]:
     return built
 
 
-def make_advice_table(results: Sequence[Result]) -> Table:
+def make_advice_table(results: Sequence[Result]) -> TextTable:
     """Return when to use each configuration of the catalogue."""
 
     def measured(variant: Variant) -> str:
@@ -87,7 +87,7 @@ def make_advice_table(results: Sequence[Result]) -> Table:
     return make_table([variant for variant in VARIANTS if variant.advice], columns)
 
 
-def make_systems_table(results: Sequence[Result]) -> Table:
+def make_systems_table(results: Sequence[Result]) -> TextTable:
     """Return what known systems do, which configuration that is, and how much faster another one was measured to be."""
     by_name = {result.name: result for result in results if result.status == "ok"}
     size = format_bytes(results[0].workload.bytes_per_iteration)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataflow.analysis.comparison import Pair, find_transports
 from dataflow.analysis.result import Result
 from dataflow.catalogue.catalogue import BASELINE
-from dataflow.report.cluster_sections import describe_layout
-from dataflow.report.sections import headline_results, provenance
+from dataflow.report.cluster_tables import describe_layout
+from dataflow.report.groups import provenance
 from dataflow.report.sentences import describe_alone, describe_fastest, format_interval
-from dataflow.report.tables import OWN_COPY, VIEW, Section, Table, format_significant, readers_of
+from dataflow.report.stage_tables import headline_results
+from dataflow.report.tables import OWN_COPY, VIEW, Section, TextTable, format_significant, readers_of
 from dataflow.units import format_bytes
 
 DEMO_SECONDS = (279.23, 35.37)  # published by the demo for its queues and its compiled graph: docs/demo.md
@@ -50,7 +51,7 @@ def build_demo(shown: Sequence[Result]) -> Section:
     size = (f"{DEMO_ITERATIONS} iterations, messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}. "
             f"Here: {DEMO_ITERATIONS} times the time per iteration of the records.")  # fmt: skip
     code = "\n".join(["```", *commands, "```"])
-    return Section("demo", "", code, Table(headers, cells), notes=[size, *provenance(used)])
+    return Section("demo", "", code, TextTable(headers, cells), notes=[size, *provenance(used)])
 
 
 def build_answers(results: Sequence[Result], shown: Sequence[Result]) -> str:

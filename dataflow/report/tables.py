@@ -37,8 +37,8 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
-    """The text of a table. `text_columns` are the indices of columns that are aligned to the left."""
+class TextTable:
+    """The cells of a table as text. `text_columns` are the indices of columns that are aligned to the left."""
 
     headers: list[str]
     cells: list[list[str]]
@@ -53,17 +53,17 @@ class Section:
     name: str
     title: str
     sentence: str = ""
-    table: Table | None = None
-    chart: Any = None  # BarChart or LineChart; this module does not import matplotlib
+    table: TextTable | None = None
+    chart: Any = None  # of charts.py; this module does not import matplotlib
     notes: Sequence[str] = ()
 
 
-def make_table(items: Sequence[Any], columns: Sequence[Column]) -> Table:
+def make_table(items: Sequence[Any], columns: Sequence[Column]) -> TextTable:
     """Return a table with one line per item. The first column is text."""
     columns = [column for column in columns if not column.is_optional or {*map(column.cell, items)} != {"-"}]
     cells = [[column.cell(item) for column in columns] for item in items]
     text_columns = {0, *(index for index, column in enumerate(columns) if column.is_text)}
-    return Table([column.header for column in columns], cells, text_columns, [column.rank for column in columns])
+    return TextTable([column.header for column in columns], cells, text_columns, [column.rank for column in columns])
 
 
 def format_significant(value: float | None) -> str:

@@ -13,10 +13,8 @@ from dataflow.report.charts import (
     BarChart,
     Dot,
     DotChart,
-    Interval,
     LineChart,
     Series,
-    TimelineChart,
     to_svg,
 )
 
@@ -53,7 +51,7 @@ def bar_chart(count):
     return BarChart("bars", TITLE, bars, CAUSES, "milliseconds per iteration", limits, CAPTION)
 
 
-def line_chart(count, **axes):
+def line_chart(count):
     lines = [Series("memcpy", [(2.0**13, 1.0, 0.9, 1.1), (2.0**29, 3.0, 2.9, 4.0)], is_limit=True)]
     for index, name in enumerate(NAMES[: count - 1]):
         points = []
@@ -61,23 +59,14 @@ def line_chart(count, **axes):
             y = 1 + 0.02 * index + 0.1 * power
             points.append((2.0**power, y, 0.9 * y, 1.2 * y))
         lines.append(Series(name, points[: 12 - index % 2], is_view=index % 3 == 0))
-    return LineChart("lines", TITLE, lines, "bytes per iteration", "milliseconds", True, caption=CAPTION, **axes)
-
-
-def timeline_chart():
-    rows = {f"stage-{stage}": [Interval(20 * n, 20 * n + 19, CAUSES[n % 3], str(n // 3)) for n in range(22)]
-            for stage in (1, 2, 3, 4)}  # fmt: skip
-    panels = {f"graph shm --schedule {name}: bubble 12.1%": rows for name in ("afab", "1f1b", "zb-h1", "zb-h2", "last")}
-    return TimelineChart("timeline", TITLE, panels, CAUSES[:3], "milliseconds", CAPTION)
+    return LineChart("lines", TITLE, lines, "bytes per iteration", "milliseconds", True, CAPTION)
 
 
 CHARTS = {
-    "timeline": timeline_chart(),
     "dots": dot_chart(48),
     "few dots": dot_chart(2, growth=1.01),
     "bars": bar_chart(20),
     "lines": line_chart(12),
-    "linear lines": line_chart(12, log_y=False),
 }
 DRAWN = {}
 
@@ -129,13 +118,11 @@ def test_charts_are_800_pixels_wide_at_most_1200_high_and_say_everything(name):
     texts = "\n".join(text for text, _ in find_boxes(figure)).replace("\n", " ")
     if isinstance(chart, LineChart):
         marks = chart.lines
-    elif isinstance(chart, TimelineChart):
-        marks = [mark for rows in chart.panels.values() for row in rows.values() for mark in row]
     elif isinstance(chart, BarChart):
         marks = chart.bars
     else:
         marks = [mark for group in chart.groups.values() for mark in group]
-    names = [mark.label if isinstance(mark, Interval) else mark.name for mark in marks]
+    names = [mark.name for mark in marks]
     for expected in (TITLE, *CAPTION, chart.x_label, *names):
         assert " ".join(expected.split()) in texts
 
@@ -210,13 +197,6 @@ def test_the_first_and_the_last_x_value_have_a_label():
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2", "3", "5", "8"]
 
 
-def test_the_y_axis_of_relative_values_starts_at_zero_and_has_a_line_at_one():
-    axes = draw("linear lines").axes[0]
-    assert axes.get_yscale() == "linear" and axes.get_ylim()[0] == 0
-    assert any(list(line.get_ydata()) == [1, 1] for line in axes.lines)
-    assert draw("lines").axes[0].get_yscale() == "log"
-
-
 def test_each_label_has_the_colour_of_its_line_and_labels_are_in_the_order_of_the_line_ends():
     chart, axes = CHARTS["lines"], draw("lines").axes[0]
     labels = [text.get_text() for text in sorted(axes.texts, key=lambda text: text.get_position()[1])]
@@ -256,5 +236,4 @@ def test_long_lines_do_not_break_inside_a_flag():
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("lines", [[], [Series("store refs", [(1.0, 2.0, 2.0, 2.0)])]])
 def test_no_line_and_a_line_of_one_point_can_be_drawn(lines):
-    for log_y in (False, True):
-        assert to_svg(LineChart("lines", "", lines, "", "", log_y=log_y).draw()).startswith("<svg")
+    assert to_svg(LineChart("lines", "", lines, "", "").draw()).startswith("<svg")

@@ -11,7 +11,7 @@ from dataflow.records import files
 TRANSPORTS, VARIANTS = "dataflow/catalogue/transports.toml", "dataflow/catalogue/variants.toml"
 FLOWS, OPTIONS = "dataflow/flows/catalogue.py", "dataflow/plan/options.py"
 SUITES, SCHEMA, TIMING = "dataflow/catalogue/suites.toml", "dataflow/records/schema.py", "dataflow/measure/loop.py"
-TABLES, SECTIONS = "dataflow/report/tables.py", "dataflow/report/sections.py"
+TABLES, SECTIONS = "dataflow/report/tables.py", "dataflow/report/suite_tables.py"
 SCRIPT = "torch_simulate_chat_learn_data_flow.py"
 FLOW = '''
 def two_judges(samples: int = 2) -> Flow:
@@ -53,15 +53,14 @@ summary = "every message is cloned"
 requirements.single_process = true
 
 """
-CHART = '''
-def build_judges(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
-    """Return one bar per configuration."""
-    bars = [Bar(result.name, {"time": result.typical_seconds}, "") for result in done]
-    chart = BarChart("judges", "Judges", bars, ("time",), "seconds")
-    return [Section("judges", "Judges", "", make_table(group, tables.MAIN_COLUMNS), chart)]
+CHART = """
+def draw_judges(group: Group) -> BarChart:
+    bars = [Bar(result.name, {"time": result.typical_seconds}, "") for result in group.done]
+    return BarChart("judges", "Judges", bars, ("time",), "seconds")
 
 
-'''
+JUDGES = Table("judges", columns=lambda group: tables.MAIN_COLUMNS, chart=draw_judges)
+"""
 # file, the text that the addition comes before, the addition
 EDITS = [
     (TRANSPORTS, '[[transports]]\nruntime = "graph"\nname = "pickle"', CLONE),
@@ -77,8 +76,10 @@ EDITS = [
              'flags = "--flow two-judges --samples 3 --iterations 4 --colour"\n\n'),
     (SCHEMA, "    spilled_bytes: Count = 0", "    birds: int = 0  # how many came\n"),
     (TIMING, "    run.stored_bytes, run.spilled_bytes =", "    run.birds = 7\n"),
-    (SECTIONS, "BUILDERS: dict[str,", CHART.lstrip()),
-    (SECTIONS, '    "paired": build_configurations,', '    "judges": build_judges,\n'),
+    (SECTIONS, "from dataflow.report.charts import LineChart, Series\n",
+               "from dataflow.report.charts import Bar, BarChart\n"),
+    (SECTIONS, "TABLES = {", CHART.lstrip()),
+    (SECTIONS, '    "paired": CONFIGURATIONS,', '    "judges": JUDGES,\n'),
     (TABLES, '    _timed("first ms",', '    Column("birds", lambda result: str(result.runs[0].birds)),\n'),
 ]  # fmt: skip
 

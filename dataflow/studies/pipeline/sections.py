@@ -1,16 +1,14 @@
-"""Build the tables and charts of pipeline schedules: the share of the time in which stages wait, and how they work."""
+"""Say how schedules of pipelines are shown: the share of the time in which stages wait, beside that of formulas."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean, median
 
 from dataflow.analysis.result import Result
 from dataflow.report import tables
-from dataflow.report.charts import Interval, TimelineChart
-from dataflow.report.tables import Column, Section, format_milliseconds, make_table
+from dataflow.report.groups import Group, Table, by_sizes
+from dataflow.report.tables import Column, format_milliseconds
 from dataflow.studies.pipeline.actor import steps_of
-from dataflow.studies.pipeline.flow import BACKWARD, FORWARD, SCHEDULES, WEIGHTS, Schedule
-
-KINDS = {FORWARD: "forward", BACKWARD: "backward", WEIGHTS: "gradients of the weights"}
+from dataflow.studies.pipeline.flow import SCHEDULES, Schedule
 
 
 def schedule_of(result: Result) -> Schedule:
@@ -70,16 +68,18 @@ COLUMNS = (
 )
 
 
-def build_pipeline(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
-    """Return the schedules over each transport, and how far their bubbles are from the formulas."""
+def by_schedule(group: Group) -> list[Result]:
     order = list(SCHEDULES)
-    done = sorted(done, key=lambda r: (order.index(str(r.workload.sizes["schedule"])), -r.typical_seconds))
-    least, most = (choose(done, key=difference) for choose in (min, max))
-    sentence = (
+    return sorted(group.done, key=lambda r: (order.index(str(r.workload.sizes["schedule"])), -r.typical_seconds))
+
+
+def describe_differences(group: Group) -> str:
+    """Return how far the bubbles are from the formulas."""
+    least, most = (choose(by_schedule(group), key=difference) for choose in (min, max))
+    return (
         f"The measured bubbles differ from the formulas by {difference(least):+.1f} (`{least.label}`) to "
         f"{difference(most):+.1f} percentage points (`{most.label}`)."
     )
-    return [Section("pipeline", title_of(done[0]), sentence, make_table(done, COLUMNS))]
 
 
 def title_of(result: Result) -> str:
@@ -88,27 +88,15 @@ def title_of(result: Result) -> str:
             "per task")  # fmt: skip
 
 
-def build_timeline(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
-    """Return a chart of when each stage worked in the last step of a traced run, with a panel per schedule."""
-    order = list(SCHEDULES)
-    panels = {}
-    for result in sorted(done, key=lambda r: order.index(str(r.workload.sizes["schedule"]))):
-        title = f"{result.label}: bubble {measured_bubble(result):.1%}, by the formula {expected_bubble(result):.1%}"
-        panels[title] = {stage: stage_intervals(result, stage) for stage in result.flow.actors}
-    caption = ("The last step of a traced run. Numbers: micro-batches.",)
-    title, x_label = f"When stages compute: {title_of(done[0])}", "milliseconds from the beginning of the step"
-    chart = TimelineChart("pipeline_timeline", title, panels, tuple(KINDS.values()), x_label, caption)
-    return [Section("pipeline-timeline", title_of(done[0]), chart=chart)]
-
-
-def stage_intervals(result: Result, stage: str) -> list[Interval]:
-    """Return when a stage ran each task of its schedule in the last traced step. Actors verify that order."""
-    run, sizes = result.traced_runs[0], result.workload.sizes
-    number, stages, batches = result.flow.actors.index(stage), int(sizes["stages"]), int(sizes["micro_batches"])
-    order = schedule_of(result).order(number, stages, batches)
-    step, begin = len(run.iterations_us) - 1, run.iterations_us[-1][0]
-    spans = sorted(span[5:7] for span in run.spans if span[0] == stage and span[2] == "compute" and span[4] == step)
-    return [
-        Interval((start - begin) / 1e3, (end - begin) / 1e3, KINDS[kind], str(batch + 1))
-        for (kind, batch, _), (start, end) in zip(order, spans, strict=True)
-    ]
+PIPELINE = Table(
+    "pipeline",
+    columns=lambda group: COLUMNS,
+    rows=by_schedule,
+    title=title_of,
+    sentence=describe_differences,
+    group_by=by_sizes("schedule"),
+)
+SECTIONS = {
+    "pipeline": PIPELINE,
+    "pipeline-timeline": replace(PIPELINE, name="pipeline-timeline"),
+}  # the latter: traced

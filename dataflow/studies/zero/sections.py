@@ -1,11 +1,10 @@
-"""Build the table of the traffic of ZeRO: the bytes that ranks send, beside those of ring algorithms."""
-
-from collections.abc import Sequence
+"""Say how the traffic of ZeRO is shown: the bytes that ranks send, beside those of ring algorithms."""
 
 from dataflow.analysis.result import Result
 from dataflow.flows.flow import collective_bytes
 from dataflow.report import tables
-from dataflow.report.tables import Column, Section, format_milliseconds, format_significant, make_table
+from dataflow.report.groups import Table, by_sizes
+from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.units import format_bytes
 
 
@@ -28,6 +27,12 @@ COLUMNS = (
 )
 
 
-def build_zero(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
-    done = sorted(done, key=lambda result: -result.typical_seconds)
-    return [Section("zero", done[0].flow.title, "", make_table(done, COLUMNS))]
+SECTIONS = {
+    "zero": Table(
+        "zero",
+        columns=lambda group: COLUMNS,
+        rows=lambda group: sorted(group.done, key=lambda result: -result.typical_seconds),
+        title=lambda result: result.flow.title,
+        group_by=by_sizes(),
+    )
+}

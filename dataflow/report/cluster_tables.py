@@ -1,13 +1,12 @@
-"""Build the table and the chart of several nodes: the time of each transport beside that of the network alone."""
+"""Say how several nodes are shown: the time of each transport beside that of the network alone."""
 
-from collections.abc import Sequence
 from statistics import median
 
 from dataflow.analysis.result import Result
 from dataflow.report import tables
 from dataflow.report.charts import Dot, DotChart
-from dataflow.report.dots import LOG_MILLISECONDS, make_dot
-from dataflow.report.tables import Column, Section, format_milliseconds, format_significant, make_table
+from dataflow.report.groups import LOG_MILLISECONDS, Group, Table, make_dot, title_of
+from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.units import format_bytes
 
 
@@ -52,25 +51,46 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def build_cluster(done: list[Result], group: list[Result], everything: Sequence[Result]) -> list[Section]:
-    done = sorted(done, key=lambda result: (describe_layout(result), -result.typical_seconds))
+def find_layouts(group: Group) -> list[Result]:
+    """Return the results by layout, the slowest first."""
+    return sorted(group.done, key=lambda result: (describe_layout(result), -result.typical_seconds))
+
+
+def title_of_layouts(result: Result) -> str:
+    return f"{title_of(result)}, by layout"
+
+
+def describe_closest(group: Group) -> str:
+    """Return which transport whose readers own a copy is the closest to the time of the link."""
+    placed = [result for result in find_layouts(group) if result.times_link and result.readers_own_a_copy]
+    if not placed:
+        return ""
+    best = min(placed, key=lambda result: result.times_link or 0)
+    return (f"Closest to the link's own time: {describe_configuration(best)} ({describe_layout(best)}), "
+            f"{format_significant(best.times_link)} times as long.")  # fmt: skip
+
+
+def draw_layouts(group: Group) -> DotChart:
+    """Return a chart with a panel per layout, and the time of the link in it."""
     groups: dict[str, list[Dot]] = {}
     limits: dict[str, float] = {}
+    done = find_layouts(group)
     for layout in dict.fromkeys(map(describe_layout, done)):
         placed = [result for result in done if describe_layout(result) == layout]
-        dots = [make_dot(result, describe_configuration(result)) for result in placed]
         # The least of them is that of transports that send each message once per node.
         link_seconds = min((result.link_seconds for result in placed if result.link_seconds), default=None)
         if link_seconds:
             layout += f" (line: the link alone, {format_milliseconds(link_seconds)} ms)"
             limits[layout] = 1e3 * link_seconds
-        groups[layout] = dots
-    title = f"{done[0].flow.title}, {format_bytes(done[0].workload.bytes_per_iteration)} per iteration, by layout"
-    chart = DotChart("cluster", title, groups, LOG_MILLISECONDS, panel_limits=limits)
-    placed = [result for result in done if result.times_link and result.readers_own_a_copy]
-    sentence = ""
-    if placed:
-        best = min(placed, key=lambda result: result.times_link or 0)
-        sentence = (f"Closest to the link's own time: {describe_configuration(best)} ({describe_layout(best)}), "
-                    f"{format_significant(best.times_link)} times as long.")  # fmt: skip
-    return [Section("cluster", title, sentence, make_table(done, COLUMNS), chart)]
+        groups[layout] = [make_dot(result, describe_configuration(result)) for result in placed]
+    return DotChart("cluster", title_of_layouts(done[0]), groups, LOG_MILLISECONDS, panel_limits=limits)
+
+
+CLUSTER = Table(
+    "cluster",
+    columns=lambda group: COLUMNS,
+    rows=find_layouts,
+    title=title_of_layouts,
+    sentence=describe_closest,
+    chart=draw_layouts,
+)

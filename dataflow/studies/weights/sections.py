@@ -1,4 +1,4 @@
-"""Build the tables of updates of parameters."""
+"""Say how updates of parameters are shown: their parts, the memory of senders and receivers, and torn reads."""
 
 from collections.abc import Callable
 from statistics import median
@@ -6,10 +6,16 @@ from statistics import median
 from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import typical_seconds
 from dataflow.flows.changes import changes_flow
+from dataflow.plan.options import SENDER_SIZES
 from dataflow.report import tables
+from dataflow.report.charts import DotChart
+from dataflow.report.groups import Group, Table, by_sizes, draw_dots, title_of
+from dataflow.report.sentences import describe_fastest
 from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.studies.weights.updates import updates_of
 from dataflow.units import format_bytes
+
+MIN_DOTS = 5  # fewer are read from the table
 
 
 def format_part(result: Result, name: str) -> str:
@@ -73,3 +79,36 @@ UPDATE_COLUMNS = (
     Column("torn reads", count_reads, 4),
     tables.OVERHEAD,
 )
+
+
+def describe_readers(group: Group) -> str:
+    """Return how many tensors go to how many readers, and which configuration is the fastest."""
+    flow = group.done[0].flow
+    edges = [edge for edge in flow.edges if edge.message.is_parameters]
+    readers = {flow.actor(edge.reader) for edge in edges}
+    tensors = sum(len(edge.message.fields) for edge in edges) // len(readers)
+    fastest = describe_fastest(group.results)
+    return f"Tensors per reader: {tensors:,}. Readers: {len(readers)}, on one machine. {fastest}"
+
+
+def draw_updates(group: Group) -> DotChart | None:
+    first = group.done[0]
+    if len(group.done) < MIN_DOTS:
+        return None
+    name = f"{first.table}_{first.workload.sizes['model']}".replace("-", "_")
+    return draw_dots(group, name, f"Time per update: {title_of(group.ordered[0])}")
+
+
+def update_table(name: str) -> Table:
+    """Return a table of updates. Messages of every size and form are together."""
+    return Table(
+        name,
+        columns=lambda group: UPDATE_COLUMNS,
+        title=title_of,
+        sentence=describe_readers,
+        chart=draw_updates,
+        group_by=by_sizes(*SENDER_SIZES),
+    )
+
+
+SECTIONS = {"weights": update_table("weights")}

@@ -1,0 +1,139 @@
+"""Describe how the records of a table are shown: which results are one section, and what this section has."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+from dataflow.analysis.result import UNCOUNTED, Result
+from dataflow.analysis.statistics import interval
+from dataflow.records.machine import machine_line
+from dataflow.report import tables
+from dataflow.report.charts import Dot, DotChart
+from dataflow.report.sentences import format_time
+from dataflow.report.tables import Column, Section, TextTable, format_milliseconds, make_table
+from dataflow.units import format_bytes
+
+LOG_MILLISECONDS = "milliseconds (logarithmic axis)"
+
+
+@dataclass(frozen=True)
+class Group:
+    """The results of one section, and all results of the report."""
+
+    results: Sequence[Result]  # also those without a time
+    report: Sequence[Result]
+
+    @cached_property
+    def done(self) -> list[Result]:
+        return [result for result in self.results if result.status == "ok"]
+
+    @property
+    def ordered(self) -> list[Result]:
+        return tables.order_by_readers(self.done)
+
+
+def title_of(result: Result) -> str:
+    return f"{result.flow.title}, {format_bytes(result.workload.bytes_per_iteration)} per iteration"
+
+
+def by_edges(result: Result) -> tuple[Any, ...]:
+    return -result.workload.bytes_per_iteration, result.workload.edges
+
+
+def by_sizes(*left_out: str) -> Callable[[Result], tuple[Any, ...]]:
+    """Return a function for `Table.group_by`: results with equal sizes, except those that are left out."""
+    return lambda result: (str(sorted(item for item in result.workload.sizes.items() if item[0] not in left_out)),)
+
+
+@dataclass(frozen=True)
+class Table:
+    """How the results of one table of records are shown: one section per group with equal `group_by`.
+
+    The first value of `group_by` is the order of the sections. `rows` are the items of the columns: results or others.
+    A section without rows is left out. The tables `before` are made of the same groups.
+    """
+
+    name: str  # of its sections, as in the marks of the pages
+    columns: Callable[[Group], Sequence[Column]]
+    rows: Callable[[Group], Sequence[Any]] = lambda group: group.ordered
+    title: Callable[[Result], str] = title_of
+    sentence: Callable[[Group], str] = lambda group: ""
+    chart: Callable[[Group], Any] = lambda group: None
+    notes: Callable[[Group], Sequence[str]] = lambda group: ()
+    group_by: Callable[[Result], tuple[Any, ...]] = by_edges
+    before: Sequence["Table"] = ()
+
+    def build(self, group: Group) -> list[Section]:
+        """Return the sections of a group that has a result with a time."""
+        built = [section for table in self.before for section in table.build(group)]
+        rows, columns = self.rows(group), self.columns(group)
+        if rows:
+            table = add_uncounted(make_table(rows, columns), group, rows) if columns else None
+            title, sentence = self.title(group.done[0]), self.sentence(group)
+            built.append(Section(self.name, title, sentence, table, self.chart(group), self.notes(group)))
+        return built
+
+
+def add_uncounted(table: TextTable, group: Group, rows: Sequence[Any]) -> TextTable:
+    """Return the table with a row for each result that has no time, which says why, if its rows are results."""
+    times = [header for header in table.headers if any(unit in header for unit in ("ms per ", "µs per "))]
+    added = []
+    for result in group.results if times and isinstance(rows[0], Result) else ():
+        if result.status in UNCOUNTED and result not in rows:
+            cells = {"configuration": tables.marked_label(result), times[0]: result.status}
+            added.append([cells.get(header, "-") for header in table.headers])
+    return replace(table, cells=[*table.cells, *added])
+
+
+def provenance(results: Sequence[Result]) -> list[str]:
+    """Return the machines and versions, and last the boots, the runs, the day and the commits."""
+    environments = [environment for result in results for environment in result.environments]
+    boots, commits = len({environment.get("boot") for environment in environments}), set()
+    for environment in environments:
+        changed = " with changes that are not committed" if environment.get("git_dirty") else ""
+        commits.add((environment.get("git_commit") or "unknown")[:10] + changed)
+    days = sorted({run.started_at[:10] for result in results for run in result.shown_runs})
+    counts = sorted({len(result.run_seconds) for result in results})
+    ok_runs = [run for result in results for run in result.ok_runs]
+    disturbed = sum(map(tables.count_disturbed, results))
+    verb = "Counted, although" if any(result.allows_disturbed for result in results) else "Left out, because"
+    notes = f" {verb} they were disturbed: {disturbed} of {len(ok_runs)} runs." if disturbed else ""
+    unsettled = sum(run.settled is False for run in ok_runs)
+    if unsettled:
+        notes += f" Left out, because their times had not settled: {unsettled} of {len(ok_runs)} runs."
+    return [
+        *sorted(set(map(machine_line, environments))),
+        f"Boots: {boots}. Runs per configuration: {' to '.join(map(str, dict.fromkeys([min(counts), max(counts)])))}."
+        f"{notes} Measured on {' and '.join(days)}, commit {', '.join(sorted(commits))}.",
+    ]  # fmt: skip
+
+
+def make_dot(result: Result, name: str) -> Dot:
+    """Return the time of a result in milliseconds, with its 95 % interval."""
+    low, high = interval(result.run_seconds) or (result.typical_seconds, result.typical_seconds)
+    label = format_time(result)
+    return Dot(name, 1e3 * result.typical_seconds, 1e3 * low, 1e3 * high, label, not result.readers_own_a_copy)
+
+
+def draw_dots(
+    group: Group,
+    file_name: str,
+    title: str,
+    label: Callable[[Result], str] = tables.marked_label,
+    caption: Sequence[str] = (),
+) -> DotChart:
+    """Return a chart with a dot per result, the slowest first, in groups of equal work, and the times of memcpy."""
+    dots: dict[str, list[Dot]] = {}
+    for result in group.ordered:
+        dots.setdefault(tables.readers_of(result), []).append(make_dot(result, label(result)))
+    caption = (*caption, *provenance(group.done))
+    return DotChart(file_name, title, dots, LOG_MILLISECONDS, memcpy_lines(group.done), caption)
+
+
+def memcpy_lines(results: Sequence[Result]) -> dict[str, float]:
+    """Return the times of one warm copy per edge in ms, by their names in the legend."""
+    all_cores = [s for result in results for run in result.quiet_runs for s in run.memcpy_all_cores_seconds]
+    times = {"memcpy": results[0].memcpy_seconds, "memcpy by all cores": median(all_cores) if all_cores else None}
+    return {f"{name}: {format_milliseconds(s)} ms": 1e3 * s for name, s in times.items() if s}

@@ -1,0 +1,149 @@
+"""Say how traced iterations are shown: their time by cause, by stage and by edge."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from statistics import fmean
+
+from dataflow.analysis import stages
+from dataflow.analysis.comparison import find_transports
+from dataflow.analysis.result import Result, with_shared_references
+from dataflow.analysis.statistics import interval
+from dataflow.catalogue.catalogue import BASELINE
+from dataflow.records.schema import Run
+from dataflow.report.charts import Bar, BarChart
+from dataflow.report.cluster_tables import describe_configuration
+from dataflow.report.groups import Group, Table, memcpy_lines, provenance, title_of
+from dataflow.report.sentences import SIMPLEST, format_time
+from dataflow.report.tables import Column, format_milliseconds
+
+# The first chart of README.md has these configurations. Their readers own a copy.
+HEADLINE = [f"{name}{flag}" for name in (BASELINE, SIMPLEST, "graph shm") for flag in ("", " --retain-memory")]
+Attribute = Callable[[Run], Mapping[str, float]]  # returns seconds by name
+
+
+def headline_results(results: Sequence[Result]) -> list[Result]:
+    """Return the results of the table "headline", or of "configurations" if there are none, of the largest workload."""
+    for table in ("headline", "configurations"):
+        chosen = [result for result in results if result.table == table]
+        if any(result.status == "ok" for result in chosen):
+            largest = max((result.workload for result in chosen), key=lambda workload: workload.bytes_per_iteration)
+            return with_shared_references([result for result in chosen if result.workload == largest])
+    return []
+
+
+def have_one_layout(group: Group) -> bool:
+    """Return whether all results ran on the same nodes, so that labels need not name them."""
+    layout = group.done[0].configuration.layout
+    return layout.existing_cluster and all(result.configuration.layout == layout for result in group.done)
+
+
+def label_of(group: Group) -> Callable[[Result], str]:
+    return describe_configuration if have_one_layout(group) else lambda result: result.label
+
+
+def mean_seconds(result: Result) -> float:
+    return fmean(map(stages.iteration_seconds, result.traced_runs))
+
+
+def check_traces(group: Group) -> list[Result]:
+    """Return the results with a time; raise RecordError for a trace that must not be shown."""
+    for result in group.done:
+        stages.check_trace(result)
+    return group.done
+
+
+def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Sequence[Column]:
+    """Return a column for each name that has a time. Those in `order` come first."""
+    parts = {result: stages.mean_over_runs(attribute, result.traced_runs) for result in group.done}
+    seen = dict.fromkeys(name for seconds in parts.values() for name in seconds)
+
+    def cell(name: str) -> Callable[[Result], str]:
+        def format_part(result: Result) -> str:
+            seconds = parts[result].get(name)
+            return format_milliseconds(None if seconds and result.is_within_clock_error(seconds) else seconds)
+
+        return format_part
+
+    names = sorted(seen, key=lambda name: order.index(name) if name in order else len(order))
+    return (
+        Column("configuration", label_of(group)),
+        Column("mean ms per iteration", lambda result: format_milliseconds(mean_seconds(result))),
+        *(Column(name, cell(name)) for name in names),
+    )
+
+
+def describe_method(group: Group) -> Sequence[str]:
+    """Return how the time was attributed, what a page fault costs, and how much of an iteration is explained."""
+    label = label_of(group)
+    explained = {label(r): fmean(stages.attribute(run)[1] for run in r.traced_runs) for r in group.done}
+    worst = max(explained, key=lambda name: abs(1 - explained[name]))
+    faults = [stages.fault_seconds(run) * 1e6 for result in group.done for run in result.traced_runs]
+    return (
+        "Mean of the middle half of the iterations of each run, then of the runs. Processes that work at the same time "
+        "get equal shares of the time. The stages transfer, loop and wait get time in which no process works.",
+        "In the stage wait, Python sees no work: messages, scheduling, wake-ups, and Ray's C++ code.",
+        "policy -> is work for all messages that policy sends, -> reward for all messages that reward reads.",
+        f"Page faults: their number in each stage, times {min(faults):.2g} to {max(faults):.2g} µs per page fault. "
+        "Each run measures this time: (cold copy - warm copy) / page faults of the cold copy.",
+        f"The stages add up to {explained[worst]:.1%} of an iteration for {worst}, and to nearly 100 % for the others.",
+    )
+
+
+def causes_of(result: Result) -> dict[str, float]:
+    return stages.mean_over_runs(stages.attribute_to_causes, result.traced_runs)
+
+
+def draw_shares(group: Group) -> BarChart:
+    """Return a chart of the shares of an iteration by cause."""
+    bars, label, notes = [], label_of(group), describe_method(group)
+    for result in group.done:
+        total = mean_seconds(result)
+        shares = {cause: 100 * seconds / total for cause, seconds in causes_of(result).items()}
+        bars.append(Bar(label(result), shares, f"{format_milliseconds(total)} ms"))
+    first, caption = group.done[0], (notes[0], notes[3], *provenance(group.done))
+    return BarChart(first.table.replace("-", "_"), f"Time by cause: {title_of(first)}", bars, stages.ALL_CAUSES,
+                    "per cent of an iteration", caption=caption)  # fmt: skip
+
+
+def draw_headline(group: Group) -> BarChart | None:
+    """Return the times without tracing, divided like the traced iterations, slowest first; None if there are none.
+
+    Untraced iterations run on one node, so those of several nodes have no such chart.
+    """
+    traced = {result.label: result for result in group.done}
+    untraced = [result for result in headline_results(group.report) if result.workload == group.done[0].workload]
+    shown = [result for result in find_transports(untraced) if result.name in HEADLINE and result.label in traced]
+    if have_one_layout(group) or not shown:
+        return None
+    shown.sort(key=lambda result: -result.typical_seconds)
+    bars, causes = [], {result.label: causes_of(traced[result.label]) for result in shown}
+    for result in shown:
+        milliseconds, total = 1e3 * result.typical_seconds, sum(causes[result.label].values())
+        segments = {cause: milliseconds * seconds / total for cause, seconds in causes[result.label].items()}
+        ends = interval(result.run_seconds)
+        bars.append(Bar(result.label, segments, format_time(result), (1e3 * ends[0], 1e3 * ends[1]) if ends else None))
+    slowest = shown[0].label
+    largest = max(causes[slowest], key=causes[slowest].__getitem__)
+    share = causes[slowest][largest] / sum(causes[slowest].values())
+    caption = f"{title_of(shown[0])}. Times and 95 % intervals (lines) without tracing, causes as in docs/stages.md."
+    return BarChart("headline", f"{share:.0%} of the time of {slowest} is {largest}.", bars, stages.ALL_CAUSES,
+                    "milliseconds per iteration", memcpy_lines(shown), (caption, *provenance(shown)))  # fmt: skip
+
+
+def stage_tables(name: str) -> Table:
+    """Return three tables: by cause, by stage and by edge."""
+
+    def titled(kind: str) -> Callable[[Result], str]:
+        return lambda result: f"Milliseconds by {kind}: {title_of(result)}"
+
+    def edge_columns(group: Group) -> Sequence[Column]:
+        order = (stages.WAITING, *map(str, group.done[0].flow.edges))
+        return part_columns(group, stages.attribute_to_edges, order)
+
+    by_cause = partial(part_columns, attribute=stages.attribute_to_causes, order=stages.ALL_CAUSES)
+    by_stage = partial(part_columns, attribute=lambda run: stages.attribute(run)[0], order=stages.STAGES)
+    before = (
+        Table(name, by_cause, check_traces, titled("cause"), chart=draw_headline),
+        Table(name, by_stage, check_traces, titled("stage"), chart=draw_shares),
+    )
+    return Table(name, edge_columns, check_traces, titled("edge"), notes=describe_method, before=before)

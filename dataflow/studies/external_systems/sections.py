@@ -1,0 +1,17 @@
+"""Say how other systems are shown beside Ray's and PyTorch's transports."""
+
+from dataflow.report.groups import Table, draw_dots, title_of
+from dataflow.report.sentences import describe_fastest
+from dataflow.report.tables import MAIN_COLUMNS
+
+LEFT_OUT = ("status", "GB/s", "p95 ms", "p99 ms")
+COLUMNS = [column for column in MAIN_COLUMNS if column.header not in LEFT_OUT]
+
+SECTIONS = {
+    "peers": Table(
+        "peers",
+        columns=lambda group: COLUMNS,
+        sentence=lambda group: describe_fastest(group.results),
+        chart=lambda group: draw_dots(group, "peers", f"Time per iteration: {title_of(group.done[0])}"),
+    )
+}
