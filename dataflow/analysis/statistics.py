@@ -11,7 +11,6 @@ P95_SAMPLES, P99_SAMPLES = 100, 500  # five samples are above the percentile: wi
 CONFIDENCE = 0.95  # of the intervals
 TRIMMED_SHARE = 0.1  # of the runs at either end, so that one disturbed run of ten does not decide
 POWER = 0.9  # share of the comparisons in which a difference of `detectable` is found
-MAX_RUNS = 50  # that are recommended to somebody who wants to see a difference
 SIGNIFICANCE = 0.01  # at 0.05, two or three of 50 equal configurations would be called different
 NO_DIFFERENCE = "cannot be told apart"
 TOO_NOISY = "varied too much to be ranked"  # the interval does not contain 1, and p is above SIGNIFICANCE
@@ -43,17 +42,15 @@ def summarise(seconds: Sequence[float]) -> Summary:
 class Ratio:
     """Time of one configuration divided by the time of another.
 
-    low, high, p, error and detectable are None if a side has fewer than MIN_RUNS: too little is known of their spread.
+    low, high, p and detectable are None if a side has fewer than MIN_RUNS: too little is known of their spread.
     """
 
     value: float
     low: float | None  # of the 95 % interval
     high: float | None
     p: float | None  # the probability that two equal configurations differ at least as much
-    error: float | None  # the standard error of the logarithm of `value`
     detectable: float | None  # the smallest slowdown (0.05: by 5 %) that nine of ten such comparisons would find
     runs: int  # of the side that has fewer
-    samples: int = 2  # compared by the test: the runs of two sides, or the ratios of pairs of runs
 
     @property
     def verdict(self) -> str:
@@ -63,16 +60,6 @@ class Ratio:
         if self.p >= SIGNIFICANCE:
             return NO_DIFFERENCE if self.low <= 1 <= self.high else TOO_NOISY
         return "slower" if self.value > 1 else "faster"
-
-    def runs_needed(self) -> int | None:
-        """Return with how many runs nine of ten comparisons would find this difference; None for over MAX_RUNS."""
-        if self.error is None:
-            return MIN_RUNS
-        for runs in range(max(self.runs + 1, MIN_RUNS), MAX_RUNS + 1):
-            error = self.error * (self.runs / runs) ** 0.5
-            if _detectable(error, self.samples * (runs - 1)) <= abs(np.log(self.value)):
-                return runs
-        return None
 
 
 def typical_seconds(run_seconds: Sequence[float]) -> float:
@@ -130,20 +117,12 @@ def _test_ratio(value: float, test: Callable[..., Any], *samples: np.ndarray, **
 
     runs = min(map(len, samples))
     if runs < MIN_RUNS:
-        return Ratio(value, None, None, None, None, None, runs)
+        return Ratio(value, None, None, None, None, runs)
     if all(np.ptp(sample) == 0 for sample in samples):  # synthetic records have no variance to test with
-        return Ratio(value, value, value, float(value == 1), 0.0, 0.0, runs)
+        return Ratio(value, value, value, float(value == 1), 0.0, runs)
     outcome = test(*samples, **settings)
     interval = outcome.confidence_interval(CONFIDENCE)
     error = (interval.high - interval.low) / 2 / t.ppf((1 + CONFIDENCE) / 2, outcome.df)
     low, high = np.exp(interval)
-    detectable = np.expm1(_detectable(error, outcome.df))
-    p, count = float(outcome.pvalue), len(samples)
-    return Ratio(value, float(low), float(high), p, float(error), float(detectable), runs, count)
-
-
-def _detectable(error: float, degrees_of_freedom: float) -> float:
-    """Return the smallest logarithm of a ratio that nine of ten comparisons with this standard error would find."""
-    from scipy.stats import t
-
-    return float(error * (t.ppf(1 - SIGNIFICANCE / 2, degrees_of_freedom) + t.ppf(POWER, degrees_of_freedom)))
+    detectable = np.expm1(error * (t.ppf(1 - SIGNIFICANCE / 2, outcome.df) + t.ppf(POWER, outcome.df)))
+    return Ratio(value, float(low), float(high), float(outcome.pvalue), float(detectable), runs)

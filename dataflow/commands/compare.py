@@ -33,7 +33,7 @@ from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
 from dataflow.report.broken_records import name_broken_record
 from dataflow.report.console import print_table
-from dataflow.report.sentences import describe_all, describe_largest_change, old_and_new
+from dataflow.report.sentences import describe_all, old_and_new
 from dataflow.report.tables import (
     Column,
     format_faults,
@@ -149,7 +149,6 @@ def compare(arguments: argparse.Namespace) -> int:
         notes = describe_all([*pairs, *unequal]) or ["No workload was measured with two of these configurations."]
     else:
         notes = [*write_notes(pairs, only_old, only_new), *describe_all(unequal)]
-        notes += filter(None, map(describe_largest_change, measured))
     losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
     differences = environment_differences(measured)
     if arguments.json:

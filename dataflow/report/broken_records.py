@@ -9,7 +9,7 @@ from dataflow.analysis.result import group_results
 from dataflow.errors import RecordError, SuiteError
 from dataflow.records import files
 from dataflow.report.sections import sections
-from dataflow.report.sentences import describe_largest_change
+from dataflow.report.sentences import describe_pair
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def name_broken_record(paths: Sequence[Path]) -> Iterator[None]:
                 for chart in filter(None, (section.chart for section in sections(results))):
                     chart.draw()
                 for pair in match_results(results, results, mixed=True)[0]:  # with itself
-                    describe_largest_change(pair)
+                    describe_pair(pair)
             except SuiteError:
                 continue
             except Exception as error:

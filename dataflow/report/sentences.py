@@ -1,56 +1,29 @@
-"""Say in sentences which configurations are faster, by how much, how sure that is, and what changed with the time."""
+"""Say in sentences which configurations are faster, by how much, and how sure that is."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from statistics import fmean
 
 from dataflow.analysis.comparison import Pair, compared_result, find_transports
 from dataflow.analysis.result import UNCOUNTED, Result
-from dataflow.analysis.stages import fault_seconds
-from dataflow.analysis.statistics import MAX_RUNS, MIN_RUNS, NO_DIFFERENCE, TOO_NOISY, UNRANKED, Ratio
+from dataflow.analysis.statistics import MIN_RUNS, NO_DIFFERENCE, TOO_NOISY, UNRANKED, Ratio
 from dataflow.catalogue.catalogue import BASELINE
 from dataflow.report import tables
-from dataflow.report.tables import Column, format_faults, format_milliseconds, format_significant, format_stored
+from dataflow.report.tables import Column, format_faults, format_milliseconds, format_significant
 from dataflow.units import format_bytes
 
 SIMPLEST = "store refs"  # what users of Ray begin with
 BASELINES = (BASELINE, SIMPLEST, "store replay-buffer")  # the last one is what ColossalAI does
 SHORT_SECONDS = 0.002  # less depends on the caches, which hold other data after a verification of all bytes
-MIN_CHANGE = 0.05  # of the difference of two times, which a cost explains that is named beside it
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Something that may have changed with the time: what an iteration used, or the speed of the machine."""
-
-    name: str
-    value: Callable[[Result], float | None]
-    cell: Callable[[Result], str]
-    unit_seconds: Callable[[Result], float]  # the time that one unit of `value` takes, about
-
-
-CPU_TIME = "CPU time"  # contains the time of the other costs, so it comes last
-COSTS = (
-    Cost("page faults", lambda r: r.faults_per_iteration, format_faults,
-         lambda r: fmean(map(fault_seconds, r.shown_runs))),
-    Cost("bytes stored", lambda r: r.stored_bytes_per_iteration, format_stored,
-         lambda r: (r.memcpy_seconds or 0) / r.workload.bytes_per_iteration),
-    Cost("memcpy time of the machine", lambda r: r.memcpy_seconds, lambda r: format_milliseconds(r.memcpy_seconds),
-         lambda r: r.typical_seconds / r.memcpy_seconds if r.memcpy_seconds else 0),
-    Cost(CPU_TIME, lambda r: r.cpu_seconds_per_iteration, lambda r: format_milliseconds(r.cpu_seconds_per_iteration),
-         lambda _: 1),
-)  # fmt: skip
 
 
 def describe_all(pairs: Sequence[Pair]) -> list[str]:
-    """Return a sentence about the times of each pair that was measured, then one about the cost that changed most."""
+    """Return a sentence about the times of each pair that was measured."""
     measured = [pair for pair in pairs if pair.is_measured]
     several = len({pair.old.workload.edges for pair in measured}) > 1
     lines = []
     for pair in measured:
         workload = f"{format_bytes(pair.old.workload.bytes_per_iteration)} per iteration: " if several else ""
         lines.append(f"{workload}{describe_pair(pair)}.")
-    return [*lines, *filter(None, map(describe_largest_change, measured))]
+    return lines
 
 
 def describe_pair(pair: Pair) -> str:
@@ -66,11 +39,9 @@ def describe_pair(pair: Pair) -> str:
     is_slower, factor = ratio.value > 1, describe_factor(ratio)
     interval = f"95 % interval {format_interval(ratio, invert=not is_slower)}"
     if ratio.verdict in UNRANKED:
-        needed, too_small = ratio.runs_needed(), f"even {MAX_RUNS} runs would not make so small a difference clear"
-        advice = f"give --runs {needed}" if needed else too_small
         preposition = "from" if ratio.verdict == NO_DIFFERENCE else "against"
         return (f"{new} {ratio.verdict} {preposition} {old} with {runs} ({factor}, {interval}; a difference below "
-                f"{ratio.detectable:.0%} would be missed): {advice}")  # fmt: skip
+                f"{ratio.detectable:.0%} would be missed: more --runs find smaller ones)")  # fmt: skip
     text = f"{new} {'takes' if is_slower else 'is'} {factor} as {old} "
     if ratio.low is None:
         return f"{text}({runs}, so no interval: give --runs {MIN_RUNS} or more)"
@@ -79,32 +50,6 @@ def describe_pair(pair: Pair) -> str:
 
 def describe_factor(ratio: Ratio) -> str:
     return f"{format_significant(max(ratio.value, 1 / ratio.value))} times as {'long' if ratio.value > 1 else 'fast'}"
-
-
-def describe_largest_change(pair: Pair) -> str | None:
-    """Return the costs that changed in the same direction as the time, the one that explains most of it first.
-
-    A cost that explains less than MIN_CHANGE of the difference is left out. None if the times are alike. This is no
-    proof of a cause: other things may have changed too.
-    """
-    if pair.ratio.verdict in UNRANKED or not tables.have_equal_work(pair.old, pair.new):
-        return None
-    difference, changes = abs(pair.new.typical_seconds - pair.old.typical_seconds), []
-    for cost in COSTS:
-        old, new = cost.value(pair.old), cost.value(pair.new)
-        if old is None or new is None or old == new or (new < old) != (pair.ratio.value < 1):
-            continue
-        seconds = abs(new - old) * cost.unit_seconds(pair.old)
-        if seconds >= MIN_CHANGE * difference:
-            share = f" to {new / old:.0%}" if new < 10 * old else ""
-            change = f"{cost.name} {'fell' if new < old else 'rose'}{share} ({old_and_new(cost.cell)(pair)})"
-            changes.append((cost.name == CPU_TIME, -seconds, change))
-    name = pair.label if pair.old.label == pair.new.label else f"{pair.new.label}, compared with {pair.old.label}"
-    if not changes:
-        return f"{name}: no cost changed in the same direction as the time"
-    (*_, first), *others = sorted(changes)
-    rest = f"; also {', '.join(change for *_, change in others)}" if others else ""
-    return f"{name}: {first}, the largest change in the same direction{rest}"
 
 
 def old_and_new(cell: Callable[[Result], str]) -> Callable[[Pair], str]:

@@ -69,14 +69,13 @@ def test_a_configuration_that_is_slower_by_more_fails_and_is_named(write_sides, 
 
 
 def test_configurations_of_one_folder_are_compared_with_the_first_one(write_sides, capsys):
-    costs = [make_run([seconds], cpu_seconds=1.0) for (seconds, *_) in QUIET]
-    fewer = [make_run([2 * seconds], cpu_seconds=3.0) for (seconds, *_) in QUIET]
+    slower = [[2 * seconds] for (seconds, *_) in QUIET]
     view = make_run([1.0], readers_own_a_copy=False)
-    records = [make_record("refs", *costs), make_record("bytes", *fewer), make_record("ref-queue", *QUIET),
+    records = [make_record("refs", *QUIET), make_record("bytes", *slower), make_record("ref-queue", *QUIET),
                make_record("numpy", view), make_record("refs", [1.0], payload=10**6)]  # fmt: skip
     folder = write_sides(records, [])[0]
     output = run(capsys, [folder, "--configs", "store bytes", "store refs", "store ref-queue", "store numpy"]).out
-    *_, first, second, third, fourth, fifth = output.splitlines()
+    *_, first, second, third = output.splitlines()
     faster = r"store refs is 2 times as fast as store bytes \(95 % interval 1.9\d to 2.0\d, 5 runs each\)."
     assert re.fullmatch(faster, first)
     assert second.startswith("store ref-queue is 2 times as fast as store bytes")
@@ -84,32 +83,14 @@ def test_configurations_of_one_folder_are_compared_with_the_first_one(write_side
     assert third.startswith(views)
     assert third.endswith("where readers own a copy: different work, so there is no factor.")
     assert "store refs / store bytes" in output and "store numpy / store bytes" not in output
-    change = "CPU time fell to 33% (3,000 → 1,000), the largest change in the same direction"
-    assert fourth == f"store refs, compared with store bytes: {change}"
-    no_change = "no cost changed in the same direction as the time"
-    assert fifth == f"store ref-queue, compared with store bytes: {no_change}"
     copies = [folder, "--configs", "store numpy", "store bytes", "--fail-above", "5%"]
     assert "different work, so there is no factor" in run(capsys, copies).out
     equal = run(capsys, [folder, "--configs", "store refs", "store ref-queue"]).out.splitlines()[-1]
     start = "store ref-queue cannot be told apart from store refs with 5 runs each (1 times as fast, 95 % interval 0.9"
-    assert equal.startswith(start) and equal.endswith("even 50 runs would not make so small a difference clear.")
+    assert equal.startswith(start) and equal.endswith("would be missed: more --runs find smaller ones).")
     for argv, reason in ((["store refs"], "at least two"), (["store refs", "store refss"], "did you mean store refs")):
         with pytest.raises(SuiteError, match=reason):
             compare_results.main([folder, "--configs", *argv])
-
-
-def test_a_cost_that_was_zero_can_be_the_largest_change_and_a_negligible_one_cannot(write_sides, capsys):
-    def stored(factor, count):
-        changes = {"stored_bytes": count, "memcpy_before_seconds": [1.0]}
-        return [make_run([factor * seconds], **changes) for (seconds, *_) in QUIET]
-
-    numpy, refs = make_record("numpy", *stored(1, 999)), make_record("refs", *stored(3, 3 * 2**27))
-    queue = make_record("bytes", *stored(2, 0))
-    folder, other = write_sides([numpy, refs], [numpy, queue])
-    for names, change in ((("numpy", "refs"), "rose ("), (("refs", "numpy"), "fell to 0%")):
-        text = run(capsys, [folder, "--configs", *(f"store {name}" for name in names)]).out
-        assert f"bytes stored {change}" in text
-    assert "no cost changed" in run(capsys, [other, "--configs", "store bytes", "store numpy"]).out
 
 
 def test_traced_results_are_compared_only_if_there_are_no_others(write_sides, capsys):

@@ -12,7 +12,7 @@ from dataflow.errors import SuiteError
 from dataflow.records import files
 from dataflow.report.broken_records import name_broken_record
 from dataflow.report.sections import sections
-from dataflow.report.sentences import describe_largest_change
+from dataflow.report.sentences import describe_pair
 
 VALUES = (None, 0, -1, 1e308, float("nan"), "", "x" * 50, [], {}, [None], True, 2**70, "2026-13-45", -0.0)
 
@@ -45,6 +45,6 @@ def test_a_changed_record_is_one_error_or_a_report(tmp_path):
                 results = group_results([files.load(path)])
                 sections(results)
                 for pair in match_results(results, results, mixed=True)[0]:
-                    describe_largest_change(pair)
+                    describe_pair(pair)
         except SuiteError as error:
             assert "\n" not in str(error)
