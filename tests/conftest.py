@@ -280,20 +280,19 @@ def join_cluster(request):
 def cluster():
     """Start one Ray cluster for all tests of this process; yield the flags with which a script joins it."""
     folder = Path(tempfile.mkdtemp(prefix="c-", dir="/tmp"))
-    port = 26400 + os.getpid() % 1000
     environment = os.environ | {
         "HOME": str(folder), "RAY_AUTH_MODE": "disabled", "RAY_enable_metrics_collection": "0",
         "RAY_enable_worker_prestart": "0", "RAY_worker_niceness": "0",
     }  # fmt: skip
-    ray = Path(sys.executable).with_name("ray")
     command = [
-        ray, "start", "--head", "--port", str(port), "--num-cpus", "4", "--include-dashboard=false",
-        "--disable-usage-stats", "--object-store-memory", "600000000", "--temp-dir", str(folder / "ray"),
+        Path(sys.executable).with_name("ray"), "start", "--head", "--node-ip-address", "127.0.0.1", "--port", "0",
+        "--num-cpus", "4", "--include-dashboard=false", "--disable-usage-stats", "--object-store-memory", "600000000",
+        "--temp-dir", folder / "ray",
     ]  # fmt: skip
     before = psutil.Process().children()
-    subprocess.run(command, env=environment, timeout=60, check=True, capture_output=True)
+    subprocess.run(command, env=environment, timeout=RUN_SECONDS, check=True, capture_output=True)
     CLUSTER.extend(process for process in psutil.Process().children() if process not in before)
-    yield ("--address", f"127.0.0.1:{port}")
+    yield ("--address", (folder / "ray" / "ray_current_cluster").read_text().strip())
     pids = []
     for process in CLUSTER:
         with suppress(psutil.Error):
