@@ -19,7 +19,8 @@ import psutil
 import pytest
 
 from dataflow.plan import validate
-from dataflow.plan.command_line import parse_options
+from dataflow.plan.command_line import make_options, parse_flags
+from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan, resolve_plan
 from dataflow.records import files
 from dataflow.records.schema import Record, Run
@@ -65,7 +66,7 @@ def make_plan(no_gpu):
     """make_plan(runtime, *flags, **changes) -> the plan of a script's flags on a machine without a GPU."""
 
     def make(runtime: str, *flags: str, **changes) -> Plan:
-        (options,) = parse_options("", runtime, with_transport(runtime, flags))
+        (options,) = parse_options(runtime, *flags)
         plan, skipped = resolve_plan(runtime, options)
         assert skipped is None, skipped
         return replace(plan, **changes)
@@ -96,17 +97,25 @@ def run_words(runtime: str | Path, *flags: str) -> list[str]:
     """Return the words after `python3` that measure the configuration of --transport, or the program in a file."""
     if isinstance(runtime, Path):
         return [str(runtime), *flags]
+    transport, words = split_transport(runtime, flags)
+    return ["-m", "dataflow", "run", f"{runtime} {transport}", *words]
+
+
+def split_transport(runtime: str, flags: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the value of --transport, or the default of these tests, and the other flags."""
     words = [*map(str, flags)]
     transport = DEFAULT_TRANSPORTS[runtime]
     if "--transport" in words:
         index = words.index("--transport")
         _, transport = words[index : index + 2]
         del words[index : index + 2]
-    return ["-m", "dataflow", "run", f"{runtime} {transport}", *words]
+    return transport, words
 
 
-def with_transport(runtime: str, flags: Sequence[str]) -> Sequence[str]:
-    return flags if "--transport" in flags else ("--transport", DEFAULT_TRANSPORTS[runtime], *flags)
+def parse_options(runtime: str, *flags: str) -> list[Options]:
+    """Return the options of the configuration of --transport with the other flags."""
+    transport, words = split_transport(runtime, flags)
+    return make_options(transport, parse_flags(words))
 
 
 class Script:

@@ -19,9 +19,9 @@ from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import NO_DIFFERENCE
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS
 from dataflow.errors import RecordError, UsageError
-from dataflow.flows.catalogue import build_flow
+from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.measure.batch import plan_configuration
-from dataflow.plan.command_line import OneLineParser, parse_options
+from dataflow.plan.command_line import OPTION_NAMES, OneLineParser, add_options, make_options
 from dataflow.plan.options import FLAGS, RESULTS, SENDER_SIZES
 from dataflow.plan.plan import Plan
 from dataflow.records import files
@@ -33,23 +33,26 @@ from dataflow.units import format_bytes
 TRANSPORT_FLAGS = {field.name for field in FLAGS if field.metadata["group"] == "transport"}
 
 
-def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str], Plan]:
-    """Return this command's own flags, the other flags, and a plan of the workload that these name."""
-    parser = OneLineParser(description=__doc__, usage="%(prog)s [flags]", allow_abbrev=False,
-                           formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any], Plan]:
+    """Return this verb's own flags, the flags of the workload, and a plan of the workload."""
+    parser = OneLineParser(__doc__, "python3 -m dataflow answer [flags]")
     add = parser.add_argument
     add("--records", type=Path, nargs="+", default=[RESULTS], help="records, or folders of records (default: results/)")
     add("--on-ray", action="store_true", help="leave out configurations without Ray")
-    add("--any-machine", action="store_true", help="use the records of the machine that has most of them")
-    arguments, flags = parser.parse_known_args(argv)
-    options, *others = parse_options("", "store", flags)
-    if others or any(flag.partition("=")[0] == "--transport" for flag in flags):
-        raise UsageError("--sweep and --transport: leave them out: give one workload, to compare all transports of it")
+    add("--any-machine", action="store_true", help="use the records of the machine that has most "
+        "of them")  # fmt: skip
+    add_options(parser)
+    values = vars(parser.parse_all(argv))
+    given = {name: values.pop(name) for name in OPTION_NAMES if name in values}
+    options, *others = make_options("refs", given)
+    if others:
+        raise UsageError("--sweep: leave it out, and give one workload, to compare all transports of it")
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return arguments, flags, Plan(TRANSPORTS["store refs"], options, flow, options.device.replace("auto", "cpu"))
+    plan = Plan(TRANSPORTS["store refs"], options, flow, options.device.replace("auto", "cpu"))
+    return argparse.Namespace(**values), given, plan
 
 
 def load_results(paths: Sequence[Path]) -> list[Result]:
@@ -113,24 +116,27 @@ def print_ranking(results: Sequence[Result]) -> None:
     console.print_table(tables.make_table([*verdicts], columns))
 
 
-def measuring_command(flags: Sequence[str], on_ray: bool) -> str:
+def measuring_command(given: Mapping[str, Any], on_ray: bool) -> str:
     """Return the command that measures the recommended configurations; raise UsageError if none can be measured."""
     reasons: dict[str, UsageError | None] = {}  # why a configuration cannot be measured
     for variant in VARIANTS:
         if variant.advice and (variant.transport.runtime.uses_ray or not on_ray):
             try:
-                ((_, reasons[variant.name]),) = plan_configuration(variant.name, flags)
+                ((_, reasons[variant.name]),) = plan_configuration(variant.name, given)
             except UsageError as error:
                 reasons[variant.name] = error
     names = [name for name, reason in reasons.items() if reason is None]
     if not names:
         raise next(filter(None, reasons.values()))
-    return shlex.join(["python3", "-m", "dataflow", "run", *names, *flags, "--runs", "5"])
+    words = []
+    for name, value in given.items():
+        words += [flag_name(name)] if value is True else [flag_name(name), "steady" if value is None else str(value)]
+    return shlex.join(["python3", "-m", "dataflow", "run", *names, *words, "--runs", "5"])
 
 
 def main(argv: Sequence[str]) -> int:
     """Print the rankings, or the command that measures. Return 1 if no record has the workload, else 0."""
-    arguments, flags, plan = parse_command(argv)
+    arguments, given, plan = parse_command(argv)
     here = start_of_machine(describe_environment())
     starts: dict[str, dict[str, Result]] = {here: {}}
     for result in sorted(load_results(arguments.records), key=lambda result: result.shown_runs[0].started_at):
@@ -141,7 +147,7 @@ def main(argv: Sequence[str]) -> int:
     if not chosen:
         other = " (other machines, or earlier starts of this one, have some: --any-machine)" if len(starts) > 1 else ""
         print(f"No record since the start of this machine has exactly this flow, sizes and flags{other}: {workload}.\n"
-              f"To measure it:\n{measuring_command(flags, arguments.on_ray)}")  # fmt: skip
+              f"To measure it:\n{measuring_command(given, arguments.on_ray)}")  # fmt: skip
         return 1
     groups: dict[tuple[bool, bool], list[Result]] = {}
     for result in chosen.values():

@@ -114,7 +114,7 @@ def parse_share(text: str) -> float:
 
 def main(argv: Sequence[str]) -> int:
     """Return 0, or 1 if --fail-above finds a loss."""
-    parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__, "python3 -m dataflow compare OLD [NEW] [flags]")
     parser.add_argument("old", type=Path, metavar="OLD", help="a record, or a folder of records")
     parser.add_argument("new", type=Path, nargs="?", metavar="NEW", help="the same, compared with OLD")
     parser.add_argument("--configs", nargs="+", metavar="CONFIGURATION", help="compare these configurations "

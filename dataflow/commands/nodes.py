@@ -10,7 +10,6 @@ them run in one process namespace whose first process is a child of this one. If
 the kernel ends all processes of the nodes, and removes their networks and their memory.
 """
 
-import argparse
 import ctypes
 import os
 import secrets
@@ -151,8 +150,7 @@ def run_first(count: int, rate: str, command: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = OneLineParser(description=__doc__, usage="%(prog)s [flags]", allow_abbrev=False,
-                           formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = OneLineParser(__doc__, "python3 -m dataflow nodes [flags]")
     add = parser.add_argument
     add("--nodes", type=int, choices=(2, 3), help="number of nodes (default: all published setups)")
     add("--rate", choices=RATES, default="10gbit", help="rate of each node's link, with --nodes (default: %(default)s)")

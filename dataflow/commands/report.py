@@ -31,7 +31,7 @@ RESULTS = ROOT / "results"
 
 def parse_command(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the flags, with the records and folders that are the defaults."""
-    parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__, "python3 -m dataflow report [RECORDS ...] [flags]")
     add = parser.add_argument
     add("records", nargs="*", type=Path, help="records, or folders of records")
     add("--output-dir", type=Path, help="folder of the charts (default: the folder of the first record)")

@@ -3,23 +3,22 @@
     python3 -m dataflow run "store refs"                                         one configuration
     python3 -m dataflow run "store refs" "graph shm --in-flight 2" --runs 5      several, interleaved
     python3 -m dataflow run --suite headline --runs 5
+    python3 -m dataflow run --suite headline "store refs" "graph shm"            two configurations of a suite
     python3 -m dataflow run --flow "rollout -> trainer: tokens int64 8MB" "store refs" "graph shm"
 
 A configuration is a runtime, a transport and flags of its own, in quotes. Other flags are for all configurations. With
---runs, all configurations are measured once, then all of them again in another order. Records and charts go to a new
-file or folder in results/.
+--runs, all configurations are measured once, then all of them again in another order.
 """
 
 import argparse
 import random
-import re
-import time
 from collections.abc import Sequence
-from itertools import takewhile
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from dataflow.catalogue.suites import SUITES
-from dataflow.errors import UsageError, did_you_mean
+from dataflow.errors import RecordError, UsageError, did_you_mean
 from dataflow.measure.batch import (
     Item,
     Planned,
@@ -27,118 +26,154 @@ from dataflow.measure.batch import (
     make_items,
     new_records,
     pair_with_checkout,
+    plan_alone,
     plan_configuration,
     split_configuration,
 )
-from dataflow.measure.supervisor import measure_all, measure_configuration
-from dataflow.plan.command_line import OneLineParser, add_lists
+from dataflow.measure.supervisor import measure_all
+from dataflow.plan.command_line import OPTION_NAMES, OneLineParser, add_options, parse_flags
 from dataflow.plan.memory import resident_bytes
 from dataflow.plan.options import RESULTS
+from dataflow.plan.plan import Plan
 from dataflow.records import files
+from dataflow.records.schema import Record
 from dataflow.units import format_bytes
 
-SHORT_FORM = r"(?<!--message) (packed|jagged|tensordict|indices)\b"  # of --message, in charts and some tables
 
-
-BATCH_FLAGS = {"--suite", "--baseline", "--paired", "--against", "--continue", "--dry-run", "--order-seed"}
-
-
-def split_configurations(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the configurations, which come first, and the flags."""
-    configurations = list(takewhile(lambda word: not word.startswith("-"), argv))
-    return configurations, list(argv[len(configurations) :])
-
-
-def is_single(argv: Sequence[str]) -> bool:
-    """Return whether only one configuration is measured, into one record."""
-    configurations, flags = split_configurations(argv)
-    return len(configurations) == 1 and BATCH_FLAGS.isdisjoint(flag.partition("=")[0] for flag in flags)
-
-
-def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return the flags of this command, and those of the configurations."""
-    parser = OneLineParser(
-        description=__doc__, usage="python3 -m dataflow run [CONFIGURATION ...] [flags]", allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """Return the flags of this verb, and the flags of configurations that are given."""
+    parser = OneLineParser(__doc__, "python3 -m dataflow run [CONFIGURATION ...] [flags]")
     add = parser.add_argument
-    add("configs", nargs="*", metavar="CONFIGURATION", help="runtime, transport and flags, in quotes; "
-        "with a suite, only these of its configurations")  # fmt: skip
-    add("--suite", choices=SUITES, default="", metavar="NAME", help=f"all configurations of {', '.join(SUITES)}")
-    add("--baseline", metavar="NAME", help="compare the others with this one (default: the first one)")
-    add("--runs", type=int, default=1, help="processes per configuration (default: %(default)s)")
-    add(
-        "--paired",
-        action="store_true",
-        help="measure two configurations at the same time: it shows smaller differences",
-    )
-    add("--against", type=Path, metavar="CHECKOUT", help="measure each configuration paired with the same one "
-        "in another checkout of this project, made with git worktree add CHECKOUT COMMIT")  # fmt: skip
-    add("--order-seed", type=int, default=random.randrange(2**32), metavar="N", help="seed of the order of the runs")
-    folder = RESULTS / f"run-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    add("--output", type=Path, default=folder, help="folder of records and charts (default: results/run-<time>)")
-    add("--continue", dest="is_continued", action="store_true", help="measure only the runs that an earlier call with "
-        "the same flags and --output has not finished")  # fmt: skip
-    add_lists(parser)
+    add("configurations", nargs="*", metavar="CONFIGURATION", help="runtime, transport and flags, in quotes")
+    add("--suite", choices=SUITES, default="", metavar="NAME", help="all configurations of a suite, or those that are "
+        f"given: {', '.join(SUITES)}")  # fmt: skip
+    add("--runs", type=int, default=1, metavar="N", help="processes per configuration (default: %(default)s)")
+    add("--output", type=Path, metavar="PATH", help="new file for the record of one configuration, or "
+        "new folder for several records and their charts (default: a new name in results/)")  # fmt: skip
+    add("--against", type=Path, metavar="CHECKOUT", help="measure each configuration paired with the "
+        "same one in another checkout of this project, made with git worktree add CHECKOUT COMMIT")  # fmt: skip
+    add("--paired", action="store_true", help="measure two configurations at the same time, which shows "
+        "smaller differences")  # fmt: skip
+    add("--continue", action="store_true", dest="is_continued", help="measure only the runs that an "
+        "earlier call with the same flags and --output has not finished")  # fmt: skip
     add("--dry-run", action="store_true", help="print what would be measured, and measure nothing")
-    configurations, rest = split_configurations(argv)
-    arguments, flags = parser.parse_known_args(rest)
-    arguments.configs, checkout = configurations, arguments.against
-    if not (arguments.text or arguments.suite or configurations):
+    add_options(parser)
+    values = vars(parser.parse_all(argv))
+    given = {name: values.pop(name) for name in OPTION_NAMES if name in values}
+    arguments = argparse.Namespace(**values)
+    check_arguments(arguments)
+    return arguments, given
+
+
+def check_arguments(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for flags of this verb that do not fit together."""
+    checkout, output = arguments.against, arguments.output
+    if not (arguments.suite or arguments.configurations):
         raise UsageError("give a configuration, or --suite (--help shows examples)")
-    if arguments.is_continued and (checkout or not arguments.output.is_dir()):
-        raise UsageError("--continue: give the folder of the earlier call as --output. --against cannot continue")
+    if arguments.is_continued and (checkout or not (output and output.exists())):
+        raise UsageError("--continue: give the --output of the earlier call. --against cannot continue")
     if arguments.runs < 1:
         raise UsageError(f"--runs {arguments.runs}: give 1 or more")
-    if arguments.paired and (checkout or len(arguments.configs) != 2):
+    if arguments.paired and (checkout or len(arguments.configurations) != 2):
         raise UsageError("--paired measures two configurations: give two of them, and no --against")
     if checkout and not (checkout / "dataflow" / "measure" / "monitor.py").is_file():
         raise UsageError(f"--against {checkout}: there is no checkout of this project with this structure: make one "
                          f"with git worktree add {checkout} COMMIT")  # fmt: skip
-    return arguments, flags
 
 
-def plan_all(configurations: Sequence[str], suite: str, flags: Sequence[str], table: str = "") -> list[Planned]:
-    """Return the plans of these configurations, or of a suite. Raise UsageError if this machine can measure none."""
-    if not suite:
-        planned = [plan for text in configurations for plan in plan_configuration(text, flags, table=table)]
-    else:
-        planned = plan_suite(configurations, suite, flags, table)
-    if all(reason for _, reason in planned):
-        raise UsageError(f"this machine can measure none of the configurations: {planned[0][1]}")
-    return planned
+def is_alone(arguments: argparse.Namespace) -> bool:
+    """Return whether one configuration is measured, and nothing that it could be compared with."""
+    return len(arguments.configurations) == 1 and not (arguments.suite or arguments.against)
 
 
-def plan_suite(configurations: Sequence[str], suite: str, flags: Sequence[str], table: str = "") -> list[Planned]:
-    """Return the plans of a suite, or those that these names mean, as the suite, tables, charts or --dry-run show them.
+def plan_all(arguments: argparse.Namespace, given: dict[str, Any]) -> list[Planned]:
+    table = "paired" if arguments.paired or arguments.against else ""
+    if arguments.suite:
+        return plan_suite(arguments.configurations, arguments.suite, given, table)
+    if is_alone(arguments):  # its time is shown with a warning if other programs disturb it
+        given = {"allow_disturbed": True, **given}
+        return plan_alone(arguments.configurations[0], given)
+    return [plan for text in arguments.configurations for plan in plan_configuration(text, given, "", table)]
 
-    A name means the plans with its flags, and of those the ones with the fewest. Raise UsageError if there is none.
+
+def plan_suite(names: Sequence[str], suite: str, given: dict[str, Any], table: str = "") -> list[Planned]:
+    """Return the plans of a suite, or those of the configurations that are named.
+
+    A name means the plans of this transport that have its flags, and of those the ones with the fewest other flags.
+    Raise UsageError if there is none.
     """
-    from dataflow.analysis.result import Result
-
-    full_names = [name.partition(" (")[0].replace(" as sent", " --as-sent") for name in configurations]  # (reference)
-    wanted = [re.sub(SHORT_FORM, r" --message \1", name).split(" --") for name in full_names]
-    planned = []
+    named = []
+    for name in names:
+        runtime, transport, words = split_configuration(name)
+        named.append((f"{runtime} {transport}", parse_flags(words)))
+    planned: list[Planned] = []
     for part in SUITES[suite]:
-        for text in part.commands:  # other transports are not planned, because the flags may not fit them
-            if not wanted or " ".join(text.split()[:2]) in [transport for transport, *_ in wanted]:
-                planned += plan_configuration(text, flags, suite, table or part.table, part.traced)
-    if not wanted:
-        return planned
-    labels = [Result((plan.new_record(),)).label for plan, _ in planned]
+        for text in part.commands:
+            if not named or " ".join(text.split()[:2]) in dict(named):  # the flags may not fit other transports
+                planned += plan_configuration(text, given, suite, table or part.table, part.traced)
     selected: set[int] = set()
-    for configuration, parts in zip(configurations, wanted, strict=True):
-        found: dict[int, list[int]] = {}  # indices by number of flags
-        for index, (plan, _) in enumerate(planned):
-            shown = labels[index].split(" --")
-            given = [f"{flag.replace('_', '-')} {value}" for flag, value in plan.options.arguments.items()]
-            if {*parts} <= {*shown, *(text.removesuffix(" True") for text in given)}:
-                found.setdefault(len(shown), []).append(index)
-        if not found:
-            known = {*labels, *(text.partition(" --")[0] for part in SUITES[suite] for text in part.commands)}
-            raise UsageError(f"{suite} has no {configuration}{did_you_mean(configuration, known)}")
-        selected.update(found[min(found)])
-    return [planned[index] for index in sorted(selected)]
+    for name, (label, flags) in zip(names, named, strict=True):
+        others = {index: count_other_flags(plan, flags) for index, (plan, _) in enumerate(planned)
+                  if plan.transport.label == label and has_flags(plan, flags)}  # fmt: skip
+        if not others:
+            raise UsageError(f"{suite} has no {name}{did_you_mean(name, [p.configuration.name for p, _ in planned])}")
+        selected.update(index for index, count in others.items() if count == min(others.values()))
+    return [planned[index] for index in sorted(selected)] if named else planned
+
+
+def has_flags(plan: Plan, flags: dict[str, Any]) -> bool:
+    return all(getattr(plan.options, name) == value for name, value in flags.items())
+
+
+def count_other_flags(plan: Plan, flags: dict[str, Any]) -> int:
+    """Return the number of flags and sizes in a plan's name that are not among `flags`."""
+    sizes = {"message": plan.options.message, **plan.options.sizes}
+    named = {name for name, value in sizes.items() if value is not None} | plan.options.configuration_flags.keys()
+    return len(named - flags.keys())
+
+
+def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[list[Item], Path]:
+    """Return what is measured or skipped, and the file or folder of the records.
+
+    Raise UsageError if this machine can measure nothing of it.
+    """
+    planned = plan_all(arguments, given)
+    is_one_record = is_alone(arguments) and len(planned) == 1
+    now = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    name = f"{planned[0][0].transport.label.replace(' ', '-')}-{now}.json" if is_one_record else f"run-{now}"
+    output = arguments.output or RESULTS / name
+    items = [Item(planned[0], output)] if is_one_record else make_items(planned, output)
+    if is_one_record and (trace := planned[0][0].options.trace):
+        files.create_empty(trace)
+        trace.unlink()  # the file can be written at the end
+    if all(item.skipped for item in items):
+        for item in items if arguments.output else ():  # otherwise, nobody wants a record of what cannot be measured
+            files.create(item.path, item.record)
+        many = "" if is_alone(arguments) else "this machine can measure none of the configurations: "
+        raise UsageError(f"{many}{items[0].skipped}")
+    return items, output
+
+
+def group_items(arguments: argparse.Namespace, ready: Sequence[Item]) -> list[list[Item]]:
+    """Return the items that are measured together: pairs, or one by one."""
+    if arguments.paired:
+        groups = [[*ready]]
+    elif arguments.against:
+        groups = [pair_with_checkout(item, arguments.against) for item in ready]
+    else:
+        return [[item] for item in ready]
+    for group in groups:
+        check_pair([item.plan for item in group])
+    return groups
+
+
+def order_runs(groups: Sequence[list[Item]], runs: int, seed: int) -> list[list[Item]]:
+    """Return each group of paired items once, then all again in another order; for one run in the given order."""
+    generator = random.Random(seed)
+    if runs == 1:
+        return [*groups]
+    ordered = [group for _ in range(runs) for group in generator.sample(groups, len(groups))]
+    return [generator.sample(group, len(group)) for group in ordered]
 
 
 def print_plans(items: Sequence[Item], runs: int) -> None:
@@ -155,57 +190,18 @@ def print_plans(items: Sequence[Item], runs: int) -> None:
         print(f"{item.label}: {cost}")
 
 
-def compared_labels(items: Sequence[Item], baseline: str | None) -> list[str]:
-    """Return the labels of the results, the baseline first; nothing for one label. Raise UsageError if it is none."""
-    from dataflow.analysis.result import Result
+def prepare_records(items: Sequence[Item], folder: Path, is_continued: bool) -> tuple[list[Item], int]:
+    """Return the items that need a new record, and the seed of the order of the runs.
 
-    labels = list(dict.fromkeys(Result((item.record,)).label for item in items))
-    first = baseline or labels[0]
-    if first not in labels:
-        raise UsageError(f"--baseline {first}: it is not measured{did_you_mean(first, labels)}")
-    return [first, *(label for label in labels if label != first)] if len(labels) > 1 else []
-
-
-def order_runs(groups: Sequence[list[Item]], runs: int, seed: int) -> list[list[Item]]:
-    """Return each group of paired items once, then all again in another order; for one run in the given order."""
-    generator = random.Random(seed)
-    if runs == 1:
-        return [*groups]
-    ordered = [group for _ in range(runs) for group in generator.sample(groups, len(groups))]
-    return [generator.sample(group, len(group)) for group in ordered]
-
-
-def main(argv: Sequence[str]) -> int:
-    """Return 0, 1 (a configuration failed) or 130 (interrupted; the runs that have finished are kept)."""
-    if is_single(argv):
-        (configuration,), flags = split_configurations(argv)
-        runtime, transport, own_flags = split_configuration(configuration)
-        return measure_configuration(runtime, ["--transport", transport, *own_flags, *flags])
-    arguments, flags = parse_arguments(argv)
-    if arguments.text:
-        print(arguments.text())
-        return 0
-    folder = arguments.output
-    table = "paired" if arguments.paired or arguments.against else ""
-    items = make_items(plan_all(arguments.configs, arguments.suite, flags, table), folder)
-    skipped, ready = [item for item in items if item.skipped], [item for item in items if not item.skipped]
-    groups = [ready] if arguments.paired else [[item] for item in ready]
-    if arguments.against:
-        groups = [pair_with_checkout(item, arguments.against) for item in ready]
-    for group in groups if table else ():
-        check_pair([item.plan for item in group])
-    labels = compared_labels(ready, arguments.baseline) if arguments.baseline or not (arguments.suite or table) else []
-    items = skipped + [item for group in groups for item in group]
-    if arguments.dry_run:
-        print_plans(items, arguments.runs)
-        return 0
+    The others continue their record. Raise UsageError if the folder has records of another measurement.
+    """
     written = {path for path in folder.rglob("*.json*") if path.is_file() and path.suffix in (".json", ".gz")}
     others = written - {item.path for item in items}
     if others:
         raise UsageError(f"--output {folder}: it has records of another measurement, such as {min(others).name}, "
                          "which would be in the same charts: give a new folder")  # fmt: skip
-    earlier = [item.path for item in items if arguments.is_continued and item.path.exists()]
-    seed = files.load(earlier[0]).arguments.get("order_seed", 0) if earlier else arguments.order_seed
+    earlier = [item.path for item in items if is_continued and item.path.exists()]
+    seed = files.load(earlier[0]).arguments.get("order_seed", 0) if earlier else random.randrange(2**32)
     if not isinstance(seed, int):
         raise UsageError(f"--continue: {earlier[0]} has the order_seed {seed!r}, which is no number: give a new folder")
     for item in items:
@@ -214,29 +210,75 @@ def main(argv: Sequence[str]) -> int:
             print(f"{item.label}: skipped, {item.skipped}")
         elif item.path in earlier:
             item.load_finished_runs()
-    with new_records([item for item in items if item.path not in earlier]):
-        print(f"configurations: {sum(map(len, groups))}, runs: {arguments.runs} each, records: {folder}", flush=True)
-        codes = measure_all(order_runs(groups, arguments.runs, seed))
-    measured = [item for item in items if any(run.status == "ok" for run in item.record.runs)]
-    if 130 in codes and not arguments.against:
-        print(f"to continue: the same command with --continue --output {folder}")
-    if 130 in codes and not measured:
-        return 130
-    from dataflow.commands import compare, report  # imports take time, and a wrong flag should be rejected at once
+    return [item for item in items if item.path not in earlier], seed
 
+
+def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: Path) -> int:
+    """Print the tables, draw the charts, and compare. Return 0, or the exit code of the report."""
+    from dataflow.commands import compare, report  # imports take time, and a wrong flag should be rejected at once
+    from dataflow.report import console
+
+    if is_alone(arguments):
+        for item in items:
+            if item.plan.options.trace and item.record.runs[-1].status == "ok":
+                print_stages(item.record)
+        console.print_end([item.record for item in items], output if len(items) > 1 else items[0].saved_path)
+        return 0
     if arguments.against:
-        compare.main([str(folder / "old"), str(folder / "new"), "--mixed"])
-        return max(codes)
+        compare.main([str(output / "old"), str(output / "new"), "--mixed"])
+        return 0
     if arguments.paired:
         compare.main([str(item.path) for item in items])
-    code = max([*codes, report.main([str(folder)])])
-    if labels:
-        from dataflow.analysis.comparison import pair_with_first
-        from dataflow.analysis.result import group_results
-        from dataflow.report.sentences import describe_all
-
-        results = group_results([item.record for item in ready])
-        begun = [label for label in labels if label in {result.label for result in results}]  # all, unless interrupted
-        if labels[0] in begun and len(begun) > 1:
-            print("\n".join(describe_all(pair_with_first(results, begun))))
+    code = report.main([str(output)])
+    if not (arguments.suite or arguments.paired):
+        print_comparison([item for item in items if item.record.runs and not item.skipped])
     return code
+
+
+def print_stages(record: Record) -> None:
+    """Print where the time of the iterations went."""
+    from dataflow.analysis.result import Result
+    from dataflow.report import console, sections
+
+    try:
+        console.print_sections(sections.sections([Result((record,))]))
+    except RecordError as error:
+        print(f"warning: {error}")
+
+
+def print_comparison(items: Sequence[Item]) -> None:
+    """Compare the others with the first configuration, in words."""
+    from dataflow.analysis.comparison import pair_with_first
+    from dataflow.analysis.result import Result, group_results
+    from dataflow.report.sentences import describe_all
+
+    labels = list(dict.fromkeys(Result((item.record,)).label for item in items))
+    if len(labels) > 1:
+        print(*describe_all(pair_with_first(group_results([item.record for item in items]), labels)), sep="\n")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Return 0, 1 (a configuration failed) or 130 (interrupted; the runs that have finished are kept)."""
+    arguments, given = parse_arguments(argv)
+    items, output = plan_items(arguments, given)
+    groups = group_items(arguments, [item for item in items if not item.skipped])
+    items = [item for item in items if item.skipped] + [item for group in groups for item in group]
+    if arguments.dry_run:
+        print_plans(items, arguments.runs)
+        return 0
+    new, seed = prepare_records(items, output, arguments.is_continued)
+    with new_records(new):
+        if is_alone(arguments):
+            from dataflow.report.console import print_flow
+
+            print_flow(items[0].plan.requested_flow)
+        else:
+            print(
+                f"configurations: {sum(map(len, groups))}, runs: {arguments.runs} each, records: {output}", flush=True
+            )
+        codes = measure_all(order_runs(groups, arguments.runs, seed))
+    if 130 in codes and not (arguments.against or is_alone(arguments)):
+        print(f"to continue: the same command with --continue --output {output}")
+        if not any(run.status == "ok" for item in items for run in item.record.runs):
+            return 130
+    return max([*codes, show_results(arguments, items, output)])

@@ -3,15 +3,16 @@
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS
 from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows.catalogue import build_flow, flag_name
-from dataflow.plan.command_line import parse_options
+from dataflow.plan.command_line import make_options, parse_flags
 from dataflow.plan.memory import available_memory, resident_bytes
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan, resolve_plan
@@ -20,7 +21,7 @@ from dataflow.records.machine import MACHINE_KEYS, describe_environment
 from dataflow.records.schema import Run
 from dataflow.units import format_bytes
 
-DEFAULT_ITERATIONS = "30"  # of a configuration that the user chose, without --iterations, --duration and --sweep
+DEFAULT_ITERATIONS = 30  # of each of several configurations, without --iterations, --duration and --sweep
 INTERRUPTED = ("interrupted", "the run was killed")  # how the reason of a run begins that --continue repeats
 # All runs of a record must agree in these; the version of NCCL is unknown without torch.
 CONTINUE_KEYS = (*(key for key in MACHINE_KEYS if key != "nccl"), "git_commit")
@@ -88,25 +89,33 @@ def split_configuration(text: str) -> tuple[str, str, list[str]]:
 
 
 def plan_configuration(
-    text: str, flags: Sequence[str], suite: str = "", table: str = "", traced: bool = False
+    text: str, given: Mapping[str, Any], suite: str = "", table: str = "", traced: bool = False
 ) -> list[Planned]:
+    """Return the plan of one of several configurations, as plan_alone does. An error names the configuration."""
+    try:
+        return plan_alone(text, given, suite, table, traced, DEFAULT_ITERATIONS)
+    except UsageError as error:
+        runtime, transport, _ = split_configuration(text)
+        raise UsageError(f"{runtime} {transport}: {error}") from None
+
+
+def plan_alone(
+    text: str, given: Mapping[str, Any], suite: str = "", table: str = "", traced: bool = False,
+    iterations: int | None = None,
+) -> list[Planned]:  # fmt: skip
     """Return the plan of a configuration, such as "graph shm --huge-pages"; with --sweep, one per value.
 
-    `flags` are those of all configurations. They override the flags of a suite, but not those in the text of a user.
+    `given` are the flags of all configurations. They override the flags of a suite, but not those that a user writes
+    into the text. `iterations` are those without --iterations, --duration and --sweep.
     """
-    runtime, transport, own_flags = split_configuration(text)
-    names = {word.partition("=")[0] for word in (*own_flags, *flags)}
-    for name in {"--trace", "--output", "--runs"} & names:
-        raise UsageError(f"{text}: {name} is not a flag of one of several configurations: measure it alone")
-    if not suite and not {"--iterations", "--duration", "--sweep"} & names:
-        own_flags += ["--iterations", DEFAULT_ITERATIONS]
-    all_flags = [*own_flags, *flags] if suite else [*flags, *own_flags]
+    runtime, transport, words = split_configuration(text)
+    own = parse_flags(words)
+    values = {**own, **given} if suite else {**given, **own}
+    if iterations and not suite and not values.keys() & {"iterations", "duration", "sweep"}:
+        values["iterations"] = iterations
     if traced:
-        all_flags += ["--trace", "trace"]  # make_items replaces the name
-    try:
-        return resolve_points(runtime, parse_options("", runtime, ["--transport", transport, *all_flags]), suite, table)
-    except UsageError as error:
-        raise UsageError(f"{runtime} {transport}: {error}") from None
+        values["trace"] = Path("trace")  # make_items replaces the name
+    return resolve_points(runtime, make_options(transport, values), suite, table)
 
 
 def resolve_points(runtime: str, points: Sequence[Options], suite: str = "", table: str = "") -> list[Planned]:

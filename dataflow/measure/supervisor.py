@@ -19,59 +19,15 @@ from threading import Event
 
 from msgspec import structs
 
-from dataflow.errors import RecordError, RunFailed
+from dataflow.errors import RunFailed
 from dataflow.measure import noise
-from dataflow.measure.batch import Item, make_items, new_records, resolve_points
+from dataflow.measure.batch import Item
 from dataflow.measure.monitor import Monitor
-from dataflow.plan.command_line import parse_options
-from dataflow.plan.options import RESULTS
 from dataflow.plan.token import Token, token_ring
-from dataflow.records import files
 from dataflow.records.schema import Record, Run
 from dataflow.workers.cleanup import RunFolder, remove_dead_runs
 
 MAX_REPEATS = 2  # of a run that other programs or virtual machines disturbed
-
-
-def measure_configuration(runtime: str, flags: Sequence[str]) -> int:
-    """Measure one configuration, or one per value of --sweep, and print its results.
-
-    Return 0, 1 (a run failed) or 130 (interrupted); raise UsageError if the configuration is rejected or skipped.
-    """
-    points = [replace(options, allow_disturbed=True) for options in parse_options("", runtime, flags)]
-    options = points[0]
-    if options.trace:
-        files.create_empty(options.trace)
-        options.trace.unlink()  # the file can be written at the end
-    planned = resolve_points(runtime, points)
-    name = f"{runtime}-{planned[0][0].transport.name}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-    output = options.output or RESULTS / (name if options.sweep else f"{name}.json")
-    items = make_items(planned, output) if options.sweep else [Item(planned[0], output)]
-    if items[0].skipped:
-        if options.output:  # otherwise, nobody wants a record of what cannot be measured
-            for item in items:
-                files.create(item.path, item.record)
-        raise items[0].skipped
-    from dataflow.report import console  # imports numpy, for which the user of a wrong flag should not wait
-
-    with new_records(items):
-        console.print_flow(items[0].plan.requested_flow)
-        codes = measure_all([[item] for _ in range(options.runs) for item in items if not item.skipped])
-    if options.trace and codes == [0]:
-        print_stages(items[0].record)
-    console.print_end([item.record for item in items], output if options.sweep else items[0].saved_path)
-    return max(codes)
-
-
-def print_stages(record: Record) -> None:
-    """--trace: print where the time of the iterations went."""
-    from dataflow.analysis.result import Result
-    from dataflow.report import console, sections
-
-    try:
-        console.print_sections(sections.sections([Result((record,))]))
-    except RecordError as error:
-        print(f"warning: {error}")
 
 
 def measure_all(runs: Sequence[Sequence[Item]]) -> list[int]:

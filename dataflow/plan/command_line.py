@@ -1,95 +1,133 @@
-"""Parse the flags of every script, and explain them for --help."""
+"""Parse the flags of every verb, and explain them for --help."""
 
 import argparse
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Annotated, Any, NoReturn
 
 import msgspec
 
-from dataflow.catalogue.catalogue import transports_of
 from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows import catalogue
 from dataflow.flows.catalogue import flag_name
 from dataflow.flows.message import ITEM_BYTES
 from dataflow.plan.options import FLAGS, PRESETS, PRESETS_TEXT, Options
+from dataflow.plan.sweep import expand_sweep
 
-SWEPT_FLAGS = ("batch-size", "actors", "payload", "fields", "in-flight")
-POINTS = "FIRST:LAST:FACTORx, FIRST:LAST:+STEP or VALUE,VALUE,..."
-MAX_POINTS = 64
-LISTS = {"--list-flows": catalogue.describe_flows, "--list-presets": lambda: PRESETS_TEXT}
-POINT_SECONDS = 1.0  # of timed iterations per value of a sweep, without --duration or --iterations
-POINT_WARMUP = 3  # untimed iterations per value
-Flag = dataclasses.Field[Any]  # made by dataflow.plan.options.flag
+COMMON = ("flow", "message", "batch_size", "payload", "device", "iterations", "warmup", "in_flight")
+LISTS = {"flows": catalogue.describe_flows, "presets": lambda: PRESETS_TEXT}  # other texts that --help shows
+NO_FLAGS = ("transport", "runs", "output")  # the configuration's own words, and flags of `run`
+OPTION_NAMES = [field.name for field in FLAGS if field.name not in NO_FLAGS]
+Flag = dataclasses.Field[Any]  # made by dataflow.plan.flag.flag
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line, with the flag that the user may have meant."""
+    """A parser whose errors are one line, with the flag or the value that the user may have meant.
+
+    `--help` shows the flags of the verb itself and the common ones, and `--help GROUP` those of a group of `groups`.
+    """
+
+    def __init__(self, description: str | None, usage: str) -> None:
+        super().__init__(
+            description=description, usage=usage, allow_abbrev=False, add_help=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        self.groups: dict[str, list[argparse.Action]] = {}
+        self.add_argument(
+            "-h", "--help", nargs="?", const="", action=Help, default=argparse.SUPPRESS, help=argparse.SUPPRESS
+        )
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{' '.join(message.split()).removeprefix('argument ')} (--help lists the flags)")
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            names = [*map(str, action.choices)]
+            others = did_you_mean(str(value), names) or f": give {', '.join(names)}"
+            raise argparse.ArgumentError(action, f"unknown value {value}{others}")
+
     def parse_all(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
-        values, unknown = self.parse_known_args(argv)
+        values, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
             self.error(f"unknown flag {unknown[0]}{did_you_mean(unknown[0], self._option_string_actions)}")
         return values
 
+    def describe(self, topic: str) -> str:
+        """Return the text of --help for a group of flags, for all of them, or for none: the most important ones."""
+        if topic in LISTS and self.groups:
+            return LISTS[topic]()
+        names = [*self.groups, "all"]
+        if topic and topic not in names:
+            raise UsageError(f"--help {topic}: unknown group{did_you_mean(topic, names)}")
+        in_groups = [action for actions in self.groups.values() for action in actions]
+        own = [action for action in self._actions if action not in in_groups]
+        common = [action for action in in_groups if action.dest in COMMON]
+        sections = {"flags": own + common} if not topic else {topic: self.groups.get(topic, own + in_groups)}
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, [], [])
+        formatter.add_text(self.description)
+        for title, actions in sections.items():
+            formatter.start_section(title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        if self.groups:
+            formatter.add_text(f"More flags: --help GROUP, with one of {', '.join(names)}.\n"
+                               f"Values: --help {' or --help '.join(LISTS)}.")  # fmt: skip
+        return formatter.format_help()
 
-def parse_options(description: str | None, runtime_name: str, argv: Sequence[str] | None = None) -> list[Options]:
-    """Return one Options, or one per value of --sweep; raise UsageError for a flag that cannot be used."""
-    parser = make_parser(description, runtime_name)
-    given = vars(parser.parse_all(argv))
-    if "text" in given:
-        print(given["text"]())
+
+class Help(argparse.Action):
+    """Print the help of a group of flags, and end the program."""
+
+    def __call__(self, parser: Any, namespace: Any, topic: Any, option_string: str | None = None) -> None:
+        print(parser.describe(topic))
         parser.exit()
-    if "preset" in given:  # flags that are given as well override it
-        given = vars(parser.parse_all(preset_flags(given["preset"], given.get("scale", 1.0)))) | given
-    elif "scale" in given:
-        raise UsageError("--scale is the scale of a --preset: give a preset, or the sizes themselves")
-    if given.keys() >= {"iterations", "duration"}:
-        raise UsageError("--iterations and --duration: leave one of them out")
-    if given.keys() >= {"place", "placement"}:
-        raise UsageError("--place and --placement: leave one of them out")
-    return expand_sweep(given) if "sweep" in given else [Options(**given)]
 
 
-def make_parser(description: str | None, runtime_name: str) -> OneLineParser:
-    """Return the parser of a script. Its result has only the flags that are given.
-
-    There is no description if Python removes docstrings (PYTHONOPTIMIZE=2).
-    """
-    transports = transports_of(runtime_name)
-    lines = [f"    --transport {name:15}  {transport.summary}" for name, transport in transports.items()]
-    parser = OneLineParser(
-        description="\n".join([description or "", *lines]), usage="%(prog)s [flags]",
-        allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, argument_default=argparse.SUPPRESS,
-    )  # fmt: skip
-    titles = dict.fromkeys(field.metadata["group"] for field in FLAGS)
-    groups = {title: parser.add_argument_group(title) for title in titles}
+def add_options(parser: OneLineParser) -> None:
+    """Add the flags of a configuration. A namespace has only those that are given."""
     for field in FLAGS:
-        if field.metadata["group"] not in groups:
+        if field.name in NO_FLAGS:
             continue
-        settings = {"help": describe_flag(field), **field.metadata["argparse"]}
+        settings = {"help": describe_flag(field), "default": argparse.SUPPRESS, **field.metadata["argparse"]}
         if field.metadata["parse"]:
             settings["type"] = value_parser(field)
         else:
             settings["action"] = "store_true"
-        if field.name == "transport":
-            settings["choices"] = list(transports)
-        groups[field.metadata["group"]].add_argument(flag_name(field.name), **settings)
-    add_lists(groups["output"])
+        action = parser.add_argument(flag_name(field.name), **settings)
+        parser.groups.setdefault(field.metadata["group"], []).append(action)
+
+
+@cache
+def option_parser() -> OneLineParser:
+    parser = OneLineParser("The flags of a configuration", "python3 -m dataflow run")
+    add_options(parser)
     return parser
 
 
-def add_lists(parser: Any) -> None:
-    """Add the flags whose value is a function that returns a text to print."""
-    for name, describe in LISTS.items():
-        text = f"print all {name.removeprefix('--list-')}, and exit"
-        parser.add_argument(name, action="store_const", dest="text", const=describe, help=text)
+def parse_flags(words: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the flags that are given; raise UsageError for a wrong one."""
+    for flag in {"--runs", "--output"} & {word.partition("=")[0] for word in words}:
+        raise UsageError(f"{flag} is not a flag of one configuration: give it outside of the quotes")
+    return vars(option_parser().parse_all(words))
+
+
+def make_options(transport: str, given: dict[str, Any]) -> list[Options]:
+    """Return one Options, or one per value of --sweep; raise UsageError for flags that exclude each other."""
+    if "preset" in given:  # flags that are given as well override it
+        given = parse_flags(preset_flags(given["preset"], given.get("scale", 1.0))) | given
+    elif "scale" in given:
+        raise UsageError("--scale is the scale of a --preset: give a preset, or the sizes themselves")
+    for one, other in (("iterations", "duration"), ("place", "placement")):
+        if given.keys() >= {one, other}:
+            raise UsageError(f"--{one} and --{other}: leave one of them out")
+    given = {"transport": transport, **given}
+    return expand_sweep(given, value_parser) if "sweep" in given else [Options(**given)]
 
 
 def value_parser(field: Flag) -> Callable[[str], Any]:
+    """Return the function that reads a value of a flag; it raises ArgumentTypeError for a value out of bounds."""
     parse, bounds = field.metadata["parse"], field.metadata["bounds"]
 
     def parse_value(text: str) -> Any:
@@ -110,7 +148,9 @@ def describe_flag(field: Flag) -> str:
 
 
 def describe_flags() -> dict[str, str]:
-    return {flag_name(flag.name): describe_flag(flag).replace("%%", "%") for flag in FLAGS if flag.metadata["help"]}
+    """Return what each flag of a configuration does."""
+    shown = (flag for flag in FLAGS if flag.name not in NO_FLAGS and flag.metadata["help"])
+    return {flag_name(flag.name): describe_flag(flag).replace("%%", "%") for flag in shown}
 
 
 def preset_flags(name: str, scale: float) -> list[str]:
@@ -124,38 +164,3 @@ def preset_flags(name: str, scale: float) -> list[str]:
         field, dtype, items = text.split()
         fields.append(f"{field} {dtype} {samples * int(items) * ITEM_BYTES[dtype]}B")
     return ["--flow", f"{preset['edge']}: {', '.join(fields)}"]
-
-
-def expand_sweep(given: dict[str, Any]) -> list[Options]:
-    """Return the options at each value of --sweep, the smallest first; raise UsageError if it cannot be read."""
-    text = given["sweep"]
-    name, _, points = text.partition("=")
-    if name not in SWEPT_FLAGS:
-        raise UsageError(f"--sweep {text}: give NAME={POINTS}, NAME one of {', '.join(SWEPT_FLAGS)}")
-    field = next(field for field in FLAGS if flag_name(field.name) == f"--{name}")
-    if field.name in given:
-        raise UsageError(f"--sweep {text} and --{name}: leave one of them out")
-    if not given.keys() & {"iterations", "duration"}:
-        given["duration"] = POINT_SECONDS
-        given.setdefault("warmup", POINT_WARMUP)
-    try:
-        values = sorted(set(parse_points(points, value_parser(field))))
-    except (ValueError, argparse.ArgumentTypeError) as error:
-        raise UsageError(f"--sweep {text}: {error}: give {POINTS}") from None
-    if not 2 <= len(values) <= MAX_POINTS:
-        raise UsageError(f"--sweep {text}: give 2 to {MAX_POINTS} values")
-    return [Options(**{**given, field.name: value}) for value in values]
-
-
-def parse_points(text: str, parse: Callable[[str], int]) -> list[int]:
-    if ":" not in text:
-        return [parse(part) for part in text.split(",")]
-    if text.count(":") != 2:
-        raise ValueError("not FIRST:LAST:STEP")
-    first, last, step = text.split(":")
-    values: list[int] = []
-    value = float(parse(first))
-    while value <= parse(last) * (1 + 1e-9) and len(values) <= MAX_POINTS:  # a factor of 1.1 may end just above LAST
-        values.append(parse(str(round(value))))  # within the same bounds as a value that is given
-        value = value * float(step[:-1]) if step.endswith("x") else value + parse(step.removeprefix("+"))
-    return values

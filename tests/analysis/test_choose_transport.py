@@ -130,7 +130,7 @@ def test_files_that_cannot_be_read_or_contradict_themselves_are_named_in_one_lin
     text = path.read_text()
     for content, words in (
         (text[:-9], "is not complete JSON"),
-        (text.replace('"schema_version": 7', '"schema_version": 6'), "has schema 6"),
+        (text.replace('"schema_version": 8', '"schema_version": 6'), "has schema 6"),
         (re.sub(r'\{\s*"from": "driver",[^}]*\},', "", text), "contradicts itself (KeyError)"),
     ):
         path.write_text(content)
@@ -150,8 +150,8 @@ def test_records_of_experiments_with_settings_are_not_used(tmp_path, capsys):
 def test_without_a_record_the_command_that_measures_is_printed(ask, capsys, tmp_path):
     flow = "a, b -> c: x int64 8kB"
     text = ask([measured("refs", 1.0)], "--flow", flow, "--in-flight", "2", code=1)
-    python, script, *argv = shlex.split(text.splitlines()[-1])
-    assert (python, script) == ("python3", "benchmark.py")
+    python, m, package, verb, *argv = shlex.split(text.splitlines()[-1])
+    assert (python, m, package, verb) == ("python3", "-m", "dataflow", "run")
     assert benchmark.main([*argv, "--dry-run", "--output", str(tmp_path / "new")]) == 0
     lines = capsys.readouterr().out
     assert "store refs --in-flight 2: 5 x 30 iterations" in lines and "skipped" not in lines
@@ -174,7 +174,7 @@ def test_the_commands_of_the_docs_have_an_answer(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [("--prompt-len 8", "is a size of"), ("--flow gpro", "unknown flow"), ("--reads all", "unknown flag"),
-     ("--sweep payload=1MiB,2MiB", "leave them out"), ("--transport refs", "leave them out")],
+     ("--sweep payload=1MiB,2MiB", "leave it out"), ("--transport refs", "unknown flag --transport")],
 )  # fmt: skip
 def test_what_is_no_workload_is_rejected(flags, words):
     with pytest.raises(UsageError, match=words):

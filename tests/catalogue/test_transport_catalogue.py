@@ -9,7 +9,7 @@ import pytest
 from dataflow.catalogue import catalogue
 from dataflow.catalogue.catalogue import CONFIGURATIONS, RUNTIMES, VARIANTS, transports_of
 from dataflow.catalogue.suites import SUITES
-from dataflow.plan.command_line import parse_options
+from dataflow.plan.command_line import make_options, parse_flags
 from dataflow.plan.options import FLAGS
 
 
@@ -41,7 +41,7 @@ def test_every_transport_of_the_catalogue_is_in_its_module_and_the_other_way_rou
 def test_every_command_of_a_suite_can_be_read(suite):
     for part in SUITES[suite]:
         for command in part.commands:
-            runtime, transport, *flags = shlex.split(command)
-            options = parse_options("", runtime, ["--transport", transport, *flags])
+            _, transport, *flags = shlex.split(command)
+            options = make_options(transport, parse_flags(flags))
             assert all(point.transport == transport for point in options)
             assert not part.table.startswith(("sweep", "in-flight")) or options[0].table == part.table

@@ -4,9 +4,7 @@ import shlex
 
 import jsonschema
 import yaml
-from conftest import ROOT
-
-from dataflow.plan.command_line import parse_options
+from conftest import ROOT, parse_options
 
 
 def fields(required, **properties):
@@ -32,7 +30,7 @@ def test_the_manifest_has_only_fields_of_a_ray_job_and_flags_of_the_script(no_gp
     jsonschema.validate(manifest, RAY_JOB)
     _, script, *flags = shlex.split(manifest["spec"]["entrypoint"])
     assert (ROOT / script.rpartition("/")[2]).is_file()
-    (options,) = parse_options("", "graph", flags)
+    (options,) = parse_options("graph", *flags)
     assert options.nodes_of_actors == {"policy": 0, "reference": 1, "reward": 1}
     nodes = 1 + sum(group["replicas"] for group in manifest["spec"]["rayClusterSpec"]["workerGroupSpecs"])
     assert nodes == options.node_count

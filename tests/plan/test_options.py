@@ -6,13 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import with_transport
+from conftest import parse_options
 
-from dataflow.catalogue.catalogue import RUNTIMES, transports_of
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow
 from dataflow.plan import validate
-from dataflow.plan.command_line import describe_flags, parse_options
+from dataflow.plan.command_line import COMMON, OneLineParser, add_options, describe_flags, flag_name
 from dataflow.plan.options import FLAGS, PRESETS
 from dataflow.plan.plan import resolve_plan
 
@@ -24,28 +23,49 @@ pytestmark = pytest.mark.usefixtures("no_gpu")
 
 
 def parse(*flags, runtime="store"):
-    (options,) = parse_options("", runtime, with_transport(runtime, flags))
+    (options,) = parse_options(runtime, *flags)
     return options
 
 
 def reject(runtime, *flags):
     """Return the error of these flags, which has one line."""
     with pytest.raises(UsageError) as error:
-        for options in parse_options("", runtime, with_transport(runtime, flags)):
+        for options in parse_options(runtime, *flags):
             resolve_plan(runtime, options)
     assert str(error.value) and "\n" not in str(error.value)
     return str(error.value)
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-def test_help_has_every_flag_and_transport_of_a_script_and_only_the_store_has_chatlearns(capsys, runtime):
-    with pytest.raises(SystemExit):
-        parse_options("Question", runtime, ["--help"])
-    text = capsys.readouterr().out
-    assert re.findall(r"    --transport (\S+)  ", text) == list(transports_of(runtime))
-    flags = set(re.findall(r"\n  (--[a-z-]+)", text))
-    assert set(describe_flags()) == flags - {"--list-flows", "--list-presets"}
-    assert "--inject" not in text
+def help_text(capsys, *words):
+    parser = OneLineParser("Question", "verb")
+    parser.add_argument("--own", help="a flag of the verb")
+    add_options(parser)
+    with pytest.raises(SystemExit) as exited:
+        parser.parse_all(words)
+    assert exited.value.code == 0
+    return capsys.readouterr().out
+
+
+def shown_flags(text):
+    return set(re.findall(r"\n  (--[a-z-]+)", text))
+
+
+def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(capsys):
+    text = help_text(capsys, "--help")
+    assert shown_flags(text) == {"--own", *map(flag_name, COMMON)}
+    groups = re.search("More flags: --help GROUP, with one of (.*), all", text)[1].split(", ")
+    by_group = {group: shown_flags(help_text(capsys, "--help", group)) for group in [*groups, "all"]}
+    every = by_group.pop("all")
+    assert every == {"--own", *describe_flags()} == set.union({"--own"}, *by_group.values())
+    assert all(by_group.values())
+    assert "--inject" not in every
+    with pytest.raises(UsageError, match="--help transpor: unknown group: did you mean transport"):
+        help_text(capsys, "--help", "transpor")
+
+
+@pytest.mark.parametrize(("topic", "words"), [("flows", "ppo: RLHF (PPO)"), ("presets", "[verl-gbs128]")])
+def test_help_lists_the_values_of_flags(capsys, topic, words):
+    assert words in help_text(capsys, "--help", topic)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +75,6 @@ def test_help_has_every_flag_and_transport_of_a_script_and_only_the_store_has_ch
         ("store", ["--prompt-seq-len", "1" + "0" * 400], "--prompt-seq-len"),
         ("store", ["--scale", "nan", "--preset", "demo"], "--scale"),
         ("store", ["--batch", "4"], "did you mean --batch-size?"),
-        ("store", ["--transport", "shm"], "'shm' (choose from"),
         ("store", ["--flow", "offline-dpo"], "unknown flow offline-dpo"),
         ("store", ["--scale", "0.5"], "give a preset"),
         ("torch", ["--duration", "10s", "--iterations", "5"], "leave one of them out"),
@@ -95,7 +114,6 @@ def test_help_has_every_flag_and_transport_of_a_script_and_only_the_store_has_ch
         ("graph", ["--place", "policy=-1"], "give a node from 0 to"),
         ("graph", ["--place", "policy"], "give NAME=VALUE"),
         ("torch", ["--place", "policy=1"], "runs on one machine"),
-        ("graph", ["--trace", "t", "--output", "t"], "are the same file t"),
         ("torch", ["--sweep", "payloda=1,2"], "NAME one of batch-size, actors, payload, fields, in-flight"),
         ("torch", ["--sweep", "payload=8:100000:+8"], "give 2 to 64 values"),
         ("torch", ["--sweep", "payload=1KiB:64KiB:fourx"], "FIRST:LAST:FACTORx"),
@@ -112,8 +130,8 @@ def test_flags_that_cannot_be_used_are_rejected_in_one_line(runtime, flags, reas
 
 def test_a_wrong_flag_is_rejected_without_heavy_imports():
     code = ("import sys; from dataflow.plan.plan import resolve_plan\n"
-            "from dataflow.plan.command_line import parse_options as parse\n"
-            "try: resolve_plan('store', *parse('', 'store', ['--transport', 'refs', '--copy-out']))\n"
+            "from dataflow.plan.command_line import make_options, parse_flags\n"
+            "try: resolve_plan('store', *make_options('refs', parse_flags(['--copy-out'])))\n"
             "except Exception as error: print(error, {'ray', 'torch', 'numpy'} & set(sys.modules))")  # fmt: skip
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "leave it out set()" in result.stdout
@@ -125,12 +143,6 @@ def test_a_folder_whose_name_ray_cannot_read_is_named_before_the_start(monkeypat
     error = reject("store", "--transport", "refs")
     assert re.search("store refs: Ray cannot start in a folder .*: set PYTHONUTF8=1", error)
     resolve_plan("torch", parse(*KILOBYTES, runtime="torch"))
-
-
-def test_help_works_without_docstrings(capsys):
-    with pytest.raises(SystemExit):
-        parse_options(None, "torch", ["--help"])
-    assert "--transport memcpy" in capsys.readouterr().out
 
 
 def test_huge_pages_are_rejected_if_the_kernel_does_not_give_them(monkeypatch, tmp_path):
@@ -155,7 +167,7 @@ def test_values_that_follow_from_other_flags():
 
 
 def test_flags_that_make_another_configuration_are_part_of_its_name():
-    flags = ["--copy-out", "--in-flight", "4", "--iterations", "7", "--output", "x", "--threads", "1"]
+    flags = ["--copy-out", "--in-flight", "4", "--iterations", "7", "--threads", "1"]
     assert parse(*flags, runtime="graph").configuration_flags == {"copy_out": True, "in_flight": 4}
     flags = ["--sink", "trainer", "--in-flight", "8", "--episode", "8", "--inject", "policy:1:delay=5ms"]
     assert parse(*flags).configuration_flags == {
@@ -165,10 +177,10 @@ def test_flags_that_make_another_configuration_are_part_of_its_name():
 
 def test_every_flag_is_in_the_record_without_folders_and_addresses(make_plan, tmp_path):
     (tmp_path / "mine.py").write_text("from dataflow.flows.catalogue import chain as make")
-    plan = make_plan("store", "--flow", f"{tmp_path}/mine.py:make", "--output", f"{tmp_path}/r", "--payload", "1MiB")
+    plan = make_plan("store", "--flow", f"{tmp_path}/mine.py:make", "--payload", "1MiB")
     arguments = plan.new_record().arguments
     assert {field.name for field in FLAGS} == arguments.keys()
-    assert (arguments["output"], plan.workload.flow, arguments["payload"]) == ("r", "mine.py:make", 2**20)
+    assert (plan.workload.flow, arguments["payload"]) == ("mine.py:make", 2**20)
     assert parse(*CLUSTER).arguments["address"] is True
 
 
@@ -195,10 +207,10 @@ def test_a_sweep_has_options_for_each_value():
         ("in-flight=1:4:+1", [1, 2, 3, 4], "in-flight"),
         ("fields=1:10:1.5x", [1, 2, 3, 5, 8], "sweep-fields"),
     ):
-        name, options = text.partition("=")[0].replace("-", "_"), parse_options("", "torch", ["--sweep", text])
+        name, options = text.partition("=")[0].replace("-", "_"), parse_options("torch", "--sweep", text)
         assert [getattr(point, name) for point in options] == values
         assert {(point.duration, point.table) for point in options} == {(1.0, table)}
-        assert parse_options("", "torch", ["--sweep", text, "--iterations", "100"])[0].duration is None
+        assert parse_options("torch", "--sweep", text, "--iterations", "100")[0].duration is None
 
 
 @pytest.mark.parametrize(
@@ -206,4 +218,4 @@ def test_a_sweep_has_options_for_each_value():
 )
 def test_a_value_of_a_sweep_that_is_computed_has_the_bounds_of_one_that_is_given(text):
     with pytest.raises(UsageError, match=rf"--sweep {text}: '-?\d+' is not possible: .*: give FIRST:LAST:FACTORx"):
-        parse_options("", "torch", ["--sweep", text])
+        parse_options("torch", "--sweep", text)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from conftest import parse_options
 
 from dataflow.catalogue.catalogue import TRANSPORTS, Requirements
 from dataflow.errors import Skipped, UsageError
 from dataflow.plan import memory, validate
-from dataflow.plan.command_line import parse_options
 from dataflow.plan.plan import resolve_plan
 from dataflow.records import machine as machine_record
 
@@ -134,7 +134,7 @@ def test_a_configuration_is_skipped_if_a_requirement_is_missing(monkeypatch, no_
         ("rdt", "nccl", "nccl needs 4 GPUs and this machine has 0"),
         ("rdt", "nixl", "nixl needs nixl-cu12, which is not installed: pip install --no-deps nixl=="),
     ):
-        plan, skipped = resolve_plan(runtime, *parse_options("", runtime, ["--transport", transport, *KILOBYTES]))
+        plan, skipped = resolve_plan(runtime, *parse_options(runtime, "--transport", transport, *KILOBYTES))
         assert isinstance(skipped, Skipped) and reason in str(skipped) and plan.transport.name == transport
 
 

@@ -1,4 +1,4 @@
-"""Test benchmark.py: which configurations it measures in which order, what it rejects, and what it continues."""
+"""Test the verb `run`: which configurations it measures in which order, what it rejects, and what it continues."""
 
 import os
 import re
@@ -9,17 +9,16 @@ from msgspec import structs
 
 from dataflow.analysis.result import Result
 from dataflow.catalogue.catalogue import VARIANTS
-from dataflow.catalogue.suites import SUITES
+from dataflow.catalogue.suites import SUITES, Part
 from dataflow.commands import list as list_command
 from dataflow.commands import report
 from dataflow.commands import run as benchmark
 from dataflow.errors import RecordError, UsageError
 from dataflow.measure import supervisor
 from dataflow.measure.batch import make_items, plan_configuration
-from dataflow.plan import validate
+from dataflow.plan import memory, validate
 from dataflow.records import files
 from dataflow.records.machine import describe_environment
-from dataflow.report.tables import marked_label, short_label
 
 
 @pytest.fixture
@@ -44,20 +43,18 @@ def measured(monkeypatch, no_gpu):
 
 def test_list_has_every_configuration_and_what_this_machine_lacks(capsys, no_gpu):
     assert list_command.main([]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    _, *lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in lines] == [variant.name for variant in VARIANTS]
-    assert any(line.startswith("graph nccl ") and "needs 3 GPUs" in line for line in lines)
-
-
-def test_flows_and_presets_are_listed_without_a_suite(capsys):
-    for flag, words in (("--list-flows", "ppo: RLHF (PPO)"), ("--list-presets", "[verl-gbs128]")):
-        assert benchmark.main([flag]) == 0
-        assert words in capsys.readouterr().out
+    cells = {name: rest for name, *rest in (re.split("  +", line) for line in lines)}
+    assert cells["store refs --zero-copy"][:3] == ["a view", "several", "runs"]
+    assert cells["torch mapped --copy-out"][:3] == ["a copy", "one", "runs"]
+    assert cells["graph nccl"][2].startswith("nccl needs 3 GPUs")
+    assert all(len(rest) == 4 and rest[3] for rest in cells.values())
 
 
 def test_after_an_interrupt_without_any_result_only_one_line_is_printed(measured, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(benchmark, "measure_all", lambda runs: [130])
-    assert benchmark.main(["torch memcpy", "--output", str(tmp_path)]) == 130
+    assert benchmark.main(["torch memcpy", "torch gloo", "--output", str(tmp_path)]) == 130
     assert capsys.readouterr().out.splitlines()[-1].startswith("to continue: the same command with --continue")
 
 
@@ -88,10 +85,10 @@ def test_dry_run_prints_messages_memory_and_iterations_and_measures_nothing(caps
 @pytest.mark.parametrize(
     ("text", "flags", "suite", "iterations", "duration"),
     [
-        ("torch memcpy", [], "", 30, None),
-        ("torch memcpy --iterations 5", ["--iterations", "7"], "", 5, None),
-        ("torch memcpy --iterations 5", ["--iterations", "7"], "quick", 7, None),
-        ("torch memcpy --sweep payload=1MiB,2MiB", [], "", None, 1.0),
+        ("torch memcpy", {}, "", 30, None),
+        ("torch memcpy --iterations 5", {"iterations": 7}, "", 5, None),
+        ("torch memcpy --iterations 5", {"iterations": 7}, "quick", 7, None),
+        ("torch memcpy --sweep payload=1MiB,2MiB", {}, "", None, 1.0),
     ],
 )
 def test_flags_of_a_configuration_override_common_flags_which_override_those_of_a_suite(
@@ -105,27 +102,27 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
-        ([], "give a suite or --configs (--help"),
-        (["peers", "store ref"], "peers has no store ref: did you mean store refs?"),
-        (["benchmark", "graph shmm"], "benchmark has no graph shmm: did you mean graph shm?"),
-        (["benchmark", "graph shm --copy-in"], "benchmark has no graph shm --copy-in"),
-        (["quikc"], "unknown suite quikc: did you mean quick?"),
-        (["all"], "unknown suite all: give quick"),
+        ([], "give a configuration, or --suite (--help"),
+        (["store ref", "--suite", "peers"], "unknown configuration store ref: did you mean store refs?"),
+        (["--suite", "benchmark", "graph shm --copy-in"], "benchmark has no graph shm --copy-in"),
+        (["--suite", "quikc"], "--suite: unknown value quikc: did you mean quick?"),
+        (["--suite", "all"], "--suite: unknown value all: give quick"),
         (["graph shmm"], "did you mean graph shm?"),
+        (["graph shm", "--rnus", "3"], "unknown flag --rnus: did you mean --runs?"),
         (["torch gloo --flow 'a -> b"], "close every quote"),
         (["store refs", "--runs", "0"], "--runs 0"),
         (["torch gloo --runs 2"], "--runs is not a flag of one"),
-        (["store driver-queue --in-flight 2"], "store driver-queue: --in-flight 2"),
-        (["torch nccl"], "this machine can measure none of the configurations: nccl needs"),
-        (["quick", "--paired"], "--paired measures two configurations"),
+        (["store driver-queue --in-flight 2"], "--in-flight 2: driver-queue holds 1"),
+        (["store driver-queue --in-flight 2", "store refs"], "store driver-queue: --in-flight 2"),
+        (["torch nccl", "rdt nccl"], "this machine can measure none of the configurations: nccl needs"),
+        (["--suite", "quick", "--paired"], "--paired measures two configurations"),
         (["torch gloo", "torch nccl", "--paired"], "needs two configurations that this machine can"),
         (["store refs", "torch gloo --duration 1s", "--paired"], "neither --duration nor a trace"),
         (["store refs", "torch gloo --check-every 5", "--paired"], "needs equal --iterations"),
         (["torch gloo", "torch gloo --payload 1MiB", "--paired"], "compares times of equal messages"),
         (["graph mapped", "torch gloo", "--paired"], "needs 7 cores here and there are 2"),
         (["store refs", "--against", "/tmp"], "there is no checkout of this project"),
-        (["store refs", "--continue"], "give the folder of the earlier call"),
-        (["store refs", "--baseline", "store ref"], "it is not measured: did you mean store refs?"),
+        (["store refs", "--continue"], "give the --output of the earlier call"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -139,9 +136,9 @@ def test_wrong_flags_are_rejected_in_one_line(monkeypatch, no_gpu, argv, reason)
 
 @pytest.mark.parametrize("suite", sorted(SUITES.keys() - {"gpu"}))
 def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
-    monkeypatch.setattr(validate, "require_memory", lambda *_: 2**33)  # whatever other programs use
-    flags = ["--device", "cpu", *(["--address", "auto"] if suite.startswith("cluster") else [])]
-    items = make_items(benchmark.plan_all([], suite, flags), tmp_path)
+    monkeypatch.setattr(memory, "require_memory", lambda *_: 2**33)  # whatever other programs use
+    flags = {"device": "cpu"} | ({"address": "auto"} if suite.startswith("cluster") else {})
+    items = make_items(benchmark.plan_suite([], suite, flags), tmp_path)
     tables = {part.table: part.traced for part in SUITES[suite]}
     assert len({item.path for item in items}) == len(items)
     for item in items:
@@ -151,7 +148,7 @@ def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
 
 def test_configurations_of_a_suite_can_be_selected(no_gpu, monkeypatch):
     monkeypatch.setattr(validate, "require_modules", lambda *_: None)
-    planned = benchmark.plan_all(["peers zmq-ipc"], "peers", [])
+    planned = benchmark.plan_suite(["peers zmq-ipc"], "peers", {})
     assert [(plan.configuration.name, plan.suite, plan.table) for plan, _ in planned] == [
         ("peers zmq-ipc", "peers", "peers")
     ]
@@ -163,48 +160,42 @@ def test_configurations_of_a_suite_can_be_selected(no_gpu, monkeypatch):
 def test_every_name_that_a_table_or_dry_run_shows_selects_its_configuration(
     suite, no_gpu, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(validate, "require_memory", lambda *_: 2**33)  # whatever other programs use
-    planned = {text: benchmark.plan_configuration(text, [], suite) for part in SUITES[suite] for text in part.commands}
+    monkeypatch.setattr(memory, "require_memory", lambda *_: 2**33)  # whatever other programs use
+    planned = {text: benchmark.plan_configuration(text, {}, suite) for part in SUITES[suite] for text in part.commands}
     monkeypatch.setattr(benchmark, "plan_configuration", lambda text, *_: planned[text])  # so that it is planned once
-    items = make_items(benchmark.plan_all([], suite, []), tmp_path)
-    assert benchmark.main([suite, "--dry-run"]) == 0
+    items = make_items(benchmark.plan_suite([], suite, {}), tmp_path)
+    assert benchmark.main(["--suite", suite, "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     shown = [line.rpartition(": ")[0] for line in lines if re.search(r": \d+ x .* of memory$", line)]
     assert shown == [item.label for item in items if not item.skipped] != []
     names = {name for part in SUITES[suite] for name in part.configurations}
     for item in items:
-        result = Result((item.record,))
-        for name in {item.label, result.label, marked_label(result)}:
-            plans = [plan for plan, _ in benchmark.plan_suite([name], suite, [])]
-            assert result.label in {Result((plan.new_record(),)).label for plan in plans}, name
-            assert {plan.transport.label for plan in plans} == {item.plan.transport.label}
-            names.discard(name)
-        # A chart leaves out the form "fields" and flags that are in its title, so its name can mean several of them.
-        plans = [plan for plan, _ in benchmark.plan_suite([short_label(result)], suite, [])]
-        if item.plan.options.message not in (None, "fields"):
-            assert {plan.options.message for plan in plans} == {item.plan.options.message}
+        plans = [plan for plan, _ in benchmark.plan_suite([item.label], suite, {})]
+        assert item.record.workload in [plan.workload for plan in plans]
+        assert {plan.configuration.name for plan in plans} == {item.plan.configuration.name}
+        names.discard(item.label)
     for name in names:
-        assert benchmark.plan_suite([name], suite, []), name
+        assert benchmark.plan_suite([name], suite, {}), name
 
 
 def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
     for name in ("graph shm", "graph shm --iterations 6"):
-        ((plan, _),) = benchmark.plan_all([name], "benchmark", [])
+        ((plan, _),) = benchmark.plan_suite([name], "benchmark", {})
         assert plan.configuration.name == "graph shm"
     for name, copies in (("graph mapped --in-flight 2", False), ("graph mapped --in-flight 2 --copy-out", True)):
-        ((plan, _),) = benchmark.plan_all([name], "in-flight", [])
+        ((plan, _),) = benchmark.plan_suite([name], "in-flight", {})
         assert (plan.options.in_flight, plan.options.copy_out) == (2, copies)
 
 
 def test_flags_that_do_not_fit_other_configurations_of_a_suite_can_be_given(no_gpu):
-    ((plan, _),) = benchmark.plan_all(["store ref-queue"], "quick", ["--episode", "4", "--in-flight", "4"])
+    ((plan, _),) = benchmark.plan_suite(["store ref-queue"], "quick", {"episode": 4, "in_flight": 4})
     assert plan.options.episode == 4
 
 
 def test_gpu_suite_on_a_machine_with_one_gpu(monkeypatch):
     monkeypatch.setattr(validate, "count_gpus", lambda: 1)
     monkeypatch.setattr(validate, "require_modules", lambda *_: None)
-    planned = benchmark.plan_all([], "gpu", [])
+    planned = benchmark.plan_suite([], "gpu", {})
     assert {plan.device for plan, _ in planned} == {"cuda"}
     ready = {f"{plan.workload.flow} {plan.transport.label}" for plan, skipped in planned if not skipped}
     assert {"online-dpo rdt cuda-ipc", "online-dpo graph mapped", "round-trip graph mapped"} <= ready
@@ -233,7 +224,7 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
     with pytest.raises(RecordError, match="exists"):
         benchmark.main([*argv, "--runs", "3"])
     with pytest.raises(UsageError, match=r"it has records of another measurement, such as 00-torch-memcpy\.json"):
-        benchmark.main(["torch mapped", *argv[4:]])
+        benchmark.main(["torch mapped", "torch multiprocessing", *argv[3:]])
     first = files.load(tmp_path / names[0])
     first.runs[1].status, first.runs[1].reason = "failed", "interrupted after 2 timed iterations"
     files.save(tmp_path / names[0], first)
@@ -276,7 +267,8 @@ def test_a_disturbed_run_is_measured_again_at_most_twice(
         return 0
 
     monkeypatch.setattr(supervisor, "measure_run", measure_run)
-    argv = ["torch memcpy", *flags, "--output", str(tmp_path)]
+    argv = ["--suite", "quick", "torch memcpy", *flags, "--output", str(tmp_path)]
+    monkeypatch.setitem(SUITES, "quick", [Part("configurations", ["torch memcpy"])])
     assert benchmark.main([*argv, "--runs", "1"]) == 0
     output = capsys.readouterr().out
     assert ("runs that were measured again, because others used the machine" in output) == (count > 1)
@@ -288,16 +280,12 @@ def test_a_disturbed_run_is_measured_again_at_most_twice(
     assert [run.order for run in files.load(path).runs][count:] in ([1], [1, 1])
 
 
-def test_the_others_are_compared_with_the_first_configuration_or_the_baseline(measured, capsys, tmp_path):
+def test_the_others_are_compared_with_the_first_configuration(measured, capsys, tmp_path):
     mapped, multiprocessing = (f"torch {name} --copy-in --copy-out" for name in ("mapped", "multiprocessing"))
-    argv = ["torch memcpy", mapped, multiprocessing]
-    for number, (flags, names) in enumerate((
-        ([], (f"{mapped} is 1 times as fast as torch memcpy", f"{multiprocessing} is 1 times as fast as torch memcpy")),
-        (["--baseline", mapped], (f"torch memcpy is 1 times as fast as {mapped}", f"as fast as {mapped}")),
-    )):  # fmt: skip
-        assert benchmark.main([*argv, *flags, "--output", str(tmp_path / str(number))]) == 0
-        output = capsys.readouterr().out
-        assert all(name in output for name in names)
+    assert benchmark.main([mapped, "torch memcpy", multiprocessing, "--output", str(tmp_path)]) == 0
+    output = capsys.readouterr().out
+    for name in ("torch memcpy", multiprocessing):
+        assert f"{name} is 1 times as fast as {mapped}" in output
 
 
 def test_the_remaining_time_is_that_of_each_configuration(tmp_path):
@@ -314,7 +302,7 @@ def test_failure_of_one_of_a_pair_stops_and_fails_the_other(monkeypatch, tmp_pat
         return 1 if fails else 130
 
     monkeypatch.setattr(supervisor, "measure_run", measure_run)
-    planned = [plan_configuration(text, [])[0] for text in ("torch memcpy", "torch gloo")]
+    planned = [plan_configuration(text, {})[0] for text in ("torch memcpy", "torch gloo")]
     pair = make_items(planned, tmp_path)
     assert supervisor.run_paired(pair, 0) == [1, 1]
     reasons = [item.record.runs[0].reason for item in pair]

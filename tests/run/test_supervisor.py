@@ -16,6 +16,7 @@ from made_records import make_run
 
 from dataflow.__main__ import main
 from dataflow.catalogue.catalogue import RUNTIMES
+from dataflow.commands import run
 from dataflow.errors import INTERRUPTS, RecordError, RunFailed, UsageError, run_main
 from dataflow.measure import supervisor
 from dataflow.measure.batch import make_items, new_records, plan_configuration
@@ -80,7 +81,7 @@ def test_a_second_measurement_on_the_machine_waits_for_the_first(monkeypatch, tm
 
 
 def test_an_interrupt_while_it_waits_leaves_no_record(monkeypatch, tmp_path):
-    item = make_items([plan_configuration("torch memcpy", [])[0]], tmp_path)[0]
+    item = make_items([plan_configuration("torch memcpy", {})[0]], tmp_path)[0]
 
     @contextmanager
     def interrupted():
@@ -96,7 +97,7 @@ def test_an_interrupt_while_it_waits_leaves_no_record(monkeypatch, tmp_path):
 
 def test_runs_that_another_call_finishes_while_this_one_waits_are_kept(monkeypatch, tmp_path):
     """--continue reads the records when the other call can write them no more."""
-    items = [make_items([plan_configuration("torch memcpy", [])[0]], tmp_path)[0] for _ in range(2)]
+    items = [make_items([plan_configuration("torch memcpy", {})[0]], tmp_path)[0] for _ in range(2)]
     other, own = items
     files.create(other.path, other.record)
     own.load_finished_runs()
@@ -124,7 +125,7 @@ def test_runs_that_another_call_finishes_while_this_one_waits_are_kept(monkeypat
     (ValueError("a defect"), "ValueError: a defect"),
 ])  # fmt: skip
 def test_the_reason_of_a_run_is_what_ended_it(monkeypatch, tmp_path, error, reason):
-    item = make_items([plan_configuration("torch memcpy", [])[0]], tmp_path)[0]
+    item = make_items([plan_configuration("torch memcpy", {})[0]], tmp_path)[0]
     monkeypatch.setattr(supervisor.Monitor, "follow_worker", Mock(side_effect=error))
     with suppress(ValueError):
         supervisor.measure_run(item, 0)
@@ -140,7 +141,7 @@ def test_processes_that_survive_fail_a_run_that_keeps_its_first_reason(monkeypat
         raise RunFailed("processes cannot be ended")
 
     monkeypatch.setattr(supervisor.Monitor, "follow_worker", follow_worker)
-    item = make_items([plan_configuration("torch memcpy", [])[0]], tmp_path)[0]
+    item = make_items([plan_configuration("torch memcpy", {})[0]], tmp_path)[0]
     assert supervisor.measure_run(item, 0) == 1
     assert files.load(item.path).runs[0].reason == expected
 
@@ -156,7 +157,7 @@ def test_shared_memory_that_cannot_be_written_is_one_line_and_leaves_no_record(c
 
 def test_a_disk_that_is_full_at_the_end_of_a_run_loses_no_time_and_stops_no_other_run(monkeypatch, tmp_path):
     """The record of the first run cannot be replaced. Its times are in a new file, and the second run is measured."""
-    items = make_items([plan_configuration(name, [])[0] for name in ("torch memcpy", "torch mapped")], tmp_path)
+    items = make_items([plan_configuration(name, {})[0] for name in ("torch memcpy", "torch mapped")], tmp_path)
     replace = files.replace
 
     def follow_worker(monitor, run_folder):
@@ -202,7 +203,7 @@ def test_rejection_is_one_line_and_imports_neither_ray_nor_torch(runtime, tmp_pa
         (tmp_path / name / "__init__.py").write_text(f"raise SystemExit('{name} was imported')")
         (tmp_path / name / "version.py").write_text("cuda = None")
     command = [sys.executable, *run_words(runtime, "--device", "cuda", *KILOBYTES)]
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith("error: --device cuda")
@@ -235,19 +236,18 @@ def test_letters_that_the_terminal_lacks_are_replaced():
 def test_a_run_records_the_size_of_its_object_store(no_gpu, monkeypatch, tmp_path):
     monkeypatch.setattr(supervisor, "RunFolder", lambda: nullcontext(SimpleNamespace(folder=tmp_path, shared=tmp_path)))
     monkeypatch.setattr(supervisor.Monitor, "follow_worker", lambda *_: None)
-    (item,) = make_items(plan_configuration("store refs", ["--object-store-bytes", "3GB"]), tmp_path)
+    (item,) = make_items(plan_configuration("store refs --object-store-bytes 3GB", {}), tmp_path)
     supervisor.measure_run(item, 0)
     assert files.load(item.path).runs[0].store_bytes == 3 * 10**9
 
 
-def test_a_script_shows_the_time_of_a_disturbed_run_and_measures_it_once(monkeypatch, tmp_path, capsys):
+def test_one_configuration_shows_the_time_of_a_disturbed_run_and_is_measured_once(monkeypatch, tmp_path, capsys):
     def measure_run(item, order):
         item.record.runs.append(make_run([0.5], other_cores=1.5))
         return 0
 
     monkeypatch.setattr(supervisor, "measure_run", measure_run)
-    flags = ["--transport", "memcpy", *KILOBYTES, "--output", str(tmp_path / "record.json")]
-    assert supervisor.measure_configuration("torch", flags) == 0
+    assert run.main(["torch memcpy", *KILOBYTES, "--output", str(tmp_path / "record.json")]) == 0
     output = capsys.readouterr().out
     assert output.count("Execution time: ") == 1 and "500" in output
     assert "warning: other programs used 1.5 cores during the run" in output

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 import torch
-from conftest import KILOBYTES
+from conftest import KILOBYTES, parse_options
 
 import dataflow.transports.processes as script
 from dataflow.catalogue.catalogue import TRANSPORTS
@@ -16,7 +16,6 @@ from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER
 from dataflow.measure.loop import Measurement, WarmUp, find_failure, iteration_groups, run_group
 from dataflow.measure.monitor import WorkerReport
-from dataflow.plan.command_line import parse_options
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan, resolve_plan
 from dataflow.records.schema import Run
@@ -142,10 +141,10 @@ def test_several_iterations_in_flight_have_ten_groups_and_at_most_sixty_iteratio
 
 
 def test_measurements_that_cannot_wait_for_a_steady_state_have_a_fixed_warm_up(make_plan):
-    (options,) = parse_options("", "torch", KILOBYTES)
+    (options,) = parse_options("torch", *KILOBYTES)
     paired, _ = resolve_plan("torch", options, table="paired")
     assert [plan.options.warmup for plan in (paired, make_plan("torch", *KILOBYTES))] == [10, None]
-    assert {options.warmup for options in parse_options("", "store", ("--sweep", "payload=1KiB,1MiB"))} == {3}
+    assert {options.warmup for options in parse_options("store", "--sweep", "payload=1KiB,1MiB")} == {3}
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def run(plan):
 
 def main() -> None:
     from dataflow.catalogue.catalogue import TRANSPORTS
-    from dataflow.plan.command_line import parse_options
+    from dataflow.plan.command_line import make_options, parse_flags
     from dataflow.plan.plan import resolve_plan
     from dataflow.workers.cleanup import RUN_VARIABLE, RunFolder
     from dataflow.workers.variables import worker_environment
@@ -76,8 +76,8 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.output = arguments.output.resolve()
     os.chdir(ROOT)  # where Ray's workers look for modules
-    flags = ["--transport", "shm", "--device", "cpu", "--timeout", "60", *SMALL]
-    (options,) = parse_options("", "graph", flags)
+    flags = ["--device", "cpu", "--timeout", "60", *SMALL]
+    (options,) = make_options("shm", parse_flags(flags))
     plan, _ = resolve_plan("graph", options)
     with RunFolder() as run_folder:
         plan = replace(

@@ -9,7 +9,7 @@ from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
-from conftest import KILOBYTES, ROOT
+from conftest import KILOBYTES, ROOT, parse_options
 from test_transports import DATA_PATHS, paths_from_actors
 
 from dataflow.analysis import stages
@@ -17,7 +17,6 @@ from dataflow.catalogue.suites import SUITES
 from dataflow.measure import monitor
 from dataflow.measure.batch import Item
 from dataflow.measure.supervisor import run_paired
-from dataflow.plan.command_line import parse_options
 from dataflow.plan.plan import resolve_plan
 from dataflow.records import files
 
@@ -144,7 +143,7 @@ def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path):
 def make_pair(tmp_path, *flags_of_each):
     pair = []
     for number, flags in enumerate(flags_of_each):
-        (options,) = parse_options("", "torch", [*flags, "--payload", "64KiB", "--iterations", "20", "--warmup", "3"])
+        (options,) = parse_options("torch", *flags, "--payload", "64KiB", "--iterations", "20", "--warmup", "3")
         plan, _ = resolve_plan("torch", options, table="paired")
         pair.append(Item((plan, None), tmp_path / f"{number}.json"))
     return pair

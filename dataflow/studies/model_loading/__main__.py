@@ -93,7 +93,7 @@ class LoadingRecord(msgspec.Struct):
 
 
 def parse_command(argv: Sequence[str]) -> argparse.Namespace:
-    parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(__doc__, "python3 -m dataflow.studies.model_loading [flags]")
     add = parser.add_argument
     add("--model", default="bert-base", help=f"{', '.join(MODELS)} (default: %(default)s)")
     add("--scale", type=float, default=1.0, help="factor for the first dimension of each tensor (default: 1)")
