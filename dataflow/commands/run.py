@@ -33,7 +33,7 @@ from dataflow.measure.batch import (
 from dataflow.measure.supervisor import measure_all
 from dataflow.plan.command_line import OPTION_NAMES, OneLineParser, add_options, parse_flags
 from dataflow.plan.memory import resident_bytes
-from dataflow.plan.options import RESULTS
+from dataflow.plan.options import FLAGS, RESULTS
 from dataflow.plan.plan import Plan
 from dataflow.records import files
 from dataflow.records.schema import Record
@@ -127,9 +127,9 @@ def has_flags(plan: Plan, flags: dict[str, Any]) -> bool:
 
 def count_other_flags(plan: Plan, flags: dict[str, Any]) -> int:
     """Return the number of flags and sizes in a plan's name that are not among `flags`."""
-    sizes = {"message": plan.options.message, **plan.options.sizes}
-    named = {name for name, value in sizes.items() if value is not None} | plan.options.configuration_flags.keys()
-    return len(named - flags.keys())
+    names = ["message", *(field.name for field in FLAGS if field.metadata["size"])]
+    named = {name for name in names if getattr(plan.options, name) is not None}
+    return len((named | plan.options.configuration_flags.keys()) - flags.keys())
 
 
 def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[list[Item], Path]:

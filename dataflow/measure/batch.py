@@ -14,7 +14,7 @@ from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.plan.command_line import make_options, parse_flags
 from dataflow.plan.memory import available_memory, resident_bytes
-from dataflow.plan.options import Options
+from dataflow.plan.options import FLAGS, Options
 from dataflow.plan.plan import Plan, resolve_plan
 from dataflow.records import files
 from dataflow.records.machine import MACHINE_KEYS, describe_environment
@@ -137,10 +137,10 @@ def resolve_points(runtime: str, points: Sequence[Options], suite: str = "", tab
 
 def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
     """Return an item for each plan. Its label has the switches of the workload, and the flags whose values differ."""
-    flags = []
-    for plan, _ in planned:
-        values = {"flow": plan.workload.flow, "message": plan.options.message, "placement": plan.options.placement}
-        flags.append(values | plan.options.sizes)
+    names = ["message", "placement", *(field.name for field in FLAGS if field.metadata["size"])]
+    flags = [
+        {"flow": plan.workload.flow} | {name: getattr(plan.options, name) for name in names} for plan, _ in planned
+    ]
     items = []
     for index, (plan, skipped) in enumerate(planned):
         label = plan.configuration.name
