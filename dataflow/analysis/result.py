@@ -1,37 +1,25 @@
-"""Compute what tables, charts and comparisons show of a configuration and its runs, and whether it can be trusted."""
+"""Compute what tables, charts and comparisons show of a configuration and its runs."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from dataflow.analysis.statistics import MIN_RUNS, Summary, summarise, typical_seconds
+from dataflow.analysis.copies import explain_impossible
+from dataflow.analysis.statistics import Summary, summarise, typical_seconds
+from dataflow.analysis.workload import flow_of, label_of
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS, Transport, Variant, producer_writes_in_place
 from dataflow.errors import RecordError
-from dataflow.flows.catalogue import FLOWS_OF_FIELDS, build_flow
-from dataflow.flows.changes import with_dataset, with_proxy_actor
-from dataflow.flows.flow import DATASET, DRIVER, PROXY, Flow, Task
-from dataflow.flows.message import flat_message
+from dataflow.flows.flow import Flow
 from dataflow.plan.options import FORMS, options_of
-from dataflow.plan.plan import Crossings, make_workers
-from dataflow.records.schema import Record, Run, Workload, record_edges
-from dataflow.units import format_bytes
+from dataflow.records.schema import Record, Run
 
 MAX_OTHER_CORES = 0.3  # that other programs use during a run; the times of a run with more are disturbed
 MAX_STEAL_CORES = 0.1  # that the hypervisor takes, for other virtual machines
 DISTURBED, NOT_SETTLED = "disturbed", "not settled"  # statuses: runs are ok, but none of them has a time that counts
 UNCOUNTED = (DISTURBED, NOT_SETTLED)
-MAX_DRIFT = 0.3  # of the fastest memcpy pass, from before to after the iterations
-MIN_DRIFT_SECONDS = 0.01  # of that pass: messages that fit into caches are copied up to twice as fast at times
-MAX_THROTTLED = 0.05  # of the time of the iterations
-MAX_OVERHEAD = 0.05  # of the benchmark itself, of an iteration
-MAX_CLOCK_ERROR = 0.05  # of a time that begins on one node and ends on another
-MIN_SHARE = 0.9  # of the memcpy time, which was measured at another time, for readers that own a copy
 
 
 class Result:
@@ -67,13 +55,13 @@ class Result:
         self.readers_own_a_copy = next((run.readers_own_a_copy for run in self.ok_runs), None)
         self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
         self.wrong_bytes = sum(run.wrong_bytes for run in self.runs)  # an ok run does not make up for a wrong one
+        alike = [r for r in peers or [self] if (r.threads, r.workload.edges) == (self.threads, self.workload.edges)]
         # References of a form that changes the bytes are copies of what is sent.
-        alike = [r for r in peers or [self] if r._copied == self._copied and not FORMS.get(r.workload.message)]
-        runs = [run for result in alike for run in result.quiet_runs]
-        self.memcpy_seconds = _median(run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs)
-        self.cold_copy_seconds = _median(run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs)
-        self.null_seconds = _median(run.null_transport_seconds for run in self.shown_runs)
-        self.pipe_seconds = _median(run.pipe_before_seconds + run.pipe_after_seconds for run in self.quiet_runs)
+        runs = [run for r in alike if not FORMS.get(r.workload.message) for run in r.quiet_runs]
+        self.memcpy_seconds = median_of(run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs)
+        self.cold_copy_seconds = median_of(run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs)
+        self.null_seconds = median_of(run.null_transport_seconds for run in self.shown_runs)
+        self.pipe_seconds = median_of(run.pipe_before_seconds + run.pipe_after_seconds for run in self.quiet_runs)
         measured = [record for record in records if any(run.status == "ok" for run in record.runs)]  # others have none
         self.environments: list[dict[str, Any]] = [record.environments.get("0", {}) for record in measured]
 
@@ -93,32 +81,10 @@ class Result:
         """Return the runs that were not disturbed, or all with --allow-disturbed."""
         return [run for run in self.runs if self.allows_disturbed or not find_disturbance(run)]
 
-    @property
-    def _copied(self) -> tuple[Any, ...]:
-        """Return what is equal for results with equal reference times."""
-        return self.threads, self.workload.edges
-
-    @property
+    @cached_property
     def label(self) -> str:
         """Return the name with the flags for message form, layout and device, as on the command line."""
-        form, sizes, layout = self.workload.message, self.workload.sizes, self.configuration.layout
-        bucket_size = int(sizes.get("bucket_size") or 0)
-        plain_fields = form == "fields" and not sizes.get("as_sent") and "fields" not in sizes
-        flags = {
-            f"--message {form}": form not in ("flat", "fields"),
-            "--as-sent": sizes.get("as_sent"),
-            f"--fields {sizes.get('fields')}": "fields" in sizes,
-            f"--bucket-size {format_bytes(bucket_size).replace(' ', '')}": bucket_size,
-            f"--items {sizes.get('items')}": "items" in sizes,
-            f"--schedule {sizes.get('schedule')}": "schedule" in sizes,
-            "--message fields": plain_fields and self.workload.flow in FLOWS_OF_FIELDS,  # others always have fields
-            "--address": layout.existing_cluster,
-            "--placement spread": layout.placement == "spread" and not layout.place,
-            f"--place {layout.place}": layout.place,
-            f"--link '{layout.link}'": layout.link,
-            "--device cuda": self.configuration.device == "cuda",
-        }
-        return " ".join([self.name, *(flag for flag, is_set in flags.items() if is_set)])
+        return label_of(self.workload, self.configuration)
 
     @property
     def producer_writes_in_place(self) -> bool:
@@ -128,46 +94,11 @@ class Result:
 
     @cached_property
     def flow(self) -> Flow:
-        """Return the flow as its user draws it: from the catalogue if it has the record's edges, else from the edges.
-
-        A flow in a file is never executed, because the file may have changed.
-        """
-        workload = self.workload
-        with suppress(TypeError, ValueError):  # a flow of another version
-            if ".py:" not in workload.flow:
-                message = None if workload.message == "flat" else workload.message
-                # Records of earlier versions have `chain`, which is False.
-                sizes = {name: size for name, size in workload.sizes.items() if size or name != "chain"}
-                flow = build_flow(workload.flow, sizes, message)
-                if record_edges(flow) == workload.edges:
-                    return flow
-        return _flow_from_edges(workload)
-
-    def copy_seconds(self, run: Run, reduce: Callable[[Sequence[float]], float]) -> float | None:
-        """Return the least time that copies of all messages took in a run: by all cores if actors can copy at once."""
-        passes = [run.memcpy_before_seconds + run.memcpy_after_seconds]
-        if len(self.flow.edges) > self.flow.path_length(max) and not self.transport.requirements.single_process:
-            passes.append(run.memcpy_all_cores_seconds)
-        return min((float(reduce(seconds)) for seconds in passes if seconds), default=None)
+        return flow_of(self.workload)
 
     @cached_property
     def _impossible(self) -> str | None:
-        """Return why readers that own a copy cannot have got it in so little time; None if they can.
-
-        As the machine may have been slower while the memcpy time of one run was measured, every run must be too fast,
-        and there must be MIN_RUNS. Several readers that copy a message at once may read it from memory only once.
-        """
-        written = sum(edge.bytes for edge in self.flow.edges)
-        read = sum(edge.bytes for edge in {edge.source: edge for edge in self.flow.edges}.values())
-        runs = self.shown_runs
-        if len(runs) < MIN_RUNS or not all(run.readers_own_a_copy and run.seconds for run in runs):
-            return None
-        bounds = [(self.copy_seconds(run, min) or 0) * (read + written) / (2 * written) for run in runs]
-        share = max(np.median(run.seconds) / bound if bound else 1 for run, bound in zip(runs, bounds, strict=True))
-        if share >= MIN_SHARE:
-            return None
-        return (f"in each of {len(runs)} runs the median iteration took less time than the fastest memcpy of its "
-                f"bytes, by {1 - share:.0%} or more: find out which bytes were not copied")  # fmt: skip
+        return explain_impossible(self.shown_runs, self.flow, self.transport)
 
     @property
     def status(self) -> str:
@@ -230,52 +161,17 @@ class Result:
     @property
     def times_memcpy(self) -> float | None:
         """Return time / memcpy time; None for views, because they copy nothing."""
-        return self._multiple_of(self.memcpy_seconds) if self.readers_own_a_copy else None
+        return self.multiple_of(self.memcpy_seconds) if self.readers_own_a_copy else None
 
     @property
     def times_cold_copy(self) -> float | None:
-        return self._multiple_of(self.cold_copy_seconds) if self.readers_own_a_copy else None
+        return self.multiple_of(self.cold_copy_seconds) if self.readers_own_a_copy else None
 
     @property
     def times_pipe(self) -> float | None:
-        return self._multiple_of(self.pipe_seconds)
+        return self.multiple_of(self.pipe_seconds)
 
-    @cached_property
-    def link_seconds(self) -> float | None:
-        """Return the time of the messages between nodes by plain TCP; None if all actors are on one node."""
-        complete = [run for run in self.shown_runs if run.links and run.nodes]  # failed runs do not name the nodes
-        return _median([_link_seconds(run, self.crossings(run), self.in_flight > 1)] for run in complete)
-
-    def crossings(self, run: Run) -> Crossings:
-        """Return the messages that crossed between the nodes of a run."""
-        flow, flags = self.flow, self.configuration.flags
-        change = FORMS.get(self.workload.message)
-        if change:
-            flow = change(flow)
-        if PROXY in run.nodes:
-            flow = with_proxy_actor(flow)
-        elif DATASET in run.nodes:
-            flow = with_dataset(flow)
-        options = options_of(self.workload.flow, flags)
-        workers = make_workers(flow.actors, options.process_counts)
-        return Crossings(flow, workers, run.nodes, self.transport.once_per_node)
-
-    @property
-    def clock_error_seconds(self) -> float:
-        """Return the largest error of a time between two nodes. The driver's node has the driver's clock."""
-        errors = [[cost.clock_error_seconds for node, cost in run.node_costs.items() if node != "0"]
-                  for run in self.shown_runs]  # fmt: skip
-        return max((sum(sorted(of_run)[-2:]) for of_run in errors), default=0.0)
-
-    def is_within_clock_error(self, seconds: float) -> bool:
-        """Return whether a time between processes is too short for the clocks of its nodes."""
-        return self.clock_error_seconds > MAX_CLOCK_ERROR * abs(seconds)
-
-    @property
-    def times_link(self) -> float | None:
-        return self._multiple_of(self.link_seconds)
-
-    def _multiple_of(self, reference_seconds: float | None) -> float | None:
+    def multiple_of(self, reference_seconds: float | None) -> float | None:
         return self.typical_seconds / reference_seconds if reference_seconds else None
 
     @property
@@ -309,49 +205,6 @@ class Result:
         return sum(run.stored_bytes for run in self.shown_runs) / len(self.seconds)
 
 
-def _link_seconds(run: Run, crossings: Crossings, overlap: bool) -> float:
-    """Return the time per iteration of the messages between nodes by plain TCP, the mean over the replicas.
-
-    The faster number of connections of each link counts. If iterations overlap, it is the time of the node that sends
-    longest. Otherwise it is the time until the driver has all results: a task sends when it has all its inputs, and a
-    node sends one message at a time.
-    """
-    flow = crossings.flow
-    byte_seconds: dict[tuple[int, int], float] = {}
-    for link in run.links:
-        pair, seconds = (link.source, link.reader), float(np.median(link.seconds)) / link.bytes
-        byte_seconds[pair] = min(seconds, byte_seconds.get(pair, seconds))
-    reads = {DRIVER: flow.returns} | {task.name: task.reads for task in flow.tasks}
-    times, busy = [], defaultdict[int, float](float)  # node -> seconds for which it sends
-    for number in range(1, 1 + crossings.period):
-        messages = crossings.messages(number)
-        ready = defaultdict[str, float](float)  # reader -> when it has all its inputs
-        sent = defaultdict[int, float](float)  # node -> when it has sent its last message so far
-        for source in reads:
-            arrivals = [(reader, ready[source]) for reader, sources in reads.items() if source in sources]
-            for edges, sender, node in messages:
-                if edges[0].source == source:
-                    seconds = byte_seconds.get((sender, node), 0.0) * edges[0].bytes
-                    sent[sender] = max(ready[source], sent[sender]) + seconds
-                    busy[sender] += seconds
-                    arrivals += [(edge.reader, sent[sender]) for edge in edges]
-            for reader, seconds in arrivals:
-                ready[reader] = max(ready[reader], seconds)
-        times.append(ready[DRIVER])
-    return max(busy.values(), default=0.0) / crossings.period if overlap else fmean(times)
-
-
-def _flow_from_edges(workload: Workload) -> Flow:
-    """Return a flow of flat messages with the edges of a record."""
-    messages = {edge.source: flat_message(edge.bytes) for edge in workload.edges}
-    reads: dict[str, tuple[str, ...]] = {}
-    for edge in workload.edges:
-        reads[edge.reader] = (*reads.get(edge.reader, ()), edge.source)
-    returns = reads.pop(DRIVER)
-    tasks = tuple(Task(reader, sources, messages[reader]) for reader, sources in reads.items())
-    return Flow(workload.flow, workload.flow, messages[DRIVER], tasks, returns)
-
-
 def group_results(records: Iterable[Record]) -> list[Result]:
     """Return the results in the order of the catalogue. Flags that are not in it follow their transport.
 
@@ -380,15 +233,10 @@ def with_shared_references(results: Sequence[Result]) -> list[Result]:
     return [Result(result.records, results) for result in results]
 
 
-def _median(samples: Iterable[Sequence[float]]) -> float | None:
+def median_of(samples: Iterable[Sequence[float]]) -> float | None:
     """Return the median of the samples of all runs together; None if there are none."""
     values = [*chain(*samples)]
     return float(np.median(values)) if values else None
-
-
-def timed_seconds(run: Run) -> float:
-    """Return the wall-clock time of a run's timed iterations: of each group from its first query to its last result."""
-    return sum(run.group_seconds or run.seconds)
 
 
 def find_disturbance(run: Run) -> str | None:
@@ -397,37 +245,3 @@ def find_disturbance(run: Run) -> str | None:
         return f"other programs used {run.other_cores:.1f} cores"
     stolen = max([run.steal_cores, *(cost.steal_cores for cost in run.node_costs.values())])
     return f"the hypervisor took {stolen:.1f} cores" if stolen > MAX_STEAL_CORES else None
-
-
-def _warnings_of(run: Run) -> list[str]:
-    """Return a line for each problem of the machine during a run, with what to do."""
-    lines = []
-    if disturbance := find_disturbance(run):
-        lines.append(f"{disturbance} during the run: close other programs, and repeat it with --runs 5")
-    if (run.throttled_seconds or 0) > MAX_THROTTLED * timed_seconds(run):
-        lines.append(f"a CPU limit stopped the container for {run.throttled_seconds:.1f} s: raise the limit")
-    before, after = (min(samples, default=0) for samples in (run.memcpy_before_seconds, run.memcpy_after_seconds))
-    if min(before, after) > MIN_DRIFT_SECONDS and max(before / after, after / before) > 1 + MAX_DRIFT:
-        lines.append(f"the memcpy time changed from {before * 1e3:.3g} to {after * 1e3:.3g} ms during the run, so the "
-                     "speed of the machine changed: repeat it with --runs 5")  # fmt: skip
-    return lines
-
-
-def warnings(result: Result) -> list[str]:
-    """Return what limits the trust in a result, one line each, with what to do. Empty if nothing was timed."""
-    lines = [line for run in result.runs if run.seconds for line in _warnings_of(run)]
-    if not result.seconds:
-        return [*lines, str(result.failure)] if result.status == NOT_SETTLED else lines
-    if result.spilled_bytes:
-        lines.append(f"{format_bytes(result.spilled_bytes)} were spilled to disk, so iterations were slower: raise "
-                     "--object-store-bytes")  # fmt: skip
-    if (result.overhead_share or 0) > MAX_OVERHEAD:
-        lines.append(f"{result.overhead_share:.1%} of an iteration is the benchmark's own work (as over a null "
-                     "transport): the transport itself is faster")  # fmt: skip
-    bounds = [result.copy_seconds(run, np.median) for run in result.shown_runs if run.seconds]
-    shares = [seconds / bound for seconds, bound in zip(result.run_seconds, bounds, strict=True) if bound]
-    if result.readers_own_a_copy and min(shares, default=1) < MIN_SHARE:
-        lines.append(f"the median iteration of a run takes {min(shares):.2f} times the memcpy time of the same run: "
-                     "the machine was slower while memcpy was measured, or one copy serves several readers; repeat "
-                     "it on an idle machine")  # fmt: skip
-    return lines

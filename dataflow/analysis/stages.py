@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median
 
+from dataflow.analysis.links import clock_error_seconds
 from dataflow.analysis.result import Result
 from dataflow.errors import RecordError
 from dataflow.flows.flow import DRIVER
@@ -120,7 +121,7 @@ def _edge_problem(result: Result, run: Run) -> str | None:
             read = times.get((edge.reader, "sequence number", number))
             if sent is None or read is None:
                 return f"no process saw {edge} in iteration {number}"
-            if read < sent - 1e6 * result.clock_error_seconds:
+            if read < sent - 1e6 * clock_error_seconds(result):
                 return f"{edge} was read before it was sent in iteration {number}: the clocks of the processes differ"
     return None
 

@@ -2,6 +2,7 @@
 
 from statistics import median
 
+from dataflow.analysis.links import crossings_of, link_seconds, times_link
 from dataflow.analysis.result import Result
 from dataflow.report import tables
 from dataflow.report.charts import Dot, DotChart
@@ -27,7 +28,7 @@ def describe_configuration(result: Result) -> str:
 
 def crossing_bytes(result: Result) -> int:
     """Return the bytes per iteration that cross the links."""
-    crossings = result.crossings(result.shown_runs[0])
+    crossings = crossings_of(result, result.shown_runs[0])
     return round(crossings.bytes_by_link(range(1, 1 + crossings.period)).total() / crossings.period)
 
 
@@ -43,8 +44,8 @@ COLUMNS = (
     Column("ms per iteration", lambda r: format_milliseconds(r.typical_seconds)),
     Column("95 % interval", tables.format_interval, 4),
     Column("crosses the links", lambda r: format_bytes(crossing_bytes(r)), 3),
-    Column("ms of the link alone", lambda r: format_milliseconds(r.link_seconds)),
-    Column("x link", lambda r: format_significant(r.times_link)),
+    Column("ms of the link alone", lambda r: format_milliseconds(link_seconds(r))),
+    Column("x link", lambda r: format_significant(times_link(r))),
     Column("busy cores (largest of all nodes)", lambda r: format_significant(busy_cores(r)), 4),
     tables.OVERHEAD,
     tables.DATA_PATH,
@@ -62,12 +63,12 @@ def title_of_layouts(result: Result) -> str:
 
 def describe_closest(group: Group) -> str:
     """Return which transport whose readers own a copy is the closest to the time of the link."""
-    placed = [result for result in find_layouts(group) if result.times_link and result.readers_own_a_copy]
+    placed = [result for result in find_layouts(group) if times_link(result) and result.readers_own_a_copy]
     if not placed:
         return ""
-    best = min(placed, key=lambda result: result.times_link or 0)
+    best = min(placed, key=lambda result: times_link(result) or 0)
     return (f"Closest to the link's own time: {describe_configuration(best)} ({describe_layout(best)}), "
-            f"{format_significant(best.times_link)} times as long.")  # fmt: skip
+            f"{format_significant(times_link(best))} times as long.")  # fmt: skip
 
 
 def draw_layouts(group: Group) -> DotChart:
@@ -78,10 +79,10 @@ def draw_layouts(group: Group) -> DotChart:
     for layout in dict.fromkeys(map(describe_layout, done)):
         placed = [result for result in done if describe_layout(result) == layout]
         # The least of them is that of transports that send each message once per node.
-        link_seconds = min((result.link_seconds for result in placed if result.link_seconds), default=None)
-        if link_seconds:
-            layout += f" (line: the link alone, {format_milliseconds(link_seconds)} ms)"
-            limits[layout] = 1e3 * link_seconds
+        seconds = min(filter(None, map(link_seconds, placed)), default=None)
+        if seconds:
+            layout += f" (line: the link alone, {format_milliseconds(seconds)} ms)"
+            limits[layout] = 1e3 * seconds
         groups[layout] = [make_dot(result, describe_configuration(result)) for result in placed]
     return DotChart("cluster", title_of_layouts(done[0]), groups, LOG_MILLISECONDS, panel_limits=limits)
 

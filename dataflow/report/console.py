@@ -5,7 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dataflow.analysis.result import Result, timed_seconds, warnings
+from dataflow.analysis.result import Result
+from dataflow.analysis.warnings import timed_seconds, warnings
 from dataflow.flows.flow import Flow
 from dataflow.records.schema import Record
 from dataflow.report import tables

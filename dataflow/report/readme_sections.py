@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from dataflow.analysis.comparison import Pair, find_transports
+from dataflow.analysis.links import times_link
 from dataflow.analysis.result import Result
 from dataflow.catalogue.catalogue import BASELINE
 from dataflow.report.cluster_tables import describe_layout
@@ -60,11 +61,11 @@ def build_answers(results: Sequence[Result], shown: Sequence[Result]) -> str:
     copies = [result for result in on_ray if readers_of(result) == OWN_COPY]
     size = format_bytes(shown[0].workload.bytes_per_iteration)
     answers = [f"**One node** (on Ray, {size} per iteration). {describe_fastest(copies)}"]
-    nodes = [r for r in results if r.table == "cluster" and r.times_link and readers_of(r) == OWN_COPY]
+    nodes = [r for r in results if r.table == "cluster" and times_link(r) and readers_of(r) == OWN_COPY]
     if nodes:
         largest = max((result.workload for result in nodes), key=lambda workload: workload.bytes_per_iteration)
-        nodes = sorted((r for r in nodes if r.workload == largest), key=lambda result: result.times_link or 0)
-        times = [f"`{result.name}` {format_significant(result.times_link)}" for result in nodes]
+        nodes = sorted((r for r in nodes if r.workload == largest), key=lambda result: times_link(result) or 0)
+        times = [f"`{result.name}` {format_significant(times_link(result))}" for result in nodes]
         layout = f"{describe_layout(nodes[0])}, {format_bytes(largest.bytes_per_iteration)} per iteration"
         answers.insert(0, f"**Several nodes** ({layout}). Times as long as the network alone: {', '.join(times)}.")
     views = [r for r in find_transports(results) if readers_of(r) == VIEW and r.transport.runtime.uses_ray

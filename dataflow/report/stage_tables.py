@@ -6,6 +6,7 @@ from statistics import fmean
 
 from dataflow.analysis import stages
 from dataflow.analysis.comparison import find_transports
+from dataflow.analysis.links import is_within_clock_error
 from dataflow.analysis.result import Result, with_shared_references
 from dataflow.analysis.statistics import interval
 from dataflow.catalogue.catalogue import BASELINE
@@ -60,7 +61,7 @@ def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Se
     def cell(name: str) -> Callable[[Result], str]:
         def format_part(result: Result) -> str:
             seconds = parts[result].get(name)
-            return format_milliseconds(None if seconds and result.is_within_clock_error(seconds) else seconds)
+            return format_milliseconds(None if seconds and is_within_clock_error(result, seconds) else seconds)
 
         return format_part
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dataflow.analysis.links import times_link
 from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance
 from dataflow.analysis.statistics import interval
 from dataflow.catalogue.catalogue import REFERENCE, configuration_name
@@ -196,7 +197,7 @@ MAIN_COLUMNS = (
     _timed("GB/s", format_rate),
     _timed("x memcpy", lambda r: format_significant(r.times_memcpy)),
     _timed("x cold copy", lambda r: format_significant(r.times_cold_copy), 4),
-    _timed("x link", lambda r: format_significant(r.times_link), is_optional=True),
+    _timed("x link", lambda r: format_significant(times_link(r)), is_optional=True),
     _timed("x pipe", lambda r: format_significant(r.times_pipe), 3),
     # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
     _timed("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),

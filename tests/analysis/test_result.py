@@ -5,7 +5,8 @@ import pytest
 from made_records import make_record, make_run
 
 from dataflow.analysis.comparison import compared_result, find_result
-from dataflow.analysis.result import Result, group_results, warnings, with_shared_references
+from dataflow.analysis.result import Result, group_results, with_shared_references
+from dataflow.analysis.warnings import warnings
 from dataflow.errors import RecordError
 from dataflow.records.schema import Edge, ProcessCost
 

@@ -2,6 +2,7 @@
 
 from made_records import make_record, make_run
 
+from dataflow.analysis.links import times_link
 from dataflow.analysis.result import group_results
 from dataflow.records.schema import Link
 from dataflow.report import markdown
@@ -63,7 +64,7 @@ def test_the_answers_name_times_of_the_link_the_ranked_copies_and_views_apart():
         on_nodes("shm", 0.4, "graph"), on_nodes("gloo", 0.08, "torch"),
     ]  # fmt: skip
     several, copies, only_read, gpus = build(*records)["answers"].splitlines()
-    links = {r.name: format_significant(r.times_link) for r in group_results(records) if r.times_link}
+    links = {r.name: format_significant(times_link(r)) for r in group_results(records) if times_link(r)}
     assert several == (
         "* **Several nodes** (2 nodes, 10 Gbit/s, 448 MiB per iteration). Times as long as the network alone: "
         f"`torch gloo` {links['torch gloo']}, `graph shm` {links['graph shm']}."

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from statistics import median
 
+from dataflow.analysis.links import is_within_clock_error
 from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import typical_seconds
 from dataflow.flows.changes import changes_flow
@@ -26,7 +27,7 @@ def format_part(result: Result, name: str) -> str:
     updates = filter(None, map(updates_of, result.shown_runs))
     parts = [getattr(update, f"{name}_seconds") for update in updates]
     medians = [median(seconds) for seconds in parts if seconds]
-    if name == "transfer" and any(map(result.is_within_clock_error, medians)):
+    if name == "transfer" and any(is_within_clock_error(result, seconds) for seconds in medians):
         return "-"
     return format_milliseconds(typical_seconds(medians)) if medians else "-"
 
