@@ -113,8 +113,12 @@ class Endpoint:
         return [tensors.copy(view, into) for view, into in zip(inputs, copies[-1], strict=True)]
 
     def end_group(self, number: int) -> dict[str, Any]:
-        """Return what the parts have measured of the iterations up to this one, by study."""
+        """Change the parameters that were sent, right after all acknowledgements; return what the parts measured."""
         self.minor_faults += recorder.count_faults() - self.faults_before
+        for outbox in self.outboxes.values():
+            # Readers of the sender's own memory still need it: its next version has another place.
+            if outbox.message.is_parameters and (outbox.is_in_place or not self.plan.expects_views):
+                outbox.change_parameters(number)
         measured = {part.name: part.end_group(number) for part in self.parts}
         self.faults_before = recorder.count_faults()  # this work is not a part of the iterations
         return measured
@@ -167,6 +171,7 @@ class Actor(Endpoint):
 
     def forward_step(self, task: str, *inputs: Any) -> Any:
         """Receive a task's inputs, in the order of the flow's edges, and return the data to send."""
+        self.begin = time.perf_counter()  # its messages have arrived
         if self.codec:
             inputs = self.codec.decode_all(inputs, self.sent_flow.edges_to(task), self.device)
         number = self.receive(inputs, task) if self.inboxes[task].edges else self.local_numbers[task].popleft()

@@ -21,17 +21,16 @@ CHANGED = {
 
 
 def install(endpoint: Any, fault: str) -> None:
-    """Make the fault happen when its task is about to receive, or to send, the message of its iteration."""
+    """Make the fault happen when its task is about to receive, or to send, the message of its iteration.
+
+    Kinds that are not here are those of a study, whose part makes them happen.
+    """
     fault_task, iteration, kind = fault.split(":")
     first = int(iteration)
     if fault_task not in endpoint.inboxes or endpoint.worker.replica:
         return
     if kind == "start":
         raise OSError("injected fault")
-    if kind == "tear":  # copy into the served parameters without stopping the engine
-        (parameters,) = [part.parameters for part in endpoint.parts if hasattr(part, "parameters")]
-        stop = parameters.stop_engine
-        parameters.stop_engine = lambda: stop() if len(parameters.arrived) == len(parameters.tasks) else None
     if kind in ("lost", "doubled"):  # one message, by transports whose endpoints send messages themselves
         send, times = endpoint.send, {"lost": 0, "doubled": 2}[kind]
         endpoint.send = lambda task, payload: [

@@ -9,22 +9,17 @@ from dataflow.flows.message import (
     ITEM_BYTES,
     Field,
     Message,
-    changes_message,
     flat_message,
     jagged_message,
 )
 
 
 def jagged_flow(flow: Flow) -> Flow:
-    return _change_messages(flow, jagged_message)
+    return change_messages(flow, jagged_message)
 
 
 def packed_flow(flow: Flow) -> Flow:
-    return _change_messages(flow, lambda message: flat_message(message.packed_bytes))
-
-
-def changes_flow(flow: Flow) -> Flow:
-    return _change_messages(flow, lambda message: changes_message(message) if message.is_parameters else message)
+    return change_messages(flow, lambda message: flat_message(message.packed_bytes))
 
 
 def with_dataset(flow: Flow) -> Flow:
@@ -62,7 +57,7 @@ def scale_flow(flow: Flow, iteration_bytes: int) -> Flow:
             return message
         return flat_message(WORD_BYTES * max(1, round(message.bytes * factor / WORD_BYTES)))
 
-    return _change_messages(flow, scale)
+    return change_messages(flow, scale)
 
 
 def cut_messages(flow: Flow, count: int) -> Flow:
@@ -83,7 +78,7 @@ def cut_messages(flow: Flow, count: int) -> Flow:
             return message
         return Message(tuple(part for field in message.fields for part in cut(field)))
 
-    return _change_messages(flow, cut_all)
+    return change_messages(flow, cut_all)
 
 
 def shrink_messages(flow: Flow) -> Flow:
@@ -92,10 +87,10 @@ def shrink_messages(flow: Flow) -> Flow:
     def shrink(message: Message) -> Message:
         return Message(tuple(Field(field.name, "int64", (1,)) for field in message.fields))
 
-    shrunk = _change_messages(flow, shrink)
+    shrunk = change_messages(flow, shrink)
     return replace(shrunk, tasks=tuple(replace(task, seconds=None, collectives=()) for task in shrunk.tasks))
 
 
-def _change_messages(flow: Flow, change: Callable[[Message], Message]) -> Flow:
+def change_messages(flow: Flow, change: Callable[[Message], Message]) -> Flow:
     tasks = tuple(replace(task, sends=change(task.sends)) for task in flow.tasks)
     return replace(flow, query=change(flow.query), tasks=tasks)

@@ -9,12 +9,10 @@ Symbols in the formulas: B samples, L padded length, p prompt lengths, a respons
 
 import math
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any
+from functools import partial
 
-from dataflow.flows.flow import DRIVER, Flow, Task
+from dataflow.flows.flow import DRIVER, Flow, Task, of_sizes
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
 
 CHARACTERS_PER_TOKEN = 4  # about
@@ -64,14 +62,7 @@ def make_batch(
     return Batch(prompts, responses, padded, as_sent)
 
 
-def of_samples(build: Callable[[Batch], Flow]) -> Callable[..., Flow]:
-    """Return a flow function whose sizes are the parameters of make_batch."""
-
-    @wraps(make_batch)  # flow_sizes reads the signature
-    def flow(**sizes: Any) -> Flow:
-        return build(make_batch(**sizes))
-
-    return flow
+of_samples = partial(of_sizes, make_batch)  # a flow of messages of samples
 
 
 def draw_lengths(spec: int | str, count: int, flag: str) -> tuple[int, ...]:

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 from dataflow.flows.message import (
     ACKNOWLEDGEMENT,
@@ -14,6 +15,7 @@ DRIVER = "driver"
 DATASET = "stream-dataset"  # the task and actor that `with_dataset` adds
 WORD_BYTES = ACKNOWLEDGEMENT.bytes
 PROXY = "proxy"  # the actor that `with_proxy_actor` adds; a user's flow may have a trainer of its own
+T = TypeVar("T")
 MAX_NAME_LENGTH = 100  # names of actors are parts of the names of files, which have at most 255 characters
 
 
@@ -199,6 +201,16 @@ class Flow:
     @property
     def sent_bytes(self) -> int:
         return sum(message.bytes for message in self.messages)
+
+
+def of_sizes(make_sizes: Callable[..., T], build: Callable[[T], Flow]) -> Callable[..., Flow]:
+    """Return a flow function whose parameters are those of `make_sizes`, a function or a dataclass."""
+
+    @wraps(make_sizes, updated=())  # flow_sizes reads the signature
+    def flow(**sizes: Any) -> Flow:
+        return build(make_sizes(**sizes))
+
+    return flow
 
 
 def collective_bytes(flow: Flow) -> float:

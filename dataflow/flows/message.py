@@ -10,7 +10,6 @@ ITEM_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "floa
 PYTHON_DTYPES = {"str": "uint8", "ints": "int64", "floats": "float64"}  # Python objects -> the dtype they are packed as
 ARRAY_DTYPES = PYTHON_DTYPES | {"bfloat16": "uint16"}  # of numpy arrays, which have no bfloat16
 VALUES, OFFSETS = "_values", "_offsets"  # the ends of the names of the two fields of a jagged one
-INDICES = "_indices"  # of where the values of changed parameters belong
 NUMBER_BYTES = 8  # of a sequence number
 ALIGNMENT_BYTES = 8  # of each field in a packed message, so that it can be viewed as any dtype
 
@@ -103,10 +102,6 @@ class Message:
         return self.fields[0].is_parameter
 
     @property
-    def is_experience(self) -> bool:
-        return not self.is_parameters and self != ACKNOWLEDGEMENT
-
-    @property
     def bytes(self) -> int:
         return sum(field.bytes for field in self.fields)
 
@@ -142,17 +137,6 @@ class Message:
     @property
     def packed_bytes(self) -> int:
         return self.spans[-1].stop
-
-
-def changes_message(message: Message) -> Message:
-    """Return the message with only the changed items of each parameter, and their indices."""
-    fields = []
-    for field in message.fields:
-        items = math.prod(field.shape)
-        count = sum(len(range(items)[part]) for part in field.changed_items)
-        fields.append(Field(field.name + VALUES, field.dtype, (count,)))
-        fields.append(Field(field.name + INDICES, "int32", (count,)))
-    return Message(tuple(fields))
 
 
 def jagged_message(message: Message) -> Message:

@@ -127,6 +127,6 @@ def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:
     if kind in ("calls", "queues"):
         return 2 * by_value if kind == "queues" else by_value
     if kind == "buffers":
-        batches = [edge.bytes for edge in plan.task_flow.edges if edge.message.is_experience]
-        return by_value + 2 * sum(size for size in batches if size > larger_than)
+        edges = [edge for edge in plan.task_flow.edges if not edge.message.is_parameters and edge.bytes > larger_than]
+        return by_value + 2 * sum(edge.bytes for edge in edges if edge.message != ACKNOWLEDGEMENT)
     return stored(flow.messages) if kind == "messages" else 0

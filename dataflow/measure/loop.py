@@ -176,7 +176,7 @@ class Measurement:
         self.cpu_time.start()
         run_group(numbers, self.plan.options.in_flight, *steps)
         self.cpu_time.stop()
-        if self.plan.parts:
+        if self.plan.parts or self.plan.task_flow.has_parameters:
             measured = workers.call("end_group", self.last)
             for name, collector in self.collectors.items():
                 self.wrong.update(collector.add({worker: of[name] for worker, of in measured.items()}, is_timed))

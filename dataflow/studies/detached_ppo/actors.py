@@ -16,6 +16,7 @@ from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.codecs import HOST
 from dataflow.endpoints.tensors import to_host
 from dataflow.flows.flow import DRIVER
+from dataflow.flows.message import ACKNOWLEDGEMENT
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 BUFFER_LIMIT = 16  # batches in the replay buffer of a trainer
@@ -35,9 +36,10 @@ class CallingActor(Actor):
 
         Return the messages for the driver by task, and the calls that were made.
         """
-        if self.buffer is not None and self.edges[source].message.is_experience:
-            self.buffer.put(to_batch(message, self.edges[source].message))
-            message = to_items(self.buffer.get(), self.edges[source].message)
+        form = self.edges[source].message
+        if self.buffer is not None and form != ACKNOWLEDGEMENT and not form.is_parameters:
+            self.buffer.put(to_batch(message, form))
+            message = to_items(self.buffer.get(), form)
         edges, arrived = self.sent_flow.edges_to(task), self.arrived[task]
         arrived[source] = message
         if len(arrived) < len(edges):

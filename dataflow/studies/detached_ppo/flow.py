@@ -6,7 +6,7 @@ One iteration is a round: a batch of each maker, a training step of each trainer
 hpcaitech/ColossalAI, applications/Chat/coati/ray and coati/experience_maker, commit b5f056636.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
@@ -15,42 +15,60 @@ from dataflow.flows.models import model_fields
 ITEMS = ("views", "clones", "batch")
 
 
-def detached_ppo(
-    makers: int = 1, trainers: int = 1, batch_size: int = 8, seq_length: int = 512, prompt_seq_len: int = 256,
-    items: str = "views", model: str = "gpt2", lora_rank: int = 0, scale: float = 1.0,
-) -> Flow:  # fmt: skip
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of the flow, which are flags."""
+
+    makers: int = 1
+    trainers: int = 1
+    batch_size: int = 8
+    seq_length: int = 512
+    prompt_seq_len: int = 256
+    items: str = "views"
+    model: str = "gpt2"
+    lora_rank: int = 0
+    scale: float = 1.0
+
+
+def detached_ppo(sizes: Sizes) -> Flow:
     """Makers and trainers as in coati/ray/utils.py, get_receivers_per_sender; raise ValueError for impossible sizes.
 
     With more trainers than makers, a maker distributes its samples to several trainers, some of which send no weights.
     """
-    if seq_length <= prompt_seq_len:
+    makers, trainers = range(sizes.makers), range(sizes.trainers)
+    if sizes.seq_length <= sizes.prompt_seq_len:
         raise ValueError("--seq-length contains the prompt: give more than --prompt-seq-len")
-    tasks: list[Task] = []
-    reads: list[list[str]] = [[] for _ in range(trainers)]
-    for maker in range(makers):
-        readers = [t for t in range(trainers) if t % makers == maker] or [maker % trainers]
-        if batch_size < len(readers):
-            raise ValueError(f"--batch-size {batch_size}: a maker has {len(readers)} trainers: give as many or more")
-        before = DRIVER
-        for index, trainer in enumerate(readers):
-            count = len(range(index, batch_size, len(readers)))  # samples are distributed in turn
-            name = f"maker-{maker}" + (f".{index}" if len(readers) > 1 else "")
-            message = experience(count, batch_size, seq_length, seq_length - prompt_seq_len, items)
-            tasks.append(Task(name, (before,), message, actor=f"maker-{maker}"))
-            reads[trainer].append(name)
-            before = name
-    weights = Message(tuple(two_models(model, scale, lora_rank)))
-    senders = {maker % trainers for maker in range(makers)}
-    for trainer, sources in enumerate(reads):
-        sends = weights if trainer in senders else ACKNOWLEDGEMENT
-        tasks.append(Task(f"trainer-{trainer}", tuple(sources), sends))
-    updates = [
-        Task(f"maker-{maker}.update", (f"trainer-{maker % trainers}",), ACKNOWLEDGEMENT, actor=f"maker-{maker}")
-        for maker in range(makers)
+    making = [task for maker in makers for task in making_tasks(sizes, maker)]
+    reads = {trainer: [task.name for task, reader in making if reader == trainer] for trainer in trainers}
+    weights = Message(tuple(two_models(sizes.model, sizes.scale, sizes.lora_rank)))
+    senders = {maker % sizes.trainers for maker in makers}
+    training = [Task(f"trainer-{trainer}", tuple(reads[trainer]), weights if trainer in senders else ACKNOWLEDGEMENT)
+                for trainer in trainers]  # fmt: skip
+    updates = [Task(f"maker-{maker}.update", (training[maker % sizes.trainers].name,), ACKNOWLEDGEMENT,
+                    actor=f"maker-{maker}") for maker in makers]  # fmt: skip
+    tasks = (*(task for task, _ in making), *training, *updates)
+    returns = [task.name for task in updates] + [
+        training[trainer].name for trainer in trainers if trainer not in senders
     ]
-    returns = [task.name for task in updates] + [f"trainer-{t}" for t in range(trainers) if t not in senders]
-    title = f"detached PPO, makers: {makers}, trainers: {trainers}"
-    return Flow("detached-ppo", title, ACKNOWLEDGEMENT, (*tasks, *updates), tuple(returns))
+    title = f"detached PPO, makers: {sizes.makers}, trainers: {sizes.trainers}"
+    return Flow("detached-ppo", title, ACKNOWLEDGEMENT, tasks, tuple(returns))
+
+
+def making_tasks(sizes: Sizes, maker: int) -> list[tuple[Task, int]]:
+    """Return a task for each trainer of a maker, and the number of the trainer. Samples are distributed in turn."""
+    count, trainers = sizes.batch_size, sizes.trainers
+    readers = [trainer for trainer in range(trainers) if trainer % sizes.makers == maker] or [maker % trainers]
+    if count < len(readers):
+        raise ValueError(f"--batch-size {count}: a maker has {len(readers)} trainers: give as many or more")
+    tasks: list[tuple[Task, int]] = []
+    before = DRIVER
+    for index, trainer in enumerate(readers):
+        samples = len(range(index, count, len(readers)))
+        name = f"maker-{maker}" + (f".{index}" if len(readers) > 1 else "")
+        message = experience(samples, count, sizes.seq_length, sizes.seq_length - sizes.prompt_seq_len, sizes.items)
+        tasks.append((Task(name, (before,), message, actor=f"maker-{maker}"), trainer))
+        before = name
+    return tasks
 
 
 def experience(count: int, batch_size: int, tokens: int, actions: int, items: str) -> Message:

@@ -1,5 +1,7 @@
-"""Say how the updates of experience makers and trainers are shown: as other updates of parameters."""
+"""Say how rounds are shown: as updates of parameters, whose parts the study of weights measures, if it is there."""
 
-from dataflow.studies.weights.sections import update_table
+from dataflow.studies import load, studies
 
-SECTIONS = {"detached-ppo": update_table("detached-ppo")}
+SECTIONS = {}
+if "weights" in studies():
+    SECTIONS["detached-ppo"] = load("weights", "sections:update_table")("detached-ppo")

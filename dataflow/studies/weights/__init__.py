@@ -1,12 +1,12 @@
 """Updates of the weights of a model: trainers send them to rollouts, which serve them."""
 
-from dataflow.flows.changes import changes_flow
+from dataflow.flows.flow import of_sizes
 from dataflow.studies import Study
 from dataflow.studies.weights.flags import WeightsFlags, find_errors
-from dataflow.studies.weights.flow import weights
+from dataflow.studies.weights.flow import Sizes, changes_flow, weights
 
 STUDY = Study(
-    flows={"weights": weights},
+    flows={"weights": of_sizes(Sizes, weights)},
     tables={"weights": "weights"},
     flags=WeightsFlags,
     forms={"indices": changes_flow},

@@ -1,4 +1,4 @@
-"""Install the weights that arrive, serve them, and change them after each update."""
+"""Install the weights that arrive, and serve them."""
 
 import time
 from collections.abc import Sequence
@@ -14,25 +14,27 @@ from dataflow.studies.weights.updates import UpdateTimes
 
 class WeightsPart(Part):
     name = "weights"
+    traced = {"write": "copy"}  # noqa: RUF012
 
     def __init__(self, endpoint: Any) -> None:
         super().__init__(endpoint)
-        flow = endpoint.task_flow
+        options, flow, self.times = endpoint.plan.options, endpoint.task_flow, UpdateTimes()
         self.edges = {task: flow.edges_to(task) for task in endpoint.tasks
                       if any(edge.message.is_parameters for edge in flow.edges_to(task))}  # fmt: skip
         self.parameters = Parameters({task: [edge.message for edge in edges] for task, edges in self.edges.items()})
         # Memory that each task copies its inputs into. It belongs to the engine, so the endpoint does not copy.
         self.copies = {task: endpoint.copies.pop(task) for task in self.edges if task in endpoint.copies}
-        self.write: Any = lambda received, edge, into: copy(received, into)
-        if endpoint.plan.options.message == "indices":
+        self.has_changes = options.message == "indices"
+        self.arriving = {task: endpoint.sent_flow.edges_to(task) if self.has_changes else edges
+                         for task, edges in self.edges.items()}  # fmt: skip
+        if self.has_changes:
             self.use_changes()
-        self.begin = 0.0
-        self.times = UpdateTimes()
+        fault = (options.inject or "").split(":")
+        self.tears = fault[-1] == "tear" and fault[0] in self.edges  # --inject: write without stopping the engine
 
     def use_changes(self) -> None:
         """--message indices: send what has changed, and write it into parameters that begin with version 0."""
-        device, write_changes = self.endpoint.device, apply_changes
-        self.write = lambda received, edge, into: write_changes(received, edge.message, into)
+        device = self.endpoint.device
         for task, edges in self.edges.items():
             self.copies[task] = [[initial_parameters(edge.source, edge.message, device) for edge in edges]]
         for task, outbox in self.endpoint.outboxes.items():
@@ -41,32 +43,35 @@ class WeightsPart(Part):
 
     def received(self, task: str, inputs: Sequence[Any]) -> Sequence[Any]:
         """Serve these parameters: the copies of --copy-out, for which the engine stops, or what arrived itself."""
-        self.begin = time.perf_counter()
         if task not in self.edges:
             return inputs
-        check_inputs(inputs, self.endpoint.sent_flow.edges_to(task) if self.endpoint.plan.options.message == "indices"
-                     else self.edges[task])  # fmt: skip
+        check_inputs(inputs, self.arriving[task])
+        begin = time.perf_counter()
         if task in self.copies:
-            self.parameters.stop_engine()
-            copies = self.copies[task]
-            copies.append(copies.pop(0))
-            inputs = [self.write(*three) for three in zip(inputs, self.edges[task], copies[-1], strict=True)]
+            if not self.tears:
+                self.parameters.stop_engine()
+            inputs = self.write(task, inputs)
         self.times.stall_seconds += self.parameters.install(task, inputs)
-        self.times.install_seconds += time.perf_counter() - self.begin
+        self.times.install_seconds += time.perf_counter() - begin
         return inputs
 
+    def write(self, task: str, inputs: Sequence[Any]) -> list[Any]:
+        """Return the parameters after they were written into the memory of the engine."""
+        copies, edges = self.copies[task], self.edges[task]
+        copies.append(copies.pop(0))
+        if not self.has_changes:
+            return [copy(received, into) for received, into in zip(inputs, copies[-1], strict=True)]
+        triples = zip(inputs, edges, copies[-1], strict=True)
+        return [apply_changes(received, edge.message, into) for received, edge, into in triples]
+
     def made(self, task: str) -> None:
-        times, end = self.times, time.perf_counter()
+        times, begin, end = self.times, self.endpoint.begin, time.perf_counter()
         if not times.first_begin:
-            times.first_begin, times.first_end = self.begin, end
-        times.last_begin, times.last_end = self.begin, end
+            times.first_begin, times.first_end = begin, end
+        times.last_begin, times.last_end = begin, end
 
     def end_group(self, number: int) -> UpdateTimes:
-        """Change the parameters that were sent, right after all acknowledgements; return the times of the update."""
-        for outbox in self.endpoint.outboxes.values():
-            # Readers of the sender's own memory still need it: its next version has another place.
-            if outbox.message.is_parameters and (outbox.is_in_place or not self.endpoint.plan.expects_views):
-                outbox.change_parameters(number)
+        """Return the times of the update."""
         if self.parameters.failure:
             name, failure = self.endpoint.name, self.parameters.failure
             raise RunFailed(f"the thread that reads the parameters of {name} failed: {failure}")

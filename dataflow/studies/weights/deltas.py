@@ -12,7 +12,8 @@ import torch
 
 from dataflow.endpoints.payload import encode_number, make_field, raw_bytes
 from dataflow.endpoints.tensors import Payload, assemble, flat_items, from_array
-from dataflow.flows.message import INDICES, VALUES, Message
+from dataflow.flows.message import VALUES, Message
+from dataflow.studies.weights.flow import INDICES
 
 
 def initial_parameters(sender: str, message: Message, device: Any) -> Payload:

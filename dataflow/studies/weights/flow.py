@@ -5,64 +5,85 @@
 With a bucket size, each bucket of tensors is a message and a task of its own, one after the other.
 """
 
-from dataclasses import replace
-from itertools import zip_longest
+import math
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 
+from dataflow.flows.changes import change_messages
 from dataflow.flows.flow import DRIVER, Flow, Task
-from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
+from dataflow.flows.message import ACKNOWLEDGEMENT, VALUES, Field, Message
 from dataflow.flows.models import model_fields
 
 MAX_MESSAGES = 2000  # per iteration: each needs its own memory and its own entry in the record
+INDICES = "_indices"  # the end of the name of a field: where the values of changed parameters belong
 
 
-def weights(
-    model: str = "gpt2", receivers: int = 2, senders: int = 1, bucket_size: int = 0, sharded: bool = False,
-    lora_rank: int = 0, changed: float = 1.0, scale: float = 1.0,
-) -> Flow:  # fmt: skip
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of the flow, which are flags."""
+
+    model: str = "gpt2"
+    receivers: int = 2
+    senders: int = 1
+    bucket_size: int = 0  # bytes; 0: one message per sender
+    sharded: bool = False
+    lora_rank: int = 0
+    changed: float = 1.0
+    scale: float = 1.0
+
+    @property
+    def title(self) -> str:
+        details = {
+            f" at scale {self.scale:g}": self.scale < 1,
+            f", adapters of rank {self.lora_rank}": self.lora_rank,
+            f", {self.changed:.2%} changed": self.changed < 1,
+            f" from {self.senders} senders": self.senders > 1,
+            f" to {self.receivers} receivers": True,
+            " in shards": self.sharded,
+        }
+        return f"weights of {self.model}" + "".join(text for text, is_shown in details.items() if is_shown)
+
+
+def weights(sizes: Sizes) -> Flow:
     """Trainers send the tensors of a model to rollouts, which install them and acknowledge.
 
     Each sender sends its part of the tensors to every receiver; with `sharded`, only to the receiver with the same
     number.
     Raise ValueError for an unknown model, and for numbers that do not fit.
     """
-    if sharded and senders != receivers:
+    senders, receivers = sizes.senders, sizes.receivers
+    if sizes.sharded and senders != receivers:
         raise ValueError(f"--sharded: {senders} senders and {receivers} receivers: give the same number of both")
-    tasks: list[Task] = []
+    fields = model_fields(sizes.model, sizes.scale, sizes.lora_rank)
+    parts = split_evenly([replace(field, changed_share=sizes.changed) for field in fields], senders)
+    buckets = [cut_into_buckets(part, sizes.bucket_size) for part in parts]
+    count = sum(map(len, buckets))
+    if count * receivers > MAX_MESSAGES:
+        raise ValueError(f"--bucket-size: {count} buckets and {receivers} receivers are more than {MAX_MESSAGES} "
+                         "messages: give a larger one")  # fmt: skip
     names = [f"trainer-{index}" if senders > 1 else "trainer" for index in range(1, senders + 1)]
-    fields = [replace(field, changed_share=changed) for field in model_fields(model, scale, lora_rank)]
-    parts = split_evenly(fields, senders)
-    buckets = [cut_into_buckets(part, bucket_size) for part in parts]
-    if sum(map(len, buckets)) * receivers > MAX_MESSAGES:
-        raise ValueError(f"--bucket-size: {sum(map(len, buckets))} buckets and {receivers} receivers are more than "
-                         f"{MAX_MESSAGES} messages: give a larger one")  # fmt: skip
-    for name, messages in zip(names, buckets, strict=True):
-        previous = DRIVER
-        for index, message in enumerate(messages):
-            task = f"{name}.{index}" if len(messages) > 1 else name
-            tasks.append(Task(task, (previous,), message, actor=name))
-            previous = task
-    by_sender = [[task for task in tasks if task.actor == name] for name in names]
-    returns: list[str] = []
+    sending = [sending_tasks(name, messages) for name, messages in zip(names, buckets, strict=True)]
     # In the order in which the senders are likely to be ready: the first bucket of each, then the second ones.
-    sources = [task for turn in zip_longest(*by_sender) for task in turn if task]
-    for index in range(1, receivers + 1):
-        actor = f"rollout-{index}"
-        if sharded:
-            sources = by_sender[index - 1]
-        for number, source in enumerate(sources):
-            task = f"{actor}.{number}" if len(sources) > 1 else actor
-            tasks.append(Task(task, (source.name,), ACKNOWLEDGEMENT, actor=actor))
-            returns.append(task)
-    details = {
-        f" at scale {scale:g}": scale < 1,
-        f", adapters of rank {lora_rank}": lora_rank,
-        f", {changed:.2%} changed": changed < 1,
-        f" from {senders} senders": senders > 1,
-        f" to {receivers} receivers": True,
-        " in shards": sharded,
-    }
-    title = f"weights of {model}" + "".join(text for text, is_shown in details.items() if is_shown)
-    return Flow("weights", title, ACKNOWLEDGEMENT, tuple(tasks), tuple(returns))
+    by_turns = [task for turn in zip_longest(*sending) for task in turn if task]
+    receiving: list[Task] = []
+    for index in range(receivers):
+        receiving += receiving_tasks(f"rollout-{index + 1}", sending[index] if sizes.sharded else by_turns)
+    returns = tuple(task.name for task in receiving)
+    return Flow("weights", sizes.title, ACKNOWLEDGEMENT, (*chain(*sending), *receiving), returns)
+
+
+def sending_tasks(actor: str, messages: list[Message]) -> list[Task]:
+    """Return a task per message. Each but the first one waits for the one before."""
+    names = [f"{actor}.{index}" if len(messages) > 1 else actor for index in range(len(messages))]
+    reads = [DRIVER, *names]
+    return [Task(name, (before,), message, actor=actor) for name, before, message in zip(names, reads, messages)]  # noqa: B905
+
+
+def receiving_tasks(actor: str, sources: list[Task]) -> list[Task]:
+    """Return a task per message, which acknowledges it."""
+    names = [f"{actor}.{index}" if len(sources) > 1 else actor for index in range(len(sources))]
+    pairs = zip(names, sources, strict=True)
+    return [Task(name, (source.name,), ACKNOWLEDGEMENT, actor=actor) for name, source in pairs]
 
 
 def split_evenly(fields: list[Field], count: int) -> list[list[Field]]:
@@ -88,3 +109,18 @@ def cut_into_buckets(fields: list[Field], bucket_size: int) -> list[Message]:
         buckets[-1].append(field)
         size += field.bytes
     return [Message(tuple(bucket)) for bucket in buckets]
+
+
+def changes_flow(flow: Flow) -> Flow:
+    """Return the flow whose messages of parameters have only the changed items, and their indices."""
+
+    def change(message: Message) -> Message:
+        fields = []
+        for field in message.fields if message.is_parameters else ():
+            items = math.prod(field.shape)
+            count = sum(len(range(items)[part]) for part in field.changed_items)
+            fields.append(Field(field.name + VALUES, field.dtype, (count,)))
+            fields.append(Field(field.name + INDICES, "int32", (count,)))
+        return Message(tuple(fields)) if fields else message
+
+    return change_messages(flow, change)

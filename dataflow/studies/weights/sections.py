@@ -6,13 +6,13 @@ from statistics import median
 from dataflow.analysis.links import is_within_clock_error
 from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import typical_seconds
-from dataflow.flows.changes import changes_flow
 from dataflow.plan.options import SENDER_SIZES
 from dataflow.report import tables
 from dataflow.report.charts import DotChart
 from dataflow.report.groups import Group, Table, by_sizes, draw_dots, title_of
 from dataflow.report.sentences import describe_fastest
 from dataflow.report.tables import Column, format_milliseconds, format_significant
+from dataflow.studies.weights.flow import changes_flow
 from dataflow.studies.weights.updates import updates_of
 from dataflow.units import format_bytes
 

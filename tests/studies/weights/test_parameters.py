@@ -6,10 +6,10 @@ import pytest
 import torch
 from in_process import LocalEndpoints, LocalRingEndpoints
 
+from dataflow.endpoints.codecs import Codec
 from dataflow.endpoints.tensors import list_tensors
 from dataflow.flows.catalogue import build_flow
-from dataflow.measure.loop import find_torn_reads
-from dataflow.records.schema import Run, Updates
+from dataflow.studies.weights.updates import UpdateCollector, UpdateTimes
 
 SMALL = {"model": "gpt2", "scale": 0.001}
 
@@ -18,8 +18,12 @@ def update(endpoints, number, keep_time=0.0):
     """Run one update as the timing loop does; return the wrong bytes and the times by actor."""
     endpoints.run(number)
     time.sleep(keep_time)
-    times = {endpoint.name: endpoint.end_update(number) for endpoint in endpoints.all}
+    times = {endpoint.name: endpoint.end_group(number)["weights"] for endpoint in endpoints.all}
     return endpoints.verify(number), times
+
+
+def parameters_of(endpoints, actor):
+    return endpoints.actors[actor].parts[0].parameters
 
 
 def make(kind=LocalEndpoints, folder=None, sizes=SMALL, **options):
@@ -35,7 +39,7 @@ def test_updates_arrive_and_every_version_differs(options, sizes):
     for number in (1, 2, 3):
         wrong, times = update(endpoints, number)
         assert wrong == {}
-        served = endpoints.actors["rollout-2"].parameters.served
+        served = parameters_of(endpoints, "rollout-2").served
         versions.append(torch.cat([tensor.reshape(-1)[4:] for tensor in served]).clone())
         assert min(times["rollout-2"].install_seconds, times["rollout-2"].stall_seconds) > 0
     assert not torch.equal(versions[0], versions[1]) and torch.equal(versions[0], versions[2])
@@ -50,7 +54,7 @@ def test_changes_give_the_same_parameters_as_all_values(dtype):
         assert update(endpoints, number)[0] == {}
     sent = endpoints.plan.sent_flow.bytes_per_iteration
     assert sent < 0.2 * endpoints.plan.task_flow.bytes_per_iteration
-    parameter = endpoints.actors["rollout-1"].parameters.served[3]
+    parameter = parameters_of(endpoints, "rollout-1").served[3]
     parameter.reshape(-1)[17] += 1  # was not changed by an update, so no message has it
     wrong, _ = update(endpoints, 5)
     assert len(wrong) == 1
@@ -87,7 +91,7 @@ def test_a_late_write_into_a_ring_is_found_unless_its_readers_get_views(tmp_path
             for number in (1, 2, 3, 4):
                 assert update(endpoints, number)[0] == {}
         endpoints = make(LocalRingEndpoints, broken, copy_in=copy_in, copy_out=True)
-        endpoints.actors["rollout-1"].copy_out = lambda inputs, task: inputs
+        endpoints.actors["rollout-1"].parts[0].write = lambda task, inputs: inputs
         wrong, _ = update(endpoints, 1)
         assert {name.partition(",")[0] for name in wrong} == {"trainer -> rollout-1"}
 
@@ -104,7 +108,7 @@ def test_with_copy_in_a_trainer_copies_its_own_parameters_when_it_sends_them(tmp
 def test_torn_reads_are_found_in_memory_that_changes_while_it_is_served():
     endpoints = make()
     update(endpoints, 1, keep_time=0.05)
-    parameters = endpoints.actors["rollout-1"].parameters
+    parameters = parameters_of(endpoints, "rollout-1")
     assert parameters.reads > 5 and parameters.torn_reads == 0
     half = parameters.served[: len(parameters.served) // 2]
     for tensor in half:  # another version in some of the tensors, without a stall
@@ -116,7 +120,7 @@ def test_torn_reads_are_found_in_memory_that_changes_while_it_is_served():
 def test_a_tensor_whose_end_is_of_another_version_is_torn():
     endpoints = make(sizes={"model": "1kB"})
     update(endpoints, 1)
-    parameters = endpoints.actors["rollout-1"].parameters
+    parameters = parameters_of(endpoints, "rollout-1")
     (tensor,) = parameters.served
     assert parameters.read_versions(tensor, 0) == (1, 1)
     tensor.reshape(-1).view(torch.uint8)[-8:].bitwise_not_()
@@ -126,7 +130,7 @@ def test_a_tensor_whose_end_is_of_another_version_is_torn():
 def test_nothing_is_read_while_the_engine_is_stopped():
     endpoints = make()
     update(endpoints, 1)
-    parameters = endpoints.actors["rollout-1"].parameters
+    parameters = parameters_of(endpoints, "rollout-1")
     parameters.stop_engine()
     time.sleep(0.02)
     before = parameters.reads
@@ -142,7 +146,7 @@ def test_a_receiver_whose_update_breaks_off_never_serves_a_mixture(copy_out):
     receiver, trainer = endpoints.actors["rollout-1"], endpoints.actors["trainer"]
     message = trainer.forward_step("trainer.0", endpoints.make_query(2))
     receiver.forward_step("rollout-1.0", endpoints.carry(message))
-    parameters = receiver.parameters
+    parameters = parameters_of(endpoints, "rollout-1")
     stopped = parameters.changes % 2 == 1
     versions = {v for index, t in enumerate(parameters.served) for v in parameters.read_versions(t, index)}
     assert stopped if copy_out else versions == {1}
@@ -150,7 +154,24 @@ def test_a_receiver_whose_update_breaks_off_never_serves_a_mixture(copy_out):
     assert parameters.torn_reads == 0
 
 
-def test_torn_reads_fail_the_run():
-    assert find_torn_reads(Run(updates=Updates(reads=9))) is None
-    assert "2 of 9 reads" in find_torn_reads(Run(updates=Updates(reads=9, torn_reads=2)))
-    assert find_torn_reads(Run()) is None
+def test_unpacking_at_the_receiver_is_a_part_of_neither_transfer_nor_installation():
+    def decode_slowly(payload, message, device):
+        time.sleep(0.05)
+        return payload
+
+    endpoints = make(codec=Codec(lambda payload: payload, decode_slowly))
+    _, times = update(endpoints, 1)
+    receiver = times["rollout-1"]
+    assert receiver.last_end - receiver.last_begin - receiver.install_seconds > 0.05
+
+
+@pytest.mark.parametrize(("torn_reads", "expected"), [((0, 0), None), ((1, 2), "3 of 9 reads of served parameters")])
+def test_torn_reads_fail_the_run(torn_reads, expected):
+    collector = UpdateCollector(make().plan)
+    times = {name: UpdateTimes(1.0, 2.0, 3.0, 4.0) for name in collector.plan.workers}
+    for name, reads, torn in zip(("rollout-1", "rollout-2"), (4, 5), torn_reads, strict=True):
+        times[name].reads, times[name].torn_reads = reads, torn
+    collector.add(times, is_timed=True)
+    updates, failure = collector.result(lambda name, seconds: seconds)
+    assert (updates.reads, updates.publish_seconds, updates.transfer_seconds) == (9, [3.0], [1.0])
+    assert failure is None if expected is None else failure.startswith(expected)

@@ -3,9 +3,9 @@
 import pytest
 
 from dataflow.flows.catalogue import build_flow
-from dataflow.flows.changes import changes_flow
 from dataflow.flows.flow import DRIVER
 from dataflow.flows.models import MODELS, model_fields
+from dataflow.studies.weights.flow import changes_flow
 from dataflow.units import parse_bytes
 
 # Numbers of tensors and bytes of the published checkpoints: model.safetensors.index.json, or the sum over the layers.
