@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 import ray
 
-import dataflow.transports.store as script
 from dataflow.endpoints.progress_table import ProgressTable
 from dataflow.errors import RunFailed
 from dataflow.flows.catalogue import build_flow
@@ -76,7 +75,7 @@ def run(make_plan, monkeypatch, tmp_path):
         (tmp_path / "progress").unlink(missing_ok=True)
         ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
         workers = LocalWorkers(plan)
-        connection = script.by_ref_queue(workers)
+        connection = driver_module.by_ref_queue(workers)
         report = WorkerReport(Run(data_paths=connection.data_paths))
         Measurement(plan, workers, connection, report).measure()
         return plan, report.run
@@ -170,7 +169,7 @@ def test_a_sample_that_does_not_reach_a_trainer_exactly_once_fails_the_run(run, 
 
 @pytest.mark.parametrize("change", [lambda samples: samples[:-1], lambda samples: samples + samples[:1]])
 def test_a_sample_that_the_dataset_loses_or_repeats_fails_the_run(run, monkeypatch, change):
-    def take_samples(self, number, messages):
+    def take_samples(self, messages):
         self.samples += change(split_samples(messages))
 
     monkeypatch.setattr(ChatLearnActor, "take_samples", take_samples)

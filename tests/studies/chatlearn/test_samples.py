@@ -72,8 +72,8 @@ def test_a_trainer_that_loses_a_micro_batch_fails_verification(make_plan, tmp_pa
     source, trainer = Actor(plan, "reward"), Actor(plan, plan.task_flow.tasks[-1].name)
     trainer.learn_digests(source.payload_digests())
     trainer.forward_step(plan.task_flow.tasks[-1].name, source.make_payload(1, "reward"))
-    assert trainer.verify(1, 1)[0] == {}
+    assert trainer.end_group(1) == {"chatlearn": {}}
     trainer.forward_step(plan.task_flow.tasks[-1].name, source.make_payload(2, "reward"))
-    trainer.micro_batches[2].pop()
-    assert sum(trainer.verify(2, 2)[0].values()) > 0
+    trainer.parts[0].micro_batches[2].pop()
+    assert sum(trainer.end_group(2)["chatlearn"].values()) > 0
     assert table.numbers()[plan.task_flow.tasks[-1].name] == 2
