@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
+from dataflow.errors import UsageError
 from dataflow.plan import validate
 from dataflow.plan.command_line import make_options, parse_flags
 from dataflow.plan.options import Options
@@ -116,6 +117,15 @@ def parse_options(runtime: str, *flags: str) -> list[Options]:
     """Return the options of the configuration of --transport with the other flags."""
     transport, words = split_transport(runtime, flags)
     return make_options(transport, parse_flags(words))
+
+
+def reject_options(runtime: str, *flags: str) -> str:
+    """Return the error of these flags, which has one line."""
+    with pytest.raises(UsageError) as error:
+        for options in parse_options(runtime, *flags):
+            resolve_plan(runtime, options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 class Script:

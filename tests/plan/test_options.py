@@ -1,12 +1,14 @@
 """Test the flags: what --help shows, what is read from them, and what is rejected before anything starts."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import parse_options
+import yaml
+from conftest import KILOBYTES, ROOT, parse_options, reject_options
 
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow
@@ -15,9 +17,6 @@ from dataflow.plan.command_line import COMMON, OneLineParser, add_options, descr
 from dataflow.plan.options import FLAGS, PRESETS
 from dataflow.plan.plan import resolve_plan
 
-KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
-CHATLEARN = ("--transport", "ref-queue")
-FIELDS = (*CHATLEARN, "--message", "fields", "--sink", "trainer")
 CLUSTER = ("--address", "127.0.0.1:6379")
 pytestmark = pytest.mark.usefixtures("no_gpu")
 
@@ -25,15 +24,6 @@ pytestmark = pytest.mark.usefixtures("no_gpu")
 def parse(*flags, runtime="store"):
     (options,) = parse_options(runtime, *flags)
     return options
-
-
-def reject(runtime, *flags):
-    """Return the error of these flags, which has one line."""
-    with pytest.raises(UsageError) as error:
-        for options in parse_options(runtime, *flags):
-            resolve_plan(runtime, options)
-    assert str(error.value) and "\n" not in str(error.value)
-    return str(error.value)
 
 
 def help_text(capsys, *words):
@@ -72,60 +62,36 @@ def test_help_lists_the_values_of_flags(capsys, topic, words):
     ("runtime", "flags", "reason"),
     [
         ("store", ["--batch-size", "0"], "--batch-size: '0' is not possible: Expected `int` >= 1"),
-        ("store", ["--prompt-seq-len", "1" + "0" * 400], "--prompt-seq-len"),
-        ("store", ["--scale", "nan", "--preset", "demo"], "--scale"),
         ("store", ["--batch", "4"], "did you mean --batch-size?"),
-        ("store", ["--flow", "offline-dpo"], "unknown flow offline-dpo"),
         ("store", ["--scale", "0.5"], "give a preset"),
         ("torch", ["--duration", "10s", "--iterations", "5"], "leave one of them out"),
-        ("store", ["--transport", "refs", "--episode", "8"], "of --transport ref-queue: give this transport, or"),
         ("torch", ["--check-every", "3", "--in-flight", "4"], "give at least --in-flight, which is 4"),
-        ("store", [*CHATLEARN, "--episode", "8", "--in-flight", "4"], "give --in-flight 8"),
-        ("store", [*CHATLEARN, "--episode", "200"], "--iterations 100: give 200"),
         ("store", ["--as-sent", "--message", "packed"], "packed messages have what a view shows"),
         ("store", ["--flow", "dpo", "--message", "jagged"], "no message of dpo has a list of tensors"),
-        ("torch", ["--message", "tensordict"], "torch gloo carries tensors and no Python objects: give jagged"),
-        ("store", ["--flow", "chain", "--message", "tensordict"], "no common number of samples"),
         ("store", ["--flow", "chain", "--message", "packed"], "one tensor already: leave it out"),
-        ("store", [*CHATLEARN, "--replicas", "critic=2"], "there is no model critic: give policy, reference, reward"),
-        ("store", [*CHATLEARN, "--replicas", "reward=9", "--ranks", "reward=8"], "reward has 72 processes"),
-        ("store", [*CHATLEARN, "--ranks", "policy"], "--ranks policy: give NAME=VALUE"),
-        ("store", ["--sink", "trainer", "--flow", "slime"], "give --message fields, or one of ChatLearn's flows"),
-        ("store", ["--train-micro-batch", "4"], "give --sink trainer too"),
-        ("store", ["--flow", "ppo", "--message", "jagged", "--sink", "trainer"], "cannot cut jagged messages"),
-        ("store", [*FIELDS, "--episode", "4"], "give --in-flight 4"),
-        ("store", [*FIELDS, "--train-global-batch", "4"], "give a multiple of 8"),
         ("store", ["--model-seconds", "trainer=1s"], "there is no actor trainer: give policy, reference, reward"),
-        ("store", ["--model-seconds", "policy=99999999h"], "policy=99999999h: '99999999h' is too large: give 86400 s"),
-        ("store", ["--model-seconds", "policy=1ms,policy=2ms"], "each of them once"),
         ("torch", ["--duration", "9" * 400], "is too large: give 86400 s or less"),
-        ("torch", ["--payload", "9" * 400], "is too large: give 1000000000000000000 B or less"),
         ("store", ["--threads", "9999"], "cores: give"),
         ("store", ["--transport", "refs", "--copy-out"], "readers of store refs own a copy already"),
         ("store", ["--transport", "bytes", "--zero-copy"], "puts no tensors into the object store"),
-        ("torch", ["--placement", "spread"], "runs on one machine"),
         ("graph", ["--transport", "zero-copy", "--reuse-buffers"], "is a flag of graph shm"),
         ("graph", ["--transport", "mapped", *CLUSTER], "runs on one machine"),
         ("store", ["--address", "127.0.0.1:1"], "no answer"),
         ("store", ["--in-flight", "2"], "driver-queue holds 1 of online-dpo: give 1, or another --transport"),
         ("graph", ["--transport", "shm", "--in-flight", "6"], "shm holds 5 of online-dpo: give 5"),
-        ("graph", ["--place", "policy=1", "--placement", "spread"], "leave one of them out"),
         ("graph", ["--place", "critic=1"], "there is no actor critic: give policy, reference, reward"),
         ("graph", ["--place", "policy=-1"], "give a node from 0 to"),
         ("graph", ["--place", "policy"], "give NAME=VALUE"),
-        ("torch", ["--place", "policy=1"], "runs on one machine"),
         ("torch", ["--sweep", "payloda=1,2"], "NAME one of batch-size, actors, payload, fields, in-flight"),
         ("torch", ["--sweep", "payload=8:100000:+8"], "give 2 to 64 values"),
         ("torch", ["--sweep", "payload=1KiB:64KiB:fourx"], "FIRST:LAST:FACTORx"),
-        ("torch", ["--sweep", "in-flight=1:64:+8", "--in-flight", "1"], "leave one of them out"),
-        ("torch", ["--sweep", "in-flight=1,65"], "Expected `int` <= 64"),
         ("torch", ["--sweep", "payload=1KiB,2KiB", "--trace", "x"], "--trace records one run"),
         ("store", ["--device", "cuda"], "--device cuda: no GPU found. Use --device cpu."),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )  # fmt: skip
 def test_flags_that_cannot_be_used_are_rejected_in_one_line(runtime, flags, reason):
-    assert reason in reject(runtime, *flags)
+    assert reason in reject_options(runtime, *flags)
 
 
 def test_a_wrong_flag_is_rejected_without_heavy_imports():
@@ -140,7 +106,7 @@ def test_a_wrong_flag_is_rejected_without_heavy_imports():
 def test_a_folder_whose_name_ray_cannot_read_is_named_before_the_start(monkeypatch):
     # As Python decodes "ü" in a locale without it.
     monkeypatch.setattr(validate, "RESULTS", Path("/tmp/x \udcc3\udcbc/results"))
-    error = reject("store", "--transport", "refs")
+    error = reject_options("store", "--transport", "refs")
     assert re.search("store refs: Ray cannot start in a folder .*: set PYTHONUTF8=1", error)
     resolve_plan("torch", parse(*KILOBYTES, runtime="torch"))
 
@@ -149,7 +115,7 @@ def test_huge_pages_are_rejected_if_the_kernel_does_not_give_them(monkeypatch, t
     monkeypatch.setattr(validate, "HUGE_PAGES", tmp_path / "enabled")
     for content in (None, "always madvise [never]"):
         assert content is None or (tmp_path / "enabled").write_text(content)
-        assert "write madvise into" in reject("store", "--huge-pages", *KILOBYTES)
+        assert "write madvise into" in reject_options("store", "--huge-pages", *KILOBYTES)
     (tmp_path / "enabled").write_text("always [madvise] never")
     resolve_plan("store", parse("--huge-pages", *KILOBYTES))
 
@@ -158,21 +124,13 @@ def test_values_that_follow_from_other_flags():
     assert (parse().transport, parse().group_size, parse().placement) == ("driver-queue", 1, "pack")
     assert parse("--in-flight", "4").group_size == 4
     assert parse("--in-flight", "4", "--check-every", "8").group_size == 8
-    assert parse("--in-flight", "4", "--episode", "4").group_size == 4
-    episodes = (["--episode", "1"], ["--in-flight", "4"], ["--episode", "2", "--keep-queues"], [])
-    assert [parse(*flags).new_queues for flags in episodes] == [True, False, False, False]
     assert (parse(*CLUSTER).placement, parse(*CLUSTER, "--placement", "pack").placement) == ("spread", "pack")
     assert (parse("--as-sent").message, parse("--duration", "2s").iterations) == ("fields", 10**6)
-    assert parse("--flow", "detached-ppo", "--duration", "2s").table == "detached-ppo"  # rounds, as with --iterations
 
 
 def test_flags_that_make_another_configuration_are_part_of_its_name():
     flags = ["--copy-out", "--in-flight", "4", "--iterations", "7", "--threads", "1"]
     assert parse(*flags, runtime="graph").configuration_flags == {"copy_out": True, "in_flight": 4}
-    flags = ["--sink", "trainer", "--in-flight", "8", "--episode", "8", "--inject", "policy:1:delay=5ms"]
-    assert parse(*flags).configuration_flags == {
-        "in_flight": 8, "sink": "trainer", "inject": "policy:1:delay=5ms", "episode": 8
-    }  # fmt: skip
 
 
 def test_every_flag_is_in_the_record_without_folders_and_addresses(make_plan, tmp_path):
@@ -213,9 +171,19 @@ def test_a_sweep_has_options_for_each_value():
         assert parse_options("torch", "--sweep", text, "--iterations", "100")[0].duration is None
 
 
-@pytest.mark.parametrize(
-    "text", ["payload=1KiB:1GiB:0x", "fields=1:4:0x", "in-flight=1:4:0x", "batch-size=4:8:0.1x", "fields=1:4:-2x"]
-)
+@pytest.mark.parametrize("text", ["payload=1KiB:1GiB:0x", "batch-size=4:8:0.1x", "fields=1:4:-2x"])
 def test_a_value_of_a_sweep_that_is_computed_has_the_bounds_of_one_that_is_given(text):
     with pytest.raises(UsageError, match=rf"--sweep {text}: '-?\d+' is not possible: .*: give FIRST:LAST:FACTORx"):
         parse_options("torch", "--sweep", text)
+
+
+def test_the_manifest_for_kuberay_runs_a_command_of_the_suite_on_the_nodes_that_it_asks_for():
+    job = yaml.safe_load((ROOT / "examples" / "rayjob.yaml").read_text())["spec"]
+    _, words = job["entrypoint"].split("python -m dataflow run ")
+    configuration, *flags, _, _ = shlex.split(words)  # without --output FILE
+    runtime, transport = configuration.split()
+    (options,) = parse_options(runtime, "--transport", transport, *flags)
+    assert options.nodes_of_actors == {"policy": 0, "reference": 1, "reward": 1}
+    cluster = job["rayClusterSpec"]
+    assert options.node_count == 1 + sum(group["replicas"] for group in cluster["workerGroupSpecs"])
+    assert f"=={cluster['rayVersion']}" in (ROOT / "requirements.txt").read_text()

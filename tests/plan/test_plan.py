@@ -4,23 +4,11 @@ import threading
 from dataclasses import replace
 
 import pytest
+from conftest import KILOBYTES
 
 from dataflow.flows.flow import PROXY
 from dataflow.plan.plan import Worker, resolve_plan
 from dataflow.plan.token import token_ring
-
-FIELDS = ("--transport", "ref-queue", "--flow", "ppo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
-KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
-
-
-def test_workers_are_named_by_replica_and_rank_if_an_actor_has_several(make_plan):
-    plan = make_plan("store", *FIELDS, "--replicas", "policy=2,reward=3", "--ranks", "policy=2")
-    assert plan.worker_names == (
-        "driver", "policy.0.0", "policy.0.1", "policy.1.0", "policy.1.1", "reference", "value",
-        "reward.0", "reward.1", "reward.2",
-    )  # fmt: skip
-    answering = [name for name, worker in plan.workers.items() if worker.answers and worker.actor == "policy"]
-    assert answering == ["policy.0.1", "policy.1.1"]
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 5])
@@ -32,31 +20,20 @@ def test_every_message_is_received_by_one_replica_in_turn(replicas):
             assert worker.last_due(number) == max(filter(worker.receives, range(1, number + 1)), default=0)
 
 
-@pytest.mark.parametrize("actors", [1, 2, 3, 7])
-def test_each_actor_gets_the_largest_equal_share_of_a_gpu_that_fits(make_plan, actors):
-    plan = make_plan("store", "--flow", "chain", "--actors", str(actors))
-    assert plan.gpus_per_actor == 0
-    for gpus in range(1, 9):
-        share = replace(plan, device="cuda", gpus=gpus).gpus_per_actor
-        assert 0 < share <= 1 and int(10_000 // (share * 10_000)) * gpus >= actors
-        assert share == {(3, 2): 0.5, (3, 1): 0.3333, (7, 3): 0.3333, (3, 3): 1}.get((actors, gpus), share)
-
-
-def test_actors_are_on_the_cpu_or_in_turn_on_the_gpus(make_plan):
+def test_actors_are_on_the_cpu_or_get_the_largest_equal_share_of_a_gpu_that_fits(make_plan):
     plan = make_plan("store", *KILOBYTES)
-    assert {plan.gpu_of(name) for name in plan.workers} == {"cpu"}
+    assert (plan.gpus_per_actor, {plan.gpu_of(name) for name in plan.workers}) == (0, {"cpu"})
     plan = replace(plan, device="cuda", gpus=2)
     assert [plan.gpu_of(name) for name in plan.workers] == ["cuda:0", "cuda:0", "cuda:1", "cuda:0"]
+    for actors in (1, 2, 3, 7):
+        plan = make_plan("store", "--flow", "chain", "--actors", str(actors))
+        for gpus in range(1, 9):
+            share = replace(plan, device="cuda", gpus=gpus).gpus_per_actor
+            assert 0 < share <= 1 and int(10_000 // (share * 10_000)) * gpus >= actors
+            assert share == {(3, 2): 0.5, (3, 1): 0.3333, (7, 3): 0.3333, (3, 3): 1}.get((actors, gpus), share)
 
 
-def test_the_record_has_the_flow_of_the_user_and_not_the_proxy_actor(make_plan):
-    plan = make_plan("rdt", *KILOBYTES)
-    assert plan.worker_names == ("driver", PROXY, "policy", "reference", "reward")
-    edges = [f"{edge.source} -> {edge.reader}" for edge in plan.new_record().workload.edges]
-    assert edges == [str(edge) for edge in plan.requested_flow.edges]
-
-
-def test_a_record_has_workload_configuration_and_table(make_plan):
+def test_the_record_has_workload_configuration_and_table(make_plan):
     plan = make_plan("graph", "--transport", "mapped", "--copy-out", "--timeout", "7", "--trace", "t", *KILOBYTES)
     record = plan.new_record()
     assert (record.suite, record.table, record.traced, record.runs) == ("", "stages", True, [])
@@ -69,20 +46,22 @@ def test_a_record_has_workload_configuration_and_table(make_plan):
     assert given == make_plan("store", "--flow", "ppo").workload
 
 
+def test_the_record_has_the_flow_of_the_user_and_not_the_proxy_actor(make_plan):
+    plan = make_plan("rdt", *KILOBYTES)
+    assert plan.worker_names == ("driver", PROXY, "policy", "reference", "reward")
+    edges = [f"{edge.source} -> {edge.reader}" for edge in plan.new_record().workload.edges]
+    assert edges == [str(edge) for edge in plan.requested_flow.edges]
+
+
 def test_packed_messages_are_one_flat_buffer_each(make_plan):
-    plan = make_plan("store", *FIELDS, "--message", "packed", "--sink", "trainer")
-    assert (plan.workload.message, plan.task_flow.tasks[-1].name) == ("packed", "stream-dataset")
-    assert (plan.task_flow.is_flat, plan.sent_flow.is_flat) == (False, True)
+    plan = make_plan("store", "--flow", "ppo", "--message", "packed")
+    assert (plan.workload.message, plan.task_flow.is_flat, plan.sent_flow.is_flat) == ("packed", False, True)
     assert [str(edge) for edge in plan.sent_flow.edges] == [str(edge) for edge in plan.task_flow.edges]
 
 
-def test_readers_end_with_views_unless_they_copy_them(make_plan):
-    for flags, expects_views in (
-        (["refs"], False),
-        (["refs", "--zero-copy"], True),
-        (["refs", "--zero-copy", "--copy-out"], False),
-    ):
-        assert make_plan("store", *KILOBYTES, "--transport", *flags).expects_views == expects_views
+@pytest.mark.parametrize(("flags", "views"), [("", False), ("--zero-copy", True), ("--zero-copy --copy-out", False)])
+def test_readers_end_with_views_unless_they_copy_them(make_plan, flags, views):
+    assert make_plan("store", *KILOBYTES, "--transport", "refs", *flags.split()).expects_views == views
 
 
 def test_workers_get_the_token_in_the_order_of_the_ring_and_none_before_the_first(tmp_path):
@@ -106,6 +85,6 @@ def test_workers_get_the_token_in_the_order_of_the_ring_and_none_before_the_firs
         assert order == []
         threads[0].start()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         assert [token.waits for token in tokens] == [True, True, False]
     assert order == [(number, index) for number in range(20) for index in range(3)]

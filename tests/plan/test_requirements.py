@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import parse_options
+from conftest import KILOBYTES, parse_options
 
 from dataflow.catalogue.catalogue import TRANSPORTS, Requirements
 from dataflow.errors import Skipped, UsageError
@@ -19,29 +19,42 @@ from dataflow.records import machine as machine_record
 MIB = 2**20
 DELIVERED = 448 * MIB  # bytes per iteration of the demo for all readers
 SENT = (32 + 96 + 64 + 160) * MIB
-KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")
+LARGE = 2**40
 
 
 @pytest.fixture
 def machine(monkeypatch):
     """machine(memory, shared): make this many bytes free."""
-
     monkeypatch.setattr(machine_record, "MY_CGROUPS", Path("/nonexistent"))  # a container may have a limit
 
-    def change(memory=2**40, shared=2**40):
+    def change(memory=LARGE, shared=LARGE):
         monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": memory}))
         monkeypatch.setattr(psutil, "disk_usage", lambda _: type("Disk", (), {"free": shared}))
 
     return change
 
 
-def test_the_store_holds_the_iterations_in_flight_and_the_one_before(machine, make_plan):
-    machine()
-    for depth in (1, 4):
-        flags, count = ["--transport", "refs", "--in-flight", str(depth)], (depth + 1) * (DELIVERED + SENT)
-        assert make_plan("store", *flags, "--object-store-bytes", str(count)).store_bytes == count
-        with pytest.raises(UsageError, match="object store with online-dpo"):
-            make_plan("store", *flags, "--object-store-bytes", str(count - 1))
+@pytest.mark.parametrize(
+    ("configuration", "flags", "limits", "error"),
+    [  # The last two: readers hold two inputs, and three payloads per sender are in shared memory.
+        ("store refs", ["--object-store-bytes", str(2 * (DELIVERED + SENT))], {}, ""),
+        ("store refs", ["--object-store-bytes", str(2 * (DELIVERED + SENT) - 1)], {}, "of object store with online"),
+        ("store refs", ["--in-flight", "4", "--object-store-bytes", str(5 * (DELIVERED + SENT))], {}, ""),
+        ("store refs", ["--in-flight", "4", "--object-store-bytes", str(5 * (DELIVERED + SENT) - 1)], {}, "of object"),
+        ("torch gloo", [], {"memory": 3 * SENT + 2 * DELIVERED, "shared": 0}, ""),
+        ("torch gloo", [], {"memory": 3 * SENT + 2 * DELIVERED - 1, "shared": 0}, "of memory with online-dpo"),
+        ("torch mapped", [], {"shared": 3 * SENT}, ""),
+        ("torch mapped", [], {"shared": 3 * SENT - 1}, r"1\.031 GiB of /dev/shm for messages with online-dpo"),
+    ],
+)
+def test_messages_that_do_not_fit_are_rejected(machine, make_plan, configuration, flags, limits, error):
+    machine(**limits)
+    runtime, transport = configuration.split()
+    if not error:
+        make_plan(runtime, "--transport", transport, *flags)
+        return
+    with pytest.raises(UsageError, match=f"{error}.*lower --batch-size"):
+        make_plan(runtime, "--transport", transport, *flags)
 
 
 def test_channels_are_counted_with_the_iterations_that_they_hold(make_plan):
@@ -49,21 +62,6 @@ def test_channels_are_counted_with_the_iterations_that_they_hold(make_plan):
         plan = make_plan("graph", "--transport", transport, "--in-flight", "2", "--payload", "1MiB")
         count = memory.stored_bytes(plan.transport, plan.options, plan.task_flow)
         assert count == iterations * (plan.task_flow.sent_bytes + 4 * memory.CHANNEL_HEADROOM_BYTES)
-
-
-def test_messages_that_do_not_fit_into_memory_or_shared_memory_are_rejected(machine, make_plan):
-    pool = 3 * SENT
-    for runtime, transport, limit, place in (
-        ("torch", "gloo", {"memory": pool + 2 * DELIVERED, "shared": 0}, "of memory"),  # readers hold two inputs
-        ("graph", "mapped", {"shared": pool}, "1.031 GiB of /dev/shm for messages"),
-        ("rdt", "mapped", {"shared": pool}, "1.031 GiB of /dev/shm for messages"),
-        ("torch", "multiprocessing", {"shared": pool}, "1.031 GiB of /dev/shm for messages"),
-    ):
-        machine(**limit)
-        make_plan(runtime, "--transport", transport)
-        machine(**{name: max(0, count - 1) for name, count in limit.items()})
-        with pytest.raises(UsageError, match=f"{place} with online-dpo, .*lower --batch-size"):
-            make_plan(runtime, "--transport", transport)
 
 
 def test_memory_of_the_producers_own_messages_is_needed_with_copy_in(machine, make_plan):
@@ -99,32 +97,15 @@ def test_the_memory_limit_of_a_container_and_of_those_around_it_counts(monkeypat
     assert memory.limited_memory() == 43 * MIB
 
 
-def test_too_little_memory_for_a_container_names_its_limit(machine, make_plan, monkeypatch):
+def test_too_little_memory_names_the_limit_of_a_container_and_the_bytes_of_a_flow_that_is_text(
+    machine, make_plan, monkeypatch
+):
     machine()
+    with pytest.raises(UsageError, match=r"are free: lower the bytes of --flow$"):
+        make_plan("torch", "--transport", "memcpy", "--flow", "a -> b: x int64 1099511627776B")
     monkeypatch.setattr(memory, "limited_memory", lambda: 350 * MIB)
     with pytest.raises(UsageError, match=r"of memory under the limit of this container .* 350 MiB are free: lower --"):
         make_plan("torch", "--transport", "gloo")
-
-
-def test_the_advice_for_a_flow_that_is_text_names_its_bytes(make_plan):
-    with pytest.raises(UsageError, match=r"are free: lower the bytes of --flow$"):
-        make_plan("torch", "--transport", "memcpy", "--flow", "a -> b: x int64 1099511627776B")
-
-
-def test_replicas_ranks_and_trainers_have_memory_of_their_own(machine, make_plan):
-    machine()
-
-    def resident(*flags):
-        plan = make_plan("store", "--transport", "ref-queue", "--flow", "ppo", "--in-flight", "2", *flags)
-        return memory.resident_bytes(plan.transport, plan.options, plan.task_flow), plan.task_flow
-
-    alone, flow = resident()
-    several, _ = resident("--replicas", "reward=2", "--ranks", "reward=3")
-    inputs = sum(edge.bytes for edge in flow.edges_to("reward"))
-    assert several - alone == 5 * (5 * flow.message("reward").bytes + 3 * inputs)
-    two, flow = resident("--sink", "trainer")  # policy and value
-    one, _ = resident("--sink", "trainer", "--trainers", "1")
-    assert two - one == 2 * sum(edge.bytes for edge in flow.edges_to("stream-dataset"))
 
 
 def test_a_configuration_is_skipped_if_a_requirement_is_missing(monkeypatch, no_gpu):
