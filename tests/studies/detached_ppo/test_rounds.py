@@ -4,53 +4,29 @@ import pytest
 
 from dataflow.flows.catalogue import build_flow
 
+SIZES = ("--flow", "detached-ppo", "--batch-size", "32", "--model-scale", "0.01", "--iterations", "4", "--warmup", "1")
 
-@pytest.mark.long
+
 @pytest.mark.parametrize(
-    "flags", [("store", "by-value", "--items", "views"), ("torch", "mapped", "--makers", "1", "--ppo-trainers", "2")]
+    ("transport", "flags"),
+    [("by-value", ("--items", "views")), pytest.param("replay-buffer", (), marks=pytest.mark.long)],
 )
-def test_makers_and_trainers_exchange_experience_and_weights(run_script, flags):
-    runtime, name, *more = flags
-    sizes = (
-        "--flow",
-        "detached-ppo",
-        "--batch-size",
-        "32",
-        "--model-scale",
-        "0.01",
-        "--iterations",
-        "4",
-        "--warmup",
-        "1",
-    )
-    finished = run_script(runtime, "--transport", name, *sizes, *more)
+def test_the_store_takes_in_each_message_as_often_as_it_is_sent(run_script, transport, flags):
+    finished = run_script("store", "--transport", transport, *SIZES, *flags)
     assert (finished.code, finished.stderr) == (0, "")
-    run, workload = finished.run, finished.record.workload
-    assert (run.status, run.wrong_bytes) == ("ok", 0)
-    if name == "by-value":  # each of 32 views is pickled with the whole batch
-        flow = build_flow("detached-ppo", workload.sizes)
-        stored = sum(edge.message.serialised_bytes for edge in flow.edges)
-        assert run.stored_bytes / 4 == pytest.approx(stored, rel=0.1)
+    assert (finished.run.status, finished.run.wrong_bytes) == ("ok", 0)
+    flow = build_flow("detached-ppo", finished.record.workload.sizes)
+    if transport == "by-value":  # each of 32 views is pickled with the whole batch
         assert flow.message("maker-0").serialised_bytes == 32 * flow.message("maker-0").bytes
+        stored_bytes = sum(edge.message.serialised_bytes for edge in flow.edges)
+    else:  # three copies of the experience
+        experience = flow.message("maker-0")
+        stored_bytes = experience.serialised_bytes + 2 * experience.bytes + flow.message("trainer-0").bytes
+    assert finished.run.stored_bytes / 4 == pytest.approx(stored_bytes, rel=0.1)
 
 
 @pytest.mark.long
-def test_the_replay_buffer_stores_three_copies_of_the_experience(run_script):
-    sizes = (
-        "--flow",
-        "detached-ppo",
-        "--batch-size",
-        "32",
-        "--model-scale",
-        "0.01",
-        "--iterations",
-        "4",
-        "--warmup",
-        "1",
-    )
-    finished = run_script("store", "--transport", "replay-buffer", *sizes)
-    flow = build_flow("detached-ppo", finished.record.workload.sizes)
-    experience, weights = flow.message("maker-0"), flow.message("trainer-0").bytes
-    stored = experience.serialised_bytes + 2 * experience.bytes + weights
-    assert finished.run.status == "ok"
-    assert finished.run.stored_bytes / 4 == pytest.approx(stored, rel=0.1)
+def test_makers_and_trainers_exchange_experience_and_weights_over_other_transports(run_script):
+    finished = run_script("torch", "--transport", "mapped", *SIZES, "--makers", "1", "--ppo-trainers", "2")
+    assert (finished.code, finished.stderr) == (0, "")
+    assert (finished.run.status, finished.run.wrong_bytes) == ("ok", 0)
