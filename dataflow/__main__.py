@@ -13,6 +13,7 @@
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from dataflow.errors import UsageError, did_you_mean, run_main
 
@@ -31,5 +32,10 @@ def main(argv: Sequence[str]) -> int:
     return import_module(f"dataflow.commands.{verb}").main(flags)
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Carry out the words of the command line, and end this process."""
     run_main(main, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    run()

@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(config, items):
     """Mark tests that start workers, so that `pytest -m "not runs"` leaves them out; skip long ones without --all."""
     for item in items:
         if item.get_closest_marker("long") and not config.getoption("--all"):
-            item.add_marker(pytest.mark.skip(reason="it takes long: make test-all runs it"))
+            item.add_marker(pytest.mark.skip(reason="it takes long: make test ARGS=--all runs it"))
         if ROOT / "tests" / "runs" in item.path.parents or "begin_run" in getattr(item, "fixturenames", ()):
             item.add_marker("runs")
     items.sort(

@@ -1,10 +1,10 @@
-"""Read the suites of benchmark.py from suites.toml, and add those that follow from the catalogue of configurations."""
+"""Read the suites of suites.toml and of the studies, and add those that follow from the catalogue of configurations."""
 
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataflow.catalogue.catalogue import VARIANTS
+from dataflow.catalogue.catalogue import STUDIES, TRANSPORTS, VARIANTS
 
 
 @dataclass(frozen=True)
@@ -16,11 +16,17 @@ class Part:
 
     @property
     def commands(self) -> list[str]:
-        return [f"{configuration} {self.flags}".strip() for configuration in self.configurations]
+        """Return the configurations with all flags, without those of a study that is not installed."""
+        known = [name for name in self.configurations if " ".join(name.split()[:2]) in TRANSPORTS]
+        return [f"{configuration} {self.flags}".strip() for configuration in known]
 
 
-_TEXT = Path(__file__).with_name("suites.toml").read_text(encoding="utf-8")
-SUITES = {name: [Part(**part) for part in parts] for name, parts in tomllib.loads(_TEXT).items()}
+def read_suites(path: Path) -> dict[str, list[Part]]:
+    suites = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {name: [Part(**part) for part in parts] for name, parts in suites.items()}
+
+
+SUITES = read_suites(Path(__file__).with_name("suites.toml"))
 _MEASURED = [variant for variant in VARIANTS if variant.iterations]
 SUITES["benchmark"] = [Part("configurations", [f"{v.name} --iterations {v.iterations}" for v in _MEASURED])]
 # Device memory, which settings of host memory do not change.
@@ -29,9 +35,8 @@ _ON_GPU = [
     v.name for v in _MEASURED if _HOST_FLAGS.isdisjoint(v.flags) and not v.transport.requirements.host_memory_only
 ]
 SUITES["gpu"].insert(0, Part("configurations", _ON_GPU, "--device cuda --warmup 3 --iterations 20"))
+OF_STUDIES = {name: suite for path in sorted(STUDIES.glob("*/suite.toml")) for name, suite in read_suites(path).items()}
+SUITES |= OF_STUDIES
 # Everything in results/published, so that one call measures all of it, interleaved.
-PUBLISHED = (
-    "headline", "benchmark", "stages", "hops", "chatlearn", "chatlearn-stages", "sweeps", "retained-memory",
-    "in-flight", "weights", "detached-ppo", "pipeline", "pipeline-timeline", "zero", "peers",
-)  # fmt: skip
-SUITES["published"] = [part for name in PUBLISHED for part in SUITES[name]]
+_PUBLISHED = ("headline", "benchmark", "stages", "hops", "sweeps", *OF_STUDIES)
+SUITES["published"] = [part for name in _PUBLISHED for part in SUITES[name]]

@@ -2,7 +2,7 @@
 
     sudo .venv/bin/python -m dataflow nodes                                    the published setups
     sudo .venv/bin/python -m dataflow nodes --nodes 2 --rate 1gbit --runs 3    one setup
-    sudo .venv/bin/python -m dataflow nodes --nodes 2 --suite cluster-stages   one setup with another suite
+    sudo .venv/bin/python -m dataflow nodes --nodes 2 --suite headline         one setup with another suite
     sudo .venv/bin/python -m dataflow nodes --nodes 2 --command "SCRIPT --address {address} ..."
 
 The nodes are network namespaces that a bridge connects, and the kernel limits the rate of each link (tc tbf). All of
@@ -171,13 +171,11 @@ def main(argv: Sequence[str]) -> int:
     with only_measurement():
         for count, rate in setups:
             link = f"{rate.removesuffix('gbit')} Gbit/s"
-            suite = (
-                arguments.suite
-                or {2: "cluster" if rate == "10gbit" else "cluster-rates", 3: "cluster-three-nodes"}[count]
-            )
+            suite = arguments.suite or ("cluster" if (count, rate) == (2, "10gbit") else "cluster-rates")
+            placement = ["--place", "policy=0,reference=1,reward=2"] if count == 3 else []
             folder = arguments.output_dir / f"{suite}-{count}-nodes-{rate}"
-            command = [sys.executable, "-m", "dataflow", "run", "--suite", suite, "--runs", str(arguments.runs), *flags]
-            command += ["--link", link, "--output", str(folder)]
+            command = [sys.executable, "-m", "dataflow", "run", "--suite", suite, "--runs", str(arguments.runs)]
+            command += [*placement, *flags, "--link", link, "--output", str(folder)]
             if arguments.command:
                 command = shlex.split(arguments.command.replace("{address}", ADDRESS))
             else:

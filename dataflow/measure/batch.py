@@ -147,7 +147,7 @@ def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
         for name, value in flags[index].items():
             differs = len({others.get(name) for others in flags} - {None}) > 1
             if value is not None and (differs or value is True or name == "message"):
-                label += f" {flag_name(name)}" + ("" if value is True else f" {value}")
+                label += f" {flag_name(name)}" + ("" if value is True else f" {shlex.quote(str(value))}")
         slug = re.sub("[^a-zA-Z0-9.]+", "-", label).strip("-")[:200]  # a file name has at most 255 bytes
         path = folder / f"{index:02}-{slug}.json"
         if plan.options.trace:

@@ -154,9 +154,7 @@ def test_configurations_of_a_suite_can_be_selected(no_gpu, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize(
-    "suite", ["benchmark", "hops", "weights", "in-flight", "chatlearn", "peers", "chatlearn-stages"]
-)
+@pytest.mark.parametrize("suite", ["benchmark", "hops", "weights", "sweeps", "chatlearn", "peers", "headline"])
 def test_every_name_that_a_table_or_dry_run_shows_selects_its_configuration(
     suite, no_gpu, tmp_path, capsys, monkeypatch
 ):
@@ -183,7 +181,7 @@ def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
         ((plan, _),) = benchmark.plan_suite([name], "benchmark", {})
         assert plan.configuration.name == "graph shm"
     for name, copies in (("graph mapped --in-flight 2", False), ("graph mapped --in-flight 2 --copy-out", True)):
-        ((plan, _),) = benchmark.plan_suite([name], "in-flight", {})
+        ((plan, _),) = benchmark.plan_suite([name], "sweeps", {})
         assert (plan.options.in_flight, plan.options.copy_out) == (2, copies)
 
 
