@@ -7,8 +7,8 @@ from statistics import fmean
 import numpy as np
 
 from dataflow.analysis.result import Result, median_of
-from dataflow.flows.changes import with_dataset, with_proxy_actor
-from dataflow.flows.flow import DATASET, DRIVER, PROXY
+from dataflow.flows.changes import with_proxy_actor
+from dataflow.flows.flow import DRIVER, PROXY
 from dataflow.plan.options import FORMS, options_of
 from dataflow.plan.plan import Crossings, make_workers
 from dataflow.records.schema import Run
@@ -32,11 +32,8 @@ def crossings_of(result: Result, run: Run) -> Crossings:
     """Return the messages that crossed between the nodes of a run."""
     change = FORMS.get(result.workload.message)
     flow = change(result.flow) if change else result.flow
-    if PROXY in run.nodes:
-        flow = with_proxy_actor(flow)
-    elif DATASET in run.nodes:
-        flow = with_dataset(flow)
     options = options_of(result.workload.flow, result.configuration.flags)
+    flow = with_proxy_actor(flow) if PROXY in run.nodes else options.tasks_that_run(flow)
     return Crossings(flow, make_workers(flow.actors, options.process_counts), run.nodes, result.transport.once_per_node)
 
 

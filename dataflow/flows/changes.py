@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from dataflow.flows.flow import DATASET, DRIVER, PROXY, WORD_BYTES, Flow, Task
+from dataflow.flows.flow import DRIVER, PROXY, WORD_BYTES, Flow, Task
 from dataflow.flows.message import (
     ACKNOWLEDGEMENT,
     ITEM_BYTES,
@@ -20,11 +20,6 @@ def jagged_flow(flow: Flow) -> Flow:
 
 def packed_flow(flow: Flow) -> Flow:
     return change_messages(flow, lambda message: flat_message(message.packed_bytes))
-
-
-def with_dataset(flow: Flow) -> Flow:
-    """Return the same flow with a reader of its results at the end, which acknowledges each iteration to the driver."""
-    return replace(flow, tasks=(*flow.tasks, Task(DATASET, flow.returns, ACKNOWLEDGEMENT)), returns=(DATASET,))
 
 
 def with_proxy_actor(flow: Flow) -> Flow:

@@ -12,7 +12,6 @@ from dataflow.flows.message import (
 )
 
 DRIVER = "driver"
-DATASET = "stream-dataset"  # the task and actor that `with_dataset` adds
 WORD_BYTES = ACKNOWLEDGEMENT.bytes
 PROXY = "proxy"  # the actor that `with_proxy_actor` adds; a user's flow may have a trainer of its own
 T = TypeVar("T")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 
-from dataflow.flows.flow import DATASET, DRIVER, PROXY, Flow, Task, check_name
+from dataflow.flows.flow import DRIVER, PROXY, Flow, Task, check_name
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, PYTHON_DTYPES, Field, Message, flat_message
 from dataflow.units import parse_bytes
 
@@ -14,7 +14,7 @@ FIELD_DTYPES = [name for name in ITEM_BYTES if name not in PYTHON_DTYPES]
 
 MAX_TENSORS = 100_000  # of a message that is written as text
 
-RESERVED_NAMES = (PROXY, DATASET, "query", "result")  # tasks and actors that the suite adds to flows
+RESERVED_NAMES = (PROXY, "query", "result")  # tasks and actors that the suite adds to flows
 
 
 def check_reserved(names: Iterable[str]) -> None:

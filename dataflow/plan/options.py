@@ -131,8 +131,8 @@ class CoreOptions:
     sweep: str | None = _measurement(None, "measure at several values of payload, batch-size, fields, in-flight or "
         "actors, with one record each, and for 1 s each without --duration or --iterations: payload=1KiB:1GiB:4x, "
         "in-flight=1:4:+1 or fields=1,8,64", str, metavar="NAME=POINTS")
-    model_seconds: str | None = _actors(None, "time that actors sleep per message instead of computing, trainer (of "
-        "--sink trainer) included: policy=200ms,trainer=50ms", str, metavar="ACTOR=TIME,...", configuration=True)
+    model_seconds: str | None = _actors(None, "time that actors sleep per message instead of computing: "
+        "policy=200ms,reward=50ms", str, metavar="ACTOR=TIME,...", configuration=True)
     threads: int = _actors(1, "torch threads per actor, for copies", int, _COUNT, configuration=True)
     trace: Path | None = _output(None, "write a Chrome trace to this new file; tracing itself costs time", Path,
         metavar="FILE")
@@ -189,6 +189,10 @@ class CoreOptions:
     def tasks_that_run(self, flow: Flow) -> Flow:
         """Return the flow with the tasks that a flag adds to it."""
         return flow
+
+    def timed_actors(self, flow: Flow) -> tuple[str, ...]:
+        """Return the names that --model-seconds takes."""
+        return flow.actors
 
     def added_store_bytes(self, flow: Flow) -> int:
         """Return the bytes per iteration that added tasks put into the object store at most."""

@@ -80,7 +80,8 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
             yield (f"--in-flight {options.in_flight}: {transport.name} holds {limit} of {flow.name}: give {limit}, or "
                    "another --transport")  # fmt: skip
     if options.group_size < options.in_flight:
-        yield f"--check-every or --episode: give at least --in-flight, which is {options.in_flight}"
+        group = options.group_size
+        yield f"--in-flight {options.in_flight}: there is a verification after {group} iterations: give {group} or less"
     if transport.requirements.one_input and any(len(flow.edges_to(task.name)) > 1 for task in flow.tasks):
         yield f"{transport.label}: {flow.name} has a task that reads two messages: use another --transport"
     if transport.requirements.read_by_all:
@@ -101,9 +102,9 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
         yield f"--message packed: every message of {flow.name} is one tensor already: leave it out"
     if options.message == "jagged" and not any(jagged_message(message).jagged_names for message in flow.messages):
         yield f"--message jagged: no message of {flow.name} has a list of tensors: leave it out"
-    if options.as_sent and options.message in ("packed", "jagged", "tensordict"):
+    if options.as_sent and options.message != "fields":
         yield f"--as-sent: {options.message} messages have what a view shows, and not its storage: leave it out"
-    actors = [*flow.actors, *(["trainer"] if options.tasks_that_run(flow) != flow else [])]
+    actors = options.timed_actors(flow)
     for actor in options.model_times:
         if actor not in actors:
             yield f"--model-seconds: there is no actor {actor}: give {', '.join(actors)}"

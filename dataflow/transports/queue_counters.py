@@ -7,13 +7,6 @@ import ray
 
 from dataflow.endpoints.tensors import map_tensors, payload_bytes, to_host
 from dataflow.errors import RunFailed
-from dataflow.flows.flow import DATASET
-
-OPERATIONS = (
-    "queue_actors", "driver_put", "driver_get", "driver_qsize", "driver_payload_gets", "driver_payload_bytes",
-    "model_tasks", "stream_dataset_get", "stream_dataset_qsize", "trainer_queue_actors", "trainer_put", "trainer_get",
-    "trainer_blocking_gets",
-)  # fmt: skip
 
 
 class QueueCounters:
@@ -38,12 +31,11 @@ class QueueCounters:
         """Return fields of the run. Raise RunFailed if two timed groups of the same length have different counts."""
         options = self.workers.plan.options
         timed = [counts for first, counts in self.groups.items() if first >= self.workers.first_timed]
-        groups = [counts for counts in timed if counts["iterations"] == options.group_size]
-        groups = groups[self.unequal_groups :]
-        different = {name for counts in groups for name in OPERATIONS if counts[name] != groups[0][name]}
+        groups = [counts for counts in timed if counts["iterations"] == options.group_size][self.unequal_groups :]
+        different = {name for counts in groups for name in counts | groups[0] if counts[name] != groups[0][name]}
         if different:
             raise RunFailed(f"groups of iterations differ in {', '.join(sorted(different))}")
-        operations = {name: groups[0][name] for name in OPERATIONS} if groups else {}
+        operations = dict(groups[0]) if groups else {}
         sizes = self.workers.run_in_all(partial(message_bytes, count=options.group_size))
         return {"queue_operations": operations, "message_bytes": dict(ChainMap(*sizes.values()))}
 
@@ -54,5 +46,5 @@ def message_bytes(endpoint, count):
     return {
         task: [serialize(to_host(endpoint.make_payload(number, task))).total_bytes for number in range(1, count + 1)]
         for task in endpoint.outboxes
-        if endpoint.sent_flow.edges_from(task) and task != DATASET
+        if endpoint.sent_flow.edges_from(task)
     }

@@ -91,8 +91,7 @@ def check(finished, transport):
     assert min(cost.peak_memory_bytes for cost in workers.values()) > 2**20
     assert run.stored_bytes == 0 or transport.runtime.name not in ("graph", "torch")
     if transport.name in ("driver-queue", "payload-queue"):
-        counts = {name: count for name, count in run.queue_operations.items() if count}
-        assert counts == expected_operations(transport.name, flow, group)
+        assert run.queue_operations == expected_operations(transport.name, flow, group)
         for sender, sizes in run.message_bytes.items():
             assert len(sizes) == group and min(sizes) > flow.message(sender).serialised_bytes
     last_line = re.fullmatch(r"Execution time: ([\d,]+(?:\.\d+)?) seconds", finished.stdout.splitlines()[-1])
@@ -107,6 +106,7 @@ def expected_operations(transport, flow, count):
     if transport == "driver-queue":
         put = read = [edge for edge in flow.edges if edge not in queries]
     return {
+        "iterations": count,
         "driver_put": count * len(put),
         "driver_get": count * len(read),
         "driver_payload_gets": count * len(read),

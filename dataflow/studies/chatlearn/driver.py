@@ -12,8 +12,10 @@ from ray.util.queue import Queue
 
 from dataflow.endpoints.codecs import HOST
 from dataflow.endpoints.tensors import to_host
-from dataflow.flows.flow import DATASET, DRIVER
+from dataflow.flows.flow import DRIVER
+from dataflow.studies.chatlearn.flags import DATASET
 from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer
+from dataflow.studies.chatlearn.samples import count_wrong, sample_bytes
 from dataflow.transports.queue_counters import QueueCounters
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
@@ -103,11 +105,11 @@ class Training:
         self.options = options = workers.plan.options
         self.counters, self.dataset = counters, workers.actors[DATASET]
         actor, seconds = ray.remote(num_cpus=0)(Trainer), options.model_times.get("trainer", 0.0)
-        trainers, ranks = range(options.trainer_count), range(options.data_parallel)
+        trainers, ranks = range(options.trainers), range(options.data_parallel)
         self.trainers = [[actor.remote(options.threads, seconds) for _ in ranks] for _ in trainers]
         edges = workers.plan.task_flow.edges_to(DATASET)
         (self.batch_size,) = edges[0].message.sample_counts
-        self.sample_bytes = math.ceil(sum(edge.bytes for edge in edges) / self.batch_size)
+        self.sample_bytes = sample_bytes(edges)
         self.messages: deque[int] = deque(maxlen=options.relay_episodes)  # of each episode whose samples are trained on
 
     def train(self, queue, messages):
@@ -150,11 +152,11 @@ class Training:
 
     def check(self):
         """Return the bytes of samples that StreamDataset lost, or that a trainer did not receive exactly once."""
-        expected = ray.get(self.dataset.sample_digests.remote())
-        wrong = {DATASET: abs(sum(self.messages) * self.batch_size - expected.total())}
+        kept = ray.get(self.dataset.sample_digests.remote())
+        wrong = {DATASET: abs(sum(self.messages) * self.batch_size - kept.total())}
         for index, ranks in enumerate(self.trainers, 1):
             received: Counter = sum(ray.get([rank.sample_digests.remote() for rank in ranks]), Counter())
-            wrong[f"{DATASET} -> trainer {index}"] = max((expected - received).total(), (received - expected).total())
+            wrong[f"{DATASET} -> trainer {index}"] = count_wrong(kept, received)
         return {name: count * self.sample_bytes for name, count in wrong.items() if count}
 
 

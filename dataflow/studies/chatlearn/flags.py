@@ -1,18 +1,23 @@
 """Define the flags of ChatLearn's own transport and of its trainers, and what they need."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Meta
 
-from dataflow.flows.changes import with_dataset
-from dataflow.flows.flow import DATASET, Flow
-from dataflow.flows.message import ITEM_BYTES
+from dataflow.flows.flow import Flow, Task
+from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES
 from dataflow.plan.flag import flag, parse_assignments
 
+if TYPE_CHECKING:  # Options has these flags and those of CoreOptions
+    from dataflow.plan.options import CoreOptions as Base
+else:
+    Base = object
+
 TRANSPORT = "store ref-queue"
+DATASET = "stream-dataset"  # the task and actor that read the results with --sink trainer
 MAX_SAMPLES = 100_000  # per message that a trainer cuts into samples
 MAX_PROCESSES = 64  # per actor
 TRAINER_FLAGS = ("train_micro_batch", "train_global_batch", "data_parallel", "trainers", "relay_episodes")
@@ -22,10 +27,10 @@ _COUNT, _FEW = Meta(ge=1, le=10**6), Meta(ge=1, le=16)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChatLearnFlags:
+class ChatLearnFlags(Base):
     # fmt: off
-    sink: str = _flag("driver", "reader of the results: the driver, or a trainer that cuts them into micro-batches",
-        str, choices=("driver", "trainer"))
+    sink: str = _flag("driver", "reader of the results: the driver, or a trainer that cuts them into micro-batches "
+        "(and whose steps take --model-seconds trainer=50ms)", str, choices=("driver", "trainer"))
     train_micro_batch: int = _flag(8, "samples per micro-batch of --sink trainer", int, _COUNT)
     episode: int | None = _flag(None, "messages per episode of ChatLearn's driver loop, with new queues and a full "
         "verification at its end. Default: no episodes", int, _COUNT)
@@ -34,8 +39,7 @@ class ChatLearnFlags:
         metavar="MODEL=N,...")
     ranks: str | None = _flag(None, "ranks per replica of a model (tensor times pipeline parallel): policy=4. All "
         "ranks receive each message, and the last one sends the result", str, metavar="MODEL=N,...")
-    trainers: int | None = _flag(None, "models that --sink trainer trains (default: 2 for the flow ppo, otherwise 1)",
-        int, _FEW)
+    trainers: int = _flag(1, "models that --sink trainer trains, such as 2 for PPO: policy and value", int, _FEW)
     train_global_batch: int = _flag(128, "samples per training step of --sink trainer", int, _COUNT)
     data_parallel: int = _flag(1, "data-parallel ranks per model of --sink trainer", int, _FEW)
     relay_episodes: int = _flag(1, "episodes whose samples --sink trainer uses, the newest ones", int, _FEW)
@@ -47,23 +51,25 @@ class ChatLearnFlags:
         return bool(self.episode) and not self.keep_queues
 
     @property
-    def trainer_count(self) -> int:
-        return self.trainers or (2 if self.flow == "ppo" else 1)  # type: ignore[attr-defined]
-
-    @property
     def group_size(self) -> int:
-        return self.episode or super().group_size  # type: ignore[misc]
+        return self.episode or self.check_every or self.in_flight
 
     def process_counts(self, actor: str) -> tuple[int, int]:
         replicas, ranks = (parse_assignments(f"--{name}", getattr(self, name), int) for name in ("replicas", "ranks"))
         return replicas.get(actor, 1), ranks.get(actor, 1)
 
     def tasks_that_run(self, flow: Flow) -> Flow:
-        return with_dataset(flow) if self.sink == "trainer" else flow
+        """Return the flow with a reader of its results at the end, which acknowledges each iteration to the driver."""
+        if self.sink != "trainer":
+            return flow
+        return replace(flow, tasks=(*flow.tasks, Task(DATASET, flow.returns, ACKNOWLEDGEMENT)), returns=(DATASET,))
+
+    def timed_actors(self, flow: Flow) -> tuple[str, ...]:
+        return (*flow.actors, "trainer") if self.sink == "trainer" else flow.actors
 
     def added_store_bytes(self, flow: Flow) -> int:
         """Return the bytes of the micro-batches of ChatLearn's dataset, all samples as long as the longest."""
-        if self.sink != "trainer" or self.transport != "ref-queue":  # type: ignore[attr-defined]
+        if self.sink != "trainer" or self.transport != "ref-queue":
             return 0
         fields = {field.name: field for edge in flow.edges_to(DATASET) for field in edge.message.fields}
         padded = [ITEM_BYTES[f.dtype] * len(f.lengths) * max(f.lengths) if f.is_list else f.bytes
@@ -74,9 +80,8 @@ class ChatLearnFlags:
         """Return the bytes of the samples that the dataset keeps, views with their storage, and of the trainers."""
         if self.sink != "trainer":
             return 0
-        trainers = self.trainer_count if self.transport == "ref-queue" else 1  # type: ignore[attr-defined]
         edges = flow.edges_to(flow.tasks[-1].name)
-        per_iteration = sum(edge.message.serialised_bytes + edge.bytes * trainers for edge in edges)
+        per_iteration = sum(edge.message.serialised_bytes + edge.bytes * self.trainers for edge in edges)
         return self.group_size * self.relay_episodes * per_iteration
 
 

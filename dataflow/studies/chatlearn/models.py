@@ -8,13 +8,10 @@ from collections import Counter
 
 import ray
 import torch
-import xxhash
 
 from dataflow.endpoints.actor import Actor
-from dataflow.endpoints.payload import raw_bytes
-from dataflow.endpoints.tensors import to_array
-from dataflow.flows.flow import DATASET
-from dataflow.studies.chatlearn.samples import pad_samples, split_samples
+from dataflow.studies.chatlearn.flags import DATASET
+from dataflow.studies.chatlearn.samples import digest, digests, pad_samples, split_samples
 from dataflow.trace.recorder import count_faults
 
 
@@ -27,6 +24,8 @@ class ChatLearnActor(Actor):
 
     def forward_step(self, task, *inputs):
         output = super().forward_step(task, *inputs)
+        if task == DATASET:
+            self.samples += split_samples(self.inboxes[task].held[-1][1])
         return output if self.worker.answers else None
 
     def begin_episode(self, queue, kept_samples):
@@ -46,9 +45,6 @@ class ChatLearnActor(Actor):
             inputs = ray.get(self.queue.get()["data"])
             self.acknowledgements.append([self.forward_step(DATASET, *inputs)])
             self.unread_messages -= 1
-
-    def take_samples(self, messages):
-        self.samples += split_samples(messages)
 
     def next(self):
         """Return the next micro-batch, or None after the last one."""
@@ -87,14 +83,4 @@ class Trainer:
     def sample_digests(self):
         """Return the digests of all samples since the last call."""
         batches, self.batches = self.batches, []
-        return Counter(digest(sample) for batch in batches for sample in split_samples([batch]))
-
-
-def digest(sample):
-    """Return a hash of all fields of a sample, without the zeros that padding adds."""
-    state = xxhash.xxh3_64()
-    for name, value in sorted(sample.items()):
-        kind = getattr(value, "dtype", type(value).__name__)
-        data = raw_bytes(to_array(value) if isinstance(value, torch.Tensor) else value).tobytes().rstrip(b"\0")
-        state.update(f"{name} {kind} {len(data)} ".encode() + data)
-    return state.intdigest()
+        return digests(batches)

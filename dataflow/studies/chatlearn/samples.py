@@ -1,17 +1,18 @@
-"""Split messages into samples, pad samples into micro-batches, and verify that each sample arrived once."""
+"""Split messages into samples, pad samples into micro-batches, and count samples that are lost, repeated or wrong."""
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
+import xxhash
 
-from dataflow.endpoints.payload import Digests, count_wrong_bytes
+from dataflow.endpoints.payload import raw_bytes
 from dataflow.endpoints.tensors import Payload, to_array
 from dataflow.flows.flow import Edge
-from dataflow.flows.message import Field
 
-Batch = dict[str, Any]
+Batch = dict[str, Any]  # a sample, or several samples
 
 
 def split_samples(messages: Sequence[Payload]) -> list[Batch]:
@@ -35,40 +36,27 @@ def pad_samples(samples: Sequence[Batch]) -> Batch:
     return batch
 
 
-def make_micro_batches(messages: Sequence[Payload], batch_size: int) -> list[Batch]:
-    """Return a trainer's micro-batches of one iteration's messages, as copies, so that no message is held."""
-    samples = split_samples(messages)
-    return [pad_samples(samples[start : start + batch_size]) for start in range(0, len(samples), batch_size)]
+def digest(sample: Batch) -> int:
+    """Return a hash of all fields of a sample, without the zeros that padding adds."""
+    state = xxhash.xxh3_64()
+    for name, value in sorted(sample.items()):
+        kind = getattr(value, "dtype", type(value).__name__)
+        data = raw_bytes(to_array(value) if isinstance(value, torch.Tensor) else value).tobytes().rstrip(b"\0")
+        state.update(f"{name} {kind} {len(data)} ".encode() + data)
+    return state.intdigest()
 
 
-def verify_micro_batches(
-    batches: Sequence[Batch], edges: Sequence[Edge], number: int, digests: Digests
-) -> dict[str, int]:
-    """Compare micro-batches with the messages `number` that were sent, and return the wrong bytes by field."""
-    wrong = {}
-    sent = {field.name: (edge, index, field) for edge in edges for index, field in enumerate(edge.message.fields)}
-    for name, (edge, index, field) in sent.items():
-        slot = number % len(digests[edge.source])
-        tensors, count = _remove_padding([value for batch in batches for value in batch[name]], field)
-        if [tensor.shape if hasattr(tensor, "shape") else (len(tensor),) for tensor in tensors] == field.shapes:
-            expected = digests[edge.source][slot][index]
-            count += count_wrong_bytes(tensors, field, number, edge.source, slot, expected)
-        else:
-            count = max(1, field.bytes)
-        if count:
-            wrong[f"{edge}, micro-batches, {name}"] = count
-    return wrong
+def digests(batches: Iterable[Batch]) -> Counter[int]:
+    """Return how often each sample is in these micro-batches, by its hash."""
+    return Counter(digest(sample) for batch in batches for sample in split_samples([batch]))
 
 
-def _remove_padding(values: list[Any], field: Field) -> tuple[list[Any], int]:
-    """Return one field of all samples as it was sent, and the number of bytes in the padding that are not zero."""
-    if field.is_python:
-        return values, 0
-    arrays = list(map(to_array, values))
-    if not field.is_list:
-        return [np.stack(arrays)] if len({array.shape for array in arrays}) == 1 else [], 0
-    if len(arrays) != len(field.lengths):
-        return [], 0
-    pairs = list(zip(arrays, field.lengths, strict=True))
-    wrong = sum(int(np.count_nonzero(array[length:].view(np.uint8))) for array, length in pairs)
-    return [array[:length] for array, length in pairs], wrong
+def count_wrong(sent: Counter[int], received: Counter[int]) -> int:
+    """Return how many samples were lost, repeated or changed."""
+    return max((sent - received).total(), (received - sent).total())
+
+
+def sample_bytes(edges: Sequence[Edge]) -> int:
+    """Return the bytes of one sample of these messages, rounded up."""
+    (count,) = edges[0].message.sample_counts
+    return math.ceil(sum(edge.bytes for edge in edges) / count)

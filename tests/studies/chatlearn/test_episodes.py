@@ -57,7 +57,7 @@ def test_samples_reach_the_trainers_by_chatlearns_operations(run_script, cluster
     assert counts["trainer_put"] == counts["trainer_get"] == steps * 2
     assert counts["trainer_blocking_gets"] == steps * 8 // 2
     assert (counts["stream_dataset_get"], counts["stream_dataset_qsize"]) == (2, 3)
-    assert (counts["driver_payload_gets"], counts["driver_payload_bytes"]) == (0, 0)
+    assert counts.keys().isdisjoint({"driver_payload_gets", "driver_payload_bytes"})
     assert "stream-dataset" in run.nodes
     # The trace has episodes, because iterations overlap in them, and the steps of the trainers.
     assert len(run.iterations_us) == len(run.group_seconds) == 2

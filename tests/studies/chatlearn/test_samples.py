@@ -6,74 +6,99 @@ import torch
 from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.outbox import Outbox
 from dataflow.endpoints.progress_table import ProgressTable
-from dataflow.endpoints.tensors import map_tensors
 from dataflow.flows.catalogue import build_flow
-from dataflow.studies.chatlearn.samples import make_micro_batches, verify_micro_batches
+from dataflow.studies.chatlearn.samples import count_wrong, digest, digests, pad_samples, split_samples
 
-SIZES = {"batch_size": 6, "prompt_len": "uniform:3:9", "response_len": "uniform:1:7"}
-FLOW = build_flow("ppo", SIZES, "fields")
-EDGES, NUMBER, SLOTS = FLOW.edges_to("driver"), 4, 3
+SIZES = ("--batch-size", "6", "--prompt-len", "uniform:3:9", "--response-len", "uniform:2:7")
+FLAGS = ("--transport", "refs", "--flow", "ppo", "--message", "fields", "--sink", "trainer", "--train-micro-batch", "2")
+
+
+def make_samples(flow="ppo", sender="reward"):
+    sizes = {"batch_size": 6, "prompt_len": "uniform:3:9", "response_len": "uniform:2:7"}
+    message = build_flow(flow, sizes, "fields").message(sender)
+    return split_samples([Outbox(sender, message, 1, torch.device("cpu")).pool[0]])
 
 
 @pytest.fixture
-def sent():
-    """Return the messages of both edges, and the digests of their senders."""
-    cpu = torch.device("cpu")
-    outboxes = {edge.source: Outbox(edge.source, edge.message, SLOTS, cpu, False, None) for edge in EDGES}
-    messages = [outbox.payload(outbox.write_number(NUMBER)) for outbox in outboxes.values()]
-    return messages, {sender: outbox.digests for sender, outbox in outboxes.items()}
+def trainer(make_plan, tmp_path):
+    """Return the part of the actor that reads the results, after iteration 3, whose micro-batches it holds."""
+    plan = make_plan("store", *FLAGS, *SIZES, run_folder=tmp_path)
+    ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
+    (part,) = Actor(plan, "stream-dataset").parts
+    senders = [Actor(plan, name) for name in ("value", "reward")]
+    for number in (1, 2, 3):
+        assert part.end_group(number) == {}
+        messages = [sender.make_payload(number, sender.name) for sender in senders]
+        part.endpoint.forward_step("stream-dataset", *messages)
+    return part
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 4, 6, 100])
-def test_right_micro_batches_have_no_wrong_bytes(sent, batch_size):
-    messages, digests = sent
-    batches = make_micro_batches(messages, batch_size)
-    assert len(batches) == -(-6 // batch_size)
-    assert verify_micro_batches(batches, EDGES, NUMBER, digests) == {}
-    assert verify_micro_batches(batches, EDGES, NUMBER + 1, digests)  # of another iteration
+def test_micro_batches_are_copies_of_all_samples(trainer):
+    assert [len(batch["old_values"]) for batch in trainer.micro_batches[3]] == [2, 2, 2]
+    for messages in (inputs for inbox in trainer.endpoint.inboxes.values() for _, inputs in inbox.held):
+        for message in messages:
+            message["loss_mask" if "loss_mask" in message else "old_values"].zero_()
+    assert trainer.end_group(3) == {}
+    assert trainer.micro_batches == {}
 
 
-def test_samples_that_are_missing_repeated_exchanged_or_changed_are_counted_by_field(sent):
-    messages, digests = sent
-    one, two, three = make_micro_batches(messages, 2)
-    names = {field.name for edge in EDGES for field in edge.message.fields}
-    for batches in ([one, two], [one, two, two, three], [one, two, three, three], []):
-        wrong = verify_micro_batches(batches, EDGES, NUMBER, digests)
-        assert {name.rpartition(", ")[2] for name in wrong} == names
-    assert len(verify_micro_batches([one, three, two], EDGES, NUMBER, digests)) > len(names) / 2
-    two["old_values"][1, 2] += 1
-    wrong = verify_micro_batches([one, two, three], EDGES, NUMBER, digests)
-    name = f"{EDGES[0]}, micro-batches, old_values"
-    assert list(wrong) == [name] and 1 <= wrong[name] <= 4
+def change(batches):
+    batches[1]["old_values"][1, 2] += 1
+    return batches
 
 
-def test_padding_that_is_not_zero_is_counted(sent):
-    messages, digests = sent
-    batches = make_micro_batches(messages, 6)
-    edge, field = next((edge, f) for edge in EDGES for f in edge.message.fields if f.is_list and not f.is_python)
-    shortest = min(range(6), key=lambda sample: field.lengths[sample])
-    batches[0][field.name][shortest, -1] = 1
-    wrong = verify_micro_batches(batches, EDGES, NUMBER, digests)
-    assert list(wrong) == [f"{edge}, micro-batches, {field.name}"] and 1 <= sum(wrong.values()) <= 8
+def exchange(batches):
+    """Exchange a field of two samples."""
+    batches[0]["old_values"] = batches[0]["old_values"].flip(0)
+    return batches
 
 
-def test_micro_batches_are_copies(sent):
-    messages, digests = sent
-    batches = make_micro_batches(messages, 4)
-    for message in messages:
-        map_tensors(torch.Tensor.zero_, message)
-    assert verify_micro_batches(batches, EDGES, NUMBER, digests) == {}
+def write_into_padding(batches):
+    value = batches[0]["action_logprobs"]
+    value[int((value[0] != 0).sum() > (value[1] != 0).sum()), -1] = 1
+    return batches
 
 
-def test_a_trainer_that_loses_a_micro_batch_fails_verification(make_plan, tmp_path):
-    sizes = ("--batch-size", "6", "--prompt-len", "uniform:3:9", "--response-len", "4", "--message", "fields")
-    plan = make_plan("store", "--transport", "refs", "--flow", "grpo", "--sink", "trainer", *sizes, run_folder=tmp_path)
-    table = ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
-    source, trainer = Actor(plan, "reward"), Actor(plan, plan.task_flow.tasks[-1].name)
-    trainer.learn_digests(source.payload_digests())
-    trainer.forward_step(plan.task_flow.tasks[-1].name, source.make_payload(1, "reward"))
-    assert trainer.end_group(1) == {"chatlearn": {}}
-    trainer.forward_step(plan.task_flow.tasks[-1].name, source.make_payload(2, "reward"))
-    trainer.parts[0].micro_batches[2].pop()
-    assert sum(trainer.end_group(2)["chatlearn"].values()) > 0
-    assert table.numbers()[plan.task_flow.tasks[-1].name] == 2
+def repeat(batches):
+    return [*batches, batches[0]]
+
+
+@pytest.mark.parametrize(
+    ("damage", "samples"),
+    [(change, 1), (exchange, 2), (write_into_padding, 1), (repeat, 2), (lambda b: b[1:], 2), (lambda b: [], 6),
+     (lambda b: [b[0], b[0], b[2]], 2)],
+)  # fmt: skip
+def test_samples_that_are_lost_repeated_exchanged_or_changed_are_wrong_bytes(trainer, damage, samples):
+    trainer.micro_batches[3] = damage(trainer.micro_batches[3])
+    flow = trainer.endpoint.task_flow
+    bytes_per_sample = sum(edge.bytes for edge in flow.edges_to("stream-dataset")) / 6
+    (wrong,) = trainer.end_group(3).items()
+    assert wrong[0] == "stream-dataset, micro-batches"
+    assert samples * bytes_per_sample <= wrong[1] < samples * (bytes_per_sample + 1)
+
+
+def test_micro_batches_of_another_iteration_are_wrong(trainer):
+    trainer.micro_batches[4] = trainer.micro_batches.pop(3)
+    assert trainer.end_group(4)
+
+
+@pytest.mark.parametrize(("flow", "sender"), [("ppo", "reward"), ("online-dpo", "policy"), ("dpo", "reference")])
+def test_padding_does_not_change_the_digest(flow, sender):
+    samples = make_samples(flow, sender)
+    sent = digests([pad_samples(samples)])
+    assert len(sent) == 6 and count_wrong(sent, digests([pad_samples(samples[:4]), pad_samples(samples[4:])])) == 0
+
+
+def test_a_changed_byte_of_any_field_or_another_dtype_changes_the_digest():
+    sample = make_samples()[2]
+    for name, value in sample.items():
+        if isinstance(value, str):
+            changed = value[:-1] + "?"
+        elif isinstance(value, list):
+            changed = [number + 1 for number in value]
+        else:
+            changed = value.clone()
+            last = changed.reshape(-1)[-1:]
+            last.copy_(last.logical_not() if last.dtype == torch.bool else last + 1)
+        assert digest(sample | {name: changed}) != digest(sample), name
+    assert digest(sample | {"ref_logprobs": sample["ref_logprobs"].view(torch.int32)}) != digest(sample)
