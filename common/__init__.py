@@ -1,0 +1,13 @@
+"""What the two scripts, plot_results.py and the suite in dataflow/ share: messages, clock, record."""
+
+
+class SuiteError(Exception):
+    """An error that users see as one line, without a traceback."""
+
+
+class RunFailed(SuiteError):
+    """A run that could not start or continue. The message names the actor that is the cause."""
+
+
+class RecordError(SuiteError):
+    """A record that cannot be read or written."""
