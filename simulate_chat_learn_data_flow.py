@@ -5,48 +5,50 @@
     driver --> policy --> reference -- 64 MiB --> reward --> driver
         32 MiB     96 MiB                          160 MiB
 
-The models do not compute: they read their messages and send their own. Three transports carry the same messages:
+The models do not compute. They only receive and send messages: int64 tensors of these sizes. Three transports move
+the same messages:
 
     driver-queue   the driver reads each message from a queue and sends it to the next model, as a public demo does
-    ref-queue      queue actors carry references, as in ChatLearn; a model that gets a reference reads the message
-    refs           references go from call to call, without a queue
+    ref-queue      queues carry references to messages, as in ChatLearn; a model reads the messages of its references
+    refs           references go directly from call to call, without a queue
 
 The clock of an iteration starts when the driver takes its query, a tensor that exists already. It stops when the
-driver holds the tensor of the reward model. Outside of it are: the start of Ray, a first iteration, a warm-up until
-times settle, and the verification of every byte after each iteration.
+driver holds the reward model's tensor. Not timed are the start of Ray, a first iteration, 10 more to warm up, and the
+verification of every byte after each iteration.
 
-    python3 simulate_chat_learn_data_flow.py                                     # driver-queue, 100 iterations
+    python3 simulate_chat_learn_data_flow.py                                    # driver-queue, 100 iterations
     python3 simulate_chat_learn_data_flow.py --transport refs --iterations 20
+
+ray_cg_simulate_chat_learn_data_flow.py moves the same messages by a compiled graph.
 """
 
 from common.flags import parse_flags
 
 if __name__ == "__main__":
-    FLAGS = parse_flags(__file__, __doc__)  # before the imports below, which take seconds
+    FLAGS = parse_flags("store", __doc__)  # before the imports below, which take seconds
 
 from functools import cache
+from statistics import median
 
 import ray
 from ray.util.queue import Queue
 
 from common.cluster import ray_cluster
-from common.payload import Endpoint
-from common.record import print_result, recorded_run
-from common.timing import Measurement
+from common.record import recorded_run
+from common.timing import Endpoint, Measurement
 
 
-@ray.remote(num_cpus=0)
 class Model(Endpoint):
-    """A model without its computation."""
+    """An actor that receives and sends messages in place of a model."""
 
     def forward(self, *inputs):
-        """Receive messages, and return this model's own. Both pass through the host's memory, as Ray's store does."""
-        number = self.receive(*(tensor.to(self.device) for tensor in inputs))
+        """Return this model's message, after it has received its inputs. Ray moves both through host memory."""
+        number = self.receive(*(message.to(self.device) for message in inputs))
         return self.message(number).cpu()
 
 
 def driver_queue(query, policy, reference, reward):
-    """Send each message through the driver: it reads the message from its queue, and passes it on by value."""
+    """The driver reads each message, once for each reader, and passes it on by value."""
     policy_queue = put(policy.forward.remote(query))
     reference_queue = put(reference.forward.remote(get(policy_queue)))
     reward_queue = put(reward.forward.remote(get(policy_queue), get(reference_queue)))
@@ -54,25 +56,25 @@ def driver_queue(query, policy, reference, reward):
 
 
 def put(reference):
-    """Return the demo's queue: a place in the object store that holds the reference of a message."""
-    return ray.put([reference])  # in a list, because Ray does not put a bare reference
+    """Return the demo's queue for a message: an object of Ray's store, which holds the message's reference."""
+    return ray.put([reference])  # in a list, because Ray refuses to put a bare reference
 
 
 def get(queue):
-    """Read a message from the demo's queue into the memory of the driver."""
+    """Read the message of a queue into the driver's memory."""
     (reference,) = ray.get(queue)
     return ray.get(reference)
 
 
 def ref_queue(query, policy, reference, reward):
-    """Send references through a queue actor per edge. The message itself goes from model to model."""
-    policy_output = policy.forward.remote(enqueue("query", ray.put(query)))
-    reference_output = reference.forward.remote(enqueue("policy to reference", policy_output))
-    inputs = enqueue("policy to reward", policy_output), enqueue("reference to reward", reference_output)
-    return ray.get(enqueue("result", reward.forward.remote(*inputs)))
+    """The driver passes each reference through a queue; the message itself goes from model to model."""
+    policy_output = policy.forward.remote(through("driver -> policy", ray.put(query)))
+    reference_output = reference.forward.remote(through("policy -> reference", policy_output))
+    inputs = through("policy -> reward", policy_output), through("reference -> reward", reference_output)
+    return ray.get(through("reward -> driver", reward.forward.remote(*inputs)))
 
 
-def enqueue(edge, reference):
+def through(edge, reference):
     """Put a reference into the queue of an edge, and take it out again."""
     queue_of(edge).put([reference])  # in a list, because Ray replaces a bare reference by its message
     (reference,) = queue_of(edge).get()
@@ -81,39 +83,41 @@ def enqueue(edge, reference):
 
 @cache
 def queue_of(edge):
-    """Return the queue actor of an edge, which is made in the first iteration."""
+    """Return the queue of an edge, an actor that is made in the first iteration."""
     return Queue()
 
 
 def refs(query, policy, reference, reward):
-    """Pass references from call to call. The message itself goes from model to model."""
+    """The driver passes each reference from call to call; the message itself goes from model to model."""
     policy_output = policy.forward.remote(ray.put(query))
     reference_output = reference.forward.remote(policy_output)
-    result = reward.forward.remote(policy_output, reference_output)
-    return ray.get(result)
+    reward_output = reward.forward.remote(policy_output, reference_output)
+    return ray.get(reward_output)
 
 
-TRANSPORTS = {"driver-queue": driver_queue, "ref-queue": ref_queue, "refs": refs}
+CHAINS = {"driver-queue": driver_queue, "ref-queue": ref_queue, "refs": refs}
 
 
 def main(flags):
+    chain = CHAINS[flags.transport]
     with recorded_run(flags) as run, ray_cluster(flags):
-        gpus = 1 / 3 if flags.device == "cuda" else 0
-        models = policy, reference, reward = [
-            Model.options(name=name, num_gpus=gpus).remote(name, flags.sizes, flags.device)
+        driver = Endpoint("driver", flags.sizes)
+        actor = ray.remote(num_cpus=0, num_gpus=flags.gpus_per_model)(Model)
+        policy, reference, reward = models = [
+            actor.options(name=name).remote(name, flags.sizes, flags.device)
             for name in ("policy", "reference", "reward")
         ]
-        driver = Endpoint("driver", flags.sizes)
-        transport = TRANSPORTS[flags.transport]
 
         def send(number):
-            return transport(driver.message(number), policy, reference, reward)
+            return chain(driver.message(number), policy, reference, reward)
 
-        measurement = Measurement(run, flags)
+        measurement = Measurement(run, flags.sizes, flags.warmup, flags.iterations)
         for number in measurement.numbers():
-            measurement.time(number, send, driver.receive)  # the clock runs only here
-            measurement.check(number, [driver.verify(number), *ray.get([model.verify.remote(number) for model in models])])
-    print_result(run, flags)
+            measurement.time(send, receive=driver.receive)  # the clock runs only here
+            wrong_bytes = ray.get([model.verify.remote(number) for model in models])
+            measurement.check([driver.verify(number), *wrong_bytes])
+    print(f"{flags.transport}: {1000 * median(run.seconds):,.1f} ms per iteration (median); record: {flags.output}")
+    print(f"Execution time: {sum(run.seconds):.2f} seconds")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the two scripts, plot_results.py and the suite in dataflow/ share: messages, clock, record."""
+"""Messages, clock and record, which the two scripts, plot_results.py and the suite in dataflow/ share."""
 
 
 class SuiteError(Exception):
@@ -6,7 +6,7 @@ class SuiteError(Exception):
 
 
 class RunFailed(SuiteError):
-    """A run that could not start or continue. The message names the actor that is the cause."""
+    """A run that could not start or continue."""
 
 
 class RecordError(SuiteError):

@@ -1,25 +1,26 @@
-"""Define the record of a measurement, write it to a file, and read it.
+"""Define the record of a measurement, write it to a file, and read it. It holds samples and no derived number.
 
-No derived number is stored. The suite in dataflow/ adds fields of its own, which readers of this module pass over.
+The suite in dataflow/ adds fields of its own, which readers of this module pass over.
 """
 
 import argparse
 import gzip
 import os
+import platform
+import re
 import secrets
 import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import msgspec
 
-from common import RecordError, RunFailed
-from common.machine import describe_machine
+from common import RecordError, SuiteError
 from common.sizes import EDGES
 
 SCHEMA_VERSION = 7
@@ -31,18 +32,14 @@ class Edge(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class Workload(msgspec.Struct, frozen=True):
-    """What is moved. Times are compared only between equal workloads."""
-
+class Workload(msgspec.Struct, frozen=True):  # what is moved
     flow: str
     message: str
     sizes: dict[str, Any]
     edges: tuple[Edge, ...]
 
 
-class Configuration(msgspec.Struct, frozen=True):
-    """How it is moved."""
-
+class Configuration(msgspec.Struct, frozen=True):  # how it is moved
     runtime: str
     transport: str
     flags: dict[str, Any] = {}
@@ -61,7 +58,6 @@ class Run(msgspec.Struct):
     memcpy_after_seconds: list[float] = []
     data_paths: dict[str, str] = {}  # edge -> how its bytes travelled
     warmup_iterations: int | None = None  # untimed ones after the first
-    settled: bool | None = None  # whether their times had settled; None: their number was fixed
     warmup_seconds: list[float] = []
     first_seconds: float | None = None  # of the first iteration
     seconds: list[float] = []  # of the timed iterations
@@ -70,10 +66,9 @@ class Run(msgspec.Struct):
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """One configuration. It is written as one JSON file."""
+    """One configuration and its runs: one JSON file."""
 
     schema_version: int = SCHEMA_VERSION
-    suite: str = ""
     workload: Workload
     configuration: Configuration
     environments: dict[str, dict[str, Any]] = {}  # node -> machine and versions
@@ -82,58 +77,53 @@ class Record(msgspec.Struct, kw_only=True):
 
 @contextmanager
 def recorded_run(flags: argparse.Namespace) -> Iterator[Run]:
-    """Yield a new run, and save its record whatever happens. End this process with one line if the run fails.
-
-    Exit codes: 1 if the run failed, 130 if it was interrupted.
-    """
-    edges = tuple(Edge(sender, reader, flags.sizes[sender]) for sender, reader in EDGES)
+    """Yield a new run, and save its record, whatever happens. If it fails, print why and exit with 1, or 130."""
     sizes = {"batch_size": flags.batch_size, "prompt_seq_len": flags.prompt_seq_len}
+    edges = tuple(Edge(sender, reader, flags.sizes[sender]) for sender, reader in EDGES)
     layout = {"existing_cluster": bool(flags.address)}
     run = Run(started_at=datetime.now(UTC).isoformat(timespec="seconds"))
+    run.data_paths = {f"{edge.source} -> {edge.reader}": f"{flags.transport} (as requested)" for edge in edges}
     record = Record(
         workload=Workload("online-dpo", "flat", sizes | {"max_new_tokens": 0, "num_samples": 2}, edges),
         configuration=Configuration(flags.runtime, flags.transport, device=flags.device, layout=layout),
         environments={"0": describe_machine()},
         runs=[run],
     )
-    code, problem = 0, ""
     try:
-        save(flags.output, record)
         yield run
         run.status, run.reason = "ok", None
-    except (RunFailed, RecordError) as error:
-        code, problem = 1, str(error)
-    except KeyboardInterrupt:
-        code, problem = 130, f"interrupted after {len(run.seconds)} timed iterations"
-    run.reason = problem or None
-    save(flags.output, record)
-    if code:
-        print(f"error: {problem}", file=sys.stderr)
-        sys.exit(code)
+    except (SuiteError, KeyboardInterrupt) as error:
+        is_interrupt = isinstance(error, KeyboardInterrupt)
+        run.reason = f"interrupted after {len(run.seconds)} timed iterations" if is_interrupt else str(error)
+        print(f"error: {run.reason}", file=sys.stderr)
+        sys.exit(130 if is_interrupt else 1)
+    finally:
+        save(flags.output, record)
 
 
-def print_result(run: Run, flags: argparse.Namespace) -> None:
-    """Print the time per iteration, the file of the record, and the time of all timed iterations."""
-    milliseconds, memcpy = 1e3 * median(run.seconds), median(run.memcpy_before_seconds + run.memcpy_after_seconds)
-    megabytes = sum(flags.sizes[sender] for sender, _ in EDGES) / 2**20
-    print(f"{flags.runtime} {flags.transport}: {milliseconds:,.1f} ms per iteration of {megabytes:,.4g} MiB (median), "
-          f"{milliseconds / memcpy / 1e3:.2f} times the memcpy time")  # fmt: skip
-    if run.settled is False:
-        print("warning: the times had not settled before the first timed iteration")
-    print(f"record: {flags.output}")
-    print(f"Execution time: {sum(run.seconds):.2f} seconds")
+def describe_machine() -> dict[str, Any]:
+    """Return the machine and the versions on which times depend."""
+    model = re.search(r"^(?:model name|Model)\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    gpus = [path.read_text() for path in Path("/proc/driver/nvidia/gpus").glob("*/information")]
+    return {
+        "cpu_model": model[1] if model else platform.processor(),
+        "logical_cpus": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "gpus": [name.strip() for text in gpus for name in re.findall(r"Model:(.+)", text)],
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in ("ray", "torch", "numpy")},
+    }
 
 
 def save(path: Path, record: Any) -> None:
-    """Write a record to its file in one step: a process that is killed leaves the old or the new file.
+    """Replace a file by a record in one step, so that a process that is killed leaves the old or the new one.
 
     Raise RecordError if it cannot be written.
     """
     partial = path.with_name(f".{secrets.token_hex(8)}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("xb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
         os.replace(partial, path)
     except OSError as error:
         raise RecordError(f"cannot write {path} ({error.strerror}): free some space, or give another name") from None
@@ -142,22 +132,16 @@ def save(path: Path, record: Any) -> None:
             partial.unlink()
 
 
-def load(path: Path, kind: type = Record) -> Any:
+def load(path: Path, kind: Any = Record) -> Any:
     """Return a record of this kind, which may be compressed (.gz); raise RecordError if it cannot be read."""
     try:
-        data = path.read_bytes()
-        text = gzip.decompress(data) if path.suffix == ".gz" else data
-        version = msgspec.json.decode(text, type=dict).get("schema_version")
-        if version != SCHEMA_VERSION:
-            raise RecordError(f"{path} has schema {version}, and this version reads schema {SCHEMA_VERSION}: measure "
+        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        found = msgspec.json.decode(text, type=dict).get("schema_version")
+        if found != SCHEMA_VERSION:
+            raise RecordError(f"{path} has schema {found}, and this version reads schema {SCHEMA_VERSION}: measure "
                               "again, or use the version that wrote it")  # fmt: skip
-        record = msgspec.json.decode(text, type=kind)
-        if any(run.status == "ok" and not run.seconds for run in record.runs):
-            raise RecordError(f"{path} has an ok run without times, so something has changed it: leave it out")
-        return record
+        return msgspec.json.decode(text, type=kind)
     except OSError as error:
         raise RecordError(f"cannot read {path} ({error.strerror or error}): name a record of a script") from None
-    except msgspec.ValidationError as error:
-        raise RecordError(f"{path} is not a record of this suite ({str(error)[:120]}): leave it out") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, zlib.error, EOFError) as error:
-        raise RecordError(f"{path} is not complete JSON ({error}): leave it out, or run its script again") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, zlib.error, EOFError) as error:
+        raise RecordError(f"{path} is not a complete record ({str(error)[:120]}): leave it out") from None

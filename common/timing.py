@@ -1,24 +1,26 @@
-"""Time iterations. The clock runs in `time_group` only; payloads are made before, and verified after it has stopped."""
+"""Make numbered random messages, time the iterations that move them, and verify every byte outside of the clock.
 
-import argparse
+A sender has SLOTS random tensors, which are equal in every process that makes them. Message N is tensor N % SLOTS with
+the sequence number N in its first 8 bytes. Readers compare the number, and a 64-bit hash of all other bytes.
+"""
+
 import time
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from statistics import fmean, median
 from typing import Any
 
+import numpy as np
 import torch
+import xxhash
 from tqdm import tqdm
 
 from common import RunFailed
 from common.record import Run
 from common.sizes import EDGES
 
-SETTLED_GROUPS = 3  # that take as long as as many before them
-MAX_SETTLED_CHANGE = 0.1  # of their median time, and of the page faults that the next ones save
-MIN_FAULTS = 100  # per iteration; fewer take less than 0.3 ms
-MAX_WARMUP_SECONDS = 30
-MEMCPY_PASSES = 4
+NUMBER_BYTES = 8
+SLOTS = 3  # a transport that reuses two buffers would show an old message as a new one
 
 
 def time_group(
@@ -46,69 +48,115 @@ def time_group(
         finish_oldest()
 
 
-def has_settled(seconds: Sequence[float], faults: Sequence[float] = ()) -> bool:
-    """Return whether warm-up iterations (or groups of them) take as long as those before, with as many page faults."""
-    if len(seconds) < 2 * SETTLED_GROUPS:
-        return False
-    before, last = slice(-2 * SETTLED_GROUPS, -SETTLED_GROUPS), slice(-SETTLED_GROUPS, None)
-    old_seconds, new_seconds = median(seconds[before]), median(seconds[last])
-    old_faults, new_faults = (fmean(faults[part]) if faults else 0.0 for part in (before, last))
-    is_falling = old_faults - new_faults > max(MAX_SETTLED_CHANGE * old_faults, MIN_FAULTS)
-    return abs(new_seconds - old_seconds) <= MAX_SETTLED_CHANGE * old_seconds and not is_falling
-
-
 class Measurement:
-    """Number the iterations of a run, time them, and check their bytes."""
+    """Number, time and check the iterations of a run: a first one, a warm-up, and those that count."""
 
-    def __init__(self, run: Run, flags: argparse.Namespace) -> None:
-        self.run, self.flags, self.sizes = run, flags, flags.sizes
-        self.seconds: list[float] = []  # of the iterations that are going on: the first one, the warm-up or the timed
-        run.memcpy_before_seconds = measure_memcpy(self.sizes)
+    def __init__(self, run: Run, sizes: Mapping[str, int], warmup: int, iterations: int) -> None:
+        self.run, self.sizes, self.number = run, sizes, 0
+        self.first_timed, self.end = 2 + warmup, 2 + warmup + iterations
 
     def numbers(self) -> Iterator[int]:
-        """Yield the number of each iteration: the first one, those of the warm-up, and the timed ones."""
-        yield 1
-        self.run.first_seconds, number = self.seconds[0], 2
-        self.seconds = warmup = self.run.warmup_seconds
-        end = time.monotonic() + MAX_WARMUP_SECONDS
-        while len(warmup) < self.flags.warmup if self.flags.warmup is not None else not has_settled(warmup):
-            if self.flags.warmup is None and time.monotonic() > end:
-                break
+        """Yield the sequence number of each iteration. Show a progress bar on a terminal."""
+        self.run.memcpy_before_seconds = measure_memcpy(self.sizes)
+        for number in tqdm(range(1, self.end), disable=None, leave=False):
+            self.number = number
             yield number
-            number += 1
-        self.run.warmup_iterations = len(warmup)
-        self.run.settled = None if self.flags.warmup is not None else has_settled(warmup)
-        self.seconds = self.run.seconds
-        yield from tqdm(range(number, number + self.flags.iterations), disable=None, leave=False)  # on a terminal
         self.run.memcpy_after_seconds = measure_memcpy(self.sizes)
 
-    def time(self, number: int, send: Callable[[int], Any], receive: Callable[[Any], Any]) -> None:
-        """Run one iteration while the clock runs: `send` gets its number, and `receive` what `send` returned."""
-        time_group([number], 1, send, receive, self._save_times)
+    def time(self, send: Callable[[int], Any], receive: Callable[[Any], Any]) -> None:
+        """Run this iteration while the clock runs: `send` gets its number, and `receive` what `send` returned."""
+        time_group([self.number], 1, send, receive, self._save_times)
 
-    def _save_times(self, _: int, start: float, end: float) -> None:
-        self.seconds.append(end - start)
+    def _save_times(self, number: int, start: float, end: float) -> None:
+        if number == 1:
+            self.run.first_seconds = end - start
+        elif number < self.first_timed:
+            self.run.warmup_seconds.append(end - start)
+        else:
+            self.run.seconds.append(end - start)
 
-    def check(self, number: int, wrong_bytes: Iterable[Mapping[str, int]]) -> None:
-        """Raise RunFailed if a model or the driver found wrong bytes in an iteration."""
+    def check(self, wrong_bytes: Iterable[Mapping[str, int]]) -> None:
+        """Raise RunFailed if one of the readers found wrong bytes in this iteration."""
         for wrong_of_reader in wrong_bytes:
             self.run.wrong_bytes_by_field |= wrong_of_reader
+        self.run.wrong_bytes = sum(self.run.wrong_bytes_by_field.values())
         for edge, count in self.run.wrong_bytes_by_field.items():
-            self.run.wrong_bytes = sum(self.run.wrong_bytes_by_field.values())
-            raise RunFailed(f"{edge}: {count} bytes of message {number} differ from what was sent")
+            raise RunFailed(f"{edge}: {count} bytes of message {self.number} differ from what was sent")
 
 
-def measure_memcpy(sizes: Mapping[str, int], passes: int = MEMCPY_PASSES) -> list[float]:
+def measure_memcpy(sizes: Mapping[str, int], passes: int = 4) -> list[float]:
     """Return the seconds of each pass: one copy per edge, one after the other, into memory that was used before."""
     pairs = [[torch.ones(sizes[sender], dtype=torch.uint8) for _ in range(2)] for sender, _ in EDGES]
     return [copy_seconds(pairs) for _ in range(1 + passes)][1:]
 
 
-def copy_seconds(pairs: Sequence[Sequence[torch.Tensor]]) -> float:
-    """Return the seconds in which all sources are copied to their targets, also on GPUs."""
+def copy_seconds(pairs: Iterable[Sequence[torch.Tensor]]) -> float:
+    """Return the seconds in which each source is copied to its target, also on GPUs."""
     start = time.perf_counter()
     for source, target in pairs:
         target.copy_(source)
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
     return round(time.perf_counter() - start, 9)
+
+
+class Endpoint:
+    """Make the messages that a model or the driver sends, and hold and verify those that it receives."""
+
+    def __init__(self, name: str, sizes: Mapping[str, int], device: str = "cpu") -> None:
+        torch.set_num_threads(1)
+        self.name, self.sizes, self.device = name, sizes, device
+        self.senders = [sender for sender, reader in EDGES if reader == name]
+        self.pool = [torch.from_numpy(items).to(device) for items in random_pool(name, sizes[name])]
+        self.digests = {sender: list(map(digest, random_pool(sender, sizes[sender]))) for sender in self.senders}
+        self.inputs: Sequence[torch.Tensor] = ()
+        self.numbers: list[int] = []  # of the inputs, as they were when the inputs arrived
+
+    def message(self, number: int) -> torch.Tensor:
+        """Return the message with this sequence number: a tensor that exists already."""
+        tensor = self.pool[number % SLOTS]
+        tensor[0] = number
+        return tensor
+
+    def receive(self, *inputs: torch.Tensor) -> int:
+        """Hold the messages of an iteration instead of those before, and return their sequence number.
+
+        A tensor on a GPU has arrived when its number can be read. Raise RunFailed for anything but such a tensor.
+        """
+        for sender, tensor in zip(self.senders, inputs, strict=True):
+            # A compiled graph passes an error to a method as its argument.
+            if not isinstance(tensor, torch.Tensor) or tensor.nbytes != self.sizes[sender]:
+                raise RunFailed(f"{sender} -> {self.name}: expected {self.sizes[sender]} bytes, got {tensor!r:.100}")
+        self.inputs, self.numbers = inputs, [int(tensor[0]) for tensor in inputs]
+        return self.numbers[0]
+
+    def verify(self, number: int) -> dict[str, int]:
+        """Return the wrong bytes of each edge on which message `number` did not arrive as it was sent."""
+        wrong = {}
+        for sender, tensor, read_number in zip(self.senders, self.inputs, self.numbers, strict=True):
+            items, slot = tensor.cpu().numpy(), number % SLOTS
+            if read_number != number or digest(items) != self.digests[sender][slot]:
+                expected = random_pool(sender, self.sizes[sender])[slot]
+                expected[0] = number
+                count = int(np.count_nonzero(items.view(np.uint8) != expected.view(np.uint8)))
+                wrong[f"{sender} -> {self.name}"] = max(1, count)  # 1: the number became right after the arrival
+        return wrong
+
+
+def random_pool(sender: str, message_bytes: int) -> list[np.ndarray]:
+    """Return the payloads of a sender as int64 items, without sequence numbers."""
+    limits = np.iinfo(np.int64)
+    generators = [random_generator(sender, slot) for slot in range(SLOTS)]
+    count = message_bytes // 8
+    return [generator.integers(limits.min, limits.max, count, np.int64, endpoint=True) for generator in generators]
+
+
+def random_generator(sender: str, slot: int, field: str = "") -> np.random.Generator:
+    """Return a generator of random numbers, which are the same in every process."""
+    seed = [zlib.crc32(sender.encode()), slot, zlib.crc32(field.encode())]
+    return np.random.Generator(np.random.SFC64(seed))
+
+
+def digest(items: np.ndarray, skip: int = NUMBER_BYTES) -> int:
+    """Return the XXH3-64 hash of an array, without its first `skip` bytes."""
+    return xxhash.xxh3_64_intdigest(items.view(np.uint8).data[skip:])

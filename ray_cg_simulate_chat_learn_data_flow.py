@@ -1,0 +1,113 @@
+"""How long does one batch take through the three models of an RLHF system, as one Ray compiled graph?
+
+                  .------------- 96 MiB -------------.
+                  |                                  v
+    driver --> policy --> reference -- 64 MiB --> reward --> driver
+        32 MiB     96 MiB                          160 MiB
+
+The messages are those of simulate_chat_learn_data_flow.py, where each iteration makes three calls. Here, the calls are
+bound into a graph once, and Ray keeps a channel open for each message. Three transports move the same messages:
+
+    shm      channels in shared memory, into which tensors are written as they are (default without GPUs)
+    nccl     NCCL between the GPUs of the models, and shared memory to and from the driver (default with GPUs)
+    pickle   channels in shared memory, into which tensors are pickled
+
+The clock of an iteration starts when the driver takes its query, a tensor that exists already. It stops when the
+driver holds the reward model's tensor. Not timed are the start of Ray, the compilation, a first iteration, 10 more to
+warm up, and the verification of every byte after each iteration.
+
+    python3 ray_cg_simulate_chat_learn_data_flow.py                             # shm or nccl, 100 iterations
+    python3 ray_cg_simulate_chat_learn_data_flow.py --transport pickle --iterations 20
+"""
+
+import os
+
+from common.flags import parse_flags
+
+if __name__ == "__main__":
+    FLAGS = parse_flags("graph", __doc__)  # before the imports below, which take seconds
+    os.environ |= {  # Ray reads them when it is imported
+        # The size of each channel; experimental_compile ignores its argument for it.
+        "RAY_CGRAPH_buffer_size_bytes": str(max(FLAGS.sizes.values()) + 2**20),
+        # How long an iteration may take. An NCCL edge hangs if Ray repeats a read after the last of these times.
+        "RAY_CGRAPH_submit_timeout": "300",
+        "RAY_CGRAPH_get_timeout": "300",
+        "RAY_CGRAPH_read_iteration_timeout_s": "300",
+    }
+
+from statistics import median
+
+import ray
+from ray.dag import InputNode
+
+from common.cluster import ray_cluster
+from common.record import recorded_run
+from common.timing import Endpoint, Measurement
+
+
+class Model(Endpoint):
+    """An actor that receives and sends messages in place of a model."""
+
+    def forward(self, *inputs):
+        """Return this model's message, after it has received its inputs."""
+        return self.message(self.receive(*inputs))
+
+    def pass_through(self, message):
+        return message
+
+
+def bind_shm(query, policy, reference, reward):
+    policy_output = policy.forward.bind(query.with_tensor_transport("shm")).with_tensor_transport("shm")
+    reference_output = reference.forward.bind(policy_output).with_tensor_transport("shm")
+    reward_output = reward.forward.bind(policy_output, reference_output).with_tensor_transport("shm", device="cpu")
+    return reward_output
+
+
+def bind_nccl(query, policy, reference, reward):
+    query.with_tensor_transport("shm", device="cuda")  # the driver is never a rank of NCCL
+    policy_output = policy.forward.bind(query).with_tensor_transport("nccl")
+    reference_output = reference.forward.bind(policy_output).with_tensor_transport("nccl")
+    # Ray 2.60 cannot compile a method that joins NCCL edges. So each edge ends in a method of its own, on the same GPU.
+    inputs = reward.pass_through.bind(policy_output), reward.pass_through.bind(reference_output)
+    reward_output = reward.forward.bind(*inputs).with_tensor_transport("shm", device="cpu")
+    return reward_output
+
+
+def bind_pickle(query, policy, reference, reward):
+    policy_output = policy.forward.bind(query)
+    reference_output = reference.forward.bind(policy_output)
+    reward_output = reward.forward.bind(policy_output, reference_output)
+    return reward_output
+
+
+CHAINS = {"shm": bind_shm, "nccl": bind_nccl, "pickle": bind_pickle}
+
+
+def main(flags):
+    with recorded_run(flags) as run, ray_cluster(flags):
+        driver = Endpoint("driver", flags.sizes)
+        actor = ray.remote(num_cpus=0, num_gpus=flags.gpus_per_model)(Model)
+        policy, reference, reward = models = [
+            actor.options(name=name).remote(name, flags.sizes, flags.device)
+            for name in ("policy", "reference", "reward")
+        ]
+        with InputNode() as query:
+            graph = CHAINS[flags.transport](query, policy, reference, reward).experimental_compile()
+
+        def send(number):
+            return graph.execute(driver.message(number))
+
+        def receive(result):
+            driver.receive(ray.get(result))
+
+        measurement = Measurement(run, flags.sizes, flags.warmup, flags.iterations)
+        for number in measurement.numbers():
+            measurement.time(send, receive)  # the clock runs only here
+            wrong_bytes = ray.get([model.verify.remote(number) for model in models])
+            measurement.check([driver.verify(number), *wrong_bytes])
+    print(f"{flags.transport}: {1000 * median(run.seconds):,.1f} ms per iteration (median); record: {flags.output}")
+    print(f"Execution time: {sum(run.seconds):.2f} seconds")
+
+
+if __name__ == "__main__":
+    main(FLAGS)
