@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import tempfile
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,8 +41,11 @@ def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
         for number in SIGNALS:  # each ends the run as Ctrl-C does; Ray has set handlers of its own
             signal.signal(number, signal.default_int_handler)
         yield
-    except (RayError, ConnectionError) as error:
-        raise RunFailed(explain(error)) from None
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)  # results of a graph that outlive the connection to Ray crash
+        if isinstance(error, (RayError, ConnectionError)):
+            raise RunFailed(explain(error)) from None
+        raise
     finally:
         for number in SIGNALS:  # nothing interrupts what follows
             signal.signal(number, signal.SIG_IGN)
