@@ -25,6 +25,7 @@ from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan, resolve_plan
 from dataflow.records import files
 from dataflow.records.schema import Record, Run
+from dataflow.studies import studies
 from dataflow.workers import cleanup
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +49,8 @@ def pytest_addoption(parser):
 def pytest_collection_modifyitems(config, items):
     """Mark tests that start workers, so that `pytest -m "not runs"` leaves them out; skip long ones without --all."""
     for item in items:
+        if any(mark.args[0] not in studies() for mark in item.iter_markers("study")):
+            item.add_marker(pytest.mark.skip(reason="its study is not there"))
         if item.get_closest_marker("long") and not config.getoption("--all"):
             item.add_marker(pytest.mark.skip(reason="it takes long: make test ARGS=--all runs it"))
         if ROOT / "tests" / "runs" in item.path.parents or "begin_run" in getattr(item, "fixturenames", ()):

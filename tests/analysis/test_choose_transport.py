@@ -92,24 +92,18 @@ def test_of_equal_measurements_the_newest_counts(ask):
     assert re.search(r"store refs +900 .* 2026-01-02", text)
 
 
-def test_messages_of_fields_can_be_packed_and_weights_cut_into_messages(ask):
-    fields, weights = {"flow": "grpo", "batch_size": 4}, {"flow": "weights", "model": "gpt2", "scale": 0.01}
+def test_messages_of_fields_can_be_packed(ask):
+    fields = {"flow": "grpo", "batch_size": 4}
     records = [
         measured("shm", 0.3, runtime="graph", **fields),
         measured("shm", 0.1, runtime="graph", message="packed", **fields),
-        measured("broadcast", 0.3, runtime="torch", **weights), measured("refs", 0.05, **weights | {"scale": 0.02}),
-        measured("broadcast", 0.1, runtime="torch", bucket_size=2**20, message="packed", **weights),
-    ]  # fmt: skip
+    ]
     assert ranked_names(ask(records, "--flow", "grpo", "--batch-size", "4")) == [
         "graph shm --message packed",
         "graph shm",
     ]
     packed = ask(records, "--flow", "grpo", "--batch-size", "4", "--message", "packed")
     assert ranked_names(packed) == ["graph shm --message packed"]
-    flags = ("--flow", "weights", "--model", "gpt2", "--model-scale", "0.01")
-    names = ["torch broadcast --message packed --bucket-size 1MiB", "torch broadcast"]
-    assert ranked_names(ask(records, *flags)) == names
-    assert "store refs --retain-memory" in ask(records, *flags, "--on-ray", code=1)
 
 
 def test_records_of_two_starts_of_a_machine_are_not_ranked_together(ask):
@@ -160,6 +154,7 @@ def test_without_a_record_the_command_that_measures_is_printed(ask, capsys, tmp_
         ask([measured("refs", 1.0)], "--payload", "1TiB")
 
 
+@pytest.mark.study("weights")
 def test_the_commands_of_the_docs_have_an_answer(capsys, monkeypatch):
     folder = ROOT / "results" / "published"
     published = choose_transport.load_results([*folder.glob("*.json"), folder / "weights"])

@@ -73,13 +73,6 @@ def test_the_flow_is_that_of_the_catalogue_only_if_its_edges_are_those_of_the_re
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.parametrize(("chain", "expected"), [(False, True), (True, False)])
-def test_records_of_weights_of_earlier_versions_have_their_flow_unless_receivers_forwarded(chain, expected):
-    record = make_record("refs", [1.0], flow="weights", model="gpt2", scale=0.01)
-    workload = msgspec.structs.replace(record.workload, sizes=record.workload.sizes | {"chain": chain})
-    assert Result([msgspec.structs.replace(record, workload=workload)]).flow.has_parameters is expected
-
-
 def test_the_ok_runs_count_and_without_any_the_failed_ones():
     failed, skipped = make_run([9.0], status="failed", reason="died"), make_run([], status="skipped", reason="no GPU")
     mixed = make_result([1.0], failed, skipped)
@@ -182,15 +175,6 @@ def test_results_with_as_many_threads_share_their_references():
     assert [result.times_cold_copy for result in shared] == [pytest.approx(1 / 0.3), pytest.approx(1 / 0.3), 10]
 
 
-def test_changed_weights_are_a_multiple_of_copies_of_all_weights_and_not_of_what_is_sent():
-    weights = {"flow": "weights", "model": "gpt2", "scale": 0.01, "changed": 0.01}
-    everything = make_result(make_run([1.0], memcpy_before_seconds=[0.2]), **weights)
-    run = make_run([1.0], memcpy_before_seconds=[0.002], cold_copy_before_seconds=[0.01])
-    changes = make_result(run, message="indices", **weights)
-    assert [result.times_memcpy for result in with_shared_references([everything, changes])] == [5, 5]
-    assert changes.times_memcpy is None and changes.times_cold_copy is None
-
-
 def test_page_faults_are_those_of_all_processes():
     costs = {"driver": ProcessCost(minor_faults=10), "raylet": ProcessCost(minor_faults=20)}
     assert make_result(make_run([1.0, 1.0], processes=costs)).faults_per_iteration == 15
@@ -235,7 +219,7 @@ def test_times_below_those_of_copies_are_impossible(runs, name, expected):
 @pytest.mark.parametrize(("seconds", "expected"), [(0.065, "ok"), (0.055, "impossible")])
 def test_readers_that_copy_one_message_at_once_read_it_from_memory_once(seconds, expected):
     """The bytes that cross the memory are those of one read and two writes, three quarters of two copies."""
-    result = make_result(*[make_run([seconds], **PASSES)] * 3, flow="weights", model="1MiB")
+    result = make_result(*[make_run([seconds], **PASSES)] * 3, flow="trainer -> rollout-1, rollout-2: 1MiB")
     assert result.status == expected
 
 

@@ -74,16 +74,6 @@ def test_nodes_send_at_the_same_time_only_if_inputs_or_iterations_allow_it(in_fl
     assert link_seconds(result) == pytest.approx(total)
 
 
-def test_messages_of_several_tasks_of_an_actor_cross_one_after_the_other():
-    nodes = {"driver": 0, "trainer": 0, "rollout-1": 1, "rollout-2": 1}
-    run = make_run([20.0] * 3, nodes=nodes)
-    record = make_record("gloo", run, runtime="torch", flow="weights", scale=0.01, bucket_size=200_000)
-    assert len(record.workload.edges) > 8
-    sent = sum(edge.bytes for edge in record.workload.edges if edge.reader != "driver")
-    run.links = [Link(0, 1, 1, sent, [10.0]), Link(1, 0, 1, 16, [0.0001])]
-    assert link_seconds(Result([record])) == pytest.approx(10, rel=1e-3)
-
-
 @pytest.mark.parametrize(("runtime", "transport", "flags", "milliseconds", "crosses", "times"), [
     ("store", "refs", {}, 1393, 256, 6.30), ("store", "refs", {"zero_copy": True}, 354.5, 256, 1.60),
     ("graph", "shm", {}, 4974, 256, 22.5), ("torch", "gloo", {}, 341.5, 352, 1.12),
@@ -123,20 +113,6 @@ def test_replicas_send_over_the_links_of_their_own_nodes():
     (result,) = group_results([make_record("ref-queue", run, flags={"replicas": "policy=2"})])
     # The policy of node 0 sends 96 MiB, and every second query (32 MiB) goes to node 1.
     assert link_seconds(result) == pytest.approx((0.096 + 0.032) / 2 + 0.16)
-
-
-@pytest.mark.parametrize(("errors", "cell"), [
-    ({"0": 0.5, "1": 0.0004}, "10"), ({"1": 0.0006}, "-"), ({"1": 0.0003, "2": 0.0003}, "-"),
-])  # fmt: skip
-def test_a_transfer_is_not_shown_if_its_clocks_are_wrong_by_more_than_a_twentieth(errors, cell):
-    """The driver's node has the driver's clock, whatever its agent took to answer."""
-    costs = {node: NodeCosts(clock_error_seconds=error) for node, error in errors.items()}
-    parts = {"publish_seconds": [0.02], "transfer_seconds": [0.01], "install_seconds": [0.03], "stall_seconds": [0.04]}
-    run = make_run([0.1] * 3, node_costs=costs, measured={"weights": parts})
-    record = make_record("gloo", run, runtime="torch", flow="weights", scale=0.01, table="weights")
-    (section,) = sections(group_results([record]))
-    (row,) = cells_of(section)
-    assert (row["publish ms"], row["transfer ms"], row["install ms"]) == ("20", cell, "30")
 
 
 @pytest.mark.parametrize(("error", "dashes"), [(0.0, set()), (0.0003, {"make"}), (0.003, {"make", "write"})])

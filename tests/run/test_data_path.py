@@ -50,11 +50,10 @@ def test_bytes_in_the_store_and_on_the_loopback_interface_are_those_of_the_trans
         )  # of 448 MiB, and it stores nothing
 
 
-# The reward by rule answers with 1 KiB. An experience has 70 KiB, and 561 KiB as a pickle of views.
-GRPO_MATH, DETACHED_PPO = ("--flow", "grpo-math"), ("--flow", "detached-ppo")
+GRPO_MATH = ("--flow", "grpo-math")  # the reward by rule answers with 1 KiB
 
 
-@pytest.mark.parametrize("flow", [GRPO_MATH, DETACHED_PPO])
+@pytest.mark.parametrize("flow", [GRPO_MATH, (*GRPO_MATH, "--as-sent")], ids=" ".join)
 @pytest.mark.parametrize("transport", ["refs", "ref-queue", "driver-queue", "payload-queue", "bytes"])
 def test_large_messages_are_checked_beside_small_ones(make_plan, flow, transport):
     plan = make_plan("store", "--transport", transport, *flow)
@@ -73,17 +72,6 @@ def test_each_node_of_a_private_cluster_stores_what_its_actors_read(make_plan):
     for flags, is_ok in ((("--placement", "spread"), True), ((), False)):
         plan = make_plan("store", "--transport", "refs", *sizes, *flags)
         assert (find_other_data_path(plan, Run(stored_bytes=int(3 * 3.686 * MIB)), TIMED) is None) == is_ok
-
-
-def test_views_are_stored_with_their_storage_only_by_pickle(make_plan):
-    plans = {
-        name: make_plan("store", "--transport", name, *DETACHED_PPO) for name in ("refs", "bytes", "replay-buffer")
-    }
-    sizes = {name: expected_stored_bytes(plan, 100 * 1024) for name, plan in plans.items()}
-    experience = plans["refs"].sent_flow.message("maker-0")
-    assert (experience.bytes, experience.serialised_bytes) == (71_760, 8 * 71_760)
-    assert sizes["refs"] - sizes["bytes"] == experience.serialised_bytes
-    assert sizes["replay-buffer"] == sizes["refs"]  # the buffer holds batches and no views, which are small
 
 
 def test_sockets_are_checked_whatever_the_size_of_messages(make_plan):

@@ -68,7 +68,11 @@ def test_copies_are_of_every_edge_in_every_pass_and_cold_ones_touch_every_page(m
         (("torch", "--transport", "mapped", "--flow", "chain", "--actors", "16"), 455),
         (("store", "--transport", "refs", "--message", "packed"), 219),
         (("torch", "--transport", "mapped", "--flow", "pipeline", "--task-seconds", "1h"), 1840),
-        (("torch", "--transport", "mapped", "--flow", "weights", "--model", "gpt2", "--model-scale", "0.1"), 1305),
+        pytest.param(
+            ("torch", "--transport", "mapped", "--flow", "weights", "--model", "gpt2", "--model-scale", "0.1"),
+            1305,
+            marks=pytest.mark.study("weights"),
+        ),
     ],
     ids=str,
 )

@@ -11,7 +11,6 @@ import pytest
 from dataflow.errors import RunFailed
 from dataflow.nodes import nodes
 from dataflow.records.schema import NodeCosts
-from dataflow.studies.weights.updates import UpdateCollector, UpdateTimes
 
 PLACED = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
 
@@ -115,15 +114,6 @@ def test_times_of_other_nodes_are_moved_to_the_drivers_clock_with_its_drift(cloc
     assert 0 < costs["1"].clock_error_seconds < 0.001
     assert (costs["0"].clock_offset_seconds, costs["0"].clock_error_seconds) == (0, 0)
     assert (costs["1"].received_bytes, costs["1"].sent_bytes) == (None, None)  # of an unknown interface
-
-
-def test_a_transfer_is_timed_on_the_drivers_clock(make_plan):
-    plan = make_plan("torch", "--transport", "gloo", "--flow", "weights", "--model-scale", "0.01")
-    offsets = {"trainer": 0.0, "rollout-1": 0.25, "rollout-2": 0.125}
-    collector = UpdateCollector(plan)
-    collector.add({name: UpdateTimes(first_end=1.0, last_begin=1.5) for name in plan.workers}, is_timed=True)
-    updates, failure = collector.result(lambda name, seconds: seconds + offsets[name])
-    assert (updates.transfer_seconds, failure) == ([0.75], None)
 
 
 def test_only_nodes_with_workers_are_prepared_all_at_once(monkeypatch, make_plan):

@@ -3,6 +3,7 @@
 import pytest
 
 from dataflow.flows.catalogue import build_flow
+from dataflow.measure.data_path import expected_stored_bytes
 from dataflow.studies.detached_ppo.flow import experience
 
 EDGES = {  # coati/ray/utils.py, get_receivers_per_sender: experience, then weights
@@ -54,3 +55,13 @@ def test_an_update_has_the_bytes_of_actor_and_critic_in_half_precision():
 def test_sizes_that_do_not_fit_are_rejected(sizes, error):
     with pytest.raises(ValueError, match=error):
         build_flow("detached-ppo", sizes)
+
+
+def test_views_are_stored_with_their_storage_only_by_pickle(make_plan):
+    flow, names = ("--flow", "detached-ppo"), ("refs", "bytes", "replay-buffer")
+    plans = {name: make_plan("store", "--transport", name, *flow) for name in names}
+    sizes = {name: expected_stored_bytes(plan, 100 * 1024) for name, plan in plans.items()}
+    experience = plans["refs"].sent_flow.message("maker-0")
+    assert (experience.bytes, experience.serialised_bytes) == (71_760, 8 * 71_760)
+    assert sizes["refs"] - sizes["bytes"] == experience.serialised_bytes
+    assert sizes["replay-buffer"] == sizes["refs"]  # the buffer holds batches and no views, which are small

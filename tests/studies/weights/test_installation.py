@@ -11,7 +11,6 @@ from in_process import LocalEndpoints, LocalRingEndpoints
 from dataflow.endpoints.codecs import Codec
 from dataflow.endpoints.tensors import list_tensors
 from dataflow.flows.catalogue import build_flow
-from dataflow.studies.weights.updates import UpdateCollector, UpdateTimes
 
 SMALL = {"model": "gpt2", "scale": 0.001}
 
@@ -151,15 +150,3 @@ def test_unpacking_at_the_receiver_is_a_part_of_neither_transfer_nor_installatio
     _, times = update(make(codec=Codec(lambda payload: payload, decode_slowly)), 1)
     receiver = times["rollout-1"]
     assert receiver.last_end - receiver.last_begin - receiver.install_seconds > 0.05
-
-
-@pytest.mark.parametrize(("torn_reads", "expected"), [((0, 0), None), ((1, 2), "3 of 9 reads of served parameters")])
-def test_torn_reads_fail_the_run(torn_reads, expected):
-    collector = UpdateCollector(make().plan)
-    times = {name: UpdateTimes(1.0, 2.0, 3.0, 4.0) for name in collector.plan.workers}
-    for name, reads, torn in zip(("rollout-1", "rollout-2"), (4, 5), torn_reads, strict=True):
-        times[name].reads, times[name].torn_reads = reads, torn
-    collector.add(times, is_timed=True)
-    updates, failure = collector.result(lambda name, seconds: seconds)
-    assert (updates.reads, updates.publish_seconds, updates.transfer_seconds) == (9, [3.0], [1.0])
-    assert failure is None if expected is None else failure.startswith(expected)
