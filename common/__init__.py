@@ -5,9 +5,5 @@ class SuiteError(Exception):
     """An error that users see as one line, without a traceback."""
 
 
-class RunFailed(SuiteError):
-    """A run that could not start or continue."""
-
-
 class RecordError(SuiteError):
     """A record that cannot be read or written."""

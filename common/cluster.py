@@ -15,21 +15,20 @@ from threading import Timer
 
 import psutil
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayError
 
-from common import RunFailed
+from common import SuiteError
 from common.sizes import MODELS, store_bytes
 
-PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 SHUTDOWN_SECONDS = 10  # Ray waits longer for the actors of a compiled graph if one of them hangs
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
-    """Connect this process to Ray. An error of Ray becomes RunFailed, with one line that names the actor."""
-    # Processes that lose their parent become children of this one, which can end them.
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    """Connect this process to Ray. An error of Ray becomes SuiteError, with one line that names the actor."""
+    # PR_SET_CHILD_SUBREAPER: processes that lose their parent become children of this one, which can end them.
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
     ray._private.worker.print_to_stdstream = lambda *_, **__: None  # Ray would print advice if an actor dies
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # Ray puts sockets below it, whose paths must be short
     settings = {"include_dashboard": False, "object_store_memory": store_bytes(flags.sizes), "_temp_dir": folder}
@@ -44,41 +43,37 @@ def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)  # results of a graph that outlive the connection to Ray crash
         if isinstance(error, (RayError, ConnectionError)):
-            raise RunFailed(explain(error)) from None
+            raise SuiteError(explain(error)) from None
         raise
     finally:
-        for number in SIGNALS:  # nothing interrupts what follows
-            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # nothing interrupts what follows
         leave(folder)
 
 
 def explain(error: Exception) -> str:
-    """Return one line that names the actor which is the cause of an error, if there is one."""
-    if isinstance(error, RayTaskError) and not isinstance(error.cause, RayActorError):
-        error = error.cause
-    elif isinstance(error, RayError) and (died := set(MODELS) - set(ray.util.list_named_actors())):
+    """Return one line: which actor died, or else what an actor raised, or what Ray says."""
+    if isinstance(error, RayError) and (died := set(MODELS) - set(ray.util.list_named_actors())):
         return f"{' and '.join(sorted(died))} died"
-    return str(error).strip().partition("\n")[0]
+    return str(getattr(error, "cause", error)).strip().partition("\n")[0]
 
 
 def leave(folder: str) -> None:
     """Disconnect from Ray, end all processes that were started, and remove their files."""
-    pids = {process.pid for process in psutil.Process().children(recursive=True)}
-    killer = Timer(SHUTDOWN_SECONDS, kill_descendants)
+    processes = psutil.Process().children(recursive=True)
+    killer = Timer(SHUTDOWN_SECONDS, kill, [processes])
     killer.start()
     ray.shutdown()
     killer.cancel()
-    kill_descendants()
+    kill([*processes, *psutil.Process().children(recursive=True)])
     for path in Path("/dev/shm").glob("sem.*-*"):  # Ray leaves two per channel; their names have the raylet's id
         creator = re.match(r"sem\.(?:obj|hdr)(\d+)-", path.name)
-        if creator and int(creator[1]) in pids:
+        if creator and int(creator[1]) in [process.pid for process in processes]:
             path.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def kill_descendants() -> None:
-    while processes := psutil.Process().children(recursive=True):
-        for process in processes:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(processes, timeout=0.2)
+def kill(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=SHUTDOWN_SECONDS)

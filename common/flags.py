@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from common.sizes import MODELS, find_lack, message_bytes
+from common.sizes import MODELS, check_memory, message_bytes
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 SCRIPTS = {"store": "simulate_chat_learn_data_flow.py", "graph": "ray_cg_simulate_chat_learn_data_flow.py"}
@@ -53,20 +53,21 @@ def parse_flags(runtime: str, description: str | None) -> argparse.Namespace:
     add("--device", choices=("cpu", "cuda"), help="of the models' tensors (default: cuda with a GPU per model)")
     add("--address", help="ip:port of a Ray cluster to join (default: start a private one on 127.0.0.1)")
     add("--output", type=Path, help="file of the record (default: a new one in results/)")
-    flags = parser.parse_args()
-    flags.runtime = runtime
-    if problem := complete(flags):
-        parser.error(problem)
+    flags = parser.parse_args(namespace=argparse.Namespace(runtime=runtime))
+    try:
+        complete(flags)
+    except ValueError as error:
+        parser.error(str(error))
     if not flags.address:
         os.environ |= PRIVATE_CLUSTER
     return flags
 
 
-def complete(flags: argparse.Namespace) -> str | None:
-    """Set the flags that were not given, and `sizes`, the bytes of each message; return what is wrong, or None."""
+def complete(flags: argparse.Namespace) -> None:
+    """Set the flags that were not given, and `sizes`, the bytes of each message. Raise ValueError for a wrong flag."""
     for name, lowest in (("iterations", 1), ("warmup", 0), ("batch_size", 1), ("prompt_seq_len", 1)):
         if getattr(flags, name) < lowest:
-            return f"--{name.replace('_', '-')} {getattr(flags, name)}: give {lowest} or more"
+            raise ValueError(f"--{name.replace('_', '-')} {getattr(flags, name)}: give {lowest} or more")
     # With --address, the models may run on other machines.
     gpus = len(MODELS) if flags.address and flags.device == "cuda" else count_gpus()
     flags.device = flags.device or ("cuda" if gpus >= len(MODELS) else "cpu")
@@ -75,27 +76,23 @@ def complete(flags: argparse.Namespace) -> str | None:
         flags.transport = "nccl" if can_use_nccl and flags.runtime == "graph" else TRANSPORTS[flags.runtime][0]
     for runtime, transports in TRANSPORTS.items():
         if flags.transport in transports and runtime != flags.runtime:
-            return f"--transport {flags.transport} belongs to {SCRIPTS[runtime]}"
+            raise ValueError(f"--transport {flags.transport} belongs to {SCRIPTS[runtime]}")
     if flags.transport not in TRANSPORTS[flags.runtime]:
-        return f"--transport {flags.transport} is unknown: use {', '.join(TRANSPORTS[flags.runtime])}"
+        raise ValueError(f"--transport {flags.transport} is unknown: use {', '.join(TRANSPORTS[flags.runtime])}")
     if flags.transport == "nccl" and not can_use_nccl:
-        return f"--transport nccl needs {len(MODELS)} GPUs for its models, and {gpus} were found: use --transport shm"
+        raise ValueError(f"--transport nccl needs a GPU per model, and found {gpus} of {len(MODELS)}: use shm")
     if flags.device == "cuda" and not gpus:
-        return "--device cuda: no GPU found. Use --device cpu"
+        raise ValueError("--device cuda: no GPU found. Use --device cpu")
     flags.gpus_per_model = min(1, gpus / len(MODELS)) if flags.device == "cuda" else 0
+    flags.sizes = message_bytes(flags.batch_size, flags.prompt_seq_len)
+    check_memory(flags.sizes, flags.batch_size)
     name = f"{flags.runtime}-{flags.transport}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.json"
     flags.output = flags.output or RESULTS / name
     try:
-        flags.sizes = message_bytes(flags.batch_size, flags.prompt_seq_len)
-        if problem := find_lack(flags.sizes, flags.batch_size):
-            return problem
         flags.output.parent.mkdir(parents=True, exist_ok=True)
         flags.output.open("x").close()
-    except ValueError as error:
-        return str(error)
     except OSError as error:
-        return f"--output {flags.output}: {error.strerror}: give another name"
-    return None
+        raise ValueError(f"--output {flags.output}: {error.strerror}: give another name") from None
 
 
 def count_gpus() -> int:

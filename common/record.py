@@ -1,12 +1,8 @@
-"""Define the record of a measurement, write it to a file, and read it. It holds samples and no derived number.
-
-The suite in dataflow/ adds fields of its own, which readers of this module pass over.
-"""
+"""Define the record of a measurement, write it to a file, and read it. It holds samples and no derived number."""
 
 import argparse
 import gzip
 import os
-import platform
 import re
 import secrets
 import sys
@@ -26,27 +22,6 @@ from common.sizes import EDGES
 SCHEMA_VERSION = 7
 
 
-class Edge(msgspec.Struct, frozen=True):
-    source: str = msgspec.field(name="from")
-    reader: str = msgspec.field(name="to")
-    bytes: int
-
-
-class Workload(msgspec.Struct, frozen=True):  # what is moved
-    flow: str
-    message: str
-    sizes: dict[str, Any]
-    edges: tuple[Edge, ...]
-
-
-class Configuration(msgspec.Struct, frozen=True):  # how it is moved
-    runtime: str
-    transport: str
-    flags: dict[str, Any] = {}
-    device: str = "cpu"
-    layout: dict[str, Any] = {}
-
-
 class Run(msgspec.Struct):
     """One process that measured the configuration. Times are in seconds, in the order of the iterations."""
 
@@ -56,21 +31,27 @@ class Run(msgspec.Struct):
     reason: str | None = "the run was killed, or its record could not be saved"
     memcpy_before_seconds: list[float] = []  # one warm copy per edge by one thread, one sample per pass
     memcpy_after_seconds: list[float] = []
-    data_paths: dict[str, str] = {}  # edge -> how its bytes travelled
     warmup_iterations: int | None = None  # untimed ones after the first
     warmup_seconds: list[float] = []
     first_seconds: float | None = None  # of the first iteration
     seconds: list[float] = []  # of the timed iterations
-    wrong_bytes: int = 0
-    wrong_bytes_by_field: dict[str, int] = {}  # "policy -> reward" -> bytes
+
+    def save_times(self, number: int, start: float, end: float) -> None:
+        """Add the time of the iteration with this sequence number."""
+        if number == 1:
+            self.first_seconds = end - start
+        elif number <= 1 + (self.warmup_iterations or 0):
+            self.warmup_seconds.append(end - start)
+        else:
+            self.seconds.append(end - start)
 
 
 class Record(msgspec.Struct, kw_only=True):
-    """One configuration and its runs: one JSON file."""
+    """One configuration and its runs: one JSON file. The suite in dataflow/ adds fields, which others pass over."""
 
     schema_version: int = SCHEMA_VERSION
-    workload: Workload
-    configuration: Configuration
+    workload: dict[str, Any]  # what is moved: flow, message, sizes, and edges with from, to and bytes
+    configuration: dict[str, Any]  # how it is moved: runtime, transport, flags, device, layout
     environments: dict[str, dict[str, Any]] = {}  # node -> machine and versions
     runs: list[Run] = []
 
@@ -79,16 +60,14 @@ class Record(msgspec.Struct, kw_only=True):
 def recorded_run(flags: argparse.Namespace) -> Iterator[Run]:
     """Yield a new run, and save its record, whatever happens. If it fails, print why and exit with 1, or 130."""
     sizes = {"batch_size": flags.batch_size, "prompt_seq_len": flags.prompt_seq_len}
-    edges = tuple(Edge(sender, reader, flags.sizes[sender]) for sender, reader in EDGES)
-    layout = {"existing_cluster": bool(flags.address)}
-    run = Run(started_at=datetime.now(UTC).isoformat(timespec="seconds"))
-    run.data_paths = {f"{edge.source} -> {edge.reader}": f"{flags.transport} (as requested)" for edge in edges}
-    record = Record(
-        workload=Workload("online-dpo", "flat", sizes | {"max_new_tokens": 0, "num_samples": 2}, edges),
-        configuration=Configuration(flags.runtime, flags.transport, device=flags.device, layout=layout),
-        environments={"0": describe_machine()},
-        runs=[run],
-    )
+    sizes |= {"max_new_tokens": 0, "num_samples": 2}
+    edges = [{"from": sender, "to": reader, "bytes": flags.sizes[sender]} for sender, reader in EDGES]
+    workload = {"flow": "online-dpo", "message": "flat", "sizes": sizes, "edges": edges}
+    configuration = {"runtime": flags.runtime, "transport": flags.transport, "flags": {}, "device": flags.device}
+    configuration["layout"] = {"existing_cluster": bool(flags.address)}
+    run = Run(started_at=datetime.now(UTC).isoformat(timespec="seconds"), warmup_iterations=flags.warmup)
+    machine = {"0": describe_machine()}
+    record = Record(workload=workload, configuration=configuration, environments=machine, runs=[run])
     try:
         yield run
         run.status, run.reason = "ok", None
@@ -106,12 +85,11 @@ def describe_machine() -> dict[str, Any]:
     model = re.search(r"^(?:model name|Model)\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     gpus = [path.read_text() for path in Path("/proc/driver/nvidia/gpus").glob("*/information")]
     return {
-        "cpu_model": model[1] if model else platform.processor(),
+        "cpu_model": model[1] if model else None,
         "logical_cpus": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "gpus": [name.strip() for text in gpus for name in re.findall(r"Model:(.+)", text)],
-        "kernel": platform.release(),
-        "python": platform.python_version(),
+        "kernel": os.uname().release,
         "versions": {name: version(name) for name in ("ray", "torch", "numpy")},
     }
 
@@ -141,7 +119,5 @@ def load(path: Path, kind: Any = Record) -> Any:
             raise RecordError(f"{path} has schema {found}, and this version reads schema {SCHEMA_VERSION}: measure "
                               "again, or use the version that wrote it")  # fmt: skip
         return msgspec.json.decode(text, type=kind)
-    except OSError as error:
-        raise RecordError(f"cannot read {path} ({error.strerror or error}): name a record of a script") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, zlib.error, EOFError) as error:
-        raise RecordError(f"{path} is not a complete record ({str(error)[:120]}): leave it out") from None
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, msgspec.MsgspecError) as error:
+        raise RecordError(f"{path} cannot be read as a record ({str(error)[:120]}): leave it out") from None

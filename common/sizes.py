@@ -46,20 +46,15 @@ def store_bytes(sizes: dict[str, int]) -> int:
     return max(MIN_STORE_BYTES, STORED_ITERATIONS * iteration_bytes(sizes))
 
 
-def find_lack(sizes: dict[str, int], batch_size: int) -> str | None:
-    """Return which memory is too small, with the largest batch size that fits; None if everything fits."""
+def check_memory(sizes: dict[str, int], batch_size: int) -> None:
+    """Raise ValueError, with the largest batch size that fits, if memory or /dev/shm is too small for the messages."""
     available = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
-    needs = {  # the object store is in /dev/shm, which is a part of the memory
-        "/dev/shm": (shutil.disk_usage("/dev/shm").free, store_bytes(sizes)),
-        "memory": (
-            1024 * int(available[1]) if available else 0,
-            store_bytes(sizes) + RESIDENT_ITERATIONS * iteration_bytes(sizes),
-        ),
-    }
-    name = min(needs, key=lambda name: needs[name][0] / needs[name][1])
-    free, needed = needs[name]
-    if free >= needed:
-        return None
-    largest = batch_size * free // needed if free > MIN_STORE_BYTES else 0
-    advice = f"the largest --batch-size that fits is {largest}" if largest else "free some, or enlarge it"
-    return f"{name} has {free / 2**30:.2f} GiB free, and {needed / 2**30:.2f} GiB are needed: {advice}"
+    free = {"/dev/shm": shutil.disk_usage("/dev/shm").free, "memory": 1024 * int(available[1]) if available else 0}
+    needed = {"/dev/shm": STORED_ITERATIONS, "memory": STORED_ITERATIONS + RESIDENT_ITERATIONS}
+    largest = {name: batch_size * free[name] // (needed[name] * iteration_bytes(sizes)) for name in free}
+    if free["/dev/shm"] < MIN_STORE_BYTES:
+        largest["/dev/shm"] = 0
+    name = min(largest, key=largest.__getitem__)
+    if largest[name] < batch_size:
+        raise ValueError(f"--batch-size {batch_size} does not fit into the {free[name] / 2**30:.2f} GiB that are free "
+                         f"in {name}: the largest that fits is {largest[name]}")  # fmt: skip

@@ -7,7 +7,7 @@ the sequence number N in its first 8 bytes. Readers compare the number, and a 64
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,7 @@ import torch
 import xxhash
 from tqdm import tqdm
 
-from common import RunFailed
-from common.record import Run
+from common import SuiteError
 from common.sizes import EDGES
 
 NUMBER_BYTES = 8
@@ -48,40 +47,9 @@ def time_group(
         finish_oldest()
 
 
-class Measurement:
-    """Number, time and check the iterations of a run: a first one, a warm-up, and those that count."""
-
-    def __init__(self, run: Run, sizes: Mapping[str, int], warmup: int, iterations: int) -> None:
-        self.run, self.sizes, self.number = run, sizes, 0
-        self.first_timed, self.end = 2 + warmup, 2 + warmup + iterations
-
-    def numbers(self) -> Iterator[int]:
-        """Yield the sequence number of each iteration. Show a progress bar on a terminal."""
-        self.run.memcpy_before_seconds = measure_memcpy(self.sizes)
-        for number in tqdm(range(1, self.end), disable=None, leave=False):
-            self.number = number
-            yield number
-        self.run.memcpy_after_seconds = measure_memcpy(self.sizes)
-
-    def time(self, send: Callable[[int], Any], receive: Callable[[Any], Any]) -> None:
-        """Run this iteration while the clock runs: `send` gets its number, and `receive` what `send` returned."""
-        time_group([self.number], 1, send, receive, self._save_times)
-
-    def _save_times(self, number: int, start: float, end: float) -> None:
-        if number == 1:
-            self.run.first_seconds = end - start
-        elif number < self.first_timed:
-            self.run.warmup_seconds.append(end - start)
-        else:
-            self.run.seconds.append(end - start)
-
-    def check(self, wrong_bytes: Iterable[Mapping[str, int]]) -> None:
-        """Raise RunFailed if one of the readers found wrong bytes in this iteration."""
-        for wrong_of_reader in wrong_bytes:
-            self.run.wrong_bytes_by_field |= wrong_of_reader
-        self.run.wrong_bytes = sum(self.run.wrong_bytes_by_field.values())
-        for edge, count in self.run.wrong_bytes_by_field.items():
-            raise RunFailed(f"{edge}: {count} bytes of message {self.number} differ from what was sent")
+def count_iterations(warmup: int, iterations: int) -> Iterable[int]:
+    """Yield the sequence numbers of a first iteration, a warm-up and the timed iterations; show a progress bar."""
+    return tqdm(range(1, 2 + warmup + iterations), disable=None, leave=False)  # None: only on a terminal
 
 
 def measure_memcpy(sizes: Mapping[str, int], passes: int = 4) -> list[float]:
@@ -121,33 +89,31 @@ class Endpoint:
     def receive(self, *inputs: torch.Tensor) -> int:
         """Hold the messages of an iteration instead of those before, and return their sequence number.
 
-        A tensor on a GPU has arrived when its number can be read. Raise RunFailed for anything but such a tensor.
+        A tensor on a GPU has arrived when its number can be read. Raise SuiteError for anything but such a tensor.
         """
         for sender, tensor in zip(self.senders, inputs, strict=True):
             # A compiled graph passes an error to a method as its argument.
             if not isinstance(tensor, torch.Tensor) or tensor.nbytes != self.sizes[sender]:
-                raise RunFailed(f"{sender} -> {self.name}: expected {self.sizes[sender]} bytes, got {tensor!r:.100}")
+                raise SuiteError(f"{sender} -> {self.name}: expected {self.sizes[sender]} bytes, got {tensor!r:.100}")
         self.inputs, self.numbers = inputs, [int(tensor[0]) for tensor in inputs]
         return self.numbers[0]
 
-    def verify(self, number: int) -> dict[str, int]:
-        """Return the wrong bytes of each edge on which message `number` did not arrive as it was sent."""
-        wrong = {}
+    def verify(self, number: int) -> None:
+        """Raise SuiteError if the messages that are held are not those that were sent with this sequence number."""
         for sender, tensor, read_number in zip(self.senders, self.inputs, self.numbers, strict=True):
             items, slot = tensor.cpu().numpy(), number % SLOTS
             if read_number != number or digest(items) != self.digests[sender][slot]:
                 expected = random_pool(sender, self.sizes[sender])[slot]
                 expected[0] = number
-                count = int(np.count_nonzero(items.view(np.uint8) != expected.view(np.uint8)))
-                wrong[f"{sender} -> {self.name}"] = max(1, count)  # 1: the number became right after the arrival
-        return wrong
+                wrong = np.count_nonzero(items.view(np.uint8) != expected.view(np.uint8))
+                raise SuiteError(f"{sender} -> {self.name}: {wrong} bytes of message {number} differ from what was "
+                                 f"sent, and it arrived with number {read_number}")  # fmt: skip
 
 
 def random_pool(sender: str, message_bytes: int) -> list[np.ndarray]:
     """Return the payloads of a sender as int64 items, without sequence numbers."""
-    limits = np.iinfo(np.int64)
+    limits, count = np.iinfo(np.int64), message_bytes // 8
     generators = [random_generator(sender, slot) for slot in range(SLOTS)]
-    count = message_bytes // 8
     return [generator.integers(limits.min, limits.max, count, np.int64, endpoint=True) for generator in generators]
 
 
