@@ -22,8 +22,8 @@ def label_of(workload: Workload, configuration: Configuration) -> str:
         "--message fields": plain_fields and workload.flow in FLOWS_OF_FIELDS,  # others always have fields
         "--address": layout.existing_cluster,
         "--placement spread": layout.placement == "spread" and not layout.place,
-        f"--place {layout.place}": layout.place,
-        f"--link '{layout.link}'": layout.link,
+        f"--placement {layout.place}": layout.place,
+        f"over {layout.link}": layout.link,
         "--device cuda": configuration.device == "cuda",
     }
     return " ".join([configuration.name, *(flag for flag, is_set in flags.items() if is_set)])

@@ -26,6 +26,7 @@ from dataflow.errors import RunFailed, UsageError, run_main
 from dataflow.measure.supervisor import only_measurement
 from dataflow.plan.command_line import OneLineParser
 from dataflow.plan.options import RESULTS
+from dataflow.plan.plan import LINK_VARIABLE
 
 CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x20000000, 0x40000000  # <sched.h>
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
@@ -108,6 +109,7 @@ def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
     variables = {
         "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_enable_metrics_collection": "0",
         "RAY_worker_niceness": "0", "RAY_enable_worker_prestart": "0", "TMPDIR": TEMPORARY,
+        LINK_VARIABLE: f"{rate.removesuffix('gbit')} Gbit/s",
     }  # fmt: skip
     nodes = start_nodes(count, rate, variables)
     process = subprocess.Popen(nodes[0].command(*command), env=os.environ | variables)
@@ -170,12 +172,11 @@ def main(argv: Sequence[str]) -> int:
     codes = []
     with only_measurement():
         for count, rate in setups:
-            link = f"{rate.removesuffix('gbit')} Gbit/s"
             suite = arguments.suite or ("cluster" if (count, rate) == (2, "10gbit") else "cluster-rates")
-            placement = ["--place", "policy=0,reference=1,reward=2"] if count == 3 else []
+            placement = ["--placement", "policy=0,reference=1,reward=2"] if count == 3 else []
             folder = arguments.output_dir / f"{suite}-{count}-nodes-{rate}"
             command = [sys.executable, "-m", "dataflow", "run", "--suite", suite, "--runs", str(arguments.runs)]
-            command += [*placement, *flags, "--link", link, "--output", str(folder)]
+            command += [*placement, *flags, "--output", str(folder)]
             if arguments.command:
                 command = shlex.split(arguments.command.replace("{address}", ADDRESS))
             else:

@@ -143,9 +143,6 @@ def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[li
     name = f"{planned[0][0].transport.label.replace(' ', '-')}-{now}.json" if is_one_record else f"run-{now}"
     output = arguments.output or RESULTS / name
     items = [Item(planned[0], output)] if is_one_record else make_items(planned, output)
-    if is_one_record and (trace := planned[0][0].options.trace):
-        files.create_empty(trace)
-        trace.unlink()  # the file can be written at the end
     if all(item.skipped for item in items):
         for item in items if arguments.output else ():  # otherwise, nobody wants a record of what cannot be measured
             files.create(item.path, item.record)

@@ -114,7 +114,7 @@ def plan_alone(
     if iterations and not suite and not values.keys() & {"iterations", "duration", "sweep"}:
         values["iterations"] = iterations
     if traced:
-        values["trace"] = Path("trace")  # make_items replaces the name
+        values["trace"] = True
     return resolve_points(runtime, make_options(transport, values), suite, table)
 
 
@@ -150,8 +150,6 @@ def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
                 label += f" {flag_name(name)}" + ("" if value is True else f" {shlex.quote(str(value))}")
         slug = re.sub("[^a-zA-Z0-9.]+", "-", label).strip("-")[:200]  # a file name has at most 255 bytes
         path = folder / f"{index:02}-{slug}.json"
-        if plan.options.trace:
-            plan = replace(plan, options=replace(plan.options, trace=path.with_suffix(".trace")))
         items.append(Item((plan, skipped), path, label))
     return items
 

@@ -56,9 +56,9 @@ def measure_all(runs: Sequence[Sequence[Item]]) -> list[int]:
             durations[items[0].path].append(took)
             left = estimate_seconds(durations, [items[0].path for _, items in waiting[position:]])
             for item in items:
-                run, trace = item.record.runs[-1], item.plan.options.trace
-                if trace and run.spans:
-                    write_chrome(trace, run, item.record.workload.edges)
+                run = item.record.runs[-1]
+                if run.spans:
+                    write_chrome(item.path.with_suffix(".trace"), run, item.record.workload.edges)
                 if len(runs) > 1:
                     times = f"took {timedelta(seconds=round(took))}, about {timedelta(seconds=round(left))} left"
                     print(f"{order + 1:3} of {len(runs)}  {item.label}: {describe_last_run(item.record)} ({times})",

@@ -12,13 +12,13 @@ from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows import catalogue
 from dataflow.flows.catalogue import flag_name
 from dataflow.flows.message import ITEM_BYTES
+from dataflow.plan.flag import NO_FLAG
 from dataflow.plan.options import FLAGS, PRESETS, PRESETS_TEXT, Options
 from dataflow.plan.sweep import expand_sweep
 
 COMMON = ("flow", "message", "batch_size", "payload", "device", "iterations", "warmup", "in_flight")
 LISTS = {"flows": catalogue.describe_flows, "presets": lambda: PRESETS_TEXT}  # other texts that --help shows
-NO_FLAGS = ("transport", "runs", "output")  # the configuration's own words, and flags of `run`
-OPTION_NAMES = [field.name for field in FLAGS if field.name not in NO_FLAGS]
+OPTION_NAMES = [field.name for field in FLAGS if field.metadata["group"] != NO_FLAG]
 Flag = dataclasses.Field[Any]  # made by dataflow.plan.flag.flag
 
 
@@ -88,7 +88,7 @@ class Help(argparse.Action):
 def add_options(parser: OneLineParser) -> None:
     """Add the flags of a configuration. A namespace has only those that are given."""
     for field in FLAGS:
-        if field.name in NO_FLAGS:
+        if field.name not in OPTION_NAMES:
             continue
         settings = {"help": describe_flag(field), "default": argparse.SUPPRESS, **field.metadata["argparse"]}
         if field.metadata["parse"]:
@@ -115,13 +115,11 @@ def parse_flags(words: Sequence[str]) -> dict[str, Any]:
 
 def make_options(transport: str, given: dict[str, Any]) -> list[Options]:
     """Return one Options, or one per value of --sweep; raise UsageError for flags that exclude each other."""
-    if "preset" in given:  # flags that are given as well override it
-        given = parse_flags(preset_flags(given["preset"], given.get("scale", 1.0))) | given
-    elif "scale" in given:
-        raise UsageError("--scale is the scale of a --preset: give a preset, or the sizes themselves")
-    for one, other in (("iterations", "duration"), ("place", "placement")):
-        if given.keys() >= {one, other}:
-            raise UsageError(f"--{one} and --{other}: leave one of them out")
+    if given.get("flow") in PRESETS:  # flags that are given as well override its own
+        others = {name: value for name, value in given.items() if name not in ("flow", "batch_size")}
+        given = {"preset": given["flow"], **parse_flags(preset_flags(given["flow"], given.get("batch_size"))), **others}
+    if given.keys() >= {"iterations", "duration"}:
+        raise UsageError("--iterations and --duration: leave one of them out")
     given = {"transport": transport, **given}
     return expand_sweep(given, value_parser) if "sweep" in given else [Options(**given)]
 
@@ -149,14 +147,14 @@ def describe_flag(field: Flag) -> str:
 
 def describe_flags() -> dict[str, str]:
     """Return what each flag of a configuration does."""
-    shown = (flag for flag in FLAGS if flag.name not in NO_FLAGS and flag.metadata["help"])
+    shown = (flag for flag in FLAGS if flag.name in OPTION_NAMES and flag.metadata["help"])
     return {flag_name(flag.name): describe_flag(flag).replace("%%", "%") for flag in shown}
 
 
-def preset_flags(name: str, scale: float) -> list[str]:
-    """Return the flags of a preset with `scale` times its batch size, at least one sample."""
+def preset_flags(name: str, samples: int | None) -> list[str]:
+    """Return the flags of a preset with this number of samples per message, or its own."""
     preset = PRESETS[name]
-    samples = max(1, round(preset["samples"] * scale))
+    samples = samples or preset["samples"]
     if "flags" in preset:
         return [flag.format(samples=samples) for flag in preset["flags"]]
     fields = []

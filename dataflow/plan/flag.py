@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec import Meta
 
+NO_FLAG = ""  # the group of a value that follows from other flags
+
 
 def flag(
     group: str, default: Any, help: str, parse: Callable[[str], Any] | None = None, bounds: Meta | None = None, *,

@@ -1,7 +1,5 @@
 """Define the flags that every script has: one field of Options per flag, with its group, default, help and bounds."""
 
-# ruff: noqa: RUF009  flag() is dataclasses.field()
-
 import dataclasses
 import tomllib
 from collections.abc import Mapping
@@ -14,8 +12,7 @@ from msgspec import Meta, convert
 
 from dataflow.flows.catalogue import FLOWS
 from dataflow.flows.flow import Flow
-from dataflow.flows.models import MODELS
-from dataflow.plan.flag import flag, parse_assignments
+from dataflow.plan.flag import NO_FLAG, flag, parse_assignments
 from dataflow.studies import studies
 from dataflow.units import parse_bytes, parse_seconds
 
@@ -33,10 +30,9 @@ def parse_warmup(text: str) -> int | None:
     return None if text == "steady" else convert(text, Annotated[int, Meta(ge=0, le=10**6)], strict=False)
 
 
-_SIZES = "sizes of flows (--list-flows shows the defaults)"
+_SIZES = "sizes"
 _workload, _size = partial(flag, "workload"), partial(flag, _SIZES, None, size=True)
 _transport, _measurement = partial(flag, "transport"), partial(flag, "measurement")
-_actors, _output = partial(flag, "actors"), partial(flag, "output")
 _FEW = Meta(ge=1, le=16)
 _COUNT, _BYTES, _TIME = Meta(ge=1, le=10**6), Meta(ge=1, le=10**15), Meta(gt=0)
 _LENGTHS = "a number, lognormal:200:0.6:512 (median, sigma, longest) or uniform:10:512"
@@ -47,9 +43,8 @@ class CoreOptions:
     # fmt: off
     flow: str = _workload("online-dpo", f"actors and the messages between them: {', '.join(FLOWS)}, text such as "
         "'rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB', or a function that returns a Flow, "
-        "for example my_flow.py:make", str)
-    preset: str | None = _workload(None, "flow and sizes of a known system", str, choices=tuple(PRESETS))
-    scale: float = _workload(1.0, "multiply the batch size of --preset by this share", float, Meta(gt=0, le=1))
+        "for example my_flow.py:make, or the data of a known system (--help presets)", str)
+    preset: str | None = flag(NO_FLAG, None, "the known system that --flow names")
     message: str | None = _workload(None, "send messages of several fields as a dict of tensors (fields, the default), "
         "copied into one buffer (packed), with each list of tensors as one tensor of values and one of offsets "
         "(jagged), or in the form of a study (tensordict: as in verl; indices: only the weights that have changed). "
@@ -57,28 +52,18 @@ class CoreOptions:
         choices=("fields", "packed", "jagged", *FORMS))
     batch_size: int | None = _size("samples or prompts per message", int, _COUNT)
     prompt_seq_len: int | None = _size("tokens per prompt of the demo's flow and of detached-ppo", int, _COUNT)
-    max_new_tokens: int | None = _size("tokens per response of the demo's flow", int, Meta(ge=0, le=10**6))
-    num_samples: int | None = _size("responses per prompt of the demo's flow", int, _COUNT)
     prompt_len: str | None = _size(f"tokens per prompt of ChatLearn's flows: {_LENGTHS}", str)
     response_len: str | None = _size(f"tokens per response of ChatLearn's flows: {_LENGTHS}", str)
     seq_length: int | None = _size("tokens to which --padding vllm pads each sample; tokens per sample of detached-ppo",
         int, _COUNT)
-    padding: str | None = _size("pad to the longest sample (megatron) or to --seq-length (vllm)", str,
-        choices=("megatron", "vllm"))
     as_sent: bool | None = _size("send views of larger tensors, as ChatLearn does; pickle writes all of a view's "
         "storage. Without this flag, each tensor has its own storage")
     payload_bytes: int | None = _size("bytes per message, such as 12MB or 64KiB", parse_bytes, _BYTES)
     actors: int | None = _size("actors of the flows chain and scatter-gather", int, Meta(ge=1, le=64))
-    model: str | None = _size(f"tensors of flows of models: {', '.join(MODELS)}, or the size of one flat tensor, "
-        "such as 1GiB", str)
-    model_scale: float | None = flag(_SIZES, None, "multiply the first dimension of all tensors of --model by this "
-        "share", float, Meta(gt=0, le=1), size="scale")
-    lora_rank: int | None = _size("send adapters of this rank for the matrices of the layers instead of all weights",
-        int, Meta(ge=1, le=4096))
     payload: int | None = _size("scale all flat messages to this number of bytes per iteration, such as 64MiB",
         parse_bytes, _BYTES)
     fields: int | None = _size("cut each tensor of a message into this many tensors", int, Meta(ge=1, le=10_000))
-    transport: str | None = _transport(None, "how messages are sent (--help lists the transports of a script)", str)
+    transport: str | None = flag(NO_FLAG, None, "the transport of the configuration")
     device: str = _transport("auto", "device of the tensors; auto: GPUs if there are any and the transport uses them",
         str, choices=("auto", "cpu", "cuda"))
     zero_copy: bool = _transport(False, "object store: readers map tensors and do not copy them", configuration=True)
@@ -94,20 +79,14 @@ class CoreOptions:
         "(THP_MEM_ALLOC_ENABLE=1)", configuration=True)
     reuse_buffers: bool = _transport(False, "graph shm: readers receive into the same memory again, without "
         "page faults", configuration=True)
-    overlap_communication: bool = _transport(False, "graph nccl: Ray receives a message of a GPU while the task before "
-        "its reader computes (_overlap_gpu_communication)", configuration=True)
     address: str | None = _transport(None, "use the Ray cluster at ip:port (or auto) instead of a private one", str)
-    placement: str | None = _transport(None, "start all actors on the driver's node (pack), or one per node "
-        "round-robin (spread; a private cluster then has two nodes). Default: pack; with --address: spread", str,
-        choices=("pack", "spread"))
-    place: str | None = _transport(None, "node of each actor, as a number: policy=0,reference=1,reward=1. The driver's "
-        "node is 0, and so is that of other actors; a private cluster has as many nodes as are named", str,
-        metavar="ACTOR=NODE,...")
-    link: str | None = _transport(None, "name of the network between the nodes, which records and tables show, such as "
-        "'10 Gbit/s'", str, metavar="NAME")
+    placement: str | None = _transport(None, "node of each actor: all on the driver's node (pack), one per node "
+        "round-robin (spread), or numbers: policy=0,reference=1,reward=1. The driver's node is 0, and so is that of "
+        "other actors. A private cluster has as many nodes as are named, two for spread. Default: pack; with "
+        "--address: spread", str, metavar="pack|spread|ACTOR=NODE,...")
+    place: str | None = flag(NO_FLAG, None, "the node numbers of --placement")
     object_store_bytes: int | None = _transport(None, "object store of a private Ray cluster, such as 4GiB. Default: "
         "30 %% of the free memory, as in Ray", parse_bytes, Meta(ge=MIN_STORE_BYTES, le=10**15))
-    runs: int = _measurement(1, "number of runs; each run starts new processes", int, Meta(ge=1, le=1000))
     iterations: int = _measurement(100, "timed iterations", int, Meta(ge=1, le=10**7))
     duration: float | None = _measurement(None, "measure for this time instead of --iterations, such as 10s; "
         "verification is included", parse_seconds, _TIME, metavar="TIME")
@@ -120,8 +99,8 @@ class CoreOptions:
         "--in-flight iterations and the sequence numbers of the others are verified. Default: the value of "
         "--in-flight, so that all bytes of every iteration are verified", int, _COUNT, configuration=True)
     allow_disturbed: bool = _measurement(False, "count disturbed runs too: those during which other programs used "
-        "more than 0.3 cores, or the hypervisor took more than 0.1. Without this flag, benchmark.py measures a "
-        "disturbed run again, at most twice, and its times are in the record but not in tables. Scripts count them")
+        "more than 0.3 cores, or the hypervisor took more than 0.1. Without this flag, a disturbed run of several "
+        "configurations is measured again, at most twice, and its times are in the record but not in tables")
     in_flight: int = _measurement(1, "largest number of iterations that run at the same time",
         int, Meta(ge=1, le=64), configuration=True)
     timeout: float = _measurement(120.0, "end the run with an error if its start or an iteration takes longer (in s)",
@@ -131,14 +110,12 @@ class CoreOptions:
     sweep: str | None = _measurement(None, "measure at several values of payload, batch-size, fields, in-flight or "
         "actors, with one record each, and for 1 s each without --duration or --iterations: payload=1KiB:1GiB:4x, "
         "in-flight=1:4:+1 or fields=1,8,64", str, metavar="NAME=POINTS")
-    model_seconds: str | None = _actors(None, "time that actors sleep per message instead of computing: "
+    model_seconds: str | None = _measurement(None, "time that actors sleep per message instead of computing: "
         "policy=200ms,reward=50ms", str, metavar="ACTOR=TIME,...", configuration=True)
-    threads: int = _actors(1, "torch threads per actor, for copies", int, _COUNT, configuration=True)
-    trace: Path | None = _output(None, "write a Chrome trace to this new file; tracing itself costs time", Path,
-        metavar="FILE")
-    output: Path | None = _output(None, "write the record to this new file, or with --sweep the records to this folder "
-        "(default: a new name in results/)", Path, metavar="PATH")
-    inject: str | None = _output(None, "", str, configuration=True)  # for tests: endpoints/fault_injection.py
+    threads: int = _measurement(1, "torch threads per actor, for copies", int, _COUNT, configuration=True)
+    trace: bool = _measurement(False, "record what each process does and when: a table shows the stages of an "
+        "iteration, and a Chrome trace (.trace) lies beside the record. Tracing itself costs time")
+    inject: str | None = _measurement(None, "", str, configuration=True)  # for tests: endpoints/fault_injection.py
     # fmt: on
 
     def __post_init__(self) -> None:
@@ -146,8 +123,10 @@ class CoreOptions:
             object.__setattr__(self, "iterations", MAX_TIMED_ITERATIONS)
         if self.as_sent and self.message is None:
             object.__setattr__(self, "message", "fields")
-        is_spread = self.address or self.place
-        object.__setattr__(self, "placement", self.placement or ("spread" if is_spread else "pack"))
+        if "=" in (self.placement or ""):
+            object.__setattr__(self, "place", self.placement)
+        is_spread = self.place or (self.address and not self.placement)
+        object.__setattr__(self, "placement", "spread" if is_spread else self.placement or "pack")
 
     @property
     def sizes(self) -> dict[str, Any]:
@@ -166,7 +145,7 @@ class CoreOptions:
 
     @property
     def nodes_of_actors(self) -> dict[str, int]:
-        return parse_assignments("--place", self.place, int)
+        return parse_assignments("--placement", self.place, int)
 
     @property
     def node_count(self) -> int:

@@ -1,6 +1,7 @@
 """Resolve the flags into a plan of one configuration: its flow, its processes, its devices and its record."""
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from dataflow.plan.token import Token
 from dataflow.records.schema import Configuration, Layout, Record, Workload, record_edges
 from dataflow.studies import studies
 
+LINK_VARIABLE = "DATA_FLOW_LINK"  # name of the network between the nodes, which tables show, such as 10 Gbit/s
 FIXED_WARMUP = 10  # untimed iterations of each side of a paired measurement
 
 
@@ -193,13 +195,14 @@ class Plan:
     @cached_property
     def configuration(self) -> Configuration:
         options, transport, flags = self.options, self.transport, self.options.configuration_flags
-        layout = Layout(options.placement, bool(options.address), options.place or "", options.link or "")  # type: ignore[arg-type]
+        link = os.environ.get(LINK_VARIABLE, "")
+        layout = Layout(options.placement, bool(options.address), options.place or "", link)  # type: ignore[arg-type]
         return Configuration(transport.runtime.name, transport.name, flags, self.device, layout)  # type: ignore[arg-type]
 
     def new_record(self) -> Record:
         return Record(
             suite=self.suite, table=self.table, workload=self.workload, configuration=self.configuration,
-            traced=bool(self.options.trace), arguments=self.options.arguments,
+            traced=self.options.trace, arguments=self.options.arguments,
         )  # fmt: skip
 
 

@@ -51,8 +51,6 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield "--preallocate-store is for the object store of a private Ray cluster: leave it out"
     if options.reuse_buffers and label != "graph shm":
         yield f"--reuse-buffers is a flag of graph shm and not of {label}: leave it out"
-    if options.overlap_communication and label != "graph nccl":
-        yield f"--overlap-communication is a flag of graph nccl and not of {label}: leave it out"
     if options.huge_pages and not (HUGE_PAGES.exists() and "[never]" not in HUGE_PAGES.read_text()):
         yield f"--huge-pages: this machine does not give any: write madvise into {HUGE_PAGES}"
     if uses_ray and re.search("[\udc80-\udcff]", str(RESULTS)):  # bytes that Python could not decode
@@ -62,13 +60,9 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
     if options.address and not transport.can_cross_nodes:
         yield f"--address: {label} runs on one machine, without a cluster: leave it out"
     if spread and not uses_ray and not options.address:
-        yield f"--placement spread and --place: {label} runs on one machine: leave them out"
+        yield f"--placement: {label} runs on one machine: leave it out"
     if options.resources and (options.address or options.duration):
         yield "--resources: it needs a private cluster and --iterations: leave --address and --duration out"
-    if options.trace and (options.runs > 1 or options.sweep):
-        yield "--trace records one run, and --runs or --sweep asks for several: leave one of them out"
-    if options.trace and options.trace == options.output:
-        yield f"--trace and --output are the same file {options.trace}: give two names"
 
 
 def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
@@ -90,11 +84,13 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
             if readers not in (set(), {DRIVER}, {*flow.actors} - {task.actor}):
                 yield f"{transport.label}: not all actors read the message of {task.name}: use another --transport"
                 break
+    if options.placement not in ("pack", "spread"):
+        yield f"--placement {options.placement}: give pack, spread or ACTOR=NODE,..."
     for actor, node in options.nodes_of_actors.items():
         if actor not in flow.actors:
-            yield f"--place: there is no actor {actor}: give {', '.join(flow.actors)}"
+            yield f"--placement: there is no actor {actor}: give {', '.join(flow.actors)}"
         if not 0 <= node < MAX_NODES:
-            yield f"--place {actor}={node}: give a node from 0 to {MAX_NODES - 1}"
+            yield f"--placement {actor}={node}: give a node from 0 to {MAX_NODES - 1}"
     has_steps = flow.has_compute or flow.has_collectives or flow.has_parameters
     if has_steps and (options.in_flight > 1 or options.group_size > 1):
         yield f"--in-flight and --check-every: a step of {flow.name} begins after the last one: leave them out"

@@ -63,7 +63,7 @@ def compile_graph(workers: WorkerGroup, hint: str | None):
     workers.run_in_all(prepare_channels)
     # As many buffers per channel: a reader may hold views of some messages while others are written.
     buffers = stored_iterations(plan.transport, plan.options)
-    settings = {"_max_inflight_executions": buffers, "_overlap_gpu_communication": plan.options.overlap_communication}
+    settings = {"_max_inflight_executions": buffers}
     graph = bind(flow, workers.actors, hint).experimental_compile(**settings)
     # Ray starts one process per graph, which would otherwise still be starting in the first iterations.
     ray.get(graph._proxy_actor.__ray_ready__.remote())

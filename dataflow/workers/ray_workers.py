@@ -69,7 +69,7 @@ class RayWorkers(WorkerGroup):
             return {name: (index + 1) % count for index, name in enumerate(names)}
         nodes = self.plan.options.nodes_of_actors
         if max(nodes.values()) >= count:
-            raise UsageError(f"--place {self.plan.options.place}: the cluster has {count} nodes, numbered from 0")
+            raise UsageError(f"--placement {self.plan.options.place}: the cluster has {count} nodes, numbered from 0")
         return {name: nodes.get(self.plan.workers[name].actor, 0) for name in names}
 
     def _run_in_actors(self, function: Callable[[Any], Any]) -> dict[str, Any]:

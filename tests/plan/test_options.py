@@ -62,8 +62,9 @@ def test_help_lists_the_values_of_flags(capsys, topic, words):
     ("runtime", "flags", "reason"),
     [
         ("store", ["--batch-size", "0"], "--batch-size: '0' is not possible: Expected `int` >= 1"),
+        ("store", ["--prompt-seq-len", "1" + "0" * 400], "--prompt-seq-len"),
         ("store", ["--batch", "4"], "did you mean --batch-size?"),
-        ("store", ["--scale", "0.5"], "give a preset"),
+        ("store", ["--flow", "offline-dpo"], "unknown flow offline-dpo"),
         ("torch", ["--duration", "10s", "--iterations", "5"], "leave one of them out"),
         ("torch", ["--check-every", "3", "--in-flight", "4"], "give at least --in-flight, which is 4"),
         ("store", ["--as-sent", "--message", "packed"], "packed messages have what a view shows"),
@@ -79,13 +80,16 @@ def test_help_lists_the_values_of_flags(capsys, topic, words):
         ("store", ["--address", "127.0.0.1:1"], "no answer"),
         ("store", ["--in-flight", "2"], "driver-queue holds 1 of online-dpo: give 1, or another --transport"),
         ("graph", ["--transport", "shm", "--in-flight", "6"], "shm holds 5 of online-dpo: give 5"),
-        ("graph", ["--place", "critic=1"], "there is no actor critic: give policy, reference, reward"),
-        ("graph", ["--place", "policy=-1"], "give a node from 0 to"),
-        ("graph", ["--place", "policy"], "give NAME=VALUE"),
+        ("graph", ["--placement", "critic=1"], "there is no actor critic: give policy, reference, reward"),
+        ("graph", ["--placement", "policy=-1"], "give a node from 0 to"),
+        ("graph", ["--placement", "policy=a"], "--placement policy=a: invalid literal"),
+        ("graph", ["--placement", "sprad"], "--placement sprad: give pack, spread or ACTOR=NODE,..."),
+        ("torch", ["--placement", "policy=1"], "runs on one machine"),
         ("torch", ["--sweep", "payloda=1,2"], "NAME one of batch-size, actors, payload, fields, in-flight"),
         ("torch", ["--sweep", "payload=8:100000:+8"], "give 2 to 64 values"),
         ("torch", ["--sweep", "payload=1KiB:64KiB:fourx"], "FIRST:LAST:FACTORx"),
-        ("torch", ["--sweep", "payload=1KiB,2KiB", "--trace", "x"], "--trace records one run"),
+        ("torch", ["--sweep", "in-flight=1:64:+8", "--in-flight", "1"], "leave one of them out"),
+        ("torch", ["--sweep", "in-flight=1,65"], "Expected `int` <= 64"),
         ("store", ["--device", "cuda"], "--device cuda: no GPU found. Use --device cpu."),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
@@ -148,14 +152,15 @@ def edge_bytes(*flags):
 
 
 def test_presets_have_the_bytes_of_their_sources():
-    assert [count >> 20 for count in edge_bytes("--preset", "demo")] == [32, 96, 96, 64, 160]
-    assert edge_bytes("--preset", "openrlhf-256x16") == edge_bytes("--preset", "transferqueue-perftest") == [2**28]
-    assert edge_bytes("--preset", "verl-dapo") == [1024 * (16 * 10240 + 24 * 18432)]  # 16 R + 24 T bytes per sample
+    assert [count >> 20 for count in edge_bytes("--flow", "demo")] == [32, 96, 96, 64, 160]
+    assert edge_bytes("--flow", "openrlhf-256x16") == edge_bytes("--flow", "transferqueue-perftest") == [2**28]
+    assert edge_bytes("--flow", "verl-dapo") == [1024 * (16 * 10240 + 24 * 18432)]  # 16 R + 24 T bytes per sample
     for name in PRESETS:
-        part = edge_bytes("--preset", name, "--scale", "0.25")
-        assert part == pytest.approx([count / 4 for count in edge_bytes("--preset", name)])
-    options = parse("--preset", "chatlearn-7b-megatron", "--batch-size", "3")
-    assert (options.flow, options.batch_size, options.prompt_len) == ("ppo", 3, "512")
+        part = edge_bytes("--flow", name, "--batch-size", str(PRESETS[name]["samples"] // 4))
+        assert part == pytest.approx([count / 4 for count in edge_bytes("--flow", name)])
+    options = parse("--flow", "chatlearn-7b-megatron", "--batch-size", "3", "--prompt-len", "64")
+    assert (options.flow, options.batch_size, options.prompt_len, options.response_len) == ("ppo", 3, "64", "512")
+    assert options.preset == "chatlearn-7b-megatron"
 
 
 def test_a_sweep_has_options_for_each_value():

@@ -34,7 +34,7 @@ def test_actors_are_on_the_cpu_or_get_the_largest_equal_share_of_a_gpu_that_fits
 
 
 def test_the_record_has_workload_configuration_and_table(make_plan):
-    plan = make_plan("graph", "--transport", "mapped", "--copy-out", "--timeout", "7", "--trace", "t", *KILOBYTES)
+    plan = make_plan("graph", "--transport", "mapped", "--copy-out", "--timeout", "7", "--trace", *KILOBYTES)
     record = plan.new_record()
     assert (record.suite, record.table, record.traced, record.runs) == ("", "stages", True, [])
     assert (record.workload.flow, record.workload.message, record.arguments["timeout"]) == ("online-dpo", "flat", 7)

@@ -103,7 +103,7 @@ HOSTILE = [
     Hostile("a user without a home", (TORCH, *MEMCPY, "--copy-in"), "^error: --copy-in", prefix=NO_HOME),
     Hostile("charts in an ASCII locale", (PLOT, RECORD, "--html", "--output-dir", "{folder}"), "^charts: .*report.html",
             0, ASCII),
-    Hostile("a trace in an ASCII locale", (TORCH, *MEMCPY, "--trace", "t"), "^Execution time: ", 0, ASCII,
+    Hostile("a trace in an ASCII locale", (TORCH, *MEMCPY, "--trace"), "^Execution time: ", 0, ASCII,
             is_quick=False),
     Hostile("a compressed record that is not compressed", (PLOT, "b.json.gz"),
             "cannot read b.json.gz .Not a gzipped file",

@@ -18,7 +18,7 @@ from dataflow.commands.nodes import in_namespaces
 from dataflow.errors import UsageError
 from dataflow.records import files
 
-PLACE = ("--place", "policy=0,reference=1,reward=1", "--link", "1 Gbit/s")
+PLACE = ("--placement", "policy=0,reference=1,reward=1")
 SIZE = ("--payload", "16MiB", "--iterations", "4", "--warmup", "1")
 
 
@@ -77,13 +77,13 @@ def test_a_container_without_rights_is_told_what_is_needed(monkeypatch):
 
 @needs_namespaces
 def test_placed_actors_exchange_messages_over_the_link(request, tmp_path):
-    traced, records = tmp_path / "trace.json", [tmp_path / f"{name}.json" for name in ("graph", "rdt", "torch")]
-    commands = [run_words("graph", "shm", records[0], *SIZE, *PLACE, "--trace", traced)]
+    records = [tmp_path / f"{name}.json" for name in ("graph", "rdt", "torch")]
+    commands = [run_words("graph", "shm", records[0], *SIZE, *PLACE, "--trace")]
     if request.config.getoption("--all"):
         commands.append(run_words("store", "refs", tmp_path / "died.json", *SIZE, *PLACE, "--inject", "reward:3:die"))
         commands.append(run_words("rdt", "gloo", records[1], *SIZE, *PLACE))
         commands.append(run_words("torch", "gloo", records[2], *SIZE, *PLACE))
-        commands.append(run_words("store", "refs", tmp_path / "none.json", *SIZE, "--place", "reward=2"))
+        commands.append(run_words("store", "refs", tmp_path / "none.json", *SIZE, "--placement", "reward=2"))
     else:
         records = records[:1]
     before = left_of_nodes(tmp_path)
@@ -100,7 +100,7 @@ def test_placed_actors_exchange_messages_over_the_link(request, tmp_path):
         for link in run.links:  # at 1 Gbit/s, if its buffer of 4 MB is empty at the beginning
             assert min(link.seconds) > 8 * (link.bytes - 8e6) / 1e9
         assert set(environments) == {"0", "1"} and environments["1"]["versions"] == environments["0"]["versions"]
-    assert traced.exists()
+    assert records[0].with_suffix(".trace").exists()
     assert "x link" in stdout
     if len(records) == 3:
         died = files.load(tmp_path / "died.json").runs[0]

@@ -125,11 +125,11 @@ def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(t
 
 def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path):
     flags = ("--transport", "gloo", *KILOBYTES, "--iterations", "8", "--output", tmp_path / "record.json")
-    done = run_command("torch", *flags, "--trace", tmp_path / "trace.json")
+    done = run_command("torch", *flags, "--trace")
     (run,) = files.load(tmp_path / "record.json").runs
     seen = {(process, number) for process, _, _, _, number, *_ in run.spans}
     assert seen == set(product(("driver", "policy", "reference", "reward"), range(8)))
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    events = json.loads((tmp_path / "record.trace").read_text())["traceEvents"]
     assert len([event for event in events if event["ph"] == "X"]) >= len(run.spans)
     # On a busy machine, less of an iteration is explained, and the tables are replaced by a warning that says so.
     explained = stages.attribute(run)[1]

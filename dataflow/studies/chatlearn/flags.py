@@ -29,6 +29,8 @@ _COUNT, _FEW = Meta(ge=1, le=10**6), Meta(ge=1, le=16)
 @dataclass(frozen=True, kw_only=True)
 class ChatLearnFlags(Base):
     # fmt: off
+    padding: str | None = flag("chatlearn", None, "pad to the longest sample (megatron) or to --seq-length (vllm)", str,
+        choices=("megatron", "vllm"), size=True)
     sink: str = _flag("driver", "reader of the results: the driver, or a trainer that cuts them into micro-batches "
         "(and whose steps take --model-seconds trainer=50ms)", str, choices=("driver", "trainer"))
     train_micro_batch: int = _flag(8, "samples per micro-batch of --sink trainer", int, _COUNT)

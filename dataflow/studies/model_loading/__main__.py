@@ -111,7 +111,7 @@ def parse_command(argv: Sequence[str]) -> argparse.Namespace:
 
 def measure(way: str, arguments: argparse.Namespace, record: LoadingRecord) -> None:
     """Publish and load once, in new processes; add the result to the record, or raise RunFailed."""
-    options = Options(flow="weights", model=arguments.model, scale=arguments.scale, transport="refs",
+    options = Options(flow="weights", model=arguments.model, model_scale=arguments.scale, transport="refs",
                       zero_copy=WAYS[way].zero_copy)  # fmt: skip
     plan, _ = resolve_plan("store", options)
     with RunFolder() as run:

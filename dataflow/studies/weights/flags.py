@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Meta
 
 from dataflow.plan.flag import flag
+from dataflow.studies.model_flags import ModelFlags
 from dataflow.units import parse_bytes
 
 _size = partial(flag, "weights", None, size=True)
@@ -16,7 +17,7 @@ _FEW = Meta(ge=1, le=64)
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightsFlags:
+class WeightsFlags(ModelFlags):
     # fmt: off
     receivers: int | None = _size("rollouts that receive all weights", int, _FEW)
     senders: int | None = _size("trainers, each of which sends its part of the tensors", int, _FEW)

@@ -8,12 +8,13 @@ from typing import Any
 from msgspec import Meta
 
 from dataflow.plan.flag import flag
+from dataflow.studies.model_flags import ModelFlags
 
 _size = partial(flag, "zero", None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ZeroFlags:
+class ZeroFlags(ModelFlags):
     # fmt: off
     stage: int | None = _size("stage of ZeRO: 1, 2 or 3", int, Meta(ge=1, le=3), size=True)
     zero_ranks: int | None = _size("ranks of the model (default: 4)", int, Meta(ge=2, le=64), size="ranks")

@@ -48,7 +48,7 @@ def test_samples_reach_the_trainers_by_chatlearns_operations(run_script, cluster
              "--iterations", "4", "--warmup", "0", "--batch-size", "8", "--prompt-len", "uniform:4:8",
              "--response-len", "6", "--train-global-batch", "8", "--train-micro-batch", "2", "--data-parallel", "2",
              "--model-seconds", "trainer=50ms", "--keep-queues")  # fmt: skip
-    finished = run_script("store", *CHATLEARN, *flags, *cluster, "--trace", str(tmp_path / "trace.json"))
+    finished = run_script("store", *CHATLEARN, *flags, *cluster, "--trace")
     assert (finished.code, finished.stderr) == (0, "")
     run, counts = finished.run, finished.run.queue_operations
     assert (run.status, run.wrong_bytes) == ("ok", 0)
