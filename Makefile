@@ -48,7 +48,7 @@ faults: .venv/installed
 	rm -f results/evidence/faults.jsonl results/evidence/hostile.jsonl
 	FAULT_RESULTS=results/evidence/faults.jsonl $(PY) -m pytest -n 2 tests/runs/test_faults.py tests/runs/test_cluster.py --all; \
 		code=$$?; FAULT_RESULTS=results/evidence/hostile.jsonl $(PY) -m pytest tests/runs/test_hostile.py --all; \
-		$(PY) -m dataflow.evidence.faults results/evidence/faults.jsonl results/evidence/hostile.jsonl; exit $$code
+		$(PY) -m dataflow.evidence.sections results/evidence; exit $$code
 
 publish: .venv/installed
 	$(PY) -m dataflow report $(RECORDS) --publish

@@ -151,12 +151,16 @@ def _check_equal(results: Sequence[Result], keys: Sequence[str], problem: str) -
             raise RecordError(f"{problem}, {_difference(machines[0], machine)}: name those of one, or give --mixed")
 
 
+def without_delay(result: Result) -> Configuration:
+    """Return the configuration without --inject."""
+    flags = {name: value for name, value in result.configuration.flags.items() if name != "inject"}
+    return msgspec.structs.replace(result.configuration, flags=flags)
+
+
 def _by_identity(results: Sequence[Result]) -> dict[Identity, Result]:
     by_identity: dict[Identity, Result] = {}
     for result in results:
-        flags = {name: value for name, value in result.configuration.flags.items() if name != "inject"}
-        configuration = msgspec.structs.replace(result.configuration, flags=flags)
-        identity = Identity(result.workload, configuration, result.traced, result.paired)
+        identity = Identity(result.workload, without_delay(result), result.traced, result.paired)
         if identity in by_identity:
             raise RecordError(f"{by_identity[identity].label} and {result.label} are two results of the same "
                               "measurement on one side: name one of them")  # fmt: skip

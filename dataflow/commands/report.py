@@ -17,11 +17,13 @@ from pathlib import Path
 from dataflow.analysis.comparison import check_one_machine
 from dataflow.analysis.result import group_results
 from dataflow.errors import RecordError
+from dataflow.evidence.sections import evidence_sections
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
 from dataflow.report import console, html, markdown
 from dataflow.report.broken_records import name_broken_record
 from dataflow.report.charts import to_svg
+from dataflow.report.pages import page_sections
 from dataflow.report.sections import sections
 from dataflow.report.tables import Section
 
@@ -34,21 +36,19 @@ def parse_command(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = OneLineParser(__doc__, "python3 -m dataflow report [RECORDS ...] [flags]")
     add = parser.add_argument
     add("records", nargs="*", type=Path, help="records, or folders of records")
-    add("--output-dir", type=Path, help="folder of the charts (default: the folder of the first record)")
+    add("--output", type=Path, metavar="FOLDER", help="folder of the charts (default: that of the first record)")
     add("--format", choices=("text", "markdown"), default="text", help="form of the printed tables")
     add("--html", action="store_true", help="also write report.html")
-    add("--pages", type=Path, metavar="FOLDER", help="also write the tables in README.md and docs/ of this folder")
-    add("--publish", action="store_true", help="write the charts of this repository to img/, and its tables")
+    add("--publish", type=Path, nargs="?", const=ROOT, metavar="FOLDER", help="write the charts to img/, and the "
+        "tables into README.md and docs/, of this folder (default: this repository)")  # fmt: skip
     add("--mixed", action="store_true", help="allow records of different machines or boots in one table")
     arguments = parser.parse_all(argv)
     if not arguments.records:
         arguments.records = find_newest(RESULTS)
         print(f"records: {', '.join(map(str, arguments.records))}")
-    if arguments.publish:
-        arguments.pages = arguments.pages or ROOT
-        arguments.output_dir = arguments.output_dir or ROOT / "img"
     first = arguments.records[0]
-    arguments.output_dir = arguments.output_dir or (first if first.is_dir() else first.parent)
+    default = first if first.is_dir() else first.parent
+    arguments.output = arguments.output or (arguments.publish / "img" if arguments.publish else default)
     return arguments
 
 
@@ -90,30 +90,18 @@ def present(arguments: argparse.Namespace) -> int:
         check_one_machine(results, several_boots=is_published)  # its tables name the number of boots
     built = sections(results)
     try:
-        arguments.output_dir.mkdir(parents=True, exist_ok=True)
-        written = write_charts(built, arguments.output_dir)
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        written = write_charts(built, arguments.output)
         if arguments.html:
-            written.append(arguments.output_dir / "report.html")
+            written.append(arguments.output / "report.html")
             written[-1].write_text(html.render(built), encoding="utf-8")
     except OSError as error:
-        path = error.filename or arguments.output_dir  # a full disk names no file
-        raise RecordError(f"cannot write {path} ({error.strerror}): give another --output-dir") from None
-    if arguments.pages:
-        for_pages = [*built, *markdown.page_sections(results)]
-        if arguments.publish:
-            from dataflow.evidence.allocators import settings_section
-            from dataflow.evidence.false_alarms import verdict_table
-            from dataflow.evidence.faults import fault_section
-            from dataflow.studies.model_loading.__main__ import loading_section, read_record
-
-            verdicts = verdict_table([RESULTS / "evidence" / "alike", RESULTS / "evidence" / "paired"])
-            for_pages.append(Section("verdicts", "", table=verdicts))
-            for_pages.append(settings_section(RESULTS / "evidence" / "allocators"))
-            for name in ("faults", "hostile"):
-                for_pages.append(fault_section(RESULTS / "evidence" / f"{name}.jsonl"))
-            for_pages.append(loading_section(read_record(RESULTS / "evidence" / "loading.json")))
-            written += write_charts(for_pages[-1:], arguments.output_dir)
-        markdown.rewrite_pages(arguments.pages, for_pages)
+        path = error.filename or arguments.output  # a full disk names no file
+        raise RecordError(f"cannot write {path} ({error.strerror}): give another --output") from None
+    if arguments.publish:
+        of_suite = evidence_sections(RESULTS / "evidence")
+        written += write_charts(of_suite, arguments.output)
+        markdown.rewrite_pages(arguments.publish, [*built, *page_sections(results), *of_suite])
     if arguments.format == "markdown":
         print(markdown.render(built))
     else:

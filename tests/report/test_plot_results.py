@@ -96,7 +96,7 @@ def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tm
     page.parent.mkdir()
     page.write_text(marks("in-flight", "\nold\n"))
     copies = write("a.json", "shm", [0.5], runtime="graph", arguments={"iterations": 20})
-    assert plot_results.main([write("b.json", "driver-queue", [1.0]), copies, "--pages", str(tmp_path)]) == 0
+    assert plot_results.main([write("b.json", "driver-queue", [1.0]), copies, "--publish", str(tmp_path)]) == 0
     text = readme.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter")
     assert "`graph shm` is the fastest with 500 ms" in text and "| graph shm |" in text
@@ -105,7 +105,7 @@ def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tm
     assert page.read_text() == marks("in-flight", "\nold\n")  # there are no such records
     readme.write_text("<!-- end of results -->")
     with pytest.raises(RecordError, match="write each of these marks once"):
-        plot_results.main([copies, "--pages", str(tmp_path)])
+        plot_results.main([copies, "--publish", str(tmp_path)])
 
 
 def test_every_generated_part_of_the_pages_and_every_chart_equals_what_the_records_give(tmp_path):
@@ -114,8 +114,7 @@ def test_every_generated_part_of_the_pages_and_every_chart_equals_what_the_recor
     for page in pages:
         (tmp_path / page.relative_to(plot_results.ROOT)).write_text(page.read_text())
     published = str(plot_results.ROOT / "results" / "published")
-    flags = ["--publish", "--pages", str(tmp_path), "--output-dir", str(tmp_path / "img")]
-    assert plot_results.main([published, *flags]) == 0
+    assert plot_results.main([published, "--publish", str(tmp_path)]) == 0
     for page in pages:
         assert (tmp_path / page.relative_to(plot_results.ROOT)).read_text() == page.read_text(), page.name
     drawn, published = (
@@ -199,5 +198,5 @@ def test_a_full_disk_is_named_with_the_folder(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as when the kernel writes a file that is open
 
     monkeypatch.setattr(Path, "write_text", write_nothing)
-    with pytest.raises(RecordError, match=r"cannot write .*/out \(No space left on device\): give another"):
-        plot_results.main([str(tmp_path / "record.json"), "--html", "--output-dir", str(tmp_path / "out")])
+    with pytest.raises(RecordError, match=r"cannot write .*/out \(No space left on device\): give another --output"):
+        plot_results.main([str(tmp_path / "record.json"), "--html", "--output", str(tmp_path / "out")])

@@ -1,7 +1,8 @@
 """Use the scripts in hostile ways, and check the exit code, the one line, and what is left behind.
 
 The quick ones are a part of `make test`. All of them: pytest tests/runs/test_hostile.py --all, which writes a line per
-case to the file in the variable FAULT_RESULTS; `python3 -m dataflow.evidence.faults FILE` prints them as a table.
+case to the file in the variable FAULT_RESULTS. `python3 -m dataflow.evidence.sections results/evidence` prints them as
+a table.
 """
 
 import os
