@@ -121,7 +121,6 @@ PEERS = Runtime("peers", "", "process_workers.ProcessWorkers", uses_ray=False)
 RUNTIMES = {runtime.name: runtime for runtime in (STORE, GRAPH, RDT, TORCH, PEERS)}
 BASELINE = "store driver-queue"  # the demo's own transport
 REFERENCE = "torch memcpy"  # a reference and not a transport
-CHATLEARN = "store ref-queue"  # ChatLearn's own transport
 
 
 def _read_data(name: str) -> list[dict[str, Any]]:

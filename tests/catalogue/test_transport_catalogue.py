@@ -23,7 +23,7 @@ def test_a_variant_extends_one_that_stands_before_it_and_has_only_flags_of_confi
 
 def test_every_configuration_has_a_name_of_its_own():
     assert len(CONFIGURATIONS) == len(VARIANTS)
-    assert {catalogue.BASELINE, catalogue.REFERENCE, catalogue.CHATLEARN} <= set(CONFIGURATIONS)
+    assert {catalogue.BASELINE, catalogue.REFERENCE} <= set(CONFIGURATIONS)
     without = [variant.name for variant in VARIANTS if not variant.compared_with]
     assert without == ["store payload-queue", "rdt nccl", "torch nccl-one-gpu"]  # the slowest, and the first on GPUs
 

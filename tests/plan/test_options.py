@@ -66,7 +66,7 @@ def test_help_lists_the_values_of_flags(capsys, topic, words):
         ("store", ["--batch", "4"], "did you mean --batch-size?"),
         ("store", ["--flow", "offline-dpo"], "unknown flow offline-dpo"),
         ("torch", ["--duration", "10s", "--iterations", "5"], "leave one of them out"),
-        ("torch", ["--check-every", "3", "--in-flight", "4"], "give at least --in-flight, which is 4"),
+        ("torch", ["--check-every", "3", "--in-flight", "4"], "a verification after 3 iterations: give 3 or less"),
         ("store", ["--as-sent", "--message", "packed"], "packed messages have what a view shows"),
         ("store", ["--flow", "dpo", "--message", "jagged"], "no message of dpo has a list of tensors"),
         ("store", ["--flow", "chain", "--message", "packed"], "one tensor already: leave it out"),

@@ -85,22 +85,6 @@ def test_sockets_are_checked_whatever_the_size_of_messages(make_plan):
     assert "another data path" in find_other_data_path(step, Run(loopback_bytes=2 * by_textbook), TIMED)
 
 
-def test_micro_batches_of_chatlearns_trainer_are_stored_too(make_plan):
-    sizes = ("--message", "fields", "--batch-size", "64", "--prompt-len", "389", "--response-len", "512")
-    counts = ("--episode", "4", "--in-flight", "4", "--iterations", "4", "--warmup", "0", "--sink", "trainer")
-    flags = ("--transport", "ref-queue", *sizes, *counts)
-    for more, times in ((), 1), (("--relay-episodes", "2", "--iterations", "8"), 2):
-        plan = make_plan("store", *flags, *more)
-        messages, batches = expected_stored_bytes(plan), plan.task_flow.edges_to("stream-dataset")[0].bytes
-        for stored, is_expected in ((messages + times * batches, True), (messages + (times + 1) * batches, False)):
-            problem = find_other_data_path(plan, Run(stored_bytes=4 * stored), range(2, 6))
-            assert (problem is None) == is_expected
-    uneven = make_plan("store", *flags, "--prompt-len", "uniform:10:100")  # the longest sample sets the length
-    assert uneven.options.added_store_bytes(uneven.task_flow) > uneven.task_flow.edges_to("stream-dataset")[0].bytes
-    plan = make_plan("store", *flags[:-2])
-    assert plan.options.added_store_bytes(plan.task_flow) == 0
-
-
 def received(*counts):
     return {str(node): NodeCosts(received_bytes=count) for node, count in enumerate(counts)}
 

@@ -15,7 +15,7 @@ from dataflow.endpoints.tensors import to_host
 from dataflow.flows.flow import DRIVER
 from dataflow.studies.chatlearn.flags import DATASET
 from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer
-from dataflow.studies.chatlearn.samples import count_wrong, sample_bytes
+from dataflow.studies.chatlearn.trainer import count_wrong
 from dataflow.transports.queue_counters import QueueCounters
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
@@ -29,12 +29,13 @@ class Driver:
     def __init__(self, workers):
         self.workers, self.plan, self.flow = workers, workers.plan, workers.sent_flow
         self.options = self.plan.options
+        self.makes_new_queues = self.options.episode and not self.options.keep_queues
         # The first episodes have fewer samples to train on.
         self.counters = QueueCounters(workers, self.options.relay_episodes - 1)
-        self.training = Training(workers, self.counters) if self.plan.options.sink == "trainer" else None
+        self.training = Training(workers, self.counters) if self.options.sink == "trainer" else None
         self.models = [task for task in self.flow.tasks if task.name != DATASET]
         self.submitted, self.waiting = 0, []  # waiting: numbers of messages that have not gone through the models
-        if not self.options.new_queues:
+        if not self.makes_new_queues:
             self.make_queues()
 
     def make_queues(self):
@@ -58,7 +59,7 @@ class Driver:
         """Put a query into the object store, and its reference into the queues of its readers."""
         self.submitted += 1
         self.counters.count("iterations")
-        if self.options.new_queues and self.submitted == self.workers.first_iteration:
+        if self.makes_new_queues and self.submitted == self.workers.first_iteration:
             self.make_queues()
         reference = ray.put(to_host(query))
         for edge in self.flow.edges_from(DRIVER):
@@ -109,7 +110,7 @@ class Training:
         self.trainers = [[actor.remote(options.threads, seconds) for _ in ranks] for _ in trainers]
         edges = workers.plan.task_flow.edges_to(DATASET)
         (self.batch_size,) = edges[0].message.sample_counts
-        self.sample_bytes = sample_bytes(edges)
+        self.sample_bytes = math.ceil(sum(edge.bytes for edge in edges) / self.batch_size)
         self.messages: deque[int] = deque(maxlen=options.relay_episodes)  # of each episode whose samples are trained on
 
     def train(self, queue, messages):

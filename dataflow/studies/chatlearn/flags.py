@@ -1,5 +1,6 @@
 """Define the flags of ChatLearn's own transport and of its trainers, and what they need."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,11 +49,6 @@ class ChatLearnFlags(Base):
     # fmt: on
 
     @property
-    def new_queues(self) -> bool:
-        """Whether each episode starts with new queues, as in ChatLearn."""
-        return bool(self.episode) and not self.keep_queues
-
-    @property
     def group_size(self) -> int:
         return self.episode or self.check_every or self.in_flight
 
@@ -73,9 +69,8 @@ class ChatLearnFlags(Base):
         """Return the bytes of the micro-batches of ChatLearn's dataset, all samples as long as the longest."""
         if self.sink != "trainer" or self.transport != "ref-queue":
             return 0
-        fields = {field.name: field for edge in flow.edges_to(DATASET) for field in edge.message.fields}
-        padded = [ITEM_BYTES[f.dtype] * len(f.lengths) * max(f.lengths) if f.is_list else f.bytes
-                  for f in fields.values()]  # fmt: skip
+        fields = [field for edge in flow.edges_to(DATASET) for field in edge.message.fields]
+        padded = [ITEM_BYTES[f.dtype] * len(f.shapes) * max(map(math.prod, f.shapes)) for f in fields]
         return self.relay_episodes * sum(padded)
 
     def added_memory_bytes(self, flow: Flow) -> int:
@@ -88,24 +83,23 @@ class ChatLearnFlags(Base):
 
 
 def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
-    if transport.label == TRANSPORT:
+    is_chatlearns = transport.label == TRANSPORT
+    for name in ChatLearnFlags.__dataclass_fields__:
+        flag_name = "--" + name.replace("_", "-")
+        if name in options.configuration_flags and not is_chatlearns and name not in OTHER_TRANSPORTS:
+            yield f"{flag_name} is a flag of --transport ref-queue: give this transport, or leave it out"
+        if name in options.configuration_flags and name in TRAINER_FLAGS and options.sink != "trainer":
+            yield f"{flag_name} is a flag of the trainer: give --sink trainer too"
+    if is_chatlearns:
         yield from episode_errors(options, flow)
-    else:
-        for name in ChatLearnFlags.__dataclass_fields__:
-            if name in options.configuration_flags and name not in OTHER_TRANSPORTS:
-                flag_name = "--" + name.replace("_", "-")
-                yield f"{flag_name} is a flag of --transport ref-queue: give this transport, or leave it out"
     if options.sink == "trainer":
-        if options.message in ("jagged", "tensordict"):
-            yield f"--sink trainer: it cannot cut {options.message} messages into samples: give --message fields"
         results = [flow.message(name) for name in flow.returns]
         counts = {count for message in results for count in message.sample_counts}
-        if len(counts) > 1 or max(counts) > MAX_SAMPLES or any(message.is_flat for message in results):
-            yield (f"--sink trainer: the results of {flow.name} are not fields with one entry per sample: give "
-                   "--message fields, or one of ChatLearn's flows (--list-flows)")  # fmt: skip
-    for name in TRAINER_FLAGS:
-        if name in options.configuration_flags and options.sink != "trainer":
-            yield f"--{name.replace('_', '-')} is a flag of the trainer: give --sink trainer too"
+        has_samples = len(counts) == 1 and max(counts) <= MAX_SAMPLES and not any(m.is_flat for m in results)
+        if not has_samples or options.message not in ("fields", "packed", None):
+            form = options.message or "flat"
+            yield (f"--sink trainer: the {form} messages of {flow.name} cannot be cut into samples: "
+                   "give --message fields, or one of ChatLearn's flows (--list-flows)")  # fmt: skip
 
 
 def episode_errors(options: Any, flow: Flow) -> Iterator[str]:

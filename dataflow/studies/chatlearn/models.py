@@ -11,7 +11,7 @@ import torch
 
 from dataflow.endpoints.actor import Actor
 from dataflow.studies.chatlearn.flags import DATASET
-from dataflow.studies.chatlearn.samples import digest, digests, pad_samples, split_samples
+from dataflow.studies.chatlearn.trainer import digest, digests, pad_samples, split_samples
 from dataflow.trace.recorder import count_faults
 
 

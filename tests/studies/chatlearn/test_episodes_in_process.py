@@ -18,7 +18,7 @@ from dataflow.studies.chatlearn import driver as driver_module
 from dataflow.studies.chatlearn import models
 from dataflow.studies.chatlearn.driver import Driver
 from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer
-from dataflow.studies.chatlearn.samples import split_samples
+from dataflow.studies.chatlearn.trainer import split_samples
 from dataflow.workers.worker_group import WorkerGroup
 
 BATCH_SIZE = 8

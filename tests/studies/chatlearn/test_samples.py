@@ -6,8 +6,16 @@ import torch
 from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.outbox import Outbox
 from dataflow.endpoints.progress_table import ProgressTable
+from dataflow.endpoints.tensors import map_tensors
 from dataflow.flows.catalogue import build_flow
-from dataflow.studies.chatlearn.samples import count_wrong, digest, digests, pad_samples, split_samples
+from dataflow.studies.chatlearn.trainer import (
+    TrainerCollector,
+    count_wrong,
+    digest,
+    digests,
+    pad_samples,
+    split_samples,
+)
 
 SIZES = ("--batch-size", "6", "--prompt-len", "uniform:3:9", "--response-len", "uniform:2:7")
 FLAGS = ("--transport", "refs", "--flow", "ppo", "--message", "fields", "--sink", "trainer", "--train-micro-batch", "2")
@@ -20,26 +28,32 @@ def make_samples(flow="ppo", sender="reward"):
 
 
 @pytest.fixture
-def trainer(make_plan, tmp_path):
-    """Return the part of the actor that reads the results, after iteration 3, whose micro-batches it holds."""
-    plan = make_plan("store", *FLAGS, *SIZES, run_folder=tmp_path)
-    ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
-    (part,) = Actor(plan, "stream-dataset").parts
-    senders = [Actor(plan, name) for name in ("value", "reward")]
-    for number in (1, 2, 3):
-        assert part.end_group(number) == {}
-        messages = [sender.make_payload(number, sender.name) for sender in senders]
-        part.endpoint.forward_step("stream-dataset", *messages)
-    return part
+def make_trainer(make_plan, tmp_path):
+    """make_trainer(*flags) -> the part of the actor that reads the results, after three iterations."""
+
+    def make(*flags):
+        plan = make_plan("store", *FLAGS, *SIZES, *flags, run_folder=tmp_path)
+        (tmp_path / "progress").unlink(missing_ok=True)
+        ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
+        (part,) = Actor(plan, "stream-dataset").parts
+        senders = [Actor(plan, name) for name in ("value", "reward")]
+        for number in (1, 2, 3):
+            # Other memory for each message, as after a transport.
+            messages = [map_tensors(torch.clone, sender.make_payload(number, sender.name)) for sender in senders]
+            part.endpoint.forward_step("stream-dataset", *messages)
+        return part
+
+    return make
 
 
-def test_micro_batches_are_copies_of_all_samples(trainer):
-    assert [len(batch["old_values"]) for batch in trainer.micro_batches[3]] == [2, 2, 2]
-    for messages in (inputs for inbox in trainer.endpoint.inboxes.values() for _, inputs in inbox.held):
-        for message in messages:
-            message["loss_mask" if "loss_mask" in message else "old_values"].zero_()
-    assert trainer.end_group(3) == {}
-    assert trainer.micro_batches == {}
+def test_micro_batches_are_copies_of_all_samples_of_the_messages_in_flight(make_trainer):
+    trainer = make_trainer("--in-flight", "2")
+    assert [[len(batch["old_values"]) for batch in batches] for _, batches in trainer.held] == [[2, 2, 2], [2, 2, 2]]
+    assert trainer.end_group(3) == 0 and not trainer.held
+    trainer = make_trainer()
+    for _, messages in trainer.endpoint.inboxes["stream-dataset"].held:
+        messages[0]["old_values"].zero_()
+    assert trainer.end_group(3) > 0  # the micro-batches still have the values that arrived
 
 
 def change(batches):
@@ -54,32 +68,34 @@ def exchange(batches):
 
 
 def write_into_padding(batches):
-    value = batches[0]["action_logprobs"]
-    value[int((value[0] != 0).sum() > (value[1] != 0).sum()), -1] = 1
+    values = next(batch["action_logprobs"] for batch in batches if 0 in batch["action_logprobs"][:, -1])
+    values[int(values[0, -1] != 0), -1] = 1
     return batches
-
-
-def repeat(batches):
-    return [*batches, batches[0]]
 
 
 @pytest.mark.parametrize(
     ("damage", "samples"),
-    [(change, 1), (exchange, 2), (write_into_padding, 1), (repeat, 2), (lambda b: b[1:], 2), (lambda b: [], 6),
-     (lambda b: [b[0], b[0], b[2]], 2)],
-)  # fmt: skip
-def test_samples_that_are_lost_repeated_exchanged_or_changed_are_wrong_bytes(trainer, damage, samples):
-    trainer.micro_batches[3] = damage(trainer.micro_batches[3])
-    flow = trainer.endpoint.task_flow
-    bytes_per_sample = sum(edge.bytes for edge in flow.edges_to("stream-dataset")) / 6
-    (wrong,) = trainer.end_group(3).items()
-    assert wrong[0] == "stream-dataset, micro-batches"
-    assert samples * bytes_per_sample <= wrong[1] < samples * (bytes_per_sample + 1)
-
-
-def test_micro_batches_of_another_iteration_are_wrong(trainer):
-    trainer.micro_batches[4] = trainer.micro_batches.pop(3)
-    assert trainer.end_group(4)
+    [
+        (change, 1),
+        (exchange, 2),
+        (write_into_padding, 1),
+        (lambda batches: [*batches, batches[0]], 2),
+        (lambda batches: batches[1:], 2),
+        (lambda batches: [], 6),
+        (lambda batches: [batches[0], batches[0], batches[2]], 2),
+    ],
+    ids=["change", "exchange", "padding", "repeat", "lose", "lose all", "repeat and lose"],
+)
+def test_samples_that_are_lost_repeated_exchanged_or_changed_are_wrong_bytes(make_trainer, damage, samples):
+    trainer = make_trainer()
+    messages, batches = trainer.held.pop()
+    trainer.held.append((messages, damage(batches)))
+    bytes_per_sample = sum(edge.bytes for edge in trainer.endpoint.task_flow.edges_to("stream-dataset")) / 6
+    wrong = trainer.end_group(3)
+    assert samples * bytes_per_sample <= wrong < samples * (bytes_per_sample + 1)
+    assert TrainerCollector(None).add({"policy": 0, "stream-dataset": wrong}, True) == {
+        "stream-dataset, micro-batches": wrong
+    }
 
 
 @pytest.mark.parametrize(("flow", "sender"), [("ppo", "reward"), ("online-dpo", "policy"), ("dpo", "reference")])
