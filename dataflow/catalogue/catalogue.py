@@ -17,7 +17,7 @@ class Runtime:
     """A module with transports, and the processes that it starts."""
 
     name: str  # the first word of every configuration of this runtime
-    module: str  # of dataflow, which has its transports; those of a study have modules of their own
+    module: str  # of dataflow, which has its transports; those of a study may have modules of their own
     worker_group: str = "ray_workers.RayWorkers"  # module and class of dataflow/workers that start its workers
     uses_ray: bool = True
     busy_waits: bool = False  # readers use a CPU core while they wait
@@ -30,6 +30,7 @@ class Requirements:
     gpus: int = 0  # for all actors together
     gpu_per_actor: bool = False
     modules: Sequence[str] = ()  # names that must be importable
+    install: str = ""  # the command that installs them; default: pip install
     shared_memory: bool = False  # payloads lie in /dev/shm, one pool per sender
     single_host: bool = False  # all actors share memory
     host_memory_only: bool = False  # it moves host memory, also on a machine with GPUs
@@ -113,12 +114,6 @@ def producer_writes_in_place(transport: Transport, flags: Mapping[str, Any]) -> 
     return transport.requirements.shared_memory and not flags.get("copy_in")
 
 
-STORE = Runtime("store", "transports.store")
-GRAPH = Runtime("graph", "transports.graph", busy_waits=True)
-RDT = Runtime("rdt", "transports.rdt")
-TORCH = Runtime("torch", "transports.processes", "process_workers.ProcessWorkers", uses_ray=False)
-PEERS = Runtime("peers", "", "process_workers.ProcessWorkers", uses_ray=False)
-RUNTIMES = {runtime.name: runtime for runtime in (STORE, GRAPH, RDT, TORCH, PEERS)}
 BASELINE = "store driver-queue"  # the demo's own transport
 REFERENCE = "torch memcpy"  # a reference and not a transport
 
@@ -127,6 +122,9 @@ def _read_data(name: str) -> list[dict[str, Any]]:
     """Return the entries of a file beside this one, and of the files of the same name in the folders of studies."""
     paths = [Path(__file__).with_name(f"{name}.toml"), *sorted(STUDIES.glob(f"*/{name}.toml"))]
     return [entry for path in paths for entry in tomllib.loads(path.read_text(encoding="utf-8"))[name]]
+
+
+RUNTIMES = {fields["name"]: Runtime(**fields) for fields in _read_data("runtimes")}
 
 
 def _read_transports() -> Iterator[Transport]:

@@ -22,7 +22,6 @@ from dataflow.studies import studies
 MAX_NODES = 64
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 # Modules with one wheel per CUDA version. The wheel for another version than torch's is found, and fails when used.
-PEER_MODULES = ("zmq", "pyarrow", "transfer_queue")
 CUDA_WHEELS = {
     "cupy": ("cupy-cuda{}x", "pip uninstall -y cupy-cuda12x cupy-cuda13x && pip install cupy-cuda{}x"),
     "nixl": ("nixl-cu{}", "pip install --no-deps nixl==1.5.1 nixl-cu{}==1.5.1"),
@@ -145,7 +144,7 @@ def require_modules(transport: Transport, message: str | None) -> None:
     cuda = (cuda_version() or "12").split(".")[0]
     needed = [module for study in studies().values() for form, module in study.modules.items() if form == message]
     for module in (*transport.requirements.modules, *needed):
-        install = "make peers" if module in PEER_MODULES else f"pip install {module}"
+        install = transport.requirements.install or f"pip install {module}"
         wheel, command = [text.format(cuda) for text in CUDA_WHEELS.get(module, ("", install))]
         if not importlib.util.find_spec(module) or (wheel and not any(metadata.distributions(name=wheel))):
             raise Skipped(f"{transport.name} needs {wheel or module}, which is not installed: {command}")

@@ -15,7 +15,6 @@ from ray._private.internal_api import get_memory_info_reply
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 
-from dataflow.catalogue.catalogue import RDT
 from dataflow.errors import ActorRaised, RunFailed, SuiteError, UsageError
 from dataflow.flows.flow import DRIVER
 from dataflow.nodes.nodes import Nodes
@@ -45,7 +44,7 @@ class RayWorkers(WorkerGroup):
         self.loops: dict[str, Any] = {}  # of actors that loop by themselves, as those of the torch script
 
     def _start_actors(self, actor_class: type, extra: tuple) -> None:
-        options: dict[str, Any] = {"num_cpus": 0, "enable_tensor_transport": self.plan.transport.runtime == RDT}
+        options: dict[str, Any] = {"num_cpus": 0, "enable_tensor_transport": self.plan.transport.runtime.name == "rdt"}
         if threads := getattr(actor_class, "threads", ()):
             options["concurrency_groups"] = dict.fromkeys(threads, 1)
         for name, node in self.requested_nodes().items():
