@@ -7,21 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import psutil
 import pytest
-from conftest import ROOT, descendants, shared_memory_files
+from conftest import ROOT, descendants, run_words, shared_memory_files
 from faults import store_result
 
-from dataflow.commands.nodes import in_namespaces
+from dataflow.commands import nodes
 from dataflow.errors import UsageError
 from dataflow.records import files
 
 PLACE = ("--placement", "policy=0,reference=1,reward=1")
 SIZE = ("--payload", "16MiB", "--iterations", "4", "--warmup", "1")
-
-
+MANY = (*SIZE[:2], "--warmup", "0", "--iterations", "100000")
 TRY_LINK = """ip link add bridge type bridge && ip link add port type veth peer name eth0 &&
               tc qdisc add dev port root tbf rate 1gbit burst 4mb latency 50ms"""
 TRIED = subprocess.run(["unshare", "--net", "--mount", "sh", "-c", TRY_LINK], capture_output=True, text=True)
@@ -31,67 +29,68 @@ needs_namespaces = pytest.mark.skipif(
 )
 
 
-def begin(command):
-    words = [sys.executable, "cluster.py", "--nodes", "2", "--rate", "1gbit", "--command", command]
+def begin_commands(*commands):
+    words = [sys.executable, "-m", "dataflow", "nodes", "--nodes", "2", "--rate", "1gbit"]
+    words += ["--command", f"sh -c {shlex.quote('; '.join(commands))}"]
     environment = os.environ | {"DATA_FLOW_LOCK": str(time.monotonic_ns())}
     return subprocess.Popen(words, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
 
-def run_words(runtime, transport, output, *flags):
-    words = [
-        sys.executable,
-        runtime,
-        "--transport",
-        transport,
-        *flags,
-        "--allow-disturbed",
-        "--output",
-        output,
-    ]
-    return shlex.join(map(str, words)) + " --address {address}"
+def run_command(configuration, output, *flags):
+    runtime, transport = configuration.split()
+    words = run_words(runtime, "--transport", transport, *flags, *PLACE, "--allow-disturbed", "--output", output)
+    return shlex.join([sys.executable, *words]) + " --address {address}"
 
 
-def left_of_nodes(tmp_path):
-    """Return network interfaces, shared memory and processes that tests of this process have made."""
-    return {*psutil.net_if_addrs(), *shared_memory_files(tmp_path), *descendants()}
+def during_iterations(action):
+    """Return shell code that does something on the first node when a run there has ended six iterations."""
+    ended = "$(od -An -td8 -j16 -N8 $TMPDIR/data-flow-*/progress 2>/dev/null || echo 0)"
+    return f"(until [ {ended} -gt 5 ]; do sleep 0.1; done; {action}) &"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process as another user")
-def test_a_user_without_rights_is_told_what_is_needed():
-    words = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", sys.executable]
-    if subprocess.run([*words, "-c", "import psutil"], capture_output=True).returncode:
-        pytest.skip("another user cannot read this Python")
-    environment = os.environ | {"DATA_FLOW_LOCK": str(time.monotonic_ns()), "HOME": "/tmp"}
-    words.append("cluster.py")
-    done = subprocess.run(words, cwd=ROOT, text=True, capture_output=True, env=environment, timeout=60)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: network namespaces need root: run sudo .venv/bin/python cluster.py ...\n"
+def find_left(tmp_path, before=frozenset(), seconds=0.0):
+    """Return network interfaces, shared memory and processes that are there after so long, and were not before."""
+    deadline = time.monotonic() + seconds
+    while True:
+        left = {*psutil.net_if_addrs(), *shared_memory_files(tmp_path), *descendants()} - before
+        if not left or time.monotonic() >= deadline:
+            return left
+        time.sleep(0.1)
 
 
-def test_a_container_without_rights_is_told_what_is_needed(monkeypatch):
-    monkeypatch.setattr("dataflow.commands.nodes.LIBC", SimpleNamespace(prctl=lambda *_: 0, unshare=lambda _: -1))
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
+def test_a_user_or_container_without_rights_is_told_what_is_needed(monkeypatch):
+    monkeypatch.setattr(nodes.os, "geteuid", lambda: 1)
+    with pytest.raises(UsageError, match=r"^network namespaces need root: run sudo \.venv"):
+        nodes.main([])
+    monkeypatch.setattr(nodes.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(nodes, "NAMESPACES", ("false",))
     with pytest.raises(UsageError, match="does not allow network namespaces here: a container needs --privileged"):
-        in_namespaces(2, "1gbit", ["true"])
+        nodes.main([])
+
+
+@needs_namespaces
+def test_a_command_that_fails_while_the_nodes_start_is_named(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(nodes.signal, "signal", lambda *_: None)
+    before = find_left(tmp_path)
+    assert nodes.run_setup(2, "0.5parsec", ["true"]) == 1
+    assert re.match("error: on_node .* tc qdisc add .*rate.*: .*0.5parsec", capfd.readouterr().err)
+    assert find_left(tmp_path, before, 10) == set()
 
 
 @needs_namespaces
 def test_placed_actors_exchange_messages_over_the_link(request, tmp_path):
-    records = [tmp_path / f"{name}.json" for name in ("graph", "rdt", "torch")]
-    commands = [run_words("graph", "shm", records[0], *SIZE, *PLACE, "--trace")]
+    configurations = ["graph shm"]
+    commands = [run_command("graph shm", tmp_path / "graph shm", *SIZE, "--trace")]
     if request.config.getoption("--all"):
-        commands.append(run_words("store", "refs", tmp_path / "died.json", *SIZE, *PLACE, "--inject", "reward:3:die"))
-        commands.append(run_words("rdt", "gloo", records[1], *SIZE, *PLACE))
-        commands.append(run_words("torch", "gloo", records[2], *SIZE, *PLACE))
-        commands.append(run_words("store", "refs", tmp_path / "none.json", *SIZE, "--placement", "reward=2"))
-    else:
-        records = records[:1]
-    before = left_of_nodes(tmp_path)
-    cluster = begin(f"sh -c {shlex.quote('; '.join(commands))}")
-    stdout, stderr = cluster.communicate(timeout=300)
-    assert left_of_nodes(tmp_path) - before == set()
-    for path in records:
-        (run,), environments = files.load(path).runs, files.load(path).environments
+        configurations += ["rdt gloo", "torch gloo"]
+        commands += [run_command(name, tmp_path / name, *SIZE) for name in configurations[1:]]
+        commands.append(run_command("store refs", tmp_path / "died", *SIZE, "--inject", "reward:3:die"))
+        commands.append(run_command("store refs", tmp_path / "none", *SIZE).replace("reward=1", "reward=2"))
+    before = find_left(tmp_path)
+    stdout, stderr = begin_commands(*commands).communicate(timeout=300)
+    assert find_left(tmp_path, before) == set()
+    for name in configurations:
+        (run,), environments = files.load(tmp_path / name).runs, files.load(tmp_path / name).environments
         assert (run.status, run.wrong_bytes, len(run.seconds)) == ("ok", 0, 4), run.reason
         assert run.nodes.items() >= {"driver": 0, "policy": 0, "reference": 1, "reward": 1}.items()
         assert {(link.source, link.reader, link.connections) for link in run.links} == {
@@ -100,31 +99,27 @@ def test_placed_actors_exchange_messages_over_the_link(request, tmp_path):
         for link in run.links:  # at 1 Gbit/s, if its buffer of 4 MB is empty at the beginning
             assert min(link.seconds) > 8 * (link.bytes - 8e6) / 1e9
         assert set(environments) == {"0", "1"} and environments["1"]["versions"] == environments["0"]["versions"]
-    assert records[0].with_suffix(".trace").exists()
+    assert (tmp_path / "graph shm.trace").exists()
     assert "x link" in stdout
-    if len(records) == 3:
-        died = files.load(tmp_path / "died.json").runs[0]
+    if len(configurations) == 3:
+        (died,) = files.load(tmp_path / "died").runs
         store_result("an actor on another node is killed", "store refs", died.reason, 1, 0, [])
         assert "reward on node 1 died" in died.reason
-        assert "--place reward=2: the cluster has 2 nodes, numbered from 0" in stderr
+        assert "--placement policy=0,reference=1,reward=2: the cluster has 2 nodes, numbered from 0" in stderr
 
 
 @needs_namespaces
 @pytest.mark.long
 def test_a_link_that_is_slowed_or_cut_is_survived_and_named(tmp_path):
     slow, cut = tmp_path / "slow.json", tmp_path / "cut.json"
-    many = ("--payload", "16MiB", "--warmup", "0", *PLACE)
     limit = "tc qdisc change dev eth0 root tbf rate 200mbit burst 4mb latency 50ms"
-    last = run_words("store", "refs", cut, *many, "--iterations", "100000", "--timeout", "10")
-    began = f"while [ $(stat -c %s {cut} 2>/dev/null || echo 0) -lt 10 ]; do sleep 0.1; done; sleep 20"
-    commands = [
-        f"{limit}; {run_words('store', 'refs', slow, *many, '--iterations', '4')}",
-        f"({began}; ip link set eth0 down) & {last}",
-    ]
-    before, begin_seconds = left_of_nodes(tmp_path), time.monotonic()
-    cluster = begin(f"sh -c {shlex.quote('; '.join(commands))}")
+    before, begin_seconds = find_left(tmp_path), time.monotonic()
+    cluster = begin_commands(
+        f"{limit}; {run_command('store refs', slow, *SIZE)}",
+        f"{during_iterations('ip link set eth0 down')} {run_command('store refs', cut, *MANY, '--timeout', '10')}",
+    )
     assert "Traceback" not in cluster.communicate(timeout=200)[1]
-    seconds, left = time.monotonic() - begin_seconds, [*map(str, left_of_nodes(tmp_path) - before)]
+    seconds, left = time.monotonic() - begin_seconds, [*map(str, find_left(tmp_path, before))]
     (run,) = files.load(slow).runs
     store_result("the link between nodes is slowed", "store refs", run.reason or "ok", 0, seconds, left)
     assert (run.status, run.wrong_bytes) == ("ok", 0)
@@ -140,13 +135,11 @@ def test_a_link_that_is_slowed_or_cut_is_survived_and_named(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_of_the_nodes_stays_after_an_interrupt(tmp_path, number):
-    before = left_of_nodes(tmp_path)
-    many = ("--iterations", "100000", *SIZE[:2], *PLACE)
-    cluster = begin(run_words("graph", "shm", tmp_path / "record.json", *many))
-    deadline = time.monotonic() + 100
-    while not (tmp_path / "record.json").exists() and time.monotonic() < deadline:
+    before, record = find_left(tmp_path), tmp_path / "record.json"
+    began = tmp_path / "began"
+    cluster = begin_commands(f"{during_iterations(f'touch {began}')} {run_command('graph shm', record, *MANY)}")
+    while not began.exists() and cluster.poll() is None:
         time.sleep(0.1)
-    time.sleep(5)
     if number == signal.SIGINT:  # as a terminal does, to the whole group
         for process in [psutil.Process(cluster.pid), *psutil.Process(cluster.pid).children(recursive=True)]:
             if os.getsid(process.pid) == os.getsid(cluster.pid):
@@ -155,7 +148,6 @@ def test_nothing_of_the_nodes_stays_after_an_interrupt(tmp_path, number):
         cluster.send_signal(number)
     cluster.communicate(timeout=60)
     assert cluster.returncode in (130, -signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while left_of_nodes(tmp_path) - before and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left_of_nodes(tmp_path) - before == set()
+    assert find_left(tmp_path, before, 10) == set()
+    if number == signal.SIGINT:
+        assert re.match(r"interrupted after [1-9]\d* timed iterations", files.load(record).runs[0].reason)
