@@ -171,8 +171,8 @@ class Script:
 
     def run_folders(self) -> list[Path]:
         """Return the folders of this script's runs; another script may share the temporary folder."""
-        owners = self.temporary.glob(f"{cleanup.PREFIX}*/owner")
-        return [path.parent for path in owners if path.read_text().split()[0] == str(self.process.pid)]
+        folders = self.temporary.glob(f"{cleanup.PREFIX}*")
+        return [folder for folder in folders if self.process.pid in lock_holders(folder)]
 
     def guard(self) -> psutil.Process:
         """Return the process that cleans up if the supervisor cannot."""
@@ -239,16 +239,17 @@ def creator_of(name: str) -> int | None:
     if not folder.startswith(cleanup.PREFIX):
         numbers = [int(number) for number in re.findall(r"\d+", name) if len(number) < 9]  # longer ones are times
         return next((number for number in numbers if psutil.pid_exists(number)), None)
-    for parent in (Path("/tmp"), *Path("/tmp").glob("t-*/tmp")):
-        with suppress(OSError, ValueError, IndexError):
-            owner = int((parent / folder / "owner").read_text().split()[0])
-            if psutil.pid_exists(owner):
-                return owner
-    for process in psutil.process_iter():  # the guard of a run in another temporary folder
-        with suppress(psutil.Error):
-            if any(word.endswith(f"/{folder}") for word in process.cmdline()):
-                return process.pid
-    return None
+    parents = (Path("/tmp"), *Path("/tmp").glob("t-*/tmp"))
+    return next((holder for parent in parents for holder in lock_holders(parent / folder)), None)
+
+
+def lock_holders(folder: Path) -> set[int]:
+    """Return the processes that lock the folder of a run: its supervisor and its guard."""
+    with suppress(OSError):
+        inode = folder.stat().st_ino
+        locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+        return {int(pid) for _, kind, _, _, pid, file, *_ in locks if kind == "FLOCK" and file.endswith(f":{inode}")}
+    return set()
 
 
 @pytest.fixture

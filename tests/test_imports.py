@@ -13,7 +13,7 @@ ORDER = (
 )  # fmt: skip
 STUDIES = ROOT / "dataflow" / "studies"
 FILES = sorted(path for path in (ROOT / "dataflow").rglob("*.py") if path.name != "__init__.py")
-MAX_MODULES = 66  # of the project, that supervisor, worker and store transports import together
+MAX_MODULES = 70  # of the project, that supervisor, worker and store transports import together
 
 
 def package_of(path: Path) -> str:
@@ -59,7 +59,7 @@ def imported_modules(code: str) -> set[str]:
 
 
 def test_a_run_over_the_store_imports_few_modules_of_the_project():
-    code = "import dataflow.measure.supervisor, dataflow.measure.worker, dataflow.workers.ray_workers\n"
+    code = "import dataflow.measure.supervisor, dataflow.measure.driver, dataflow.workers.ray_workers\n"
     modules = imported_modules(code + "import dataflow.report.console, dataflow.transports.store")
     own = {name for name in modules if (ROOT / f"{name.replace('.', '/')}.py").is_file()}
     assert len(own) <= MAX_MODULES, sorted(own)

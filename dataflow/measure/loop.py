@@ -17,7 +17,7 @@ from dataflow.catalogue.catalogue import INLINED_BYTES
 from dataflow.endpoints import tensors
 from dataflow.endpoints.progress_table import ENDING, ITERATING
 from dataflow.measure.data_path import find_missing_bytes, find_other_data_path, mark_requested_paths
-from dataflow.measure.monitor import WorkerReport
+from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.noise import CpuTime, OtherLoad, loopback_bytes, measure_resources
 from dataflow.plan.options import MIN_TIMED_ITERATIONS, MIN_WARMUP_GROUPS
 from dataflow.plan.plan import Plan
@@ -107,7 +107,7 @@ def count_faults(workers: WorkerGroup) -> int:
 class Measurement:
     """Run and verify all iterations, and set the fields of `report.run`. The times go to the progress table."""
 
-    def __init__(self, plan: Plan, workers: WorkerGroup, connection: Connection, report: WorkerReport) -> None:
+    def __init__(self, plan: Plan, workers: WorkerGroup, connection: Connection, report: DriverReport) -> None:
         self.plan, self.workers, self.connection, self.report, self.run = plan, workers, connection, report, report.run
         self.table = workers.driver.progress
         self.warm_up, self.last = WarmUp(plan.options.warmup is not None), 0
@@ -275,7 +275,7 @@ def costs_by_process(costs: Mapping[str, Mapping[str, Any]]) -> dict[str, Proces
     }
 
 
-def set_spans(plan: Plan, workers: WorkerGroup, connection: Connection, report: WorkerReport, last: int) -> None:
+def set_spans(plan: Plan, workers: WorkerGroup, connection: Connection, report: DriverReport, last: int) -> None:
     """--trace: set the spans of all processes in the timed iterations, or in the groups if iterations overlap."""
     from dataflow.trace.spans import collect_spans
 

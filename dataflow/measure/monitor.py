@@ -1,9 +1,9 @@
-"""Follow a worker process until it ends or must be ended, and find out what went wrong.
+"""Follow the driver process of a run until it ends or must be ended, and find out what went wrong.
 
 The monitor asks no process anything, because a process that hangs does not answer.
 """
 
-import os
+import math
 import pickle
 import resource
 import select
@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -21,52 +20,38 @@ import psutil
 
 from dataflow.endpoints.progress_table import ENDING, STARTING, ProgressTable
 from dataflow.flows.flow import DRIVER
+from dataflow.measure.driver_report import DriverReport
 from dataflow.plan.plan import Plan
-from dataflow.records.schema import Record, Run
+from dataflow.records.schema import Record
 from dataflow.workers.cleanup import ROOT, RunFolder, process_status
-from dataflow.workers.variables import worker_environment
+from dataflow.workers.variables import driver_environment
 
 MIN_START_SECONDS = 120  # time to start and to end, if --timeout is shorter
 POLL_SECONDS = 0.2  # not shorter: on few cores, a process that wakes up takes a core from an iteration
-GRACE_SECONDS = 2  # for the worker to report the error of an actor that ended
-
-
-class WorkerReport(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The file "report" of the run folder: what the worker knows. The worker replaces it in one step."""
-
-    run: Run  # without the times of the iterations, which are in the progress table
-    environment: dict[str, Any] = {}
-    other_environments: list[dict[str, Any]] = []  # of the other nodes, from the first on; empty without actors
-    link_bytes: int = 0  # that the link that is measured has carried, so that the monitor sees progress
-    failure: str = ""  # why the iterations ended early
-    actor_raised: bool = False  # the failure is an error that an actor raised
-    finished: bool = False
-
-    def write(self, folder: Path) -> None:
-        partial = folder / "report.partial"
-        partial.write_bytes(msgspec.json.encode(self))
-        os.replace(partial, folder / "report")
+GRACE_SECONDS = 2  # for the driver to report the error of an actor that ended
 
 
 class Monitor:
-    """Start the worker of a plan, and follow it to its end. The record's last run gets everything that is known."""
+    """Start the driver process of a plan, and follow it to its end. The record's last run gets all that is known."""
 
     def __init__(self, plan: Plan, record: Record, stop: Event | None = None) -> None:
         self.plan, self.record, self.stop = plan, record, stop
         self.progress = ProgressTable.create(plan.run_folder, plan.worker_names, plan.total_iterations)
-        WorkerReport(record.runs[-1]).write(plan.run_folder)
+        DriverReport(record.runs[-1]).write(plan.run_folder)
         self.exited: list[str] = []  # the actors whose processes ended first
-        self.state: Any = None
+        self.has_gcs_ended = False
+        self.give_up_at = math.inf  # seconds of the monotonic clock
+        self.state: Any = None  # progress and report
         self.changed_at = time.monotonic()
 
-    def follow_worker(self, run_folder: RunFolder) -> None:
-        """Start the worker and wait for its end. Raise KeyboardInterrupt if the event `stop` is set."""
+    def follow_driver(self, run_folder: RunFolder) -> None:
+        """Start the driver process and wait for its end. Raise KeyboardInterrupt if the event `stop` is set."""
         checkout = self.plan.checkout or ROOT
         python = checkout / ".venv" / "bin" / "python"
         interpreter = str(python) if self.plan.checkout and python.exists() else sys.executable
-        command = [interpreter, "-m", "dataflow.measure.worker", str(run_folder.folder)]
+        command = [interpreter, "-m", "dataflow.measure.driver", str(run_folder.folder)]
         (run_folder.folder / "plan").write_bytes(pickle.dumps(self.plan))  # a neighbouring version may have to read it
-        run_folder.start_worker(command, checkout, worker_environment(self.plan))
+        run_folder.start_driver(command, checkout, driver_environment(self.plan))
         try:
             problem = self.wait(run_folder)
         except FileNotFoundError as error:
@@ -78,63 +63,71 @@ class Monitor:
             moment = moments.get(self.progress.phase, f"iteration {self.iteration}")
             self.record.runs[-1].status, self.record.runs[-1].reason = "failed", f"{moment}: {problem}"
 
-    def wait(self, worker: RunFolder) -> str | None:
-        """Wait until the worker has ended, or must be ended. Return what went wrong, if anything."""
+    def wait(self, driver: RunFolder) -> str | None:
+        """Wait until the driver process has ended, or must be ended. Return what went wrong, if anything."""
         from tqdm import tqdm
 
         tqdm.monitor_interval = 0  # no thread that wakes up during iterations
-        total = None if self.plan.options.duration else self.plan.total_iterations
-        give_up_at, gcs_ended, name = 0.0, False, self.plan.transport.name
+        total, name = None if self.plan.options.duration else self.plan.total_iterations, self.plan.transport.name
         # The bar prints nothing before the first iteration, and nothing into a pipe.
         with tqdm(total=total, unit=" iterations", desc=name, disable=None, leave=False, delay=1e-3) as bar:
             while True:
-                ended = bool(select.select([worker.poll_handle], [], [], POLL_SECONDS)[0])
+                has_ended = bool(select.select([driver.poll_handle], [], [], POLL_SECONDS)[0])
                 if self.stop is not None and self.stop.is_set():
                     raise KeyboardInterrupt
-                exited = self._find_exited_actors(worker)
+                exited = self._find_exited_actors(driver)
                 content = (self.plan.run_folder / "report").read_bytes()
                 try:
-                    report = msgspec.json.decode(content, type=WorkerReport)
+                    report = msgspec.json.decode(content, type=DriverReport)
                 except msgspec.DecodeError as error:
                     return f"the driver's process wrote an invalid report ({error})"
-                self.record.runs[-1] = report.run
-                if report.environment:
-                    environments = [report.environment, *report.other_environments]
-                    self.record.environments |= {str(node): known for node, known in enumerate(environments) if known}
-                # The report is read after the actors were looked up, so it has all that was reported before they
-                # ended. It names the nodes after the last iteration, and from then on actors may end. Other actors end
-                # as a consequence of the first ones.
-                # Ray ends all actors of a cluster at once. Only the report knows which one died on another node.
-                is_explained = self.plan.options.address and report.failure
-                if not self.exited and not report.run.nodes and not is_explained:
-                    self.exited = exited
+                self._add_to_record(report, exited)
                 if total and report.run.warmup_iterations is not None:
                     bar.total = 1 + report.run.warmup_iterations + self.plan.options.iterations
-                if self.progress.progress[2] > bar.n:
-                    bar.update(self.progress.progress[2] - bar.n)
-                if report.failure or self.exited:
-                    give_up_at = give_up_at or time.monotonic() + GRACE_SECONDS
-                if ended and report.finished:
+                bar.update(max(0, self.progress.progress[2] - bar.n))
+                if has_ended and report.finished:
                     return None
-                if gcs_ended and not ended and not report.finished and process_status(worker.pid):
-                    return "the GCS ended (Ray's process that keeps the state of the cluster)"
-                # The end of the driver also ends the GCS, and is known one poll later.
-                gcs_ended = self._has_gcs_ended()
-                if ended and not report.failure:
-                    code = worker.returncode() or 0
-                    cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} and no report"
-                    return f"the driver's process ended with {cause}{describe_limits()}"
-                if ended or (give_up_at and time.monotonic() > give_up_at):
-                    return self._explain_failure(report)
-                if problem := self._explain_timeout(content, exited):
+                problem = self._find_end(driver, has_ended, report) or self._explain_timeout(content, exited)
+                if problem:
                     return problem
 
-    def _find_exited_actors(self, worker: RunFolder) -> list[str]:
+    def _add_to_record(self, report: DriverReport, exited: list[str]) -> None:
+        """Add what the driver process has reported to the record, and note the actors that ended too early.
+
+        The report is read after the actors were looked up, so it has all that was reported before they ended. It names
+        the nodes after the last iteration, and from then on actors may end. Other actors end as a consequence of the
+        first ones. Ray ends all actors of a cluster at once, and only the report knows which one died on another node.
+        """
+        self.record.runs[-1] = report.run
+        if report.environment:
+            environments = [report.environment, *report.other_environments]
+            self.record.environments |= {str(node): known for node, known in enumerate(environments) if known}
+        is_explained = self.plan.options.address and report.failure
+        if not self.exited and not report.run.nodes and not is_explained:
+            self.exited = exited
+
+    def _find_end(self, driver: RunFolder, has_ended: bool, report: DriverReport) -> str | None:
+        """Return why the run has ended or must be ended, although the report is not finished; None if it goes on."""
+        had_gcs_ended, self.has_gcs_ended = self.has_gcs_ended, self._look_for_end_of_gcs()
+        if had_gcs_ended and not has_ended and not report.finished and process_status(driver.pid):
+            # The end of the driver process, which is known by now, also ends the GCS.
+            return "the GCS ended (Ray's process that keeps the state of the cluster)"
+        if has_ended and not report.failure:
+            code = driver.returncode() or 0
+            cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} and no report"
+            return f"the driver's process ended with {cause}{describe_limits()}"
+        if (report.failure or self.exited) and self.give_up_at == math.inf:
+            self.give_up_at = time.monotonic() + GRACE_SECONDS
+        if has_ended or time.monotonic() > self.give_up_at:
+            return self._explain_failure(report)
+        return None
+
+    def _find_exited_actors(self, driver: RunFolder) -> list[str]:
         """Return the actors whose processes have ended, except those that live in the driver's process."""
-        actors = {name: pid for name, pid in self.progress.processes().items() if pid != worker.pid}
+        actors = {name: pid for name, pid in self.progress.processes().items() if pid != driver.pid}
         return [name for name, pid in actors.items() if not process_status(pid)]
 
-    def _has_gcs_ended(self) -> bool:
+    def _look_for_end_of_gcs(self) -> bool:
         with suppress(OSError, ValueError):  # there is no private cluster, or its ids are being written
             return not process_status(int((self.plan.run_folder / "gcs").read_text()))
         return False
@@ -154,7 +147,7 @@ class Monitor:
         run.seconds = [round(end - start, 9) for start, end in timed]
         run.group_seconds = [round(group[-1][1] - group[0][0], 9) for group in groups]
 
-    def _explain_failure(self, report: WorkerReport) -> str:
+    def _explain_failure(self, report: DriverReport) -> str:
         """Return what an actor raised before it ended, or which actor died, or else the failure of the driver."""
         # The first error comes first: other actors may have failed because they lost their peer.
         paths = sorted(self.plan.run_folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)

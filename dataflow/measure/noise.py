@@ -9,7 +9,7 @@ from mmap import ACCESS_COPY, PAGESIZE, mmap
 
 import psutil
 
-from dataflow.records.machine import control_groups
+from dataflow.records.machine import control_groups, read_cpu_seconds
 from dataflow.records.schema import Resources
 
 DROP_SECONDS = 2  # pages that the kernel still works on cannot be dropped
@@ -134,10 +134,9 @@ class OtherLoad:
 
     def _read(self) -> tuple[float, float, float, float, float]:
         """Return the seconds of: clock, all processes of the machine, hypervisor, this run, and other processes."""
-        cpu = psutil.cpu_times()
-        busy = cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq
+        busy, steal = read_cpu_seconds()
         own = self._cpu_time.total()
-        return time.monotonic(), busy, cpu.steal, own, _seconds_of_others(_process_tree())
+        return time.monotonic(), busy, steal, own, _seconds_of_others(_process_tree())
 
 
 def _seconds_of_others(own: list[int]) -> float:

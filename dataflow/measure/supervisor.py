@@ -139,7 +139,7 @@ def measure_run(item: Item, order: int, token: Token | None = None, stop: Event 
         remove_dead_runs()
         with RunFolder() as run_folder:
             plan = replace(item.plan, token=token, run_folder=run_folder.folder, shared_folder=run_folder.shared)
-            Monitor(plan, record, stop).follow_worker(run_folder)
+            Monitor(plan, record, stop).follow_driver(run_folder)
     except KeyboardInterrupt:
         run = record.runs[-1]
         run.status, run.reason = "failed", f"interrupted after {len(run.seconds)} timed iterations"

@@ -1,38 +1,21 @@
-"""Observe the nodes of a cluster: an agent per node describes its node, and sends bytes to the others without Ray."""
+"""Know the nodes of a cluster, and measure what they do besides and during a run."""
 
-import socket
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-import psutil
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from dataflow.errors import RunFailed
+from dataflow.flows.flow import DRIVER
+from dataflow.nodes.agent import Counters, NodeAgent, own_network
+from dataflow.nodes.link import measure_link
+from dataflow.nodes.placement import check_versions, place_actors
 from dataflow.plan.plan import Plan
-from dataflow.records.machine import describe_environment
 from dataflow.records.schema import Link, NodeCosts
 
-LINK_CONNECTIONS = (1, 4)  # of TCP, at the same time
-LINK_PASSES = 3  # after one that does not count
 CLOCK_READINGS = 30
-BUFFER_BYTES = 2**20
-CONNECT_SECONDS = 20
-PROGRESS_SECONDS = 10  # between two reports of what a link has carried
-
-
-class Counters(NamedTuple):
-    """What a node has counted since it started."""
-
-    clock: float
-    received_bytes: int | None  # None: the interface is not known
-    sent_bytes: int | None
-    busy_seconds: float
-    steal_seconds: float
 
 
 class ClockReading(NamedTuple):
@@ -43,78 +26,10 @@ class ClockReading(NamedTuple):
     error: float  # the largest possible error of the offset
 
 
-class NodeAgent:
-    """A Ray actor without a task in the flow."""
-
-    def __init__(self) -> None:
-        self.address, self.interface = own_network()
-        self.received_bytes = 0  # by `receive`
-
-    def describe(self) -> tuple[str, str, dict[str, Any]]:
-        return self.address, self.interface, describe_environment()
-
-    def clock(self) -> float:
-        return time.perf_counter()
-
-    def counters(self) -> Counters:
-        cpu = psutil.cpu_times()
-        network = psutil.net_io_counters(pernic=True).get(self.interface)
-        received, sent = (network.bytes_recv, network.bytes_sent) if network else (None, None)
-        busy = cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq
-        return Counters(time.monotonic(), received, sent, busy, cpu.steal)
-
-    def call(self, function: Callable[[Plan], Any], plan: Plan) -> Any:
-        return function(plan)
-
-    def listen(self) -> int:
-        self.listener = socket.create_server((self.address, 0))
-        return self.listener.getsockname()[1]
-
-    def receive(self, connections: int) -> None:
-        """Read so many connections to their ends, and close them: that tells the sender that all bytes have arrived."""
-
-        def read(connection: socket.socket) -> None:
-            buffer = bytearray(BUFFER_BYTES)
-            with connection:
-                while count := connection.recv_into(buffer):
-                    self.received_bytes += count
-
-        self.listener.settimeout(CONNECT_SECONDS)
-        with self.listener, ThreadPoolExecutor(connections) as threads:
-            [*threads.map(read, [self.listener.accept()[0] for _ in range(connections)])]
-
-    def count_received(self) -> int:
-        return self.received_bytes
-
-    def send(self, address: str, port: int, connections: int, count: int) -> float:
-        """Send `count` bytes over so many connections, and return the seconds until the last byte was read."""
-        # Not bytes(n), which the kernel maps to one page of zeros again and again.
-        share = memoryview(b"\1" * -(-count // connections))
-
-        def send_share(connection: socket.socket) -> None:
-            connection.sendall(share)
-            connection.shutdown(socket.SHUT_WR)
-            connection.recv(1)
-
-        with ExitStack() as stack, ThreadPoolExecutor(connections) as threads:
-            opened = [stack.enter_context(socket.create_connection((address, port))) for _ in range(connections)]
-            start = time.perf_counter()
-            [*threads.map(send_share, opened)]
-            return time.perf_counter() - start
-
-
-def own_network() -> tuple[str, str]:
-    """Return the address of this node in the cluster, and the name of its network interface; "" if none has it."""
-    address = ray.util.get_node_ip_address()
-    interfaces = psutil.net_if_addrs().items()
-    names = [name for name, entries in interfaces if any(entry.address == address for entry in entries)]
-    return address, names[0] if names else ""
-
-
 class Nodes:
     """The living nodes of the cluster: the driver's is 0, and the others follow in the order of their addresses."""
 
-    def __init__(self) -> None:
+    def __init__(self, plan: Plan) -> None:
         own = ray.get_runtime_context().get_node_id()
         living = [(ip_address(node["NodeManagerAddress"]), node["NodeID"]) for node in ray.nodes() if node["Alive"]]
         self.ids = [own, *(node for _, node in sorted(living) if node != own)]
@@ -122,7 +37,7 @@ class Nodes:
         self.addresses[0], self.interfaces[0] = own_network()
         self.agents: dict[int, Any] = {}  # of the nodes with actors, if the cluster has several nodes
         self.environments: list[dict[str, Any]] = [{} for _ in self.ids]
-        self.worker_nodes: dict[str, int] = {}
+        self.worker_nodes = {DRIVER: 0, **place_actors(plan, len(self.ids))}  # as requested
         self.clocks: dict[int, list[ClockReading]] = {}  # the driver's node has the driver's clock
         self.costs: dict[str, NodeCosts] = {}
         self.before: list[Counters] = []
@@ -136,13 +51,12 @@ class Nodes:
         interface = self.interfaces[index]
         return dict.fromkeys(("GLOO_SOCKET_IFNAME", "UCX_NET_DEVICES"), interface) if interface else {}
 
-    def prepare(self, worker_nodes: dict[str, int]) -> None:
+    def prepare(self) -> None:
         """Start an agent on each node that has workers, and compare the nodes' versions."""
-        self.worker_nodes = worker_nodes
         if len(self.ids) == 1:
             return
         agent_class = ray.remote(num_cpus=0, max_concurrency=2)(NodeAgent)
-        for node in sorted(set(worker_nodes.values())):
+        for node in sorted(set(self.worker_nodes.values())):
             self.agents[node] = agent_class.options(scheduling_strategy=self.affinity(node)).remote()
         described = ray.get([agent.describe.remote() for agent in self.agents.values()])
         for node, description in zip(self.agents, described, strict=True):
@@ -162,21 +76,7 @@ class Nodes:
         crossings = plan.crossings(self.worker_nodes)
         for link, total in crossings.bytes_by_link(range(1, 1 + crossings.period)).items():
             count = max(1, round(total / crossings.period))
-            for connections in LINK_CONNECTIONS:
-                passes = [self._time_link(*link, connections, count, report_progress) for _ in range(1 + LINK_PASSES)]
-                self.links.append(Link(*link, connections, count, passes[1:]))
-
-    def _time_link(
-        self, source: int, reader: int, connections: int, count: int, report_progress: Callable[[int], Any]
-    ) -> float:
-        agent = self.agents[reader]
-        port = ray.get(agent.listen.remote())
-        receiving = agent.receive.remote(connections)
-        sending = self.agents[source].send.remote(self.addresses[reader], port, connections, count)
-        while not ray.wait([sending], timeout=PROGRESS_SECONDS)[0]:
-            report_progress(ray.get(agent.count_received.remote()))
-        ray.get(receiving)
-        return round(ray.get(sending), 9)
+            self.links += measure_link(self.agents, self.addresses[link[1]], link, count, report_progress)
 
     def read_clocks(self) -> None:
         """Compare the clocks of the other nodes with the driver's, and set the costs of the nodes."""
@@ -196,12 +96,6 @@ class Nodes:
         first, last = readings[0], readings[-1]
         share = (seconds - first.node_seconds) / ((last.node_seconds - first.node_seconds) or 1.0)
         return seconds - first.offset - share * (last.offset - first.offset)
-
-    def check(self, requested: dict[str, int], actual: dict[str, int]) -> None:
-        """Raise RunFailed if a worker runs on another node than requested."""
-        for name, node in requested.items():
-            if actual[name] != node:
-                raise RunFailed(f"{name} runs on node {actual[name]}, and node {node} was requested: try again")
 
     def begin(self) -> None:
         """Read the counters before the timed iterations."""
@@ -233,13 +127,3 @@ def read_clock(agent: Any) -> ClockReading:
         end = time.perf_counter()
         readings.append(ClockReading(remote, remote - (begin + end) / 2, (end - begin) / 2))
     return min(readings, key=lambda reading: reading.error)
-
-
-def check_versions(environments: Sequence[dict[str, Any]]) -> None:
-    """Raise RunFailed if a known node has other versions of Python, Ray or torch than the driver's node."""
-    versions = [{"python": known.get("python"), **known.get("versions", {})} for known in environments]
-    for index, there in enumerate(versions):
-        for name in ("python", "ray", "torch"):
-            if environments[index] and there.get(name) != versions[0].get(name):
-                raise RunFailed(f"node {index} has {name} {there.get(name)}, and the driver's node has "
-                                f"{versions[0].get(name)}: install the same version")  # fmt: skip

@@ -31,6 +31,12 @@ HARDWARE_KEYS = ("cpu_model", "logical_cpus", "memory_gib", "gpus", "gpu_driver"
 MACHINE_KEYS = (*HARDWARE_KEYS, "kernel", "transparent_hugepages", "boot")
 
 
+def read_cpu_seconds() -> tuple[float, float]:
+    """Return the CPU seconds of all processes of the machine so far, and those that the hypervisor took from it."""
+    cpu = psutil.cpu_times()
+    return cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq, cpu.steal
+
+
 def _cpu_model() -> str | None:
     match = re.search(r"^(?:model name|Model)\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return match[1].strip() if match else platform.processor() or None

@@ -1,7 +1,6 @@
 """Run actors as Ray actors, on a private cluster or on an existing one (--address)."""
 
 import os
-import re
 import socket
 import time
 from collections.abc import Callable
@@ -15,11 +14,12 @@ from ray._private.internal_api import get_memory_info_reply
 from ray._private.node import Node
 from ray._private.parameter import RayParams
 
-from dataflow.errors import ActorRaised, RunFailed, SuiteError, UsageError
+from dataflow.errors import RunFailed, SuiteError, UsageError
 from dataflow.flows.flow import DRIVER
 from dataflow.nodes.nodes import Nodes
 from dataflow.plan.plan import Plan
 from dataflow.workers.cleanup import ROOT, process_status, remember
+from dataflow.workers.ray_errors import explain_ray_error
 from dataflow.workers.worker_group import WorkerGroup
 
 JOIN_SECONDS = 60  # for a second raylet to join the cluster
@@ -38,7 +38,7 @@ class RayWorkers(WorkerGroup):
         else:
             start_cluster(plan)
         self.raylets = find_children("raylet")
-        self.nodes = Nodes()
+        self.nodes = Nodes(plan)
         if plan.options.address:
             os.environ.update(self.nodes.network_settings(0))
         self.loops: dict[str, Any] = {}  # of actors that loop by themselves, as those of the torch script
@@ -47,7 +47,8 @@ class RayWorkers(WorkerGroup):
         options: dict[str, Any] = {"num_cpus": 0, "enable_tensor_transport": self.plan.transport.runtime.name == "rdt"}
         if threads := getattr(actor_class, "threads", ()):
             options["concurrency_groups"] = dict.fromkeys(threads, 1)
-        for name, node in self.requested_nodes().items():
+        for name in self.plan.worker_names[1:]:
+            node = self.nodes.worker_nodes[name]
             if self.plan.options.address:  # a private cluster has them already
                 options["runtime_env"] = {"env_vars": self.nodes.network_settings(node)}
             # The name of the class is the actor's name, so Ray also names its process after it.
@@ -58,18 +59,6 @@ class RayWorkers(WorkerGroup):
         if hasattr(actor_class, "run"):
             self.loops = {name: actor.run.options(concurrency_group="loop").remote()
                           for name, actor in self.actors.items()}  # fmt: skip
-
-    def requested_nodes(self) -> dict[str, int]:
-        """Return the node of each actor: the one of --place, or round-robin, where the driver's node comes last."""
-        names, count = self.plan.worker_names[1:], len(self.nodes.ids)
-        if self.plan.options.placement == "pack":
-            return dict.fromkeys(names, 0)
-        if not self.plan.options.place:
-            return {name: (index + 1) % count for index, name in enumerate(names)}
-        nodes = self.plan.options.nodes_of_actors
-        if max(nodes.values()) >= count:
-            raise UsageError(f"--placement {self.plan.options.place}: the cluster has {count} nodes, numbered from 0")
-        return {name: nodes.get(self.plan.workers[name].actor, 0) for name in names}
 
     def _run_in_actors(self, function: Callable[[Any], Any]) -> dict[str, Any]:
         results = [actor.__ray_call__.remote(function) for actor in self.actors.values()]
@@ -110,30 +99,11 @@ class RayWorkers(WorkerGroup):
                 ray.get(ended)
             except ray.exceptions.RayError as cause:
                 error = cause
-        message = str(error).strip()
-        if isinstance(error, ray.exceptions.ActorDiedError) and "error raised in its" in message:
-            names = re.findall(r"ray::([\w-]+)\.__init__", message) or ["an actor"]
-            reason = re.sub(r"^\s*(\w+\.)*(?=\w+:)", "", message.splitlines()[-1])  # without the module of its class
-            return ActorRaised(f"{names[-1]} raised {reason}")
-        if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(error.cause, ray.exceptions.RayActorError):
-            # All actors that wait for the result raise an actor's error again; the innermost one comes last.
-            name = re.findall(r"ray::([\w-]+)", message)[-1]
-            kind = "" if isinstance(error.cause, SuiteError) else f" raised {type(error.cause).__name__}"
-            return ActorRaised(f"{name}{kind}: {str(error.cause).partition(chr(10))[0]}")
-        if isinstance(error, ray.exceptions.RayActorError):
-            died = re.search(r"class_name: ([\w-]+)", message)
-            because = re.search(r"is dead because (?:.* exit detail: )?(.*?)(?: Some common causes|$)", message, re.M)
-            text = self._place_of(died[1] if died else "an actor") + " died" + (f": {because[1]}" if because else "")
-            if self.plan.options.address and "all references to the actor" in text:  # the cluster sent no token
-                text += " Set RAY_AUTH_MODE=disabled if the cluster was started without a token."
-            return RunFailed(text)
-        if isinstance(error, (ray.exceptions.RayError, SuiteError)):
-            return RunFailed(message.partition("\n")[0])
-        return None
+        return explain_ray_error(error, self._describe_actor, self.plan.options.address)
 
-    def _place_of(self, name: str) -> str:
+    def _describe_actor(self, name: str) -> str:
         """Return the name of an actor, with its node if there are several."""
-        node = self.requested_nodes().get(name)
+        node = self.nodes.worker_nodes.get(name)
         return name if node is None or len(self.nodes.ids) == 1 else f"{name} on node {node}"
 
 

@@ -17,7 +17,7 @@ RETAIN_MEMORY = {
 TOKEN = Path(os.path.expanduser("~/.ray/auth_token"))
 
 
-def worker_environment(plan: Plan) -> dict[str, str]:
+def driver_environment(plan: Plan) -> dict[str, str]:
     """Return the variables that a worker has in addition to the user's."""
     options = plan.options
     # gRPC, which Ray and Arrow Flight use, would send messages to this machine and to the cluster to http_proxy.

@@ -124,7 +124,7 @@ FAULTS = [
     Fault("the GCS is killed", "store", "refs", "the GCS ended", action=kill("gcs_server"),
           flags=(*MANY, *CHAIN, *SHORT)),
     Fault("the worker is killed", "graph", "mapped", "the driver's process ended with signal SIGKILL",
-          action=kill("dataflow.measure.worker")),
+          action=kill("dataflow.measure.driver")),
     Fault("the script is killed", "graph", "shm", "the run was killed", action=send(signal.SIGKILL),
           code=-signal.SIGKILL, keeps=0, is_quick=True),
     Fault("the guard is killed", "torch", "gloo", "driver's process ended|guard",

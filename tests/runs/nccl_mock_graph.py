@@ -7,6 +7,7 @@ its messages are right, and which channels its edges use; it says nothing about 
 import argparse
 import json
 import os
+import resource
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
@@ -68,8 +69,8 @@ def main() -> None:
     from dataflow.catalogue.catalogue import TRANSPORTS
     from dataflow.plan.command_line import make_options, parse_flags
     from dataflow.plan.plan import resolve_plan
-    from dataflow.workers.cleanup import RUN_VARIABLE, RunFolder
-    from dataflow.workers.variables import worker_environment
+    from dataflow.workers.cleanup import RunFolder, mark_of
+    from dataflow.workers.variables import driver_environment
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path, required=True)
@@ -85,7 +86,8 @@ def main() -> None:
             run_folder=run_folder.folder, shared_folder=run_folder.shared,
         )  # fmt: skip
         # It sets the time until a read is repeated: the mock's first messages take longer than Ray's 0.1 s.
-        os.environ.update(worker_environment(plan) | {RUN_VARIABLE: run_folder.folder.name})
+        os.environ.update(driver_environment(plan))
+        resource.setrlimit(resource.RLIMIT_RTTIME, (mark_of(run_folder.folder), resource.RLIM_INFINITY))
         result = run(plan)
     arguments.output.write_text(json.dumps(result))
 

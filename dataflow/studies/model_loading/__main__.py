@@ -37,7 +37,7 @@ from dataflow.report.console import print_sections
 from dataflow.report.tables import Column, Section, format_milliseconds, format_significant, make_table
 from dataflow.units import format_bytes
 from dataflow.workers.cleanup import ROOT, RunFolder
-from dataflow.workers.variables import worker_environment
+from dataflow.workers.variables import driver_environment
 
 TIMEOUT_SECONDS = 300  # of one run
 
@@ -118,7 +118,7 @@ def measure(way: str, arguments: argparse.Namespace, record: LoadingRecord) -> N
         plan = replace(plan, run_folder=run.folder, shared_folder=run.shared)
         (run.folder / "plan").write_bytes(pickle.dumps((plan, asdict(WAYS[way]), arguments.workers)))
         command = [sys.executable, "-m", "dataflow.studies.model_loading.loading", str(run.folder)]
-        run.start_worker(command, ROOT, worker_environment(plan))
+        run.start_driver(command, ROOT, driver_environment(plan))
         ended = select.select([run.poll_handle], [], [], TIMEOUT_SECONDS)[0]
         if not ended:
             raise RunFailed(f"{way}: the run timed out after {TIMEOUT_SECONDS} s")

@@ -11,8 +11,8 @@ import ray
 from dataflow.endpoints.progress_table import ProgressTable
 from dataflow.errors import RunFailed
 from dataflow.flows.catalogue import build_flow
+from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.loop import Measurement
-from dataflow.measure.monitor import WorkerReport
 from dataflow.records.schema import Run
 from dataflow.studies.chatlearn import driver as driver_module
 from dataflow.studies.chatlearn import models
@@ -77,7 +77,7 @@ def run(make_plan, monkeypatch, tmp_path):
         ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
         workers = LocalWorkers(plan)
         connection = driver_module.by_ref_queue(workers)
-        report = WorkerReport(Run(data_paths=connection.data_paths))
+        report = DriverReport(Run(data_paths=connection.data_paths))
         Measurement(plan, workers, connection, report).measure()
         return plan, report.run
 

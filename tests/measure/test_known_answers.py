@@ -12,8 +12,9 @@ from made_records import ENVIRONMENT
 import dataflow.transports.processes as script
 from dataflow.analysis.result import group_results
 from dataflow.endpoints import fault_injection
+from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.loop import Measurement
-from dataflow.measure.monitor import Monitor, WorkerReport
+from dataflow.measure.monitor import Monitor
 from dataflow.records import files
 from dataflow.records.schema import Run
 from dataflow.report.markdown import rewrite_pages
@@ -52,7 +53,7 @@ def publish(make_plan, monkeypatch, tmp_path):
         with monkeypatch.context() as patch:
             patch.setattr(fault_injection, "_break", lambda kind: slow_down())
             workers = ProcessWorkers(plan, None)
-            Measurement(plan, workers, script.by_memcpy(workers), WorkerReport(record.runs[-1])).measure()
+            Measurement(plan, workers, script.by_memcpy(workers), DriverReport(record.runs[-1])).measure()
         monitor.collect_samples()
         files.save(folder / "record.json", record)
         (folder / "README.md").write_text(MARKS)

@@ -14,8 +14,8 @@ from dataflow.endpoints.actor import Endpoint
 from dataflow.endpoints.progress_table import ENDING, ProgressTable
 from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER
+from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.loop import Measurement, WarmUp, find_failure, iteration_groups, run_group
-from dataflow.measure.monitor import WorkerReport
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan, resolve_plan
 from dataflow.records.schema import Run
@@ -161,7 +161,7 @@ def measured(make_plan, monkeypatch, tmp_path):
         threads = ("--threads", str(torch.get_num_threads()))
         plan = make_plan("torch", "--transport", "memcpy", *threads, *flags, *KILOBYTES, run_folder=tmp_path)
         table = ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
-        report = WorkerReport(Run())
+        report = DriverReport(Run())
         with monkeypatch.context() as patch:
             patch.setattr(Endpoint, "verify", noting_verify)
             workers = ProcessWorkers(plan, None)
@@ -208,7 +208,7 @@ def test_correct_run(measured, tmp_path):
     (name,) = done.run.processes  # one process, whose memory counts once
     assert name == "policy+reference+reward+driver"
     assert not hasattr(Endpoint.make_payload, "__wrapped__")  # nothing is traced
-    reported = msgspec.json.decode((tmp_path / "report").read_bytes(), type=WorkerReport)
+    reported = msgspec.json.decode((tmp_path / "report").read_bytes(), type=DriverReport)
     assert reported.run.readers_own_a_copy is True
 
 

@@ -125,7 +125,7 @@ def test_runs_that_another_call_finishes_while_this_one_waits_are_kept(monkeypat
 ])  # fmt: skip
 def test_the_reason_of_a_run_is_what_ended_it(monkeypatch, tmp_path, error, reason):
     item = make_items([plan_configuration("torch memcpy", {})[0]], tmp_path)[0]
-    monkeypatch.setattr(supervisor.Monitor, "follow_worker", Mock(side_effect=error))
+    monkeypatch.setattr(supervisor.Monitor, "follow_driver", Mock(side_effect=error))
     with suppress(ValueError):
         supervisor.measure_run(item, 0)
     assert files.load(item.path).runs[0].reason == reason
@@ -135,11 +135,11 @@ def test_the_reason_of_a_run_is_what_ended_it(monkeypatch, tmp_path, error, reas
     ("ok", None, "processes cannot be ended"), ("failed", "policy died", "policy died; processes cannot be ended"),
 ])  # fmt: skip
 def test_processes_that_survive_fail_a_run_that_keeps_its_first_reason(monkeypatch, tmp_path, status, reason, expected):
-    def follow_worker(monitor, run_folder):
+    def follow_driver(monitor, run_folder):
         monitor.record.runs[-1].status, monitor.record.runs[-1].reason = status, reason
         raise RunFailed("processes cannot be ended")
 
-    monkeypatch.setattr(supervisor.Monitor, "follow_worker", follow_worker)
+    monkeypatch.setattr(supervisor.Monitor, "follow_driver", follow_driver)
     item = make_items([plan_configuration("torch memcpy", {})[0]], tmp_path)[0]
     assert supervisor.measure_run(item, 0) == 1
     assert files.load(item.path).runs[0].reason == expected
@@ -159,7 +159,7 @@ def test_a_disk_that_is_full_at_the_end_of_a_run_loses_no_time_and_stops_no_othe
     items = make_items([plan_configuration(name, {})[0] for name in ("torch memcpy", "torch mapped")], tmp_path)
     replace = files.replace
 
-    def follow_worker(monitor, run_folder):
+    def follow_driver(monitor, run_folder):
         monitor.record.runs[-1] = make_run([1.0])
         if monitor.plan.transport.name == "memcpy":
             monkeypatch.setattr(files, "replace", fail_at_first_path)
@@ -169,7 +169,7 @@ def test_a_disk_that_is_full_at_the_end_of_a_run_loses_no_time_and_stops_no_othe
             raise RecordError(f"cannot write {path} (No space left on device)")
         replace(path, content)
 
-    monkeypatch.setattr(supervisor.Monitor, "follow_worker", follow_worker)
+    monkeypatch.setattr(supervisor.Monitor, "follow_driver", follow_driver)
     with new_records(items):
         assert supervisor.measure_all([[item] for item in items]) == [1, 0]
     assert not items[0].path.exists() and items[1].saved_path == items[1].path
@@ -234,7 +234,7 @@ def test_letters_that_the_terminal_lacks_are_replaced():
 
 def test_a_run_records_the_size_of_its_object_store(no_gpu, monkeypatch, tmp_path):
     monkeypatch.setattr(supervisor, "RunFolder", lambda: nullcontext(SimpleNamespace(folder=tmp_path, shared=tmp_path)))
-    monkeypatch.setattr(supervisor.Monitor, "follow_worker", lambda *_: None)
+    monkeypatch.setattr(supervisor.Monitor, "follow_driver", lambda *_: None)
     (item,) = make_items(plan_configuration("store refs --object-store-bytes 3GB", {}), tmp_path)
     supervisor.measure_run(item, 0)
     assert files.load(item.path).runs[0].store_bytes == 3 * 10**9

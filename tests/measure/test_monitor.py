@@ -14,7 +14,8 @@ from conftest import KILOBYTES
 
 from dataflow.endpoints.progress_table import ITERATING, ProgressTable
 from dataflow.measure import monitor
-from dataflow.measure.monitor import Monitor, WorkerReport
+from dataflow.measure.driver_report import DriverReport
+from dataflow.measure.monitor import Monitor
 from dataflow.records.schema import Run
 
 NAMES = ("driver", "policy", "reference", "reward")
@@ -31,13 +32,13 @@ def start():
     """start(code) -> a process that executes this Python code, with the attributes of a started RunFolder."""
     workers = []
 
-    def start_worker(code):
+    def start_driver(code):
         process = subprocess.Popen([sys.executable, "-c", code])
         handle = os.pidfd_open(process.pid)
         workers.append(SimpleNamespace(process=process, pid=process.pid, poll_handle=handle, returncode=process.wait))
         return workers[-1]
 
-    yield start_worker
+    yield start_driver
     for worker in workers:
         worker.process.kill()
         worker.process.wait()
@@ -61,7 +62,7 @@ def make_monitor(plan, monkeypatch):
 
 def write_report(plan, **fields):
     """Return the code of a worker that writes this report and ends."""
-    WorkerReport(Run(order=7, **fields.pop("run", {})), **fields).write(plan.run_folder)
+    DriverReport(Run(order=7, **fields.pop("run", {})), **fields).write(plan.run_folder)
     return write_content(plan, (plan.run_folder / "report").read_bytes())
 
 
@@ -131,7 +132,7 @@ def test_end_of_an_actor_is_a_failure_only_before_the_nodes_are_reported(plan, m
     """The actor ends between two looks of the monitor, directly after the worker has written its report."""
 
     def find_exited_actors(worker):
-        WorkerReport(Run(nodes=nodes), finished=True).write(plan.run_folder)
+        DriverReport(Run(nodes=nodes), finished=True).write(plan.run_folder)
         return ["policy"]
 
     made = make_monitor()
@@ -185,8 +186,8 @@ def test_a_run_folder_that_disappears_is_named_and_the_times_are_kept(plan, make
     made.progress.began(7)
     for number in range(1, 7):
         made.progress.ended(number, number, number + 0.25)
-    run_folder = SimpleNamespace(folder=tmp_path, poll_handle=0, start_worker=lambda *_: shutil.rmtree(tmp_path))
-    made.follow_worker(run_folder)
+    run_folder = SimpleNamespace(folder=tmp_path, poll_handle=0, start_driver=lambda *_: shutil.rmtree(tmp_path))
+    made.follow_driver(run_folder)
     (run,) = made.record.runs
     assert run.reason.startswith(f"iteration 7: {tmp_path / 'report'} has disappeared")
     assert (run.status, run.seconds) == ("failed", [0.25] * 2)

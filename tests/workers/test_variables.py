@@ -8,7 +8,7 @@ from conftest import KILOBYTES, ROOT
 
 from dataflow.plan import validate
 from dataflow.workers import variables
-from dataflow.workers.variables import RETAIN_MEMORY, worker_environment
+from dataflow.workers.variables import RETAIN_MEMORY, driver_environment
 
 
 @pytest.mark.parametrize(("set_by_user", "expected"), [(None, "passive"), ("active", "active")])
@@ -19,20 +19,20 @@ def test_copying_threads_sleep_between_copies_unless_the_user_sets_another_polic
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     if set_by_user:
         monkeypatch.setenv("OMP_WAIT_POLICY", set_by_user)
-    assert worker_environment(make_plan("torch", "--threads", "2", *KILOBYTES))["OMP_WAIT_POLICY"] == expected
+    assert driver_environment(make_plan("torch", "--threads", "2", *KILOBYTES))["OMP_WAIT_POLICY"] == expected
 
 
 def test_torch_and_ray_have_different_variables(make_plan):
-    assert worker_environment(make_plan("torch", *KILOBYTES)).keys() == {"GLOO_SOCKET_IFNAME", "no_proxy", "NO_PROXY"}
+    assert driver_environment(make_plan("torch", *KILOBYTES)).keys() == {"GLOO_SOCKET_IFNAME", "no_proxy", "NO_PROXY"}
     plan = make_plan("store", "--zero-copy", "--timeout", "7", "--transport", "refs", "--huge-pages", *KILOBYTES)
-    variables = worker_environment(plan)
+    variables = driver_environment(plan)
     assert variables["RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"] == "1"
     assert variables["RAY_CGRAPH_get_timeout"] == "37"
     assert variables["THP_MEM_ALLOC_ENABLE"] == "1"
-    assert variables["RAY_AUTH_TOKEN"] != worker_environment(plan)["RAY_AUTH_TOKEN"]
+    assert variables["RAY_AUTH_TOKEN"] != driver_environment(plan)["RAY_AUTH_TOKEN"]
     assert variables["RAY_preallocate_plasma_memory"] == "0" and not RETAIN_MEMORY.items() & variables.items()
     plan = make_plan("store", "--retain-memory", "--preallocate-store", "--transport", "refs", *KILOBYTES)
-    variables = worker_environment(plan)
+    variables = driver_environment(plan)
     assert variables["RAY_preallocate_plasma_memory"] == "1" and RETAIN_MEMORY.items() <= variables.items()
 
 
@@ -53,7 +53,7 @@ def test_no_proxy_is_used_for_this_machine_and_the_cluster(
         monkeypatch.delenv(name, raising=False)
     for name, value in set_by_user.items():
         monkeypatch.setenv(name, value)
-    variables = worker_environment(make_plan(runtime, *flags, *KILOBYTES))
+    variables = driver_environment(make_plan(runtime, *flags, *KILOBYTES))
     assert variables["no_proxy"] == variables["NO_PROXY"] == expected
 
 
@@ -61,11 +61,11 @@ def test_a_driver_sends_the_token_of_an_existing_cluster_if_there_is_one(make_pl
     plan = make_plan("store", "--address", "auto", *KILOBYTES)
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     monkeypatch.setattr(variables, "TOKEN", tmp_path / "auth_token")
-    assert not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "GLOO_SOCKET_IFNAME"} & set(worker_environment(plan))
+    assert not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "GLOO_SOCKET_IFNAME"} & set(driver_environment(plan))
     variables.TOKEN.write_text("secret")
-    assert worker_environment(plan)["RAY_AUTH_MODE"] == "token"
+    assert driver_environment(plan)["RAY_AUTH_MODE"] == "token"
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    assert "RAY_AUTH_MODE" not in worker_environment(plan)
+    assert "RAY_AUTH_MODE" not in driver_environment(plan)
 
 
 def test_a_user_without_a_home_has_no_token_of_ray():

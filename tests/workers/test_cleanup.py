@@ -1,7 +1,9 @@
 """Check that nothing of a run stays: no process, no zombie, no file, whoever is killed."""
 
+import fcntl
 import mmap
 import os
+import resource
 import select
 import shutil
 import signal
@@ -18,46 +20,28 @@ import pytest
 
 from dataflow.errors import RunFailed
 from dataflow.workers import cleanup
-from dataflow.workers.cleanup import (
-    ROOT,
-    RUN_VARIABLE,
-    RunFolder,
-    channel_semaphores,
-    clean,
-    remember,
-    remove_dead_runs,
-)
-from dataflow.workers.guard import become_subreaper
+from dataflow.workers.cleanup import ROOT, RunFolder, channel_semaphores, clean, remember, remove_dead_runs
 
-# A run whose worker starts processes that leave its session, its parent and its environment behind, as Ray's agents
-# do: a process that sets its title overwrites its environment. One of them ends at once: a zombie if nobody reaps it.
+# A run whose driver starts processes that leave its session, its parent and its environment behind, as Ray's agents do.
+# One of them ends at once: a zombie if nobody reaps it. Another one is stopped.
 SUPERVISOR = """
 import sys
 from dataflow.workers.cleanup import ROOT, RunFolder
 with RunFolder() as run_folder:
     command = [sys.executable, "-c", sys.argv[1], str(run_folder.folder), *sys.argv[2:]]
-    run_folder.start_worker(command, ROOT, {})
+    run_folder.start_driver(command, ROOT, {})
     print(run_folder.folder, flush=True)
     sys.stdin.read(1)
 """
-WORKER = """
+DRIVER = """
 import subprocess, sys, time
 orphan = "import os, sys, time; os.fork() and os._exit(0); os.setsid(); exec(sys.argv[1])"
 wait = "print(os.getpid(), file=open(sys.argv[2], 'a')); time.sleep(600)"
-child = [sys.executable, "-c", "import os, sys, time; " + wait, ""]
-parent = f"import subprocess; subprocess.Popen({child} + sys.argv[2:3], env={{}}); {wait}"
-def start(code, environment):
-    subprocess.run([sys.executable, "-c", orphan, code, sys.argv[2], sys.argv[1]], env=environment, check=True)
-start("pass", {})
-start(parent, None)
-if "hidden" in sys.argv:
-    start(wait, {})
-    start("os.kill(os.getpid(), 19) if os.fork() else 0; " + wait, {})
+for code in ("pass", wait, "os.fork(); " + wait, "os.kill(os.getpid(), 19) if os.fork() else 0; " + wait):
+    subprocess.run([sys.executable, "-c", orphan, code, sys.argv[2]], env={}, check=True)
 time.sleep(600)
 """
-HERE = cleanup._pid_namespace()
-DEAD = "999999999 1\n"
-VISIBLE, HIDDEN = 2, 4  # processes that write their ids: a marked one with its child, and those that nothing marks
+WAITING = 4  # processes that write their ids
 
 
 @pytest.fixture
@@ -83,19 +67,18 @@ def wait_for(condition):
 
 
 class Tree:
-    """A supervisor with its guard, its worker, and the worker's orphans."""
+    """A supervisor with its guard, its driver process, and the orphans of the driver."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
-        become_subreaper()  # so that this process inherits every process that is left
+    def __init__(self, folder: Path) -> None:
+        cleanup.become_subreaper()  # so that this process inherits every process that is left
         self.before, pids = descendants(), folder / "pids"
         self.supervisor = subprocess.Popen(
-            [sys.executable, "-c", SUPERVISOR, WORKER, str(pids), *words], cwd=ROOT, text=True, stdin=subprocess.PIPE,
+            [sys.executable, "-c", SUPERVISOR, DRIVER, str(pids)], cwd=ROOT, text=True, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)},
         )  # fmt: skip
         self.folder = Path(self.supervisor.stdout.readline().strip())
         (self.guard,) = psutil.Process(self.supervisor.pid).children()
-        count = HIDDEN if words else VISIBLE
-        wait_for(lambda: pids.exists() and len(pids.read_text().splitlines()) == count)
+        wait_for(lambda: pids.exists() and len(pids.read_text().splitlines()) == WAITING)
         self.orphans = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
 
     def end(self) -> None:
@@ -117,56 +100,44 @@ class Tree:
 
 @pytest.fixture
 def tree(monkeypatch):
-    """tree(*words) -> a Tree. Nothing of it outlives the test."""
-    folder, trees = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp")), []
+    """Return a Tree. Nothing of it outlives the test."""
+    folder = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
     monkeypatch.setattr(cleanup.tempfile, "gettempdir", lambda: str(folder))
-
-    def start(*words):
-        trees.append(Tree(folder, *words))
-        return trees[-1]
-
-    yield start
-    for started in trees:
-        for pid, _ in descendants() - started.before:
-            with suppress(psutil.Error):
-                psutil.Process(pid).kill()
-        clean(started.folder)
+    started = Tree(folder)
+    yield started
+    for pid, _ in descendants() - started.before:
+        with suppress(psutil.Error):
+            psutil.Process(pid).kill()
+    clean(started.folder)
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("killed", ["nobody", "supervisor", "guard"])
+@pytest.mark.parametrize("killed", ["nobody", "supervisor", "guard", "both"])
 def test_nothing_is_left_whatever_is_killed_and_whatever_signals_the_guard_gets(tree, killed):
-    started = tree("hidden")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        started.guard.send_signal(number)
+        tree.guard.send_signal(number)
     time.sleep(0.1)
-    assert started.guard.status() == psutil.STATUS_SLEEPING
+    assert tree.guard.status() == psutil.STATUS_SLEEPING
     if killed == "supervisor":
-        started.kill_supervisor()
-        assert started.guard.wait(30) == 0
+        tree.kill_supervisor()
+        assert tree.guard.wait(30) == 0
+    elif killed == "both":
+        tree.guard.suspend()  # or it would clean up between the two signals
+        tree.kill_supervisor()
+        remove_dead_runs()  # not yet: the guard may go on
+        assert all(process.is_running() for process in tree.orphans)
+        tree.guard.kill()
+        tree.guard.wait(30)
+        remove_dead_runs()
     else:
         if killed == "guard":
-            started.guard.kill()
-        started.end()
-    started.assert_nothing_is_left()
-
-
-def test_the_next_run_removes_what_is_left_if_both_are_killed(tree):
-    started = tree()
-    # The guard reaps the process that ends at once. Nobody finds it later: it has no parent and no environment.
-    wait_for(lambda: len(descendants() - started.before) == len(["supervisor", "guard", "worker", *started.orphans]))
-    started.guard.suspend()  # or it would clean up between the two signals
-    started.kill_supervisor()
-    remove_dead_runs()  # not yet: the guard may go on
-    assert all(process.is_running() for process in started.orphans)
-    started.guard.kill()
-    started.guard.wait(30)
-    remove_dead_runs()
-    started.assert_nothing_is_left()
+            tree.guard.kill()
+        tree.end()
+    tree.assert_nothing_is_left()
 
 
 def start_python(run_folder, code):
-    run_folder.start_worker([sys.executable, "-c", code], ROOT, {})
+    run_folder.start_driver([sys.executable, "-c", code], ROOT, {})
 
 
 def test_a_killed_guard_ends_neither_the_other_run_nor_other_children_of_the_process(temporary):
@@ -185,31 +156,30 @@ def test_a_killed_guard_ends_neither_the_other_run_nor_other_children_of_the_pro
     assert not psutil.pid_exists(other_worker.pid)
 
 
-@pytest.mark.parametrize("asks", [True, False])
-@pytest.mark.parametrize(("code", "returncode"), [("exit(3)", 3), ("import os; os.kill(os.getpid(), 15)", -15)])
-def test_the_exit_code_of_a_worker_and_its_handle(temporary, capfd, code, returncode, asks):
-    with RunFolder() as worker:
-        start_python(worker, code)
-        assert select.select([worker.poll_handle], [], [], 30)[0] == [worker.poll_handle]
-        assert not asks or worker.returncode() == worker.returncode() == returncode
-    assert not worker.folder.exists()
+@pytest.mark.parametrize(("code", "returncode", "asks"), [
+    ("exit(3)", 3, True), ("exit(3)", 3, False), ("import os; os.kill(os.getpid(), 15)", -15, True),
+])  # fmt: skip
+def test_the_exit_code_of_a_driver_and_its_handle(temporary, capfd, code, returncode, asks):
+    with RunFolder() as driver:
+        start_python(driver, code)
+        assert select.select([driver.poll_handle], [], [], 30)[0] == [driver.poll_handle]
+        assert not asks or driver.returncode() == driver.returncode() == returncode
+    assert not driver.folder.exists()
     assert capfd.readouterr().err == ""
 
 
-def test_a_worker_has_its_environment_directory_and_session(temporary, capfd):
+def test_a_driver_has_its_environment_directory_and_session(temporary, capfd):
     code = "import os, sys; print(os.getsid(0) == os.getpid(), os.getcwd(), sys.stdin.read(), *map(os.environ.get, {}))"
     with RunFolder() as run_folder:
-        code = code.format(["SETTING", RUN_VARIABLE, "TMPDIR"])
-        run_folder.start_worker([sys.executable, "-c", code], temporary, {"SETTING": "1"})
+        code = code.format(["SETTING", "TMPDIR"])
+        run_folder.start_driver([sys.executable, "-c", code], temporary, {"SETTING": "1"})
         wait_for(lambda: run_folder.returncode() == 0)
-    assert capfd.readouterr().err.split() == [
-        "True", str(temporary), "1", run_folder.folder.name, str(run_folder.folder)
-    ]  # fmt: skip
+    assert capfd.readouterr().err.split() == ["True", str(temporary), "1", str(run_folder.folder)]
 
 
 def test_a_command_that_does_not_exist_is_an_error_and_leaves_nothing(temporary, capfd):
     with pytest.raises(RunFailed, match="cannot be started"), RunFolder() as run_folder:
-        run_folder.start_worker(["/nowhere/python"], ROOT, {})
+        run_folder.start_driver(["/nowhere/python"], ROOT, {})
     assert "/nowhere/python" in capfd.readouterr().err
     assert not run_folder.folder.exists()
 
@@ -260,85 +230,58 @@ def test_a_run_has_two_private_folders(monkeypatch, temporary, parent, expected)
 
 @pytest.fixture
 def dead_run(temporary):
-    """dead_run(owner) -> the folder of a run with these owners, and all that such a run may leave."""
-
-    def make(owner, namespace=HERE):
-        folder = temporary / f"{cleanup.PREFIX}0123"
-        folder.mkdir()
-        (folder / "owner").write_text(owner)
-        (folder / "namespace").write_text(namespace)
-        shared = cleanup.SHARED_MEMORY / folder.name
-        shared.mkdir()
-        (shared / "policy").write_bytes(bytes(8))
-        remember(folder, "pids", [11, 22])
-        remember(folder, "semaphores", ["sem.obj33-d"])
-        for name in ("sem.hdr11-a", "sem.obj22-b", "sem.hdr33-c", "sem.obj33-d", f"sem.{folder.name}-queue"):
-            (cleanup.SHARED_MEMORY / name).touch()
-        return folder
-
-    return make
+    """Return the folder of a run that nobody locks, with all that such a run may leave, and another folder."""
+    folder = temporary / f"{cleanup.PREFIX}0123"
+    for path in (folder, cleanup.SHARED_MEMORY / folder.name, cleanup.SHARED_MEMORY / f"{cleanup.PREFIX}notes"):
+        path.mkdir()
+    remember(folder, "pids", [11, 22])
+    remember(folder, "semaphores", ["sem.obj33-d"])
+    for name in ("sem.hdr11-a", "sem.obj22-b", "sem.hdr33-c", "sem.obj33-d", f"sem.{folder.name}-queue"):
+        (cleanup.SHARED_MEMORY / name).touch()
+    return folder
 
 
 def files_left(temporary):
     return sorted(path.name for path in (*temporary.glob(f"{cleanup.PREFIX}*"), *cleanup.SHARED_MEMORY.iterdir()))
 
 
-@pytest.mark.parametrize("owner", [DEAD, f"{os.getpid()} 1\n{DEAD}"], ids=["ended", "id used again"])
-def test_the_next_run_removes_only_the_files_and_processes_of_dead_runs(temporary, dead_run, owner):
-    folder = dead_run(owner)
-    names = (folder.name, f"{cleanup.PREFIX}other")
-    own, other = [subprocess.Popen(["sleep", "600"], env={RUN_VARIABLE: name}) for name in names]
-    (folder / "log").touch()
-    reader = subprocess.Popen(["sleep", "600"], stdin=(folder / "log").open(), start_new_session=True)
+def test_the_next_run_removes_only_the_files_and_processes_of_dead_runs(temporary, dead_run, monkeypatch):
+    def start_marked(folder):
+        limits = (cleanup.mark_of(folder), resource.RLIM_INFINITY)
+        return subprocess.Popen(["sleep", "600"], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_RTTIME, limits))
+
+    def unlink_own(path, *arguments):
+        if path.name == "sem.hdr11-a":
+            raise PermissionError  # it is another user's
+        unlink(path, *arguments)
+
+    unlink = Path.unlink
+    monkeypatch.setattr(Path, "unlink", unlink_own)
+    own, other = start_marked(dead_run), start_marked(Path(f"{cleanup.PREFIX}0124"))
+    (dead_run / "log").touch()
+    reader = subprocess.Popen(["sleep", "600"], stdin=(dead_run / "log").open(), start_new_session=True)
     remove_dead_runs()
-    clean(folder)  # twice is no error
+    clean(dead_run)  # twice is no error
     assert not psutil.pid_exists(own.pid)
     assert [other.poll(), reader.poll()] == [None, None]  # a program that reads a log file is no process of the run
     for process in (other, reader):
         process.kill()
         process.wait()
-    assert files_left(temporary) == ["sem.hdr33-c"]
+    assert files_left(temporary) == [f"{cleanup.PREFIX}notes", "sem.hdr11-a", "sem.hdr33-c"]
 
 
-def test_a_semaphore_of_another_user_does_not_end_the_cleanup(temporary, dead_run, monkeypatch):
-    folder, unlink = dead_run(DEAD), Path.unlink
-
-    def unlink_own(path, *arguments):
-        if path.name == "sem.hdr11-a":
-            raise PermissionError
-        unlink(path, *arguments)
-
-    monkeypatch.setattr(Path, "unlink", unlink_own)
-    clean(folder)
-    assert files_left(temporary) == ["sem.hdr11-a", "sem.hdr33-c"]
-
-
-ALIVE = cleanup._identify(os.getpid())
-
-
-NOT_DEAD = {
-    "no owner": ("", HERE),
-    "text": ("soon", HERE),
-    "one owner is alive": (ALIVE, HERE),
-    "the second owner is alive": (f"{DEAD}{ALIVE}", HERE),
-    "another user": (DEAD, HERE),
-    "another PID namespace": (DEAD, HERE.replace("pid:[", "pid:[1")),
-    "another host": (DEAD, HERE.replace(os.uname().nodename, "other-host")),
-    "another boot": (DEAD, HERE.replace(HERE[:8], "00000000")),
-    "another version": (DEAD, ""),
-}
-
-
-@pytest.mark.parametrize("reason", NOT_DEAD)
-def test_the_next_run_leaves_living_and_new_runs_of_other_users_and_other_folders_alone(
-    monkeypatch, temporary, dead_run, reason
-):
-    folder = dead_run(*NOT_DEAD[reason])
-    (temporary / f"{cleanup.PREFIX}notes").mkdir()
-    if reason == "another user":
-        monkeypatch.setattr(cleanup.os, "getuid", lambda: folder.stat().st_uid + 1)
-    remove_dead_runs()
-    assert len(files_left(temporary)) == 8
+@pytest.mark.parametrize("reason", ["alive", "beginning, or of another machine"])
+def test_the_next_run_leaves_living_and_new_runs_and_those_of_other_machines_alone(temporary, dead_run, reason):
+    with ExitStack() as stack:
+        if reason == "alive":
+            handle = os.open(dead_run, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        else:
+            (cleanup.SHARED_MEMORY / dead_run.name).rmdir()
+        before, handles = files_left(temporary), os.listdir("/proc/self/fd")
+        remove_dead_runs()
+        assert (files_left(temporary), os.listdir("/proc/self/fd")) == (before, handles)
 
 
 def test_the_semaphores_that_a_process_has_created_or_opened_are_found(temporary):

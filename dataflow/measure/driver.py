@@ -1,6 +1,6 @@
 """Measure one plan in a process of its own, whose environment was set before it started.
 
-python3 -m dataflow.measure.worker RUN_FOLDER     the folder has the plan and a report, which this process replaces
+python3 -m dataflow.measure.driver RUN_FOLDER     the folder has the plan and a report, which this process replaces
 """
 
 import os
@@ -15,22 +15,23 @@ import msgspec
 import torch
 
 from dataflow.errors import ActorRaised, RunFailed, SuiteError
-from dataflow.flows.flow import DRIVER
+from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.loop import Measurement
-from dataflow.measure.monitor import WorkerReport
 from dataflow.measure.references import measure_copies, measure_null_transport, measure_pipe
+from dataflow.nodes.placement import check_placement
 from dataflow.plan.plan import Plan
 from dataflow.records.machine import describe_environment
+from dataflow.workers.worker_group import WorkerGroup
 
 ON_RAY = "ray_workers.RayWorkers"
 
 
-def measure_plan(plan: Plan, report: WorkerReport) -> None:
+def measure_plan(plan: Plan, report: DriverReport) -> None:
     """Measure the references, start the workers, connect the transport, measure, and measure the references again."""
     run, runtime = report.run, plan.transport.runtime
     if plan.token:
         plan.token.wait()
-        plan.token.pass_round()  # until all workers have come, so that none imports while another one measures
+        plan.token.pass_round()  # until all drivers have come, so that none imports while another one measures
     if plan.gpus > torch.cuda.device_count():
         raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs, the machine has {plan.gpus}: see nvidia-smi")
     run.pipe_before_seconds = measure_pipe(plan.task_flow)
@@ -42,32 +43,15 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
     report.write(plan.run_folder)
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak memory of the references
-    # Imported here, because each runtime has modules of its own.
-    connect = resolve_name(f"dataflow.{plan.transport.module}.TRANSPORTS")[plan.transport.name]
     worker_group = ON_RAY if plan.options.address else runtime.worker_group
     worker_group_class = resolve_name(f"dataflow.workers.{worker_group}")
     with ExitStack() as exit_stack:
         workers = worker_group_class(plan, exit_stack)
-        if workers.nodes:
-            requested = {DRIVER: 0, **workers.requested_nodes()}
-            workers.nodes.prepare(requested)
-
-            def report_progress(link_bytes: int) -> None:
-                report.link_bytes = link_bytes
-                report.write(plan.run_folder)
-
-            workers.nodes.measure(plan, lambda plan: measure_copies(plan).warm, report_progress)
-            run.links, report.other_environments = workers.nodes.links, list(workers.nodes.environments[1:])
         with workers.closing:
             try:
-                connection = connect(workers)
                 if workers.nodes:
-                    workers.nodes.check(requested, workers.node_indices())
-                run.data_paths, run.setup_seconds = connection.data_paths, connection.setup_seconds
-                report.write(plan.run_folder)
-                Measurement(plan, workers, connection, report).measure()
-                run.nodes = workers.node_indices()
-                report.write(plan.run_folder)
+                    prepare_nodes(plan, workers, report)
+                measure_transport(plan, workers, report)
             except Exception as error:
                 cause = workers.explain(error)
                 report.failure, report.actor_raised = str(cause or ""), isinstance(cause, ActorRaised)
@@ -83,10 +67,37 @@ def measure_plan(plan: Plan, report: WorkerReport) -> None:
         plan.token.pass_on()
 
 
+def prepare_nodes(plan: Plan, workers: WorkerGroup, report: DriverReport) -> None:
+    """Describe the nodes of the cluster, and measure their copies, clocks and links."""
+
+    def report_progress(link_bytes: int) -> None:
+        report.link_bytes = link_bytes
+        report.write(plan.run_folder)
+
+    nodes = workers.nodes
+    nodes.prepare()
+    nodes.measure(plan, lambda plan: measure_copies(plan).warm, report_progress)
+    report.run.links, report.other_environments = nodes.links, nodes.environments[1:]
+
+
+def measure_transport(plan: Plan, workers: WorkerGroup, report: DriverReport) -> None:
+    """Connect the workers by the transport, and measure all iterations."""
+    # Imported here, because each runtime has modules of its own.
+    connect = resolve_name(f"dataflow.{plan.transport.module}.TRANSPORTS")[plan.transport.name]
+    connection = connect(workers)
+    if workers.nodes:
+        check_placement(workers.nodes.worker_nodes, workers.node_indices())
+    report.run.data_paths, report.run.setup_seconds = connection.data_paths, connection.setup_seconds
+    report.write(plan.run_folder)
+    Measurement(plan, workers, connection, report).measure()
+    report.run.nodes = workers.node_indices()
+    report.write(plan.run_folder)
+
+
 def main() -> None:
     """Measure the plan, and end without any teardown: the guard removes everything that is left."""
     folder = Path(sys.argv[1])
-    report = msgspec.json.decode((folder / "report").read_bytes(), type=WorkerReport)
+    report = msgspec.json.decode((folder / "report").read_bytes(), type=DriverReport)
     try:
         measure_plan(pickle.loads((folder / "plan").read_bytes()), report)
     except BaseException as error:
