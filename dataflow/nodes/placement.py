@@ -8,7 +8,7 @@ from dataflow.plan.plan import Plan
 
 
 def place_actors(plan: Plan, count: int) -> dict[str, int]:
-    """Return the node of each actor of so many nodes: that of --place, or round-robin with the driver's node last."""
+    """Return the node of each actor: that of --placement, or round-robin with the driver's node last."""
     names = plan.worker_names[1:]
     if plan.options.placement == "pack":
         return dict.fromkeys(names, 0)
