@@ -25,7 +25,6 @@ import msgspec
 from dataflow.analysis.statistics import interval, typical_seconds
 from dataflow.errors import RecordError, RunFailed, UsageError, run_main
 from dataflow.flows.models import MODELS, model_fields
-from dataflow.measure.noise import drop_from_page_cache
 from dataflow.measure.supervisor import only_measurement
 from dataflow.plan.command_line import OneLineParser
 from dataflow.plan.options import Options
@@ -35,6 +34,7 @@ from dataflow.records.machine import machine_line
 from dataflow.report.charts import Dot, DotChart
 from dataflow.report.console import print_sections
 from dataflow.report.tables import Column, Section, format_milliseconds, format_significant, make_table
+from dataflow.studies.model_loading.page_cache import drop_from_page_cache
 from dataflow.units import format_bytes
 from dataflow.workers.cleanup import ROOT, RunFolder
 from dataflow.workers.variables import driver_environment

@@ -26,8 +26,8 @@ from dataflow.endpoints.payload import digest, make_field
 from dataflow.endpoints.tensors import from_array, pack, packed_views, to_array, unpack
 from dataflow.errors import RunFailed
 from dataflow.flows.message import Field, Message
-from dataflow.measure.noise import drop_from_page_cache
 from dataflow.records.machine import describe_environment
+from dataflow.studies.model_loading.page_cache import drop_from_page_cache
 from dataflow.workers.ray_workers import start_cluster
 
 Tensors = dict[str, torch.Tensor]

@@ -10,8 +10,8 @@ from conftest import ROOT
 
 import dataflow.studies.model_loading.__main__ as load_model
 from dataflow.errors import UsageError
-from dataflow.measure.noise import drop_from_page_cache
 from dataflow.studies.model_loading.__main__ import Load, LoadingRecord, Published
+from dataflow.studies.model_loading.page_cache import drop_from_page_cache
 
 SMALL = ("--model", "gpt2", "--model-scale", "0.05")
 
