@@ -37,7 +37,6 @@ class Requirements:
     proxy_actor: bool = False  # the driver can neither send nor receive, so an actor does it in its place
     single_process: bool = False  # all actors run in the driver's process
     one_input: bool = False  # each task reads one message: readers of a broadcast that wait for each other block
-    collectives: bool = False  # it has only the collectives of --flow zero
     ray_cpus: int | None = None  # CPUs that a private Ray cluster says it has; None: those of the machine
     ray_actors: bool = False  # without Ray on one machine; with --address, its processes are Ray actors
     read_by_all: bool = False  # each message of an actor is read by all others

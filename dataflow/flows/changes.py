@@ -83,7 +83,7 @@ def shrink_messages(flow: Flow) -> Flow:
         return Message(tuple(Field(field.name, "int64", (1,)) for field in message.fields))
 
     shrunk = change_messages(flow, shrink)
-    return replace(shrunk, tasks=tuple(replace(task, seconds=None, collectives=()) for task in shrunk.tasks))
+    return replace(shrunk, tasks=tuple(replace(task, work=None, other_bytes=0) for task in shrunk.tasks))
 
 
 def change_messages(flow: Flow, change: Callable[[Message], Message]) -> Flow:

@@ -19,14 +19,6 @@ MAX_NAME_LENGTH = 100  # names of actors are parts of the names of files, which 
 
 
 @dataclass(frozen=True)
-class Collective:
-    """A collective operation of all actors of a flow on so many numbers."""
-
-    kind: str  # all-reduce, reduce-scatter or all-gather
-    items: int  # float16 numbers
-
-
-@dataclass(frozen=True)
 class Task:
     """One call that reads messages, in argument order, and sends one."""
 
@@ -35,10 +27,8 @@ class Task:
     sends: Message  # ACKNOWLEDGEMENT if the task only reports that it has finished
     title: str = ""  # the name in diagrams
     actor: str = ""  # default: the name of the task
-    seconds: float | None = None  # time for which it computes before it sends; None: it has no place in a schedule
-    holds: int = 0  # 1: it makes activations that its actor holds, -1: it frees those of one such task
-
-    collectives: tuple[Collective, ...] = ()  # that it takes part in before it sends
+    work: Any = None  # what a part of a study does for it before it sends; None: nothing
+    other_bytes: int = 0  # that it sends besides its message, inside the clock
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "actor", self.actor or self.name)
@@ -164,12 +154,9 @@ class Flow:
         return any(message.is_parameters for message in self.messages)
 
     @property
-    def has_collectives(self) -> bool:
-        return any(task.collectives for task in self.tasks)
-
-    @property
-    def has_compute(self) -> bool:
-        return any(task.seconds is not None for task in self.tasks)
+    def has_work(self) -> bool:
+        """Return whether tasks do more than send messages. Then an iteration begins after the last one has ended."""
+        return any(task.work is not None for task in self.tasks)
 
     def slots(self, in_flight: int) -> int:
         """Return the payloads per sender: those in flight, as many that readers still hold, and the next one.
@@ -210,16 +197,6 @@ def of_sizes(make_sizes: Callable[..., T], build: Callable[[T], Flow]) -> Callab
         return build(make_sizes(**sizes))
 
     return flow
-
-
-def collective_bytes(flow: Flow) -> float:
-    """Return the bytes that each actor sends in the collectives of an iteration, with the ring algorithms of textbooks.
-
-    All actors take part in all collectives.
-    """
-    actors, passes = len(flow.actors), {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1}
-    items = sum(passes[collective.kind] * collective.items for collective in flow.tasks[0].collectives)
-    return 2 * items * (actors - 1) / actors
 
 
 def check_name(name: str, others: str = "_-") -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from dataflow.catalogue.catalogue import INLINED_BYTES
-from dataflow.flows.flow import DRIVER, Edge, collective_bytes
+from dataflow.flows.flow import DRIVER, Edge
 from dataflow.flows.message import ACKNOWLEDGEMENT, Message
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import AS_REQUESTED, NodeCosts, Run
@@ -103,11 +103,11 @@ def uses_sockets(plan: Plan, edge: Edge) -> bool:
     return plan.transport.uses_sockets and not is_call
 
 
-def expected_socket_bytes(plan: Plan) -> float:
-    """Return the bytes per iteration that sockets carry at least: messages, and the numbers of collectives."""
+def expected_socket_bytes(plan: Plan) -> int:
+    """Return the bytes per iteration that sockets carry at least: messages, and what tasks send besides."""
     flow = plan.sent_flow
-    of_collectives = len(flow.actors) * collective_bytes(flow) if flow.has_collectives else 0.0
-    return of_collectives + sum(edge.bytes for edge in flow.edges if uses_sockets(plan, edge))
+    other_bytes = sum(task.other_bytes for task in flow.tasks)
+    return other_bytes + sum(edge.bytes for edge in flow.edges if uses_sockets(plan, edge))
 
 
 def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:

@@ -90,7 +90,7 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
             yield f"--placement: there is no actor {actor}: give {', '.join(flow.actors)}"
         if not 0 <= node < MAX_NODES:
             yield f"--placement {actor}={node}: give a node from 0 to {MAX_NODES - 1}"
-    has_steps = flow.has_compute or flow.has_collectives or flow.has_parameters
+    has_steps = flow.has_work or flow.has_parameters
     if has_steps and (options.in_flight > 1 or options.group_size > 1):
         yield f"--in-flight and --check-every: a step of {flow.name} begins after the last one: leave them out"
     if options.message == "packed" and flow.is_flat:

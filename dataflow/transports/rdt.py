@@ -97,9 +97,9 @@ class BroadcastActor(Actor):
         return payload
 
 
-def by_broadcast(workers: WorkerGroup) -> Connection:
+def by_broadcast(workers: WorkerGroup, actor_class: type[Actor] = BroadcastActor) -> Connection:
     """Broadcast by ray.util.collective. With gloo, all groups of an actor have the same members, so there is one."""
-    workers.start(BroadcastActor, codec=DENSE)
+    workers.start(actor_class, codec=DENSE)
     start, flow, actors = time.perf_counter(), workers.sent_flow, workers.actors
     make_group(workers)
     ray.get([actor.prepare.remote() for actor in actors.values()])

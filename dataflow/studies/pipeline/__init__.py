@@ -1,14 +1,39 @@
 """Schedules of pipeline-parallel training: the time for which stages wait, and the activations that they hold."""
 
+from dataclasses import dataclass
+from functools import partial
+
+from msgspec import Meta
+
+from dataflow.plan.flag import flag
 from dataflow.studies import Study
-from dataflow.studies.pipeline.flags import PipelineFlags
-from dataflow.studies.pipeline.flow import pipeline
+from dataflow.studies.pipeline.flow import SCHEDULES, Computation, pipeline
+
+_size = partial(flag, "pipeline", None, size=True)
+_COUNT = Meta(ge=1, le=10**6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineFlags:
+    # fmt: off
+    stages: int | None = _size("stages, each an actor", int, Meta(ge=1, le=64))
+    micro_batches: int | None = _size("micro-batches per step", int, Meta(ge=1, le=1024))
+    schedule: str | None = _size("order of the tasks: all forward, then all backward (afab), one forward and one "
+        "backward (1f1b), with two chunks per stage (interleaved), or with gradients of the weights that fill the gaps "
+        "(zb-h1, and zb-h2 with more memory)", str, choices=tuple(SCHEDULES), sender_only=True)
+    task_seconds: str | None = _size("time of the forward pass of a micro-batch in a stage, and of each half of the "
+        "backward pass, such as 20ms; several times, separated by commas, are those of successive micro-batches", str,
+        metavar="TIME")
+    sequence_length: int | None = _size("tokens per sample", int, _COUNT)
+    hidden_size: int | None = _size("numbers per token that stages send", int, _COUNT)
+    # fmt: on
+
 
 STUDY = Study(
     flows={"pipeline": pipeline},
     tables={"pipeline": "pipeline"},
     flags=PipelineFlags,
-    is_used=lambda plan: plan.task_flow.has_compute,
+    is_used=lambda plan: any(isinstance(task.work, Computation) for task in plan.task_flow.tasks),
     part="actor:StagePart",
     collector="actor:StepCollector",
 )

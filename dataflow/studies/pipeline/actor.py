@@ -2,14 +2,12 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from dataflow.errors import RunFailed
-from dataflow.records.schema import Run
 from dataflow.studies import Collector, Part
 
 
@@ -21,18 +19,12 @@ class Steps(msgspec.Struct, forbid_unknown_fields=True):
     held_activations: dict[str, int] = {}  # stage -> largest number at the same time
 
 
-def steps_of(run: Run) -> Steps | None:
-    return msgspec.convert(run.measured["pipeline"], Steps) if "pipeline" in run.measured else None
+class StageStep(NamedTuple):
+    """One step of one stage."""
 
-
-@dataclass
-class StageTimes:
-    """The work of a stage in one step, in seconds of the clock that all processes of a machine share."""
-
-    compute_begin: float = 0.0  # of the first task that has a compute time
-    compute_end: float = 0.0  # of the last one
-    compute_seconds: float = 0.0  # of all
-    held_activations: int = 0  # the largest number at the same time
+    compute_seconds: float  # of all tasks
+    stage_seconds: float  # from the beginning of the first task to the end of the last one
+    held_activations: int  # largest number at the same time, in this step and those before
 
 
 class StagePart(Part):
@@ -40,30 +32,32 @@ class StagePart(Part):
 
     def __init__(self, endpoint: Any) -> None:
         super().__init__(endpoint)
-        self.schedule = [task for task in endpoint.tasks.values() if task.seconds is not None]
-        self.position, self.held_activations = 0, 0
-        self.times = StageTimes()
+        self.schedule = [task.name for task in endpoint.tasks.values() if task.work]
+        self.position, self.held, self.most_held = 0, 0, 0
+        self.intervals: list[tuple[float, float]] = []  # begin and end of each task of this step
 
     def run(self, task: str, number: int) -> None:
         """Compute for the time of the task; raise RunFailed if another task of this actor must come first."""
-        this, times = self.endpoint.tasks[task], self.times
-        if this.seconds is None:
+        work = self.endpoint.tasks[task].work
+        if work is None:
             return
         expected = self.schedule[self.position]
-        if this is not expected:
-            raise RunFailed(f"{self.endpoint.name} ran {task} before {expected.name}: this is another schedule")
+        if task != expected:
+            raise RunFailed(f"{self.endpoint.name} ran {task} before {expected}: this is another schedule")
         self.position = (self.position + 1) % len(self.schedule)
-        self.held_activations += max(this.holds, 0)
-        times.held_activations = max(times.held_activations, self.held_activations)
+        self.held += work.held_change
+        self.most_held = max(self.held, self.most_held)
         begin = time.perf_counter()
-        self.endpoint.compute(this.seconds)
-        times.compute_begin, times.compute_end = times.compute_begin or begin, time.perf_counter()
-        times.compute_seconds += times.compute_end - begin
-        self.held_activations += min(this.holds, 0)
+        self.endpoint.compute(work.seconds)
+        self.intervals.append((begin, time.perf_counter()))
 
-    def end_group(self, number: int) -> StageTimes:
-        times, self.times = self.times, StageTimes()
-        return times
+    def end_group(self, number: int) -> StageStep | None:
+        """Return the last step; None: this worker is no stage."""
+        intervals, self.intervals = self.intervals, []
+        if not intervals:
+            return None
+        compute_seconds = sum(end - begin for begin, end in intervals)
+        return StageStep(compute_seconds, intervals[-1][1] - intervals[0][0], self.most_held)
 
 
 class StepCollector(Collector):
@@ -71,13 +65,12 @@ class StepCollector(Collector):
         super().__init__(plan)
         self.steps = Steps()
 
-    def add(self, values: Mapping[str, StageTimes], is_timed: bool) -> Mapping[str, int]:
-        stages, steps = {name: stage for name, stage in values.items() if stage.compute_end}, self.steps
+    def add(self, values: Mapping[str, StageStep | None], is_timed: bool) -> Mapping[str, int]:
+        stages = {name: step for name, step in values.items() if step}
         if is_timed:
-            steps.compute_seconds.append(fmean(stage.compute_seconds for stage in stages.values()))
-            steps.stage_seconds.append(max(stage.compute_end - stage.compute_begin for stage in stages.values()))
-        for name, stage in stages.items():
-            steps.held_activations[name] = max(stage.held_activations, steps.held_activations.get(name, 0))
+            self.steps.compute_seconds.append(fmean(step.compute_seconds for step in stages.values()))
+            self.steps.stage_seconds.append(max(step.stage_seconds for step in stages.values()))
+        self.steps.held_activations = {name: step.held_activations for name, step in stages.items()}
         return {}
 
     def result(self, driver_seconds: Callable[[str, float], float]) -> tuple[Steps, str | None]:

@@ -17,90 +17,72 @@ from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
 from dataflow.units import parse_seconds
 
 FORWARD, BACKWARD, WEIGHTS = "forward", "backward", "weights"
-CHUNKS = 2  # of an interleaved stage
 Order = list[tuple[str, int, int]]  # kind, micro-batch and chunk of each task of a stage
-
-
-def afab(stage: int, stages: int, batches: int) -> Order:
-    """All forward, all backward: GPipe, arXiv 1811.06965."""
-    return [(kind, batch, 0) for kind in (FORWARD, BACKWARD) for batch in range(batches)]
-
-
-def one_forward_one_backward(stage: int, stages: int, batches: int) -> Order:
-    """1F1B: as many forwards as there are stages from this one on, then a backward and a forward in turn."""
-    return alternate([(batch, 0) for batch in range(batches)], [(batch, 0) for batch in range(batches)], stages - stage)
-
-
-def interleaved(stage: int, stages: int, batches: int) -> Order:
-    """1F1B in which each stage has several chunks of the model: arXiv 2104.04473."""
-    groups = [range(first, first + stages) for first in range(0, batches, stages)]
-    forwards = [(batch, chunk) for group in groups for chunk in range(CHUNKS) for batch in group]
-    backwards = [(batch, chunk) for group in groups for chunk in reversed(range(CHUNKS)) for batch in group]
-    return alternate(forwards, backwards, 2 * (stages - stage - 1) + (CHUNKS - 1) * stages + 1)
-
-
-def alternate(forwards: list[tuple[int, int]], backwards: list[tuple[int, int]], warmup: int) -> Order:
-    """Return `warmup` forwards, then a backward and a forward in turn, and the rest of the backwards."""
-    order: Order = [(FORWARD, *forward) for forward in forwards[:warmup]]
-    for index, backward in enumerate(backwards):
-        order.append((BACKWARD, *backward))
-        order += [(FORWARD, *forward) for forward in forwards[warmup + index :][:1]]
-    return order
-
-
-def zero_bubble_1(stage: int, stages: int, batches: int) -> Order:
-    """ZB-H1: gradients of the weights fill the time in which a stage would wait; memory as 1F1B: arXiv 2401.10241."""
-    return delay_weights(stage, batches, stages - stage, stage)
-
-
-def zero_bubble_2(stage: int, stages: int, batches: int) -> Order:
-    """ZB-H2: more forwards at the beginning, and so nearly twice the activations, but no waiting."""
-    return delay_weights(stage, batches, 2 * (stages - stage) - 1, 2 * stage)
-
-
-def delay_weights(stage: int, batches: int, warmup: int, delay: int) -> Order:
-    """Return 1F1B with the gradients of the weights `delay` micro-batches after those of the activations."""
-    order: Order = [(FORWARD, batch, 0) for batch in range(min(warmup, batches))]
-    for batch in range(batches + delay):
-        if batch < batches:
-            order.append((BACKWARD, batch, 0))
-        if batch >= delay:
-            order.append((WEIGHTS, batch - delay, 0))
-        if batch + warmup < batches:
-            order.append((FORWARD, batch + warmup, 0))
-    return order
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """An order of tasks, and what it promises if all tasks take the same time and messages take none.
+    """An order of tasks: forward passes, then a backward and a forward pass in turn, then the other backward passes.
 
+    warmup: stage (the first is 0), stages and micro-batches -> forward passes before the first backward pass.
     bubble: stages and micro-batches -> share of the longest time between the first and the last task of a stage in
-    which a stage waits.
-    held: stage, stages and micro-batches -> the largest number of activations that the stage holds.
+    which a stage waits, if all tasks take the same time and messages take none.
+    weights_delay: stage -> micro-batches between the gradients of the activations and those of the weights, which are a
+    task of their own; None: one task computes both.
+    chunks: parts of the model per stage.
     """
 
-    order: Callable[[int, int, int], Order]
+    warmup: Callable[[int, int, int], int]
     bubble: Callable[[int, int], Fraction]
-    held: Callable[[int, int, int], int]
+    weights_delay: Callable[[int], int] | None = None
     chunks: int = 1
-    splits_backward: bool = False  # gradients of activations and of weights are tasks of their own
+
+    def held(self, stage: int, stages: int, batches: int) -> int:
+        """Return the largest number of activations that a stage holds."""
+        delay = self.weights_delay(stage) if self.weights_delay else 0
+        return min(self.chunks * batches, self.warmup(stage, stages, batches) + delay)
+
+    def order(self, stage: int, stages: int, batches: int) -> Order:
+        """Return the tasks of a stage in their order. Stages change the chunk after as many micro-batches as stages."""
+        groups = [range(first, min(first + stages, batches)) for first in range(0, batches, stages)]
+        forwards = [(batch, chunk) for group in groups for chunk in range(self.chunks) for batch in group]
+        backwards = [(batch, chunk) for group in groups for chunk in reversed(range(self.chunks)) for batch in group]
+        warmup = self.warmup(stage, stages, batches)
+        delay = self.weights_delay(stage) if self.weights_delay else None
+        order: Order = [(FORWARD, *forward) for forward in forwards[:warmup]]
+        for index, backward in enumerate(backwards):
+            order.append((BACKWARD, *backward))
+            if delay is not None and index >= delay:
+                order.append((WEIGHTS, *backwards[index - delay]))
+            if warmup + index < len(forwards):
+                order.append((FORWARD, *forwards[warmup + index]))
+        if delay is not None:
+            order += [(WEIGHTS, *backward) for backward in backwards[len(backwards) - delay :]]
+        return order
 
 
 SCHEDULES = {
-    "afab": Schedule(afab, lambda s, m: Fraction(s - 1, m + s - 1), lambda i, s, m: m),
-    "1f1b": Schedule(one_forward_one_backward, lambda s, m: Fraction(s - 1, m + s - 1), lambda i, s, m: min(m, s - i)),
+    # All forward, all backward: GPipe, arXiv 1811.06965.
+    "afab": Schedule(lambda i, s, m: m, lambda s, m: Fraction(s - 1, m + s - 1)),
+    # As many forward passes as there are stages from this one on.
+    "1f1b": Schedule(lambda i, s, m: s - i, lambda s, m: Fraction(s - 1, m + s - 1)),
+    # 1F1B in which each stage has two chunks of the model: arXiv 2104.04473.
     "interleaved": Schedule(
-        interleaved,
-        lambda s, m: Fraction(s - 1, CHUNKS * m + s - 1),
-        lambda i, s, m: min(CHUNKS * m, 2 * (s - i - 1) + (CHUNKS - 1) * s + 1),
-        chunks=CHUNKS,
+        lambda i, s, m: 2 * (s - i - 1) + s + 1, lambda s, m: Fraction(s - 1, 2 * m + s - 1), chunks=2
     ),
-    "zb-h1": Schedule(
-        zero_bubble_1, lambda s, m: Fraction(s - 1, 3 * m + s - 1), lambda i, s, m: min(m, s), splits_backward=True
-    ),
-    "zb-h2": Schedule(zero_bubble_2, lambda s, m: Fraction(0), lambda i, s, m: min(m, 2 * s - 1), splits_backward=True),
+    # Gradients of the weights fill the time in which a stage would wait; memory as 1F1B: arXiv 2401.10241.
+    "zb-h1": Schedule(lambda i, s, m: s - i, lambda s, m: Fraction(s - 1, 3 * m + s - 1), lambda i: i),
+    # More forward passes at the beginning, and so nearly twice the activations, but no waiting.
+    "zb-h2": Schedule(lambda i, s, m: 2 * (s - i) - 1, lambda s, m: Fraction(0), lambda i: 2 * i),
 }
+
+
+@dataclass(frozen=True)
+class Computation:
+    """The work of a task."""
+
+    seconds: float
+    held_change: int  # 1: it makes activations that its stage holds; -1: it frees those of one forward pass
 
 
 def pipeline(
@@ -115,45 +97,47 @@ def pipeline(
     """
     if schedule not in SCHEDULES:
         raise ValueError(f"--schedule {schedule}: give {', '.join(SCHEDULES)}")
-    plan = SCHEDULES[schedule]
-    if plan.chunks > 1 and micro_batches % stages:
+    chosen = SCHEDULES[schedule]
+    if chosen.chunks > 1 and micro_batches % stages:
         raise ValueError(f"--schedule {schedule}: give a --micro-batches that is a multiple of --stages {stages}")
-    needed = plan.held(0, stages, sys.maxsize)
-    if plan.splits_backward and micro_batches < needed:
+    needed = chosen.held(0, stages, sys.maxsize)
+    if chosen.weights_delay and micro_batches < needed:
         raise ValueError(f"--schedule {schedule}: {stages} stages need {needed} or more: give more --micro-batches")
     try:
         seconds = [parse_seconds(text) for text in task_seconds.split(",")]
     except ValueError:
         raise ValueError(f"--task-seconds {task_seconds}: give times such as 20ms or 20ms,30ms") from None
     tensor = Message((Field("hidden_states", "bfloat16", (batch_size, sequence_length, hidden_size)),))
-    last_chunk, waiting = stages * plan.chunks - 1, list[Task]()
-    for stage in range(stages):
-        actor, previous = f"stage-{stage + 1}", ""
-        for kind, batch, chunk in plan.order(stage, stages, micro_batches):
-            position = chunk * stages + stage  # of the chunk in the model
-            is_last = position == (last_chunk if kind == FORWARD else 0) or kind == WEIGHTS
-            if kind == FORWARD:
-                source = task_name(FORWARD, batch, position - 1, stages) if position else DRIVER
-            elif kind == BACKWARD and position < last_chunk:
-                source = task_name(BACKWARD, batch, position + 1, stages)
-            else:
-                source = ""
-            ends = kind == (WEIGHTS if plan.splits_backward else BACKWARD)
-            parts = 2 if kind == BACKWARD and not plan.splits_backward else 1
-            # Only the first task of a step waits for the driver; the others wait for the one before on their stage.
-            reads = [source] if source and not (source == DRIVER and previous) else []
-            reads += [previous] if previous and previous not in reads else []
-            name = task_name(kind, batch, position, stages)
-            waiting.append(
-                Task(name, tuple(reads), ACKNOWLEDGEMENT if is_last else tensor, kind, actor,
-                     seconds=parts * seconds[batch % len(seconds)] / plan.chunks,
-                     holds=int(kind == FORWARD) - int(ends))
-            )  # fmt: skip
-            previous = name
-        waiting.append(Task(f"{actor}.done", (previous,), ACKNOWLEDGEMENT, actor=actor))
+    seconds_of_batches = [seconds[batch % len(seconds)] for batch in range(micro_batches)]
+    tasks = [task for i in range(stages) for task in stage_tasks(chosen, i, stages, seconds_of_batches, tensor)]
     title = f"pipeline of {stages} stages, {micro_batches} micro-batches, {schedule}"
     returns = tuple(f"stage-{stage + 1}.done" for stage in range(stages))
-    return Flow("pipeline", title, ACKNOWLEDGEMENT, tuple(sort_tasks(waiting)), returns)
+    return Flow("pipeline", title, ACKNOWLEDGEMENT, tuple(sort_tasks(tasks)), returns)
+
+
+def stage_tasks(schedule: Schedule, stage: int, stages: int, seconds: list[float], tensor: Message) -> list[Task]:
+    """Return the tasks of a stage in their order, and a last one that tells the driver that they are done.
+
+    `seconds` are the times of the micro-batches.
+    """
+    actor, previous, last = f"stage-{stage + 1}", "", stages * schedule.chunks - 1
+    # Kind -> parts of a backward pass that it does (a forward pass takes as long as one), change of held activations.
+    costs = {FORWARD: (1, 1), BACKWARD: (1, 0) if schedule.weights_delay else (2, -1), WEIGHTS: (1, -1)}
+    tasks = []
+    for kind, batch, chunk in schedule.order(stage, stages, len(seconds)):
+        position, source = chunk * stages + stage, ""  # of the chunk in the model
+        if kind == FORWARD and position > 0:
+            source = task_name(FORWARD, batch, position - 1, stages)
+        elif kind == BACKWARD and position < last:
+            source = task_name(BACKWARD, batch, position + 1, stages)
+        # Only the first task of a step waits for the driver; the others wait for the one before on their stage.
+        reads = [name for name in dict.fromkeys((source, previous)) if name] or [DRIVER]
+        is_sent = (kind == FORWARD and position < last) or (kind == BACKWARD and position > 0)
+        parts, held_change = costs[kind]
+        previous = task_name(kind, batch, position, stages)
+        work = Computation(parts * seconds[batch] / schedule.chunks, held_change)
+        tasks.append(Task(previous, tuple(reads), tensor if is_sent else ACKNOWLEDGEMENT, kind, actor, work))
+    return [*tasks, Task(f"{actor}.done", (previous,), ACKNOWLEDGEMENT, actor=actor)]
 
 
 def task_name(kind: str, batch: int, position: int, stages: int) -> str:

@@ -1,34 +1,36 @@
 """Say how schedules of pipelines are shown: the share of the time in which stages wait, beside that of formulas."""
 
-from dataclasses import replace
 from statistics import fmean, median
+
+import msgspec
 
 from dataflow.analysis.result import Result
 from dataflow.report import tables
 from dataflow.report.groups import Group, Table, by_sizes
 from dataflow.report.tables import Column, format_milliseconds
-from dataflow.studies.pipeline.actor import steps_of
+from dataflow.studies.pipeline.actor import Steps
 from dataflow.studies.pipeline.flow import SCHEDULES, Schedule
 
 
-def schedule_of(result: Result) -> Schedule:
-    return SCHEDULES[str(result.workload.sizes["schedule"])]
+def steps_of(result: Result) -> list[Steps]:
+    return [msgspec.convert(run.measured["pipeline"], Steps) for run in result.shown_runs if "pipeline" in run.measured]
+
+
+def schedule_of(result: Result) -> tuple[Schedule, int, int]:
+    """Return the schedule, the number of stages, and the micro-batches per step."""
+    sizes = result.workload.sizes
+    return SCHEDULES[str(sizes["schedule"])], int(sizes["stages"]), int(sizes["micro_batches"])
 
 
 def expected_bubble(result: Result) -> float:
-    sizes = result.workload.sizes
-    return float(schedule_of(result).bubble(int(sizes["stages"]), int(sizes["micro_batches"])))
+    schedule, stages, batches = schedule_of(result)
+    return float(schedule.bubble(stages, batches))
 
 
 def measured_bubble(result: Result) -> float:
     """Return the share of a step in which stages wait: the mean of the runs' medians."""
-    shares = []
-    for run in result.shown_runs:
-        steps = steps_of(run)
-        if steps:
-            pairs = zip(steps.compute_seconds, steps.stage_seconds, strict=True)
-            shares.append(median(1 - compute / stage for compute, stage in pairs))
-    return fmean(shares)
+    pairs = [zip(steps.compute_seconds, steps.stage_seconds, strict=True) for steps in steps_of(result)]
+    return fmean(median(1 - compute / stage for compute, stage in pairs_of_run) for pairs_of_run in pairs)
 
 
 def difference(result: Result) -> float:
@@ -36,16 +38,11 @@ def difference(result: Result) -> float:
     return 100 * (measured_bubble(result) - expected_bubble(result))
 
 
-def held_activations(result: Result) -> list[int]:
-    """Return the largest number of activations that each stage held at the same time, in any run."""
-    steps = [*filter(None, map(steps_of, result.shown_runs))]
-    return [max(step.held_activations[stage] for step in steps) for stage in result.flow.actors]
-
-
 def format_held(result: Result) -> str:
-    sizes, counts = result.workload.sizes, held_activations(result)
-    stages, batches = int(sizes["stages"]), int(sizes["micro_batches"])
-    expected = [schedule_of(result).held(stage, stages, batches) for stage in range(stages)]
+    """Return the largest number of activations that each stage held at the same time, in any run."""
+    schedule, stages, batches = schedule_of(result)
+    counts = [max(steps.held_activations[stage] for steps in steps_of(result)) for stage in result.flow.actors]
+    expected = [schedule.held(stage, stages, batches) for stage in range(stages)]
     text = ", ".join(map(str, counts))
     return text if counts == expected else f"{text} (formula: {', '.join(map(str, expected))})"
 
@@ -55,9 +52,7 @@ COLUMNS = (
     tables.READERS,
     Column("ms per step", lambda r: format_milliseconds(r.typical_seconds)),
     Column("95 % interval", tables.format_interval, 4),
-    Column(
-        "ms per micro-batch", lambda r: format_milliseconds(r.typical_seconds / int(r.workload.sizes["micro_batches"]))
-    ),
+    Column("ms per micro-batch", lambda r: format_milliseconds(r.typical_seconds / schedule_of(r)[2])),
     Column("bubble, measured", lambda r: f"{measured_bubble(r):.1%}"),
     Column("bubble by the formula", lambda r: f"{expected_bubble(r):.1%}"),
     Column("difference in percentage points", lambda r: f"{difference(r):+.1f}"),
@@ -83,20 +78,18 @@ def describe_differences(group: Group) -> str:
 
 
 def title_of(result: Result) -> str:
-    sizes = result.workload.sizes
-    return (f"Pipeline of {sizes['stages']} stages, {sizes['micro_batches']} micro-batches, {sizes['task_seconds']} "
-            "per task")  # fmt: skip
+    _, stages, batches = schedule_of(result)
+    seconds = result.workload.sizes["task_seconds"]
+    return f"Pipeline of {stages} stages, {batches} micro-batches, {seconds} per task"
 
 
-PIPELINE = Table(
-    "pipeline",
-    columns=lambda group: COLUMNS,
-    rows=by_schedule,
-    title=title_of,
-    sentence=describe_differences,
-    group_by=by_sizes("schedule"),
-)
 SECTIONS = {
-    "pipeline": PIPELINE,
-    "pipeline-timeline": replace(PIPELINE, name="pipeline-timeline"),
-}  # the latter: traced
+    "pipeline": Table(
+        "pipeline",
+        columns=lambda group: COLUMNS,
+        rows=by_schedule,
+        title=title_of,
+        sentence=describe_differences,
+        group_by=by_sizes("schedule"),
+    )
+}

@@ -1,15 +1,62 @@
-"""The collectives of ZeRO, and the bytes that its ranks send."""
+"""The traffic of one optimizer step of ZeRO (arXiv 1910.02054): collectives, and the bytes that ranks send in them.
 
+    driver --> rank-1, rank-2, ...: collectives between them --> driver: acknowledgements
+
+Gradients and parameters are float16. Each rank owns an equal part of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any
+
+from msgspec import Meta
+
+from dataflow.flows.flow import DRIVER, Flow, Task
+from dataflow.flows.message import ACKNOWLEDGEMENT
+from dataflow.flows.models import model_fields
+from dataflow.plan.flag import flag
 from dataflow.studies import Study
-from dataflow.studies.zero.flags import ZeroFlags, find_errors
-from dataflow.studies.zero.flow import zero
+from dataflow.studies.model_flags import ModelFlags
+
+ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all-reduce", "reduce-scatter", "all-gather"
+# The gradients; gradients, then updated parameters; parameters for forward and backward pass, then gradients.
+STAGES = {1: (ALL_REDUCE,), 2: (REDUCE_SCATTER, ALL_GATHER), 3: (ALL_GATHER, ALL_GATHER, REDUCE_SCATTER)}
+NUMBER_BYTES = 2
+_size = partial(flag, "zero", None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZeroFlags(ModelFlags):
+    stage: int | None = _size("stage of ZeRO: 1, 2 or 3", int, Meta(ge=1, le=3), size=True)
+    zero_ranks: int | None = _size("ranks of the model (default: 4)", int, Meta(ge=2, le=64), size="ranks")
+
+
+def zero(model: str = "gpt2", ranks: int = 4, stage: int = 2, scale: float = 1.0) -> Flow:
+    """Return a step of `ranks` actors, each with the bytes that it sends by the ring algorithms of textbooks."""
+    count = sum(prod(field.shape) for field in model_fields(model, scale))
+    count += -count % ranks  # equal parts
+    passes = sum(2 if kind == ALL_REDUCE else 1 for kind in STAGES[stage])
+    sent_bytes = passes * NUMBER_BYTES * (count - count // ranks)
+    names = tuple(f"rank-{rank}" for rank in range(1, ranks + 1))
+    work = STAGES[stage], count  # what a rank takes part in: the kinds of the collectives, and their numbers
+    tasks = tuple(Task(name, (DRIVER,), ACKNOWLEDGEMENT, work=work, other_bytes=sent_bytes) for name in names)
+    title = f"ZeRO stage {stage} of {model}" + (f" at scale {scale:g}" if scale < 1 else "") + f", {ranks} ranks"
+    return Flow("zero", title, ACKNOWLEDGEMENT, tasks, returns=names)
+
+
+def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
+    if transport.module.startswith("studies.zero.") != (flow.name == "zero"):
+        yield f"{transport.label}: --flow zero and the collectives of rdt and torch need each other: give both"
+
 
 STUDY = Study(
     flows={"zero": zero},
     tables={"zero": "zero"},
     flags=ZeroFlags,
     find_errors=find_errors,
-    is_used=lambda plan: plan.task_flow.has_collectives,
+    is_used=lambda plan: any(task.other_bytes for task in plan.task_flow.tasks),
     part="collectives:CollectivePart",
     collector="collectives:CollectiveCollector",
 )

@@ -1,31 +1,22 @@
-"""Run the collectives of a task on numbers that every rank can compute, and verify every result.
-
-All sums are whole numbers below 2048, which float16 holds exactly, so the order of additions does not matter.
-"""
+"""Run the collectives of a step on numbers that every rank can compute, and verify every result."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from dataflow.studies import Collector, Part
-from dataflow.studies.zero.flow import ALL_GATHER, ALL_REDUCE, ITEM_BYTES
+from dataflow.studies.zero import ALL_GATHER, ALL_REDUCE, NUMBER_BYTES
 
-SLOTS = 3  # of numbers that differ from one step to the next, so that a result of another step is wrong
-LARGEST_SUM = 2048
+MAX_SUM = 2047  # float16 holds whole numbers up to this one exactly, so the order of additions does not matter
 
 
-def make_sums(sources: Iterable[int], slot: int, ranks: int, begin: int, end: int) -> torch.Tensor:
-    """Return the float16 sums of the numbers of these ranks, from index `begin` to `end`.
-
-    The numbers repeat themselves, so only one period is computed. It is odd, so that a part at another place, which in
-    general has an even distance, is wrong.
-    """
-    period = (LARGEST_SUM // ranks - 1) | 1
-    index = torch.arange(begin, begin + period)
-    pattern = sum((index * (2 * rank + 3) + 17 * slot + 5 * rank) % period for rank in sources)
-    return torch.as_tensor(pattern).to(torch.float16).repeat(-(-(end - begin) // period))[: end - begin]
+def make_numbers(ranks: int, count: int, step: int) -> torch.Tensor:
+    """Return float16 numbers of the shape [ranks, count]. They differ between ranks, and from step to step."""
+    period, rank = MAX_SUM // ranks, torch.arange(ranks)[:, None]
+    numbers = (torch.arange(period) * (2 * rank + 3) + 17 * step + 5 * rank) % period
+    return numbers.to(torch.float16).repeat(1, count // period + 1)[:, :count]
 
 
 class CollectivePart(Part):
@@ -35,55 +26,49 @@ class CollectivePart(Part):
 
     def __init__(self, endpoint: Any) -> None:
         super().__init__(endpoint)
-        actors = endpoint.task_flow.actors
-        if not endpoint.tasks:  # the driver
-            return
-        (self.task,) = endpoint.tasks.values()
-        self.rank, self.rank_count = actors.index(endpoint.name), len(actors)
-        self.items = self.task.collectives[0].items
-        part = self.items // self.rank_count
-        self.parts = [(part * rank, part * (rank + 1)) for rank in range(self.rank_count)]
-        self.numbers = [make_sums([self.rank], slot, self.rank_count, 0, self.items) for slot in range(SLOTS)]
-        # Not the numbers themselves: a reduce-scatter of ray.util.collective writes into its input.
-        self.own_parts = [numbers[slice(*self.parts[self.rank])].clone() for numbers in self.numbers]
-        self.results = [torch.zeros(self.items if c.kind == ALL_GATHER else part, dtype=torch.float16)
-                        for c in self.task.collectives]  # fmt: skip
+        self.results: list[tuple[str, torch.Tensor]] = []  # of each collective; the driver has none
+        for task in endpoint.tasks.values():  # of a rank: one
+            actors = endpoint.task_flow.actors
+            self.rank, self.ranks, (kinds, self.count) = actors.index(endpoint.name), len(actors), task.work
+            size = self.count // self.ranks
+            self.parts = [slice(size * rank, size * (rank + 1)) for rank in range(self.ranks)]
+            self.numbers = make_numbers(self.ranks, self.count, 1)[self.rank].clone()
+            # No view of the numbers: a reduce-scatter of ray.util.collective writes into its input.
+            self.own_part = self.numbers[self.parts[self.rank]].clone()
+            for kind in kinds:
+                result = self.numbers if kind == ALL_REDUCE else torch.zeros_like(self.expected(kind, 1))
+                self.results.append((kind, result))
 
     def run(self, task: str, number: int) -> None:
-        numbers = self.numbers[number % SLOTS]
-        for collective, result in zip(self.task.collectives, self.results, strict=True):
-            if collective.kind == ALL_REDUCE:
-                self.endpoint.all_reduce(numbers)
-            elif collective.kind == ALL_GATHER:
-                self.endpoint.all_gather(result, self.own_parts[number % SLOTS])
+        for kind, result in self.results:
+            if kind == ALL_REDUCE:
+                self.endpoint.all_reduce(result)
+            elif kind == ALL_GATHER:
+                self.endpoint.all_gather(result, self.own_part)
             else:
-                self.endpoint.reduce_scatter(result, numbers)
+                self.endpoint.reduce_scatter(result, self.numbers)
 
     def end_group(self, number: int) -> Mapping[str, int]:
-        """Return the wrong bytes of all results of the last step, and make its numbers anew.
-
-        An all-reduce has changed them.
-        """
+        """Return the wrong bytes of the results of this step by collective, and make the numbers of the next step."""
         wrong = Counter[str]()
-        if not self.endpoint.tasks:
-            return wrong
-        slot = number % SLOTS
-        for collective, result in zip(self.task.collectives, self.results, strict=True):
-            for rank, (begin, end) in enumerate(self.parts):
-                if collective.kind == ALL_GATHER:
-                    found, sources = result[begin:end], [rank]
-                elif collective.kind == ALL_REDUCE or rank == self.rank:
-                    found = self.numbers[slot][begin:end] if collective.kind == ALL_REDUCE else result
-                    sources = [*range(self.rank_count)]
-                else:
-                    continue
-                expected = make_sums(sources, slot, self.rank_count, begin, end)
-                wrong[f"{self.endpoint.name}, {collective.kind}"] += ITEM_BYTES * int((found != expected).sum())
+        for kind, result in self.results:
+            differs = result != self.expected(kind, number)
+            wrong[f"{self.endpoint.name}, {kind}"] += NUMBER_BYTES * int(differs.sum())
             result.zero_()
-        self.numbers[slot].copy_(make_sums([self.rank], slot, self.rank_count, 0, self.items))
+        if self.results:
+            self.numbers.copy_(make_numbers(self.ranks, self.count, number + 1)[self.rank])
+            self.own_part.copy_(self.numbers[self.parts[self.rank]])
         return +wrong
+
+    def expected(self, kind: str, step: int) -> torch.Tensor:
+        """Return the result that a collective must have on this rank."""
+        numbers = make_numbers(self.ranks, self.count, step)
+        if kind == ALL_GATHER:
+            return torch.cat([numbers[rank, part] for rank, part in enumerate(self.parts)])
+        sums = numbers.sum(0)
+        return sums if kind == ALL_REDUCE else sums[self.parts[self.rank]]
 
 
 class CollectiveCollector(Collector):
     def add(self, values: Mapping[str, Mapping[str, int]], is_timed: bool) -> Mapping[str, int]:
-        return sum(map(Counter, values.values()), Counter[str]())
+        return {name: count for wrong in values.values() for name, count in wrong.items()}

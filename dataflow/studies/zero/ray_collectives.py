@@ -1,17 +1,11 @@
 """Collectives of ray.util.collective."""
 
-import time
+from functools import partial
 
-import ray
-
-from dataflow.endpoints.actor import Actor
-from dataflow.transports.rdt import collective, group_name, make_group
-from dataflow.workers.worker_group import Connection, WorkerGroup
+from dataflow.transports.rdt import BroadcastActor, by_broadcast, collective, group_name
 
 
-class CollectiveRank(Actor):
-    """A rank of ZeRO whose collectives are those of ray.util.collective."""
-
+class RayRank(BroadcastActor):
     def all_reduce(self, numbers):
         collective.allreduce(numbers, group_name(self.plan))
 
@@ -22,16 +16,4 @@ class CollectiveRank(Actor):
         collective.allgather(list(result.split(len(part))), part, group_name(self.plan))
 
 
-def by_collectives(workers: WorkerGroup) -> Connection:
-    workers.start(CollectiveRank)
-    start, flow, actors = time.perf_counter(), workers.sent_flow, workers.actors
-    make_group(workers)
-
-    def submit(query):
-        return [actors[task.actor].forward_step.remote(task.name, query) for task in flow.tasks]
-
-    data_paths = {str(edge): "argument or answer of a call" for edge in flow.edges}
-    return Connection(submit, ray.get, data_paths, {"group creation": time.perf_counter() - start})
-
-
-TRANSPORTS = {"collectives": by_collectives}
+TRANSPORTS = {"collectives": partial(by_broadcast, actor_class=RayRank)}

@@ -1,7 +1,6 @@
 """Say how the traffic of ZeRO is shown: the bytes that ranks send, beside those of ring algorithms."""
 
 from dataflow.analysis.result import Result
-from dataflow.flows.flow import collective_bytes
 from dataflow.report import tables
 from dataflow.report.groups import Table, by_sizes
 from dataflow.report.tables import Column, format_milliseconds, format_significant
@@ -19,8 +18,8 @@ COLUMNS = (
     Column("ms per step", lambda r: format_milliseconds(r.typical_seconds)),
     Column("95 % interval", tables.format_interval, 4),
     Column("sent per rank and step", lambda r: format_bytes(measured_bytes(r))),
-    Column("expected (ring algorithms)", lambda r: format_bytes(collective_bytes(r.flow))),
-    Column("sent / expected", lambda r: format_significant(measured_bytes(r) / collective_bytes(r.flow))),
+    Column("expected (ring algorithms)", lambda r: format_bytes(r.flow.tasks[0].other_bytes)),
+    Column("sent / expected", lambda r: format_significant(measured_bytes(r) / r.flow.tasks[0].other_bytes)),
     Column("GB/s per rank", lambda r: format_significant(measured_bytes(r) / r.typical_seconds / 1e9)),
     Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
     tables.OVERHEAD,

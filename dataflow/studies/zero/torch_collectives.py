@@ -13,9 +13,7 @@ class GroupRank(Rank):
         self.group = dist.new_group(range(1, dist.get_world_size()))  # of the actors; formed by all
 
 
-class CollectiveRank(GroupRank, RankActor):
-    """A rank of ZeRO whose collectives are those of torch.distributed."""
-
+class TorchRank(GroupRank, RankActor):
     def all_reduce(self, numbers):
         dist.all_reduce(numbers, group=self.group)
 
@@ -26,4 +24,4 @@ class CollectiveRank(GroupRank, RankActor):
         dist.all_gather_single(result, part, group=self.group)
 
 
-TRANSPORTS = {"collectives": partial(by_process_group, actor_class=CollectiveRank, driver_class=GroupRank)}
+TRANSPORTS = {"collectives": partial(by_process_group, actor_class=TorchRank, driver_class=GroupRank)}

@@ -10,20 +10,24 @@ from dataflow.studies.pipeline.flow import SCHEDULES, pipeline
 SMALL = {"sequence_length": 1, "hidden_size": 8}
 
 
+def seconds_of(task):
+    return task.work.seconds if task.work else 0.0
+
+
 def simulate(flow):
     """Return the bubble of the flow if messages take no time, and the activations that each stage holds at most."""
     free, end, first, held, most = {}, {DRIVER: 0.0}, {}, {}, {}
     for task in flow.tasks:
         begin = max([free.get(task.actor, 0.0), *(end[source] for source in task.reads)])
-        end[task.name] = begin + (task.seconds or 0.0)
-        if task.seconds is not None:
+        end[task.name] = begin + seconds_of(task)
+        if task.work:
             free[task.actor] = end[task.name]
             first.setdefault(task.actor, begin)
-            held[task.actor] = held.get(task.actor, 0) + max(task.holds, 0)
+            held[task.actor] = held.get(task.actor, 0) + max(task.work.held_change, 0)
             most[task.actor] = max(most.get(task.actor, 0), held[task.actor])
-            held[task.actor] += min(task.holds, 0)
+            held[task.actor] += min(task.work.held_change, 0)
     assert not any(held.values())  # each activation is freed
-    compute = sum(task.seconds or 0.0 for task in flow.tasks) / len(flow.actors)
+    compute = sum(map(seconds_of, flow.tasks)) / len(flow.actors)
     return 1 - compute / max(free[actor] - first[actor] for actor in first), [*most.values()]
 
 
@@ -48,9 +52,7 @@ def test_schedules_have_the_published_order():
 
 
 def test_all_schedules_do_the_same_work():
-    seconds = [
-        sum(task.seconds or 0.0 for task in pipeline(4, 8, name, "1ms,3ms", **SMALL).tasks) for name in SCHEDULES
-    ]
+    seconds = [sum(map(seconds_of, pipeline(4, 8, name, "1ms,3ms", **SMALL).tasks)) for name in SCHEDULES]
     assert seconds == pytest.approx([3 * 4 * 8 * 0.002] * len(SCHEDULES))
 
 
@@ -72,5 +74,5 @@ def test_actors_reject_tasks_in_another_order():
     actor.forward_step(first.name, endpoints.make_query(1))
     actor.forward_step(second.name)
     with pytest.raises(RunFailed, match=r"ran stage-1.backward-2 before stage-1.backward-1"):
-        actor.run_scheduled(actor.tasks["stage-1.backward-2"], 0.0)
-    assert actor.update.held_activations == 2
+        actor.parts[0].run("stage-1.backward-2", 1)
+    assert actor.end_group(1)["pipeline"].held_activations == 2

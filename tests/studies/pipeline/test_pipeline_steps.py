@@ -20,7 +20,8 @@ def test_steps_run_in_the_order_of_their_schedule(run_script, join_cluster, name
     assert (finished.code, finished.stderr) == (0, "")
     run = finished.run
     assert (run.status, run.wrong_bytes) == ("ok", 0)
+    steps = run.measured["pipeline"]
     expected = [SCHEDULES[schedule].held(stage, 2, 4) for stage in range(2)]
-    assert [run.steps.held_activations[stage] for stage in ("stage-1", "stage-2")] == expected
-    for compute, stage, step in zip(run.steps.compute_seconds, run.steps.stage_seconds, run.seconds, strict=True):
+    assert [steps["held_activations"][stage] for stage in ("stage-1", "stage-2")] == expected
+    for compute, stage, step in zip(steps["compute_seconds"], steps["stage_seconds"], run.seconds, strict=True):
         assert 4 * 3 * 0.002 <= compute <= stage <= step
