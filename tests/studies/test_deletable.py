@@ -1,0 +1,101 @@
+"""Delete a study from a copy of the project: everything else works as before."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, RUN_SECONDS
+
+from dataflow.studies import studies
+
+# Plan in the copy all that can be measured on one machine, whatever memory and modules it has.
+PLAN_ALL = """
+from dataflow.catalogue.catalogue import VARIANTS
+from dataflow.catalogue.suites import SUITES
+from dataflow.commands import list as list_command
+from dataflow.commands.run import plan_suite
+from dataflow.flows.catalogue import describe_flows
+from dataflow.measure.batch import plan_configuration
+from dataflow.plan import memory, validate
+from dataflow.plan.command_line import describe_flags
+from dataflow.report.sections import find_tables
+
+memory.require_memory, validate.require_modules = lambda *_: 2**33, lambda *_: None
+describe_flows(), describe_flags(), find_tables(), list_command.main([])
+for variant in VARIANTS:
+    plan_configuration(variant.name, {})
+for suite, parts in SUITES.items():
+    if not any("--place" in command for part in parts for command in part.commands):
+        plan_suite([], suite, {})
+"""
+RUN = ("run", "store refs", "graph shm", "--batch-size", "8", "--prompt-seq-len", "64", "--iterations", "3")
+
+
+def files_without(names):
+    """Return the files that git knows or would add, without the folders of these studies and of their tests."""
+    deleted = tuple(f"{folder}/studies/{name}/" for folder in ("dataflow", "tests") for name in names)
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    return [path for path in listed if (ROOT / path).is_file() and not path.startswith(deleted)]
+
+
+def copy_without(names, folder, top=""):
+    for path in files_without(names):
+        if path.startswith(top):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / path, folder / path)
+
+
+def run_in(folder, *words, seconds=RUN_SECONDS):
+    """Run Python in a copy of the project, and expect that it succeeds."""
+    variables = {**os.environ, "PYTHONPATH": str(folder), "DATA_FLOW_LOCK": str(folder)}
+    command = [sys.executable, *words]
+    finished = subprocess.run(command, cwd=folder, env=variables, text=True, capture_output=True, timeout=seconds)
+    assert finished.returncode == 0, (finished.stdout + finished.stderr)[-5000:]
+
+
+def imported_modules(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("name", studies())
+def test_nobody_imports_a_study(name):
+    importers = [
+        path for path in files_without([name])
+        if Path(path).suffix == ".py" and not path.startswith("results/")
+        for module in imported_modules(ROOT / path) if f"{module}.".startswith(f"dataflow.studies.{name}.")
+    ]  # fmt: skip
+    assert importers == []
+
+
+@pytest.mark.parametrize("name", studies())
+def test_all_that_remains_can_be_listed_and_planned(tmp_path, name):
+    copy_without([name], tmp_path, "dataflow/")
+    run_in(tmp_path, "-c", PLAN_ALL)
+
+
+@pytest.mark.runs
+def test_transports_run_without_any_study(tmp_path):
+    copy_without(studies(), tmp_path, "dataflow/")
+    run_in(tmp_path, "-m", "dataflow", *RUN)
+
+
+@pytest.mark.long
+@pytest.mark.runs
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", studies())
+def test_unit_tests_and_runs_pass_without_a_study(tmp_path, name):
+    """The pages show the records of a table that no study describes in another way, so they are written again."""
+    copy_without([name], tmp_path)
+    run_in(tmp_path, "-m", "dataflow", *RUN)
+    run_in(tmp_path, "-m", "dataflow", "report", "results/published", "--publish")
+    tests = ("-m", "pytest", "-q", "-m", "not runs", "-n", "2", "--ignore", "tests/studies/test_deletable.py")
+    run_in(tmp_path, *tests, seconds=900)
