@@ -21,18 +21,6 @@ MESSAGES = {
 with_messages = pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
 
 
-@with_messages
-@pytest.mark.parametrize(("keep", "group"), [(1, 1), (4, 100)])
-def test_numbers_larger_than_their_bytes_are_right(message, keep, group):
-    edge = LocalEdge(message, keep + 2, keep)
-    begin = 240 if group == 1 else 1
-    edge.inbox.last = edge.inbox.verified = begin - 1
-    for first in range(begin, 300, group):
-        for number in range(first, first + group):
-            assert edge.send(number) == number
-        assert edge.verify(first, number) == {}
-
-
 @pytest.mark.parametrize(("keep", "group"), [(1, 1), (1, 4), (2, 2), (2, 4)])
 def test_a_message_is_freed_while_a_newer_one_is_taken_and_never_by_a_verification(keep, group):
     """So its time is inside the clock, or outside of it, in every mode: here it is inside."""
@@ -53,7 +41,7 @@ def test_a_message_is_freed_while_a_newer_one_is_taken_and_never_by_a_verificati
 @with_messages
 def test_messages_that_arrive_out_of_order_have_their_own_numbers(message):
     edge = LocalEdge(message, 6, 4)
-    for first in (1, 255, 301):
+    for first in (1, 255, 65_535):
         for order in itertools.permutations(range(3)):
             edge.inbox.last = edge.inbox.verified = first - 1
             assert [edge.send(first + ahead) for ahead in order] == [first + ahead for ahead in order]

@@ -24,9 +24,3 @@ def test_the_supervisor_sees_what_the_workers_write(tmp_path):
     driver.phase = ENDING
     driver.ended(5, 11, 12)
     assert (table.phase, table.iteration(5)) == (ENDING, (11, 12))
-
-
-def test_a_worker_without_the_run_folder_writes_into_nothing(tmp_path):
-    table = ProgressTable.join(tmp_path / "elsewhere", "policy", NAMES, 2)
-    table.received(7)
-    assert table.numbers()["policy"] == 7 and list(tmp_path.iterdir()) == []

@@ -108,15 +108,6 @@ def test_payloads_lie_in_the_given_memory_with_copy_in_only_when_they_are_sent(i
     assert_equal(unpack(memory[1], FIELDS), send(FIELDS), FIELDS)
 
 
-@pytest.mark.parametrize("extent", [{"shape": (8, 10)}, {"lengths": (8, 9)}], ids=["corner", "list"])
-def test_a_pickled_view_has_all_of_its_storage(extent):
-    """ChatLearn's action_logprobs are sent in this form."""
-    field = Field("view", "float32", storage=(100, 1000), **extent)
-    payload = send(Message((field,)))
-    assert len(pickle.dumps(payload)) > 400_000
-    assert len({tensor.untyped_storage().data_ptr() for tensor in tensors_of(payload, field)}) == 1
-
-
 @pytest.mark.parametrize("shape", [(), (13,), (2, 3, 4)], ids=str)
 @pytest.mark.parametrize("gap", [0, 2])
 def test_a_sequence_number_is_read_where_it_was_written(shape, gap):

@@ -1,10 +1,8 @@
 """Test the flows of the catalogue: their edges and bytes, their sizes, and scaling."""
 
-from itertools import pairwise
-
 import pytest
 
-from dataflow.flows.catalogue import FLOWS, build_flow, chain, flow_sizes, online_dpo, scatter_gather
+from dataflow.flows.catalogue import FLOWS, build_flow, flow_sizes, online_dpo
 from dataflow.flows.flow import DRIVER, Edge
 from dataflow.flows.message import ACKNOWLEDGEMENT, flat_message
 
@@ -46,22 +44,6 @@ def test_online_dpo_has_the_bytes_of_the_demo():
         Edge("reference", "reward", flat_message(64 * MIB)),
         Edge("reward", DRIVER, flat_message(160 * MIB)),
     )
-
-
-def test_a_chain_passes_every_actor_and_a_scatter_gather_reaches_all_at_once():
-    through = [(edge.source, edge.reader) for edge in chain(13, 2).edges]
-    assert through == list(pairwise([DRIVER, "actor-1", "actor-2", DRIVER]))
-    around = [(edge.source, edge.reader) for edge in scatter_gather(13, 2).edges]
-    assert around == [(DRIVER, "actor-1"), (DRIVER, "actor-2"), ("actor-1", DRIVER), ("actor-2", DRIVER)]
-    assert chain(13, 2).name != chain(13, 3).name  # otherwise charts show them as the same flow
-
-
-def test_named_tensors_are_cut_and_lists_are_not():
-    text = "a -> b: tokens int64 80B, 2 x float32 8B"
-    (message,) = (edge.message for edge in build_flow(text, {"fields": 3}).edges if edge.source == "a")
-    assert [(field.name, field.shape, field.lengths) for field in message.fields] == [
-        ("tokens_0", (4,), ()), ("tokens_1", (3,), ()), ("tokens_2", (3,), ()), ("tensors", (), (2, 2)),
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["online-dpo", "scatter-gather", "rollout-1, rollout-2 -> trainer: 12MB"])

@@ -7,17 +7,8 @@ import pytest
 from conftest import KILOBYTES
 
 from dataflow.flows.flow import PROXY
-from dataflow.plan.plan import Worker, resolve_plan
+from dataflow.plan.plan import resolve_plan
 from dataflow.plan.token import token_ring
-
-
-@pytest.mark.parametrize("replicas", [1, 2, 5])
-def test_every_message_is_received_by_one_replica_in_turn(replicas):
-    workers = [Worker("policy", replica, replicas) for replica in range(replicas)]
-    for number in range(1, 31):
-        assert [worker.replica for worker in workers if worker.receives(number)] == [(number - 1) % replicas]
-        for worker in workers:
-            assert worker.last_due(number) == max(filter(worker.receives, range(1, number + 1)), default=0)
 
 
 def test_actors_are_on_the_cpu_or_get_the_largest_equal_share_of_a_gpu_that_fits(make_plan):
@@ -51,12 +42,6 @@ def test_the_record_has_the_flow_of_the_user_and_not_the_proxy_actor(make_plan):
     assert plan.worker_names == ("driver", PROXY, "policy", "reference", "reward")
     edges = [f"{edge.source} -> {edge.reader}" for edge in plan.new_record().workload.edges]
     assert edges == [str(edge) for edge in plan.requested_flow.edges]
-
-
-def test_packed_messages_are_one_flat_buffer_each(make_plan):
-    plan = make_plan("store", "--flow", "ppo", "--message", "packed")
-    assert (plan.workload.message, plan.task_flow.is_flat, plan.sent_flow.is_flat) == ("packed", False, True)
-    assert [str(edge) for edge in plan.sent_flow.edges] == [str(edge) for edge in plan.task_flow.edges]
 
 
 @pytest.mark.parametrize(("flags", "views"), [("", False), ("--zero-copy", True), ("--zero-copy --copy-out", False)])

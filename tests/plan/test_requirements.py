@@ -137,13 +137,6 @@ def test_modules_must_be_installed_and_have_the_wheel_for_the_cuda_version_of_to
             require(module)
 
 
-def test_actors_share_one_gpu_with_cuda_ipc_and_not_with_expandable_segments(monkeypatch):
-    assert validate.require_gpus(TRANSPORTS["rdt cuda-ipc"], 4, 4) == 1
-    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
-    with pytest.raises(UsageError, match="remove expandable_segments from PYTORCH_CUDA_ALLOC_CONF"):
-        validate.require_gpus(TRANSPORTS["rdt cuda-ipc"], 4, 4)
-
-
 def test_gpus_are_used_unless_the_cpu_is_asked_for_or_the_transport_moves_host_memory(monkeypatch):
     monkeypatch.setattr(validate, "count_gpus", lambda: 2)
     refs, gloo = TRANSPORTS["store refs"], TRANSPORTS["torch gloo"]
@@ -151,6 +144,10 @@ def test_gpus_are_used_unless_the_cpu_is_asked_for_or_the_transport_moves_host_m
     assert validate.resolve_device(refs, "cpu") == validate.resolve_device(gloo, "auto") == ("cpu", 0)
     with pytest.raises(UsageError, match=r"--device cuda: gloo moves host memory. Use --device cpu."):
         validate.resolve_device(gloo, "cuda")
+    assert validate.require_gpus(TRANSPORTS["rdt cuda-ipc"], 4, 4) == 1  # which all actors share
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    with pytest.raises(UsageError, match="remove expandable_segments from PYTORCH_CUDA_ALLOC_CONF"):
+        validate.require_gpus(TRANSPORTS["rdt cuda-ipc"], 4, 4)
 
 
 def test_gpus_are_counted_without_torch(monkeypatch, tmp_path):

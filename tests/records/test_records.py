@@ -36,21 +36,14 @@ def test_a_record_is_read_as_it_was_written_also_compressed(tmp_path, record):
     path = tmp_path / "deep" / "er" / "record.json"
     files.create(path, record)
     assert files.load(path) == record
+    for existing, reason in ((path, "exists: give another name"), (path / "record.json", "cannot write")):
+        with pytest.raises(RecordError, match=reason):
+            files.create(existing, record)
     record.runs.append(Run(started_at="2026-11-21T12:00:00+00:00", order=7))
     files.save(path, record)
     assert list(path.parent.iterdir()) == [path]
     (tmp_path / "packed.json.gz").write_bytes(gzip.compress(path.read_bytes()))
     assert [files.load(path) for path in files.record_files([tmp_path])] == [record, record]
-
-
-def test_an_existing_file_is_not_changed(tmp_path, record):
-    path = tmp_path / "record.json"
-    path.write_text("mine")
-    with pytest.raises(RecordError, match="exists: give another name"):
-        files.create(path, record)
-    assert path.read_text() == "mine"
-    with pytest.raises(RecordError, match="cannot write"):
-        files.create(path / "record.json", record)
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -103,17 +96,14 @@ def test_a_file_that_is_not_a_record_is_an_error_in_one_line(tmp_path, record):
     path, good = tmp_path / "record.json", msgspec.json.encode(record)
     for content, reason in (
         (None, "cannot read"),
-        (b"", "not complete JSON"),
         (good.replace(b'"seconds":[0.5', b'"seconds":[NaN'), r"complete JSON \(.*invalid character.*\): leave it out"),
         (good[:-9], "not complete JSON"),
         (b"[1, 2, 3]", "not a record of this suite"),
         (b'{"schema_version": %d}' % SCHEMA_VERSION, "not a record of this suite"),
         (b'{"schema_version": %d}' % (SCHEMA_VERSION - 2), f"this version reads schema {SCHEMA_VERSION}"),
         (good.replace(b'"seconds":[0.5', b'"seconds":[0.0'), "not a record of this suite"),
-        (good.replace(b'"seconds":[0.5', b'"seconds":[1e308'), "not a record of this suite"),
         (re.sub(rb'"seconds":\[[^]]*', b'"seconds":[', good), "has an ok run without times"),
         (good.replace(b'"status":"ok"', b'"status":"good"'), "not a record of this suite"),
-        (good.replace(b'"wrong_bytes":2', b'"wrong_bytes":-1'), "not a record of this suite"),
         (good.replace(b'"wrong_bytes"', b'"colour"'), "not a record of this suite"),
     ):
         if content is not None:

@@ -81,18 +81,6 @@ def test_a_tensor_in_a_ring_has_the_handle_of_its_message_and_a_copy_has_none(ma
             driver.handle_of(tensor.clone())
 
 
-@pytest.mark.parametrize("in_flight", [1, K])
-def test_a_task_names_the_reader_that_does_not_release(make, in_flight):
-    endpoints = make(in_flight=in_flight)
-    endpoints.run(1)
-    for number in range(2, 2 * in_flight + 2):
-        endpoints.driver.make_payload(number)
-    with pytest.raises(RunFailed, match=f"policy did not release message 1 of {DRIVER} in {TIMEOUT / 2} s"):
-        endpoints.driver.make_payload(2 * in_flight + 2)
-    endpoints.actors["policy"].release()
-    endpoints.driver.make_payload(2 * in_flight + 2)
-
-
 def test_a_message_with_two_reading_tasks_of_one_actor_is_opened_for_both(make):
     """Ray Direct Transport fetches it once for the actor. If one task did not open it, the sender would wait."""
     endpoints = make(FORK)

@@ -48,22 +48,11 @@ def has(tensor, number):
     return bool((tensor.view(torch.uint8) == number).all())
 
 
-@pytest.mark.parametrize("count", [1, 13, 4096, 4097])
-def test_readers_see_the_messages_without_a_copy(folder, count):
-    ring, views = make(folder, count)
-    for number in range(1, 10):
-        handle = send(ring, number)
-        for view in views:
-            tensor = view.open(handle)
-            assert (tensor.nbytes, tensor.dtype) == (count, torch.uint8 if count % 8 else torch.int64)
-            assert has(tensor, number) and tensor.data_ptr() == view.slots[number % 3].ctypes.data
-
-
-@pytest.mark.parametrize("keep", [1, 2, 4])
+@pytest.mark.parametrize(("keep", "count"), [(1, 13), (2, 4096), (4, 4097)])
 @pytest.mark.parametrize("ahead", [1, 2])
-def test_held_views_are_not_overwritten_and_do_not_block_the_sender(folder, keep, ahead):
+def test_held_views_are_not_overwritten_and_do_not_block_the_sender(folder, keep, count, ahead):
     """The sender is ahead of its readers, as with several iterations in flight."""
-    ring, views = make(folder, keep=keep)
+    ring, views = make(folder, count, keep)
     held = [[] for _ in views]
     for number in range(1, 30):
         send(ring, number)
@@ -72,6 +61,7 @@ def test_held_views_are_not_overwritten_and_do_not_block_the_sender(folder, keep
             continue
         for view, views_of_reader in zip(views, held, strict=True):
             views_of_reader.append((opened, view.open(["policy", opened])))
+            assert views_of_reader[-1][1].data_ptr() == view.slots[opened % (keep + 2)].ctypes.data  # is no copy
             del views_of_reader[:-keep]
             assert all(has(tensor, number) for number, tensor in views_of_reader)
 
@@ -89,20 +79,6 @@ def test_the_sender_waits_for_a_slow_reader_and_names_it(folder, keep, slow):
     assert all(has(tensor, number) for number, tensor in held.items())
     views[slow].release()
     assert has(views[slow].open(send(ring, keep + 3)), keep + 3)
-
-
-@pytest.mark.parametrize("opened", [(), (2, 1, 2, 1, 2)], ids=["never", "repeatedly and late"])
-def test_a_message_that_may_be_held_or_was_not_opened_is_not_released(folder, opened):
-    ring, views = make(folder, keep=2)
-    for view in views:
-        view.release()
-    for number in (1, 2, 3, 4):
-        send(ring, number)
-    for view in views:
-        for number in opened:
-            assert has(view.open(["policy", number]), number)
-    with pytest.raises(RunFailed, match="did not release message 1 of policy"):
-        ring.acquire(5)
 
 
 @pytest.mark.parametrize("handle", [["policy", 1], ["policy", 5], ["policy", 7], ["reward", 4]])
