@@ -8,38 +8,22 @@ CHATLEARN = ("--transport", "ref-queue")
 SMALL = ("--batch-size", "3", "--prompt-len", "uniform:4:8", "--response-len", "6", "--warmup", "0")
 
 
-def test_operations_of_an_episode_equal_chatlearns_formulas(run_script, cluster):
-    count, replicas, ranks = 2, {"policy": 2}, {"reward": 2}
+def test_an_episode_with_replicas_and_ranks_is_verified_and_counted(run_script, cluster):
+    """The counts themselves are compared with ChatLearn's formulas in test_episodes_in_process.py."""
     layout = ("--as-sent", "--replicas", "policy=2", "--ranks", "reward=2", *cluster)
-    episodes = ("--episode", str(count), "--in-flight", str(count), "--iterations", str(count))
+    episodes = ("--episode", "2", "--in-flight", "2", "--iterations", "2")
     finished = run_script("store", *CHATLEARN, "--flow", "online-dpo", *SMALL, *episodes, *layout)
     assert (finished.code, finished.stderr) == (0, "")
-    run, sizes = finished.run, finished.record.workload.sizes
-    assert (run.status, run.wrong_bytes, len(run.seconds), len(run.group_seconds)) == ("ok", 0, count, 1)
-
-    flow = build_flow("online-dpo", sizes, "fields")
-    inputs, returned, queues = len(flow.edges_from("driver")), len(flow.edges_to("driver")), len(flow.edges)
-    counts = run.queue_operations
-    assert counts["queue_actors"] == 1 + queues
-    assert counts["driver_put"] == count * queues + count
-    assert counts["driver_get"] == count * queues
-    assert counts["driver_qsize"] == count + 1
-    assert counts["model_tasks"] == count * sum(ranks.get(task.name, 1) for task in flow.tasks)
-    assert (counts["stream_dataset_get"], counts["stream_dataset_qsize"]) == (count, count + 1)
-    assert counts["driver_payload_gets"] == count * returned
-    assert counts["driver_payload_bytes"] == count * sum(edge.bytes for edge in flow.edges_to("driver"))
-    assert inputs + returned <= queues
-    workers = {name for name in run.nodes if name != "driver"}
-    assert len(workers) == sum(replicas.get(actor, 1) * ranks.get(actor, 1) for actor in flow.actors)
-
-    assert set(run.message_bytes) == {"driver", *(task.name for task in flow.tasks)}
-    for sender, serialised in run.message_bytes.items():
+    run = finished.run
+    assert (run.status, run.wrong_bytes, len(run.seconds), len(run.group_seconds)) == ("ok", 0, 2, 1)
+    assert set(run.nodes) == {"driver", "policy.0", "policy.1", "reference", "reward.0", "reward.1"}
+    flow = build_flow("online-dpo", finished.record.workload.sizes, "fields")
+    assert run.queue_operations["driver_put"] == 2 * len(flow.edges) + 2
+    for sender, (one, other) in run.message_bytes.items():
         message = flow.message(sender)
-        assert len(serialised) == count
-        assert max(serialised) - min(serialised) < 16  # Ray's header can differ by a few bytes
+        assert abs(one - other) < 16  # Ray's header can differ by a few bytes
         # Pickle adds a few hundred bytes per tensor, and some once per message.
-        limit = message.serialised_bytes + 700 + 300 * len(message.tensor_bytes)
-        assert message.serialised_bytes < serialised[0] < limit
+        assert message.serialised_bytes < one < message.serialised_bytes + 700 + 300 * len(message.tensor_bytes)
 
 
 @pytest.mark.long
@@ -75,13 +59,3 @@ def test_the_store_takes_in_the_micro_batches_of_the_trainers_too(run_script):
     finished = run_script("store", *flags)
     assert (finished.code, finished.run.status, finished.run.reason) == (0, "ok", None)
     assert not any("as requested" in path for path in finished.run.data_paths.values())
-
-
-@pytest.mark.long
-def test_any_transport_can_end_at_a_trainer_that_makes_micro_batches(run_script):
-    flags = ("--flow", "ppo", "--sink", "trainer", "--train-micro-batch", "4", "--iterations", "4", "--in-flight", "2")
-    finished = run_script("torch", "--transport", "multiprocessing", *flags, *SMALL, "--message", "packed")
-    assert (finished.code, finished.stderr) == (0, "")
-    flags = finished.record.configuration.flags
-    assert flags == {"in_flight": 2, "sink": "trainer", "train_micro_batch": 4}
-    assert (finished.run.status, finished.run.wrong_bytes, finished.run.readers_own_a_copy) == ("ok", 0, False)

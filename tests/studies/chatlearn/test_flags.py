@@ -62,6 +62,28 @@ def test_packed_messages_are_unpacked_before_the_dataset(make_plan):
     assert (plan.task_flow.is_flat, plan.sent_flow.is_flat) == (False, True)
 
 
+def test_workers_are_named_by_replica_and_rank_if_an_actor_has_several(make_plan):
+    plan = make_plan(
+        "store",
+        *REF_QUEUE,
+        "--flow",
+        "ppo",
+        "--batch-size",
+        "2",
+        "--replicas",
+        "policy=2,reward=3",
+        "--ranks",
+        "policy=2",
+    )
+    assert plan.worker_names == (
+        "driver", "policy.0.0", "policy.0.1", "policy.1.0", "policy.1.1", "reference", "value",
+        "reward.0", "reward.1", "reward.2",
+    )  # fmt: skip
+    answering = [name for name, worker in plan.workers.items() if worker.answers and worker.actor == "policy"]
+    assert answering == ["policy.0.1", "policy.1.1"]
+    assert [plan.workers["reward.1"].last_due(number) for number in range(7)] == [0, 0, 2, 2, 2, 5, 5]
+
+
 def test_replicas_ranks_and_trainers_have_memory_of_their_own(make_plan):
     def resident(*flags):
         plan = make_plan("store", *REF_QUEUE, "--flow", "ppo", "--in-flight", "2", "--batch-size", "8", *flags)
