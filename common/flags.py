@@ -42,8 +42,7 @@ def require_packages(*names: str) -> None:
 def parse_flags(runtime: str, description: str | None) -> argparse.Namespace:
     """Return the flags of the script of this runtime, or end this process with one line. Prepare Ray's environment."""
     require_packages("ray", "torch", "numpy", "msgspec", "psutil", "tqdm", "xxhash")
-    form = argparse.RawDescriptionHelpFormatter
-    parser = OneLineParser(description=description, formatter_class=form, allow_abbrev=False)
+    parser = OneLineParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--transport", help=f"one of {', '.join(TRANSPORTS[runtime])}")
     add("--iterations", type=int, default=100, help="timed iterations (default: 100)")
@@ -74,9 +73,9 @@ def complete(flags: argparse.Namespace) -> None:
     can_use_nccl = flags.device == "cuda" and gpus >= len(MODELS)
     if flags.transport is None:
         flags.transport = "nccl" if can_use_nccl and flags.runtime == "graph" else TRANSPORTS[flags.runtime][0]
-    for runtime, transports in TRANSPORTS.items():
-        if flags.transport in transports and runtime != flags.runtime:
-            raise ValueError(f"--transport {flags.transport} belongs to {SCRIPTS[runtime]}")
+    for runtime, script in SCRIPTS.items():
+        if flags.transport in TRANSPORTS[runtime] and runtime != flags.runtime:
+            raise ValueError(f"--transport {flags.transport} belongs to {script}")
     if flags.transport not in TRANSPORTS[flags.runtime]:
         raise ValueError(f"--transport {flags.transport} is unknown: use {', '.join(TRANSPORTS[flags.runtime])}")
     if flags.transport == "nccl" and not can_use_nccl:

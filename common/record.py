@@ -59,8 +59,7 @@ class Record(msgspec.Struct, kw_only=True):
 @contextmanager
 def recorded_run(flags: argparse.Namespace) -> Iterator[Run]:
     """Yield a new run, and save its record, whatever happens. If it fails, print why and exit with 1, or 130."""
-    sizes = {"batch_size": flags.batch_size, "prompt_seq_len": flags.prompt_seq_len}
-    sizes |= {"max_new_tokens": 0, "num_samples": 2}
+    sizes = dict(batch_size=flags.batch_size, prompt_seq_len=flags.prompt_seq_len, max_new_tokens=0, num_samples=2)
     edges = [{"from": sender, "to": reader, "bytes": flags.sizes[sender]} for sender, reader in EDGES]
     workload = {"flow": "online-dpo", "message": "flat", "sizes": sizes, "edges": edges}
     configuration = {"runtime": flags.runtime, "transport": flags.transport, "flags": {}, "device": flags.device}
@@ -95,10 +94,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def save(path: Path, record: Any) -> None:
-    """Replace a file by a record in one step, so that a process that is killed leaves the old or the new one.
-
-    Raise RecordError if it cannot be written.
-    """
+    """Replace a file by a record in one step, also if this process is killed. Raise RecordError if that fails."""
     partial = path.with_name(f".{secrets.token_hex(8)}.partial")
     try:
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
@@ -116,8 +112,7 @@ def load(path: Path, kind: Any = Record) -> Any:
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         found = msgspec.json.decode(text, type=dict).get("schema_version")
         if found != SCHEMA_VERSION:
-            raise RecordError(f"{path} has schema {found}, and this version reads schema {SCHEMA_VERSION}: measure "
-                              "again, or use the version that wrote it")  # fmt: skip
+            raise RecordError(f"{path} has schema {found}, not {SCHEMA_VERSION}: use the version that wrote it")
         return msgspec.json.decode(text, type=kind)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise RecordError(f"{path} cannot be read as a record ({str(error)[:120]}): leave it out") from None

@@ -58,13 +58,12 @@ def measure_memcpy(sizes: Mapping[str, int], passes: int = 4) -> list[float]:
     return [copy_seconds(pairs) for _ in range(1 + passes)][1:]
 
 
-def copy_seconds(pairs: Iterable[Sequence[torch.Tensor]]) -> float:
-    """Return the seconds in which each source is copied to its target, also on GPUs."""
+def copy_seconds(pairs: Iterable[Sequence[torch.Tensor]], synchronise: Callable[[], Any] = lambda: None) -> float:
+    """Return the seconds in which each source is copied to its target. `synchronise` waits for copies on GPUs."""
     start = time.perf_counter()
     for source, target in pairs:
         target.copy_(source)
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+    synchronise()
     return round(time.perf_counter() - start, 9)
 
 
@@ -76,7 +75,10 @@ class Endpoint:
         self.name, self.sizes, self.device = name, sizes, device
         self.senders = [sender for sender, reader in EDGES if reader == name]
         self.pool = [torch.from_numpy(items).to(device) for items in random_pool(name, sizes[name])]
-        self.digests = {sender: list(map(digest, random_pool(sender, sizes[sender]))) for sender in self.senders}
+        self.digests = {
+            sender: [digest([items.view(np.uint8).data]) for items in random_pool(sender, sizes[sender])]
+            for sender in self.senders
+        }
         self.inputs: Sequence[torch.Tensor] = ()
         self.numbers: list[int] = []  # of the inputs, as they were when the inputs arrived
 
@@ -101,11 +103,11 @@ class Endpoint:
     def verify(self, number: int) -> None:
         """Raise SuiteError if the messages that are held are not those that were sent with this sequence number."""
         for sender, tensor, read_number in zip(self.senders, self.inputs, self.numbers, strict=True):
-            items, slot = tensor.cpu().numpy(), number % SLOTS
-            if read_number != number or digest(items) != self.digests[sender][slot]:
+            data, slot = tensor.cpu().numpy().view(np.uint8), number % SLOTS
+            if read_number != number or digest([data.data]) != self.digests[sender][slot]:
                 expected = random_pool(sender, self.sizes[sender])[slot]
                 expected[0] = number
-                wrong = np.count_nonzero(items.view(np.uint8) != expected.view(np.uint8))
+                wrong = np.count_nonzero(data != expected.view(np.uint8))
                 raise SuiteError(f"{sender} -> {self.name}: {wrong} bytes of message {number} differ from what was "
                                  f"sent, and it arrived with number {read_number}")  # fmt: skip
 
@@ -123,6 +125,10 @@ def random_generator(sender: str, slot: int, field: str = "") -> np.random.Gener
     return np.random.Generator(np.random.SFC64(seed))
 
 
-def digest(items: np.ndarray, skip: int = NUMBER_BYTES) -> int:
-    """Return the XXH3-64 hash of an array, without its first `skip` bytes."""
-    return xxhash.xxh3_64_intdigest(items.view(np.uint8).data[skip:])
+def digest(parts: Iterable[memoryview], skip: int = NUMBER_BYTES) -> int:
+    """Return the XXH3-64 hash of all parts of a message, without the first `skip` bytes of the first part."""
+    state = xxhash.xxh3_64()
+    for part in parts:
+        state.update(part[skip:])
+        skip = 0
+    return state.intdigest()
