@@ -12,29 +12,30 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from common import RecordError, SuiteError
 from common.sizes import EDGES
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION: Literal[8] = 8
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]  # longer than any iteration: such a number is an error
 
 
 class Run(msgspec.Struct):
     """One process that measured the configuration. Times are in seconds, in the order of the iterations."""
 
     started_at: str = ""  # UTC, ISO 8601
-    status: str = "failed"  # or ok, or skipped
-    # Why it failed, and what to do. The default stays only if nothing could be saved after the start.
+    status: Literal["ok", "skipped", "failed"] = "failed"
+    # Why it is skipped or failed, and what to do. The default stays only if nothing could be saved after the start.
     reason: str | None = "the run was killed, or its record could not be saved"
-    memcpy_before_seconds: list[float] = []  # one warm copy per edge by one thread, one sample per pass
-    memcpy_after_seconds: list[float] = []
+    memcpy_before_seconds: list[Seconds] = []  # one warm copy per edge by one thread, one sample per pass
+    memcpy_after_seconds: list[Seconds] = []
     warmup_iterations: int | None = None  # untimed ones after the first
-    warmup_seconds: list[float] = []
-    first_seconds: float | None = None  # of the first iteration
-    seconds: list[float] = []  # of the timed iterations
+    warmup_seconds: list[Seconds] = []
+    first_seconds: Seconds | None = None  # of the first iteration
+    seconds: list[Seconds] = []  # of the timed iterations
 
     def save_times(self, number: int, start: float, end: float) -> None:
         """Add the time of the iteration with this sequence number."""
@@ -49,7 +50,7 @@ class Run(msgspec.Struct):
 class Record(msgspec.Struct, kw_only=True):
     """One configuration and its runs: one JSON file. The suite in dataflow/ adds fields, which others pass over."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[7, 8] = SCHEMA_VERSION  # the script or suite of another version writes others
     workload: dict[str, Any]  # what is moved: flow, message, sizes, and edges with from, to and bytes
     configuration: dict[str, Any]  # how it is moved: runtime, transport, flags, device, layout
     environments: dict[str, dict[str, Any]] = {}  # node -> machine and versions
@@ -76,7 +77,7 @@ def recorded_run(flags: argparse.Namespace) -> Iterator[Run]:
         print(f"error: {run.reason}", file=sys.stderr)
         sys.exit(130 if is_interrupt else 1)
     finally:
-        save(flags.output, record)
+        replace(flags.output, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
 
 
 def describe_machine() -> dict[str, Any]:
@@ -93,11 +94,11 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def save(path: Path, record: Any) -> None:
-    """Replace a file by a record in one step, also if this process is killed. Raise RecordError if that fails."""
+def replace(path: Path, content: bytes) -> None:
+    """Replace a file in one step, also if this process is killed; raise RecordError if it cannot be written."""
     partial = path.with_name(f".{secrets.token_hex(8)}.partial")
     try:
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+        partial.write_bytes(content)
         os.replace(partial, path)
     except OSError as error:
         raise RecordError(f"cannot write {path} ({error.strerror}): free some space, or give another name") from None
@@ -106,13 +107,10 @@ def save(path: Path, record: Any) -> None:
             partial.unlink()
 
 
-def load(path: Path, kind: Any = Record) -> Any:
-    """Return a record of this kind, which may be compressed (.gz); raise RecordError if it cannot be read."""
+def load(path: Path) -> Record:
+    """Return a record, which may be compressed (.gz); raise RecordError if it cannot be read."""
     try:
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        found = msgspec.json.decode(text, type=dict).get("schema_version")
-        if found != SCHEMA_VERSION:
-            raise RecordError(f"{path} has schema {found}, not {SCHEMA_VERSION}: use the version that wrote it")
-        return msgspec.json.decode(text, type=kind)
+        return msgspec.json.decode(text, type=Record)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise RecordError(f"{path} cannot be read as a record ({str(error)[:120]}): leave it out") from None

@@ -9,6 +9,7 @@ EDGES = (  # sender and reader of each message
     ("driver", "policy"), ("policy", "reference"), ("policy", "reward"), ("reference", "reward"), ("reward", "driver"),
 )  # fmt: skip
 INT64_BYTES, FLOAT32_BYTES = 8, 4
+NUMBER_BYTES = 8  # of a sequence number
 MIN_STORE_BYTES = 100 * 2**20  # Ray needs 75 MiB
 # As multiples of the bytes of an iteration. A queue through the driver stores most messages twice, and messages of two
 # iterations can be stored at the same time. Processes hold three payloads per sender, what they read, and copies.

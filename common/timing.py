@@ -16,9 +16,8 @@ import xxhash
 from tqdm import tqdm
 
 from common import SuiteError
-from common.sizes import EDGES
+from common.sizes import EDGES, NUMBER_BYTES
 
-NUMBER_BYTES = 8
 SLOTS = 3  # a transport that reuses two buffers would show an old message as a new one
 
 

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any, NoReturn, TextIO
 
+from common import RecordError as RecordError  # other modules import it from here
+from common import SuiteError
+
 # They end a program as Ctrl-C does, so that a run keeps its times: among them, the end of a terminal (SIGHUP).
 INTERRUPTS = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU,
 )  # fmt: skip
-
-
-class SuiteError(Exception):
-    """An error that users see without a traceback."""
 
 
 class UsageError(SuiteError):
@@ -27,10 +26,6 @@ class UsageError(SuiteError):
 
 class Skipped(UsageError):
     """A requirement that this machine does not meet: recorded as a skipped run."""
-
-
-class RecordError(SuiteError):
-    """A record that cannot be read or written."""
 
 
 class RunFailed(SuiteError):

@@ -1,4 +1,4 @@
-"""Make random payloads, and count the bytes that arrived wrong. This module needs neither Ray nor torch.
+"""Make random payloads, and count the bytes that arrived wrong.
 
 Each sender has several different payloads, one per slot. Message N is the payload of slot N % slots, with the sequence
 number N in the first bytes of every field. A reader compares the sequence numbers, and a 64-bit hash of all other
@@ -6,13 +6,12 @@ bytes, field by field. Only if one of them differs, it makes the expected field 
 """
 
 import math
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import xxhash
 
+from common import timing
 from dataflow.flows.message import ARRAY_DTYPES, ITEM_BYTES, NUMBER_BYTES, Field
 
 Digests = dict[str, list[list[int]]]  # sender -> per slot and field, the hash of the bytes without sequence number
@@ -28,8 +27,7 @@ def make_field(field: Field, sender: str, slot: int) -> list[Any]:
         for part in field.changed_items:
             items[part] = np.invert(items[part])
         return [array]
-    seed = [zlib.crc32(sender.encode()), slot, zlib.crc32(field.name.encode())]
-    generator = np.random.Generator(np.random.SFC64(seed))
+    generator = timing.random_generator(sender, slot, field.name)
     if field.offsets_of:
         return [np.cumsum([0, *field.offsets_of])]
     if field.dtype == "str":
@@ -66,11 +64,7 @@ def encode_number(field: Field, number: int) -> bytes:
 
 def digest(tensors: Sequence[Any], skip: int) -> int:
     """Return the XXH3-64 hash of a field's arrays or strings, without the first `skip` bytes of the first one."""
-    state = xxhash.xxh3_64()
-    for tensor in tensors:
-        state.update(raw_bytes(tensor)[skip:])
-        skip = 0
-    return state.intdigest()
+    return timing.digest(map(raw_bytes, tensors), skip)
 
 
 def raw_bytes(tensor: Any) -> memoryview:

@@ -12,6 +12,7 @@ from itertools import pairwise
 from types import NoneType
 from typing import Any
 
+from common.sizes import message_bytes
 from dataflow.errors import did_you_mean
 from dataflow.flows.changes import cut_messages, scale_flow
 from dataflow.flows.chatlearn_messages import dpo, of_samples, rlhf, slime
@@ -21,7 +22,6 @@ from dataflow.flows.parser import ARROW, check_reserved, parse_flow
 from dataflow.studies import studies
 from dataflow.units import format_bytes
 
-INT64_BYTES, FLOAT32_BYTES = 8, 4
 MAX_SHOWN_FIELDS = 20  # of a message in --list-flows
 
 
@@ -30,22 +30,16 @@ def online_dpo(
 ) -> Flow:
     """The demo's simulation of ChatLearn's online DPO: one flat int64 tensor per message.
 
-    Source of the formulas: kevin85421/RayCG-ChatLearn, utils.py, commit 0a603161. They are a lower bound of what
-    ChatLearn moves; docs/demo.md lists the differences. Raise ValueError if a message is not whole int64 words.
+    The sizes are a lower bound of what ChatLearn moves; docs/demo.md lists the differences. Raise ValueError if a
+    message is not whole int64 words.
     """
-    tokens = batch_size * num_samples * (prompt_seq_len + max_new_tokens)
-    if tokens % 2:
-        raise ValueError("batch size x samples x sequence length is odd, so the float32 log-probabilities do not fill "
-                         "whole int64 words: make one of the three even")  # fmt: skip
-    query_bytes = batch_size * prompt_seq_len * INT64_BYTES  # prompts are not repeated per sample
-    policy_bytes = tokens * (INT64_BYTES + FLOAT32_BYTES)  # token ids and log-probabilities
-    reference_bytes = tokens * INT64_BYTES  # the demo counts int64 where ChatLearn sends float32
+    sizes = message_bytes(batch_size, prompt_seq_len, num_samples, max_new_tokens)
     tasks = (
-        Task("policy", (DRIVER,), flat_message(policy_bytes), "policy inference"),
-        Task("reference", ("policy",), flat_message(reference_bytes)),
-        Task("reward", ("policy", "reference"), flat_message(policy_bytes + reference_bytes)),
+        Task("policy", (DRIVER,), flat_message(sizes["policy"]), "policy inference"),
+        Task("reference", ("policy",), flat_message(sizes["reference"])),
+        Task("reward", ("policy", "reference"), flat_message(sizes["reward"])),
     )
-    return Flow("online-dpo", "online DPO", flat_message(query_bytes), tasks, returns=("reward",))
+    return Flow("online-dpo", "online DPO", flat_message(sizes["driver"]), tasks, returns=("reward",))
 
 
 def round_trip(payload_bytes: int = 1024) -> Flow:

@@ -5,12 +5,13 @@ import operator
 from dataclasses import dataclass
 from functools import cached_property
 
+from common.sizes import NUMBER_BYTES
+
 ITEM_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
               "str": 1, "ints": 8, "floats": 8}  # fmt: skip
 PYTHON_DTYPES = {"str": "uint8", "ints": "int64", "floats": "float64"}  # Python objects -> the dtype they are packed as
 ARRAY_DTYPES = PYTHON_DTYPES | {"bfloat16": "uint16"}  # of numpy arrays, which have no bfloat16
 VALUES, OFFSETS = "_values", "_offsets"  # the ends of the names of the two fields of a jagged one
-NUMBER_BYTES = 8  # of a sequence number
 ALIGNMENT_BYTES = 8  # of each field in a packed message, so that it can be viewed as any dtype
 
 

@@ -1,18 +1,19 @@
 """Measure iterations: the timing loop, and what the workers do before and after it.
 
-The clock runs only in `run_group`. The pools of payloads are made before it starts, and the messages are verified after
+The clock runs only in `time_group`. The pools of payloads are made before it starts; the messages are verified after
 it has stopped. Whatever is done for each message is inside: the sequence number, --message packed, --copy-in.
 """
 
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from statistics import fmean, median
 from typing import Any
 
 import msgspec
 
+from common.timing import time_group
 from dataflow.catalogue.catalogue import INLINED_BYTES
 from dataflow.endpoints import tensors
 from dataflow.endpoints.progress_table import ENDING, ITERATING
@@ -31,33 +32,6 @@ MIN_FAULTS = 100  # per iteration; fewer take less than 0.3 ms
 MAX_WARMUP_SECONDS = 30
 RESOURCE_READINGS = 20  # and one after the last iteration
 READ_AS = {True: "views", False: "copies", None: "partly copies"}  # by whether readers found views of shared memory
-
-
-def run_group(
-    numbers: Sequence[int], in_flight: int, make_query: Callable[[int], Any], submit: Callable[[Any], Any],
-    collect: Callable[[Any], Any], receive: Callable[[Any], Any], save_times: Callable[[int, float, float], Any],
-    clock: Callable[[], float] = time.perf_counter,
-) -> None:  # fmt: skip
-    """Run these iterations with at most `in_flight` of them open, and save the number, start and end of each.
-
-    The clock of an iteration starts before `make_query`, which writes the sequence number and packs or copies the
-    query, and `submit`, which sends it. It stops after `receive`, which waits until the results are in the memory of
-    the driver's device. So no time between the first query and the last result is outside of the clock.
-    """
-
-    def finish_oldest() -> None:
-        number, start, token = open_iterations.popleft()
-        receive(collect(token))
-        save_times(number, start, clock())
-
-    open_iterations: deque[tuple[int, float, Any]] = deque()
-    for number in numbers:
-        if len(open_iterations) == in_flight:
-            finish_oldest()
-        start = clock()
-        open_iterations.append((number, start, submit(make_query(number))))
-    while open_iterations:
-        finish_oldest()
 
 
 class WarmUp:
@@ -160,21 +134,22 @@ class Measurement:
         if self.workers.nodes:
             self.workers.nodes.begin()
 
-    def make_query(self, number: int) -> Any:
+    def send(self, number: int) -> Any:
+        """Make the query of an iteration, and hand it to the transport."""
         self.table.began(number)
-        return self.workers.driver.make_payload(number)
+        return self.connection.submit(self.workers.driver.make_payload(number))
 
-    def receive(self, results: Sequence[Any]) -> None:
-        self.workers.driver.receive(results)
+    def receive(self, sent: Any) -> None:
+        """Wait until the results of an iteration are in the memory of the driver's device."""
+        self.workers.driver.receive(self.connection.collect(sent))
         tensors.synchronise()
 
     def run_and_verify(self, numbers: range, is_timed: bool) -> None:
         """Run a group of iterations inside the clock, and verify it outside."""
         workers, connection, table = self.workers, self.connection, self.table
         workers.first_iteration, self.last = numbers[0], numbers[-1]
-        steps = (self.make_query, connection.submit, connection.collect, self.receive, table.ended)
         self.cpu_time.start()
-        run_group(numbers, self.plan.options.in_flight, *steps)
+        time_group(numbers, self.plan.options.in_flight, self.send, self.receive, table.ended)
         self.cpu_time.stop()
         if self.plan.parts or self.plan.task_flow.has_parameters:
             measured = workers.call("end_group", self.last)

@@ -5,18 +5,17 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
+from common.timing import copy_seconds, time_group
 from dataflow.catalogue.catalogue import REFERENCE, TRANSPORTS
 from dataflow.endpoints.actor import Actor, Endpoint, pass_messages
 from dataflow.endpoints.tensors import synchronise
 from dataflow.flows.changes import shrink_messages
 from dataflow.flows.flow import DRIVER, Flow
-from dataflow.measure.loop import run_group
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
 from dataflow.trace.recorder import count_faults
@@ -65,11 +64,7 @@ def measure_copies(plan: Plan) -> Copies:
 def _copy_all(pairs: Sequence[Sequence[torch.Tensor]], threads: int) -> float:
     """Copy each source to its destination with so many threads, and return the seconds."""
     torch.set_num_threads(threads)
-    start = time.perf_counter()
-    for source, destination in pairs:
-        destination.copy_(source)
-    synchronise()
-    return round(time.perf_counter() - start, 9)
+    return copy_seconds(pairs, synchronise)
 
 
 def measure_pipe(flow: Flow, passes: int = 50) -> list[float]:
@@ -116,14 +111,17 @@ def measure_null_transport(plan: Plan, passes: int = 20) -> list[float]:
     null_plan = Plan(TRANSPORTS[REFERENCE], options, shrink_messages(plan.task_flow), run_folder=folder)
     flow, threads_before = null_plan.task_flow, torch.get_num_threads()
     driver, actors = Endpoint(null_plan, DRIVER), {name: Actor(null_plan, name) for name in flow.actors}
-    submit = partial(pass_messages, flow, actors, lambda payload, edge: payload)
+
+    def send(number: int) -> Any:
+        return pass_messages(flow, actors, lambda payload, edge: payload, driver.make_payload(number))
+
     is_warm = plan.expects_views and plan.options.group_size > plan.options.in_flight
     count = 0 if is_warm else min(plan.sent_flow.bytes_per_iteration, MAX_EVICTED_BYTES) // 2  # read, and then written
     pair = [torch.ones(count, dtype=torch.uint8) for _ in range(2)]
     numbers = range(1, 2 + passes)  # the first pass does not count
     for number in numbers:
         _copy_all([pair], plan.options.threads)
-        run_group([number], 1, driver.make_payload, submit, list, driver.receive, driver.progress.ended)
+        time_group([number], 1, send, driver.receive, driver.progress.ended)
     torch.set_num_threads(threads_before)
     times = [driver.progress.iteration(number) for number in numbers[1:]]
     return [round(end - start, 9) for start, end in times]

@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
+from common.record import SCHEMA_VERSION, replace
 from dataflow.errors import RecordError
-from dataflow.records.schema import SCHEMA_VERSION, Record
+from dataflow.records.schema import Record
 
 
 def create_empty(path: Path) -> None:
@@ -63,23 +64,6 @@ def save_somewhere(path: Path, record: Record) -> Path:
             print(f"error: {problem}. The record is now {saved}: move it back before --continue", file=sys.stderr)
             return saved
     raise problem
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Replace a file in one step: a run that is killed leaves the old or the new one.
-
-    Raise RecordError if it cannot be written.
-    """
-    partial = path.with_name(f".{secrets.token_hex(8)}.partial")
-    try:
-        with partial.open("xb") as file:  # it never overwrites a file
-            file.write(content)
-        os.replace(partial, path)
-    except OSError as error:
-        raise RecordError(f"cannot write {path} ({error.strerror}): free some space, or give another name") from None
-    finally:  # also after an interrupt
-        with suppress(OSError):
-            partial.unlink()
 
 
 def record_files(paths: Iterable[Path]) -> list[Path]:

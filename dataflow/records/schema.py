@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from common import record
+from common.record import SCHEMA_VERSION, Seconds
 from dataflow.catalogue.catalogue import configuration_name
 from dataflow.flows.flow import Flow
 
-SCHEMA_VERSION = 8
 AS_REQUESTED = " (as requested)"  # at the end of a data path that nothing has shown
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]  # longer than any iteration: such a number is an error
 
 
 class Edge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,21 +113,15 @@ class NodeCosts(msgspec.Struct, forbid_unknown_fields=True):
     steal_cores: float = 0.0
 
 
-class Run(msgspec.Struct, forbid_unknown_fields=True):
-    """One process that measured the configuration."""
+class Run(record.Run, msgspec.Struct, forbid_unknown_fields=True):
+    """One process that measured the configuration. memcpy_before_seconds are of --threads threads."""
 
-    started_at: str = ""  # UTC, ISO 8601
     order: Count = 0  # its position among the runs of its suite, to see drift
     pair: str = ""  # shared by two runs of a paired measurement
-    status: Literal["ok", "skipped", "failed"] = "failed"
-    # Why it is skipped or failed, and what to do. The default stays only if nothing could be saved after the start.
-    reason: str | None = "the run was killed, or its record could not be saved"
     other_cores: float | None = None  # CPU use of other programs from the first iteration to the last; None: unknown
     steal_cores: float = 0.0  # CPU time in which the hypervisor ran other virtual machines, in the same period
     throttled_seconds: float | None = None  # time for which a CPU limit stopped the container; None: unknown
-    memcpy_before_seconds: list[Seconds] = []  # one warm copy per edge by --threads threads, one sample per pass
-    memcpy_after_seconds: list[Seconds] = []
-    memcpy_all_cores_seconds: list[Seconds] = []  # the same by all cores
+    memcpy_all_cores_seconds: list[Seconds] = []  # as memcpy_before_seconds, by all cores
     cold_copy_before_seconds: list[Seconds] = []  # one copy per edge into fresh memory, by --threads threads
     cold_copy_after_seconds: list[Seconds] = []
     cold_copy_faults: Count = 0  # page faults of one pass
@@ -144,11 +138,7 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
     resources: list[Resources] = []  # --resources: at equal distances during the timed iterations
     data_paths: dict[str, str] = {}  # edge -> how its bytes travelled, as found at run time
     readers_own_a_copy: bool | None = None  # False: readers held views; None: not seen
-    warmup_iterations: Count | None = None  # untimed ones after the first; None: unknown
-    settled: bool | None = None  # whether the times had settled then; None: unknown, as with --warmup N
-    warmup_seconds: list[Seconds] = []  # the latency of each of them, in order
-    first_seconds: Seconds | None = None  # the first iteration
-    seconds: list[Seconds] = []  # the latency of each timed iteration, in order
+    settled: bool | None = None  # whether the times had settled after the warm-up; None: unknown, as with --warmup N
     group_seconds: list[Seconds] = []  # per --check-every iterations: from the first query to the last result
     cpu_seconds: float | None = None  # of all processes, Ray's own included, during the timed iterations
     wrong_bytes: Count = 0  # of all iterations, the untimed ones included

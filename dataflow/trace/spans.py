@@ -6,8 +6,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from common.record import replace
 from dataflow.flows.flow import DRIVER, PROXY, Flow
-from dataflow.records import files
 from dataflow.records.schema import Edge, Run, Span
 
 Recorded = tuple[int, str, float, float, int]  # thread, stage, start and end in seconds, faults: see recorder.spans
@@ -101,4 +101,4 @@ def write_chrome(path: Path, run: Run, edges: Sequence[Edge]) -> None:
             for phase, process, (thread, moment) in (("s", edge.source, sent), ("f", edge.reader, received)):
                 args = {"iteration": number}
                 add(phase, process, thread, str(edge), bp="e", id=index, cat="edge", ts=moment, args=args)
-    files.replace(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode() + b"\n")
+    replace(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode() + b"\n")

@@ -78,17 +78,17 @@ def test_copies_are_of_every_edge_in_every_pass_and_cold_ones_touch_every_page(m
 )
 def test_the_own_work_of_the_benchmark_does_not_grow(make_plan, monkeypatch, flags, most_calls):
     """Count the function calls of one iteration's timed section over the null transport, of Python and of C."""
-    calls, run_group, threads = [], references.run_group, torch.get_num_threads()
+    calls, time_group, threads = [], references.time_group, torch.get_num_threads()
 
     def run_and_count(*arguments):
         calls.append(0)
         sys.setprofile(lambda frame, event, function: calls.append(calls.pop() + event.endswith("call")))
         try:
-            run_group(*arguments)
+            time_group(*arguments)
         finally:
             sys.setprofile(None)
 
-    monkeypatch.setattr(references, "run_group", run_and_count)
+    monkeypatch.setattr(references, "time_group", run_and_count)
     monkeypatch.setattr(references, "MAX_EVICTED_BYTES", 2**20)
     samples = references.measure_null_transport(make_plan(*flags), 3)
     assert len(samples) == 3 and min(samples) > 0 and torch.get_num_threads() == threads

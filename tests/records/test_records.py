@@ -11,11 +11,12 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
+from common.record import SCHEMA_VERSION
 from dataflow.errors import RecordError
 from dataflow.plan.options import RESULTS
 from dataflow.records import files, machine
 from dataflow.records.machine import MACHINE_KEYS, describe_environment
-from dataflow.records.schema import SCHEMA_VERSION, Configuration, Edge, Record, Run, Workload
+from dataflow.records.schema import Configuration, Edge, Record, Run, Workload
 
 FULL_DISK = OSError(28, "No space left on device")
 
