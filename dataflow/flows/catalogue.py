@@ -3,6 +3,7 @@
 Each size is a flag of every script. A user's flow can also be text or a function in another file.
 """
 
+import dataclasses
 import inspect
 import runpy
 import traceback
@@ -129,8 +130,8 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
     for size in given.keys() - defaults.keys():
         owners = [flow for flow in FLOWS if size in flow_sizes(flow)]
         owners += [f"{flow} --message fields" for flow in FLOWS_OF_FIELDS if size in flow_sizes(flow, "fields")]
-        others = f"; {name} has {', '.join(map(flag_name, defaults))}" if defaults else ""
-        raise ValueError(f"{flag_name(size)} is a size of {', '.join(owners)}: leave it out{others}")
+        others = f"; {name} has {', '.join(map(size_flag, defaults))}" if defaults else ""
+        raise ValueError(f"{size_flag(size)} is a size of {', '.join(owners)}: leave it out{others}")
     try:
         flow = flow_function(name, message)(**{**defaults, **given})
     except BaseException as error:
@@ -144,8 +145,8 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
     if ".py:" in name:
         check_reserved([*flow.actors, *(task.name for task in flow.tasks)])
     if iteration_bytes and not flow.is_flat:
-        raise ValueError(f"--payload changes flat messages, and {name} has messages of fields: leave it out, and use "
-                         "--batch-size")  # fmt: skip
+        raise ValueError(f"--iteration-bytes changes flat messages, and {name} has messages of fields: leave it out, "
+                         "and use --batch-size")  # fmt: skip
     if iteration_bytes:
         flow = scale_flow(flow, iteration_bytes)
     return cut_messages(flow, fields) if fields else flow
@@ -159,7 +160,7 @@ def describe_flows() -> str:
     lines = []
     for name, message in [(flow, None) for flow in FLOWS] + [(flow, "fields") for flow in FLOWS_OF_FIELDS]:
         flow = build_flow(name, {}, message)
-        sizes = ", ".join(f"{flag_name(size)} {value}" for size, value in flow_sizes(name, message).items() if value)
+        sizes = ", ".join(f"{size_flag(size)} {value}" for size, value in flow_sizes(name, message).items() if value)
         form = " --message fields" if message else ""
         lines.append(f"{name}{form}: {flow.title}, {format_bytes(flow.bytes_per_iteration)} per iteration ({sizes})")
         lines += describe_messages(flow)
@@ -185,3 +186,12 @@ def describe_messages(flow: Flow) -> list[str]:
 
 def flag_name(option: str) -> str:
     return "--" + option.replace("_", "-")
+
+
+def size_flag(size: str) -> str:
+    """Return the flag that sets a size of a flow. Records keep the size's name, and the flag says more."""
+    names = {"payload": "iteration_bytes", "payload_bytes": "message_bytes"}
+    for study in studies().values():
+        fields = dataclasses.fields(study.flags) if dataclasses.is_dataclass(study.flags) else ()
+        names |= {field.metadata["size"]: field.name for field in fields if isinstance(field.metadata["size"], str)}
+    return flag_name(names.get(size, size))

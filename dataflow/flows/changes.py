@@ -40,8 +40,8 @@ def scale_flow(flow: Flow, iteration_bytes: int) -> Flow:
     """
     smallest = WORD_BYTES * len(flow.edges)
     if iteration_bytes < smallest:
-        raise ValueError(f"--payload {iteration_bytes}: {flow.name} has {len(flow.edges)} messages of at least 8 bytes "
-                         f"per iteration: give {smallest} or more")  # fmt: skip
+        raise ValueError(f"--iteration-bytes {iteration_bytes}: {flow.name} has {len(flow.edges)} messages of at least "
+                         f"8 bytes per iteration: give {smallest} or more")  # fmt: skip
     fixed_bytes = sum(edge.bytes for edge in flow.edges if edge.message == ACKNOWLEDGEMENT)
     if fixed_bytes == flow.bytes_per_iteration:
         fixed_bytes = 0
@@ -64,7 +64,7 @@ def cut_messages(flow: Flow, count: int) -> Flow:
         items, remainder = divmod(field.bytes // ITEM_BYTES[field.dtype], count)
         if not items:
             raise ValueError(f"--fields {count}: {flow.name} has a tensor of only {field.bytes} bytes: give fewer "
-                             "fields or a larger --payload")  # fmt: skip
+                             "fields or a larger --iteration-bytes")  # fmt: skip
         name = field.name or "part"
         return [Field(f"{name}_{n}", field.dtype, (items + (n < remainder),)) for n in range(count)]
 

@@ -16,7 +16,7 @@ from dataflow.plan.flag import NO_FLAG
 from dataflow.plan.options import FLAGS, PRESETS, PRESETS_TEXT, Options
 from dataflow.plan.sweep import expand_sweep
 
-COMMON = ("flow", "message", "batch_size", "payload", "device", "iterations", "warmup", "in_flight")
+COMMON = ("flow", "message", "batch_size", "iteration_bytes", "device", "iterations", "warmup", "in_flight")
 LISTS = {"flows": catalogue.describe_flows, "presets": lambda: PRESETS_TEXT}  # other texts that --help shows
 OPTION_NAMES = [field.name for field in FLAGS if field.metadata["group"] != NO_FLAG]
 Flag = dataclasses.Field[Any]  # made by dataflow.plan.flag.flag

@@ -8,7 +8,7 @@ import psutil
 
 from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import UsageError
-from dataflow.flows.catalogue import flag_name, flow_sizes
+from dataflow.flows.catalogue import flow_sizes, size_flag
 from dataflow.flows.flow import Flow
 from dataflow.plan.options import MIN_STORE_BYTES, Options
 from dataflow.records.machine import control_groups
@@ -60,10 +60,10 @@ def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
         default_bytes = max(MIN_STORE_BYTES, 2 * in_store_bytes)
     store_bytes = (options.object_store_bytes or default_bytes) if transport.runtime.uses_ray else 0
     pool_bytes = flow.slots(options.in_flight) * flow.sent_bytes if transport.requirements.shared_memory else 0
-    names = ["payload"] if options.payload else list(flow_sizes(options.flow, options.message))[:2]
+    names = ["payload"] if options.iteration_bytes else list(flow_sizes(options.flow, options.message))[:2]
     if options.in_flight > 1:
         names.append("in_flight")
-    lower = "lower " + (" or ".join(map(flag_name, names)) or "the bytes of --flow")  # a text has no other sizes
+    lower = "lower " + (" or ".join(map(size_flag, names)) or "the bytes of --flow")  # a text has no other sizes
     enlarge = "free some or enlarge it (docker run --shm-size), or"
     for name, needed_bytes, free_bytes, advice in (
         ("/dev/shm for messages", pool_bytes, shared_bytes, f"{enlarge} {lower}"),

@@ -30,8 +30,7 @@ def parse_warmup(text: str) -> int | None:
     return None if text == "steady" else convert(text, Annotated[int, Meta(ge=0, le=10**6)], strict=False)
 
 
-_SIZES = "sizes"
-_workload, _size = partial(flag, "workload"), partial(flag, _SIZES, None, size=True)
+_workload, _size = partial(flag, "workload"), partial(flag, "sizes", None, size=True)
 _transport, _measurement = partial(flag, "transport"), partial(flag, "measurement")
 _FEW = Meta(ge=1, le=16)
 _COUNT, _BYTES, _TIME = Meta(ge=1, le=10**6), Meta(ge=1, le=10**15), Meta(gt=0)
@@ -58,10 +57,11 @@ class CoreOptions:
         int, _COUNT)
     as_sent: bool | None = _size("send views of larger tensors, as ChatLearn does; pickle writes all of a view's "
         "storage. Without this flag, each tensor has its own storage")
-    payload_bytes: int | None = _size("bytes per message, such as 12MB or 64KiB", parse_bytes, _BYTES)
+    message_bytes: int | None = flag("sizes", None, "bytes per message of round-trip, chain and scatter-gather, such "
+        "as 12MB or 64KiB", parse_bytes, _BYTES, size="payload_bytes")
     actors: int | None = _size("actors of the flows chain and scatter-gather", int, Meta(ge=1, le=64))
-    payload: int | None = _size("scale all flat messages to this number of bytes per iteration, such as 64MiB",
-        parse_bytes, _BYTES)
+    iteration_bytes: int | None = flag("sizes", None, "scale all flat messages to this number of bytes per iteration, "
+        "such as 64MiB", parse_bytes, _BYTES, size="payload")
     fields: int | None = _size("cut each tensor of a message into this many tensors", int, Meta(ge=1, le=10_000))
     transport: str | None = flag(NO_FLAG, None, "the transport of the configuration")
     device: str = _transport("auto", "device of the tensors; auto: GPUs if there are any and the transport uses them",
@@ -107,9 +107,9 @@ class CoreOptions:
         parse_seconds, _TIME, metavar="TIME")
     resources: bool = _measurement(False, "record the memory, file descriptors and shared memory of all processes 21 "
         "times during the iterations, outside the clock")
-    sweep: str | None = _measurement(None, "measure at several values of payload, batch-size, fields, in-flight or "
-        "actors, with one record each, and for 1 s each without --duration or --iterations: payload=1KiB:1GiB:4x, "
-        "in-flight=1:4:+1 or fields=1,8,64", str, metavar="NAME=POINTS")
+    sweep: str | None = _measurement(None, "measure at several values of iteration-bytes, batch-size, fields, in-flight "
+        "or actors, with one record each, and for 1 s each without --duration or --iterations: "
+        "iteration-bytes=1KiB:1GiB:4x, in-flight=1:4:+1 or fields=1,8,64", str, metavar="NAME=POINTS")
     model_seconds: str | None = _measurement(None, "time that actors sleep per message instead of computing: "
         "policy=200ms,reward=50ms", str, metavar="ACTOR=TIME,...", configuration=True)
     threads: int = _measurement(1, "torch threads per actor, for copies", int, _COUNT, configuration=True)
@@ -158,7 +158,7 @@ class CoreOptions:
         if not self.sweep:
             tables = {flow: table for study in studies().values() for flow, table in study.tables.items()}
             return "stages" if self.trace else tables.get(self.flow, "configurations")
-        name = self.sweep.partition("=")[0]
+        name = self.sweep.partition("=")[0].replace("iteration-bytes", "payload")  # as in records
         return name if name == "in-flight" else f"sweep-{name}"
 
     def process_counts(self, actor: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from dataflow.errors import UsageError
 from dataflow.flows.catalogue import flag_name
 from dataflow.plan.options import FLAGS, Options
 
-SWEPT_FLAGS = ("batch-size", "actors", "payload", "fields", "in-flight")
+SWEPT_FLAGS = ("batch-size", "actors", "iteration-bytes", "fields", "in-flight")
 POINTS = "FIRST:LAST:FACTORx, FIRST:LAST:+STEP or VALUE,VALUE,..."
 MAX_POINTS = 64
 POINT_SECONDS = 1.0  # of timed iterations per value of a sweep, without --duration or --iterations

@@ -82,8 +82,8 @@ def test_only_records_of_exactly_this_flow_these_sizes_and_these_flags_answer(as
     assert ranked_names(ask(records)) == ["store refs"]
     assert ranked_names(ask(records, "--in-flight", "2")) == ["store bytes --in-flight 2"]
     assert ranked_names(ask(records, "--placement", "spread")) == ["store bytes --placement spread"]
-    assert ranked_names(ask(records, "--payload", "1MB")) == ["store bytes"]
-    assert "store bytes" not in ask(records, "--payload", "2MB", code=1).partition("To measure")[0]
+    assert ranked_names(ask(records, "--iteration-bytes", "1MB")) == ["store bytes"]
+    assert "store bytes" not in ask(records, "--iteration-bytes", "2MB", code=1).partition("To measure")[0]
 
 
 def test_of_equal_measurements_the_newest_counts(ask):
@@ -151,7 +151,7 @@ def test_without_a_record_the_command_that_measures_is_printed(ask, capsys, tmp_
     assert "store refs --in-flight 2: 5 x 30 iterations" in lines and "skipped" not in lines
     assert "store driver-queue" not in lines  # it holds one iteration
     with pytest.raises(UsageError, match=r"store driver-queue: .* needs .* TiB of memory"):
-        ask([measured("refs", 1.0)], "--payload", "1TiB")
+        ask([measured("refs", 1.0)], "--iteration-bytes", "1TiB")
 
 
 @pytest.mark.study("weights")
@@ -169,7 +169,7 @@ def test_the_commands_of_the_docs_have_an_answer(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [("--prompt-len 8", "is a size of"), ("--flow gpro", "unknown flow"), ("--reads all", "unknown flag"),
-     ("--sweep payload=1MiB,2MiB", "leave it out"), ("--transport refs", "unknown flag --transport")],
+     ("--sweep iteration-bytes=1MiB,2MiB", "leave it out"), ("--transport refs", "unknown flag --transport")],
 )  # fmt: skip
 def test_what_is_no_workload_is_rejected(flags, words):
     with pytest.raises(UsageError, match=words):

@@ -21,9 +21,9 @@ def test_a_flow_has_its_default_sizes_unless_they_are_given(name):
 @pytest.mark.parametrize(
     ("name", "sizes", "reason"),
     [
-        ("chain", {"max_new_tokens": 0}, "--max-new-tokens is a size of online-dpo: .*chain has --payload-bytes"),
+        ("chain", {"max_new_tokens": 0}, "--max-new-tokens is a size of online-dpo: .*chain has --message-bytes"),
         ("online-dpo", {"prompt_len": 4}, "--prompt-len is a size of ppo, .*, online-dpo --message fields"),
-        ("ppo", {"payload": 2**20}, "--payload changes flat messages.*--batch-size"),
+        ("ppo", {"payload": 2**20}, "--iteration-bytes changes flat messages.*--batch-size"),
         ("online-dpo", {"payload": 39}, "give 40 or more"),
         ("round-trip", {"payload_bytes": 512, "fields": 65}, r"--fields 65: .* 512 bytes"),
         ("online-dpo", {"batch_size": 3, "prompt_seq_len": 5, "num_samples": 1}, "odd"),

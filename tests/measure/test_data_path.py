@@ -41,7 +41,7 @@ def test_bytes_in_the_store_and_on_the_loopback_interface_are_those_of_the_trans
     plan = make_plan(runtime, "--transport", transport)
     problem = find_problem(plan, stored_mib * MIB, loopback_mib * MIB)
     assert bool(problem) == bool(words) and words in problem
-    many = make_plan(runtime, "--transport", transport, "--payload", "448MiB", "--fields", "10000")
+    many = make_plan(runtime, "--transport", transport, "--iteration-bytes", "448MiB", "--fields", "10000")
     stored = expected_stored_bytes(many)
     assert find_problem(many, 1.12 * stored, 450 * MIB) == ""  # each tensor has a header
     assert stored or "took in 230 MiB" in find_problem(many, 230 * MIB, 450 * MIB)  # of 448 MiB, and it stores nothing
@@ -101,7 +101,7 @@ def test_a_node_that_received_too_little_fails_the_run_unless_no_interface_count
 
 def test_each_replica_receives_its_share_on_its_own_node(make_plan):
     """Half of the queries and of the policy's messages cross: those of the replica on node 1, and on node 0."""
-    replicas = make_plan("store", "--transport", "ref-queue", "--replicas", "policy=2", "--payload", "448MiB")
+    replicas = make_plan("store", "--transport", "ref-queue", "--replicas", "policy=2", "--iteration-bytes", "448MiB")
     placed = {"driver": 0, "policy.0": 0, "policy.1": 1, "reference": 1, "reward": 1}
     even = range(3, 7)
     assert replicas.crossings(placed).bytes_by_link(even) == {

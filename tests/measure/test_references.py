@@ -48,7 +48,7 @@ def test_copies_are_of_every_edge_in_every_pass_and_cold_ones_touch_every_page(m
         assert copy(destination, source).equal(source)
 
     monkeypatch.setattr(torch.Tensor, "copy_", noting_copy)
-    plan = make_plan("store", "--payload", "16MiB")
+    plan = make_plan("store", "--iteration-bytes", "16MiB")
     copies = measure_copies(plan)
     sizes = [edge.bytes for edge in plan.task_flow.edges]
     by_one = [(size, 1) for size in sizes]

@@ -145,7 +145,7 @@ def test_measurements_that_cannot_wait_for_a_steady_state_have_a_fixed_warm_up(m
     (options,) = parse_options("torch", *KILOBYTES)
     paired, _ = resolve_plan("torch", options, table="paired")
     assert [plan.options.warmup for plan in (paired, make_plan("torch", *KILOBYTES))] == [10, None]
-    assert {options.warmup for options in parse_options("store", "--sweep", "payload=1KiB,1MiB")} == {3}
+    assert {options.warmup for options in parse_options("store", "--sweep", "iteration-bytes=1KiB,1MiB")} == {3}
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_a_slow_link_reports_its_progress_and_its_first_pass_does_not_count(monk
 
 @pytest.mark.parametrize(("runtime", "transport", "copies"), [("graph", "shm", 1), ("torch", "gloo", 2)])
 def test_bytes_that_cross_are_counted_in_each_direction(make_plan, runtime, transport, copies):
-    plan = make_plan(runtime, "--transport", transport, "--flow", "online-dpo", "--payload", "448MiB")
+    plan = make_plan(runtime, "--transport", transport, "--flow", "online-dpo", "--iteration-bytes", "448MiB")
     sizes = {str(edge): edge.bytes for edge in plan.sent_flow.edges}
     assert plan.crossings(PLACED).bytes_by_link([7]) == {
         (0, 1): copies * sizes["policy -> reward"], (1, 0): sizes["reward -> driver"],

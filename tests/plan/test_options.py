@@ -80,9 +80,9 @@ def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(c
         ("graph", ["--placement", "policy=a"], "--placement policy=a: invalid literal"),
         ("graph", ["--placement", "sprad"], "--placement sprad: give pack, spread or ACTOR=NODE,..."),
         ("torch", ["--placement", "policy=1"], "runs on one machine"),
-        ("torch", ["--sweep", "payloda=1,2"], "NAME one of batch-size, actors, payload, fields, in-flight"),
-        ("torch", ["--sweep", "payload=8:100000:+8"], "give 2 to 64 values"),
-        ("torch", ["--sweep", "payload=1KiB:64KiB:fourx"], "FIRST:LAST:FACTORx"),
+        ("torch", ["--sweep", "iteration-bytes=1,2"], "NAME one of batch-size, actors, iteration-bytes, fields, in-flight"),
+        ("torch", ["--sweep", "iteration-bytes=8:100000:+8"], "give 2 to 64 values"),
+        ("torch", ["--sweep", "iteration-bytes=1KiB:64KiB:fourx"], "FIRST:LAST:FACTORx"),
         ("torch", ["--sweep", "in-flight=1:64:+8", "--in-flight", "1"], "leave one of them out"),
         ("torch", ["--sweep", "in-flight=1,65"], "Expected `int` <= 64"),
         ("store", ["--device", "cuda"], "--device cuda: no GPU found. Use --device cpu."),
@@ -134,10 +134,10 @@ def test_flags_that_make_another_configuration_are_part_of_its_name():
 
 def test_every_flag_is_in_the_record_without_folders_and_addresses(make_plan, tmp_path):
     (tmp_path / "mine.py").write_text("from dataflow.flows.catalogue import chain as make")
-    plan = make_plan("store", "--flow", f"{tmp_path}/mine.py:make", "--payload", "1MiB")
+    plan = make_plan("store", "--flow", f"{tmp_path}/mine.py:make", "--iteration-bytes", "1MiB")
     arguments = plan.new_record().arguments
     assert {field.name for field in FLAGS} == arguments.keys()
-    assert (plan.workload.flow, arguments["payload"]) == ("mine.py:make", 2**20)
+    assert (plan.workload.flow, arguments["iteration_bytes"]) == ("mine.py:make", 2**20)
     assert parse(*CLUSTER).arguments["address"] is True
 
 
@@ -160,7 +160,7 @@ def test_presets_have_the_bytes_of_their_sources():
 
 def test_a_sweep_has_options_for_each_value():
     for text, values, table in (
-        ("payload=1KiB:64KiB:4x", [2**10, 2**12, 2**14, 2**16], "sweep-payload"),
+        ("iteration-bytes=1KiB:64KiB:4x", [2**10, 2**12, 2**14, 2**16], "sweep-payload"),
         ("batch-size=8,2,8,4", [2, 4, 8], "sweep-batch-size"),
         ("in-flight=1:4:+1", [1, 2, 3, 4], "in-flight"),
         ("fields=1:10:1.5x", [1, 2, 3, 5, 8], "sweep-fields"),
@@ -171,7 +171,7 @@ def test_a_sweep_has_options_for_each_value():
         assert parse_options("torch", "--sweep", text, "--iterations", "100")[0].duration is None
 
 
-@pytest.mark.parametrize("text", ["payload=1KiB:1GiB:0x", "batch-size=4:8:0.1x", "fields=1:4:-2x"])
+@pytest.mark.parametrize("text", ["iteration-bytes=1KiB:1GiB:0x", "batch-size=4:8:0.1x", "fields=1:4:-2x"])
 def test_a_value_of_a_sweep_that_is_computed_has_the_bounds_of_one_that_is_given(text):
     with pytest.raises(UsageError, match=rf"--sweep {text}: '-?\d+' is not possible: .*: give FIRST:LAST:FACTORx"):
         parse_options("torch", "--sweep", text)

@@ -59,7 +59,7 @@ def test_messages_that_do_not_fit_are_rejected(machine, make_plan, configuration
 
 def test_channels_are_counted_with_the_iterations_that_they_hold(make_plan):
     for transport, iterations in (("shm", 3), ("pickle", 3), ("zero-copy", 4), ("mapped", 0)):
-        plan = make_plan("graph", "--transport", transport, "--in-flight", "2", "--payload", "1MiB")
+        plan = make_plan("graph", "--transport", transport, "--in-flight", "2", "--iteration-bytes", "1MiB")
         count = memory.stored_bytes(plan.transport, plan.options, plan.task_flow)
         assert count == iterations * (plan.task_flow.sent_bytes + 4 * memory.CHANNEL_HEADROOM_BYTES)
 

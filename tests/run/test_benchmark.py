@@ -88,7 +88,7 @@ def test_dry_run_prints_messages_memory_and_iterations_and_measures_nothing(caps
         ("torch memcpy", {}, "", 30, None),
         ("torch memcpy --iterations 5", {"iterations": 7}, "", 5, None),
         ("torch memcpy --iterations 5", {"iterations": 7}, "quick", 7, None),
-        ("torch memcpy --sweep payload=1MiB,2MiB", {}, "", None, 1.0),
+        ("torch memcpy --sweep iteration-bytes=1MiB,2MiB", {}, "", None, 1.0),
     ],
 )
 def test_flags_of_a_configuration_override_common_flags_which_override_those_of_a_suite(
@@ -119,7 +119,7 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
         (["torch gloo", "torch nccl", "--paired"], "needs two configurations that this machine can"),
         (["store refs", "torch gloo --duration 1s", "--paired"], "neither --duration nor a trace"),
         (["store refs", "torch gloo --check-every 5", "--paired"], "needs equal --iterations"),
-        (["torch gloo", "torch gloo --payload 1MiB", "--paired"], "compares times of equal messages"),
+        (["torch gloo", "torch gloo --iteration-bytes 1MiB", "--paired"], "compares times of equal messages"),
         (["graph mapped", "torch gloo", "--paired"], "needs 7 cores here and there are 2"),
         (["store refs", "--against", "/tmp"], "there is no checkout of this project"),
         (["store refs", "--continue"], "give the --output of the earlier call"),
@@ -143,7 +143,7 @@ def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
     assert len({item.path for item in items}) == len(items)
     for item in items:
         assert (item.record.suite, item.record.traced) == (suite, tables[item.record.table])
-        assert item.plan.options.trace == (item.path.with_suffix(".trace") if item.record.traced else None)
+        assert item.plan.options.trace == item.record.traced
 
 
 def test_configurations_of_a_suite_can_be_selected(no_gpu, monkeypatch):
@@ -218,7 +218,7 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
     assert [path.name for path in sorted(tmp_path.iterdir())] == names
     assert [files.load(tmp_path / name).runs[-1].status for name in names] == ["ok", "failed", "skipped"]
     assert "  4 of 4  torch " in output
-    assert "torch gloo: policy died (took 0:00:00, about 0:00:00 left)" in output
+    assert "torch gloo: policy died (took " in output
     with pytest.raises(RecordError, match="exists"):
         benchmark.main([*argv, "--runs", "3"])
     with pytest.raises(UsageError, match=r"it has records of another measurement, such as 00-torch-memcpy\.json"):

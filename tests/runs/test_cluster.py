@@ -18,7 +18,7 @@ from dataflow.errors import UsageError
 from dataflow.records import files
 
 PLACE = ("--placement", "policy=0,reference=1,reward=1")
-SIZE = ("--payload", "16MiB", "--iterations", "4", "--warmup", "1")
+SIZE = ("--iteration-bytes", "16MiB", "--iterations", "4", "--warmup", "1")
 MANY = (*SIZE[:2], "--warmup", "0", "--iterations", "100000")
 TRY_LINK = """ip link add bridge type bridge && ip link add port type veth peer name eth0 &&
               tc qdisc add dev port root tbf rate 1gbit burst 4mb latency 50ms"""
@@ -115,7 +115,7 @@ def test_a_link_that_is_slowed_or_cut_is_survived_and_named(tmp_path):
     limit = "tc qdisc change dev eth0 root tbf rate 200mbit burst 4mb latency 50ms"
     before, begin_seconds = find_left(tmp_path), time.monotonic()
     cluster = begin_commands(
-        f"{limit}; {run_command('store refs', slow, *SIZE, '--payload', '64MiB')}",
+        f"{limit}; {run_command('store refs', slow, *SIZE, '--iteration-bytes', '64MiB')}",
         f"{during_iterations('ip link set eth0 down')} {run_command('store refs', cut, *MANY, '--timeout', '10')}",
     )
     assert "Traceback" not in cluster.communicate(timeout=200)[1]

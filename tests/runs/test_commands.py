@@ -110,14 +110,15 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
 
 def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(tmp_path):
     folder = tmp_path / "sweep"
-    flags = ("--transport", "memcpy", "--sweep", "payload=4KiB,1MiB,100TB", "--duration", "200ms", "--warmup", "1")
+    sweep = "iteration-bytes=4KiB,1MiB,100TB"
+    flags = ("--transport", "memcpy", "--sweep", sweep, "--duration", "200ms", "--warmup", "1")
     done = run_command("torch", *flags, "--output", folder)
     records = sorted(load_records(folder), key=lambda record: record.workload.sizes["payload"])
     assert [record.workload.sizes["payload"] for record in records] == [2**12, 2**20, 10**14]
     assert {record.table for record in records} == {"sweep-payload"}
     *measured, too_large = [record.runs[0] for record in records]
     assert all(run.status == "ok" and len(run.seconds) >= 3 and run.memcpy_before_seconds for run in measured)
-    assert (too_large.status, too_large.seconds) == ("skipped", []) and "--payload" in too_large.reason
+    assert (too_large.status, too_large.seconds) == ("skipped", []) and "--iteration-bytes" in too_large.reason
     assert done.stdout.splitlines()[-1].startswith("Execution time: ")
     run_command("plot_results.py", folder)
     assert (folder / "sweep_payload.svg").exists()
@@ -143,7 +144,7 @@ def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path):
 def make_pair(tmp_path, *flags_of_each):
     pair = []
     for number, flags in enumerate(flags_of_each):
-        (options,) = parse_options("torch", *flags, "--payload", "64KiB", "--iterations", "20", "--warmup", "3")
+        (options,) = parse_options("torch", *flags, "--iteration-bytes", "64KiB", "--iterations", "20", "--warmup", "3")
         plan, _ = resolve_plan("torch", options, table="paired")
         pair.append(Item((plan, None), tmp_path / f"{number}.json"))
     return pair
@@ -191,7 +192,7 @@ def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_pat
     assert text.count(begin) == 1
     body_start = text.index('"""', text.index('"""', text.index(begin)) + 3) + 3
     actor.write_text(text[:body_start] + "\n        time.sleep(0.002)" + text[body_start:])
-    flags = ("--against", copy_of_the_project, "--runs", "3", "--payload", "64KiB", "--iterations", "20")
+    flags = ("--against", copy_of_the_project, "--runs", "3", "--iteration-bytes", "64KiB", "--iterations", "20")
     done = run_command("benchmark.py", "torch memcpy", *flags, "--output", tmp_path / "out")
     assert sorted(path.parent.name for path in (tmp_path / "out").rglob("*.json")) == ["new", "old"]
     assert any("torch memcpy" in line and "faster" in line for line in done.stdout.splitlines())

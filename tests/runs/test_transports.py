@@ -15,7 +15,7 @@ PPO = ("--flow", "ppo", *GRPO[2:])  # with a fourth model, and a third message f
 # Messages of more than 100 KiB, which Ray does not put into its calls.
 LARGE = ("--flow", "grpo", "--batch-size", "64", "--prompt-len", "256", "--response-len", "256")
 # Bytes that do not fill whole words.
-CHAIN_ODD = ("--flow", "chain", "--payload-bytes", "13", "--actors", "2")
+CHAIN_ODD = ("--flow", "chain", "--message-bytes", "13", "--actors", "2")
 CHANNEL = "SharedMemoryType over BufferedSharedMemoryChannel"
 
 # The data path between actors, for each transport. Nothing shows that of small messages over the store.

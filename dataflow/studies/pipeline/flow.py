@@ -99,7 +99,9 @@ def pipeline(
         raise ValueError(f"--schedule {schedule}: give {', '.join(SCHEDULES)}")
     chosen = SCHEDULES[schedule]
     if chosen.chunks > 1 and micro_batches % stages:
-        raise ValueError(f"--schedule {schedule}: give a --micro-batches that is a multiple of --stages {stages}")
+        raise ValueError(
+            f"--schedule {schedule}: give a --micro-batches that is a multiple of --pipeline-stages {stages}"
+        )
     needed = chosen.held(0, stages, sys.maxsize)
     if chosen.weights_delay and micro_batches < needed:
         raise ValueError(f"--schedule {schedule}: {stages} stages need {needed} or more: give more --micro-batches")

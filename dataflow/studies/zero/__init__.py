@@ -29,7 +29,7 @@ _size = partial(flag, "zero", None)
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroFlags(ModelFlags):
-    stage: int | None = _size("stage of ZeRO: 1, 2 or 3", int, Meta(ge=1, le=3), size=True)
+    zero_stage: int | None = _size("stage of ZeRO: 1, 2 or 3", int, Meta(ge=1, le=3), size="stage")
     zero_ranks: int | None = _size("ranks of the model (default: 4)", int, Meta(ge=2, le=64), size="ranks")
 
 

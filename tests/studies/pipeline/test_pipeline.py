@@ -58,7 +58,7 @@ def test_all_schedules_do_the_same_work():
 
 def test_impossible_sizes_are_rejected():
     for sizes, message in (
-        ((4, 6, "interleaved"), "multiple of --stages 4"),
+        ((4, 6, "interleaved"), "multiple of --pipeline-stages 4"),
         ((4, 6, "zb-h2"), "need 7 or more"),
         ((4, 8, "best"), "--schedule best: give afab"),
         ((4, 8, "afab", "soon"), "--task-seconds soon: give"),

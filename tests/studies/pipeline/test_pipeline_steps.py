@@ -4,7 +4,10 @@ import pytest
 
 from dataflow.studies.pipeline.flow import SCHEDULES
 
-SIZES = ("--flow", "pipeline", "--stages", "2", "--micro-batches", "4", "--task-seconds", "2ms", "--hidden-size", "256")
+SIZES = (
+    "--flow", "pipeline", "--pipeline-stages", "2", "--micro-batches", "4", "--task-seconds", "2ms",
+    "--hidden-size", "256",
+)  # fmt: skip
 RUNS = [
     ("torch", "gloo", "interleaved"),
     *(pytest.param(names, marks=pytest.mark.long) for names in (("graph", "shm", "zb-h2"), ("store", "refs", "1f1b"))),

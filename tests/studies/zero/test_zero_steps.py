@@ -12,7 +12,7 @@ RUNS = [
 
 @pytest.mark.parametrize(("runtime", "transport", "stage", "times"), RUNS)
 def test_ranks_send_the_bytes_of_their_collectives(run_script, join_cluster, runtime, transport, stage, times):
-    sizes = ("--flow", "zero", "--model", "8MB", "--zero-ranks", "3", "--stage", str(stage))
+    sizes = ("--flow", "zero", "--model", "8MB", "--zero-ranks", "3", "--zero-stage", str(stage))
     flags = ("--transport", transport, *sizes, "--iterations", "4", "--warmup", "1")
     finished = run_script(runtime, *flags, *join_cluster(runtime))
     assert (finished.code, finished.stderr) == (0, "")
