@@ -61,16 +61,6 @@ def title_of_layouts(result: Result) -> str:
     return f"{title_of(result)}, by layout"
 
 
-def describe_closest(group: Group) -> str:
-    """Return which transport whose readers own a copy is the closest to the time of the link."""
-    placed = [result for result in find_layouts(group) if times_link(result) and result.readers_own_a_copy]
-    if not placed:
-        return ""
-    best = min(placed, key=lambda result: times_link(result) or 0)
-    return (f"Closest to the link's own time: {describe_configuration(best)} ({describe_layout(best)}), "
-            f"{format_significant(times_link(best))} times as long.")  # fmt: skip
-
-
 def draw_layouts(group: Group) -> DotChart:
     """Return a chart with a panel per layout, and the time of the link in it."""
     groups: dict[str, list[Dot]] = {}
@@ -92,6 +82,5 @@ CLUSTER = Table(
     columns=lambda group: COLUMNS,
     rows=find_layouts,
     title=title_of_layouts,
-    sentence=describe_closest,
     chart=draw_layouts,
 )

@@ -11,7 +11,7 @@ from dataflow.report.tables import Column, format_faults, format_milliseconds, f
 from dataflow.units import format_bytes
 
 SIMPLEST = "store refs"  # what users of Ray begin with
-BASELINES = (BASELINE, SIMPLEST, "store replay-buffer")  # the last one is what ColossalAI does
+BASELINES = (BASELINE, SIMPLEST)
 SHORT_SECONDS = 0.002  # less depends on the caches, which hold other data after a verification of all bytes
 
 
@@ -57,10 +57,10 @@ def old_and_new(cell: Callable[[Result], str]) -> Callable[[Pair], str]:
     return lambda pair: f"{cell(pair.old)} → {cell(pair.new)}"
 
 
-def describe_fastest(results: Sequence[Result]) -> str:
+def describe_fastest(results: Sequence[Result], baselines: Sequence[str] = BASELINES) -> str:
     """Return a sentence for the fastest configuration of each kind of readers, with one copying thread per actor.
 
-    Configurations that cannot be told apart from it are named too, and those that varied too much to be ranked.
+    Where readers own a copy, the baselines are compared with it.
     """
     sentences, transports = [], find_transports(results)
     for readers in tables.READER_GROUPS:
@@ -72,33 +72,37 @@ def describe_fastest(results: Sequence[Result]) -> str:
         if readers != tables.OWN_COPY:  # less work than in the first group: not compared with it
             sentences.append(f"If {readers}, {describe_alone(best)}")
             continue
-        verb = "is the fastest with" if others else "takes"
-        sentence = f"If {readers}, `{best.label}` {verb} {format_milliseconds(best.typical_seconds)} ms"
-        if best.times_memcpy:
-            sentence += f" ({best.times_memcpy:.2f} times the memcpy time)"
-        equal, noisy = [], []
-        for result in others:
-            ratio, time = Pair(best, result).ratio, f"`{result.label}` ({format_time(result)}"
-            if ratio.verdict == NO_DIFFERENCE:
-                equal.append(f"{time}; a difference below {ratio.detectable:.0%} would be missed)")
-            elif ratio.verdict == TOO_NOISY:
-                noisy.append(f"{time})")
-        if equal:
-            sentence += f"; with these runs it cannot be told apart from {' and '.join(equal)}"
-        if noisy:
-            sentence += f"; {' and '.join(noisy)} varied too much to be ranked"
-        sentences.append(sentence)
-        factors = [
-            f"`{other.label}` takes {format_significant(ratio.value)} times as long ({describe_interval(ratio)})"
-            for other in transports if other.name in BASELINES and other is not best
-            and (ratio := Pair(best, other).ratio).verdict not in UNRANKED
-        ]  # fmt: skip
+        sentences.append(f"If {readers}, {describe_best(best, others)}")
+        slower = [other for other in transports if other.name in baselines and other is not best]
+        factors = [f"`{other.label}` takes {format_significant(ratio.value)} times as long ({describe_interval(ratio)})"
+                   for other in slower if (ratio := Pair(best, other).ratio).verdict not in UNRANKED]  # fmt: skip
         if factors:
             sentences.append(", and ".join(factors))
     left_out = [f"`{result.label}` ({result.status})" for result in results if result.status in UNCOUNTED]
     if left_out:
         sentences.append(f"Not ranked: {', '.join(left_out)}")
     return "".join(f"{sentence}. " for sentence in sentences).strip()
+
+
+def describe_best(best: Result, others: Sequence[Result]) -> str:
+    """Return the time of the fastest, those that cannot be told apart from it, and those that varied too much."""
+    text = (
+        f"`{best.label}` {'is the fastest with' if others else 'takes'} {format_milliseconds(best.typical_seconds)} ms"
+    )
+    if best.times_memcpy:
+        text += f" ({best.times_memcpy:.2f} times the memcpy time)"
+    equal, noisy = [], []
+    for result in others:
+        ratio, time = Pair(best, result).ratio, f"`{result.label}` ({format_time(result)}"
+        if ratio.verdict == NO_DIFFERENCE:
+            equal.append(f"{time}; a difference below {ratio.detectable:.0%} would be missed)")
+        elif ratio.verdict == TOO_NOISY:
+            noisy.append(f"{time})")
+    if equal:
+        text += f"; with these runs it cannot be told apart from {' and '.join(equal)}"
+    if noisy:
+        text += f"; {' and '.join(noisy)} varied too much to be ranked"
+    return text
 
 
 def describe_alone(result: Result) -> str:

@@ -1,7 +1,7 @@
 """Say how the tables of the suite are shown, except those of a study."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from statistics import median
 
@@ -62,18 +62,6 @@ def pair_retained(group: Group) -> list[Pair]:
     return pairs
 
 
-def describe_retained(group: Group) -> str:
-    """Return for how many configurations --retain-memory is clearly faster, and how much."""
-    pairs = pair_retained(group)
-    factors = [1 / pair.ratio.value for pair in pairs if pair.ratio.verdict == "faster"]
-    if not factors:
-        return ""
-    sizes = [edge.bytes for edge in group.done[0].workload.edges]
-    low, high = format_significant(min(factors)), format_significant(max(factors))
-    return (f"With messages of {format_bytes(min(sizes))} to {format_bytes(max(sizes))}, `--retain-memory` "
-            f"makes {len(factors)} of {len(pairs)} configurations {low} to {high} times as fast.")  # fmt: skip
-
-
 RETAINED = Table(
     "retain-memory",
     columns=lambda group: (
@@ -83,7 +71,6 @@ RETAINED = Table(
         Column("peak GiB", old_and_new(lambda result: f"{result.peak_memory_bytes / 2**30:.1f}")),
     ),
     rows=pair_retained,
-    sentence=describe_retained,
     notes=lambda group: provenance([result for pair in pair_retained(group) for result in (pair.old, pair.new)]),
 )
 CONFIGURATIONS = Table(
@@ -135,57 +122,49 @@ MICROBENCHMARKS = Table(
 )
 
 
-@dataclass(frozen=True)
-class SweptConfiguration:
-    """One configuration at each value of the size that was swept, with and without a time."""
-
-    label: str
-    results: dict[int, Result]
-    done: dict[int, Result]
-
-    @property
-    def largest(self) -> Result:
-        """Return the result of the largest value: the object store gives views of large messages only."""
-        return self.done[max(self.done)]
-
-    def time(self, value: int) -> str:
-        return tables.format_typical(self.results[value]) if value in self.results else "-"
-
-    @property
-    def largest_overhead(self) -> float | None:
-        return max((r.overhead_share for r in self.done.values() if r.overhead_share is not None), default=None)
+Points = dict[int, Result]  # the results of a configuration by the value of the size that is swept
 
 
-def find_swept(group: Group) -> list[SweptConfiguration]:
-    """Return the configurations with a time, in groups of equal work."""
-    by_label: dict[str, dict[int, Result]] = {}
+def find_points(group: Group) -> list[tuple[str, Points]]:
+    """Return the label and the results of each configuration that has a time, in groups of equal work."""
+    by_label: dict[str, Points] = {}
     for result in group.results:
         if result.status in ("ok", *UNCOUNTED):
             swept, value = tables.swept_point(result)
             by_label.setdefault(tables.short_label(result, swept), {})[value] = result
-    found = []
-    for label, points in by_label.items():
-        done = {value: result for value, result in sorted(points.items()) if result.status == "ok"}
-        if done:
-            found.append(SweptConfiguration(label, points, done))
+    timed = [(label, points) for label, points in by_label.items() if timed_points(points)]
     order = list(tables.READER_GROUPS)
-    return sorted(found, key=lambda swept: order.index(tables.readers_of(swept.largest)))
+    return sorted(timed, key=lambda row: order.index(tables.readers_of(largest_point(row[1]))))
+
+
+def timed_points(points: Points) -> Points:
+    return {value: points[value] for value in sorted(points) if points[value].status == "ok"}
+
+
+def largest_point(points: Points) -> Result:
+    """Return the result with the largest value: the object store gives views of large messages only."""
+    return [*timed_points(points).values()][-1]
 
 
 def swept_values(group: Group) -> list[int]:
-    return sorted({tables.swept_point(r)[1] for r in group.results if r.status in ("ok", *UNCOUNTED)})
+    return sorted({value for _, points in find_points(group) for value in points})
+
+
+def format_largest_overhead(row: tuple[str, Points]) -> str:
+    shares = [result.overhead_share for result in timed_points(row[1]).values() if result.overhead_share is not None]
+    return tables.format_overhead(max(shares, default=None))
 
 
 def sweep_columns(group: Group) -> Sequence[Column]:
-    def time_at(value: int) -> Callable[[SweptConfiguration], str]:
-        return lambda row: row.time(value)
+    def time_at(value: int) -> Callable[[tuple[str, Points]], str]:
+        return lambda row: tables.format_typical(row[1][value]) if value in row[1] else "-"
 
     is_bytes = tables.swept_point(group.done[0])[0] == "payload"
     return (
-        Column("configuration", lambda row: row.label),
-        Column("readers get", lambda row: tables.READERS.cell(row.largest), is_text=True),
+        Column("configuration", lambda row: row[0]),
+        Column("readers get", lambda row: tables.READERS.cell(largest_point(row[1])), is_text=True),
         *(Column(format_bytes(value) if is_bytes else str(value), time_at(value)) for value in swept_values(group)),
-        Column("largest overhead", lambda row: tables.format_overhead(row.largest_overhead)),
+        Column("largest overhead", format_largest_overhead),
     )
 
 
@@ -198,10 +177,10 @@ def sweep_title(result: Result) -> str:
 def draw_sweep(group: Group) -> LineChart:
     swept, values = tables.swept_point(group.done[0])[0], swept_values(group)
     lines = []
-    for row in find_swept(group):
+    for label, results in find_points(group):
         points = [(value, 1e3 * r.typical_seconds, 1e3 * min(r.run_seconds), 1e3 * max(r.run_seconds))
-                  for value, r in row.done.items()]  # fmt: skip
-        lines.append(Series(row.label, points, is_view=not row.largest.readers_own_a_copy))
+                  for value, r in timed_points(results).items()]  # fmt: skip
+        lines.append(Series(label, points, is_view=not largest_point(results).readers_own_a_copy))
     memcpy = {value: [r.memcpy_seconds for r in group.done if tables.swept_point(r)[1] == value and r.memcpy_seconds]
               for value in values}  # fmt: skip
     if all(memcpy.values()):
@@ -212,7 +191,7 @@ def draw_sweep(group: Group) -> LineChart:
     return LineChart(f"sweep_{swept}", sweep_title(group.done[0]), lines, *axes, swept == "payload", caption)
 
 
-SWEEP = Table("sweeps", sweep_columns, find_swept, sweep_title, chart=draw_sweep, group_by=lambda result: ())
+SWEEP = Table("sweeps", sweep_columns, find_points, sweep_title, chart=draw_sweep, group_by=lambda result: ())
 TABLES = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
     "configurations": CONFIGURATIONS,

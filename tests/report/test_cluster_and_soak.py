@@ -44,7 +44,6 @@ def test_transports_are_compared_with_the_link_alone():
         "256 MiB",
         "1.5",
     )
-    assert "graph shm (2 nodes, 10 Gbit/s), 1.92 times as long" in section.sentence
     nodes = "2 nodes, 10 Gbit/s (line: the link alone, 26 ms)"
     assert list(section.chart.groups) == [nodes, "all actors on the driver's node"]
     assert (section.chart.limits, section.chart.panel_limits) == ({}, {nodes: pytest.approx(26)})

@@ -2,6 +2,8 @@
 
 from dataflow.studies import load, studies
 
+BASELINES = ("store driver-queue", "store refs", "store replay-buffer")  # ColossalAI sends through the last one
 SECTIONS = {}
+
 if "weights" in studies():
-    SECTIONS["detached-ppo"] = load("weights", "sections:update_table")("detached-ppo")
+    SECTIONS["detached-ppo"] = load("weights", "sections:update_table")("detached-ppo", BASELINES)

@@ -1,6 +1,6 @@
 """Say how updates of parameters are shown: their parts, the memory of senders and receivers, and torn reads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from dataflow.analysis.links import is_within_clock_error
@@ -10,7 +10,7 @@ from dataflow.plan.options import SENDER_SIZES
 from dataflow.report import tables
 from dataflow.report.charts import DotChart
 from dataflow.report.groups import Group, Table, by_sizes, draw_dots, title_of
-from dataflow.report.sentences import describe_fastest
+from dataflow.report.sentences import BASELINES, describe_fastest
 from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.studies.weights.flow import changes_flow
 from dataflow.studies.weights.updates import updates_of
@@ -82,13 +82,13 @@ UPDATE_COLUMNS = (
 )
 
 
-def describe_readers(group: Group) -> str:
+def describe_readers(group: Group, baselines: Sequence[str]) -> str:
     """Return how many tensors go to how many readers, and which configuration is the fastest."""
     flow = group.done[0].flow
     edges = [edge for edge in flow.edges if edge.message.is_parameters]
     readers = {flow.actor(edge.reader) for edge in edges}
     tensors = sum(len(edge.message.fields) for edge in edges) // len(readers)
-    fastest = describe_fastest(group.results)
+    fastest = describe_fastest(group.results, baselines)
     return f"Tensors per reader: {tensors:,}. Readers: {len(readers)}, on one machine. {fastest}"
 
 
@@ -100,13 +100,13 @@ def draw_updates(group: Group) -> DotChart | None:
     return draw_dots(group, name, f"Time per update: {title_of(group.ordered[0])}")
 
 
-def update_table(name: str) -> Table:
+def update_table(name: str, baselines: Sequence[str] = BASELINES) -> Table:
     """Return a table of updates. Messages of every size and form are together."""
     return Table(
         name,
         columns=lambda group: UPDATE_COLUMNS,
         title=title_of,
-        sentence=describe_readers,
+        sentence=lambda group: describe_readers(group, baselines),
         chart=draw_updates,
         group_by=by_sizes(*SENDER_SIZES),
     )
