@@ -1,4 +1,4 @@
-"""Write sections as Markdown, between the marks of README.md and docs/ too, and build those that only they have."""
+"""Write sections as Markdown, also between the marks of README.md and docs/."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,6 @@ from dataflow.errors import RecordError
 from dataflow.report.tables import Section, TextTable
 
 MARK = re.compile(r"<!-- (?:end of )?([\w-]+)(?:: written by make publish)? -->")
-SYSTEMS = Path(__file__).with_name("systems.toml")
 
 
 def render_table(table: TextTable) -> str:
