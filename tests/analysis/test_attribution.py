@@ -34,43 +34,34 @@ def attribute(*iterations):
     return {stage: pytest.approx(value * 1e6) for stage, value in seconds.items()}, pytest.approx(explained)
 
 
-def test_the_innermost_span_of_a_thread_gets_the_time():
-    spans = [("a", 0, "write", 0, 100), ("a", 0, "serialise", 20, 50), ("a", 0, "copy", 30, 40)]
-    for order in (spans, spans[::-1]):
-        assert attribute((100, order)) == ({"write": 70, "serialise": 20, "copy": 10}, 1)
-    cut_at_the_start = [("a", 0, "write", 0, 100), ("a", 0, "serialise", 0, 40)]  # in the order of their real starts
-    assert attribute((100, cut_at_the_start)) == ({"serialise": 40, "write": 60}, 1)
+FIRST, SECOND, THIRD = stages.LAST_STAGES
+INNER = [("a", 0, "write", 0, 100), ("a", 0, "serialise", 20, 50), ("a", 0, "copy", 30, 40)]
+LAST = [("a", 0, THIRD, 0, 90), ("b", 0, SECOND, 30, 90), ("c", 0, FIRST, 60, 90)]
 
 
-@pytest.mark.parametrize("other", [("b", 0), ("a", 1)], ids=["process", "thread"])
-def test_those_that_work_at_the_same_time_share_it(other):
-    assert attribute((150, [("a", 0, "write", 0, 100), (*other, "copy", 50, 150)])) == ({"write": 75, "copy": 75}, 1)
-    three = [("a", 0, "write", 0, 90), (*other, "write", 0, 90), ("c", 0, "copy", 0, 90)]
-    assert attribute((90, three)) == ({"write": 60, "copy": 30}, 1)
-
-
-@pytest.mark.parametrize("stage", stages.LAST_STAGES)
-def test_waiting_counts_only_while_no_thread_works(stage):
-    spans = [("a", 0, stage, 0, 100), ("b", 0, stage, 10, 100), ("c", 0, "write", 20, 60)]
-    assert attribute((100, spans)) == ({stage: 60, "write": 40}, 1)
-    inside = [("a", 0, stage, 0, 100), ("a", 0, "deserialise", 70, 90)]
-    assert attribute((100, inside)) == ({stage: 80, "deserialise": 20}, 1)
-
-
-def test_if_no_thread_works_the_first_of_the_last_stages_counts():
-    first, second, third = stages.LAST_STAGES
-    spans = [("a", 0, third, 0, 90), ("b", 0, second, 30, 90), ("c", 0, first, 60, 90)]
-    assert attribute((90, spans)) == ({third: 30, second: 30, first: 30}, 1)
-
-
-def test_the_time_of_page_faults_is_not_part_of_the_stage_in_which_they_happened():
-    assert attribute((100, [("a", 0, "write", 0, 100, 30)])) == ({"write": 70, "page faults": 30}, 1)
-    inside = [("a", 0, "write", 0, 100, 6), ("a", 0, "copy", 20, 60, 20)]
-    assert attribute((100, inside)) == ({"write": 54, "copy": 20, "page faults": 26}, 1)
-    too_many = attribute((100, [("a", 0, "write", 0, 100, 500)]))
-    assert too_many == ({"page faults": 100}, 1)
-    at_the_same_time = [("a", 0, "write", 0, 100, 50), ("b", 0, "copy", 0, 100, 0)]
-    assert attribute((100, at_the_same_time)) == ({"write": 25, "copy": 50, "page faults": 25}, 1)
+@pytest.mark.parametrize(("length", "spans", "expected"), [
+    # The innermost span of a thread gets the time, in whatever order the spans are.
+    (100, INNER, {"write": 70, "serialise": 20, "copy": 10}),
+    (100, INNER[::-1], {"write": 70, "serialise": 20, "copy": 10}),
+    (100, [("a", 0, "write", 0, 100), ("a", 0, "serialise", 0, 40)], {"serialise": 40, "write": 60}),
+    # Processes and threads that work at the same time share it.
+    (150, [("a", 0, "write", 0, 100), ("b", 0, "copy", 50, 150)], {"write": 75, "copy": 75}),
+    (150, [("a", 0, "write", 0, 100), ("a", 1, "copy", 50, 150)], {"write": 75, "copy": 75}),
+    (90, [("a", 0, "write", 0, 90), ("b", 0, "write", 0, 90), ("c", 0, "copy", 0, 90)], {"write": 60, "copy": 30}),
+    # Waiting counts only while no thread works; then the first of the last stages counts.
+    *((100, [("a", 0, stage, 0, 100), ("b", 0, stage, 10, 100), ("c", 0, "write", 20, 60)], {stage: 60, "write": 40})
+      for stage in stages.LAST_STAGES),
+    *((100, [("a", 0, stage, 0, 100), ("a", 0, "deserialise", 70, 90)], {stage: 80, "deserialise": 20})
+      for stage in stages.LAST_STAGES),
+    (90, LAST, {THIRD: 30, SECOND: 30, FIRST: 30}),
+    # The time of page faults is not part of the stage in which they happened.
+    (100, [("a", 0, "write", 0, 100, 30)], {"write": 70, "page faults": 30}),
+    (100, [("a", 0, "write", 0, 100, 6), ("a", 0, "copy", 20, 60, 20)], {"write": 54, "copy": 20, "page faults": 26}),
+    (100, [("a", 0, "write", 0, 100, 500)], {"page faults": 100}),
+    (100, [("a", 0, "write", 0, 100, 50), ("b", 0, "copy", 0, 100, 0)], {"write": 25, "copy": 50, "page faults": 25}),
+])  # fmt: skip
+def test_each_moment_belongs_to_the_stages_that_work(length, spans, expected):
+    assert attribute((length, spans)) == (expected, 1)
 
 
 def test_the_price_of_a_page_fault_is_that_of_the_run():
