@@ -11,8 +11,6 @@ from dataflow.records.schema import ProcessCost
 from dataflow.report.sections import find_tables, sections
 from dataflow.report.stage_tables import HEADLINE
 
-SAMPLES = {"batch_size": 4, "prompt_len": 8, "response_len": 8}
-
 
 def build(*records):
     return sections(group_results(records))
@@ -160,39 +158,6 @@ def test_a_row_without_a_time_says_why_and_is_not_ranked():
         assert "Boots: 1. Runs per configuration: 2. Left out, because they were disturbed: 1 of 3 runs." in notes
 
 
-def test_chatlearns_messages_are_compared_with_its_queues_as_sent():
-    def record(transport, seconds, runtime="store", table="chatlearn", message="packed", **changes):
-        run = make_run([seconds] * 8, group_seconds=[8 * seconds])
-        flags = {"episode" if transport == "ref-queue" else "check_every": 8, "in_flight": 8}
-        return make_record(transport, run, runtime=runtime, table=table, message=message, flags=flags, **changes)
-
-    built = build(
-        record("ref-queue", 0.6, message="fields", as_sent=True, **SAMPLES),
-        record("refs", 0.03, **SAMPLES),
-        record("refs", 0.02, table="chatlearn-flat", message=None, payload=4096),
-    )
-    section = find(built, "episodes")
-    assert column(section, "speed-up over ref-queue as sent") == {
-        "store ref-queue as sent": "1x",
-        "store refs packed": "20x",
-    }
-    assert column(section, "ms per iteration")["store refs packed"] == "30"
-    assert column(section, "ms as one flat tensor")["store refs packed"] == "20"
-    assert {"chatlearn_episodes"} == {s.chart.file_name for s in built if s.chart}
-
-
-def test_only_clear_changes_of_chatlearns_messages_are_listed():
-    def record(seconds, message, **changes):
-        runs = [make_run([second] * 2) for second in seconds]
-        return make_record("refs", *runs, table="chatlearn", message=message, flags={"check_every": 2}, **changes)
-
-    clear = build(record([0.5, 0.51, 0.49], "fields", **SAMPLES), record([0.05, 0.051, 0.049], "packed", **SAMPLES))
-    (changes,) = [section for section in clear if section.name == "chatlearn-changes"]
-    assert "(`store refs` → `store refs packed`): 10 times as fast (" in changes.sentence
-    unclear = build(record([0.5, 0.51, 0.49], "fields", **SAMPLES), record([0.5, 0.6, 0.4], "packed", **SAMPLES))
-    assert [section.sentence for section in unclear if section.name == "chatlearn-changes"] == [""]
-
-
 def test_small_messages_are_compared_with_references_of_the_same_kind_size_and_layout():
     def record(transport, seconds, runtime="store", **changes):
         fields = {"flow": "chain", "table": "microbenchmarks", "flags": {"check_every": 100}}
@@ -229,8 +194,10 @@ def test_a_sweep_has_a_line_per_configuration_and_a_column_per_value_or_says_why
     assert section.chart.file_name == "sweep_payload" and section.chart.x_is_bytes
 
 
-def test_every_table_of_a_suite_can_be_shown():
+def test_every_table_of_a_suite_can_be_shown_and_an_unknown_one_too():
     assert {part.table for parts in SUITES.values() for part in parts} <= set(find_tables())
+    (section,) = build(make_record("refs", [1.0], table="of-tomorrow"))
+    assert (section.name, section.chart, section.table.cells[0][0]) == ("of-tomorrow", None, "store refs")
 
 
 def test_retained_memory_is_compared_for_each_configuration_and_size_with_what_it_costs():
