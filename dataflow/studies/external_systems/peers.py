@@ -9,11 +9,11 @@ handed to the system without a copy in Python. `make peers` installs the systems
 import pickle
 import queue
 import time
-from functools import partial
 from typing import Any
 
-from dataflow.endpoints.actor import Actor, Endpoint
+from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.codecs import ARRAYS
+from dataflow.flows.flow import DRIVER
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 POLL_SECONDS = 0.01
@@ -31,14 +31,20 @@ def from_parts(parts, edge, device):
     return ARRAYS.decode(pickle.loads(parts[0], buffers=parts[1:]), edge.message, device)
 
 
-class Peer(Endpoint):
-    """An endpoint that tells its addresses to the others by files in the folder of the run."""
+class Peer:
+    """Send and receive messages for one endpoint. Peers tell each other their addresses in files of the run."""
 
-    send_parts: Any  # methods of each subclass
-    receive_parts: Any
+    send_parts: Any  # (edge, parts), a method of each subclass
+    receive_parts: Any  # (edge)
+
+    def __init__(self, endpoint):
+        self.endpoint, self.plan, self.flow = endpoint, endpoint.plan, endpoint.sent_flow
+        actor = endpoint.worker.actor
+        self.reads = [edge for edge in self.flow.edges if actor == self.flow.actor(edge.reader)]
+        self.sends = [edge for edge in self.flow.edges if actor == self.flow.actor(edge.source)]
 
     def address_file(self, edge):
-        return self.plan.run_folder / f"{self.sent_flow.edges.index(edge)}.address"
+        return self.plan.run_folder / f"{self.flow.edges.index(edge)}.address"
 
     def publish_address(self, edge, address):
         unfinished = self.address_file(edge).with_suffix(".new")
@@ -50,43 +56,25 @@ class Peer(Endpoint):
             time.sleep(POLL_SECONDS)
         return self.address_file(edge).read_text()
 
-    def own_edges(self):
-        """Return the edges to this endpoint, and those from it."""
-        edges, name = self.sent_flow.edges, self.worker.actor
-        reads = [edge for edge in edges if name == self.sent_flow.actor(edge.reader)]
-        return reads, [edge for edge in edges if name == self.sent_flow.actor(edge.source)]
-
     def send(self, task, payload):
         parts = to_parts(payload)
-        for edge in self.sent_flow.edges_from(task):
+        for edge in self.flow.edges_from(task):
             self.send_parts(edge, parts)
 
-    def receive_all(self, task):
-        return [from_parts(self.receive_parts(edge), edge, self.device) for edge in self.sent_flow.edges_to(task)]
-
-
-class PeerActor(Actor):
-    join: Any  # methods of the Peer that a subclass also is
-    send: Any
-    receive_all: Any
-
-    def run(self):
-        self.join()
-        while True:
-            for task in self.tasks:
-                self.send(task, self.forward_step(task, *self.receive_all(task)))
+    def receive(self, task):
+        return [from_parts(self.receive_parts(edge), edge, self.endpoint.device) for edge in self.flow.edges_to(task)]
 
 
 class ZmqPeer(Peer):
     """A push socket per message that is sent, a pull socket per message that is received."""
 
-    def join(self):
+    def __init__(self, endpoint):
+        super().__init__(endpoint)
         import zmq
 
         context = zmq.Context()
         self.pulls, self.pushes = {}, {}
-        reads, sends = self.own_edges()
-        for edge in reads:
+        for edge in self.reads:
             self.pulls[edge] = context.socket(zmq.PULL)
             if self.plan.transport.name == "zmq-tcp":
                 address = f"tcp://127.0.0.1:{self.pulls[edge].bind_to_random_port('tcp://127.0.0.1')}"
@@ -94,7 +82,7 @@ class ZmqPeer(Peer):
                 address = f"ipc://{self.address_file(edge).with_suffix('.socket')}"
                 self.pulls[edge].bind(address)
             self.publish_address(edge, address)
-        for edge in sends:
+        for edge in self.sends:
             self.pushes[edge] = context.socket(zmq.PUSH)
             self.pushes[edge].connect(self.wait_for_address(edge))
 
@@ -105,14 +93,11 @@ class ZmqPeer(Peer):
         return [frame.buffer for frame in self.pulls[edge].recv_multipart(copy=False)]
 
 
-class ZmqActor(ZmqPeer, PeerActor):
-    pass
-
-
 class FlightPeer(Peer):
     """A Flight server per reader, and a do_put per message: a record batch of one row, with a column per part."""
 
-    def join(self):
+    def __init__(self, endpoint):
+        super().__init__(endpoint)
         import pyarrow
         from pyarrow import flight
 
@@ -122,13 +107,12 @@ class FlightPeer(Peer):
                 received[descriptor.path[0].decode()].put([column.buffers()[2] for column in batch.columns])
 
         self.arrow, self.flight, self.clients = pyarrow, flight, {}
-        reads, sends = self.own_edges()
         received: dict[str, queue.SimpleQueue]
-        self.received = received = {str(edge): queue.SimpleQueue() for edge in reads}
+        self.received = received = {str(edge): queue.SimpleQueue() for edge in self.reads}
         self.server = Server("grpc+tcp://127.0.0.1:0")
-        for edge in reads:
+        for edge in self.reads:
             self.publish_address(edge, f"grpc+tcp://127.0.0.1:{self.server.port}")
-        for edge in sends:
+        for edge in self.sends:
             self.clients[edge] = flight.connect(self.wait_for_address(edge))
 
     def send_parts(self, edge, parts):
@@ -148,28 +132,33 @@ class FlightPeer(Peer):
         return self.received[str(edge)].get()
 
 
-class FlightActor(FlightPeer, PeerActor):
-    pass
+PEERS = {
+    "zmq-ipc": (ZmqPeer, "ZeroMQ, Unix sockets (as requested)"),
+    "zmq-tcp": (ZmqPeer, "ZeroMQ, TCP over loopback"),
+    "arrow-flight": (FlightPeer, "Flight, gRPC"),
+}
 
 
-def by_sockets(workers: WorkerGroup, actor_class, driver_class, data_path: str, *extra) -> Connection:
+class PeerActor(Actor):
+    def run(self):
+        peer = PEERS[self.plan.transport.name][0](self)
+        while True:
+            for task in self.tasks:
+                peer.send(task, self.forward_step(task, *peer.receive(task)))
+
+
+def by_sockets(workers: WorkerGroup) -> Connection:
     """Send each message from process to process, without a store."""
     start = time.perf_counter()
-    workers.start(actor_class, driver_class, *extra)
-    driver = workers.driver
-    driver.join()
+    workers.start(PeerActor)
+    peer_class, data_path = PEERS[workers.plan.transport.name]
+    peer = peer_class(workers.driver)
     return Connection(
-        submit=lambda query: driver.send("driver", query),
-        collect=lambda _: driver.receive_all("driver"),
+        submit=lambda query: peer.send(DRIVER, query),
+        collect=lambda _: peer.receive(DRIVER),
         data_paths={str(edge): data_path for edge in workers.sent_flow.edges},
         setup_seconds={"processes, connections": time.perf_counter() - start},
     )
 
 
-TRANSPORTS = {
-    "zmq-ipc": partial(
-        by_sockets, actor_class=ZmqActor, driver_class=ZmqPeer, data_path="ZeroMQ, Unix sockets (as requested)"
-    ),
-    "zmq-tcp": partial(by_sockets, actor_class=ZmqActor, driver_class=ZmqPeer, data_path="ZeroMQ, TCP over loopback"),
-    "arrow-flight": partial(by_sockets, actor_class=FlightActor, driver_class=FlightPeer, data_path="Flight, gRPC"),
-}
+TRANSPORTS = dict.fromkeys(PEERS, by_sockets)
