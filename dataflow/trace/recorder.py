@@ -4,11 +4,11 @@ The clock is time.perf_counter: on Linux CLOCK_MONOTONIC, which all processes of
 """
 
 import functools
-import importlib
 import resource
 import sys
 import threading
 import time
+from pkgutil import resolve_name
 from typing import Any
 
 # Methods of an endpoint and their stages. They are wrapped per object: Ray gives the classes of actors other methods.
@@ -77,11 +77,8 @@ def install(endpoint: Any) -> None:
 
 def find_owner(module: str, path: str) -> tuple[Any, str]:
     """Return the module or class that holds the function `path` of a module, and the function's name there."""
-    owner: Any = importlib.import_module(module)
-    *parents, name = path.split(".")
-    for parent in parents:
-        owner = getattr(owner, parent)
-    return owner, name
+    parent, _, name = path.rpartition(".")
+    return resolve_name(f"{module}:{parent}"), name
 
 
 def _timed(function: Any, stage: str) -> Any:

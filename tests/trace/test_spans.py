@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER, PROXY, Flow, Task
 from dataflow.flows.message import flat_message
@@ -9,14 +11,6 @@ from dataflow.records.schema import Edge, Run
 from dataflow.trace.spans import collect_spans, write_chrome
 
 FLOW = online_dpo(batch_size=4, prompt_seq_len=256)
-
-
-def collect(recorded, iterations=((0.0, 1.0),), flow=FLOW, actors=None):
-    return collect_spans(recorded, iterations, flow, actors or {})
-
-
-def stages_and_edges(recorded, **options):
-    return [(process, stage, edge) for process, _, stage, edge, *_ in collect(recorded, **options)[1]]
 
 
 def in_turn(*stages):
@@ -27,7 +21,7 @@ def in_turn(*stages):
 def test_spans_are_cut_to_their_iterations():
     spans = [(7, "submit", 9.9, 10.1, 50), (7, "wait", 10.1, 11.5, 140), (7, "make", 11.1, 11.2, 9),
              (8, "copy", 5.0, 6.0, 9)]  # fmt: skip
-    iterations_us, spans = collect({DRIVER: spans}, [(10.0, 11.0), (11.3, 12.0)])
+    iterations_us, spans = collect_spans({DRIVER: spans}, [(10.0, 11.0), (11.3, 12.0)], FLOW, {})
     assert iterations_us == [(0, 1e6), (1.3e6, 2e6)]
     assert [[stage, *times] for _, _, stage, _, *times in spans] == [
         ["submit", 0, 0, 1e5, 25],  # with the page faults in proportion
@@ -37,57 +31,39 @@ def test_spans_are_cut_to_their_iterations():
     assert {tuple(span[:2]) for span in spans} == {(DRIVER, 0)}
 
 
-def test_a_span_names_the_edge_that_its_process_worked_on():
-    reward = in_turn("deserialise", "deserialise", "sequence number", "make", "write")
-    assert [edge for *_, edge in stages_and_edges({DRIVER: [], "reward": reward})] == [
-        "policy -> reward",
-        "reference -> reward",
-        "-> reward",
-        "reward -> driver",
-        "reward -> driver",
-    ]
-    policy = in_turn("wait", "sequence number", "write")
-    edges = [edge for *_, edge in stages_and_edges({DRIVER: [], "policy": policy})]
-    assert edges == ["driver -> policy", "driver -> policy", "policy ->"]
+TWO_TASKS = Flow("three", "three", flat_message(8), returns=("c",), tasks=(
+    Task("a", (DRIVER,), flat_message(8), actor="one"),
+    Task("b", ("a",), flat_message(8)),
+    Task("c", ("b",), flat_message(8), actor="one"),
+))  # fmt: skip
+FROM_DRIVER, TO_DRIVER = "driver -> policy", "reward -> driver"
+
+
+@pytest.mark.parametrize(("process", "edges"), [
+    ("reward", [("deserialise", "policy -> reward"), ("deserialise", "reference -> reward"),
+                ("sequence number", "-> reward"), ("make", TO_DRIVER), ("write", TO_DRIVER)]),
+    # An actor's transfer is incoming until the actor has its inputs.
+    ("policy", [("wait", FROM_DRIVER), ("transfer", FROM_DRIVER), ("sequence number", FROM_DRIVER),
+                ("transfer", "policy ->"), ("write", "policy ->")]),
+    # The driver and its proxy actor send first, and then read the edge that returns.
+    (DRIVER, [("submit", FROM_DRIVER), ("write", FROM_DRIVER), ("wait", TO_DRIVER), ("deserialise", TO_DRIVER),
+              ("sequence number", TO_DRIVER), ("synchronise", TO_DRIVER)]),
+    (PROXY, [("make", FROM_DRIVER), ("wait", TO_DRIVER), ("sequence number", TO_DRIVER)]),
+    ("one.0", [("deserialise", "driver -> a"), ("make", "one ->"), ("deserialise", "b -> c"), ("make", "one ->")]),
+])  # fmt: skip
+def test_a_span_names_the_edge_that_its_process_worked_on(process, edges):
+    recorded = {DRIVER: [], process: in_turn(*(stage for stage, _ in edges))}
+    flow, actors = (TWO_TASKS, {"one.0": "one"}) if process == "one.0" else (FLOW, {})
+    spans = collect_spans(recorded, [(0.0, 1.0)], flow, actors)[1]
+    assert [(stage, edge) for _, _, stage, edge, *_ in spans] == edges
 
 
 def test_a_process_with_all_actors_has_each_span_once_and_no_edges():
-    spans = in_turn("copy", "sequence number")
-    assert stages_and_edges({DRIVER: spans, "policy": spans, "reward": spans}) == [
-        (DRIVER, "copy", "in one process"),
-        (DRIVER, "sequence number", "in one process"),
-    ]
-
-
-def test_an_actors_transfer_is_incoming_until_it_has_its_inputs():
-    policy = in_turn("transfer", "sequence number", "transfer")
-    edges = [edge for *_, edge in stages_and_edges({DRIVER: [], "policy": policy})]
-    assert edges == ["driver -> policy", "driver -> policy", "policy ->"]
-
-
-def test_the_driver_sends_first_and_reads_the_edge_that_returns():
-    edges = dict.fromkeys(["submit", "write"], "driver -> policy")
-    edges |= dict.fromkeys(["wait", "deserialise", "sequence number", "synchronise"], "reward -> driver")
-    assert {stage: edge for _, stage, edge in stages_and_edges({DRIVER: in_turn(*edges)})} == edges
-
-
-def test_a_process_of_an_actor_with_two_tasks_has_the_edges_of_both():
-    message = flat_message(8)
-    tasks = (
-        Task("a", (DRIVER,), message, actor="one"),
-        Task("b", ("a",), message),
-        Task("c", ("b",), message, actor="one"),
-    )
-    flow = Flow("three", "three", message, tasks, returns=("c",))
-    spans = in_turn("deserialise", "make", "deserialise", "make")
-    result = stages_and_edges({DRIVER: [], "one.0": spans}, flow=flow, actors={"one.0": "one"})
-    assert [edge for *_, edge in result] == ["driver -> a", "one ->", "b -> c", "one ->"]
-
-
-def test_the_proxy_actor_has_the_edges_of_the_driver():
-    spans = in_turn("make", "wait", "sequence number")
-    edges = [edge for *_, edge in stages_and_edges({DRIVER: [], PROXY: spans})]
-    assert edges == ["driver -> policy", "reward -> driver", "reward -> driver"]
+    recorded = in_turn("copy", "sequence number")
+    _, spans = collect_spans({DRIVER: recorded, "policy": recorded, "reward": recorded}, [(0.0, 1.0)], FLOW, {})
+    assert [(process, stage, edge) for process, _, stage, edge, *_ in spans] == [
+        (DRIVER, "copy", "in one process"), (DRIVER, "sequence number", "in one process"),
+    ]  # fmt: skip
 
 
 EDGES = [Edge(source=DRIVER, reader="a", bytes=8), Edge(source="a", reader=DRIVER, bytes=8)]
@@ -122,9 +98,6 @@ def test_the_chrome_file_has_a_track_per_process_and_an_arrow_per_edge_and_itera
     ]
     for *_, process, time in arrows:  # Perfetto drops an arrow that begins or ends outside all slices of its track
         assert any(process == of and begin <= time <= begin + duration for of, _, _, begin, duration in slices)
-
-
-def test_iterations_that_overlap_are_shown_as_groups(tmp_path):
-    write_chrome(tmp_path / "trace.json", Run(seconds=[1e-4] * 2, spans=SPANS, iterations_us=[(0.0, 100.0)]), EDGES)
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert [e["name"] for e in events if e.get("cat") == "iteration"] == ["group 0"]
+    write_chrome(tmp_path / "groups.json", Run(seconds=[1e-4] * 2, iterations_us=RUN.iterations_us), EDGES)
+    events = json.loads((tmp_path / "groups.json").read_text())["traceEvents"]
+    assert [e["name"] for e in events if e.get("cat") == "iteration"] == ["group 0"]  # iterations that overlap
