@@ -1,6 +1,5 @@
 """Check that nothing of a run stays: no process, no zombie, no file, whoever is killed."""
 
-import fcntl
 import mmap
 import os
 import resource
@@ -81,22 +80,6 @@ class Tree:
         wait_for(lambda: pids.exists() and len(pids.read_text().splitlines()) == WAITING)
         self.orphans = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
 
-    def end(self) -> None:
-        """Let the supervisor end as usual, and check that it does."""
-        assert all(process.is_running() for process in self.orphans)
-        self.supervisor.communicate("\n", timeout=30)
-        assert self.supervisor.returncode == 0
-
-    def kill_supervisor(self) -> None:
-        self.supervisor.kill()
-        self.supervisor.communicate()
-
-    def assert_nothing_is_left(self) -> None:
-        assert [process for process in self.orphans if process.is_running()] == []
-        assert descendants() <= self.before
-        assert not self.folder.exists()
-        assert not (cleanup.SHARED_MEMORY / self.folder.name).exists()
-
 
 @pytest.fixture
 def tree(monkeypatch):
@@ -118,63 +101,59 @@ def test_nothing_is_left_whatever_is_killed_and_whatever_signals_the_guard_gets(
         tree.guard.send_signal(number)
     time.sleep(0.1)
     assert tree.guard.status() == psutil.STATUS_SLEEPING
-    if killed == "supervisor":
-        tree.kill_supervisor()
-        assert tree.guard.wait(30) == 0
-    elif killed == "both":
+    assert all(process.is_running() for process in tree.orphans)
+    if killed == "both":
         tree.guard.suspend()  # or it would clean up between the two signals
-        tree.kill_supervisor()
+    if killed in ("supervisor", "both"):
+        tree.supervisor.kill()
+    if killed == "guard":
+        tree.guard.kill()
+    tree.supervisor.communicate("\n" if killed in ("nobody", "guard") else None, timeout=30)
+    if killed == "supervisor":
+        assert tree.guard.wait(30) == 0
+    if killed == "both":
         remove_dead_runs()  # not yet: the guard may go on
         assert all(process.is_running() for process in tree.orphans)
         tree.guard.kill()
         tree.guard.wait(30)
         remove_dead_runs()
-    else:
-        if killed == "guard":
-            tree.guard.kill()
-        tree.end()
-    tree.assert_nothing_is_left()
+    assert tree.supervisor.returncode == (0 if killed in ("nobody", "guard") else -signal.SIGKILL)
+    assert [process for process in tree.orphans if process.is_running()] == []
+    assert descendants() <= tree.before
+    assert not tree.folder.exists() and not (cleanup.SHARED_MEMORY / tree.folder.name).exists()
 
 
-def start_python(run_folder, code):
-    run_folder.start_driver([sys.executable, "-c", code], ROOT, {})
+def start_sleep(run_folder):
+    run_folder.start_driver(["/bin/sleep", "600"], ROOT, {})
 
 
 def test_a_killed_guard_ends_neither_the_other_run_nor_other_children_of_the_process(temporary):
     with ExitStack() as others:
         earlier = others.enter_context(subprocess.Popen(["sleep", "600"], start_new_session=True))
         others.callback(earlier.kill)
-        with RunFolder() as worker:
-            other_worker = others.enter_context(RunFolder())
-            for run_folder in (worker, other_worker):
-                start_python(run_folder, "import time; time.sleep(600)")
-            worker._guard.kill()
-            wait_for(lambda: worker.returncode() is not None)
-            assert worker.returncode() == -signal.SIGKILL
-        assert not psutil.pid_exists(worker.pid)
-        assert [earlier.poll(), other_worker.returncode()] == [None, None]
-    assert not psutil.pid_exists(other_worker.pid)
+        with RunFolder() as driver:
+            other = others.enter_context(RunFolder())
+            for run_folder in (driver, other):
+                start_sleep(run_folder)
+            driver._guard.kill()
+            wait_for(lambda: driver.returncode() is not None)
+            assert driver.returncode() == -signal.SIGKILL
+        assert not psutil.pid_exists(driver.pid)
+        assert [earlier.poll(), other.returncode()] == [None, None]
+    assert not psutil.pid_exists(other.pid)
 
 
-@pytest.mark.parametrize(("code", "returncode", "asks"), [
-    ("exit(3)", 3, True), ("exit(3)", 3, False), ("import os; os.kill(os.getpid(), 15)", -15, True),
-])  # fmt: skip
-def test_the_exit_code_of_a_driver_and_its_handle(temporary, capfd, code, returncode, asks):
-    with RunFolder() as driver:
-        start_python(driver, code)
-        assert select.select([driver.poll_handle], [], [], 30)[0] == [driver.poll_handle]
-        assert not asks or driver.returncode() == driver.returncode() == returncode
-    assert not driver.folder.exists()
-    assert capfd.readouterr().err == ""
-
-
-def test_a_driver_has_its_environment_directory_and_session(temporary, capfd):
+@pytest.mark.parametrize(("end", "returncode"), [("exit(3)", 3), ("os.kill(os.getpid(), 15)", -15), ("exit(4)", None)])
+def test_a_driver_has_its_environment_directory_session_and_exit_code(temporary, capfd, end, returncode):
     code = "import os, sys; print(os.getsid(0) == os.getpid(), os.getcwd(), sys.stdin.read(), *map(os.environ.get, {}))"
-    with RunFolder() as run_folder:
-        code = code.format(["SETTING", "TMPDIR"])
-        run_folder.start_driver([sys.executable, "-c", code], temporary, {"SETTING": "1"})
-        wait_for(lambda: run_folder.returncode() == 0)
-    assert capfd.readouterr().err.split() == ["True", str(temporary), "1", str(run_folder.folder)]
+    with RunFolder() as driver:
+        code = code.format(["SETTING", "TMPDIR"]) + f"; sys.stdout.flush(); {end}"
+        driver.start_driver([sys.executable, "-c", code], temporary, {"SETTING": "1"})
+        assert select.select([driver.poll_handle], [], [], 30)[0] == [driver.poll_handle]
+        if returncode is not None:  # otherwise, nobody asks for it
+            assert driver.returncode() == driver.returncode() == returncode
+    assert not driver.folder.exists()
+    assert capfd.readouterr().err.split() == ["True", str(temporary), "1", str(driver.folder)]
 
 
 def test_a_command_that_does_not_exist_is_an_error_and_leaves_nothing(temporary, capfd):
@@ -187,12 +166,12 @@ def test_a_command_that_does_not_exist_is_an_error_and_leaves_nothing(temporary,
 def test_processes_that_cannot_be_ended_fail_the_run_and_are_named(temporary, monkeypatch, capfd):
     for error in (None, KeyboardInterrupt):
         with pytest.raises(error or RunFailed) as raised, RunFolder() as run_folder:
-            start_python(run_folder, "import time; time.sleep(600)")
+            start_sleep(run_folder)
             monkeypatch.setattr(cleanup, "CLEAN_SECONDS", 0)  # so that the time is over before a process can end
             if error:
                 raise error
-        worker = f"Process(pid={run_folder.pid}, name='python'"
-        assert worker in (capfd.readouterr().err if error else str(raised.value))
+        driver = f"Process(pid={run_folder.pid}, name='sleep'"
+        assert driver in (capfd.readouterr().err if error else str(raised.value))
         assert not run_folder.folder.exists()
         psutil.Process(run_folder.pid).kill()
         os.waitpid(run_folder.pid, 0)
@@ -270,15 +249,11 @@ def test_the_next_run_removes_only_the_files_and_processes_of_dead_runs(temporar
     assert files_left(temporary) == [f"{cleanup.PREFIX}notes", "sem.hdr11-a", "sem.hdr33-c"]
 
 
-@pytest.mark.parametrize("reason", ["alive", "beginning, or of another machine"])
-def test_the_next_run_leaves_living_and_new_runs_and_those_of_other_machines_alone(temporary, dead_run, reason):
-    with ExitStack() as stack:
-        if reason == "alive":
-            handle = os.open(dead_run, os.O_RDONLY)
-            stack.callback(os.close, handle)
-            fcntl.flock(handle, fcntl.LOCK_SH)
-        else:
-            (cleanup.SHARED_MEMORY / dead_run.name).rmdir()
+def test_the_next_run_leaves_living_and_new_runs_and_those_of_other_machines_alone(temporary, dead_run):
+    (
+        cleanup.SHARED_MEMORY / dead_run.name
+    ).rmdir()  # as of a new run, and of one of another machine
+    with RunFolder():
         before, handles = files_left(temporary), os.listdir("/proc/self/fd")
         remove_dead_runs()
         assert (files_left(temporary), os.listdir("/proc/self/fd")) == (before, handles)
