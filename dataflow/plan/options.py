@@ -107,8 +107,8 @@ class CoreOptions:
         parse_seconds, _TIME, metavar="TIME")
     resources: bool = _measurement(False, "record the memory, file descriptors and shared memory of all processes 21 "
         "times during the iterations, outside the clock")
-    sweep: str | None = _measurement(None, "measure at several values of iteration-bytes, batch-size, fields, in-flight "
-        "or actors, with one record each, and for 1 s each without --duration or --iterations: "
+    sweep: str | None = _measurement(None, "measure at several values of iteration-bytes, batch-size, fields, "
+        "in-flight or actors, with one record each, and for 1 s each without --duration or --iterations: "
         "iteration-bytes=1KiB:1GiB:4x, in-flight=1:4:+1 or fields=1,8,64", str, metavar="NAME=POINTS")
     model_seconds: str | None = _measurement(None, "time that actors sleep per message instead of computing: "
         "policy=200ms,reward=50ms", str, metavar="ACTOR=TIME,...", configuration=True)

@@ -80,7 +80,7 @@ def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(c
         ("graph", ["--placement", "policy=a"], "--placement policy=a: invalid literal"),
         ("graph", ["--placement", "sprad"], "--placement sprad: give pack, spread or ACTOR=NODE,..."),
         ("torch", ["--placement", "policy=1"], "runs on one machine"),
-        ("torch", ["--sweep", "iteration-bytes=1,2"], "NAME one of batch-size, actors, iteration-bytes, fields, in-flight"),
+        ("torch", ["--sweep", "payloda=1,2"], "NAME one of batch-size, actors, iteration-bytes, fields, in-flight"),
         ("torch", ["--sweep", "iteration-bytes=8:100000:+8"], "give 2 to 64 values"),
         ("torch", ["--sweep", "iteration-bytes=1KiB:64KiB:fourx"], "FIRST:LAST:FACTORx"),
         ("torch", ["--sweep", "in-flight=1:64:+8", "--in-flight", "1"], "leave one of them out"),

@@ -250,9 +250,7 @@ def test_the_next_run_removes_only_the_files_and_processes_of_dead_runs(temporar
 
 
 def test_the_next_run_leaves_living_and_new_runs_and_those_of_other_machines_alone(temporary, dead_run):
-    (
-        cleanup.SHARED_MEMORY / dead_run.name
-    ).rmdir()  # as of a new run, and of one of another machine
+    (cleanup.SHARED_MEMORY / dead_run.name).rmdir()  # as of a new run, and of one of another machine
     with RunFolder():
         before, handles = files_left(temporary), os.listdir("/proc/self/fd")
         remove_dead_runs()

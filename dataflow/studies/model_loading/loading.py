@@ -1,18 +1,13 @@
-"""Publish the weights of a model once, and load them in processes that have only imported Ray and torch.
+"""Publish the weights of a model once, and load them in fresh processes."""
 
-python3 -m dataflow.studies.model_loading.loading RUN_FOLDER     the folder has "plan", and gets result.json
-"""
-
-import json
 import os
 import pickle
 import shutil
-import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +21,10 @@ from dataflow.endpoints.payload import digest, make_field
 from dataflow.endpoints.tensors import from_array, pack, packed_views, to_array, unpack
 from dataflow.errors import RunFailed
 from dataflow.flows.message import Field, Message
-from dataflow.records.machine import describe_environment
+from dataflow.studies import Collector, Part
+from dataflow.studies.model_loading import PUBLISHER, Load, Loading
 from dataflow.studies.model_loading.page_cache import drop_from_page_cache
-from dataflow.workers.ray_workers import start_cluster
+from dataflow.workers.cleanup import SHARED_MEMORY, find_marked
 
 Tensors = dict[str, torch.Tensor]
 warnings.filterwarnings("ignore", message="Zero-copy tensor")  # Ray warns about writes to views; there are none
@@ -44,149 +40,123 @@ class Model(torch.nn.Module):
             tensor = torch.empty(field.shape, dtype=getattr(torch, field.dtype), device="meta")
             self.register_parameter(field.name, torch.nn.Parameter(tensor, requires_grad=False))
 
+    @property
+    def digest(self) -> int:
+        return digest([to_array(parameter) for parameter in self.parameters()], skip=0)
 
-def save_file(module: Model, folder: Path) -> str:
-    torch.save(module.state_dict(), path := f"{folder}/weights.pt")
+
+def save_file(module: Model, path: str) -> str:
+    torch.save(module.state_dict(), path)
     return path
 
 
-def load_file(path: str, fields: Sequence[Field]) -> Tensors:
-    return torch.load(path, weights_only=True)
-
-
-def map_file(path: str, fields: Sequence[Field]) -> Tensors:
-    return torch.load(path, weights_only=True, mmap=True)
-
-
-def save_safetensors(module: Model, folder: Path) -> str:
-    safetensors.torch.save_file(module.state_dict(), path := f"{folder}/weights.safetensors")
+def save_safetensors(module: Model, path: str) -> str:
+    safetensors.torch.save_file(module.state_dict(), path)
     return path
 
 
-def load_safetensors(path: str, fields: Sequence[Field]) -> Tensors:
-    return safetensors.torch.load_file(path)
+def put_arrays(module: Model, path: str) -> ray.ObjectRef:
+    return ray.put({name: to_array(tensor) for name, tensor in module.state_dict().items()})
 
 
-def put_module(module: Model, folder: Path) -> list[Any]:
-    return [ray.put(module)]
-
-
-def get_module(references: list[Any], fields: Sequence[Field]) -> Model:
-    return ray.get(references[0])
-
-
-def put_arrays(module: Model, folder: Path) -> list[Any]:
-    return [ray.put({name: to_array(tensor) for name, tensor in module.state_dict().items()})]
-
-
-def get_arrays(references: list[Any], fields: Sequence[Field]) -> Tensors:
+def get_arrays(reference: ray.ObjectRef, fields: Sequence[Field]) -> Tensors:
     """Map the arrays in the object store as tensors, without a copy: docs/model-loading.md names the source."""
-    arrays = ray.get(references[0])
+    arrays = ray.get(reference)
     return {field.name: from_array(arrays[field.name], field.dtype) for field in fields}
 
 
-def write_shared(module: Model, folder: Path) -> str:
-    message = Message(module.fields)
-    path = f"/dev/shm/{folder.name}/weights"
+def write_shared(module: Model, path: str) -> str:
+    message, path = Message(module.fields), f"{SHARED_MEMORY}/{Path(path).parent.name}/weights"
     memory = torch.from_numpy(np.memmap(path, np.uint8, "w+", shape=(message.packed_bytes,)).view(np.ndarray))
     pack(module.state_dict(), message, packed_views(memory, message))
     return path
 
 
 def map_shared(path: str, fields: Sequence[Field]) -> Tensors:
-    memory = torch.from_numpy(np.memmap(path, np.uint8, "r").view(np.ndarray))
-    return unpack(memory, Message(tuple(fields)))
+    return unpack(torch.from_numpy(np.memmap(path, np.uint8, "r").view(np.ndarray)), Message(tuple(fields)))
 
 
-class Worker:
-    """A process that loads the model."""
-
-    def __init__(self, fields: Sequence[Field]) -> None:
-        torch.set_num_threads(1)
-        self.fields = fields
-
-    def load(self, function: str, published: Any) -> float:
-        """Return the seconds until a module has all its parameters, which a function above has loaded."""
-        start = time.perf_counter()
-        self.module = loaded = globals()[function](published, self.fields)
-        if not isinstance(loaded, Model):
-            self.module = Model(self.fields)
-            self.module.load_state_dict(loaded, assign=True)
-        return time.perf_counter() - start
-
-    def read(self) -> tuple[int, float]:
-        """Return the hash of all bytes, and the seconds for reading them."""
-        start = time.perf_counter()
-        return read_all(self.module), time.perf_counter() - start
+# Functions that publish a module and return what the others need, and functions that load it.
+FUNCTIONS: dict[str, tuple[Callable[[Model, str], Any], Callable[[Any, Sequence[Field]], Tensors | Model]]] = {
+    "torch-load": (save_file, lambda path, fields: torch.load(path, weights_only=True)),
+    "torch-mmap": (save_file, lambda path, fields: torch.load(path, weights_only=True, mmap=True)),
+    "safetensors": (save_safetensors, lambda path, fields: safetensors.torch.load_file(path)),
+    "ray-module": (lambda module, path: ray.put(module), lambda reference, fields: ray.get(reference)),
+    "ray-arrays": (put_arrays, get_arrays),
+    "shared-memory": (write_shared, map_shared),
+}
 
 
-def read_all(module: Model) -> int:
-    return digest([to_array(parameter) for parameter in module.parameters()], skip=0)
-
-
-def memory_bytes() -> int:
-    """Return the memory of this process and all that descend from it; shared pages count once."""
+def memory_bytes(folder: Path) -> int:
+    """Return the memory of all processes of the run (Pss: shared pages count once)."""
     total = 0
-    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-            lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
-            total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
+    for pid in {os.getpid(), *(process.pid for process in find_marked(folder))}:
+        with suppress(psutil.Error):  # it has ended
+            total += psutil.Process(pid).memory_full_info().pss
     return total
 
 
-def copy_to_disk(path: str, number: int) -> str:
+def copy_to_disk(path: str, name: str) -> str:
     """Return a copy of the file whose pages are not cached. A file of its own, because mapped pages stay cached."""
-    copy = f"{path}.{number}"
+    copy = f"{path}.{name}"
     shutil.copyfile(path, copy)
     if not drop_from_page_cache(copy):
-        raise RunFailed("a copy of the file stays in the page cache: leave the cold ways out")
+        raise RunFailed(f"files in {Path(path).parent} stay in the page cache: use another way, or set TMPDIR to a "
+                        "folder on a disk with a short name")  # fmt: skip
     return copy
 
 
-def measure(folder: Path) -> None:
-    """Publish and load as the plan in the folder says, and write the result into the folder."""
-    plan, way, workers = pickle.loads((folder / "plan").read_bytes())
-    fields = [replace(f, name=f.name.replace(".", "_")) for m in plan.task_flow.messages if m.is_parameters
-              for f in m.fields]  # fmt: skip
-    start_cluster(plan)
-    module = Model(fields)
-    module.load_state_dict({f.name: from_array(make_field(f, "model", 0)[0], f.dtype) for f in fields}, assign=True)
-    expected = read_all(module)
-    start = time.perf_counter()
-    published = globals()[way["publish"]](module, folder)
-    publish_seconds = time.perf_counter() - start
-    loads, actors = [], []
-    for number in range(1, workers + 1):
-        actor = ray.remote(num_cpus=0)(Worker).remote(fields)
-        actors.append(actor)  # it stays, so that later workers can share its pages
-        ray.get(actor.__ray_ready__.remote())
-        source = copy_to_disk(published, number) if way["is_cold"] else published
-        before = memory_bytes()
-        load_seconds = ray.get(actor.load.remote(way["load"], source))
-        reads = [ray.get(actor.read.remote()) for _ in range(2)]
-        if any(digest != expected for digest, _ in reads):
-            raise RunFailed(f"worker {number}: the loaded bytes differ from the published ones")
-        loads.append({
-            "load_seconds": load_seconds, "first_read_seconds": reads[0][1], "second_read_seconds": reads[1][1],
-            "added_bytes": max(0, memory_bytes() - before),
-        })  # fmt: skip
-    result = {"publish_seconds": publish_seconds, "loads": loads, "environment": describe_environment()}
-    (folder / "result.json").write_text(json.dumps(result))
+class LoadingPart(Part):
+    name = "model_loading"
+    measured: float | Load | None = None  # seconds of the publisher, or the load of another actor
+
+    def run(self, task: str, number: int) -> None:
+        """Publish or load the model in the first iteration."""
+        if number == 1:
+            plan, fields = self.endpoint.plan, self.endpoint.tasks[task].work
+            step = self.publish if task == PUBLISHER else self.load
+            self.measured = step(plan.run_folder, plan.options.load_by, fields)
+
+    def publish(self, folder: Path, way: str, fields: Sequence[Field]) -> float:
+        """Return the seconds for publishing. The file `published` says where the weights are, and has their digest."""
+        module = Model(fields)
+        module.load_state_dict({f.name: from_array(make_field(f, "model", 0)[0], f.dtype) for f in fields}, assign=True)
+        start = time.perf_counter()
+        published = FUNCTIONS[way.removesuffix("-cold")][0](module, f"{folder}/weights")
+        seconds = time.perf_counter() - start
+        (folder / "published").write_bytes(ray.cloudpickle.dumps((published, module.digest)))
+        return seconds
+
+    def load(self, folder: Path, way: str, fields: Sequence[Field]) -> Load:
+        published, expected = pickle.loads((folder / "published").read_bytes())
+        if way.endswith("-cold"):
+            published = copy_to_disk(published, self.endpoint.name)
+        before = memory_bytes(folder)
+        times = [time.perf_counter()]
+        loaded = FUNCTIONS[way.removesuffix("-cold")][1](published, fields)
+        if isinstance(loaded, Model):
+            self.module = loaded
+        else:
+            self.module = Model(fields)  # it stays, so that later processes can share its pages
+            self.module.load_state_dict(loaded, assign=True)
+        times.append(time.perf_counter())
+        for _ in range(2):
+            if self.module.digest != expected:
+                raise RunFailed(f"{self.endpoint.name}: the loaded bytes differ from the published ones")
+            times.append(time.perf_counter())
+        load, first_read, second_read = (end - begin for begin, end in pairwise(times))
+        return Load(load, first_read, second_read, max(0, memory_bytes(folder) - before))
+
+    def end_group(self, number: int) -> float | Load | None:
+        measured, self.measured = self.measured, None
+        return measured
 
 
-def main() -> None:
-    folder = Path(sys.argv[1])
-    try:
-        measure(folder)
-    except RunFailed as error:
-        (folder / "error").write_text(str(error))
-    sys.stdout.flush()
-    os._exit(0)
+class LoadingCollector(Collector):
+    def add(self, values: Mapping[str, Any], is_timed: bool) -> Mapping[str, int]:
+        if values[PUBLISHER]:  # in the first iteration
+            self.loading = Loading(values[PUBLISHER], [load for load in values.values() if isinstance(load, Load)])
+        return {}
 
-
-if __name__ == "__main__":
-    from dataflow.studies.model_loading import (
-        loading,  # Ray sends classes of __main__ by value, and those of modules by name
-    )
-
-    loading.main()
+    def result(self, driver_seconds: Callable[[str, float], float]) -> tuple[Loading, str | None]:
+        return self.loading, None
