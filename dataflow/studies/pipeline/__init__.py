@@ -10,7 +10,6 @@ from dataflow.studies import Study
 from dataflow.studies.pipeline.flow import SCHEDULES, Computation, pipeline
 
 _size = partial(flag, "pipeline", None, size=True)
-_COUNT = Meta(ge=1, le=10**6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +23,7 @@ class PipelineFlags:
     task_seconds: str | None = _size("time of the forward pass of a micro-batch in a stage, and of each half of the "
         "backward pass, such as 20ms; several times, separated by commas, are those of successive micro-batches", str,
         metavar="TIME")
-    sequence_length: int | None = _size("tokens per sample", int, _COUNT)
-    hidden_size: int | None = _size("numbers per token that stages send", int, _COUNT)
+    hidden_size: int | None = _size("numbers per token that stages send", int, Meta(ge=1, le=10**6))
     # fmt: on
 
 
