@@ -12,7 +12,7 @@ from conftest import ROOT, RUN_SECONDS
 
 from dataflow.studies import studies
 
-# Plan in the copy all that can be measured on one machine, whatever memory and modules it has.
+# Plan in the copy all that can be measured on one machine, whatever memory, modules and GPUs it has.
 PLAN_ALL = """
 from dataflow.catalogue.catalogue import VARIANTS
 from dataflow.catalogue.suites import SUITES
@@ -24,7 +24,8 @@ from dataflow.plan import memory, validate
 from dataflow.plan.command_line import describe_flags
 from dataflow.report.sections import find_tables
 
-memory.require_memory, validate.require_modules = lambda *_: 2**33, lambda *_: None
+memory.require_memory = lambda *_: 2**33
+validate.require_modules, validate.count_gpus = lambda *_: None, lambda: 8
 describe_flows(), describe_flags(), find_tables(), list_command.main([])
 for variant in VARIANTS:
     plan_configuration(variant.name, {})
