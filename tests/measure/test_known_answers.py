@@ -72,11 +72,18 @@ def milliseconds(cells):
 
 @MODES
 def test_five_milliseconds_on_one_edge_are_five_milliseconds_in_the_published_cell(publish, flags):
+    slept = []  # a busy machine ends a sleep late
+
+    def sleep():
+        begin = time.perf_counter()
+        time.sleep(0.005)
+        slept.append(1e3 * (time.perf_counter() - begin))
+
     before = publish(lambda: None, *flags)
-    least, typical, most = milliseconds(publish(lambda: time.sleep(0.005), *flags))
+    least, typical, most = milliseconds(publish(sleep, *flags))
     assert re.fullmatch(r"\| torch memcpy.*reference.*", next(iter(before.values())))
     moved = typical - milliseconds(before)[1]
-    assert 4.5 < moved < 8  # 0 if the clock does not run, 10 if it counts twice
+    assert 0.7 * median(slept) < moved < 1.6 * median(slept)  # 0 if the clock does not run, 2 if it counts twice
     assert 5 < least <= typical <= most
 
 
