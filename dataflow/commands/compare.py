@@ -1,7 +1,6 @@
 """Compare measurements: which configurations are faster, which are slower, and which cannot be told apart.
 
     python3 -m dataflow compare OLD NEW                      each a record, or a folder of records
-    python3 -m dataflow compare OLD NEW --json               for programs
     python3 -m dataflow compare OLD NEW --fail-above 5%      exit code 1 if one is slower by more, or missing
     python3 -m dataflow compare FOLDER --configs "store refs" "graph shm" "graph mapped"      others with the first one
 
@@ -11,11 +10,9 @@ differ as much in fewer than 1 of 100 comparisons (docs/statistics.md).
 """
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -112,14 +109,12 @@ def parse_share(text: str) -> float:
     return float(text[:-1]) / 100
 
 
-def main(argv: Sequence[str]) -> int:
-    """Return 0, or 1 if --fail-above finds a loss."""
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = OneLineParser(__doc__, "python3 -m dataflow compare OLD [NEW] [flags]")
     parser.add_argument("old", type=Path, metavar="OLD", help="a record, or a folder of records")
     parser.add_argument("new", type=Path, nargs="?", metavar="NEW", help="the same, compared with OLD")
     parser.add_argument("--configs", nargs="+", metavar="CONFIGURATION", help="compare these configurations "
                         "of OLD with the first of them, instead of OLD with NEW")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--fail-above", type=parse_share, metavar="SHARE", help="exit code 1 if a configuration is "
                         "missing, fails more often, or is significantly slower by more than SHARE, as 5%%")  # fmt: skip
     parser.add_argument("--mixed", action="store_true", help="compare records of different machines, "
@@ -127,6 +122,12 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_all(argv)
     if bool(arguments.new) == bool(arguments.configs) or len(arguments.configs or ("", "")) < 2:
         raise UsageError("give OLD and NEW, or one folder and --configs with at least two configurations")
+    return arguments
+
+
+def main(argv: Sequence[str]) -> int:
+    """Return 0, or 1 if --fail-above finds a loss."""
+    arguments = parse_arguments(argv)
     with name_broken_record([path for path in (arguments.old, arguments.new) if path]):
         return compare(arguments)
 
@@ -150,17 +151,8 @@ def compare(arguments: argparse.Namespace) -> int:
     else:
         notes = [*write_notes(pairs, only_old, only_new), *describe_all(unequal)]
     losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
-    differences = environment_differences(measured)
-    if arguments.json:
-        numbers = [
-            {"configuration": pair.label, "flow": pair.new.workload.flow, "verdict": pair.ratio.verdict,
-             "bytes": pair.new.workload.bytes_per_iteration, "old_seconds": pair.old.typical_seconds,
-             "new_seconds": pair.new.typical_seconds, **asdict(pair.ratio)} for pair in measured
-        ]  # fmt: skip
-        print(json.dumps({"pairs": numbers, "notes": [*differences, *notes]}, indent=1))
-    else:
-        print_table(make_table(measured, COLUMNS))
-        print(*differences, *notes, sep="\n")
+    print_table(make_table(measured, COLUMNS))
+    print(*environment_differences(measured), *notes, sep="\n")
     for line in losses:
         print(f"error: {line}", file=sys.stderr)
     return 1 if losses else 0

@@ -156,7 +156,7 @@ class Run(record.Run, msgspec.Struct, forbid_unknown_fields=True):
 
 class Record(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     schema_version: int = SCHEMA_VERSION
-    suite: str = ""  # of benchmark.py; "" if the user chose the configuration
+    suite: str = ""  # of `dataflow run`; "" if the user chose the configuration
     table: str = "configurations"  # the table that the record belongs to
     workload: Workload
     configuration: Configuration

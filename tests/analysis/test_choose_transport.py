@@ -159,7 +159,7 @@ def test_the_commands_of_the_docs_have_an_answer(capsys, monkeypatch):
     folder = ROOT / "results" / "published"
     published = choose_transport.load_results([*folder.glob("*.json"), folder / "weights"])
     monkeypatch.setattr(choose_transport, "load_results", lambda _: published)
-    commands = re.findall(r"choose_transport\.py (--.*)", (ROOT / "docs" / "choosing.md").read_text())
+    commands = re.findall(r"dataflow answer (--.*)", (ROOT / "docs" / "choosing.md").read_text())
     assert len(commands) == 2
     for command in commands:
         assert choose_transport.main(command.split()) == 0
