@@ -28,9 +28,9 @@ def find_transports(results: Sequence[Result]) -> list[Result]:
 
 def compared_result(result: Result, results: Iterable[Result]) -> Result | None:
     """Return the result of the configuration that this one extends, with the same workload, device and layout."""
-    if result.variant is None or not result.variant.compared_with:
+    other = CONFIGURATIONS.get(result.variant.compared_with) if result.variant else None
+    if other is None:  # it extends no other one, or one of a study that is missing
         return None
-    other = CONFIGURATIONS[result.variant.compared_with]
     changes = {"runtime": other.transport.runtime.name, "transport": other.transport.name, "flags": dict(other.flags)}
     return find_result(results, result.workload, msgspec.structs.replace(result.configuration, **changes))
 

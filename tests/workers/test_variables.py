@@ -40,7 +40,7 @@ def test_torch_and_ray_have_different_variables(make_plan):
     ("runtime", "flags", "set_by_user", "expected"),
     [
         ("store", (), {}, "127.0.0.1,localhost"),
-        ("peers", (), {"NO_PROXY": "corp.net"}, "corp.net,127.0.0.1,localhost"),
+        ("torch", (), {"NO_PROXY": "corp.net"}, "corp.net,127.0.0.1,localhost"),
         ("store", ("--address", "10.0.0.7:6379"), {"no_proxy": "a,b"}, "a,b,127.0.0.1,localhost,10.0.0.7"),
     ],
 )

@@ -4,11 +4,12 @@ import pytest
 from conftest import parse_options
 
 from dataflow.errors import UsageError
-from dataflow.measure.data_path import expected_stored_bytes, find_other_data_path
+from dataflow.measure.data_path import expected_stored_bytes, find_missing_bytes, find_other_data_path
 from dataflow.plan import memory
 from dataflow.plan.plan import resolve_plan
-from dataflow.records.schema import Run
+from dataflow.records.schema import NodeCosts, Run
 
+MIB = 2**20
 REF_QUEUE = ("--transport", "ref-queue")
 TRAINED = (*REF_QUEUE, "--message", "fields", "--sink", "trainer")
 pytestmark = pytest.mark.usefixtures("no_gpu")
@@ -112,3 +113,20 @@ def test_the_micro_batches_of_the_trainers_are_stored_too(make_plan):
     assert uneven.options.added_store_bytes(uneven.task_flow) > uneven.task_flow.edges_to("stream-dataset")[0].bytes
     plan = make_plan("store", *flags[:-2])
     assert plan.options.added_store_bytes(plan.task_flow) == 0
+
+
+def test_each_replica_receives_its_share_on_its_own_node(make_plan):
+    """Half of the queries and of the policy's messages cross: those of the replica on node 1, and on node 0."""
+    plan = make_plan("store", *REF_QUEUE, "--replicas", "policy=2", "--payload", "448MiB")
+    placed = {"driver": 0, "policy.0": 0, "policy.1": 1, "reference": 1, "reward": 1}
+    even = range(3, 7)
+    assert plan.crossings(placed).bytes_by_link(even) == {
+        (0, 1): 2 * 96 * MIB + 2 * 32 * MIB, (1, 0): 4 * 160 * MIB,
+    }  # fmt: skip
+
+    def received(*counts):
+        return {str(node): NodeCosts(received_bytes=count) for node, count in enumerate(counts)}
+
+    assert find_missing_bytes(plan, received(4 * 160 * MIB, 4 * 64 * MIB), placed, even) is None
+    assert "node 1" in find_missing_bytes(plan, received(4 * 160 * MIB, 4 * 50 * MIB), placed, even)
+    assert plan.crossings(placed).bytes_by_link(range(3, 6))[0, 1] == 2 * 96 * MIB + 32 * MIB  # 3, 4 and 5
