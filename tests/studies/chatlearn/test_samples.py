@@ -18,7 +18,7 @@ from dataflow.studies.chatlearn.trainer import (
 )
 
 SIZES = ("--batch-size", "6", "--prompt-len", "uniform:3:9", "--response-len", "uniform:2:7")
-FLAGS = ("--transport", "refs", "--flow", "ppo", "--message", "fields", "--sink", "trainer", "--train-micro-batch", "2")
+FLAGS = ("--flow", "ppo", "--message", "fields", "--sink", "trainer", "--train-micro-batch", "2")
 
 
 def make_samples(flow="ppo", sender="reward"):
@@ -31,16 +31,17 @@ def make_samples(flow="ppo", sender="reward"):
 def make_trainer(make_plan, tmp_path):
     """make_trainer(*flags) -> the part of the actor that reads the results, after three iterations."""
 
-    def make(*flags):
-        plan = make_plan("store", *FLAGS, *SIZES, *flags, run_folder=tmp_path)
+    def make(*flags, runtime="store", transport="refs"):
+        plan = make_plan(runtime, "--transport", transport, *FLAGS, *SIZES, *flags, run_folder=tmp_path)
         (tmp_path / "progress").unlink(missing_ok=True)
         ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
-        (part,) = Actor(plan, "stream-dataset").parts
+        task = plan.task_flow.tasks[-1]
+        (part,) = Actor(plan, task.actor).parts
         senders = [Actor(plan, name) for name in ("value", "reward")]
         for number in (1, 2, 3):
             # Other memory for each message, as after a transport.
             messages = [map_tensors(torch.clone, sender.make_payload(number, sender.name)) for sender in senders]
-            part.endpoint.forward_step("stream-dataset", *messages)
+            part.endpoint.forward_step(task.name, *messages)
         return part
 
     return make
@@ -54,6 +55,14 @@ def test_micro_batches_are_copies_of_all_samples_of_the_messages_in_flight(make_
     for _, messages in trainer.endpoint.inboxes["stream-dataset"].held:
         messages[0]["old_values"].zero_()
     assert trainer.end_group(3) > 0  # the micro-batches still have the values that arrived
+
+
+def test_a_proxy_actor_makes_micro_batches_of_the_results(make_trainer):
+    trainer = make_trainer(runtime="rdt", transport="gloo")
+    assert (trainer.endpoint.worker.actor, trainer.task) == ("proxy", "result")
+    ((_, batches),) = trainer.held
+    assert [len(batch["old_values"]) for batch in batches] == [2, 2, 2]
+    assert trainer.end_group(3) == 0
 
 
 def change(batches):
