@@ -1,6 +1,7 @@
 """Measure runs, alone or in pairs.
 
-This module imports neither Ray nor torch. A worker is a new process, whose environment is set before it starts.
+This module imports neither Ray nor torch. Each run has a new driver process, whose environment is set before it
+starts.
 """
 
 import errno

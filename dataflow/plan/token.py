@@ -1,4 +1,4 @@
-"""Let two workers of a paired measurement work in turn: only the one with the token works."""
+"""Let the two runs of a paired measurement work in turn: only the driver process with the token works."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Token:
-    """One worker's place in a ring of named pipes. In a paired measurement, only the worker with the token works."""
+    """One driver's place in a ring of named pipes. In a paired measurement, only the driver with the token works."""
 
     folder: Path
     index: int
@@ -25,19 +25,19 @@ class Token:
             pipe.write(b".")
 
     def pass_round(self) -> None:
-        """Let each of the other workers have the token once."""
+        """Let each of the other drivers have the token once."""
         self.pass_on()
         self.wait()
 
     @property
     def waits(self) -> bool:
-        """Whether another worker was the last to take the token."""
+        """Whether another driver was the last to take the token."""
         return (self.folder / "holder").read_text() != str(self.index)
 
 
 @contextmanager
 def token_ring(folder: Path, count: int) -> Iterator[list[Token]]:
-    """Yield the positions of `count` workers in a ring. The first one gets the token first."""
+    """Yield the positions of `count` drivers in a ring. The first one gets the token first."""
     (folder / "holder").touch()
     handles = []
     for index in range(count):

@@ -1,4 +1,4 @@
-"""Make the environment variables of a worker, which libraries read when they are imported."""
+"""Make the environment variables of a driver process, which libraries read when they are imported."""
 
 import os
 import secrets
@@ -18,7 +18,7 @@ TOKEN = Path(os.path.expanduser("~/.ray/auth_token"))
 
 
 def driver_environment(plan: Plan) -> dict[str, str]:
-    """Return the variables that a worker has in addition to the user's."""
+    """Return the variables that a driver process and its actors have in addition to the user's."""
     options = plan.options
     # gRPC, which Ray and Arrow Flight use, would send messages to this machine and to the cluster to http_proxy.
     hosts = ["127.0.0.1", "localhost", (options.address or "").rpartition(":")[0]]
