@@ -5,7 +5,7 @@ import torch
 from conftest import reject_options
 from in_process import LocalEndpoints, on_edge
 
-from dataflow.errors import RunFailed, UsageError
+from dataflow.errors import RunFailed
 from dataflow.flows.catalogue import build_flow
 
 
