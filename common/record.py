@@ -50,7 +50,7 @@ class Run(msgspec.Struct):
 class Record(msgspec.Struct, kw_only=True):
     """One configuration and its runs: one JSON file. The suite in dataflow/ adds fields, which others pass over."""
 
-    schema_version: Literal[7, 8] = SCHEMA_VERSION  # the script or suite of another version writes others
+    schema_version: Literal[8] = SCHEMA_VERSION  # the script or suite of another version writes others
     workload: dict[str, Any]  # what is moved: flow, message, sizes, and edges with from, to and bytes
     configuration: dict[str, Any]  # how it is moved: runtime, transport, flags, device, layout
     environments: dict[str, dict[str, Any]] = {}  # node -> machine and versions

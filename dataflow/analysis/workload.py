@@ -42,9 +42,7 @@ def flow_of(workload: Workload) -> Flow:
     with suppress(TypeError, ValueError):  # a flow of another version
         if ".py:" not in workload.flow:
             message = None if workload.message == "flat" else workload.message
-            # Records of earlier versions have `chain`, which is False.
-            sizes = {name: size for name, size in workload.sizes.items() if size or name != "chain"}
-            flow = build_flow(workload.flow, sizes, message)
+            flow = build_flow(workload.flow, workload.sizes, message)
             if record_edges(flow) == workload.edges:
                 return flow
     return _flow_from_edges(workload)

@@ -218,5 +218,5 @@ def size_name(field: dataclasses.Field[Any]) -> str:
 
 CORE_NAMES = {field.name for field in dataclasses.fields(CoreOptions)}
 FLAGS = sorted(dataclasses.fields(Options), key=lambda field: field.name not in CORE_NAMES)  # those of studies are last
-# Sizes that change how senders send, but not what readers get. `chain` is only in records of earlier versions.
-SENDER_SIZES = ("chain", *(size_name(field) for field in FLAGS if field.metadata["sender_only"]))
+# Sizes that change how senders send, but not what readers get.
+SENDER_SIZES = {size_name(field) for field in FLAGS if field.metadata["sender_only"]}

@@ -101,25 +101,11 @@ def load_all(paths: Iterable[Path]) -> list[Record]:
     return records
 
 
-def convert(text: bytes) -> bytes:
-    """Return a record of schema 7 in schema 8."""
-    record = msgspec.json.decode(text, type=dict)
-    if record.get("schema_version") != 7:
-        return text
-    for run in record.get("runs", ()):
-        names = {"updates": "weights", "steps": "pipeline"}
-        run["measured"] = {study: run[name] for name, study in names.items() if run.get(name)}
-        for name in (*names, "collective_bytes", "free_run"):
-            run.pop(name, None)
-    return msgspec.json.encode(record | {"schema_version": 8})
-
-
 def load(path: Path) -> Record:
     """Return a record, which may be compressed (.gz); raise RecordError if it cannot be read."""
     try:
         data = path.read_bytes()
         text = gzip.decompress(data) if path.suffix == ".gz" else data
-        text = convert(text)
         version = msgspec.json.decode(text, type=dict).get("schema_version")
         if version != SCHEMA_VERSION:
             raise RecordError(f"{path} has schema {version}, and this version reads schema {SCHEMA_VERSION}: measure "

@@ -73,7 +73,6 @@ class ProcessCost(msgspec.Struct, forbid_unknown_fields=True):
     """What one process used, counted once however many workers share it."""
 
     peak_memory_bytes: Count | None = None  # largest resident set; shared pages count in each process
-    overhead_seconds: float | None = None  # not read: older versions wrote the time for numbers and to free memory
     minor_faults: Count | None = None  # page faults during the timed iterations
 
 
