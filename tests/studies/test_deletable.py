@@ -33,6 +33,7 @@ for suite, parts in SUITES.items():
     if not any("--place" in command for part in parts for command in part.commands):
         plan_suite([], suite, {})
 """
+PACKAGES = ("dataflow/", "common/")
 RUN = ("run", "store refs", "graph shm", "--batch-size", "8", "--prompt-seq-len", "64", "--iterations", "3")
 
 
@@ -79,13 +80,13 @@ def test_nobody_imports_a_study(name):
 
 @pytest.mark.parametrize("name", studies())
 def test_all_that_remains_can_be_listed_and_planned(tmp_path, name):
-    copy_without([name], tmp_path, "dataflow/")
+    copy_without([name], tmp_path, PACKAGES)
     run_in(tmp_path, "-c", PLAN_ALL)
 
 
 @pytest.mark.runs
 def test_transports_run_without_any_study(tmp_path):
-    copy_without(studies(), tmp_path, "dataflow/")
+    copy_without(studies(), tmp_path, PACKAGES)
     run_in(tmp_path, "-m", "dataflow", *RUN)
 
 
