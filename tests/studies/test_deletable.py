@@ -78,6 +78,7 @@ def test_nobody_imports_a_study(name):
     assert importers == []
 
 
+@pytest.mark.runs  # because each copy starts a process
 @pytest.mark.parametrize("name", studies())
 def test_all_that_remains_can_be_listed_and_planned(tmp_path, name):
     copy_without([name], tmp_path, PACKAGES)
