@@ -100,7 +100,7 @@ def test_the_micro_batches_of_the_trainers_are_stored_too(make_plan):
 
 def test_each_replica_receives_its_share_on_its_own_node(make_plan):
     """Half of the queries and of the policy's messages cross: those of the replica on node 1, and on node 0."""
-    plan = make_plan("store", *REF_QUEUE, "--replicas", "policy=2", "--payload", "448MiB")
+    plan = make_plan("store", *REF_QUEUE, "--replicas", "policy=2", "--iteration-bytes", "448MiB")
     placed = {"driver": 0, "policy.0": 0, "policy.1": 1, "reference": 1, "reward": 1}
     even = range(3, 7)
     assert plan.crossings(placed).bytes_by_link(even) == {
