@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -60,12 +61,15 @@ def run_in(folder, *words, seconds=RUN_SECONDS):
     assert finished.returncode == 0, (finished.stdout + finished.stderr)[-5000:]
 
 
+@cache
 def imported_modules(path):
+    modules = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            modules += [f"{node.module}.{alias.name}" for alias in node.names]
+    return modules
 
 
 @pytest.mark.parametrize("name", studies())
