@@ -76,7 +76,7 @@ def test_the_quick_suite_runs_to_its_table_and_charts(tmp_path):
         assert paths_from_actors(record.runs[0]) == {DATA_PATHS[name]}
     for column in ("x memcpy", "x pipe", "overhead", "ms per iteration"):
         assert column in done.stdout
-    assert (tmp_path / "benchmark_result.svg").exists()
+    assert (tmp_path / "transports.svg").exists()
     assert "7 of 7" in done.stdout
 
 
@@ -91,7 +91,7 @@ def test_the_three_steps_of_the_readme_end_with_a_chart(copy_of_the_project):
     assert "torch gloo" in done.stdout and "torch memcpy" in done.stdout
     charts = [line for line in done.stdout.splitlines() if ".svg" in line]
     assert charts and "results" in charts[0]
-    assert list((copy_of_the_project / "results").rglob("benchmark_result.svg"))
+    assert list((copy_of_the_project / "results").rglob("transports.svg"))
 
 
 def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_path):
@@ -105,7 +105,7 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
     for column in ("x memcpy", "x pipe", "overhead", "ms per iteration"):
         assert column in done.stdout
     assert "as torch memcpy (1 run each, so no interval: give --runs 3 or more)" in done.stdout
-    assert (tmp_path / "benchmark_result.svg").exists()
+    assert (tmp_path / "transports.svg").exists()
 
 
 def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(tmp_path):
