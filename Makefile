@@ -1,3 +1,4 @@
+# make demo                 the two scripts with 20 iterations, their chart and the ratio of their times (two minutes)
 # make run SUITE=headline   measure a suite; FLAGS="--runs 5" adds flags (python3 -m dataflow run --help lists the suites)
 # make published            five runs of everything in results/published (several hours), into results/run-published
 # make gpu                  everything that a machine with GPUs can run (25 minutes)
@@ -17,10 +18,16 @@ ARGS ?=
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: run published gpu test unit lint peers faults publish clean
+.PHONY: demo run published gpu test unit lint peers faults publish clean
 .DELETE_ON_ERROR:
 # Without compiled modules, each of the hundreds of processes would compile torch and Ray again.
 unexport PYTHONDONTWRITEBYTECODE
+
+demo: .venv/installed
+	rm -rf results/run-demo
+	$(PY) simulate_chat_learn_data_flow.py --iterations 20 --output results/run-demo/queue.json
+	$(PY) ray_cg_simulate_chat_learn_data_flow.py --iterations 20 --output results/run-demo/graph.json
+	$(PY) plot_results.py results/run-demo
 
 run: .venv/installed
 	$(PY) -m dataflow run --suite $(SUITE) $(FLAGS)
@@ -52,6 +59,7 @@ faults: .venv/installed
 
 publish: .venv/installed
 	$(PY) -m dataflow report $(RECORDS) --publish
+	$(PY) plot_results.py results/published/headline
 
 .venv/installed: requirements.txt
 	$(PYTHON) -m venv .venv

@@ -30,7 +30,8 @@ def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
     # PR_SET_CHILD_SUBREAPER: processes that lose their parent become children of this one, which can end them.
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
     ray._private.worker.print_to_stdstream = lambda *_, **__: None  # Ray would print advice if an actor dies
-    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # Ray puts sockets below it, whose paths must be short
+    temporary = tempfile.gettempdir()  # or a shorter one, because Ray puts sockets below it
+    folder = tempfile.mkdtemp(prefix="ray-", dir=temporary if len(temporary) < 22 else "/tmp")
     settings = {"include_dashboard": False, "object_store_memory": store_bytes(flags.sizes), "_temp_dir": folder}
     if flags.address:
         variables = {name: value for name, value in os.environ.items() if name.startswith("RAY_CGRAPH_")}

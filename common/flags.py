@@ -59,6 +59,8 @@ def parse_flags(runtime: str, description: str | None) -> argparse.Namespace:
         parser.error(str(error))
     if not flags.address:
         os.environ |= PRIVATE_CLUSTER
+    elif Path("~/.ray/auth_token").expanduser().exists():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # as clusters that were started with `ray start`
     return flags
 
 

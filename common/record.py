@@ -66,8 +66,7 @@ def recorded_run(flags: argparse.Namespace) -> Iterator[Run]:
     configuration = {"runtime": flags.runtime, "transport": flags.transport, "flags": {}, "device": flags.device}
     configuration["layout"] = {"existing_cluster": bool(flags.address)}
     run = Run(started_at=datetime.now(UTC).isoformat(timespec="seconds"), warmup_iterations=flags.warmup)
-    machine = {"0": describe_machine()}
-    record = Record(workload=workload, configuration=configuration, environments=machine, runs=[run])
+    record = Record(workload=workload, configuration=configuration, environments={"0": describe_machine()}, runs=[run])
     try:
         yield run
         run.status, run.reason = "ok", None

@@ -1,0 +1,157 @@
+"""Test the flags of the two scripts, the sizes of their messages, and what they import."""
+
+import ast
+import runpy
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+from common import flags as script_flags
+from common import sizes
+
+STORE, GRAPH = "simulate_chat_learn_data_flow.py", "ray_cg_simulate_chat_learn_data_flow.py"
+STANDARD_LIBRARY, SCRIPTS_MAY_IMPORT = sys.stdlib_module_names, {"ray", "torch", "common"}
+
+
+@pytest.fixture
+def parse(monkeypatch, tmp_path):
+    """parse(runtime, *flags) -> the flags of a script, which change no environment variable of this process."""
+    monkeypatch.setattr(script_flags, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(script_flags, "PRIVATE_CLUSTER", {})
+    monkeypatch.setattr(script_flags, "count_gpus", lambda: 0)
+
+    def parse_words(runtime, *words):
+        monkeypatch.setattr(sys, "argv", ["script", *words])
+        return script_flags.parse_flags(runtime, "")
+
+    return parse_words
+
+
+def test_messages_have_the_bytes_of_the_demo():
+    mebibyte = 2**20
+    expected = {"driver": 32, "policy": 96, "reference": 64, "reward": 160}
+    assert sizes.message_bytes(1024, 4096) == {name: count * mebibyte for name, count in expected.items()}
+    assert sizes.iteration_bytes(sizes.message_bytes(1024, 4096)) == 448 * mebibyte
+
+
+@pytest.mark.parametrize(("batch", "length", "samples", "new"), [(1, 2, 1, 0), (3, 5, 2, 0), (7, 11, 4, 3)])
+def test_messages_hold_what_each_model_makes(batch, length, samples, new):
+    """Query: token ids. Policy: token ids and float32 log-probabilities. Reference: one int64 per token."""
+    tokens = batch * samples * (length + new)
+    found = sizes.message_bytes(batch, length, samples, new)
+    assert found == {
+        "driver": 8 * batch * length, "policy": 8 * tokens + 4 * tokens, "reference": 8 * tokens,
+        "reward": found["policy"] + found["reference"],
+    }  # fmt: skip
+
+
+def test_an_odd_number_of_log_probabilities_is_rejected():
+    with pytest.raises(ValueError, match="make one of the three even"):
+        sizes.message_bytes(1, 1, samples_per_query=1)
+
+
+@pytest.mark.parametrize("name", ["/dev/shm", "memory"])
+def test_too_little_memory_is_rejected_with_the_largest_batch_that_fits(monkeypatch, name):
+    needed = {"/dev/shm": sizes.STORED_ITERATIONS, "memory": sizes.STORED_ITERATIONS + sizes.RESIDENT_ITERATIONS}
+    free = dict.fromkeys(needed, 2**50)
+    free[name] = needed[name] * sizes.iteration_bytes(sizes.message_bytes(700, 4096)) + 1
+    monkeypatch.setattr(sizes.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free[path]}))
+    monkeypatch.setattr(sizes.Path, "read_text", lambda path: f"MemAvailable:   {free['memory'] // 1024 + 1} kB\n")
+    sizes.check_memory(sizes.message_bytes(700, 4096), 700)
+    with pytest.raises(ValueError, match=rf"--batch-size 701 .* free in {name}: the largest that fits is 700$"):
+        sizes.check_memory(sizes.message_bytes(701, 4096), 701)
+
+
+def test_a_container_with_a_small_dev_shm_is_rejected(monkeypatch):
+    monkeypatch.setattr(sizes.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 64 * 2**20}))
+    with pytest.raises(ValueError, match=r"0.06 GiB that are free in /dev/shm: the largest that fits is 0"):
+        sizes.check_memory(sizes.message_bytes(1, 2), 1)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "words", "message"),
+    [
+        ("store", ["--transport", "shm"], f"--transport shm belongs to {GRAPH}"),
+        ("graph", ["--transport", "refs"], f"--transport refs belongs to {STORE}"),
+        ("store", ["--transport", "queue"], "--transport queue is unknown: use driver-queue, ref-queue, refs"),
+        ("graph", ["--transport", "nccl"], "--transport nccl needs a GPU per model, and found 0 of 3: use shm"),
+        ("store", ["--device", "cuda"], "--device cuda: no GPU found. Use --device cpu"),
+        ("store", ["--iterations", "0"], "--iterations 0: give 1 or more"),
+        ("store", ["--warmup", "-1"], "--warmup -1: give 0 or more"),
+        ("graph", ["--batch-size", "many"], "--batch-size: invalid int value: 'many'"),
+        ("graph", ["--output", "/proc/no/record"], "--output /proc/no/record: No such file or directory"),
+        ("store", ["--rounds", "3"], "unrecognized arguments: --rounds 3"),
+    ],
+)
+def test_a_wrong_flag_is_one_line(parse, capsys, runtime, words, message):
+    with pytest.raises(SystemExit) as end:
+        parse(runtime, *words)
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {message}") and error.count("\n") == 1 and end.value.code == 2
+
+
+def test_a_record_is_not_overwritten(parse, tmp_path, capsys):
+    parse("store", "--output", str(tmp_path / "record.json"))
+    with pytest.raises(SystemExit):
+        parse("store", "--output", str(tmp_path / "record.json"))
+    assert "File exists: give another name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("runtime", "gpus", "words", "device", "transport", "gpus_per_model"),
+    [
+        ("store", 0, [], "cpu", "driver-queue", 0),
+        ("graph", 0, [], "cpu", "shm", 0),
+        ("store", 3, [], "cuda", "driver-queue", 1),
+        ("graph", 3, [], "cuda", "nccl", 1),
+        ("graph", 8, ["--device", "cpu"], "cpu", "shm", 0),
+        ("graph", 1, [], "cpu", "shm", 0),
+        ("graph", 1, ["--device", "cuda"], "cuda", "shm", 1 / 3),
+    ],
+)
+def test_defaults_depend_on_the_gpus(parse, monkeypatch, runtime, gpus, words, device, transport, gpus_per_model):
+    monkeypatch.setattr(script_flags, "count_gpus", lambda: gpus)
+    flags = parse(runtime, *words)
+    assert (flags.device, flags.transport, flags.gpus_per_model) == (device, transport, gpus_per_model)
+
+
+def test_a_missing_package_is_one_line_with_the_command_that_installs_it():
+    with pytest.raises(SystemExit, match=r"^error: no_such_package is not installed: run pip install .* make demo$"):
+        script_flags.require_packages("json", "no_such_package")
+
+
+@pytest.mark.parametrize("script", [STORE, GRAPH])
+def test_a_wrong_flag_is_rejected_before_ray_and_torch_are_imported(script):
+    program = f"""
+import runpy, sys
+sys.argv = ["{script}", "--transport", "none"]
+try:
+    runpy.run_path("{script}", run_name="__main__")
+finally:
+    print(*{{"ray", "torch", "numpy"}} & set(sys.modules), "imported")
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "imported\n"), done.stderr
+
+
+@pytest.mark.parametrize("script", [STORE, GRAPH])
+def test_a_script_imports_only_the_standard_library_ray_torch_and_common(script):
+    assert imported_packages(ROOT / script) <= STANDARD_LIBRARY | SCRIPTS_MAY_IMPORT
+
+
+def test_common_and_the_chart_import_nothing_of_the_suite():
+    for path in (*(ROOT / "common").glob("*.py"), ROOT / "plot_results.py"):
+        assert "dataflow" not in imported_packages(path), path
+
+
+def test_a_script_can_be_imported_without_reading_flags():
+    assert "FLAGS" not in runpy.run_path(str(ROOT / STORE))
+
+
+def imported_packages(path):
+    nodes = [*ast.walk(ast.parse(path.read_text()))]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.partition(".")[0] for name in names}
