@@ -1,0 +1,120 @@
+"""Test the messages, the verification and the record of the two scripts, without Ray."""
+
+import argparse
+import json
+
+import pytest
+import torch
+
+from common import RecordError, SuiteError
+from common import record as records
+from common.sizes import EDGES, message_bytes
+from common.timing import SLOTS, Endpoint, count_iterations, time_group
+
+SIZES = message_bytes(4, 256)
+
+
+@pytest.fixture(scope="module")
+def endpoints():
+    threads = torch.get_num_threads()
+    yield {name: Endpoint(name, SIZES) for name in ("driver", "policy", "reference", "reward")}
+    torch.set_num_threads(threads)
+
+
+def send(endpoints, number):
+    """Move the messages of an iteration by calls, each as a copy."""
+    query = endpoints["driver"].message(number).clone()
+    policy = endpoints["policy"].message(endpoints["policy"].receive(query)).clone()
+    reference = endpoints["reference"].message(endpoints["reference"].receive(policy.clone())).clone()
+    reward = endpoints["reward"].message(endpoints["reward"].receive(policy, reference)).clone()
+    return endpoints["driver"].receive(reward)
+
+
+def test_every_reader_finds_the_messages_of_every_iteration_right(endpoints):
+    for number in range(1, 3 * SLOTS):
+        assert send(endpoints, number) == number
+        for endpoint in endpoints.values():
+            endpoint.verify(number)
+
+
+@pytest.mark.parametrize(("sender", "reader"), EDGES)
+def test_a_single_wrong_byte_is_found_and_its_edge_is_named(endpoints, sender, reader):
+    send(endpoints, 4)
+    endpoint = endpoints[reader]
+    tensor = endpoint.inputs[endpoint.senders.index(sender)]
+    tensor.view(torch.uint8)[-1] ^= 1
+    with pytest.raises(SuiteError, match=rf"^{sender} -> {reader}: 1 bytes of message 4 differ .* number 4$"):
+        endpoint.verify(4)
+
+
+def test_the_message_of_another_iteration_is_found_also_if_the_right_one_arrives_later(endpoints):
+    send(endpoints, 5)
+    with pytest.raises(SuiteError, match=r"driver -> policy: .* of message 6 differ .* number 5"):
+        endpoints["policy"].verify(6)
+    endpoints["policy"].inputs[0].copy_(endpoints["driver"].message(6))
+    with pytest.raises(SuiteError, match=r"driver -> policy: 0 bytes of message 6 differ .* number 5"):
+        endpoints["policy"].verify(6)
+
+
+@pytest.mark.parametrize("data", [torch.zeros(3, dtype=torch.int64), RuntimeError("lost"), None], ids=str)
+def test_anything_but_a_tensor_of_the_right_size_is_an_error(endpoints, data):
+    with pytest.raises(SuiteError, match=rf"driver -> policy: expected {SIZES['driver']} bytes"):
+        endpoints["policy"].receive(data)
+
+
+@pytest.fixture
+def flags(tmp_path):
+    values = {"batch_size": 4, "prompt_seq_len": 256, "sizes": SIZES, "address": None, "runtime": "store"}
+    more = {"transport": "refs", "device": "cpu", "warmup": 2, "output": tmp_path / "record.json"}
+    return argparse.Namespace(**values, **more)
+
+
+def test_a_record_has_every_sample_in_its_place(flags):
+    with records.recorded_run(flags) as run:
+        for number in count_iterations(warmup=2, iterations=3):
+            readings = iter([10.0, 10.0 + number])
+            time_group([number], 1, str, str, run.save_times, readings.__next__)
+    (run,) = records.load(flags.output).runs
+    assert (run.status, run.first_seconds, run.warmup_seconds, run.seconds) == ("ok", 1, [2, 3], [4, 5, 6])
+    record = json.loads(flags.output.read_text())
+    assert record["workload"]["edges"][0] == {"from": "driver", "to": "policy", "bytes": SIZES["driver"]}
+    assert record["configuration"]["transport"] == "refs" and record["environments"]["0"]["versions"]["ray"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "reason"),
+    [
+        (SuiteError("policy died"), 1, "policy died"),
+        (KeyboardInterrupt(), 130, "interrupted after 1 timed iterations"),
+    ],
+)
+def test_an_error_is_one_line_and_the_samples_are_kept(flags, capsys, error, code, reason):
+    with pytest.raises(SystemExit) as end, records.recorded_run(flags) as run:
+        run.seconds.append(0.5)
+        raise error
+    assert end.value.code == code and capsys.readouterr().err == f"error: {reason}\n"
+    (run,) = records.load(flags.output).runs
+    assert (run.status, run.reason, run.seconds) == ("failed", reason, [0.5])
+
+
+def test_a_defect_keeps_its_traceback_and_the_samples(flags):
+    with pytest.raises(ZeroDivisionError), records.recorded_run(flags) as run:
+        run.seconds.append(0.5)
+        _ = 1 / 0
+    assert records.load(flags.output).runs[0].seconds == [0.5]
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"schema_version": 6}', "[1]", "\x00"])
+def test_what_is_no_record_is_one_error(tmp_path, text):
+    (tmp_path / "record.json").write_text(text)
+    for name in ("record.json", "missing.json"):
+        with pytest.raises(RecordError, match=r"cannot be read as a record .*: leave it out$"):
+            records.load(tmp_path / name)
+
+
+def test_a_file_that_cannot_be_written_is_an_error_and_stays_as_it_is(tmp_path, monkeypatch):
+    (tmp_path / "record.json").write_text("old")
+    monkeypatch.setattr(records.os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(RecordError, match="No space left on device"):
+        records.replace(tmp_path / "record.json", b"new")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("record.json", "old")]

@@ -1,0 +1,118 @@
+"""Run the two scripts as a user does: each transport, faults, and what they leave behind (nothing)."""
+
+import re
+import signal
+import time
+from contextlib import suppress
+from math import exp, log
+from statistics import median
+
+import psutil
+import pytest
+from conftest import KILOBYTES, ROOT, RUN_SECONDS
+
+from common.record import load
+
+STORE, GRAPH = ROOT / "simulate_chat_learn_data_flow.py", ROOT / "ray_cg_simulate_chat_learn_data_flow.py"
+TRANSPORTS = {STORE: ("driver-queue", "ref-queue", "refs"), GRAPH: ("shm", "pickle")}
+CASES = [(script, transport) for script, transports in TRANSPORTS.items() for transport in transports]
+SHORT, LONG = ("--warmup", "1", "--iterations", "3"), ("--warmup", "0", "--iterations", "1000000")
+pytestmark = pytest.mark.runs
+
+
+@pytest.mark.parametrize(("script", "transport"), CASES)
+def test_each_transport_ends_with_its_time_and_leaves_nothing_behind(run_script, script, transport):
+    finished = run_script(script, "--transport", transport, *KILOBYTES, *SHORT)
+    assert finished.code == 0, finished.stderr
+    assert finished.stderr == ""
+    (run,) = load(finished.output).runs
+    assert run.status == "ok" and len(run.warmup_seconds) == 1 and len(run.seconds) == 3
+    assert finished.stdout.splitlines()[-1] == f"Execution time: {sum(run.seconds):.2f} seconds"
+    assert str(finished.output) in finished.stdout
+
+
+@pytest.mark.parametrize(("script", "transport"), [(STORE, "ref-queue"), (GRAPH, "shm")])
+def test_an_existing_cluster_is_joined_and_goes_on(run_script, cluster, script, transport):
+    for _ in range(2):
+        finished = run_script(script, *cluster, "--transport", transport, *KILOBYTES, *SHORT)
+        assert finished.code == 0, finished.stderr
+        assert finished.run.status == "ok"
+        finished.output.unlink()
+
+
+def find_actors(script):
+    """Wait until all three models of a script iterate, and return their processes."""
+    deadline = time.monotonic() + RUN_SECONDS
+    while time.monotonic() < deadline and script.process.poll() is None:
+        with suppress(psutil.NoSuchProcess):
+            children = psutil.Process(script.process.pid).children(recursive=True)
+            actors = [child for child in children if child.name().startswith("ray::Model")]
+            if len(actors) == 3 and all(sum(actor.cpu_times()[:2]) > 1 for actor in actors):  # they import torch first
+                time.sleep(3)
+                return actors
+        time.sleep(0.1)
+    raise AssertionError(f"the actors did not start: {script.process.communicate()}")
+
+
+@pytest.mark.parametrize("script", [STORE, GRAPH])
+def test_an_actor_that_dies_is_named_and_the_samples_are_kept(begin_run, script):
+    begun = begin_run(script, *KILOBYTES, *LONG)
+    find_actors(begun)[1].kill()
+    finished = begun.finish()
+    assert begun.leftovers() == []
+    assert re.fullmatch(r"error: (policy|reference|reward) died\n", finished.stderr), finished.stderr
+    (run,) = load(finished.output).runs
+    assert finished.code == 1 and run.status == "failed" and f"error: {run.reason}\n" == finished.stderr
+    assert run.seconds
+
+
+@pytest.mark.parametrize(
+    ("script", "number"), [(STORE, signal.SIGINT), (GRAPH, signal.SIGINT), (GRAPH, signal.SIGTERM)]
+)
+def test_an_interrupt_keeps_the_samples_and_leaves_nothing_behind(begin_run, script, number):
+    begun = begin_run(script, *KILOBYTES, *LONG)
+    find_actors(begun)
+    begun.process.send_signal(number)
+    finished = begun.finish()
+    assert begun.leftovers() == []
+    (run,) = load(finished.output).runs
+    assert finished.code == 130 and run.seconds
+    assert finished.stderr == f"error: interrupted after {len(run.seconds)} timed iterations\n"
+
+
+def test_an_interrupt_ends_a_graph_whose_actor_hangs(begin_run):
+    begun = begin_run(GRAPH, *KILOBYTES, *LONG)
+    find_actors(begun)[0].suspend()
+    begun.process.send_signal(signal.SIGINT)
+    assert begun.finish().code == 130
+    assert begun.leftovers() == []
+
+
+@pytest.mark.parametrize("script", [STORE, GRAPH])
+def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, tmp_path, script):
+    """The script is a copy whose reference model changes one item of iteration 3 after its message was made."""
+    changed = "self.message(number)[9:10].add_(number == 3 and self.name == 'reference')"
+    text = script.read_text().replace("return self.message(self.receive(*inputs))", "number = self.receive(*inputs)\n"
+                                      "        return self.message(number)")  # fmt: skip
+    assert text.count("return self.message(number)") == 1
+    copy = tmp_path / script.name
+    copy.write_text(text.replace("return self.message(number)", f"{changed}\n        return self.message(number)"))
+    (tmp_path / "common").symlink_to(ROOT / "common")
+    finished = run_script(copy, *KILOBYTES, *SHORT)
+    assert finished.code == 1
+    expected = r"error: reference -> reward: 1 bytes of message 3 differ from what was sent, .* number 3\n"
+    assert re.fullmatch(expected, finished.stderr), finished.stderr
+    assert len(load(finished.output).runs[0].warmup_seconds) == 1
+
+
+@pytest.mark.parametrize(("script", "transport"), CASES)
+def test_a_script_and_the_suite_agree(run_script, script, transport):
+    """The bound is wide, because other tests run at the same time. docs/demo.md has the result of five runs each."""
+    runtime, sizes = {STORE: "store", GRAPH: "graph"}[script], ("--batch-size", "32", "--prompt-seq-len", "1024")
+    flags, logarithms = (*sizes, "--transport", transport, "--warmup", "8", "--iterations", "20"), []
+    for _ in range(2):
+        of_script = run_script(script, *flags)
+        of_suite = run_script(runtime, *flags)
+        assert of_script.code == of_suite.code == 0, of_script.stderr + of_suite.stderr
+        logarithms.append(log(median(load(of_script.output).runs[0].seconds) / median(of_suite.run.seconds)))
+    assert 1 / 3 < exp(min(logarithms, key=abs)) < 3, logarithms
