@@ -21,7 +21,7 @@ from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS
 from dataflow.errors import RecordError, UsageError
 from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.measure.batch import plan_configuration
-from dataflow.plan.command_line import OPTION_NAMES, OneLineParser, add_options, make_options
+from dataflow.plan.command_line import OneLineParser, make_options, parse_with_options
 from dataflow.plan.options import FLAGS, RESULTS, SENDER_SIZES
 from dataflow.plan.plan import Plan
 from dataflow.records import files
@@ -41,9 +41,7 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, An
     add("--on-ray", action="store_true", help="leave out configurations without Ray")
     add("--any-machine", action="store_true", help="use the records of the machine that has most "
         "of them")  # fmt: skip
-    add_options(parser)
-    values = vars(parser.parse_all(argv))
-    given = {name: values.pop(name) for name in OPTION_NAMES if name in values}
+    arguments, given = parse_with_options(parser, argv)
     options, *others = make_options("refs", given)
     if others:
         raise UsageError("--sweep: leave it out, and give one workload, to compare all transports of it")
@@ -52,7 +50,7 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, An
     except ValueError as error:
         raise UsageError(str(error)) from None
     plan = Plan(TRANSPORTS["store refs"], options, flow, options.device.replace("auto", "cpu"))
-    return argparse.Namespace(**values), given, plan
+    return arguments, given, plan
 
 
 def load_results(paths: Sequence[Path]) -> list[Result]:

@@ -10,7 +10,7 @@ from typing import Any
 from dataflow.catalogue.catalogue import VARIANTS, Variant, readers_get_views
 from dataflow.errors import UsageError
 from dataflow.measure.batch import plan_configuration
-from dataflow.plan.command_line import OneLineParser, add_options
+from dataflow.plan.command_line import OneLineParser, parse_with_options
 
 
 def describe_here(variant: Variant, given: Mapping[str, Any]) -> str:
@@ -28,8 +28,7 @@ def describe_reading(variant: Variant) -> str:
 
 def main(argv: Sequence[str]) -> int:
     parser = OneLineParser(__doc__, "python3 -m dataflow list [flags]")
-    add_options(parser)
-    given = vars(parser.parse_all(argv))
+    _, given = parse_with_options(parser, argv)
     from dataflow.report.console import print_table  # imports numpy, for which a wrong flag should not wait
     from dataflow.report.tables import Column, make_table
 

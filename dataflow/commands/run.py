@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dataflow.catalogue.suites import SUITES
-from dataflow.errors import RecordError, UsageError, did_you_mean
+from dataflow.errors import RecordError, UsageError
 from dataflow.measure.batch import (
     Item,
     Planned,
@@ -28,13 +28,12 @@ from dataflow.measure.batch import (
     pair_with_checkout,
     plan_alone,
     plan_configuration,
-    split_configuration,
+    plan_suite,
 )
 from dataflow.measure.supervisor import measure_all
-from dataflow.plan.command_line import OPTION_NAMES, OneLineParser, add_options, parse_flags
+from dataflow.plan.command_line import OneLineParser, parse_with_options
 from dataflow.plan.memory import resident_bytes
-from dataflow.plan.options import FLAGS, RESULTS
-from dataflow.plan.plan import Plan
+from dataflow.plan.options import RESULTS
 from dataflow.records import files
 from dataflow.records.schema import Record
 from dataflow.units import format_bytes
@@ -57,10 +56,7 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, 
     add("--continue", action="store_true", dest="is_continued", help="measure only the runs that an "
         "earlier call with the same flags and --output has not finished")  # fmt: skip
     add("--dry-run", action="store_true", help="print what would be measured, and measure nothing")
-    add_options(parser)
-    values = vars(parser.parse_all(argv))
-    given = {name: values.pop(name) for name in OPTION_NAMES if name in values}
-    arguments = argparse.Namespace(**values)
+    arguments, given = parse_with_options(parser, argv)
     check_arguments(arguments)
     return arguments, given
 
@@ -94,42 +90,6 @@ def plan_all(arguments: argparse.Namespace, given: dict[str, Any]) -> list[Plann
         given = {"allow_disturbed": True, **given}
         return plan_alone(arguments.configurations[0], given)
     return [plan for text in arguments.configurations for plan in plan_configuration(text, given, "", table)]
-
-
-def plan_suite(names: Sequence[str], suite: str, given: dict[str, Any], table: str = "") -> list[Planned]:
-    """Return the plans of a suite, or those of the configurations that are named.
-
-    A name means the plans of this transport that have its flags, and of those the ones with the fewest other flags.
-    Raise UsageError if there is none.
-    """
-    named = []
-    for name in names:
-        runtime, transport, words = split_configuration(name)
-        named.append((f"{runtime} {transport}", parse_flags(words)))
-    planned: list[Planned] = []
-    for part in SUITES[suite]:
-        for text in part.commands:
-            if not named or " ".join(text.split()[:2]) in dict(named):  # the flags may not fit other transports
-                planned += plan_configuration(text, given, suite, table or part.table, part.traced)
-    selected: set[int] = set()
-    for name, (label, flags) in zip(names, named, strict=True):
-        others = {index: count_other_flags(plan, flags) for index, (plan, _) in enumerate(planned)
-                  if plan.transport.label == label and has_flags(plan, flags)}  # fmt: skip
-        if not others:
-            raise UsageError(f"{suite} has no {name}{did_you_mean(name, [p.configuration.name for p, _ in planned])}")
-        selected.update(index for index, count in others.items() if count == min(others.values()))
-    return [planned[index] for index in sorted(selected)] if named else planned
-
-
-def has_flags(plan: Plan, flags: dict[str, Any]) -> bool:
-    return all(getattr(plan.options, name) == value for name, value in flags.items())
-
-
-def count_other_flags(plan: Plan, flags: dict[str, Any]) -> int:
-    """Return the number of flags and sizes in a plan's name that are not among `flags`."""
-    names = ["message", *(field.name for field in FLAGS if field.metadata["size"])]
-    named = {name for name in names if getattr(plan.options, name) is not None}
-    return len((named | plan.options.configuration_flags.keys()) - flags.keys())
 
 
 def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[list[Item], Path]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS
+from dataflow.catalogue.suites import SUITES
 from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.plan.command_line import make_options, parse_flags
@@ -133,6 +134,42 @@ def resolve_points(runtime: str, points: Sequence[Options], suite: str = "", tab
             options = replace(options, transport=smallest.transport.name)
             planned.append((replace(smallest, options=options, requested_flow=flow), error))
     return planned
+
+
+def plan_suite(names: Sequence[str], suite: str, given: dict[str, Any], table: str = "") -> list[Planned]:
+    """Return the plans of a suite, or those of the configurations that are named.
+
+    A name means the plans of this transport that have its flags, and of those the ones with the fewest other flags.
+    Raise UsageError if there is none.
+    """
+    named = []
+    for name in names:
+        runtime, transport, words = split_configuration(name)
+        named.append((f"{runtime} {transport}", parse_flags(words)))
+    planned: list[Planned] = []
+    for part in SUITES[suite]:
+        for text in part.commands:
+            if not named or " ".join(text.split()[:2]) in dict(named):  # the flags may not fit other transports
+                planned += plan_configuration(text, given, suite, table or part.table, part.traced)
+    selected: set[int] = set()
+    for name, (label, flags) in zip(names, named, strict=True):
+        others = {index: count_other_flags(plan, flags) for index, (plan, _) in enumerate(planned)
+                  if plan.transport.label == label and has_flags(plan, flags)}  # fmt: skip
+        if not others:
+            raise UsageError(f"{suite} has no {name}{did_you_mean(name, [p.configuration.name for p, _ in planned])}")
+        selected.update(index for index, count in others.items() if count == min(others.values()))
+    return [planned[index] for index in sorted(selected)] if named else planned
+
+
+def has_flags(plan: Plan, flags: dict[str, Any]) -> bool:
+    return all(getattr(plan.options, name) == value for name, value in flags.items())
+
+
+def count_other_flags(plan: Plan, flags: dict[str, Any]) -> int:
+    """Return the number of flags and sizes in a plan's name that are not among `flags`."""
+    names = ["message", *(field.name for field in FLAGS if field.metadata["size"])]
+    named = {name for name in names if getattr(plan.options, name) is not None}
+    return len((named | plan.options.configuration_flags.keys()) - flags.keys())
 
 
 def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:

@@ -99,6 +99,14 @@ def add_options(parser: OneLineParser) -> None:
         parser.groups.setdefault(field.metadata["group"], []).append(action)
 
 
+def parse_with_options(parser: OneLineParser, argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """Return the flags of a verb, and the flags of configurations that are given."""
+    add_options(parser)
+    values = vars(parser.parse_all(argv))
+    given = {name: values.pop(name) for name in OPTION_NAMES if name in values}
+    return argparse.Namespace(**values), given
+
+
 @cache
 def option_parser() -> OneLineParser:
     parser = OneLineParser("The flags of a configuration", "python3 -m dataflow run")

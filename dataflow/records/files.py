@@ -25,8 +25,8 @@ def create_empty(path: Path) -> None:
         path.open("x").close()
     except OSError as error:
         if os.path.isfile(path):
-            raise RecordError(f"{path} exists: give another name, or move it away. To continue an earlier call of "
-                              "benchmark.py, give --continue") from None  # fmt: skip
+            raise RecordError(f"{path} exists: give another name, or move it away. To continue an earlier call, "
+                              "give --continue") from None  # fmt: skip
         raise RecordError(f"cannot write {path} ({error.strerror}): give another name") from None
 
 

@@ -14,8 +14,8 @@ from dataflow.commands import list as list_command
 from dataflow.commands import report
 from dataflow.commands import run as benchmark
 from dataflow.errors import RecordError, UsageError
-from dataflow.measure import supervisor
-from dataflow.measure.batch import make_items, plan_configuration
+from dataflow.measure import batch, supervisor
+from dataflow.measure.batch import make_items, plan_configuration, plan_suite
 from dataflow.plan import memory, validate
 from dataflow.records import files
 from dataflow.records.machine import describe_environment
@@ -138,7 +138,7 @@ def test_wrong_flags_are_rejected_in_one_line(monkeypatch, no_gpu, argv, reason)
 def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "require_memory", lambda *_: 2**33)  # whatever other programs use
     flags = {"device": "cpu"} | ({"address": "auto"} if suite.startswith("cluster") else {})
-    items = make_items(benchmark.plan_suite([], suite, flags), tmp_path)
+    items = make_items(plan_suite([], suite, flags), tmp_path)
     tables = {part.table: part.traced for part in SUITES[suite]}
     assert len({item.path for item in items}) == len(items)
     for item in items:
@@ -148,7 +148,7 @@ def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
 
 def test_configurations_of_a_suite_can_be_selected(no_gpu, monkeypatch):
     monkeypatch.setattr(validate, "require_modules", lambda *_: None)
-    planned = benchmark.plan_suite(["peers zmq-ipc"], "peers", {})
+    planned = plan_suite(["peers zmq-ipc"], "peers", {})
     assert [(plan.configuration.name, plan.suite, plan.table) for plan, _ in planned] == [
         ("peers zmq-ipc", "peers", "peers")
     ]
@@ -159,41 +159,41 @@ def test_every_name_that_a_table_or_dry_run_shows_selects_its_configuration(
     suite, no_gpu, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(memory, "require_memory", lambda *_: 2**33)  # whatever other programs use
-    planned = {text: benchmark.plan_configuration(text, {}, suite) for part in SUITES[suite] for text in part.commands}
-    monkeypatch.setattr(benchmark, "plan_configuration", lambda text, *_: planned[text])  # so that it is planned once
-    items = make_items(benchmark.plan_suite([], suite, {}), tmp_path)
+    planned = {text: plan_configuration(text, {}, suite) for part in SUITES[suite] for text in part.commands}
+    monkeypatch.setattr(batch, "plan_configuration", lambda text, *_: planned[text])  # so that it is planned once
+    items = make_items(plan_suite([], suite, {}), tmp_path)
     assert benchmark.main(["--suite", suite, "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     shown = [line.rpartition(": ")[0] for line in lines if re.search(r": \d+ x .* of memory$", line)]
     assert shown == [item.label for item in items if not item.skipped] != []
     names = {name for part in SUITES[suite] for name in part.configurations}
     for item in items:
-        plans = [plan for plan, _ in benchmark.plan_suite([item.label], suite, {})]
+        plans = [plan for plan, _ in plan_suite([item.label], suite, {})]
         assert item.record.workload in [plan.workload for plan in plans]
         assert {plan.configuration.name for plan in plans} == {item.plan.configuration.name}
         names.discard(item.label)
     for name in names:
-        assert benchmark.plan_suite([name], suite, {}), name
+        assert plan_suite([name], suite, {}), name
 
 
 def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
     for name in ("graph shm", "graph shm --iterations 6"):
-        ((plan, _),) = benchmark.plan_suite([name], "benchmark", {})
+        ((plan, _),) = plan_suite([name], "benchmark", {})
         assert plan.configuration.name == "graph shm"
     for name, copies in (("graph mapped --in-flight 2", False), ("graph mapped --in-flight 2 --copy-out", True)):
-        ((plan, _),) = benchmark.plan_suite([name], "sweeps", {})
+        ((plan, _),) = plan_suite([name], "sweeps", {})
         assert (plan.options.in_flight, plan.options.copy_out) == (2, copies)
 
 
 def test_flags_that_do_not_fit_other_configurations_of_a_suite_can_be_given(no_gpu):
-    ((plan, _),) = benchmark.plan_suite(["store ref-queue"], "quick", {"episode": 4, "in_flight": 4})
+    ((plan, _),) = plan_suite(["store ref-queue"], "quick", {"episode": 4, "in_flight": 4})
     assert plan.options.episode == 4
 
 
 def test_gpu_suite_on_a_machine_with_one_gpu(monkeypatch):
     monkeypatch.setattr(validate, "count_gpus", lambda: 1)
     monkeypatch.setattr(validate, "require_modules", lambda *_: None)
-    planned = benchmark.plan_suite([], "gpu", {})
+    planned = plan_suite([], "gpu", {})
     assert {plan.device for plan, _ in planned} == {"cuda"}
     ready = {f"{plan.workload.flow} {plan.transport.label}" for plan, skipped in planned if not skipped}
     assert {"online-dpo rdt cuda-ipc", "online-dpo graph mapped", "round-trip graph mapped"} <= ready

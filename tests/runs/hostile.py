@@ -1,4 +1,4 @@
-"""List hostile uses of the scripts: the command, and the one line that it must end with.
+"""List hostile uses of the commands: the words, and the one line that it must end with.
 
 Each is about the suite as such and not about a run that has begun: faults.py has those.
 """
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from conftest import ROOT
 
-TORCH, STORE, PLOT, BENCHMARK = "torch", "store", "plot_results.py", "benchmark.py"
+TORCH, STORE = "torch", "store"
 SMALL = ("--batch-size", "8", "--prompt-seq-len", "64", "--iterations", "3")
 MEMCPY = ("--transport", "memcpy", *SMALL)
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -46,7 +46,7 @@ NO_HOME = ("setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", 
 @dataclass(frozen=True)
 class Hostile:
     name: str
-    command: tuple[str, ...]  # a script and its flags; {folder} is a new folder that is the current one
+    command: tuple[str, ...]  # a runtime or a verb, and its flags; {folder} is a new folder that is the current one
     expected: str  # a regular expression: the last line of standard error, or of standard output with exit code 0
     code: int = 2
     variables: dict[str, str] = field(default_factory=dict)
@@ -93,27 +93,25 @@ HOSTILE = [
     Hostile("PYTHONOPTIMIZE=2", (TORCH, *MEMCPY), "^Execution time: ", 0, {"PYTHONOPTIMIZE": "2"}, is_quick=False),
     Hostile("PYTHONOPTIMIZE=2 with Ray", (STORE, "--transport", "refs", *SMALL), "^Execution time: ", 0,
             {"PYTHONOPTIMIZE": "2"}, is_quick=False),
-    *[Hostile(f"PYTHONSAFEPATH=1 {script.name}", (script.name, "--help"), "show this help message", 0,
-              {"PYTHONSAFEPATH": "1"}) for script in sorted(ROOT.glob("*.py"))],
     Hostile("PYTHONSAFEPATH=1", (TORCH, "--transport", "gloo", *SMALL), "^Execution time: ", 0,
             {"PYTHONSAFEPATH": "1"}, is_quick=False),
     Hostile("PYTHONSAFEPATH=1 with Ray", (STORE, "--transport", "refs", *SMALL), "^Execution time: ", 0,
             {"PYTHONSAFEPATH": "1"}, is_quick=False),
-    Hostile("--help with PYTHONOPTIMIZE=2", (TORCH, "--help"), "write the record to", 0, {"PYTHONOPTIMIZE": "2"}),
+    Hostile("--help with PYTHONOPTIMIZE=2", ("run", "--help"), "new file for the record", 0, {"PYTHONOPTIMIZE": "2"}),
     Hostile("a user without a home", (TORCH, *MEMCPY, "--copy-in"), "^error: --copy-in", prefix=NO_HOME),
-    Hostile("charts in an ASCII locale", (PLOT, RECORD, "--html", "--output", "{folder}"), "^charts: .*report.html",
-            0, ASCII),
+    Hostile("charts in an ASCII locale", ("report", RECORD, "--html", "--output", "{folder}"),
+            "^charts: .*report.html", 0, ASCII),
     Hostile("a trace in an ASCII locale", (TORCH, *MEMCPY, "--trace"), "^Execution time: ", 0, ASCII,
             is_quick=False),
-    Hostile("a compressed record that is not compressed", (PLOT, "b.json.gz"),
+    Hostile("a compressed record that is not compressed", ("report", "b.json.gz"),
             "cannot read b.json.gz .Not a gzipped file",
             files={"b.json.gz": "x"}),
-    Hostile("a record that is not JSON", (PLOT, "b.json"), "b.json is not complete JSON .*invalid character",
+    Hostile("a record that is not JSON", ("report", "b.json"), "b.json is not complete JSON .*invalid character",
             files={"b.json": '{"schema_version": NaN}'}),
-    Hostile("charts on a full disk", (PLOT, RECORD, "--html", "--output", "/mnt/x"),
+    Hostile("charts on a full disk", ("report", RECORD, "--html", "--output", "/mnt/x"),
             "cannot write /mnt/x.* .No space left on device.: give another --output", prefix=FULL_DISK),
-    Hostile("a name that a suite does not have", (BENCHMARK, "benchmark", "--configs", "graph shmm", "--dry-run"),
-            "benchmark has no graph shmm: did you mean graph shm"),
-    Hostile("a name without the flags of its suite", (BENCHMARK, "benchmark", "--configs", "torch memcpy", "--dry-run"),
+    Hostile("a name that a suite does not have", ("run", "--suite", "benchmark", "graph shm --copy-in", "--dry-run"),
+            "benchmark has no graph shm --copy-in"),
+    Hostile("a name without the flags of its suite", ("run", "--suite", "benchmark", "torch memcpy", "--dry-run"),
             r"^torch memcpy: 1 x \d+ iterations", 0),
 ]  # fmt: skip

@@ -12,7 +12,8 @@ TRANSPORTS, VARIANTS = "dataflow/catalogue/transports.toml", "dataflow/catalogue
 FLOWS, OPTIONS = "dataflow/flows/catalogue.py", "dataflow/plan/options.py"
 SUITES, SCHEMA, TIMING = "dataflow/catalogue/suites.toml", "dataflow/records/schema.py", "dataflow/measure/loop.py"
 TABLES, SECTIONS = "dataflow/report/tables.py", "dataflow/report/suite_tables.py"
-SCRIPT = "torch_simulate_chat_learn_data_flow.py"
+PROCESSES = "dataflow/transports/processes.py"
+PACKAGES = [name for name in ("dataflow", "common") if (ROOT / name).is_dir()]
 FLOW = '''
 def two_judges(samples: int = 2) -> Flow:
     """Two models judge the query, and one of them reads the verdict of a third one."""
@@ -66,8 +67,8 @@ EDITS = [
     (TRANSPORTS, '[[transports]]\nruntime = "graph"\nname = "pickle"', CLONE),
     (VARIANTS, '[[variants]]\ntransport = "torch memcpy"', '[[variants]]\ntransport = "torch clone"\niterations = 5\n'
                'compared_with = "torch memcpy"\nexplanation = "fresh memory"\n\n'),
-    (SCRIPT, "\nTRANSPORTS = {\n", TRANSPORT),
-    (SCRIPT, '    "gloo": by_process_group,\n', '    "clone": by_clone,\n'),
+    (PROCESSES, "\nTRANSPORTS = {\n", TRANSPORT),
+    (PROCESSES, '    "gloo": by_process_group,\n', '    "clone": by_clone,\n'),
     (FLOWS, "FLOWS: dict[str,", FLOW.lstrip()),
     (FLOWS, '    "online-dpo": online_dpo,\n', '    "two-judges": two_judges,\n'),
     (OPTIONS, "    huge_pages: bool =", '    samples: int | None = _size("samples of the judges", int, _COUNT)\n'
@@ -84,10 +85,11 @@ EDITS = [
 ]  # fmt: skip
 
 
+RUN = [sys.executable, "-m", "dataflow", "run", "--suite"]
+
+
 def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_chart(tmp_path):
-    for path in ROOT.glob("*.py"):
-        shutil.copy(path, tmp_path)
-    for name in ("dataflow", "evidence"):
+    for name in PACKAGES:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name, before, addition in EDITS:
         path = tmp_path / name
@@ -95,7 +97,7 @@ def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_c
         assert text.count(before) == 1, (name, before)
         path.write_text(text.replace(before, addition + before))
 
-    command = [sys.executable, "benchmark.py", "judges", "--output", str(tmp_path / "out"), "--allow-disturbed"]
+    command = [*RUN, "judges", "--output", str(tmp_path / "out"), "--allow-disturbed"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     names = [path.name for path in sorted((tmp_path / "out").glob("*.json"))]
@@ -106,6 +108,6 @@ def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_c
     assert "birds" in done.stdout and "torch clone --colour" in done.stdout
     assert files.record_files([tmp_path / "out"])
     assert (tmp_path / "out" / "judges.svg").exists()
-    command = [sys.executable, "benchmark.py", "benchmark", "--dry-run"]
+    command = [*RUN, "benchmark", "--dry-run"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert "torch clone: 1 x 5 iterations" in done.stdout

@@ -34,9 +34,10 @@ def temporary():
     shutil.rmtree(TEMPORARY.parent)
 
 
-def run_command(*command, cwd=ROOT, code=0, timeout=240):
-    if command[0] != "plot_results.py":
-        command = [*command, "--allow-disturbed"]  # other tests run at the same time
+def run_command(verb, *words, cwd=ROOT, code=0, timeout=240):
+    command = ["-m", "dataflow", verb, *words]
+    if verb == "run":
+        command.append("--allow-disturbed")  # other tests run at the same time
     done = subprocess.run(
         [sys.executable, *map(str, command)], cwd=cwd, env=os.environ | {"TMPDIR": str(TEMPORARY)},
         capture_output=True, text=True, timeout=timeout,
@@ -54,10 +55,9 @@ def copy_of_the_project(tmp_path):
     """Return a copy of what a user checks out, without history, charts and records."""
     folder = tmp_path / "project"
     folder.mkdir()
-    for path in ROOT.glob("*.py"):
-        shutil.copy(path, folder)
-    for name in ("dataflow", "evidence"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("dataflow", "common"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
 
@@ -65,7 +65,7 @@ def copy_of_the_project(tmp_path):
 @pytest.mark.timeout(900)
 def test_the_quick_suite_runs_to_its_table_and_charts(tmp_path):
     fields = ("--flow", "grpo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
-    done = run_command("benchmark.py", "quick", *fields, "--output", tmp_path, timeout=800)
+    done = run_command("run", "--suite", "quick", *fields, "--output", tmp_path, timeout=800)
     records = load_records(tmp_path)
     assert {f"{record.configuration.runtime} {record.configuration.transport}" for record in records} == QUICK
     for record in records:
@@ -80,14 +80,13 @@ def test_the_quick_suite_runs_to_its_table_and_charts(tmp_path):
     assert "7 of 7" in done.stdout
 
 
-def test_the_three_steps_of_the_readme_end_with_a_chart(copy_of_the_project):
-    """Run two transports, compare the printed times, regenerate the chart without arguments."""
+def test_two_transports_are_measured_and_drawn_in_one_chart(copy_of_the_project):
+    """Run two transports, and draw the chart without arguments."""
     for transport in ("gloo", "memcpy"):
-        flags = ("--transport", transport, "--iterations", "3", *KILOBYTES)
-        done = run_command("torch", *flags, cwd=copy_of_the_project)
+        done = run_command("run", f"torch {transport}", "--iterations", "3", *KILOBYTES, cwd=copy_of_the_project)
         assert done.stdout.splitlines()[-1].startswith("Execution time: ")
     assert len(list((copy_of_the_project / "results").glob("*.json"))) == 2
-    done = run_command("plot_results.py", cwd=copy_of_the_project)
+    done = run_command("report", cwd=copy_of_the_project)
     assert "torch gloo" in done.stdout and "torch memcpy" in done.stdout
     charts = [line for line in done.stdout.splitlines() if ".svg" in line]
     assert charts and "results" in charts[0]
@@ -99,7 +98,7 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
     configurations = ("torch memcpy", "torch gloo --in-flight 2 --message packed")
     quoted = 'torch memcpy --flow "a -> b: 64kB"'  # a flag of one configuration, with spaces
     flags = ("--flow", flow, "--iterations", "4", "--output", tmp_path)
-    done = run_command("benchmark.py", *configurations, quoted, *flags)
+    done = run_command("run", *configurations, quoted, *flags)
     assert [record.workload.flow for record in load_records(tmp_path)] == [flow, flow, "a -> b: 64kB"]
     assert "3 of 3" in done.stdout
     for column in ("x memcpy", "x pipe", "overhead", "ms per iteration"):
@@ -111,8 +110,8 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
 def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(tmp_path):
     folder = tmp_path / "sweep"
     sweep = "iteration-bytes=4KiB,1MiB,100TB"
-    flags = ("--transport", "memcpy", "--sweep", sweep, "--duration", "200ms", "--warmup", "1")
-    done = run_command("torch", *flags, "--output", folder)
+    flags = ("--sweep", sweep, "--duration", "200ms", "--warmup", "1", "--output", folder)
+    done = run_command("run", "torch memcpy", *flags)
     records = sorted(load_records(folder), key=lambda record: record.workload.sizes["payload"])
     assert [record.workload.sizes["payload"] for record in records] == [2**12, 2**20, 10**14]
     assert {record.table for record in records} == {"sweep-payload"}
@@ -120,13 +119,13 @@ def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(t
     assert all(run.status == "ok" and len(run.seconds) >= 3 and run.memcpy_before_seconds for run in measured)
     assert (too_large.status, too_large.seconds) == ("skipped", []) and "--iteration-bytes" in too_large.reason
     assert done.stdout.splitlines()[-1].startswith("Execution time: ")
-    run_command("plot_results.py", folder)
+    run_command("report", folder)
     assert (folder / "sweep_payload.svg").exists()
 
 
 def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path):
-    flags = ("--transport", "gloo", *KILOBYTES, "--iterations", "8", "--output", tmp_path / "record.json")
-    done = run_command("torch", *flags, "--trace")
+    flags = (*KILOBYTES, "--iterations", "8", "--output", tmp_path / "record.json")
+    done = run_command("run", "torch gloo", *flags, "--trace")
     (run,) = files.load(tmp_path / "record.json").runs
     seen = {(process, number) for process, _, _, _, number, *_ in run.spans}
     assert seen == set(product(("driver", "policy", "reference", "reward"), range(8)))
@@ -193,7 +192,7 @@ def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_pat
     body_start = text.index('"""', text.index('"""', text.index(begin)) + 3) + 3
     actor.write_text(text[:body_start] + "\n        time.sleep(0.002)" + text[body_start:])
     flags = ("--against", copy_of_the_project, "--runs", "3", "--iteration-bytes", "64KiB", "--iterations", "20")
-    done = run_command("benchmark.py", "torch memcpy", *flags, "--output", tmp_path / "out")
+    done = run_command("run", "torch memcpy", *flags, "--output", tmp_path / "out")
     assert sorted(path.parent.name for path in (tmp_path / "out").rglob("*.json")) == ["new", "old"]
     assert any("torch memcpy" in line and "faster" in line for line in done.stdout.splitlines())
 
@@ -208,32 +207,27 @@ def test_a_script_measures_for_a_duration_and_in_several_processes(run_script):
     assert all(len(run.seconds) >= 3 and sum(run.seconds) < 5 for run in record.runs)
 
 
-ALL_SCRIPTS = pytest.mark.parametrize("script", sorted(ROOT.glob("*.py")), ids=lambda path: path.stem)
-
-
-@ALL_SCRIPTS
-def test_an_older_python_is_told_which_one_is_needed(script):
-    """This Python says that it is 3.10, and has no datetime.UTC as 3.10; a script that imports it first would fail."""
+def test_an_older_python_is_told_which_one_is_needed():
+    """This Python says that it is 3.10, and has no datetime.UTC as 3.10; a module that imports it first would fail."""
     code = (
         "import datetime, runpy, sys\ndel datetime.UTC\nsys.version_info, sys.version = (3, 10, 13), '3.10.13 (main)'\n"
-        f"sys.path.insert(0, {str(ROOT)!r})\nrunpy.run_path({str(script)!r}, run_name='__main__')"
+        f"sys.path.insert(0, {str(ROOT)!r})\nrunpy.run_module('dataflow', run_name='__main__', alter_sys=True)"
     )
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (2, "error: Python 3.11 or newer is needed: this is 3.10.13\n")
 
 
-@ALL_SCRIPTS
-def test_a_missing_package_is_named_with_the_way_to_install_it(script):
-    command = [sys.executable, "-E", "-s", "-S", str(script), "x"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+def test_a_missing_package_is_named_with_the_way_to_install_it():
+    command = [sys.executable, "-E", "-s", "-S", "-m", "dataflow", "list"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "is not installed: run make, or pip install -r requirements.txt" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_rejected_and_skipped_configurations_leave_no_record(copy_of_the_project):
-    for flags in (["--transport", "nccl"], ["--address", "127.0.0.1:1"], ["--iterations", "0"]):
-        done = run_command("rdt", *flags, cwd=copy_of_the_project, code=2)
+    for words in (["rdt nccl"], ["rdt gloo", "--address", "127.0.0.1:1"], ["rdt gloo", "--iterations", "0"]):
+        done = run_command("run", *words, cwd=copy_of_the_project, code=2)
         assert done.stderr.count("\n") == 1, done.stderr
     assert not list(Path(copy_of_the_project).rglob("*.json"))
 
@@ -253,4 +247,4 @@ def test_a_flow_in_a_file_runs_and_its_chart_needs_no_file(run_script, tmp_path)
     assert (finished.code, finished.run.status) == (0, "ok"), finished.stderr
     assert finished.record.workload.flow == "mine.py:mine"
     path.unlink()
-    run_command("plot_results.py", finished.output, "--output", tmp_path)
+    run_command("report", finished.output, "--output", tmp_path)

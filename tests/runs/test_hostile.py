@@ -1,4 +1,4 @@
-"""Use the scripts in hostile ways, and check the exit code, the one line, and what is left behind.
+"""Use the commands in hostile ways, and check the exit code, the one line, and what is left behind.
 
 The quick ones are a part of `make test`. All of them: pytest tests/runs/test_hostile.py --all, which writes a line per
 case to the file in the variable FAULT_RESULTS. `python3 -m dataflow.evidence.sections results/evidence` prints them as
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import DEFAULT_TRANSPORTS, ROOT, run_words
 from faults import store_result
 from hostile import CANNOT_PREPARE, HOSTILE
 
@@ -31,13 +31,14 @@ def test_a_hostile_use_ends_with_one_line_and_leaves_nothing_behind(case, tmp_pa
         pytest.skip(f"{case.prefix[0]} is not installed")
     for name, content in case.files.items():
         (tmp_path / name).write_text(content)
-    script, *flags = [word.replace("{folder}", str(tmp_path)) for word in case.command]
-    if script.endswith("data_flow.py") and "--help" not in flags:
-        flags += ["--output", str(tmp_path / "record.json")]
-    variables = os.environ | {"DATA_FLOW_LOCK": str(tmp_path)} | case.variables
+    first, *flags = [word.replace("{folder}", str(tmp_path)) for word in case.command]
+    words = ["-m", "dataflow", first, *flags]
+    if first in DEFAULT_TRANSPORTS:
+        words = run_words(first, *flags, "--output", str(tmp_path / "record.json"))
+    variables = os.environ | {"DATA_FLOW_LOCK": str(tmp_path), "PYTHONPATH": str(ROOT)} | case.variables
     begin = time.monotonic()
     done = subprocess.run(
-        [*case.prefix, sys.executable, str(ROOT / script), *flags], cwd=tmp_path, env=variables, timeout=200,
+        [*case.prefix, sys.executable, *words], cwd=tmp_path, env=variables, timeout=200,
         capture_output=True, text=True, encoding="utf-8",
     )  # fmt: skip
     if done.returncode == CANNOT_PREPARE:
