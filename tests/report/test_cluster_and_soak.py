@@ -159,5 +159,5 @@ def test_growth_and_drift_of_a_long_run_are_shown():
     (section,) = sections(group_results([make_record("refs", run, table="soak")]))
     (row,) = cells_of(section)
     assert (row["drift of the median"], row["private memory"], row["open files"]) == ("+100%", "+4.9%", "+0.0%")
-    with pytest.raises(RecordError, match="16 iterations or more"):
-        sections(group_results([make_record("refs", [0.1, 0.2], table="soak")]))
+    (section,) = sections(group_results([make_record("refs", [0.1] * 15, table="soak")]))
+    assert cells_of(section)[0]["drift of the median"] == "-"
