@@ -99,7 +99,7 @@ class Outbox:
         return slot
 
     def payload(self, slot: int) -> Payload:
-        """Return the payload to send. With --message packed and tensordict, and --copy-in, make it now."""
+        """Return the payload to send. With --message packed, --copy-in and forms of studies, make it now."""
         payload = self.pool[slot]
         if self.convert:
             return self.convert(payload, self.message)
