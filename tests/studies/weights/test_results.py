@@ -1,6 +1,5 @@
 """Results of updates of weights: what a run keeps, and how records are compared and shown."""
 
-import msgspec
 import pytest
 from made_records import make_record, make_run
 
@@ -27,13 +26,6 @@ def test_torn_reads_fail_the_run_and_a_transfer_is_timed_on_the_drivers_clock(ma
     updates, failure = collector.result(lambda name, seconds: seconds + offsets[name])
     assert (updates.reads, updates.publish_seconds, updates.transfer_seconds) == (9, [3.0], [1.25])
     assert failure is None if expected is None else failure.startswith(expected)
-
-
-@pytest.mark.parametrize(("chain", "expected"), [(False, True), (True, False)])
-def test_records_of_earlier_versions_have_their_flow_unless_receivers_forwarded(chain, expected):
-    record = make_record("refs", [1.0], **SMALL)
-    workload = msgspec.structs.replace(record.workload, sizes=record.workload.sizes | {"chain": chain})
-    assert Result([msgspec.structs.replace(record, workload=workload)]).flow.has_parameters is expected
 
 
 def test_changed_weights_are_a_multiple_of_copies_of_all_weights_and_not_of_what_is_sent():

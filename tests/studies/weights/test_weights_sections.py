@@ -1,11 +1,10 @@
 """Results and tables of updates of weights."""
 
-import msgspec
 import pytest
 from made_records import make_record, make_run
 
 from dataflow.analysis.links import link_seconds
-from dataflow.analysis.result import Result, group_results, with_shared_references
+from dataflow.analysis.result import Result, group_results
 from dataflow.records.schema import Link, NodeCosts
 from dataflow.report.sections import sections
 
@@ -32,19 +31,3 @@ def test_messages_of_several_tasks_of_an_actor_cross_one_after_the_other():
     sent = sum(edge.bytes for edge in record.workload.edges if edge.reader != "driver")
     run.links = [Link(0, 1, 1, sent, [10.0]), Link(1, 0, 1, 16, [0.0001])]
     assert link_seconds(Result([record])) == pytest.approx(10, rel=1e-3)
-
-
-@pytest.mark.parametrize(("chain", "expected"), [(False, True), (True, False)])
-def test_records_of_weights_of_earlier_versions_have_their_flow_unless_receivers_forwarded(chain, expected):
-    record = make_record("refs", [1.0], flow="weights", model="gpt2", scale=0.01)
-    workload = msgspec.structs.replace(record.workload, sizes=record.workload.sizes | {"chain": chain})
-    assert Result([msgspec.structs.replace(record, workload=workload)]).flow.has_parameters is expected
-
-
-def test_changed_weights_are_a_multiple_of_copies_of_all_weights_and_not_of_what_is_sent():
-    weights = {"flow": "weights", "model": "gpt2", "scale": 0.01, "changed": 0.01}
-    everything = Result([make_record("refs", make_run([1.0], memcpy_before_seconds=[0.2]), **weights)])
-    run = make_run([1.0], memcpy_before_seconds=[0.002], cold_copy_before_seconds=[0.01])
-    changes = Result([make_record("refs", run, message="indices", **weights)])
-    assert [result.times_memcpy for result in with_shared_references([everything, changes])] == [5, 5]
-    assert changes.times_memcpy is None and changes.times_cold_copy is None
