@@ -68,7 +68,8 @@ EDITS = [
     (VARIANTS, '[[variants]]\ntransport = "torch memcpy"', '[[variants]]\ntransport = "torch clone"\niterations = 5\n'
                'compared_with = "torch memcpy"\nexplanation = "fresh memory"\n\n'),
     (PROCESSES, "\nTRANSPORTS = {\n", TRANSPORT),
-    (PROCESSES, '    "gloo": by_process_group,\n', '    "clone": by_clone,\n'),
+    (PROCESSES, '    "multiprocessing": by_multiprocessing,\n', '    "clone": by_clone,\n'),
+    (FLOWS, "from dataflow.flows.message import flat_message\n", "from dataflow.flows.message import Field, Message\n"),
     (FLOWS, "FLOWS: dict[str,", FLOW.lstrip()),
     (FLOWS, '    "online-dpo": online_dpo,\n', '    "two-judges": two_judges,\n'),
     (OPTIONS, "    huge_pages: bool =", '    samples: int | None = _size("samples of the judges", int, _COUNT)\n'
@@ -76,7 +77,7 @@ EDITS = [
     (SUITES, "[[quick]]", '[[judges]]\ntable = "judges"\nconfigurations = ["torch clone", "torch memcpy"]\n'
              'flags = "--flow two-judges --samples 3 --iterations 4 --colour"\n\n'),
     (SCHEMA, "    spilled_bytes: Count = 0", "    birds: int = 0  # how many came\n"),
-    (TIMING, "    run.stored_bytes, run.spilled_bytes =", "    run.birds = 7\n"),
+    (TIMING, "        run.stored_bytes, run.spilled_bytes =", "        run.birds = 7\n"),
     (SECTIONS, "from dataflow.report.charts import LineChart, Series\n",
                "from dataflow.report.charts import Bar, BarChart\n"),
     (SECTIONS, "TABLES = {", CHART.lstrip()),
