@@ -3,7 +3,6 @@
 import argparse
 import ctypes
 import os
-import re
 import shutil
 import signal
 import tempfile
@@ -21,7 +20,6 @@ from common import SuiteError
 from common.sizes import MODELS, store_bytes
 
 SHUTDOWN_SECONDS = 10  # Ray waits longer for the actors of a compiled graph if one of them hangs
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -30,15 +28,16 @@ def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
     # PR_SET_CHILD_SUBREAPER: processes that lose their parent become children of this one, which can end them.
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
     ray._private.worker.print_to_stdstream = lambda *_, **__: None  # Ray would print advice if an actor dies
-    temporary = tempfile.gettempdir()  # or a shorter one, because Ray puts sockets below it
-    folder = tempfile.mkdtemp(prefix="ray-", dir=temporary if len(temporary) < 22 else "/tmp")
+    shared_before = os.listdir("/dev/shm")
+    parent = "/tmp" if len(tempfile.gettempdir()) > 21 else None  # Ray puts sockets below it: paths must be short
+    folder = tempfile.mkdtemp(prefix="ray-", dir=parent)
     settings = {"include_dashboard": False, "object_store_memory": store_bytes(flags.sizes), "_temp_dir": folder}
     if flags.address:
         variables = {name: value for name, value in os.environ.items() if name.startswith("RAY_CGRAPH_")}
         settings = {"runtime_env": {"py_modules": [str(Path(__file__).parent)], "env_vars": variables}}
     try:
         ray.init(flags.address or "local", log_to_driver=False, logging_level="critical", **settings)
-        for number in SIGNALS:  # each ends the run as Ctrl-C does; Ray has set handlers of its own
+        for number in (signal.SIGTERM, signal.SIGHUP):  # they end a run as Ctrl-C does, in place of Ray's handlers
             signal.signal(number, signal.default_int_handler)
         yield
     except BaseException as error:
@@ -47,8 +46,8 @@ def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
             raise SuiteError(explain(error)) from None
         raise
     finally:
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # nothing interrupts what follows
-        leave(folder)
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # nothing interrupts what follows
+        leave(folder, shared_before)
 
 
 def explain(error: Exception) -> str:
@@ -58,7 +57,7 @@ def explain(error: Exception) -> str:
     return str(getattr(error, "cause", error)).strip().partition("\n")[0]
 
 
-def leave(folder: str) -> None:
+def leave(folder: str, shared_before: list[str]) -> None:
     """Disconnect from Ray, end all processes that were started, and remove their files."""
     processes = psutil.Process().children(recursive=True)
     killer = Timer(SHUTDOWN_SECONDS, kill, [processes])
@@ -66,11 +65,15 @@ def leave(folder: str) -> None:
     ray.shutdown()
     killer.cancel()
     kill([*processes, *psutil.Process().children(recursive=True)])
-    for path in Path("/dev/shm").glob("sem.*-*"):  # Ray leaves two per channel; their names have the raylet's id
-        creator = re.match(r"sem\.(?:obj|hdr)(\d+)-", path.name)
-        if creator and int(creator[1]) in [process.pid for process in processes]:
-            path.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
+    mapped = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with suppress(OSError):  # the process has ended
+            mapped |= {int(line.split()[4]) for line in maps.read_text().splitlines() if "/sem." in line}
+    for path in Path("/dev/shm").glob("sem.[oh][bd][jr]*"):  # Ray leaves two per channel, which no process uses
+        with suppress(OSError):
+            if path.name not in shared_before and path.stat().st_ino not in mapped:
+                path.unlink()
 
 
 def kill(processes: list[psutil.Process]) -> None:

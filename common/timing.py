@@ -88,10 +88,7 @@ class Endpoint:
         return tensor
 
     def receive(self, *inputs: torch.Tensor) -> int:
-        """Hold the messages of an iteration instead of those before, and return their sequence number.
-
-        A tensor on a GPU has arrived when its number can be read. Raise SuiteError for anything but such a tensor.
-        """
+        """Hold these messages instead of those before, and return their number. To read it waits for copies to GPUs."""
         for sender, tensor in zip(self.senders, inputs, strict=True):
             # A compiled graph passes an error to a method as its argument.
             if not isinstance(tensor, torch.Tensor) or tensor.nbytes != self.sizes[sender]:
