@@ -116,3 +116,48 @@ def test_a_script_and_the_suite_agree(run_script, script, transport):
         assert of_script.code == of_suite.code == 0, of_script.stderr + of_suite.stderr
         logarithms.append(log(median(load(of_script.output).runs[0].seconds) / median(of_suite.run.seconds)))
     assert 1 / 3 < exp(min(logarithms, key=abs)) < 3, logarithms
+
+
+MOCKED_IMPORTS = """
+from functools import partial
+from itertools import combinations
+from unittest import mock
+
+import ray
+import torch
+from ray.experimental.channel.conftest import Barrier, start_nccl_mock
+from ray.experimental.util.types import Device
+
+FLAGS.transport, FLAGS.gpus_per_model, ray.init = "nccl", 1, partial(ray.init, num_gpus=3)
+mock.patch("ray.experimental.channel.torch_tensor_type.TorchTensorType.device", Device.CPU).start()
+"""
+MOCKED_MODEL = """
+    def start_mock(self):
+        start_nccl_mock()
+
+    def verify(self, number):
+        with mock.patch("torch.Tensor.device", torch.device("cpu")):  # the mock says that all tensors are on a GPU
+            super().verify(number)
+"""
+MOCKED_MAIN = """
+        barriers = [Barrier.options(name=f"barrier-{low}-{high}").remote() for low, high in combinations(range(3), 2)]
+        ray.get([model.start_mock.remote() for model in models])
+"""
+
+
+def test_the_edges_of_nccl_deliver_the_right_bytes_over_a_mock_of_nccl(run_script, tmp_path):
+    """It shows that the graph compiles and that messages are right without a GPU, and says nothing about speed."""
+    text = GRAPH.read_text()
+    for place, added in (
+        ("\nimport ray\n", MOCKED_IMPORTS),
+        ("    def pass_through(self", MOCKED_MODEL + "\n"),
+        ("        with InputNode()", MOCKED_MAIN),
+    ):
+        assert text.count(place) == 1
+        text = text.replace(place, added + place)
+    copy = tmp_path / GRAPH.name
+    copy.write_text(text)
+    (tmp_path / "common").symlink_to(ROOT / "common")
+    finished = run_script(copy, "--transport", "shm", *KILOBYTES, *SHORT)
+    assert finished.code == 0, finished.stderr
+    assert finished.stdout.startswith("nccl: ")
