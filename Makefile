@@ -1,4 +1,5 @@
 # make demo                 the two scripts with 20 iterations, their chart and the ratio of their times (two minutes)
+# make agreement            five runs of each script's transports, and of the suite's, and the ratios of their times (an hour)
 # make run SUITE=headline   measure a suite; FLAGS="--runs 5" adds flags (python3 -m dataflow run --help lists the suites)
 # make published            five runs of everything in results/published (several hours), into results/run-published
 # make gpu                  everything that a machine with GPUs can run (25 minutes)
@@ -18,7 +19,7 @@ ARGS ?=
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: demo run published gpu test unit lint peers faults publish clean
+.PHONY: demo agreement run published gpu test unit lint peers faults publish clean
 .DELETE_ON_ERROR:
 # Without compiled modules, each of the hundreds of processes would compile torch and Ray again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,6 +29,19 @@ demo: .venv/installed
 	$(PY) simulate_chat_learn_data_flow.py --iterations 20 --output results/run-demo/queue.json
 	$(PY) ray_cg_simulate_chat_learn_data_flow.py --iterations 20 --output results/run-demo/graph.json
 	$(PY) plot_results.py results/run-demo
+
+AGREEMENT ?= results/run-agreement
+agreement: .venv/installed
+	for run in 1 2 3 4 5; do \
+		for name in "store driver-queue" "store ref-queue" "store refs" "graph shm" "graph pickle"; do \
+			script=simulate_chat_learn_data_flow.py; \
+			case "$$name" in graph*) script=ray_cg_simulate_chat_learn_data_flow.py;; esac; \
+			$(PY) $$script --transport $${name#* } --iterations 20 --output "$(AGREEMENT)/scripts/$$name $$run.json" && \
+			$(PY) -m dataflow run "$$name" --iterations 20 --warmup 10 --output "$(AGREEMENT)/suite/$$name $$run.json" \
+				|| exit 1; \
+		done; \
+	done
+	$(PY) -m dataflow compare $(AGREEMENT)/suite $(AGREEMENT)/scripts --mixed
 
 run: .venv/installed
 	$(PY) -m dataflow run --suite $(SUITE) $(FLAGS)

@@ -25,12 +25,11 @@ SHUTDOWN_SECONDS = 10  # Ray waits longer for the actors of a compiled graph if 
 @contextmanager
 def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
     """Connect this process to Ray. An error of Ray becomes SuiteError, with one line that names the actor."""
-    # PR_SET_CHILD_SUBREAPER: processes that lose their parent become children of this one, which can end them.
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans become children of this process
     ray._private.worker.print_to_stdstream = lambda *_, **__: None  # Ray would print advice if an actor dies
     shared_before = os.listdir("/dev/shm")
-    parent = "/tmp" if len(tempfile.gettempdir()) > 21 else None  # Ray puts sockets below it: paths must be short
-    folder = tempfile.mkdtemp(prefix="ray-", dir=parent)
+    # Paths of sockets, which Ray puts below this folder, must be short.
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp" if len(tempfile.gettempdir()) > 21 else None)
     settings = {"include_dashboard": False, "object_store_memory": store_bytes(flags.sizes), "_temp_dir": folder}
     if flags.address:
         variables = {name: value for name, value in os.environ.items() if name.startswith("RAY_CGRAPH_")}

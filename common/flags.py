@@ -18,7 +18,7 @@ PRIVATE_CLUSTER = {  # variables that Ray reads when it is imported, and that it
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),  # otherwise, Ray writes a token into the home folder
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_enable_metrics_collection": "0",
+    "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "0",  # readers get copies, and not views of the object store
     "RAY_enable_worker_prestart": "0",
     "RAY_worker_niceness": "0",  # Ray's default is 15
     "no_proxy": "127.0.0.1,localhost",  # gRPC would send Ray's messages to a proxy

@@ -32,6 +32,7 @@ class Run(msgspec.Struct):
     reason: str | None = "the run was killed, or its record could not be saved"
     memcpy_before_seconds: list[Seconds] = []  # one warm copy per edge by one thread, one sample per pass
     memcpy_after_seconds: list[Seconds] = []
+    readers_own_a_copy: bool | None = True  # False: they got views of memory that another process wrote
     warmup_iterations: int | None = None  # untimed ones after the first
     warmup_seconds: list[Seconds] = []
     first_seconds: Seconds | None = None  # of the first iteration
@@ -84,7 +85,7 @@ def describe_machine() -> dict[str, Any]:
     model = re.search(r"^(?:model name|Model)\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     gpus = [path.read_text() for path in Path("/proc/driver/nvidia/gpus").glob("*/information")]
     return {
-        "cpu_model": model[1] if model else None,
+        "cpu_model": model and model[1],
         "logical_cpus": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "gpus": [name.strip() for text in gpus for name in re.findall(r"Model:(.+)", text)],
