@@ -9,7 +9,7 @@ from statistics import median
 
 import psutil
 import pytest
-from conftest import KILOBYTES, ROOT, RUN_SECONDS
+from conftest import KILOBYTES, LEAVE_SECONDS, ROOT, RUN_SECONDS
 
 from common.record import load
 
@@ -59,7 +59,7 @@ def test_an_actor_that_dies_is_named_and_the_samples_are_kept(begin_run, script)
     begun = begin_run(script, *KILOBYTES, *LONG)
     find_actors(begun)[1].kill()
     finished = begun.finish()
-    assert begun.leftovers() == []
+    assert begun.leftovers(LEAVE_SECONDS) == []
     assert re.fullmatch(r"error: (policy|reference|reward) died\n", finished.stderr), finished.stderr
     (run,) = load(finished.output).runs
     assert finished.code == 1 and run.status == "failed" and f"error: {run.reason}\n" == finished.stderr
@@ -74,7 +74,7 @@ def test_an_interrupt_keeps_the_samples_and_leaves_nothing_behind(begin_run, scr
     find_actors(begun)
     begun.process.send_signal(number)
     finished = begun.finish()
-    assert begun.leftovers() == []
+    assert begun.leftovers(LEAVE_SECONDS) == []
     (run,) = load(finished.output).runs
     assert finished.code == 130 and run.seconds
     assert finished.stderr == f"error: interrupted after {len(run.seconds)} timed iterations\n"
@@ -85,7 +85,7 @@ def test_an_interrupt_ends_a_graph_whose_actor_hangs(begin_run):
     find_actors(begun)[0].suspend()
     begun.process.send_signal(signal.SIGINT)
     assert begun.finish().code == 130
-    assert begun.leftovers() == []
+    assert begun.leftovers(LEAVE_SECONDS) == []
 
 
 @pytest.mark.parametrize("script", [STORE, GRAPH])
@@ -105,7 +105,10 @@ def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, tmp_path, scr
     assert len(load(finished.output).runs[0].warmup_seconds) == 1
 
 
-@pytest.mark.parametrize(("script", "transport"), CASES)
+@pytest.mark.parametrize(
+    ("script", "transport"),
+    [pytest.param(*case, marks=() if case == (STORE, "refs") else pytest.mark.long) for case in CASES],
+)
 def test_a_script_and_the_suite_agree(run_script, script, transport):
     """The bound is wide, because other tests run at the same time. docs/demo.md has the result of five runs each."""
     runtime, sizes = {STORE: "store", GRAPH: "graph"}[script], ("--batch-size", "32", "--prompt-seq-len", "1024")

@@ -35,7 +35,8 @@ for suite, parts in SUITES.items():
         plan_suite([], suite, {})
 """
 PACKAGES = ("dataflow/", "common/")
-RUN = ("run", "store refs", "graph shm", "--batch-size", "8", "--prompt-seq-len", "64", "--iterations", "3")
+RUN = ("run", "store refs", "graph shm", "--batch-size", "8", "--prompt-seq-len", "64", "--iterations", "3",
+       "--warmup", "1")  # fmt: skip
 
 
 def files_without(names):
