@@ -2,6 +2,7 @@
 
 import io
 import threading
+import time
 from types import SimpleNamespace
 
 import psutil
@@ -20,12 +21,18 @@ def answer(value):
 
 
 @pytest.mark.parametrize("connections", [1, 4])
-def test_a_link_is_timed_until_the_last_byte_is_read(connections):
+def test_a_link_is_timed_until_the_last_byte_is_read(connections, monkeypatch):
     end = link.LinkEnd()
     end.address = "127.0.0.1"
     port = end.listen()
-    receiving = threading.Timer(0.3, end.receive, [connections])
-    receiving.start()
+    receiving = threading.Timer(0.5, end.receive, [connections])
+
+    def read_clock():
+        if not receiving.ident:
+            receiving.start()  # it begins to read so long after the clock has started
+        return time.perf_counter()
+
+    monkeypatch.setattr(link, "time", SimpleNamespace(perf_counter=read_clock))
     assert end.send("127.0.0.1", port, connections, 20_000_000) > 0.2
     receiving.join(5)
     assert not receiving.is_alive() and end.count_received() == 20_000_000

@@ -31,7 +31,9 @@ def test_each_transport_ends_with_its_time_and_leaves_nothing_behind(run_script,
     assert str(finished.output) in finished.stdout
 
 
-@pytest.mark.parametrize(("script", "transport"), [(STORE, "ref-queue"), (GRAPH, "shm")])
+@pytest.mark.parametrize(
+    ("script", "transport"), [(STORE, "ref-queue"), pytest.param(GRAPH, "shm", marks=pytest.mark.long)]
+)
 def test_an_existing_cluster_is_joined_and_goes_on(run_script, cluster, script, transport):
     for _ in range(2):
         finished = run_script(script, *cluster, "--transport", transport, *KILOBYTES, *SHORT)
@@ -67,7 +69,8 @@ def test_an_actor_that_dies_is_named_and_the_samples_are_kept(begin_run, script)
 
 
 @pytest.mark.parametrize(
-    ("script", "number"), [(STORE, signal.SIGINT), (GRAPH, signal.SIGINT), (GRAPH, signal.SIGTERM)]
+    ("script", "number"),
+    [(STORE, signal.SIGTERM), (GRAPH, signal.SIGINT), pytest.param(STORE, signal.SIGINT, marks=pytest.mark.long)],
 )
 def test_an_interrupt_keeps_the_samples_and_leaves_nothing_behind(begin_run, script, number):
     begun = begin_run(script, *KILOBYTES, *LONG)
@@ -80,6 +83,7 @@ def test_an_interrupt_keeps_the_samples_and_leaves_nothing_behind(begin_run, scr
     assert finished.stderr == f"error: interrupted after {len(run.seconds)} timed iterations\n"
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_a_graph_whose_actor_hangs(begin_run):
     begun = begin_run(GRAPH, *KILOBYTES, *LONG)
     find_actors(begun)[0].suspend()

@@ -90,6 +90,7 @@ def test_all_that_remains_can_be_listed_and_planned(tmp_path, name):
     run_in(tmp_path, "-c", PLAN_ALL)
 
 
+@pytest.mark.long
 @pytest.mark.runs
 def test_transports_run_without_any_study(tmp_path):
     copy_without(studies(), tmp_path, PACKAGES)
