@@ -42,12 +42,8 @@ def test_two_scripts_are_compared(plot, write, tmp_path):
         "store driver-queue takes 12.00 times as long as graph shm",
         str(tmp_path / "benchmark_result.svg"),
     ]
-    assert (tmp_path / "benchmark_result.svg").read_text().count("<svg") == 1
-
-
-def test_views_and_copies_are_not_divided(plot, write, tmp_path):
-    write("queue", "driver-queue", [2.0])
-    write("mapped", "mapped", [0.5], runtime="graph")
+    write("queue-2", "numpy", [2.0])  # readers get views, which are not compared with copies
+    (tmp_path / "queue.json").unlink()
     assert not any("times as long" in line for line in plot(tmp_path))
 
 

@@ -30,9 +30,7 @@ def test_each_transport_ends_with_its_time_and_leaves_nothing_behind(run_script,
     assert str(finished.output) in finished.stdout
 
 
-@pytest.mark.parametrize(
-    ("script", "transport"), [(STORE, "ref-queue"), pytest.param(GRAPH, "shm", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize(("script", "transport"), [(STORE, "ref-queue"), (GRAPH, "shm")])
 def test_an_existing_cluster_is_joined_and_goes_on(run_script, cluster, script, transport):
     for _ in range(2):
         finished = run_script(script, *cluster, "--transport", transport, *KILOBYTES, *SHORT)
@@ -55,53 +53,58 @@ def find_actors(script):
     raise AssertionError(f"the actors did not start: {script.process.communicate()}")
 
 
-@pytest.mark.parametrize("script", [STORE, GRAPH])
-def test_an_actor_that_dies_is_named_and_the_samples_are_kept(begin_run, script):
+@pytest.mark.parametrize(
+    ("script", "fault", "code", "message"),
+    [
+        (STORE, "kill", 1, "(policy|reference|reward) died"),
+        (GRAPH, "kill", 1, "(policy|reference|reward) died"),
+        (STORE, signal.SIGINT, 130, "interrupted after [0-9]+ timed iterations"),
+        (GRAPH, signal.SIGTERM, 130, "interrupted after [0-9]+ timed iterations"),
+        (GRAPH, "suspend", 130, "interrupted after [0-9]+ timed iterations"),  # an actor that hangs, then Ctrl-C
+    ],
+)
+def test_a_fault_is_one_line_keeps_the_samples_and_leaves_nothing_behind(begin_run, script, fault, code, message):
     begun = begin_run(script, *KILOBYTES, *LONG)
-    find_actors(begun)[1].kill()
+    actor = find_actors(begun)[1]
+    if fault in ("kill", "suspend"):
+        getattr(actor, fault)()
+    if fault != "kill":
+        begun.process.send_signal(signal.SIGINT if fault == "suspend" else fault)
     finished = begun.finish()
     assert begun.leftovers(LEAVE_SECONDS) == []
-    assert re.fullmatch(r"error: (policy|reference|reward) died\n", finished.stderr), finished.stderr
     (run,) = load(finished.output).runs
-    assert finished.code == 1 and run.status == "failed" and f"error: {run.reason}\n" == finished.stderr
+    assert re.fullmatch(f"error: {message}\n", finished.stderr), finished.stderr
+    assert finished.code == code and run.status == "failed" and finished.stderr == f"error: {run.reason}\n"
     assert run.seconds
 
 
-@pytest.mark.parametrize(
-    ("script", "number"),
-    [(STORE, signal.SIGTERM), (GRAPH, signal.SIGINT), pytest.param(STORE, signal.SIGINT, marks=pytest.mark.long)],
-)
-def test_an_interrupt_keeps_the_samples_and_leaves_nothing_behind(begin_run, script, number):
-    begun = begin_run(script, *KILOBYTES, *LONG)
-    find_actors(begun)
-    begun.process.send_signal(number)
-    finished = begun.finish()
-    assert begun.leftovers(LEAVE_SECONDS) == []
-    (run,) = load(finished.output).runs
-    assert finished.code == 130 and run.seconds
-    assert finished.stderr == f"error: interrupted after {len(run.seconds)} timed iterations\n"
+@pytest.fixture
+def run_changed(run_script, tmp_path):
+    """run_changed(script, {text: new text}, *flags) -> Finished, of a copy of the script with these changes."""
 
+    def run(script, changes, *flags):
+        text = script.read_text()
+        for old, new in changes.items():
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        (tmp_path / script.name).write_text(text)
+        (tmp_path / "common").symlink_to(ROOT / "common")
+        return run_script(tmp_path / script.name, *flags, *KILOBYTES, *SHORT)
 
-@pytest.mark.long
-def test_an_interrupt_ends_a_graph_whose_actor_hangs(begin_run):
-    begun = begin_run(GRAPH, *KILOBYTES, *LONG)
-    find_actors(begun)[0].suspend()
-    begun.process.send_signal(signal.SIGINT)
-    assert begun.finish().code == 130
-    assert begun.leftovers(LEAVE_SECONDS) == []
+    return run
 
 
 @pytest.mark.parametrize("script", [STORE, GRAPH])
-def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, tmp_path, script):
-    """The script is a copy whose reference model changes one item of iteration 3 after its message was made."""
-    changed = "self.message(number)[9:10].add_(number == 3 and self.name == 'reference')"
-    text = script.read_text().replace("return self.message(self.receive(*inputs))", "number = self.receive(*inputs)\n"
-                                      "        return self.message(number)")  # fmt: skip
-    assert text.count("return self.message(number)") == 1
-    copy = tmp_path / script.name
-    copy.write_text(text.replace("return self.message(number)", f"{changed}\n        return self.message(number)"))
-    (tmp_path / "common").symlink_to(ROOT / "common")
-    finished = run_script(copy, *KILOBYTES, *SHORT)
+def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_changed, script):
+    """The reference model changes one byte of iteration 3 after its message was made."""
+    method = """
+    def message(self, number):
+        message = super().message(number)
+        message[9:10].add_(number == 3 and self.name == "reference")
+        return message
+
+    def forward(self"""
+    finished = run_changed(script, {"    def forward(self": method})
     assert finished.code == 1
     expected = r"error: reference -> reward: 1 bytes of message 3 differ from what was sent, .* number 3\n"
     assert re.fullmatch(expected, finished.stderr), finished.stderr
@@ -135,33 +138,23 @@ from ray.experimental.util.types import Device
 FLAGS.transport, FLAGS.gpus_per_model, ray.init = "nccl", 1, partial(ray.init, num_gpus=3)
 mock.patch("ray.experimental.channel.torch_tensor_type.TorchTensorType.device", Device.CPU).start()
 """
-MOCKED_MODEL = """
-    def start_mock(self):
+MOCKED_MODEL = """    def start_mock(self):
         start_nccl_mock()
 
     def verify(self, number):
         with mock.patch("torch.Tensor.device", torch.device("cpu")):  # the mock says that all tensors are on a GPU
             super().verify(number)
-"""
-MOCKED_MAIN = """
-        barriers = [Barrier.options(name=f"barrier-{low}-{high}").remote() for low, high in combinations(range(3), 2)]
+
+    def pass_through(self"""
+MOCKED_MAIN = """        names = [f"barrier-{low}-{high}" for low, high in combinations(range(3), 2)]
+        barriers = [Barrier.options(name=name).remote() for name in names]
         ray.get([model.start_mock.remote() for model in models])
-"""
+        with InputNode()"""
 
 
-def test_the_edges_of_nccl_deliver_the_right_bytes_over_a_mock_of_nccl(run_script, tmp_path):
+def test_the_edges_of_nccl_deliver_the_right_bytes_over_a_mock_of_nccl(run_changed):
     """It shows that the graph compiles and that messages are right without a GPU, and says nothing about speed."""
-    text = GRAPH.read_text()
-    for place, added in (
-        ("\nimport ray\n", MOCKED_IMPORTS),
-        ("    def pass_through(self", MOCKED_MODEL + "\n"),
-        ("        with InputNode()", MOCKED_MAIN),
-    ):
-        assert text.count(place) == 1
-        text = text.replace(place, added + place)
-    copy = tmp_path / GRAPH.name
-    copy.write_text(text)
-    (tmp_path / "common").symlink_to(ROOT / "common")
-    finished = run_script(copy, "--transport", "shm", *KILOBYTES, *SHORT)
+    changes = {"\nimport ray\n": MOCKED_IMPORTS, "    def pass_through(self": MOCKED_MODEL}
+    finished = run_changed(GRAPH, changes | {"        with InputNode()": MOCKED_MAIN}, "--transport", "shm")
     assert finished.code == 0, finished.stderr
     assert finished.stdout.startswith("nccl: ")
