@@ -84,27 +84,31 @@ CHAINS = {"shm": bind_shm, "nccl": bind_nccl, "pickle": bind_pickle}
 
 
 def main(flags):
-    with recorded_run(flags) as run, ray_cluster(flags):
-        driver = Endpoint("driver", flags.sizes)
-        actor = ray.remote(num_cpus=0, num_gpus=flags.gpus_per_model)(Model)
-        policy, reference, reward = models = [
-            actor.options(name=name).remote(name, flags.sizes, flags.device)
-            for name in ("policy", "reference", "reward")
-        ]
-        with InputNode() as query:
-            graph = CHAINS[flags.transport](query, policy, reference, reward).experimental_compile()
-
-        def send(number):
-            return graph.execute(driver.message(number))
-
-        def receive(result):
-            driver.receive(ray.get(result))
-
+    with recorded_run(flags) as run:
         run.memcpy_before_seconds = measure_memcpy(flags.sizes)
-        for number in count_iterations(flags.warmup, flags.iterations):
-            time_group([number], 1, send, receive, run.save_times)  # the clock runs only in this line
-            driver.verify(number)
-            ray.get([model.verify.remote(number) for model in models])
+        with ray_cluster(flags):
+            driver = Endpoint("driver", flags.sizes)
+            actor = ray.remote(num_cpus=0, num_gpus=flags.gpus_per_model)(Model)
+            policy, reference, reward = models = [
+                actor.options(name=name).remote(name, flags.sizes, flags.device)
+                for name in ("policy", "reference", "reward")
+            ]
+            with InputNode() as query:
+                result = CHAINS[flags.transport](query, policy, reference, reward)
+            # Each channel gets a buffer per iteration in flight: by default ten.
+            graph = result.experimental_compile(_max_inflight_executions=2)
+            ray.get(graph._proxy_actor.__ray_ready__.remote())  # Ray starts a process for each graph
+
+            def send(number):
+                return graph.execute(driver.message(number))
+
+            def receive(result):
+                driver.receive(ray.get(result))
+
+            for number in count_iterations(flags.warmup, flags.iterations):
+                time_group([number], 1, send, receive, run.save_times)  # the clock runs only in this line
+                driver.verify(number)
+                ray.get([model.verify.remote(number) for model in models])
         run.memcpy_after_seconds = measure_memcpy(flags.sizes)
     print(f"{flags.transport}: {1000 * median(run.seconds):,.1f} ms per iteration (median); record: {flags.output}")
     print(f"Execution time: {sum(run.seconds):.2f} seconds")

@@ -100,22 +100,23 @@ CHAINS = {"driver-queue": driver_queue, "ref-queue": ref_queue, "refs": refs}
 
 def main(flags):
     chain = CHAINS[flags.transport]
-    with recorded_run(flags) as run, ray_cluster(flags):
-        driver = Endpoint("driver", flags.sizes)
-        actor = ray.remote(num_cpus=0, num_gpus=flags.gpus_per_model)(Model)
-        policy, reference, reward = models = [
-            actor.options(name=name).remote(name, flags.sizes, flags.device)
-            for name in ("policy", "reference", "reward")
-        ]
-
-        def send(number):
-            return chain(driver.message(number), policy, reference, reward)
-
+    with recorded_run(flags) as run:
         run.memcpy_before_seconds = measure_memcpy(flags.sizes)
-        for number in count_iterations(flags.warmup, flags.iterations):
-            time_group([number], 1, send, driver.receive, run.save_times)  # the clock runs only in this line
-            driver.verify(number)
-            ray.get([model.verify.remote(number) for model in models])
+        with ray_cluster(flags):
+            driver = Endpoint("driver", flags.sizes)
+            actor = ray.remote(num_cpus=0, num_gpus=flags.gpus_per_model)(Model)
+            policy, reference, reward = models = [
+                actor.options(name=name).remote(name, flags.sizes, flags.device)
+                for name in ("policy", "reference", "reward")
+            ]
+
+            def send(number):
+                return chain(driver.message(number), policy, reference, reward)
+
+            for number in count_iterations(flags.warmup, flags.iterations):
+                time_group([number], 1, send, driver.receive, run.save_times)  # the clock runs only in this line
+                driver.verify(number)
+                ray.get([model.verify.remote(number) for model in models])
         run.memcpy_after_seconds = measure_memcpy(flags.sizes)
     print(f"{flags.transport}: {1000 * median(run.seconds):,.1f} ms per iteration (median); record: {flags.output}")
     print(f"Execution time: {sum(run.seconds):.2f} seconds")

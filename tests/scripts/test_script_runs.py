@@ -146,15 +146,15 @@ MOCKED_MODEL = """    def start_mock(self):
             super().verify(number)
 
     def pass_through(self"""
-MOCKED_MAIN = """        names = [f"barrier-{low}-{high}" for low, high in combinations(range(3), 2)]
-        barriers = [Barrier.options(name=name).remote() for name in names]
-        ray.get([model.start_mock.remote() for model in models])
-        with InputNode()"""
+MOCKED_MAIN = """            names = [f"barrier-{low}-{high}" for low, high in combinations(range(3), 2)]
+            barriers = [Barrier.options(name=name).remote() for name in names]
+            ray.get([model.start_mock.remote() for model in models])
+            with InputNode()"""
 
 
 def test_the_edges_of_nccl_deliver_the_right_bytes_over_a_mock_of_nccl(run_changed):
     """It shows that the graph compiles and that messages are right without a GPU, and says nothing about speed."""
     changes = {"\nimport ray\n": MOCKED_IMPORTS, "    def pass_through(self": MOCKED_MODEL}
-    finished = run_changed(GRAPH, changes | {"        with InputNode()": MOCKED_MAIN}, "--transport", "shm")
+    finished = run_changed(GRAPH, changes | {"            with InputNode()": MOCKED_MAIN}, "--transport", "shm")
     assert finished.code == 0, finished.stderr
     assert finished.stdout.startswith("nccl: ")
