@@ -19,8 +19,6 @@ from ray.exceptions import RayError
 from common import SuiteError
 from common.sizes import MODELS, store_bytes
 
-SHUTDOWN_SECONDS = 10  # Ray waits longer for the actors of a compiled graph if one of them hangs
-
 
 @contextmanager
 def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
@@ -59,7 +57,7 @@ def explain(error: Exception) -> str:
 def leave(folder: str, shared_before: list[str]) -> None:
     """Disconnect from Ray, end all processes that were started, and remove their files."""
     processes = psutil.Process().children(recursive=True)
-    killer = Timer(SHUTDOWN_SECONDS, kill, [processes])
+    killer = Timer(10, kill, [processes])  # Ray waits longer if an actor of a compiled graph hangs
     killer.start()
     ray.shutdown()
     killer.cancel()
@@ -79,4 +77,4 @@ def kill(processes: list[psutil.Process]) -> None:
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(processes, timeout=SHUTDOWN_SECONDS)
+    psutil.wait_procs(processes, timeout=10)

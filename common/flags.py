@@ -4,6 +4,7 @@ import argparse
 import importlib.util
 import os
 import secrets
+import socket
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
@@ -21,7 +22,6 @@ PRIVATE_CLUSTER = {  # variables that Ray reads when it is imported, and that it
     "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "0",  # readers get copies, and not views of the object store
     "RAY_enable_worker_prestart": "0",
     "RAY_worker_niceness": "0",  # Ray's default is 15
-    "no_proxy": "127.0.0.1,localhost",  # gRPC would send Ray's messages to a proxy
 }
 
 
@@ -90,10 +90,13 @@ def complete(flags: argparse.Namespace) -> None:
     name = f"{flags.runtime}-{flags.transport}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.json"
     flags.output = flags.output or RESULTS / name
     try:
+        if flags.address and flags.address != "auto":  # if nothing listens there, Ray would wait for minutes
+            socket.create_connection(flags.address.rpartition(":")[::2], timeout=3).close()  # host and port
         flags.output.parent.mkdir(parents=True, exist_ok=True)
         flags.output.open("x").close()
     except OSError as error:
-        raise ValueError(f"--output {flags.output}: {error.strerror}: give another name") from None
+        name = f"--output {flags.output}" if error.filename else f"--address {flags.address}"
+        raise ValueError(f"{name}: {error.strerror or error}: give another one") from None
 
 
 def count_gpus() -> int:

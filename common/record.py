@@ -89,7 +89,6 @@ def describe_machine() -> dict[str, Any]:
         "logical_cpus": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "gpus": [name.strip() for text in gpus for name in re.findall(r"Model:(.+)", text)],
-        "kernel": os.uname().release,
         "versions": {name: version(name) for name in ("ray", "torch", "numpy")},
     }
 

@@ -75,6 +75,7 @@ def test_a_container_with_a_small_dev_shm_is_rejected(monkeypatch):
         ("store", ["--iterations", "0"], "--iterations 0: give 1 or more"),
         ("graph", ["--batch-size", "many"], "--batch-size: invalid int value: 'many'"),
         ("graph", ["--output", "/proc/no/record"], "--output /proc/no/record: No such file or directory"),
+        ("store", ["--address", "127.0.0.1:1"], "--address 127.0.0.1:1: Connection refused: give another one"),
         ("store", ["--rounds", "3"], "unrecognized arguments: --rounds 3"),
     ],
 )
@@ -89,7 +90,7 @@ def test_a_record_is_not_overwritten(parse, tmp_path, capsys):
     parse("store", "--output", str(tmp_path / "record.json"))
     with pytest.raises(SystemExit):
         parse("store", "--output", str(tmp_path / "record.json"))
-    assert "File exists: give another name" in capsys.readouterr().err
+    assert "File exists: give another one" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
