@@ -22,6 +22,7 @@ PRIVATE_CLUSTER = {  # variables that Ray reads when it is imported, and that it
     "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "0",  # readers get copies, and not views of the object store
     "RAY_enable_worker_prestart": "0",
     "RAY_worker_niceness": "0",  # Ray's default is 15
+    "no_proxy": "127.0.0.1,localhost",  # gRPC would send Ray's messages to a proxy
 }
 
 
@@ -87,8 +88,7 @@ def complete(flags: argparse.Namespace) -> None:
     flags.gpus_per_model = min(1, gpus / len(MODELS)) if flags.device == "cuda" else 0
     flags.sizes = message_bytes(flags.batch_size, flags.prompt_seq_len)
     check_memory(flags.sizes, flags.batch_size)
-    name = f"{flags.runtime}-{flags.transport}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.json"
-    flags.output = flags.output or RESULTS / name
+    flags.output = flags.output or RESULTS / f"{flags.runtime}-{flags.transport}-{datetime.now(UTC):%FT%H%M%S.%f}.json"
     try:
         if flags.address and flags.address != "auto":  # if nothing listens there, Ray would wait for minutes
             socket.create_connection(flags.address.rpartition(":")[::2], timeout=3).close()  # host and port
