@@ -13,11 +13,13 @@ from msgspec import Meta, convert
 from dataflow.flows.catalogue import FLOWS
 from dataflow.flows.flow import Flow
 from dataflow.plan.flag import NO_FLAG, flag, parse_assignments
+from dataflow.studies import FOLDER as STUDIES
 from dataflow.studies import studies
 from dataflow.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
-PRESETS_TEXT = Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")
+_PRESET_FILES = [Path(__file__).with_name("presets.toml"), *sorted(STUDIES.glob("*/presets.toml"))]
+PRESETS_TEXT = "\n".join(path.read_text(encoding="utf-8") for path in _PRESET_FILES)
 PRESETS = tomllib.loads(PRESETS_TEXT)
 FORMS = {form: change for study in studies().values() for form, change in study.forms.items()}  # of --message
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
@@ -46,15 +48,14 @@ class CoreOptions:
     preset: str | None = flag(NO_FLAG, None, "the known system that --flow names")
     message: str | None = _workload(None, "send messages of several fields as a dict of tensors (fields, the default), "
         "copied into one buffer (packed), with each list of tensors as one tensor of values and one of offsets "
-        "(jagged), or in the form of a study (tensordict: as in verl; indices: only the weights that have changed). "
-        "Flow online-dpo has flat messages, and ChatLearn's fields with this flag", str,
+        "(jagged), or in a form of a study. Flow online-dpo has flat messages, and "
+        "ChatLearn's fields with this flag", str,
         choices=("fields", "packed", "jagged", *FORMS))
     batch_size: int | None = _size("samples or prompts per message", int, _COUNT)
-    prompt_seq_len: int | None = _size("tokens per prompt of the demo's flow and of detached-ppo", int, _COUNT)
+    prompt_seq_len: int | None = _size("tokens per prompt, in flows whose prompts have equal lengths", int, _COUNT)
     prompt_len: str | None = _size(f"tokens per prompt of ChatLearn's flows: {_LENGTHS}", str)
     response_len: str | None = _size(f"tokens per response of ChatLearn's flows: {_LENGTHS}", str)
-    seq_length: int | None = _size("tokens to which --padding vllm pads each sample; tokens per sample of detached-ppo",
-        int, _COUNT)
+    seq_length: int | None = _size("tokens per sample, to which shorter samples are padded", int, _COUNT)
     as_sent: bool | None = _size("send views of larger tensors, as ChatLearn does; pickle writes all of a view's "
         "storage. Without this flag, each tensor has its own storage")
     message_bytes: int | None = flag("sizes", None, "bytes per message of round-trip, chain and scatter-gather, such "
