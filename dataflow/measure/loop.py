@@ -6,9 +6,8 @@ it has stopped. Whatever is done for each message is inside: the sequence number
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from statistics import fmean, median
 from typing import Any
 
 import msgspec
@@ -20,56 +19,15 @@ from dataflow.endpoints.progress_table import ENDING, ITERATING
 from dataflow.measure.data_path import find_missing_bytes, find_other_data_path, mark_requested_paths
 from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.noise import CpuTime, OtherLoad, loopback_bytes, measure_resources
-from dataflow.plan.options import MIN_TIMED_ITERATIONS, MIN_WARMUP_GROUPS
+from dataflow.measure.warm_up import WarmUp, iteration_groups
+from dataflow.plan.options import MIN_TIMED_ITERATIONS
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import ProcessCost
 from dataflow.studies import load, studies
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
-SETTLED_GROUPS = MIN_WARMUP_GROUPS // 2  # in the steady state, they take as long as as many before them
-MAX_SETTLED_CHANGE = 0.1  # of their median time, and of the page faults that the next ones save
-MIN_FAULTS = 100  # per iteration; fewer take less than 0.3 ms
-MAX_WARMUP_SECONDS = 30
 RESOURCE_READINGS = 20  # and one after the last iteration
 READ_AS = {True: "views", False: "copies", None: "partly copies"}  # by whether readers found views of shared memory
-
-
-class WarmUp:
-    """Decide when the warm-up is over: after a fixed number of iterations, or when times and page faults settle."""
-
-    def __init__(self, is_fixed: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        self.is_fixed, self.clock, self.begin = is_fixed, clock, clock()
-        self.seconds: list[float] = []  # per iteration of each group
-        self.faults: list[float] = []  # page faults per iteration of each group
-        self.settled: bool | None = None  # None: unknown, because the number is fixed
-
-    def is_over(self) -> bool:
-        if self.is_fixed:
-            return False
-        self.settled = False
-        if len(self.seconds) < 2 * SETTLED_GROUPS:
-            return False
-        before, last = slice(-2 * SETTLED_GROUPS, -SETTLED_GROUPS), slice(-SETTLED_GROUPS, None)
-        old_seconds, new_seconds = median(self.seconds[before]), median(self.seconds[last])
-        old_faults, new_faults = fmean(self.faults[before]), fmean(self.faults[last])
-        is_falling = old_faults - new_faults > max(MAX_SETTLED_CHANGE * old_faults, MIN_FAULTS)
-        self.settled = abs(new_seconds - old_seconds) <= MAX_SETTLED_CHANGE * old_seconds and not is_falling
-        return self.settled or self.clock() - self.begin > MAX_WARMUP_SECONDS
-
-
-def iteration_groups(plan: Plan, warm_up: WarmUp) -> Iterator[tuple[range, bool]]:
-    """Yield the iterations between two verifications: the first one alone, then the warm-up, then the timed ones.
-
-    The second value is whether they are timed.
-    """
-    yield range(1, 2), False
-    options, number, stop = plan.options, 2, 2 + plan.max_warmup
-    while not warm_up.is_over() and number < stop:
-        yield range(number, min(number + options.in_flight, stop)), False
-        number = min(number + options.in_flight, stop)
-    stop = number + options.iterations
-    for first in range(number, stop, options.group_size):
-        yield range(first, min(first + options.group_size, stop)), True
 
 
 def count_faults(workers: WorkerGroup) -> int:

@@ -16,7 +16,8 @@ from dataflow.endpoints.progress_table import ENDING, ProgressTable
 from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER
 from dataflow.measure.driver_report import DriverReport
-from dataflow.measure.loop import Measurement, WarmUp, find_failure, iteration_groups
+from dataflow.measure.loop import Measurement, find_failure
+from dataflow.measure.warm_up import WarmUp, iteration_groups
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan, resolve_plan
 from dataflow.records.schema import Run
