@@ -1,6 +1,7 @@
 # make demo                 the two scripts with 20 iterations, their chart and the ratio of their times (two minutes)
 # make agreement            five runs of each script's transports, and of the suite's, and the ratios of their times (an hour)
 # make run SUITE=headline   measure a suite; FLAGS="--runs 5" adds flags (python3 -m dataflow run --help lists the suites)
+# make quick                the suite quick: seven configurations with a quarter of the payload (two minutes)
 # make published            five runs of everything in results/published (several hours), into results/run-published
 # make gpu                  everything that a machine with GPUs can run (25 minutes)
 # make test                 lint, and all tests except the long ones; ARGS="--all" runs these too
@@ -19,7 +20,7 @@ ARGS ?=
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: demo agreement run published gpu test unit lint peers faults publish clean
+.PHONY: demo agreement run quick published gpu test unit lint peers faults publish clean
 .DELETE_ON_ERROR:
 # Without compiled modules, each of the hundreds of processes would compile torch and Ray again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -43,7 +44,7 @@ agreement: .venv/installed
 	done
 	$(PY) -m dataflow compare $(AGREEMENT)/suite $(AGREEMENT)/scripts --mixed
 
-run: .venv/installed
+run quick: .venv/installed
 	$(PY) -m dataflow run --suite $(SUITE) $(FLAGS)
 
 published: .venv/installed-peers
