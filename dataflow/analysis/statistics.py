@@ -91,7 +91,7 @@ def ratio(run_seconds: Sequence[float], baseline: Sequence[float]) -> Ratio:
     Iterations of one process share its conditions, so a run counts once. The logarithms of the medians are compared
     by Welch's t-test; from ten runs on by Yuen's, which trims a tenth of the runs at either end.
     """
-    from scipy import stats  # takes half a second, which the scripts do not need
+    from scipy import stats  # takes half a second, which a run does not need
 
     ours, theirs = np.log(run_seconds), np.log(baseline)
     value = typical_seconds(run_seconds) / typical_seconds(baseline)

@@ -1,6 +1,6 @@
 """List the flows by name: functions whose parameters are the flow's sizes, with their defaults.
 
-Each size is a flag of every script. A user's flow can also be text or a function in another file.
+Each size is a flag. A user's flow can also be text or a function in another file.
 """
 
 import dataclasses

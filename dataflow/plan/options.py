@@ -1,4 +1,4 @@
-"""Define the flags that every script has: one field of Options per flag, with its group, default, help and bounds."""
+"""Define the flags of configurations: one field of Options per flag, with its group, default, help and bounds."""
 
 import dataclasses
 import tomllib

@@ -139,7 +139,7 @@ def require_gpus(transport: Transport, gpus: int, actors: int) -> int:
 
 def require_modules(transport: Transport, message: str | None) -> None:
     """Raise Skipped if a module that the transport, or the form of the messages, needs is not installed."""
-    from importlib import metadata  # not at the top: see records/environment.py
+    from importlib import metadata  # not at the top: see records/machine.py
 
     cuda = (cuda_version() or "12").split(".")[0]
     needed = [module for study in studies().values() for form, module in study.modules.items() if form == message]

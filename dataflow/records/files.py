@@ -74,7 +74,7 @@ def record_files(paths: Iterable[Path]) -> list[Path]:
             raise RecordError(f"{path} does not exist: name records or folders of records")
         below = sorted([*path.rglob("*.json"), *path.rglob("*.json.gz")]) if path.is_dir() else [path]
         if not below:
-            raise RecordError(f"{path} has no records (*.json): name a folder that a script has written to")
+            raise RecordError(f"{path} has no records (*.json): name a folder of records")
         files += below
     return files
 
@@ -115,8 +115,8 @@ def load(path: Path) -> Record:
             raise RecordError(f"{path} has an ok run without times, so something has changed it: leave it out")
         return record
     except OSError as error:
-        raise RecordError(f"cannot read {path} ({error.strerror or error}): name a record of a script") from None
+        raise RecordError(f"cannot read {path} ({error.strerror or error}): name a record") from None
     except msgspec.ValidationError as error:
         raise RecordError(f"{path} is not a record of this suite ({str(error)[:120]}): leave it out") from None
     except (msgspec.DecodeError, UnicodeDecodeError, zlib.error, EOFError) as error:
-        raise RecordError(f"{path} is not complete JSON ({error}): leave it out, or run its script again") from None
+        raise RecordError(f"{path} is not complete JSON ({error}): leave it out, or measure again") from None

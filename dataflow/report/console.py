@@ -1,4 +1,4 @@
-"""Print tables, and what a script shows before and after it measures. No charts: this module imports no matplotlib."""
+"""Print tables, and what is shown before and after a run. No charts: this module imports no matplotlib."""
 
 import shutil
 import sys

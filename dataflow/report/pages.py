@@ -19,7 +19,7 @@ SYSTEMS = Path(__file__).with_name("systems.toml")
 
 
 def page_sections(results: Sequence[Result]) -> list[Section]:
-    """Return the sections about the configurations of the largest workload, and the flags of the scripts."""
+    """Return the sections about the configurations of the largest workload, and the flags of configurations."""
     flags = [[f"`{flag}`", text] for flag, text in describe_flags().items()]
     built = [Section("flags", "", table=TextTable(["flag", "meaning"], flags, (0, 1)))]
     built += build_readme(results)

@@ -41,7 +41,7 @@ class RayWorkers(WorkerGroup):
         self.nodes = Nodes(plan)
         if plan.options.address:
             os.environ.update(self.nodes.network_settings(0))
-        self.loops: dict[str, Any] = {}  # of actors that loop by themselves, as those of the torch script
+        self.loops: dict[str, Any] = {}  # of actors that loop by themselves, as those of torch.distributed
 
     def _start_actors(self, actor_class: type, extra: tuple) -> None:
         options: dict[str, Any] = {"num_cpus": 0, "enable_tensor_transport": self.plan.transport.runtime.name == "rdt"}

@@ -19,7 +19,7 @@ def slow_down(factor, runs=QUIET):
 
 @pytest.fixture
 def write_sides(tmp_path):
-    """write_sides(old records, new records) -> the arguments of compare_results.py, two folders."""
+    """write_sides(old records, new records) -> the arguments of compare, two folders."""
 
     def write_sides(old, new):
         for name, records in (("old", old), ("new", new)):
