@@ -14,7 +14,8 @@ bound into a graph once, and Ray keeps a channel open for each message. Three tr
 
 The clock of an iteration starts when the driver takes its query, a tensor that exists already. It stops when the
 driver holds the reward model's tensor. Not timed are the start of Ray, the compilation, a first iteration, 10 more to
-warm up, and the verification of every byte after each iteration.
+warm up, and the verification of every byte after each iteration. Copies of the same bytes by one process (memcpy) are
+timed before and after, and stored in the record as a reference.
 
     python3 ray_cg_simulate_chat_learn_data_flow.py                             # shm or nccl, 100 iterations
     python3 ray_cg_simulate_chat_learn_data_flow.py --transport pickle --iterations 20
@@ -105,8 +106,9 @@ def main(flags):
             def receive(result):
                 driver.receive(ray.get(result))
 
+            # The first iteration and the warm-up have the lowest numbers, by which save_times keeps their times apart.
             for number in count_iterations(flags.warmup, flags.iterations):
-                time_group([number], 1, send, receive, run.save_times)  # the clock runs only in this line
+                time_group([number], 1, send, receive, run.save_times)  # one at a time; the clock runs only here
                 driver.verify(number)
                 ray.get([model.verify.remote(number) for model in models])
         run.memcpy_after_seconds = measure_memcpy(flags.sizes)

@@ -14,7 +14,8 @@ the same messages:
 
 The clock of an iteration starts when the driver takes its query, a tensor that exists already. It stops when the
 driver holds the reward model's tensor. Not timed are the start of Ray, a first iteration, 10 more to warm up, and the
-verification of every byte after each iteration.
+verification of every byte after each iteration. Copies of the same bytes by one process (memcpy) are timed before and
+after, and stored in the record as a reference.
 
     python3 simulate_chat_learn_data_flow.py                                    # driver-queue, 100 iterations
     python3 simulate_chat_learn_data_flow.py --transport refs --iterations 20
@@ -113,8 +114,9 @@ def main(flags):
             def send(number):
                 return chain(driver.message(number), policy, reference, reward)
 
+            # The first iteration and the warm-up have the lowest numbers, by which save_times keeps their times apart.
             for number in count_iterations(flags.warmup, flags.iterations):
-                time_group([number], 1, send, driver.receive, run.save_times)  # the clock runs only in this line
+                time_group([number], 1, send, driver.receive, run.save_times)  # one at a time; the clock runs only here
                 driver.verify(number)
                 ray.get([model.verify.remote(number) for model in models])
         run.memcpy_after_seconds = measure_memcpy(flags.sizes)
