@@ -48,12 +48,11 @@ class Pair:
 
     @cached_property
     def ratio(self) -> Ratio:
-        """Return new time / old time; of runs that were measured together, iteration by iteration."""
+        """Return new time / old time; of runs that were paired, pair by pair."""
         if not self.paired_runs:
             return ratio(self.new.run_seconds, self.old.run_seconds)
-        field = "seconds" if self.old.in_flight == self.new.in_flight == 1 else "group_seconds"
-        old, new = ([getattr(pair[side], field) for pair in self.paired_runs] for side in (0, 1))
-        return ratio_of_pairs(new, old)
+        old = [self.old.seconds_of(run) for run, _ in self.paired_runs]
+        return ratio_of_pairs([self.new.seconds_of(run) for _, run in self.paired_runs], old)
 
 
 def _failed_share(result: Result) -> float:
@@ -74,7 +73,7 @@ def match_results(
 ) -> tuple[list[Pair], list[Result], list[Result]]:
     """Return the pairs, the unmatched old results and the unmatched new results.
 
-    Results that were measured together are a pair, then those of equal identity. Raise RecordError if the machines
+    Results with paired runs are a pair, then those of equal identity. Raise RecordError if the machines
     differ (unless `mixed`), if a configuration has other flags on the other side, if nothing matches, or if a side has
     two results of equal identity.
     """

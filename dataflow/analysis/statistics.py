@@ -98,16 +98,15 @@ def ratio(run_seconds: Sequence[float], baseline: Sequence[float]) -> Ratio:
     return _test_ratio(value, stats.ttest_ind, ours, theirs, equal_var=False, trim=TRIMMED_SHARE)
 
 
-def ratio_of_pairs(seconds: Sequence[Sequence[float]], baseline: Sequence[Sequence[float]]) -> Ratio:
-    """Return how many times as long `seconds` takes as `baseline` in a paired measurement.
+def ratio_of_pairs(run_seconds: Sequence[float], baseline: Sequence[float]) -> Ratio:
+    """Return how many times as long one configuration takes as another, by the medians of paired runs.
 
-    Neighbouring iterations met the same conditions, so each pair of runs counts once, by the median ratio of its
-    iterations. The logarithms are tested against 0 by Student's t-test.
+    The two runs of a pair met nearly the same conditions, so each pair counts once, by the logarithm of its ratio.
+    These are tested against 0 by Student's t-test.
     """
     from scipy import stats
 
-    pairs = zip(seconds, baseline, strict=True)
-    logs = np.array([np.median(np.log(ours) - np.log(theirs)) for ours, theirs in pairs])
+    logs = np.log(run_seconds) - np.log(baseline)
     return _test_ratio(float(np.exp(np.mean(logs))), stats.ttest_1samp, logs, popmean=0)
 
 

@@ -22,7 +22,6 @@ from dataflow.errors import RecordError, UsageError
 from dataflow.measure.batch import (
     Item,
     Planned,
-    check_pair,
     make_items,
     new_records,
     pair_with_checkout,
@@ -51,8 +50,8 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, 
         "new folder for several records and their charts (default: a new name in results/)")  # fmt: skip
     add("--against", type=Path, metavar="CHECKOUT", help="measure each configuration paired with the "
         "same one in another checkout of this project, made with git worktree add CHECKOUT COMMIT")  # fmt: skip
-    add("--paired", action="store_true", help="measure two configurations at the same time, which shows "
-        "smaller differences")  # fmt: skip
+    add("--paired", action="store_true", help="measure two configurations in pairs of runs, one right after "
+        "the other, which shows smaller differences on a machine whose speed changes")  # fmt: skip
     add("--continue", action="store_true", dest="is_continued", help="measure only the runs that an "
         "earlier call with the same flags and --output has not finished")  # fmt: skip
     add("--dry-run", action="store_true", help="print what would be measured, and measure nothing")
@@ -112,16 +111,16 @@ def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[li
 
 
 def group_items(arguments: argparse.Namespace, ready: Sequence[Item]) -> list[list[Item]]:
-    """Return the items that are measured together: pairs, or one by one."""
+    """Return the items whose runs are neighbours: pairs, or one by one."""
     if arguments.paired:
-        groups = [[*ready]]
-    elif arguments.against:
-        groups = [pair_with_checkout(item, arguments.against) for item in ready]
-    else:
-        return [[item] for item in ready]
-    for group in groups:
-        check_pair([item.plan for item in group])
-    return groups
+        if len(ready) != 2:
+            raise UsageError("a paired measurement needs two configurations that this machine can measure (--dry-run)")
+        if len({item.plan.workload.edges for item in ready}) > 1:
+            raise UsageError("--paired compares times of equal messages: give both the same --flow and sizes")
+        return [[*ready]]
+    if arguments.against:
+        return [pair_with_checkout(item, arguments.against) for item in ready]
+    return [[item] for item in ready]
 
 
 def order_runs(groups: Sequence[list[Item]], runs: int, seed: int) -> list[list[Item]]:

@@ -33,10 +33,9 @@ def compare_paired(results: Sequence[Result]) -> Iterator[tuple[str, str, Ratio]
         kind, name = "delayed" if "inject" in new.name else "equal", without_delay(new).name
         for begin in range(0, len(pairs) - RUNS + 1, RUNS):
             block = pairs[begin : begin + RUNS]
-            old_seconds, new_seconds = ([pair[side].seconds for pair in block] for side in (0, 1))
-            yield name, f"{kind}, paired", ratio_of_pairs(new_seconds, old_seconds)
+            old_medians, new_medians = ([median(pair[side].seconds) for pair in block] for side in (0, 1))
+            yield name, f"{kind}, paired", ratio_of_pairs(new_medians, old_medians)
             if kind == "delayed":
-                old_medians, new_medians = ([*map(median, side)] for side in (old_seconds, new_seconds))
                 yield name, "delayed, interleaved", ratio(new_medians, old_medians)
 
 

@@ -1,6 +1,5 @@
 """Plan several configurations, and give each one a record: a new one, or that of an earlier call."""
 
-import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +13,11 @@ from dataflow.catalogue.suites import SUITES
 from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.plan.command_line import make_options, parse_flags
-from dataflow.plan.memory import available_memory, resident_bytes
 from dataflow.plan.options import FLAGS, Options
 from dataflow.plan.plan import Plan, resolve_plan
 from dataflow.records import files
 from dataflow.records.machine import MACHINE_KEYS, describe_environment
 from dataflow.records.schema import Run
-from dataflow.units import format_bytes
 
 DEFAULT_ITERATIONS = 30  # of each of several configurations, without --iterations, --duration and --sweep
 INTERRUPTED = ("interrupted", "the run was killed")  # how the reason of a run begins that --continue repeats
@@ -197,27 +194,3 @@ def pair_with_checkout(item: Item, checkout: Path) -> list[Item]:
     old_plan = replace(item.plan, checkout=checkout.resolve())
     old = Item((old_plan, None), folder / "old" / name, f"{item.label}, {checkout.resolve().name}")
     return [Item((item.plan, None), folder / "new" / name, item.label), old]
-
-
-def check_pair(plans: Sequence[Plan]) -> None:
-    """Raise UsageError if a paired measurement of these plans would hang, or its numbers could not be compared."""
-    if len(plans) != 2:
-        raise UsageError("a paired measurement needs two configurations that this machine can measure (--list)")
-    counts = {(p.options.iterations, p.options.warmup, p.options.in_flight, p.options.group_size) for p in plans}
-    if len(counts) > 1 or any(plan.options.duration or plan.options.trace for plan in plans):
-        raise UsageError("a paired measurement needs equal --iterations, --warmup, --check-every and --in-flight, and "
-                         "neither --duration nor a trace: change these flags")  # fmt: skip
-    if len({plan.workload.edges for plan in plans}) > 1:
-        raise UsageError("a paired measurement compares times of equal messages: give both the same --flow and sizes")
-    # Actors of a compiled graph busy-wait, so each takes a core from the configuration that is measured.
-    waiting = [len(plan.task_flow.actors) if plan.transport.runtime.busy_waits else 0 for plan in plans]
-    needed = max(sum(waiting) - own + len(plan.workers) for own, plan in zip(waiting, plans, strict=True))
-    cores = len(os.sched_getaffinity(0))
-    if any(waiting) and needed > cores:
-        raise UsageError(f"a paired measurement of graphs, whose actors busy-wait, needs {needed} cores here and there "
-                         f"are {cores}: leave --paired or --against out, and give --runs 5")  # fmt: skip
-    needed = sum(resident_bytes(plan.transport, plan.options, plan.task_flow) + plan.store_bytes for plan in plans)
-    free, memory_name = available_memory()
-    if needed > free:
-        raise UsageError(f"a paired measurement needs {format_bytes(needed)} of {memory_name} and {format_bytes(free)} "
-                         "are free: give a smaller payload or --object-store-bytes")  # fmt: skip

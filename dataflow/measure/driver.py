@@ -29,9 +29,6 @@ ON_RAY = "ray_workers.RayWorkers"
 def measure_plan(plan: Plan, report: DriverReport) -> None:
     """Measure the references, start the workers, connect the transport, measure, and measure the references again."""
     run, runtime = report.run, plan.transport.runtime
-    if plan.token:
-        plan.token.wait()
-        plan.token.pass_round()  # until all drivers have come, so that none imports while another one measures
     if plan.gpus > torch.cuda.device_count():
         raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs, the machine has {plan.gpus}: see nvidia-smi")
     run.pipe_before_seconds = measure_pipe(plan.task_flow)
@@ -63,8 +60,6 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
     run.memcpy_after_seconds, run.cold_copy_after_seconds = copies.warm, copies.cold
     report.finished = True
     report.write(plan.run_folder)
-    if plan.token:
-        plan.token.pass_on()
 
 
 def prepare_nodes(plan: Plan, workers: WorkerGroup, report: DriverReport) -> None:

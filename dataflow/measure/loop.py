@@ -63,8 +63,6 @@ class Measurement:
         options, run, table = self.plan.options, self.run, self.table
         table.phase = ITERATING
         for numbers, is_timed in iteration_groups(self.plan, self.warm_up):
-            if self.plan.token and numbers[0] > 1:
-                self.plan.token.pass_round()
             if is_timed and not self.workers.first_timed:
                 self.begin_timed(numbers[0])
             done = numbers[0] - self.workers.first_timed
@@ -151,8 +149,7 @@ class Measurement:
             if plan.transport.runtime.uses_ray:
                 faults = workers.raylet_faults() - self.raylet_faults_before
                 run.processes["raylet"] = ProcessCost(minor_faults=faults)
-            if not plan.token:  # the other side of a paired measurement is no other program
-                run.other_cores, run.steal_cores = self.other_load.stop()
+            run.other_cores, run.steal_cores = self.other_load.stop()
         for name, value in self.connection.facts().items():
             setattr(run, name, value)
         if plan.options.trace:

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from threading import Event
 from typing import Any
 
 import msgspec
@@ -34,8 +33,8 @@ GRACE_SECONDS = 2  # for the driver to report the error of an actor that ended
 class Monitor:
     """Start the driver process of a plan, and follow it to its end. The record's last run gets all that is known."""
 
-    def __init__(self, plan: Plan, record: Record, stop: Event | None = None) -> None:
-        self.plan, self.record, self.stop = plan, record, stop
+    def __init__(self, plan: Plan, record: Record) -> None:
+        self.plan, self.record = plan, record
         self.progress = ProgressTable.create(plan.run_folder, plan.worker_names, plan.total_iterations)
         DriverReport(record.runs[-1]).write(plan.run_folder)
         self.exited: list[str] = []  # the actors whose processes ended first
@@ -45,7 +44,7 @@ class Monitor:
         self.changed_at = time.monotonic()
 
     def follow_driver(self, run_folder: RunFolder) -> None:
-        """Start the driver process and wait for its end. Raise KeyboardInterrupt if the event `stop` is set."""
+        """Start the driver process and wait for its end."""
         checkout = self.plan.checkout or ROOT
         python = checkout / ".venv" / "bin" / "python"
         interpreter = str(python) if self.plan.checkout and python.exists() else sys.executable
@@ -73,8 +72,6 @@ class Monitor:
         with tqdm(total=total, unit=" iterations", desc=name, disable=None, leave=False, delay=1e-3) as bar:
             while True:
                 has_ended = bool(select.select([driver.poll_handle], [], [], POLL_SECONDS)[0])
-                if self.stop is not None and self.stop.is_set():
-                    raise KeyboardInterrupt
                 exited = self._find_exited_actors(driver)
                 content = (self.plan.run_folder / "report").read_bytes()
                 try:
@@ -160,7 +157,7 @@ class Monitor:
     def _explain_timeout(self, report: bytes, exited: Sequence[str]) -> str | None:
         """Return which actor is late if neither the progress nor the report has changed for too long."""
         state, now = (self.progress.progress, report), time.monotonic()
-        if state != self.state or (self.plan.token and self.plan.token.waits):
+        if state != self.state:
             self.state, self.changed_at = state, now
         limit = self.plan.options.timeout
         if self.progress.phase in (STARTING, ENDING):

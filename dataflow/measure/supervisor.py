@@ -1,4 +1,4 @@
-"""Measure runs, alone or in pairs.
+"""Measure runs, one after the other.
 
 This module imports neither Ray nor torch. Each run has a new driver process, whose environment is set before it
 starts.
@@ -6,17 +6,16 @@ starts.
 
 import errno
 import os
+import secrets
 import socket
 import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Event
 
 from msgspec import structs
 
@@ -24,67 +23,69 @@ from dataflow.errors import RunFailed
 from dataflow.measure import noise
 from dataflow.measure.batch import Item
 from dataflow.measure.monitor import Monitor
-from dataflow.plan.token import Token, token_ring
 from dataflow.records.schema import Record, Run
 from dataflow.workers.cleanup import RunFolder, remove_dead_runs
 
 MAX_REPEATS = 2  # of a run that other programs or virtual machines disturbed
 
 
-def measure_all(runs: Sequence[Sequence[Item]]) -> list[int]:
-    """Measure one run after the other: of one item, or of two that are paired. Leave out what an earlier call finished.
+def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:
+    """Measure one run after the other, and leave out what an earlier call finished. The runs of a group are a pair.
 
     Return the exit codes of the runs; after 130, nothing more is measured.
     """
     from dataflow.trace.spans import write_chrome
 
     counts: Counter[Path] = Counter()
-    waiting: list[tuple[int, Sequence[Item]]] = []
+    waiting: list[tuple[int, str, Item]] = []
+    runs: list[tuple[Item, str]] = []
+    for items in groups:
+        pair = secrets.token_hex(4) if len(items) > 1 else ""
+        runs += [(item, pair) for item in items]
     codes: list[int] = []
     with only_measurement():
-        for item in {item for items in runs for item in items if item.is_continued}:
+        for item in {item for item, _ in runs if item.is_continued}:
             item.load_finished_runs()  # again, because the call that held the lock may have finished more
-        for order, items in enumerate(runs):
-            counts.update(item.path for item in items)
+        for order, (item, pair) in enumerate(runs):
+            counts[item.path] += 1
             # A run that was disturbed and its repetitions have the same position.
-            if any(counts[item.path] > len({run.order for run in item.record.runs}) for item in items):
-                waiting.append((order, items))
-        durations: dict[Path, list[float]] = {item.path: [] for _, items in waiting for item in items[:1]}
-        for position, (order, items) in enumerate(waiting, 1):
+            if counts[item.path] > len({run.order for run in item.record.runs}):
+                waiting.append((order, pair, item))
+        durations: dict[Path, list[float]] = {item.path: [] for _, _, item in waiting}
+        for position, (order, pair, item) in enumerate(waiting, 1):
             begin = time.monotonic()
-            codes += run_paired(items, order) if len(items) > 1 else [measure_undisturbed(items[0], order)]
+            codes.append(measure_undisturbed(item, order, pair))
             took = time.monotonic() - begin
-            durations[items[0].path].append(took)
-            left = estimate_seconds(durations, [items[0].path for _, items in waiting[position:]])
-            for item in items:
-                run = item.record.runs[-1]
-                if run.spans:
-                    write_chrome(item.path.with_suffix(".trace"), run, item.record.workload.edges)
-                if len(runs) > 1:
-                    times = f"took {timedelta(seconds=round(took))}, about {timedelta(seconds=round(left))} left"
-                    print(f"{order + 1:3} of {len(runs)}  {item.label}: {describe_last_run(item.record)} ({times})",
-                          flush=True)  # fmt: skip
-            if 130 in codes:
+            durations[item.path].append(took)
+            left = estimate_seconds(durations, [item.path for _, _, item in waiting[position:]])
+            run = item.record.runs[-1]
+            if run.spans:
+                write_chrome(item.path.with_suffix(".trace"), run, item.record.workload.edges)
+            if len(runs) > 1:
+                times = f"took {timedelta(seconds=round(took))}, about {timedelta(seconds=round(left))} left"
+                print(f"{order + 1:3} of {len(runs)}  {item.label}: {describe_last_run(item.record)} ({times})",
+                      flush=True)  # fmt: skip
+            if codes[-1] == 130:
                 break
-    records = {item.path: item.record for _, items in waiting for item in items}.values()
+    records = {item.path: item.record for _, _, item in waiting}.values()
     repeated = sum(len(record.runs) - len({run.order for run in record.runs}) for record in records)
     if repeated:
         print(f"runs that were measured again, because others used the machine: {repeated}")
     return codes
 
 
-def measure_undisturbed(item: Item, order: int) -> int:
+def measure_undisturbed(item: Item, order: int, pair: str) -> int:
     """Measure a run; again, at most MAX_REPEATS times, if something disturbed it. Return the last exit code.
 
     All of them are in the record. The times of disturbed runs do not count.
     """
     from dataflow.analysis.result import find_disturbance
 
-    code = measure_run(item, order)
+    code = measure_run(item, order, pair)
     for _ in range(MAX_REPEATS):
         if code or item.plan.options.allow_disturbed or not find_disturbance(item.record.runs[-1]):
             break
-        code = measure_run(item, order)
+        code = measure_run(item, order, pair)
     return code
 
 
@@ -125,22 +126,21 @@ def describe_last_run(record: Record) -> str:
     return f"{format_milliseconds(result.seconds_of(run))} ms, {len(run.seconds)} iterations{uncounted}"
 
 
-def measure_run(item: Item, order: int, token: Token | None = None, stop: Event | None = None) -> int:
+def measure_run(item: Item, order: int, pair: str = "") -> int:
     """Measure the plan once in a process of its own. The record gets the run and is saved, whatever happens.
 
-    `order` is the position among all runs. The event `stop` interrupts the run, as Ctrl-C does. Return the exit code:
-    0, 1 (the run failed) or 130 (it was interrupted).
+    `order` is the position among all runs, and `pair` is the name that two paired runs share. Return the exit code: 0,
+    1 (the run failed) or 130 (it was interrupted).
     """
     record, started_at = item.record, datetime.now(UTC).isoformat(timespec="seconds")
-    pair, store_bytes = token.folder.name if token else "", item.plan.store_bytes
-    record.runs.append(Run(started_at=started_at, order=order, pair=pair, store_bytes=store_bytes))
+    record.runs.append(Run(started_at=started_at, order=order, pair=pair, store_bytes=item.plan.store_bytes))
     item.save()
     throttled_before = noise.throttled_seconds()
     try:
         remove_dead_runs()
         with RunFolder() as run_folder:
-            plan = replace(item.plan, token=token, run_folder=run_folder.folder, shared_folder=run_folder.shared)
-            Monitor(plan, record, stop).follow_driver(run_folder)
+            plan = replace(item.plan, run_folder=run_folder.folder, shared_folder=run_folder.shared)
+            Monitor(plan, record).follow_driver(run_folder)
     except KeyboardInterrupt:
         run = record.runs[-1]
         run.status, run.reason = "failed", f"interrupted after {len(run.seconds)} timed iterations"
@@ -158,29 +158,3 @@ def measure_run(item: Item, order: int, token: Token | None = None, stop: Event 
             record.runs[-1].throttled_seconds = throttled_after - throttled_before
         item.save()
     return 0 if record.runs[-1].status == "ok" and item.saved_path == item.path else 1
-
-
-def run_paired(items: Sequence[Item], order: int) -> list[int]:
-    """Measure two items once at the same time, each in a thread of this process, and return the exit codes.
-
-    One of them works at a time, for a group of iterations. Whatever else happens on the machine affects both alike, so
-    small differences can be seen in few runs. If one fails, the other is stopped and fails too, because its other
-    iterations would not be paired.
-    """
-    stop = Event()
-    with RunFolder() as run, token_ring(run.folder, len(items)) as tokens, ThreadPoolExecutor() as threads:
-        futures = [threads.submit(measure_run, items[token.index], order, token, stop) for token in tokens]
-        try:
-            for future in as_completed(futures):
-                if future.exception() or future.result() != 0:
-                    stop.set()
-        except KeyboardInterrupt:
-            stop.set()
-            return [future.result() for future in futures]
-    codes = [future.result() for future in futures]
-    for index, item in enumerate(items):
-        if codes[index] == 130:  # it was stopped because the other one failed
-            other = items[1 - index].plan.configuration.name
-            codes[index], item.record.runs[-1].reason = 1, f"paired configuration {other} failed"
-            item.save()
-    return codes

@@ -15,12 +15,10 @@ from dataflow.flows.changes import jagged_flow, packed_flow, with_proxy_actor
 from dataflow.flows.flow import DRIVER, Edge, Flow
 from dataflow.plan import memory, validate
 from dataflow.plan.options import FORMS, MAX_WARMUP, MIN_WARMUP_GROUPS, Options
-from dataflow.plan.token import Token
 from dataflow.records.schema import Configuration, Layout, Record, Workload, record_edges
 from dataflow.studies import studies
 
 LINK_VARIABLE = "DATA_FLOW_LINK"  # name of the network between the nodes, which tables show, such as 10 Gbit/s
-FIXED_WARMUP = 10  # untimed iterations of each side of a paired measurement
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,6 @@ class Plan:
     store_bytes: int = 0  # of a private cluster's object store
     run_folder: Path = Path()  # for files that are removed when the run ends
     shared_folder: Path = Path()  # the same in /dev/shm
-    token: Token | None = None  # in a paired measurement
     checkout: Path | None = None  # another checkout of this project, whose code the worker runs
     suite: str = ""
     table: str = "configurations"
@@ -210,8 +207,6 @@ def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: st
     """Return the plan, and the reason if this machine does not meet a requirement; raise UsageError for bad flags."""
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
-        if options.warmup is None and table == "paired":
-            options = replace(options, warmup=FIXED_WARMUP)
         transport = transports_of(runtime_name)[str(options.transport)]
         for error in validate.find_errors(transport, options, flow):
             raise UsageError(error)

@@ -240,7 +240,7 @@ def paired_record(factors, transport="refs", names="abc"):
     return make_record(transport, *pairs, table="paired")
 
 
-def test_paired_runs_are_compared_iteration_by_iteration(write_sides, capsys):
+def test_paired_runs_are_compared_pair_by_pair(write_sides, capsys):
     sides = write_sides([paired_record((1, 1, 1))], [paired_record((1.049, 1.05, 1.051))])
     output = run(capsys, [*sides, "--fail-above", "4%"], 1)
     assert table_cells(output.out, 1)[3:] == ["1.050", "1.048 to 1.052", "3, 3", "slower"]

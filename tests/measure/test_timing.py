@@ -19,7 +19,7 @@ from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.loop import Measurement, find_failure
 from dataflow.measure.warm_up import WarmUp, iteration_groups
 from dataflow.plan.options import Options
-from dataflow.plan.plan import Plan, resolve_plan
+from dataflow.plan.plan import Plan
 from dataflow.records.schema import Run
 from dataflow.workers.process_workers import ProcessWorkers
 
@@ -143,9 +143,7 @@ def test_several_iterations_in_flight_have_ten_groups_and_at_most_sixty_iteratio
 
 
 def test_measurements_that_cannot_wait_for_a_steady_state_have_a_fixed_warm_up(make_plan):
-    (options,) = parse_options("torch", *KILOBYTES)
-    paired, _ = resolve_plan("torch", options, table="paired")
-    assert [plan.options.warmup for plan in (paired, make_plan("torch", *KILOBYTES))] == [10, None]
+    assert make_plan("torch", *KILOBYTES).options.warmup is None
     assert {options.warmup for options in parse_options("store", "--sweep", "iteration-bytes=1KiB,1MiB")} == {3}
 
 

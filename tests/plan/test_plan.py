@@ -1,6 +1,5 @@
-"""Test what follows from the flags: workers, GPUs, the flow that runs, the record, and the token of paired workers."""
+"""Test what follows from the flags: workers, GPUs, the flow that runs, and the record."""
 
-import threading
 from dataclasses import replace
 
 import pytest
@@ -8,7 +7,6 @@ from conftest import KILOBYTES
 
 from dataflow.flows.flow import PROXY
 from dataflow.plan.plan import resolve_plan
-from dataflow.plan.token import token_ring
 
 
 def test_actors_are_on_the_cpu_or_get_the_largest_equal_share_of_a_gpu_that_fits(make_plan):
@@ -47,29 +45,3 @@ def test_the_record_has_the_flow_of_the_user_and_not_the_proxy_actor(make_plan):
 @pytest.mark.parametrize(("flags", "views"), [("", False), ("--zero-copy", True), ("--zero-copy --copy-out", False)])
 def test_readers_end_with_views_unless_they_copy_them(make_plan, flags, views):
     assert make_plan("store", *KILOBYTES, "--transport", "refs", *flags.split()).expects_views == views
-
-
-def test_workers_get_the_token_in_the_order_of_the_ring_and_none_before_the_first(tmp_path):
-    order, working = [], threading.Semaphore(1)
-
-    def work(token):
-        token.wait()
-        for number in range(20):
-            assert working.acquire(blocking=False)
-            order.append((number, token.index))
-            working.release()
-            token.pass_round()
-        token.pass_on()
-
-    with token_ring(tmp_path, 3) as tokens:
-        assert all(token.waits for token in tokens)
-        threads = [threading.Thread(target=work, args=[token], daemon=True) for token in tokens]
-        for thread in threads[1:]:
-            thread.start()
-        threads[1].join(0.1)
-        assert order == []
-        threads[0].start()
-        for thread in threads:
-            thread.join(60)
-        assert [token.waits for token in tokens] == [True, True, False]
-    assert order == [(number, index) for number in range(20) for index in range(3)]

@@ -26,13 +26,13 @@ def measured(monkeypatch, no_gpu):
     """Replace the measurement of a run; return the list of what was measured: the order and the record's name."""
     calls = []
 
-    def measure_run(item, order):
+    def measure_run(item, order, pair):
         record, path = item.record, item.path
         calls.append((order, path.name))
         code = int(item.plan.transport.name == "gloo")
         status = {"status": "failed", "reason": "policy died"} if code else {}
         record.environments["0"] = describe_environment()
-        record.runs.append(make_run([1.0], order=order, **status))
+        record.runs.append(make_run([1.0], order=order, pair=pair, **status))
         files.save(path, record)
         return code
 
@@ -117,10 +117,7 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
         (["torch nccl", "rdt nccl"], "this machine can measure none of the configurations: nccl needs"),
         (["--suite", "quick", "--paired"], "--paired measures two configurations"),
         (["torch gloo", "torch nccl", "--paired"], "needs two configurations that this machine can"),
-        (["store refs", "torch gloo --duration 1s", "--paired"], "neither --duration nor a trace"),
-        (["store refs", "torch gloo --check-every 5", "--paired"], "needs equal --iterations"),
         (["torch gloo", "torch gloo --iteration-bytes 1MiB", "--paired"], "compares times of equal messages"),
-        (["graph mapped", "torch gloo", "--paired"], "needs 7 cores here and there are 2"),
         (["store refs", "--against", "/tmp"], "there is no checkout of this project"),
         (["store refs", "--continue"], "give the --output of the earlier call"),
     ],
@@ -258,7 +255,7 @@ def test_a_disturbed_run_is_measured_again_at_most_twice(
 ):
     loads = iter(busy)
 
-    def measure_run(item, order):
+    def measure_run(item, order, pair):
         item.record.runs.append(make_run([1.0], order=order, other_cores=next(loads, 0)))
         item.record.environments["0"] = describe_environment()
         files.save(item.path, item.record)
@@ -292,17 +289,13 @@ def test_the_remaining_time_is_that_of_each_configuration(tmp_path):
     assert supervisor.estimate_seconds(durations, [slow, fast, fast, new]) == pytest.approx(32 + 2 + 2 + 22)
 
 
-def test_failure_of_one_of_a_pair_stops_and_fails_the_other(monkeypatch, tmp_path):
-    def measure_run(item, order, token, stop):
-        fails = item.plan.transport.name == "gloo"
-        assert fails or stop.wait(10)
-        item.record.runs.append(make_run([], status="failed", reason="policy died" if fails else "interrupted"))
-        return 1 if fails else 130
-
-    monkeypatch.setattr(supervisor, "measure_run", measure_run)
-    planned = [plan_configuration(text, {})[0] for text in ("torch memcpy", "torch gloo")]
-    pair = make_items(planned, tmp_path)
-    assert supervisor.run_paired(pair, 0) == [1, 1]
-    reasons = [item.record.runs[0].reason for item in pair]
-    assert reasons == ["paired configuration torch gloo failed", "policy died"]
-    assert files.load(pair[0].path).runs[0].reason == reasons[0]
+def test_paired_runs_are_neighbours_in_either_order_and_share_a_name(measured, tmp_path):
+    argv = ["torch memcpy", "torch mapped", "--paired", "--runs", "20", "--output", str(tmp_path)]
+    assert benchmark.main(argv) == 0
+    runs = sorted((run.order, name, run.pair) for name in sorted({name for _, name in measured})
+                  for run in files.load(tmp_path / name).runs)  # fmt: skip
+    assert [order for order, *_ in runs] == list(range(40))
+    pairs = [runs[begin : begin + 2] for begin in range(0, 40, 2)]
+    assert all(one[1] != other[1] and one[2] == other[2] != "" for one, other in pairs)
+    assert len({one[2] for one, _ in pairs}) == 20
+    assert len({one[1] for one, _ in pairs}) == 2

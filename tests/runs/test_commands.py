@@ -5,19 +5,15 @@ import os
 import shutil
 import subprocess
 import sys
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 
 import pytest
-from conftest import KILOBYTES, ROOT, parse_options
+from conftest import KILOBYTES, ROOT
 from test_transports import DATA_PATHS, paths_from_actors
 
 from dataflow.analysis import stages
 from dataflow.catalogue.suites import SUITES
-from dataflow.measure import monitor
-from dataflow.measure.batch import Item
-from dataflow.measure.supervisor import run_paired
-from dataflow.plan.plan import resolve_plan
 from dataflow.records import files
 
 QUICK = set(SUITES["quick"][0].configurations)
@@ -138,49 +134,6 @@ def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path):
     assert ("Milliseconds by stage: online DPO" in done.stdout) == is_shown
     assert (f"warning: torch gloo: the stages add up to {explained:.1%} of" in done.stdout) != is_shown
     assert done.stdout.splitlines()[-1].startswith("Execution time: ")
-
-
-def make_pair(tmp_path, *flags_of_each):
-    pair = []
-    for number, flags in enumerate(flags_of_each):
-        (options,) = parse_options("torch", *flags, "--iteration-bytes", "64KiB", "--iterations", "20", "--warmup", "3")
-        plan, _ = resolve_plan("torch", options, table="paired")
-        pair.append(Item((plan, None), tmp_path / f"{number}.json"))
-    return pair
-
-
-def test_paired_configurations_take_turns(tmp_path, monkeypatch):
-    iterations = []
-    collect = monitor.Monitor.collect_samples
-
-    def collect_with_times(self):
-        name = self.record.configuration.transport
-        total = self.plan.total_iterations
-        iterations.extend((*self.progress.iteration(number), name) for number in range(1, 1 + total))
-        collect(self)
-
-    monkeypatch.setattr(monitor.Monitor, "collect_samples", collect_with_times)
-    pair = make_pair(tmp_path, ("--transport", "memcpy"), ("--transport", "mapped"))
-    assert run_paired(pair, 7) == [0, 0]
-    (memcpy,), (mapped,) = (item.record.runs for item in pair)
-    assert memcpy.pair == mapped.pair != ""
-    assert (memcpy.status, mapped.status, memcpy.order, mapped.order) == ("ok", "ok", 7, 7)
-    assert (len(memcpy.seconds), len(mapped.seconds)) == (20, 20)
-    iterations.sort()
-    # The first iteration alone, the three of the warm-up together, then one by one.
-    names = [name for _, _, name in iterations[:2] + iterations[8:]]
-    assert names == [names[0], names[1]] * 21 and names[0] != names[1]
-    assert all(end <= begin for (_, end, _), (begin, _, _) in pairwise(iterations))
-
-
-def test_both_of_a_pair_fail_if_one_does(tmp_path):
-    pair = make_pair(tmp_path, ("--transport", "mapped", "--inject", "policy:9:die"), ("--transport", "memcpy"))
-    assert run_paired(pair, 0) == [1, 1]
-    (died,), (other,) = (item.record.runs for item in pair)
-    assert died.status == other.status == "failed"
-    assert "policy died" in died.reason and len(died.seconds) < 9
-    assert "paired configuration" in other.reason and "failed" in other.reason
-    assert [files.load(item.path).runs for item in pair] == [[died], [other]]
 
 
 @pytest.mark.long
