@@ -81,10 +81,9 @@ class CoreOptions:
     reuse_buffers: bool = _transport(False, "graph shm: readers receive into the same memory again, without "
         "page faults", configuration=True)
     address: str | None = _transport(None, "use the Ray cluster at ip:port (or auto) instead of a private one", str)
-    placement: str | None = _transport(None, "node of each actor: all on the driver's node (pack), one per node "
-        "round-robin (spread), or numbers: policy=0,reference=1,reward=1. The driver's node is 0, and so is that of "
-        "other actors. A private cluster has as many nodes as are named, two for spread. Default: pack; with "
-        "--address: spread", str, metavar="pack|spread|ACTOR=NODE,...")
+    placement: str | None = _transport(None, "node of each actor on the cluster of --address: all on the driver's "
+        "node (pack), one per node round-robin (spread, the default), or numbers: policy=0,reference=1,reward=1. The "
+        "driver's node is 0, and so is that of other actors", str, metavar="pack|spread|ACTOR=NODE,...")
     place: str | None = flag(NO_FLAG, None, "the node numbers of --placement")
     object_store_bytes: int | None = _transport(None, "object store of a private Ray cluster, such as 4GiB. Default: "
         "30 %% of the free memory, as in Ray", parse_bytes, Meta(ge=MIN_STORE_BYTES, le=10**15))
@@ -147,11 +146,6 @@ class CoreOptions:
     @property
     def nodes_of_actors(self) -> dict[str, int]:
         return parse_assignments("--placement", self.place, int)
-
-    @property
-    def node_count(self) -> int:
-        """Return the nodes of a private cluster."""
-        return 1 + max(self.nodes_of_actors.values(), default=1 if self.placement == "spread" else 0)
 
     @property
     def table(self) -> str:

@@ -41,7 +41,6 @@ def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
 def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
     """Check the flags that do not work with every transport: the name of the configuration has them."""
     label, cores, uses_ray = transport.label, len(os.sched_getaffinity(0)), transport.runtime.uses_ray
-    spread = options.placement == "spread"
     if options.zero_copy and (transport.runtime.name != "store" or transport.name in ("bytes", "numpy")):
         yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
     if options.copy_in and (not transport.requirements.shared_memory or options.message == "packed"):
@@ -58,8 +57,8 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield f"--threads {options.threads}: there are {cores} cores: give {cores} or less"
     if options.address and not transport.can_cross_nodes:
         yield f"--address: {label} runs on one machine, without a cluster: leave it out"
-    if spread and not uses_ray and not options.address:
-        yield f"--placement: {label} runs on one machine: leave it out"
+    if options.placement == "spread" and not options.address:
+        yield "--placement: a private cluster has one node: give --address too, or use dataflow nodes"
     if options.resources and (options.address or options.duration):
         yield "--resources: it needs a private cluster and --iterations: leave --address and --duration out"
 

@@ -11,8 +11,6 @@ from typing import Any
 import psutil
 import ray
 from ray._private.internal_api import get_memory_info_reply
-from ray._private.node import Node
-from ray._private.parameter import RayParams
 
 from dataflow.errors import RunFailed, SuiteError, UsageError
 from dataflow.flows.flow import DRIVER
@@ -22,8 +20,8 @@ from dataflow.workers.cleanup import ROOT, process_status, remember
 from dataflow.workers.ray_errors import explain_ray_error
 from dataflow.workers.worker_group import WorkerGroup
 
-JOIN_SECONDS = 60  # for a second raylet to join the cluster
 STOP_SECONDS = 5  # for actors that were killed to end
+CONNECT_SECONDS = 5  # to a port of this machine
 MIN_PORTS = 32  # that must be free for a private cluster: for the GCS, the raylet, its agents and the workers
 
 
@@ -118,22 +116,21 @@ def find_children(name: str) -> list[int]:
 
 
 def start_cluster(plan: Plan) -> None:
-    """Start a private cluster on this machine, with its files below the run folder, and a raylet per node."""
+    """Start a private cluster on this machine, with its files below the run folder."""
     with ExitStack() as sockets:
         try:
             servers = [sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(MIN_PORTS)]
-            sockets.enter_context(socket.create_connection(servers[0].getsockname(), timeout=JOIN_SECONDS))
+            sockets.enter_context(socket.create_connection(servers[0].getsockname(), timeout=CONNECT_SECONDS))
         except OSError as error:
             advice = "see `ip link show lo` and /proc/sys/net/ipv4/ip_local_port_range"
             raise RunFailed(f"Ray cannot use {MIN_PORTS} ports of 127.0.0.1 ({error.strerror}): {advice}") from None
-    # Ray opens this folder to all users, so it is not the run's own. Paths of sockets below it must be short.
-    temporary = f"{plan.run_folder}/r"
     for is_last in (False, True):
         try:
             ray.init(
                 address="local", include_dashboard=False, log_to_driver=False, logging_level="critical",
                 num_cpus=plan.transport.requirements.ray_cpus, num_gpus=plan.gpus, object_store_memory=plan.store_bytes,
-                _temp_dir=temporary,
+                # Ray opens it to all users, so it is not the run's own. Paths of sockets below it must be short.
+                _temp_dir=f"{plan.run_folder}/r",
             )  # fmt: skip
             break
         except Exception as error:  # now and then, a raylet does not answer
@@ -144,19 +141,6 @@ def start_cluster(plan: Plan) -> None:
             for process in psutil.Process().children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
-    count = plan.options.node_count
-    for _ in range(1, count):
-        # As ray.cluster_utils.Cluster does; `ray start` cannot join a cluster that listens only on loopback.
-        parameters = RayParams(
-            gcs_address=ray.get_runtime_context().gcs_address, node_ip_address="127.0.0.1", num_cpus=1, num_gpus=0,
-            object_store_memory=plan.store_bytes, include_log_monitor=False, temp_dir=temporary,
-        )  # fmt: skip
-        Node(parameters, head=False, shutdown_at_exit=False, spawn_reaper=False)
-    deadline = time.monotonic() + JOIN_SECONDS
-    while sum(node["Alive"] for node in ray.nodes()) < count:
-        if time.monotonic() > deadline:
-            raise RunFailed(f"{count} raylets did not start within {JOIN_SECONDS} s: try again")
-        time.sleep(0.1)
     # The raylet creates the semaphores of channels, names them after its process id, and leaves them when it ends.
     remember(plan.run_folder, "pids", [process.pid for process in psutil.Process().children(recursive=True)])
     remember(plan.run_folder, "gcs", find_children("gcs_server"))

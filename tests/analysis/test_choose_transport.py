@@ -81,7 +81,6 @@ def test_only_records_of_exactly_this_flow_these_sizes_and_these_flags_answer(as
     records += [measured("memcpy", 0.001, runtime="torch"), measured("refs", 0.3)]
     assert ranked_names(ask(records)) == ["store refs"]
     assert ranked_names(ask(records, "--in-flight", "2")) == ["store bytes --in-flight 2"]
-    assert ranked_names(ask(records, "--placement", "spread")) == ["store bytes --placement spread"]
     assert ranked_names(ask(records, "--iteration-bytes", "1MB")) == ["store bytes"]
     assert "store bytes" not in ask(records, "--iteration-bytes", "2MB", code=1).partition("To measure")[0]
 

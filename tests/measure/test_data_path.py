@@ -62,15 +62,6 @@ def test_large_messages_are_checked_beside_small_ones(make_plan, flow, transport
     assert all("took in" in find_problem(plan, share * large) for share in (0, 0.9, 1.5))
 
 
-def test_each_node_of_a_private_cluster_stores_what_its_actors_read(make_plan):
-    # Each node stores what its actors read. Measured: 3.686 MiB per iteration, where the messages have 1.75 MiB and
-    # nearly all of them cross.
-    sizes = ("--flow", "grpo-math", "--batch-size", "64", "--prompt-len", "256", "--response-len", "256")
-    spread, packed = (make_plan("store", "--transport", "refs", *sizes, *flags)
-                      for flags in (("--placement", "spread"), ()))  # fmt: skip
-    assert find_problem(spread, 3.686 * MIB) == "" != find_problem(packed, 3.686 * MIB)
-
-
 def test_sockets_are_checked_whatever_the_size_of_messages(make_plan):
     plan = make_plan("torch", "--transport", "gloo", *KILOBYTES)
     step = make_plan("torch", "--transport", "collectives", "--flow", "zero", "--model", "8MB", "--zero-ranks", "3")
