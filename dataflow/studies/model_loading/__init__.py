@@ -21,17 +21,14 @@ from dataflow.studies import Study
 from dataflow.units import format_bytes
 
 PUBLISHER = "publisher"
-# In cold ways, each process loads a file of its own that is not in the page cache.
-WAYS = ("torch-load", "torch-load-cold", "torch-mmap", "torch-mmap-cold", "safetensors", "ray-module", "ray-arrays",
-        "shared-memory")  # fmt: skip
+WAYS = ("torch-load", "torch-mmap", "safetensors", "ray-module", "ray-arrays", "shared-memory")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadingFlags:
     # fmt: off
-    load_by: str | None = flag("model loading", None, "torch.load of a file, with mmap too, and each without the page "
-        "cache (cold); safetensors; a module or a dict of arrays in Ray's store; or shared memory", str, choices=WAYS,
-        configuration=True)
+    load_by: str | None = flag("model loading", None, "torch.load of a file, with mmap too; safetensors; a module or a "
+        "dict of arrays in Ray's store; or shared memory", str, choices=WAYS, configuration=True)
     # fmt: on
 
 
@@ -45,17 +42,15 @@ class Load(Struct):
 
 
 class Loading(Struct):
-    """The weights are published once and loaded by each process in turn."""
-
     publish_seconds: float
     loads: list[Load]
 
 
-def model_loading(model: str = "bert-base", scale: float = 1.0, loaders: int = 3) -> Flow:
-    """Return a publisher, and processes that load one after the other; raise ValueError for an unknown model."""
+def model_loading(model: str = "bert-base", scale: float = 1.0) -> Flow:
+    """Return a publisher, and three processes that load one after the other; raise ValueError for an unknown model."""
     fields = tuple(replace(field, name=field.name.replace(".", "_")) for field in model_fields(model, scale))
     size = format_bytes(sum(field.bytes for field in fields))
-    names = (PUBLISHER, *(f"loader-{number}" for number in range(1, loaders + 1)))
+    names = (PUBLISHER, "loader-1", "loader-2", "loader-3")
     tasks = tuple(Task(name, (before,), ACKNOWLEDGEMENT, work=fields) for before, name in pairwise((DRIVER, *names)))
     title = f"Loading {model}: {size} in {len(fields):,} tensors"
     return Flow("model-loading", title, ACKNOWLEDGEMENT, tasks, returns=names[-1:])
