@@ -70,7 +70,7 @@ faults: .venv/installed
 	rm -f results/evidence/faults.jsonl results/evidence/hostile.jsonl
 	FAULT_RESULTS=results/evidence/faults.jsonl $(PY) -m pytest -n 2 tests/runs/test_faults.py tests/runs/test_cluster.py --all; \
 		code=$$?; FAULT_RESULTS=results/evidence/hostile.jsonl $(PY) -m pytest tests/runs/test_hostile.py --all; \
-		$(PY) -m dataflow.evidence.sections results/evidence; exit $$code
+		PYTHONPATH=. $(PY) tests/runs/fault_tables.py; exit $$code
 
 publish: .venv/installed
 	$(PY) -m dataflow report $(RECORDS) --publish

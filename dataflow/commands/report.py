@@ -17,7 +17,6 @@ from pathlib import Path
 from dataflow.analysis.comparison import check_one_machine
 from dataflow.analysis.result import group_results
 from dataflow.errors import RecordError
-from dataflow.evidence.sections import evidence_sections
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
 from dataflow.report import console, html, markdown
@@ -99,9 +98,7 @@ def present(arguments: argparse.Namespace) -> int:
         path = error.filename or arguments.output  # a full disk names no file
         raise RecordError(f"cannot write {path} ({error.strerror}): give another --output") from None
     if arguments.publish:
-        of_suite = evidence_sections(RESULTS / "evidence")
-        written += write_charts(of_suite, arguments.output)
-        markdown.rewrite_pages(arguments.publish, [*built, *page_sections(results), *of_suite])
+        markdown.rewrite_pages(arguments.publish, [*built, *page_sections(results)])
     if arguments.format == "markdown":
         print(markdown.render(built))
     else:

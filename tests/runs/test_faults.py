@@ -10,7 +10,8 @@ import time
 
 import psutil
 import pytest
-from conftest import KILOBYTES, SHARED_MEMORY
+from conftest import KILOBYTES, ROOT, SHARED_MEMORY
+from fault_tables import write_tables
 from faults import CHAIN, FAULTS, MANY, store_result
 
 CAN_MOUNT = subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
@@ -86,3 +87,11 @@ def test_wrong_bytes_are_shown_at_their_edges(run_script):
     assert run.wrong_bytes == sum(run.wrong_bytes_by_field.values()) >= 2
     (line,) = [line for line in finished.stdout.splitlines() if line.startswith("torch gloo")]
     assert "WRONG" in line
+
+
+def test_the_tables_of_the_page_are_those_of_make_faults(tmp_path):
+    published = (ROOT / "docs" / "failures.md").read_text()
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "failures.md").write_text(published.replace(" | 0 |\n", " | 9 |\n"))
+    write_tables(tmp_path)
+    assert (tmp_path / "docs" / "failures.md").read_text() == published

@@ -1,8 +1,7 @@
 """Use the commands in hostile ways, and check the exit code, the one line, and what is left behind.
 
 The quick ones are a part of `make test`. All of them: pytest tests/runs/test_hostile.py --all, which writes a line per
-case to the file in the variable FAULT_RESULTS. `python3 -m dataflow.evidence.sections results/evidence` prints them as
-a table.
+case to the file in the variable FAULT_RESULTS. fault_tables.py writes them into docs/failures.md.
 """
 
 import os
