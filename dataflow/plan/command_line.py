@@ -2,28 +2,25 @@
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Annotated, Any, NoReturn
-
-import msgspec
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows import catalogue
 from dataflow.flows.catalogue import flag_name
 from dataflow.flows.message import ITEM_BYTES
-from dataflow.plan.flag import NO_FLAG
 from dataflow.plan.options import FLAGS, PRESETS, PRESETS_TEXT, Options
-from dataflow.plan.sweep import expand_sweep
 
 COMMON = ("flow", "message", "batch_size", "iteration_bytes", "device", "iterations", "warmup", "in_flight")
 LISTS = {"flows": catalogue.describe_flows, "presets": lambda: PRESETS_TEXT}  # other texts that --help shows
-OPTION_NAMES = [field.name for field in FLAGS if field.metadata["group"] != NO_FLAG]
+SWEPT_FLAGS = ("batch-size", "actors", "iteration-bytes", "fields", "in-flight")
+POINT_SECONDS = 1.0  # of timed iterations per value of --sweep, without --duration or --iterations
+POINT_WARMUP = 3  # untimed iterations per value
 Flag = dataclasses.Field[Any]  # made by dataflow.plan.flag.flag
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line, with the flag or the value that the user may have meant.
+    """A parser whose errors are one line.
 
     `--help` shows the flags of the verb itself and the common ones, and `--help GROUP` those of a group of `groups`.
     """
@@ -41,13 +38,7 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{' '.join(message.split()).removeprefix('argument ')} (--help lists the flags)")
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            names = [*map(str, action.choices)]
-            others = did_you_mean(str(value), names) or f": give {', '.join(names)}"
-            raise argparse.ArgumentError(action, f"unknown value {value}{others}")
-
-    def parse_all(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
+    def parse_all(self, argv: Sequence[str]) -> argparse.Namespace:
         values, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
             self.error(f"unknown flag {unknown[0]}{did_you_mean(unknown[0], self._option_string_actions)}")
@@ -55,24 +46,22 @@ class OneLineParser(argparse.ArgumentParser):
 
     def describe(self, topic: str) -> str:
         """Return the text of --help for a group of flags, for all of them, or for none: the most important ones."""
-        if topic in LISTS and self.groups:
+        if topic in LISTS:
             return LISTS[topic]()
-        names = [*self.groups, "all"]
-        if topic and topic not in names:
-            raise UsageError(f"--help {topic}: unknown group{did_you_mean(topic, names)}")
         in_groups = [action for actions in self.groups.values() for action in actions]
         own = [action for action in self._actions if action not in in_groups]
         common = [action for action in in_groups if action.dest in COMMON]
-        sections = {"flags": own + common} if not topic else {topic: self.groups.get(topic, own + in_groups)}
+        shown = {"": own + common, **self.groups, "all": own + in_groups}
+        if topic not in shown:
+            raise UsageError(f"--help {topic}: unknown group{did_you_mean(topic, shown)}")
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, [], [])
         formatter.add_text(self.description)
-        for title, actions in sections.items():
-            formatter.start_section(title)
-            formatter.add_arguments(actions)
-            formatter.end_section()
+        formatter.start_section(topic or "flags")
+        formatter.add_arguments(shown[topic])
+        formatter.end_section()
         if self.groups:
-            formatter.add_text(f"More flags: --help GROUP, with one of {', '.join(names)}.\n"
+            formatter.add_text(f"More flags: --help GROUP, with one of {', '.join(self.groups)}, all.\n"
                                f"Values: --help {' or --help '.join(LISTS)}.")  # fmt: skip
         return formatter.format_help()
 
@@ -85,40 +74,20 @@ class Help(argparse.Action):
         parser.exit()
 
 
-def add_options(parser: OneLineParser) -> None:
-    """Add the flags of a configuration. A namespace has only those that are given."""
-    for field in FLAGS:
-        if field.name not in OPTION_NAMES:
-            continue
-        settings = {"help": describe_flag(field), "default": argparse.SUPPRESS, **field.metadata["argparse"]}
-        if field.metadata["parse"]:
-            settings["type"] = value_parser(field)
-        else:
-            settings["action"] = "store_true"
-        action = parser.add_argument(flag_name(field.name), **settings)
-        parser.groups.setdefault(field.metadata["group"], []).append(action)
-
-
 def parse_with_options(parser: OneLineParser, argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """Return the flags of a verb, and the flags of configurations that are given."""
-    add_options(parser)
+    for field in FLAGS:
+        settings = {"help": describe_flag(field), "default": argparse.SUPPRESS, **field.metadata["argparse"]}
+        action = parser.add_argument(flag_name(field.name), **settings)
+        parser.groups.setdefault(field.metadata["group"], []).append(action)
     values = vars(parser.parse_all(argv))
-    given = {name: values.pop(name) for name in OPTION_NAMES if name in values}
+    given = {field.name: values.pop(field.name) for field in FLAGS if field.name in values}
     return argparse.Namespace(**values), given
 
 
-@cache
-def option_parser() -> OneLineParser:
-    parser = OneLineParser("The flags of a configuration", "python3 -m dataflow run")
-    add_options(parser)
-    return parser
-
-
 def parse_flags(words: Sequence[str]) -> dict[str, Any]:
-    """Return the values of the flags that are given; raise UsageError for a wrong one."""
-    for flag in {"--runs", "--output"} & {word.partition("=")[0] for word in words}:
-        raise UsageError(f"{flag} is not a flag of one configuration: give it outside of the quotes")
-    return vars(option_parser().parse_all(words))
+    """Return the values of the flags of a configuration that are given; raise UsageError for a wrong one."""
+    return parse_with_options(OneLineParser("The flags of a configuration", "python3 -m dataflow run"), words)[1]
 
 
 def make_options(transport: str, given: dict[str, Any]) -> list[Options]:
@@ -129,23 +98,25 @@ def make_options(transport: str, given: dict[str, Any]) -> list[Options]:
     if given.keys() >= {"iterations", "duration"}:
         raise UsageError("--iterations and --duration: leave one of them out")
     given = {"transport": transport, **given}
-    return expand_sweep(given, value_parser) if "sweep" in given else [Options(**given)]
+    return expand_sweep(given) if "sweep" in given else [Options(**given)]
 
 
-def value_parser(field: Flag) -> Callable[[str], Any]:
-    """Return the function that reads a value of a flag; it raises ArgumentTypeError for a value out of bounds."""
-    parse, bounds = field.metadata["parse"], field.metadata["bounds"]
-
-    def parse_value(text: str) -> Any:
-        try:
-            if parse in (int, float):
-                return msgspec.convert(text, Annotated[parse, bounds], strict=False)
-            value = parse(text)
-            return msgspec.convert(value, Annotated[type(value), bounds]) if bounds else value
-        except (ValueError, msgspec.ValidationError) as error:
-            raise argparse.ArgumentTypeError(f"{text!r} is not possible: {error}") from None
-
-    return parse_value
+def expand_sweep(given: dict[str, Any]) -> list[Options]:
+    """Return the options at each value of --sweep, the smallest first; raise UsageError if it cannot be read."""
+    text = given["sweep"]
+    name, _, values = text.partition("=")
+    if name not in SWEPT_FLAGS:
+        raise UsageError(f"--sweep {text}: give NAME=VALUE,VALUE,..., NAME one of {', '.join(SWEPT_FLAGS)}")
+    field = next(field for field in FLAGS if flag_name(field.name) == f"--{name}")
+    if field.name in given:
+        raise UsageError(f"--sweep {text} and --{name}: leave one of them out")
+    if not given.keys() & {"iterations", "duration"}:
+        given = {"warmup": POINT_WARMUP, **given, "duration": POINT_SECONDS}
+    try:
+        points = sorted(set(map(field.metadata["argparse"]["type"], values.split(","))))
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"--sweep {text}: {error}: give VALUE,VALUE,...") from None
+    return [Options(**{**given, field.name: point}) for point in points]
 
 
 def describe_flag(field: Flag) -> str:
@@ -155,8 +126,8 @@ def describe_flag(field: Flag) -> str:
 
 def describe_flags() -> dict[str, str]:
     """Return what each flag of a configuration does."""
-    shown = (flag for flag in FLAGS if flag.name in OPTION_NAMES and flag.metadata["help"])
-    return {flag_name(flag.name): describe_flag(flag).replace("%%", "%") for flag in shown}
+    shown = (field for field in FLAGS if field.metadata["help"])
+    return {flag_name(field.name): describe_flag(field).replace("%%", "%") for field in shown}
 
 
 def preset_flags(name: str, samples: int | None) -> list[str]:

@@ -1,12 +1,11 @@
 """Make a dataclass field that is a flag, and read flags of several values."""
 
+import argparse
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Meta
-
-NO_FLAG = ""  # the group of a value that follows from other flags
+from msgspec import Meta, ValidationError, convert
 
 
 def flag(
@@ -19,9 +18,23 @@ def flag(
     flow's parameter that the flag sets; True: the name of the flag. With `sender_only`, the size changes what senders
     do, and not what readers get.
     """
-    metadata = {"group": group, "help": help, "parse": parse, "bounds": bounds, "configuration": configuration}
-    metadata |= {"size": size, "sender_only": sender_only}
-    return dataclasses.field(default=default, metadata={**metadata, "argparse": argparse_settings})
+    settings = {"type": bounded(parse, bounds)} if parse else {"action": "store_true"}
+    metadata = {"group": group, "help": help, "argparse": settings | argparse_settings}
+    metadata |= {"configuration": configuration, "size": size, "sender_only": sender_only}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def bounded(parse: Callable[[str], Any], bounds: Meta | None) -> Callable[[str], Any]:
+    """Return the function that reads a value of a flag; it raises ArgumentTypeError for a value out of bounds."""
+
+    def parse_value(text: str) -> Any:
+        try:
+            value = parse(text)
+            return convert(value, Annotated[type(value), bounds]) if bounds else value
+        except (ValueError, ValidationError) as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not possible: {error}") from None
+
+    return parse_value
 
 
 def parse_assignments(flag: str, text: str | None, parse: Callable[[str], Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from msgspec import Meta, convert
 
 from dataflow.flows.catalogue import FLOWS
 from dataflow.flows.flow import Flow
-from dataflow.plan.flag import NO_FLAG, flag, parse_assignments
+from dataflow.plan.flag import flag, parse_assignments
 from dataflow.studies import FOLDER as STUDIES
 from dataflow.studies import studies
 from dataflow.units import parse_bytes, parse_seconds
@@ -34,7 +34,6 @@ def parse_warmup(text: str) -> int | None:
 
 _workload, _size = partial(flag, "workload"), partial(flag, "sizes", None, size=True)
 _transport, _measurement = partial(flag, "transport"), partial(flag, "measurement")
-_FEW = Meta(ge=1, le=16)
 _COUNT, _BYTES, _TIME = Meta(ge=1, le=10**6), Meta(ge=1, le=10**15), Meta(gt=0)
 _LENGTHS = "a number, lognormal:200:0.6:512 (median, sigma, longest) or uniform:10:512"
 
@@ -45,7 +44,6 @@ class CoreOptions:
     flow: str = _workload("online-dpo", f"actors and the messages between them: {', '.join(FLOWS)}, text such as "
         "'rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB', or a function that returns a Flow, "
         "for example my_flow.py:make, or the data of a known system (--help presets)", str)
-    preset: str | None = flag(NO_FLAG, None, "the known system that --flow names")
     message: str | None = _workload(None, "send messages of several fields as a dict of tensors (fields, the default), "
         "copied into one buffer (packed), with each list of tensors as one tensor of values and one of offsets "
         "(jagged), or in a form of a study. Flow online-dpo has flat messages, and "
@@ -64,7 +62,6 @@ class CoreOptions:
     iteration_bytes: int | None = flag("sizes", None, "scale all flat messages to this number of bytes per iteration, "
         "such as 64MiB", parse_bytes, _BYTES, size="payload")
     fields: int | None = _size("cut each tensor of a message into this many tensors", int, Meta(ge=1, le=10_000))
-    transport: str | None = flag(NO_FLAG, None, "the transport of the configuration")
     device: str = _transport("auto", "device of the tensors; auto: GPUs if there are any and the transport uses them",
         str, choices=("auto", "cpu", "cuda"))
     zero_copy: bool = _transport(False, "object store: readers map tensors and do not copy them", configuration=True)
@@ -84,7 +81,6 @@ class CoreOptions:
     placement: str | None = _transport(None, "node of each actor on the cluster of --address: all on the driver's "
         "node (pack), one per node round-robin (spread, the default), or numbers: policy=0,reference=1,reward=1. The "
         "driver's node is 0, and so is that of other actors", str, metavar="pack|spread|ACTOR=NODE,...")
-    place: str | None = flag(NO_FLAG, None, "the node numbers of --placement")
     object_store_bytes: int | None = _transport(None, "object store of a private Ray cluster, such as 4GiB. Default: "
         "30 %% of the free memory, as in Ray", parse_bytes, Meta(ge=MIN_STORE_BYTES, le=10**15))
     iterations: int = _measurement(100, "timed iterations", int, Meta(ge=1, le=10**7))
@@ -109,7 +105,7 @@ class CoreOptions:
         "times during the iterations, outside the clock")
     sweep: str | None = _measurement(None, "measure at several values of iteration-bytes, batch-size, fields, "
         "in-flight or actors, with one record each, and for 1 s each without --duration or --iterations: "
-        "iteration-bytes=1KiB:1GiB:4x, in-flight=1:4:+1 or fields=1,8,64", str, metavar="NAME=POINTS")
+        "iteration-bytes=1KiB,1MiB,1GiB or fields=1,8,64", str, metavar="NAME=VALUE,...")
     model_seconds: str | None = _measurement(None, "time that actors sleep per message instead of computing: "
         "policy=200ms,reward=50ms", str, metavar="ACTOR=TIME,...", configuration=True)
     threads: int = _measurement(1, "torch threads per actor, for copies", int, _COUNT, configuration=True)
@@ -117,6 +113,9 @@ class CoreOptions:
         "iteration, and a Chrome trace (.trace) lies beside the record. Tracing itself costs time")
     inject: str | None = _measurement(None, "", str, configuration=True)  # for tests: endpoints/fault_injection.py
     # fmt: on
+    transport: str | None = None
+    preset: str | None = None  # the known system that --flow names
+    place: str | None = None  # the node numbers of --placement
 
     def __post_init__(self) -> None:
         if self.duration:
@@ -185,11 +184,10 @@ class CoreOptions:
     @property
     def arguments(self) -> dict[str, Any]:
         """Return every flag as a value for JSON, without anything private: no folder and no address."""
-        values = {field.name: getattr(self, field.name) for field in FLAGS}
-        for name, value in values.items():
-            if isinstance(value, Path) or ".py:" in str(value):
-                values[name] = Path(value).name  # of my_flow.py:make too, because others have the file elsewhere
-        return values | {"iterations": None if self.duration else self.iterations, "address": bool(self.address)}
+        values = dataclasses.asdict(self) | {"address": bool(self.address)}
+        if ".py:" in self.flow:
+            values["flow"] = Path(self.flow).name  # others have the file elsewhere
+        return values | {"iterations": None if self.duration else self.iterations}
 
 
 FLAGS_OF_STUDIES = [study.flags for study in studies().values() if study.flags is not object]
@@ -211,7 +209,6 @@ def size_name(field: dataclasses.Field[Any]) -> str:
     return field.name if field.metadata["size"] is True else field.metadata["size"]
 
 
-CORE_NAMES = {field.name for field in dataclasses.fields(CoreOptions)}
-FLAGS = sorted(dataclasses.fields(Options), key=lambda field: field.name not in CORE_NAMES)  # those of studies are last
+FLAGS = [field for field in dataclasses.fields(Options) if field.metadata]  # those of studies are last
 # Sizes that change how senders send, but not what readers get.
 SENDER_SIZES = {size_name(field) for field in FLAGS if field.metadata["sender_only"]}
