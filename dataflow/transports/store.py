@@ -12,9 +12,7 @@ from ray.util.queue import Queue
 from dataflow.catalogue.catalogue import INLINED_BYTES
 from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.codecs import ARRAYS, BYTES, HOST, Codec
-from dataflow.endpoints.tensors import to_host
 from dataflow.flows.flow import DRIVER
-from dataflow.transports.queue_counters import QueueCounters
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 warnings.filterwarnings("ignore", message="Zero-copy tensor")  # Ray warns about writes to views; there are none
@@ -30,18 +28,15 @@ class QueueActor(Actor):
 def by_payload_queue(workers: WorkerGroup) -> Connection:
     """Send each payload itself through a queue actor: a common mistake."""
     workers.start(QueueActor, codec=HOST)
-    flow, counters = workers.sent_flow, QueueCounters(workers)
+    flow, device = workers.sent_flow, workers.plan.device
     queues = {edge: Queue() for edge in flow.edges}
-    counters.count("queue_actors", len(queues))  # once, before the first group
+    results = flow.edges_to(DRIVER)
 
     def submit(query):
-        counters.count("iterations")
         for edge in flow.edges_from(DRIVER):
-            counters.count("driver_put")
-            queues[edge].put(to_host(query))
+            queues[edge].put(HOST.encode(query))
         calls = []
         for task in flow.tasks:
-            counters.count("model_tasks")
             inputs = [queues[edge] for edge in flow.edges_to(task.name)]
             outputs = [queues[edge] for edge in flow.edges_from(task.name)]
             calls.append(workers.actors[task.actor].run_task.remote(task.name, inputs, outputs))
@@ -49,47 +44,34 @@ def by_payload_queue(workers: WorkerGroup) -> Connection:
 
     def collect(calls):
         ray.get(calls)  # raises if an actor dies; reading a queue would wait for ever
-        counters.count("driver_get", len(flow.returns))
-        return [counters.receive(queues[edge].get()) for edge in flow.edges_to(DRIVER)]
+        return HOST.decode_all([queues[edge].get() for edge in results], results, device)
 
-    data_paths = {str(edge): "object store, payload by Queue" for edge in flow.edges}
-    return Connection(submit, collect, data_paths, facts=counters.facts)
+    return Connection(submit, collect, {str(edge): "object store, payload by Queue" for edge in flow.edges})
 
 
 def by_driver_queue(workers: WorkerGroup) -> Connection:
     """Do as the demo: a queue is a slot in the driver, over ray.put and ray.get."""
     workers.start()
-    flow, counters = workers.sent_flow, QueueCounters(workers)
+    flow, device = workers.sent_flow, workers.plan.device
     slots = {}
 
-    def put(edge, data):
-        counters.count("driver_put")
-        # ray.put does not accept a reference, so the demo wraps it.
-        slots[edge] = ray.put({"reference": data} if isinstance(data, ray.ObjectRef) else to_host(data))
-
     def get(edge):
-        counters.count("driver_get")
-        data = ray.get(slots[edge])
-        if isinstance(data, dict) and "reference" in data:
-            data = ray.get(data["reference"])
-        return counters.receive(data)
+        return HOST.decode(ray.get(ray.get(slots[edge])["reference"]), edge.message, device)
 
     def submit(query):
-        counters.count("iterations")
         for task in flow.tasks:
             # The driver reads each payload and sends it by value. In the demo, the query does not use a queue.
             inputs = [query if edge.source == DRIVER else get(edge) for edge in flow.edges_to(task.name)]
             output = workers.actors[task.actor].forward_step.remote(task.name, *inputs)
-            counters.count("model_tasks")
             for edge in flow.edges_from(task.name):
-                put(edge, output)
+                slots[edge] = ray.put({"reference": output})  # ray.put does not accept a reference itself
 
     def collect(_):
         return [get(edge) for edge in flow.edges_to(DRIVER)]
 
     data_paths = {str(edge): "object store, driver" for edge in flow.edges}
     data_paths |= {str(edge): "argument of a call" for edge in flow.edges_from(DRIVER)}
-    return Connection(submit, collect, data_paths, facts=counters.facts)
+    return Connection(submit, collect, data_paths)
 
 
 def by_calls(workers: WorkerGroup, codec: Codec) -> Connection:

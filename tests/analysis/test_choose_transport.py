@@ -123,7 +123,7 @@ def test_files_that_cannot_be_read_or_contradict_themselves_are_named_in_one_lin
     text = path.read_text()
     for content, words in (
         (text[:-9], "is not complete JSON"),
-        (text.replace('"schema_version": 8', '"schema_version": 6'), "has schema 6"),
+        (text.replace('"schema_version": 9', '"schema_version": 6'), "has schema 6"),
         (re.sub(r'\{\s*"from": "driver",[^}]*\},', "", text), "contradicts itself (KeyError)"),
     ):
         path.write_text(content)

@@ -90,29 +90,9 @@ def check(finished, transport):
     assert len(workers) == (1 if transport.name == "memcpy" else len(run.nodes))
     assert min(cost.peak_memory_bytes for cost in workers.values()) > 2**20
     assert run.stored_bytes == 0 or transport.runtime.name not in ("graph", "torch")
-    if transport.name in ("driver-queue", "payload-queue"):
-        assert run.queue_operations == expected_operations(transport.name, flow, group)
-        for sender, sizes in run.message_bytes.items():
-            assert len(sizes) == group and min(sizes) > flow.message(sender).serialised_bytes
     last_line = re.fullmatch(r"Execution time: ([\d,]+(?:\.\d+)?) seconds", finished.stdout.splitlines()[-1])
     assert float(last_line[1].replace(",", "")) == pytest.approx(sum(run.group_seconds), rel=0.01)
     assert str(finished.output) in finished.stdout
-
-
-def expected_operations(transport, flow, count):
-    """Return the driver's operations in a group of `count` messages."""
-    queries, read = flow.edges_from("driver"), flow.edges_to("driver")
-    put = queries
-    if transport == "driver-queue":
-        put = read = [edge for edge in flow.edges if edge not in queries]
-    return {
-        "iterations": count,
-        "driver_put": count * len(put),
-        "driver_get": count * len(read),
-        "driver_payload_gets": count * len(read),
-        "driver_payload_bytes": count * sum(edge.bytes for edge in read),
-        "model_tasks": count * len(flow.tasks),
-    }
 
 
 @pytest.mark.parametrize("transport", ON_CPU, ids=lambda transport: transport.label)

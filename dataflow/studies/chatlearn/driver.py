@@ -11,12 +11,10 @@ import ray
 from ray.util.queue import Queue
 
 from dataflow.endpoints.codecs import HOST
-from dataflow.endpoints.tensors import to_host
 from dataflow.flows.flow import DRIVER
 from dataflow.studies.chatlearn.flags import DATASET
 from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer
 from dataflow.studies.chatlearn.trainer import count_wrong
-from dataflow.transports.queue_counters import QueueCounters
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 
@@ -30,9 +28,7 @@ class Driver:
         self.workers, self.plan, self.flow = workers, workers.plan, workers.sent_flow
         self.options = self.plan.options
         self.makes_new_queues = self.options.episode and not self.options.keep_queues
-        # The first episodes have fewer samples to train on.
-        self.counters = QueueCounters(workers, self.options.relay_episodes - 1)
-        self.training = Training(workers, self.counters) if self.options.sink == "trainer" else None
+        self.training = Training(workers) if self.options.sink == "trainer" else None
         self.models = [task for task in self.flow.tasks if task.name != DATASET]
         self.submitted, self.waiting = 0, []  # waiting: numbers of messages that have not gone through the models
         if not self.makes_new_queues:
@@ -41,29 +37,15 @@ class Driver:
     def make_queues(self):
         self.queues = {edge: Queue() for edge in self.flow.edges if edge.source != DATASET}
         self.last_queue = Queue()
-        self.counters.count("queue_actors", len(self.queues) + 1)
-
-    def put(self, queue, number, data):
-        self.counters.count("driver_put")
-        queue.put({"iter": number, "data": data})
-
-    def get(self, queue):
-        self.counters.count("driver_get")
-        return queue.get()["data"]
-
-    def ask_size(self, queue, operation):
-        self.counters.count(operation)
-        return queue.qsize()
 
     def submit(self, query):
         """Put a query into the object store, and its reference into the queues of its readers."""
         self.submitted += 1
-        self.counters.count("iterations")
         if self.makes_new_queues and self.submitted == self.workers.first_iteration:
             self.make_queues()
-        reference = ray.put(to_host(query))
+        reference = ray.put(HOST.encode(query))
         for edge in self.flow.edges_from(DRIVER):
-            self.put(self.queues[edge], self.submitted, reference)
+            self.queues[edge].put({"iter": self.submitted, "data": reference})
         self.waiting.append(self.submitted)
 
     def collect(self, _):
@@ -79,32 +61,30 @@ class Driver:
         """Call each model with all waiting messages, and put references to the results into the last queue."""
         for task in self.models:
             for number in self.waiting:
-                inputs = [self.get(self.queues[edge]) for edge in self.flow.edges_to(task.name)]
+                inputs = [self.queues[edge].get()["data"] for edge in self.flow.edges_to(task.name)]
                 for name, worker in self.plan.workers.items():
                     if worker.actor == task.actor and worker.receives(number):
                         answer = self.workers.actors[name].forward_step.remote(task.name, *inputs)
-                        self.counters.count("model_tasks")
                 for edge in self.flow.edges_from(task.name):
-                    self.put(self.queues[edge], number, answer)  # of the last rank
+                    self.queues[edge].put({"iter": number, "data": answer})  # of the last rank
         queues = [self.queues[edge] for edge in self.flow.edges_to(DATASET if self.training else DRIVER)]
-        while self.ask_size(queues[0], "driver_qsize"):
-            self.put(self.last_queue, 0, [self.get(queue) for queue in queues])
+        while queues[0].qsize():
+            self.last_queue.put({"iter": 0, "data": [queue.get()["data"] for queue in queues]})
 
     def read_results(self, queue, messages):
         """Yield the results of each message, read from the queue as StreamDataset does."""
-        self.ask_size(queue, "stream_dataset_qsize")
+        queue.qsize()
         for _ in range(messages):
-            self.ask_size(queue, "stream_dataset_qsize")
-            self.counters.count("stream_dataset_get")
-            yield [self.counters.receive(payload) for payload in ray.get(queue.get()["data"])]
+            queue.qsize()
+            yield HOST.decode_all(ray.get(queue.get()["data"]), self.flow.edges_to(DRIVER), self.plan.device)
 
 
 class Training:
     """Run the steps of the trainers behind StreamDataset. A trainer is one actor per data-parallel rank."""
 
-    def __init__(self, workers, counters):
+    def __init__(self, workers):
         self.options = options = workers.plan.options
-        self.counters, self.dataset = counters, workers.actors[DATASET]
+        self.dataset = workers.actors[DATASET]
         actor, seconds = ray.remote(num_cpus=0)(Trainer), options.model_times.get("trainer", 0.0)
         trainers, ranks = range(options.trainers), range(options.data_parallel)
         self.trainers = [[actor.remote(options.threads, seconds) for _ in ranks] for _ in trainers]
@@ -119,28 +99,21 @@ class Training:
         samples = sum(self.messages) * self.batch_size
         self.dataset.begin_episode.remote(queue, samples - messages * self.batch_size)
         queues = [Queue() for _ in range(1 + len(self.trainers))]  # ChatLearn's queue of results stays empty
-        self.counters.count("trainer_queue_actors", len(queues))
         for _ in range(math.ceil(samples / self.options.train_global_batch)):
             self.step(queues[1:])
-        acknowledgements, operations = ray.get(self.dataset.end_episode.remote())
-        for name, number in operations.items():
-            self.counters.count(name, number)
-        return acknowledgements
+        return ray.get(self.dataset.end_episode.remote())
 
     def step(self, queues):
         """Train on one global batch: each data-parallel rank gets a list of references to micro-batches."""
         lists: list[list] = [[] for _ in range(self.options.data_parallel)]
         for index in range(self.options.train_global_batch // self.options.train_micro_batch):
             lists[index % len(lists)].append(self.dataset.next.remote())
-            self.counters.count("trainer_blocking_gets")
             ray.get(self.dataset.has_next.remote())
         for queue in queues:
-            self.counters.count("trainer_put", len(lists))
             for references in lists:
                 queue.put(references)
         steps = []
         for queue, ranks in zip(queues, self.trainers, strict=True):
-            self.counters.count("trainer_get", len(ranks))
             steps += [rank.train_step.remote(queue.get()) for rank in ranks]
         ray.get(steps)
 
@@ -165,9 +138,9 @@ def by_ref_queue(workers: WorkerGroup) -> Connection:
     """Do as ChatLearn: queue actors carry references, and the reading actor gets the payload."""
     workers.start(ChatLearnActor, codec=HOST)
     driver = Driver(workers)
-    functions: dict = {"facts": driver.counters.facts}
+    functions: dict = {}
     if driver.training:
-        functions |= {"check": driver.training.check, "spans": driver.training.spans}
+        functions = {"check": driver.training.check, "spans": driver.training.spans}
     data_paths = {str(edge): "object store, reference by Queue" for edge in workers.sent_flow.edges}
     return Connection(driver.submit, driver.collect, data_paths, **functions)
 

@@ -116,7 +116,7 @@ def episode_errors(options: Any, flow: Flow) -> Iterator[str]:
         replicas, ranks = options.process_counts(model)
         if min(replicas, ranks) < 1 or replicas * ranks > MAX_PROCESSES:
             yield f"--replicas and --ranks: {model} has {replicas * ranks} processes: give 1 to {MAX_PROCESSES}"
-    needed = group * options.relay_episodes  # the queue operations of a whole episode are recorded
+    needed = group * options.relay_episodes  # a whole episode with the samples of those before it
     if options.iterations < needed:
         yield f"--iterations {options.iterations}: give {needed} (--episode times --relay-episodes) or more"
     step = options.train_micro_batch * options.data_parallel

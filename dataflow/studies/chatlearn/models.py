@@ -31,7 +31,6 @@ class ChatLearnActor(Actor):
     def begin_episode(self, queue, kept_samples):
         """Prepare to read a queue. Keep this number of samples of earlier episodes, which come first."""
         self.queue, self.unread_messages = queue, queue.qsize()
-        self.operations = Counter(stream_dataset_qsize=1)
         self.acknowledgements = []  # for the driver, one per message
         self.samples: list = self.samples[-kept_samples:] if kept_samples else []
         self.given_samples = 0
@@ -40,7 +39,6 @@ class ChatLearnActor(Actor):
         """Read messages until there are this many samples, or no more messages."""
         reads_all = self.plan.options.relay_episodes > 1
         while self.unread_messages and (reads_all or len(self.samples) < sample_count):
-            self.operations.update(["stream_dataset_qsize", "stream_dataset_get"])
             self.queue.qsize()  # ChatLearn asks once per message
             inputs = ray.get(self.queue.get()["data"])
             self.acknowledgements.append([self.forward_step(DATASET, *inputs)])
@@ -58,7 +56,7 @@ class ChatLearnActor(Actor):
         return self.given_samples < len(self.samples) or self.unread_messages > 0
 
     def end_episode(self):
-        return self.acknowledgements, self.operations
+        return self.acknowledgements
 
     def sample_digests(self):
         return Counter(map(digest, self.samples))

@@ -1,15 +1,12 @@
-"""Run ChatLearn's episodes: compare the counts of queue operations with its formulas, and check trainers."""
+"""Run ChatLearn's episodes with Ray: replicas, ranks and trainers."""
 
 import pytest
-
-from dataflow.flows.catalogue import build_flow
 
 CHATLEARN = ("--transport", "ref-queue")
 SMALL = ("--batch-size", "3", "--prompt-len", "uniform:4:8", "--response-len", "6", "--warmup", "0")
 
 
-def test_an_episode_with_replicas_and_ranks_is_verified_and_counted(run_script, cluster):
-    """The counts themselves are compared with ChatLearn's formulas in test_episodes_in_process.py."""
+def test_an_episode_with_replicas_and_ranks_is_verified(run_script, cluster):
     layout = ("--as-sent", "--replicas", "policy=2", "--ranks", "reward=2", *cluster)
     episodes = ("--episode", "2", "--in-flight", "2", "--iterations", "2")
     finished = run_script("store", *CHATLEARN, "--flow", "online-dpo", *SMALL, *episodes, *layout)
@@ -17,31 +14,18 @@ def test_an_episode_with_replicas_and_ranks_is_verified_and_counted(run_script, 
     run = finished.run
     assert (run.status, run.wrong_bytes, len(run.seconds), len(run.group_seconds)) == ("ok", 0, 2, 1)
     assert set(run.nodes) == {"driver", "policy.0", "policy.1", "reference", "reward.0", "reward.1"}
-    flow = build_flow("online-dpo", finished.record.workload.sizes, "fields")
-    assert run.queue_operations["driver_put"] == 2 * len(flow.edges) + 2
-    for sender, (one, other) in run.message_bytes.items():
-        message = flow.message(sender)
-        assert abs(one - other) < 16  # Ray's header can differ by a few bytes
-        # Pickle adds a few hundred bytes per tensor, and some once per message.
-        assert message.serialised_bytes < one < message.serialised_bytes + 700 + 300 * len(message.tensor_bytes)
 
 
 @pytest.mark.long
-def test_samples_reach_the_trainers_by_chatlearns_operations(run_script, cluster, tmp_path):
+def test_samples_reach_the_trainers_with_ray(run_script, cluster, tmp_path):
     flags = ("--flow", "grpo", "--message", "fields", "--sink", "trainer", "--episode", "2", "--in-flight", "2",
              "--iterations", "4", "--warmup", "0", "--batch-size", "8", "--prompt-len", "uniform:4:8",
              "--response-len", "6", "--train-global-batch", "8", "--train-micro-batch", "2", "--data-parallel", "2",
              "--model-seconds", "trainer=50ms", "--keep-queues")  # fmt: skip
     finished = run_script("store", *CHATLEARN, *flags, *cluster, "--trace")
     assert (finished.code, finished.stderr) == (0, "")
-    run, counts = finished.run, finished.run.queue_operations
+    run = finished.run
     assert (run.status, run.wrong_bytes) == ("ok", 0)
-    steps = 2 * 8 // 8
-    assert counts["trainer_queue_actors"] == 2
-    assert counts["trainer_put"] == counts["trainer_get"] == steps * 2
-    assert counts["trainer_blocking_gets"] == steps * 8 // 2
-    assert (counts["stream_dataset_get"], counts["stream_dataset_qsize"]) == (2, 3)
-    assert counts.keys().isdisjoint({"driver_payload_gets", "driver_payload_bytes"})
     assert "stream-dataset" in run.nodes
     # The trace has episodes, because iterations overlap in them, and the steps of the trainers.
     assert len(run.iterations_us) == len(run.group_seconds) == 2
