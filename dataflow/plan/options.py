@@ -75,8 +75,6 @@ class CoreOptions:
         "unless --object-store-bytes is given", configuration=True)
     huge_pages: bool = _transport(False, "torch uses pages of 2 MiB, so there are fewer page faults "
         "(THP_MEM_ALLOC_ENABLE=1)", configuration=True)
-    reuse_buffers: bool = _transport(False, "graph shm: readers receive into the same memory again, without "
-        "page faults", configuration=True)
     address: str | None = _transport(None, "use the Ray cluster at ip:port (or auto) instead of a private one", str)
     placement: str | None = _transport(None, "node of each actor on the cluster of --address: all on the driver's "
         "node (pack), one per node round-robin (spread, the default), or numbers: policy=0,reference=1,reward=1. The "

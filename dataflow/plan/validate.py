@@ -47,8 +47,6 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield f"--copy-in: {label} does not send what its producers write into shared memory: leave it out"
     if options.preallocate_store and (options.address or not uses_ray):
         yield "--preallocate-store is for the object store of a private Ray cluster: leave it out"
-    if options.reuse_buffers and label != "graph shm":
-        yield f"--reuse-buffers is a flag of graph shm and not of {label}: leave it out"
     if options.huge_pages and not (HUGE_PAGES.exists() and "[never]" not in HUGE_PAGES.read_text()):
         yield f"--huge-pages: this machine does not give any: write madvise into {HUGE_PAGES}"
     if uses_ray and re.search("[\udc80-\udcff]", str(RESULTS)):  # bytes that Python could not decode

@@ -102,8 +102,6 @@ def prepare_channels(endpoint):
         messages = [endpoint.sent_flow.message(task) for task in endpoint.outboxes]
         message_bytes = max(message.serialised_bytes + 512 * len(message.tensor_bytes) for message in messages)
     DAGContext.get_current().buffer_size_bytes = message_bytes + CHANNEL_HEADROOM_BYTES
-    if endpoint.plan.options.reuse_buffers:
-        ray_internals.reuse_receive_buffers()
 
 
 def clean_up_at_end(workers, graph):

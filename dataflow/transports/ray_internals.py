@@ -1,52 +1,9 @@
-"""Private parts of Ray that are replaced (--reuse-buffers) or inspected (the channels of a compiled graph)."""
+"""Read the channels of a compiled graph, which are private parts of Ray."""
 
-import weakref
 from typing import Any
-
-import numpy as np
-import torch
 
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER, Flow
-
-MIN_REUSED_BYTES = 2**20  # the allocator keeps smaller pieces of memory anyway
-
-
-class ReusedBuffers:
-    """Memory for copies. It is used again when the last tensor or view in it is gone."""
-
-    def __init__(self) -> None:
-        self.slots: dict[int, list[list[Any]]] = {}  # bytes -> memory and weak reference to the array in it
-
-    def copy(self, array: np.ndarray) -> torch.Tensor:
-        slots = self.slots.setdefault(array.nbytes, [])
-        slot = next((slot for slot in slots if slot[1]() is None), None)
-        if slot is None:
-            slot = [np.empty(array.nbytes, np.uint8), None]
-            slots.append(slot)
-        lease = slot[0].view(array.dtype).reshape(array.shape)  # the tensor and all of its views keep it alive
-        slot[1] = weakref.ref(lease)
-        np.copyto(lease, array)
-        return torch.from_numpy(lease)
-
-
-def reuse_receive_buffers() -> None:
-    """--reuse-buffers: let this process's channels copy each large message for a CPU into memory that is used again.
-
-    Ray copies each message of the `shm` type hint into new memory (serialization_context.py, the last line of
-    deserialize_from_numpy_or_scalar). More than 32 MiB are unmapped when freed: a page fault per 4 KiB and iteration.
-    """
-    from ray.experimental.channel import ChannelContext
-
-    context = ChannelContext.get_current().serialization_context
-    buffers, original = ReusedBuffers(), context.deserialize_from_numpy_or_scalar
-
-    def deserialize(array: Any, dtype: torch.dtype, source: str, target: Any) -> torch.Tensor:
-        if source != "cpu" or not isinstance(array, np.ndarray) or array.nbytes < MIN_REUSED_BYTES:
-            return original(array, dtype, source, target)
-        return buffers.copy(array).view(dtype)
-
-    context.deserialize_from_numpy_or_scalar = deserialize
 
 
 def read_data_paths(graph: Any, flow: Flow) -> dict[str, str]:

@@ -69,7 +69,6 @@ def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(c
         ("store", ["--threads", "9999"], "cores: give"),
         ("store", ["--transport", "refs", "--copy-out"], "readers of store refs own a copy already"),
         ("store", ["--transport", "bytes", "--zero-copy"], "puts no tensors into the object store"),
-        ("graph", ["--transport", "zero-copy", "--reuse-buffers"], "is a flag of graph shm"),
         ("graph", ["--transport", "mapped", *CLUSTER], "runs on one machine"),
         ("store", ["--address", "127.0.0.1:1"], "no answer"),
         ("store", ["--in-flight", "2"], "driver-queue holds 1 of online-dpo: give 1, or another --transport"),

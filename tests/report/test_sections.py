@@ -117,10 +117,10 @@ def test_two_runs_have_no_interval_in_any_table_or_sentence():
     ],
 )
 def test_a_configuration_is_compared_with_the_one_that_it_extends(slow, fast, text):
-    warm = make_record("shm", *fast, runtime="graph", flags={"reuse_buffers": True})
+    warm = make_record("shm", *fast, runtime="graph", flags={"retain_memory": True})
     section = find(build(make_record("shm", *slow, runtime="graph"), warm), "results")
     change = column(section, "compared with the configuration that it extends")
-    assert change["graph shm --reuse-buffers"].startswith(text) and change["graph shm"] == "-"
+    assert change["graph shm --retain-memory"].startswith(text) and change["graph shm"] == "-"
 
 
 def test_a_failed_run_is_named_below_the_table_and_an_impossible_result_has_no_dot():

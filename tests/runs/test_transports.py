@@ -56,7 +56,6 @@ WITH_FLAGS = [
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
     ("torch", "mapped", "--copy-in", "--copy-out", "--message", "jagged", *GRPO),
     ("torch", "gloo", "--message", "packed", *PPO),
-    ("graph", "shm", "--reuse-buffers", "--in-flight", "5", *GRPO),
     ("torch", "multiprocessing", "--copy-in", "--copy-out", "--check-every", "2", "--resources", *CHAIN_ODD),
 ]
 
