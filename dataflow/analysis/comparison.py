@@ -1,6 +1,6 @@
 """Compare results: a configuration with the one that it extends, and two measurements with each other."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -9,7 +9,7 @@ import msgspec
 from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import Ratio, ratio, ratio_of_pairs
 from dataflow.catalogue.catalogue import BASELINE, CONFIGURATIONS, REFERENCE
-from dataflow.errors import RecordError, did_you_mean
+from dataflow.errors import RecordError
 from dataflow.records.machine import HARDWARE_KEYS, MACHINE_KEYS
 from dataflow.records.schema import Configuration, Workload
 
@@ -87,7 +87,7 @@ def match_results(
     for one in only_old:
         for other in only_new:
             if one.configuration.name == other.configuration.name:
-                difference = _difference(msgspec.to_builtins(one), msgspec.to_builtins(other))
+                difference = next(find_differences(msgspec.to_builtins(one), msgspec.to_builtins(other)))
                 raise RecordError(f"{one.configuration.name}: OLD and NEW are different measurements, {difference}: "
                                   "measure both with the same flags")  # fmt: skip
     if not pairs:
@@ -96,42 +96,32 @@ def match_results(
     return sorted(pairs, key=lambda pair: old.index(pair.old)), list(only_old.values()), list(only_new.values())
 
 
-def pair_with_first(results: Sequence[Result], labels: Sequence[str]) -> list[Pair]:
-    """Return a pair of the first label with each of the others, for each workload; RecordError for an unknown label.
+def _by_identity(results: Sequence[Result]) -> dict[Identity, Result]:
+    by_identity: dict[Identity, Result] = {}
+    for result in results:
+        flags = {name: value for name, value in result.configuration.flags.items() if name != "inject"}
+        configuration = msgspec.structs.replace(result.configuration, flags=flags)
+        identity = Identity(result.workload, configuration, result.traced, result.paired)
+        if identity in by_identity:
+            raise RecordError(f"{by_identity[identity].label} and {result.label} are two results of the same "
+                              "measurement on one side: name one of them")  # fmt: skip
+        by_identity[identity] = result
+    return by_identity
 
-    Traced results are left out if there are others.
-    """
-    known = dict.fromkeys(result.label for result in results)
-    for label in labels:
-        if label not in known:
-            raise RecordError(f"there is no {label}{did_you_mean(label, known)}: the records have {'; '.join(known)}")
-    first, *others = labels
-    pairs = [
-        Pair(old, new)
-        for label in others for old in results for new in results
-        if (old.label, new.label) == (first, label) and (old.traced, old.paired) == (new.traced, new.paired)
-        and old.workload.edges == new.workload.edges and old.table == new.table
-    ]  # fmt: skip
-    return [pair for pair in pairs if not pair.old.traced] or pairs
+
+def find_differences(one: Any, other: Any, name: str = "") -> Iterator[str]:
+    """Yield a text for each value that differs in two nested dicts: its name and both values."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in {**one, **other}:
+            yield from find_differences(one.get(key), other.get(key), f"{name} {key}".strip())
+    elif one != other:
+        yield f"{name}: {one} → {other}"
 
 
 def environment_differences(pairs: Sequence[Pair]) -> list[str]:
     """Return a line per environment variable, version and property of the machine that differs in a pair."""
-    labels: dict[str, list[str]] = {}
-    for pair in pairs:
-        old, new = (_flatten(result.environments[0]) for result in (pair.old, pair.new))
-        for name in sorted(old.keys() | new.keys()):
-            if old.get(name) != new.get(name):
-                line = f"{name}: {old.get(name, 'not set')} → {new.get(name, 'not set')}"
-                labels.setdefault(line, []).append(pair.label)
-    return [line if len(some) == len(pairs) else f"{line} ({', '.join(some)})" for line, some in labels.items()]
-
-
-def _flatten(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an environment with its variables and versions beside the other values, without what always differs."""
-    inner = {name: value for key in ("variables", "versions") for name, value in (environment.get(key) or {}).items()}
-    ignored = ("variables", "versions", "git_dirty")
-    return inner | {name: value for name, value in environment.items() if name not in ignored}
+    sides = [(pair.old.environments[0], pair.new.environments[0]) for pair in pairs]
+    return list(dict.fromkeys(line for old, new in sides for line in find_differences(old, new)))
 
 
 def check_one_machine(results: Sequence[Result], several_boots: bool = False) -> None:
@@ -146,30 +136,5 @@ def _check_equal(results: Sequence[Result], keys: Sequence[str], problem: str) -
     environments = [environment for result in results for environment in result.environments]
     machines = [{key: environment.get(key) for key in keys} for environment in environments]
     for machine in machines:
-        if machine != machines[0]:
-            raise RecordError(f"{problem}, {_difference(machines[0], machine)}: name those of one, or give --mixed")
-
-
-def without_delay(result: Result) -> Configuration:
-    """Return the configuration without --inject."""
-    flags = {name: value for name, value in result.configuration.flags.items() if name != "inject"}
-    return msgspec.structs.replace(result.configuration, flags=flags)
-
-
-def _by_identity(results: Sequence[Result]) -> dict[Identity, Result]:
-    by_identity: dict[Identity, Result] = {}
-    for result in results:
-        identity = Identity(result.workload, without_delay(result), result.traced, result.paired)
-        if identity in by_identity:
-            raise RecordError(f"{by_identity[identity].label} and {result.label} are two results of the same "
-                              "measurement on one side: name one of them")  # fmt: skip
-        by_identity[identity] = result
-    return by_identity
-
-
-def _difference(one: Any, other: Any, name: str = "") -> str:
-    """Return the first part in which two values differ, as text."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        key = next(key for key in {**one, **other} if one.get(key) != other.get(key))
-        return _difference(one.get(key), other.get(key), f"{name} {key}".strip())
-    return f"{name} {one} and {other}"
+        for difference in find_differences(machines[0], machine):
+            raise RecordError(f"{problem}, {difference}: name those of one, or give --mixed")

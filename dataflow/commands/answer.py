@@ -1,7 +1,7 @@
 """Rank the configurations that were measured with exactly this flow, these sizes and these flags. Nothing is measured.
 
     python3 -m dataflow answer --any-machine
-    python3 -m dataflow answer --flow weights --model gpt2 --on-ray
+    python3 -m dataflow answer --flow weights --model gpt2 --any-machine
 
 The flags of `run` name the workload. Messages of several fields may be packed, and weights may be sent in several
 messages. Only records of one start of one machine are ranked together; of equal measurements the newest counts. If no
@@ -18,29 +18,31 @@ from dataflow.analysis.comparison import Pair
 from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import NO_DIFFERENCE
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS
-from dataflow.errors import RecordError, UsageError
+from dataflow.commands.list import explain_skip
+from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow, flag_name
-from dataflow.measure.batch import plan_configuration
 from dataflow.plan.command_line import OneLineParser, make_options, parse_with_options
 from dataflow.plan.options import FLAGS, RESULTS, SENDER_SIZES
 from dataflow.plan.plan import Plan
 from dataflow.records import files
 from dataflow.records.machine import MACHINE_KEYS, describe_environment, machine_line
+from dataflow.records.schema import Configuration, Workload
 from dataflow.report import console, tables
+from dataflow.report.broken_records import name_broken_record
 from dataflow.report.tables import Column
 from dataflow.units import format_bytes
 
 TRANSPORT_FLAGS = {field.name for field in FLAGS if field.metadata["group"] == "transport"}
+SHOWN = ("configuration", "runs", "disturbed runs", "ms per iteration", "95 % interval")  # of the main columns
 
 
 def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any], Plan]:
     """Return this verb's own flags, the flags of the workload, and a plan of the workload."""
     parser = OneLineParser(__doc__, "python3 -m dataflow answer [flags]")
-    add = parser.add_argument
-    add("--records", type=Path, nargs="+", default=[RESULTS], help="records, or folders of records (default: results/)")
-    add("--on-ray", action="store_true", help="leave out configurations without Ray")
-    add("--any-machine", action="store_true", help="use the records of the machine that has most "
-        "of them")  # fmt: skip
+    parser.add_argument("--records", type=Path, nargs="+", default=[RESULTS], help="records, or folders of records "
+                        "(default: results/)")  # fmt: skip
+    parser.add_argument("--any-machine", action="store_true", help="use the records of the machine that has most "
+                        "of them")  # fmt: skip
     arguments, given = parse_with_options(parser, argv)
     options, *others = make_options("refs", given)
     if others:
@@ -49,36 +51,22 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, An
         flow = build_flow(options.flow, options.sizes, options.message)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    plan = Plan(TRANSPORTS["store refs"], options, flow, options.device.replace("auto", "cpu"))
-    return arguments, given, plan
+    return arguments, given, Plan(TRANSPORTS["store refs"], options, flow, options.device.replace("auto", "cpu"))
 
 
-def load_results(paths: Sequence[Path]) -> list[Result]:
-    """Return the ok results outside of folders `evidence`, and print one line that names the unreadable files."""
-    results, broken = list[Result](), list[str]()
-    for path in files.record_files(paths):
-        if "evidence" in path.resolve().parts:  # it may have other settings
-            continue
-        try:
-            result = Result((files.load(path),))
-            if result.status == "ok":
-                results.append(result)
-        except Exception as error:
-            is_known = isinstance(error, RecordError)
-            broken.append(str(error) if is_known else f"{path} contradicts itself ({type(error).__name__})")
-    if broken:
-        print(f"left out: {broken[0]}{f', and {len(broken) - 1} more' if len(broken) > 1 else ''}")
-    return results
+def flags_and_sizes(configuration: Configuration, workload: Workload) -> tuple[Any, ...]:
+    """Return what must be equal in the records of one ranking: all but the transport, its flags, and the messages."""
+    flags = {name: value for name, value in configuration.flags.items() if name not in TRANSPORT_FLAGS}
+    sizes = {name: value for name, value in workload.sizes.items() if name not in SENDER_SIZES}
+    return configuration.device, configuration.layout, flags, workload.flow, sizes
 
 
 def is_asked_for(result: Result, plan: Plan) -> bool:
     """Return whether a result is of the planned workload, with any transport and its flags."""
-    work, asked, values = result.workload, plan.workload, []
-    for configuration, workload in ((result.configuration, work), (plan.configuration, asked)):
-        flags = {name: value for name, value in configuration.flags.items() if name not in TRANSPORT_FLAGS}
-        sizes = {name: value for name, value in workload.sizes.items() if name not in SENDER_SIZES}
-        values.append((configuration.device, configuration.layout, flags, workload.flow, sizes))
-    if values[0] != values[1] or result.traced or result.paired:
+    work, asked = result.workload, plan.workload
+    if flags_and_sizes(result.configuration, work) != flags_and_sizes(plan.configuration, asked):
+        return False
+    if result.traced or result.paired:
         return False
     if plan.requested_flow.has_parameters:
         return True
@@ -103,29 +91,22 @@ def print_ranking(results: Sequence[Result]) -> None:
     for result in candidates:
         if result.variant and (advice := result.variant.advice):
             print(f"{result.label} needs: {advice.needs}. What breaks it: {advice.breaks}.")
-    generic = {column.header: column for column in tables.MAIN_COLUMNS}
     columns = [
-        *(generic[header] for header in ("configuration", "ms per iteration", "95 % interval")),
+        *(column for column in tables.MAIN_COLUMNS if column.header in SHOWN),
         Column("x fastest", lambda result: tables.format_significant(result.typical_seconds / best.typical_seconds)),
         Column("compared with the fastest", lambda result: verdicts[result], is_text=True),
-        *(generic[header] for header in ("runs", "disturbed runs")),
         Column("day", lambda result: result.shown_runs[0].started_at[:10], is_text=True),
     ]
     console.print_table(tables.make_table([*verdicts], columns))
 
 
-def measuring_command(given: Mapping[str, Any], on_ray: bool) -> str:
+def measuring_command(given: Mapping[str, Any]) -> str:
     """Return the command that measures the recommended configurations; raise UsageError if none can be measured."""
-    reasons: dict[str, UsageError | None] = {}  # why a configuration cannot be measured
-    for variant in VARIANTS:
-        if variant.advice and (variant.transport.runtime.uses_ray or not on_ray):
-            try:
-                ((_, reasons[variant.name]),) = plan_configuration(variant.name, given)
-            except UsageError as error:
-                reasons[variant.name] = error
+    reasons = {variant.name: explain_skip(variant, given) for variant in VARIANTS if variant.advice}
     names = [name for name, reason in reasons.items() if reason is None]
     if not names:
-        raise next(filter(None, reasons.values()))
+        name, reason = next(iter(reasons.items()))
+        raise UsageError(f"this machine cannot measure it with {name}: {reason}")
     words = []
     for name, value in given.items():
         words += [flag_name(name)] if value is True else [flag_name(name), "steady" if value is None else str(value)]
@@ -135,17 +116,19 @@ def measuring_command(given: Mapping[str, Any], on_ray: bool) -> str:
 def main(argv: Sequence[str]) -> int:
     """Print the rankings, or the command that measures. Return 1 if no record has the workload, else 0."""
     arguments, given, plan = parse_command(argv)
+    with name_broken_record(arguments.records):
+        results = [Result((record,)) for record in files.load_all(arguments.records)]
+        results = [result for result in results if is_asked_for(result, plan) and result.status == "ok"]
     here = start_of_machine(describe_environment())
     starts: dict[str, dict[str, Result]] = {here: {}}
-    for result in sorted(load_results(arguments.records), key=lambda result: result.shown_runs[0].started_at):
-        if is_asked_for(result, plan) and (result.transport.runtime.uses_ray or not arguments.on_ray):
-            starts.setdefault(start_of_machine(result.environments[0]), {})[result.label] = result
+    for result in sorted(results, key=lambda result: result.shown_runs[0].started_at):
+        starts.setdefault(start_of_machine(result.environments[0]), {})[result.label] = result
     chosen = max(starts.values(), key=len) if arguments.any_machine else starts[here]
     workload = f"{plan.workload.flow}, {format_bytes(plan.workload.bytes_per_iteration)} per iteration"
     if not chosen:
         other = " (other machines, or earlier starts of this one, have some: --any-machine)" if len(starts) > 1 else ""
         print(f"No record since the start of this machine has exactly this flow, sizes and flags{other}: {workload}.\n"
-              f"To measure it:\n{measuring_command(given, arguments.on_ray)}")  # fmt: skip
+              f"To measure it:\n{measuring_command(given)}")  # fmt: skip
         return 1
     groups: dict[tuple[bool, bool], list[Result]] = {}
     for result in chosen.values():

@@ -1,8 +1,7 @@
-"""Compare measurements: which configurations are faster, which are slower, and which cannot be told apart.
+"""Compare two measurements: which configurations are faster, which are slower, and which cannot be told apart.
 
     python3 -m dataflow compare OLD NEW                      each a record, or a folder of records
     python3 -m dataflow compare OLD NEW --fail-above 5%      exit code 1 if one is slower by more, or missing
-    python3 -m dataflow compare FOLDER --configs "store refs" "graph shm" "graph mapped"      others with the first one
 
 Measure with `dataflow run ... --runs 5` on one machine, or two versions together with `dataflow run --against`.
 Times are geometric means of the runs' medians. A configuration is called faster or slower if equal configurations
@@ -14,15 +13,8 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import geometric_mean
 
-from dataflow.analysis.comparison import (
-    Pair,
-    check_one_machine,
-    environment_differences,
-    match_results,
-    pair_with_first,
-)
+from dataflow.analysis.comparison import Pair, environment_differences, match_results
 from dataflow.analysis.result import UNCOUNTED, Result, group_results
 from dataflow.analysis.statistics import MIN_RUNS
 from dataflow.errors import UsageError
@@ -31,14 +23,7 @@ from dataflow.records import files
 from dataflow.report.broken_records import name_broken_record
 from dataflow.report.console import print_table
 from dataflow.report.sentences import describe_all, old_and_new
-from dataflow.report.tables import (
-    Column,
-    format_faults,
-    format_milliseconds,
-    format_stored,
-    have_equal_work,
-    make_table,
-)
+from dataflow.report.tables import Column, format_faults, format_milliseconds, have_equal_work, make_table
 from dataflow.units import format_bytes
 
 
@@ -46,10 +31,13 @@ def format_share(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
 
 
+def format_workload(pair: Pair) -> str:
+    return f"{pair.new.workload.flow}, {format_bytes(pair.new.workload.bytes_per_iteration)}"
+
+
 COLUMNS = (
     Column("configuration", lambda pair: pair.label),
-    Column("flow", lambda pair: pair.new.workload.flow, 3, is_text=True),
-    Column("payload", lambda pair: format_bytes(pair.new.workload.bytes_per_iteration), 3),
+    Column("flow and bytes per iteration", format_workload, 3, is_text=True),
     Column("old ms", lambda pair: format_milliseconds(pair.old.typical_seconds)),
     Column("new ms", lambda pair: format_milliseconds(pair.new.typical_seconds)),
     Column("new / old", lambda pair: f"{pair.ratio.value:.3f}"),
@@ -57,19 +45,13 @@ COLUMNS = (
     Column("runs", lambda pair: f"{len(pair.old.run_seconds)}, {len(pair.new.run_seconds)}", 2),
     Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
     Column("detectable slowdown", lambda pair: format_share(pair.ratio.detectable), 1),
-    Column("CPU ms", old_and_new(lambda result: format_milliseconds(result.cpu_seconds_per_iteration)), 4),
     Column("page faults", old_and_new(format_faults), 2),
-    Column("stored", old_and_new(format_stored), 5),
-    Column("peak GiB", old_and_new(lambda result: f"{result.peak_memory_bytes / 2**30:.1f}"), 6),
 )
 
 
 def write_notes(pairs: Sequence[Pair], only_old: Sequence[Result], only_new: Sequence[Result]) -> list[str]:
     """Return what the table does not show, one line each."""
     lines = []
-    ratios = [pair.ratio.value for pair in pairs if pair.is_measured]
-    if ratios:
-        lines.append(f"Geometric mean of new / old: {geometric_mean(ratios):.3f}")
     for side, results in (("OLD", only_old), ("NEW", only_new)):
         if results:
             lines.append(f"Only in {side}: {', '.join(result.label for result in results)}")
@@ -110,48 +92,28 @@ def parse_share(text: str) -> float:
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    parser = OneLineParser(__doc__, "python3 -m dataflow compare OLD [NEW] [flags]")
+    parser = OneLineParser(__doc__, "python3 -m dataflow compare OLD NEW [flags]")
     parser.add_argument("old", type=Path, metavar="OLD", help="a record, or a folder of records")
-    parser.add_argument("new", type=Path, nargs="?", metavar="NEW", help="the same, compared with OLD")
-    parser.add_argument("--configs", nargs="+", metavar="CONFIGURATION", help="compare these configurations "
-                        "of OLD with the first of them, instead of OLD with NEW")  # fmt: skip
+    parser.add_argument("new", type=Path, metavar="NEW", help="the same, compared with OLD")
     parser.add_argument("--fail-above", type=parse_share, metavar="SHARE", help="exit code 1 if a configuration is "
                         "missing, fails more often, or is significantly slower by more than SHARE, as 5%%")  # fmt: skip
     parser.add_argument("--mixed", action="store_true", help="compare records of different machines, "
                         "versions or boots")  # fmt: skip
-    arguments = parser.parse_all(argv)
-    if bool(arguments.new) == bool(arguments.configs) or len(arguments.configs or ("", "")) < 2:
-        raise UsageError("give OLD and NEW, or one folder and --configs with at least two configurations")
-    return arguments
+    return parser.parse_all(argv)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Return 0, or 1 if --fail-above finds a loss."""
+    """Print the comparison. Return 0, or 1 if --fail-above finds a loss."""
     arguments = parse_arguments(argv)
-    with name_broken_record([path for path in (arguments.old, arguments.new) if path]):
-        return compare(arguments)
-
-
-def compare(arguments: argparse.Namespace) -> int:
-    """Print the comparison; return 0, or 1 if --fail-above finds a loss."""
-    old, new = ([] if path is None else group_results(files.load_all([path]))
-                for path in (arguments.old, arguments.new))  # fmt: skip
-    only_old: list[Result] = []
-    if arguments.configs:
-        pairs = pair_with_first(old, arguments.configs)
-        if not arguments.mixed:
-            check_one_machine([result for pair in pairs for result in (pair.old, pair.new)])
-    else:
+    with name_broken_record([arguments.old, arguments.new]):
+        old, new = (group_results(files.load_all([path])) for path in (arguments.old, arguments.new))
         pairs, only_old, only_new = match_results(old, new, arguments.mixed)
-    unequal = [pair for pair in pairs if pair.is_measured and not have_equal_work(pair.old, pair.new)]
-    pairs = [pair for pair in pairs if pair not in unequal]  # a sentence says why the others have no ratio
-    measured = [pair for pair in pairs if pair.is_measured]
-    if arguments.configs:
-        notes = describe_all([*pairs, *unequal]) or ["No workload was measured with two of these configurations."]
-    else:
+        unequal = [pair for pair in pairs if pair.is_measured and not have_equal_work(pair.old, pair.new)]
+        pairs = [pair for pair in pairs if pair not in unequal]  # a sentence says why the others have no ratio
+        measured = [pair for pair in pairs if pair.is_measured]
         notes = [*write_notes(pairs, only_old, only_new), *describe_all(unequal)]
-    losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
-    print_table(make_table(measured, COLUMNS))
+        losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
+        print_table(make_table(measured, COLUMNS))
     print(*environment_differences(measured), *notes, sep="\n")
     for line in losses:
         print(f"error: {line}", file=sys.stderr)

@@ -13,17 +13,13 @@ from dataflow.measure.batch import plan_configuration
 from dataflow.plan.command_line import OneLineParser, parse_with_options
 
 
-def describe_here(variant: Variant, given: Mapping[str, Any]) -> str:
-    """Return "runs", or why this machine cannot measure the configuration."""
+def explain_skip(variant: Variant, given: Mapping[str, Any]) -> str | None:
+    """Return why this machine cannot measure a configuration with these flags; None if it can."""
     try:
         reason = plan_configuration(variant.name, given)[0][1]
     except UsageError as error:
         reason = error
-    return "runs" if reason is None else str(reason).removeprefix(f"{variant.transport.label}: ")
-
-
-def describe_reading(variant: Variant) -> str:
-    return "a view" if readers_get_views(variant.transport, variant.flags) else "a copy"
+    return reason and str(reason).removeprefix(f"{variant.transport.label}: ")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -33,10 +29,10 @@ def main(argv: Sequence[str]) -> int:
     from dataflow.report.tables import Column, make_table
 
     columns = [
-        Column("configuration", lambda variant: variant.name),
-        Column("readers get", describe_reading, is_text=True),
+        Column("configuration", lambda v: v.name),
+        Column("readers get", lambda v: f"a {'view' if readers_get_views(v.transport, v.flags) else 'copy'}", 0, True),
         Column("nodes", lambda v: "several" if v.transport.can_cross_nodes else "one", is_text=True),
-        Column("on this machine", lambda variant: describe_here(variant, given), is_text=True),
+        Column("on this machine", lambda v: explain_skip(v, given) or "runs", is_text=True),
         Column("description", lambda v: v.explanation or v.transport.summary, 1, is_text=True),
     ]
     print_table(make_table(VARIANTS, columns))

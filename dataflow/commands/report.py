@@ -2,7 +2,6 @@
 
     python3 -m dataflow report                                your newest records in results/, or the published ones
     python3 -m dataflow report results/run-1 mine.json        records, and folders of records
-    python3 -m dataflow report results/run-1 --format markdown
     python3 -m dataflow report results/run-1 --html           also report.html: tables to sort and filter, with charts
     python3 -m dataflow report results/published --publish    img/, README.md and docs/ of this repository
 
@@ -30,13 +29,12 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
 
 
-def parse_command(argv: Sequence[str] | None) -> argparse.Namespace:
+def parse_command(argv: Sequence[str]) -> argparse.Namespace:
     """Return the flags, with the records and folders that are the defaults."""
     parser = OneLineParser(__doc__, "python3 -m dataflow report [RECORDS ...] [flags]")
     add = parser.add_argument
     add("records", nargs="*", type=Path, help="records, or folders of records")
     add("--output", type=Path, metavar="FOLDER", help="folder of the charts (default: that of the first record)")
-    add("--format", choices=("text", "markdown"), default="text", help="form of the printed tables")
     add("--html", action="store_true", help="also write report.html")
     add("--publish", type=Path, nargs="?", const=ROOT, metavar="FOLDER", help="write the charts to img/, and the "
         "tables into README.md and docs/, of this folder (default: this repository)")  # fmt: skip
@@ -52,12 +50,9 @@ def parse_command(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def find_newest(folder: Path) -> list[Path]:
-    """Return the newest run-* folder of results/, or the single records if one is newer; without both, published/.
-
-    Empty files, and folders without a record, are left out: the start of their run has failed.
-    """
-    records = [path for path in sorted(folder.glob("*.json")) if path.stat().st_size]
-    runs = [run for run in sorted(folder.glob("run-*")) if any(path.stat().st_size for path in run.rglob("*.json"))]
+    """Return the newest run-* folder of results/, or the single records if one is newer; without both, published/."""
+    records = sorted(folder.glob("*.json"))
+    runs = [run for run in folder.glob("run-*") if any(run.rglob("*.json"))]
     newest = max([*records, *runs], key=lambda path: path.stat().st_mtime, default=folder / "published")
     return records if newest in records else [newest]
 
@@ -73,7 +68,7 @@ def write_charts(built: Sequence[Section], folder: Path) -> list[Path]:
     return written
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str]) -> int:
     """Return 0, or 1 if a result is impossible."""
     arguments = parse_command(argv)
     with name_broken_record(arguments.records):
@@ -99,9 +94,6 @@ def present(arguments: argparse.Namespace) -> int:
         raise RecordError(f"cannot write {path} ({error.strerror}): give another --output") from None
     if arguments.publish:
         markdown.rewrite_pages(arguments.publish, [*built, *page_sections(results)])
-    if arguments.format == "markdown":
-        print(markdown.render(built))
-    else:
-        console.print_sections(built)
-        print(f"charts: {', '.join(map(str, written)) or 'none'}")
+    console.print_sections(built)
+    print(f"charts: {', '.join(map(str, written)) or 'none'}")
     return int(any(result.status == "impossible" for result in results))

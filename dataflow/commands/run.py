@@ -21,7 +21,6 @@ from dataflow.catalogue.suites import SUITES
 from dataflow.errors import RecordError, UsageError
 from dataflow.measure.batch import (
     Item,
-    Planned,
     make_items,
     new_records,
     pair_with_checkout,
@@ -33,7 +32,6 @@ from dataflow.measure.supervisor import measure_all
 from dataflow.plan.command_line import OneLineParser, parse_with_options
 from dataflow.plan.memory import resident_bytes
 from dataflow.plan.options import RESULTS
-from dataflow.records import files
 from dataflow.records.schema import Record
 from dataflow.units import format_bytes
 
@@ -81,30 +79,24 @@ def is_alone(arguments: argparse.Namespace) -> bool:
     return len(arguments.configurations) == 1 and not (arguments.suite or arguments.against)
 
 
-def plan_all(arguments: argparse.Namespace, given: dict[str, Any]) -> list[Planned]:
-    table = "paired" if arguments.paired or arguments.against else ""
-    if arguments.suite:
-        return plan_suite(arguments.configurations, arguments.suite, given, table)
-    if is_alone(arguments):  # its time is shown with a warning if other programs disturb it
-        given = {"allow_disturbed": True, **given}
-        return plan_alone(arguments.configurations[0], given)
-    return [plan for text in arguments.configurations for plan in plan_configuration(text, given, "", table)]
-
-
 def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[list[Item], Path]:
     """Return what is measured or skipped, and the file or folder of the records.
 
     Raise UsageError if this machine can measure nothing of it.
     """
-    planned = plan_all(arguments, given)
+    table, names = "paired" if arguments.paired or arguments.against else "", arguments.configurations
+    if arguments.suite:
+        planned = plan_suite(names, arguments.suite, given, table)
+    elif is_alone(arguments):  # its time is shown with a warning if other programs disturb it
+        planned = plan_alone(names[0], {"allow_disturbed": True, **given})
+    else:
+        planned = [plan for text in names for plan in plan_configuration(text, given, "", table)]
     is_one_record = is_alone(arguments) and len(planned) == 1
     now = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     name = f"{planned[0][0].transport.label.replace(' ', '-')}-{now}.json" if is_one_record else f"run-{now}"
     output = arguments.output or RESULTS / name
     items = [Item(planned[0], output)] if is_one_record else make_items(planned, output)
     if all(item.skipped for item in items):
-        for item in items if arguments.output else ():  # otherwise, nobody wants a record of what cannot be measured
-            files.create(item.path, item.record)
         many = "" if is_alone(arguments) else "this machine can measure none of the configurations: "
         raise UsageError(f"{many}{items[0].skipped}")
     return items, output
@@ -123,7 +115,7 @@ def group_items(arguments: argparse.Namespace, ready: Sequence[Item]) -> list[li
     return [[item] for item in ready]
 
 
-def order_runs(groups: Sequence[list[Item]], runs: int, seed: int) -> list[list[Item]]:
+def order_runs(groups: Sequence[list[Item]], runs: int, seed: str) -> list[list[Item]]:
     """Return each group of paired items once, then all again in another order; for one run in the given order."""
     generator = random.Random(seed)
     if runs == 1:
@@ -146,27 +138,23 @@ def print_plans(items: Sequence[Item], runs: int) -> None:
         print(f"{item.label}: {cost}")
 
 
-def prepare_records(items: Sequence[Item], folder: Path, is_continued: bool) -> tuple[list[Item], int]:
-    """Return the items that need a new record, and the seed of the order of the runs.
+def find_new_items(items: Sequence[Item], folder: Path, is_continued: bool) -> list[Item]:
+    """Return the items that need a new record. The others continue their record.
 
-    The others continue their record. Raise UsageError if the folder has records of another measurement.
+    Raise UsageError if the folder has records of another measurement.
     """
     written = {path for path in folder.rglob("*.json*") if path.is_file() and path.suffix in (".json", ".gz")}
     others = written - {item.path for item in items}
     if others:
         raise UsageError(f"--output {folder}: it has records of another measurement, such as {min(others).name}, "
                          "which would be in the same charts: give a new folder")  # fmt: skip
-    earlier = [item.path for item in items if is_continued and item.path.exists()]
-    seed = files.load(earlier[0]).arguments.get("order_seed", 0) if earlier else random.randrange(2**32)
-    if not isinstance(seed, int):
-        raise UsageError(f"--continue: {earlier[0]} has the order_seed {seed!r}, which is no number: give a new folder")
+    earlier = [item for item in items if is_continued and item.path.exists()]
     for item in items:
-        item.record.arguments["order_seed"] = seed
         if item.skipped:
             print(f"{item.label}: skipped, {item.skipped}")
-        elif item.path in earlier:
+        elif item in earlier:
             item.load_finished_runs()
-    return [item for item in items if item.path not in earlier], seed
+    return [item for item in items if item not in earlier]
 
 
 def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: Path) -> int:
@@ -176,17 +164,15 @@ def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: P
 
     if is_alone(arguments):
         for item in items:
-            if item.plan.options.trace and item.record.runs[-1].status == "ok":
+            if item.record.runs[-1].spans:
                 print_stages(item.record)
         console.print_end([item.record for item in items], output if len(items) > 1 else items[0].saved_path)
         return 0
-    if arguments.against:
-        compare.main([str(output / "old"), str(output / "new"), "--mixed"])
-        return 0
-    if arguments.paired:
-        compare.main([str(item.path) for item in items])
+    if arguments.against or arguments.paired:
+        sides = [output / "old", output / "new"] if arguments.against else [item.path for item in items]
+        return compare.main([*map(str, sides), "--mixed"])
     code = report.main([str(output)])
-    if not (arguments.suite or arguments.paired):
+    if not arguments.suite:
         print_comparison([item for item in items if item.record.runs and not item.skipped])
     return code
 
@@ -204,13 +190,16 @@ def print_stages(record: Record) -> None:
 
 def print_comparison(items: Sequence[Item]) -> None:
     """Compare the others with the first configuration, in words."""
-    from dataflow.analysis.comparison import pair_with_first
-    from dataflow.analysis.result import Result, group_results
+    from dataflow.analysis.comparison import Pair
+    from dataflow.analysis.result import Result
     from dataflow.report.sentences import describe_all
 
-    labels = list(dict.fromkeys(Result((item.record,)).label for item in items))
-    if len(labels) > 1:
-        print(*describe_all(pair_with_first(group_results([item.record for item in items]), labels)), sep="\n")
+    results = [Result((item.record,)) for item in items]
+    pairs = [
+        Pair(old, new) for new in results for old in results
+        if old.label == results[0].label != new.label and old.workload.edges == new.workload.edges
+    ]  # fmt: skip
+    print(*describe_all(pairs), sep="\n", end="\n" if pairs else "")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -222,17 +211,15 @@ def main(argv: Sequence[str]) -> int:
     if arguments.dry_run:
         print_plans(items, arguments.runs)
         return 0
-    new, seed = prepare_records(items, output, arguments.is_continued)
-    with new_records(new):
+    with new_records(find_new_items(items, output, arguments.is_continued)):
         if is_alone(arguments):
             from dataflow.report.console import print_flow
 
             print_flow(items[0].plan.requested_flow)
         else:
-            print(
-                f"configurations: {sum(map(len, groups))}, runs: {arguments.runs} each, records: {output}", flush=True
-            )
-        codes = measure_all(order_runs(groups, arguments.runs, seed))
+            print(f"configurations: {len(items)}, runs: {arguments.runs} each, records: {output}", flush=True)
+        # --continue has the same --output, and so the same order.
+        codes = measure_all(order_runs(groups, arguments.runs, seed=output.resolve().name))
     if 130 in codes and not (arguments.against or is_alone(arguments)):
         print(f"to continue: the same command with --continue --output {output}")
         if not any(run.status == "ok" for item in items for run in item.record.runs):
