@@ -19,7 +19,7 @@ def explain_skip(variant: Variant, given: Mapping[str, Any]) -> str | None:
         reason = plan_configuration(variant.name, given)[0][1]
     except UsageError as error:
         reason = error
-    return reason and str(reason).removeprefix(f"{variant.transport.label}: ")
+    return str(reason) if reason else None
 
 
 def main(argv: Sequence[str]) -> int:

@@ -24,8 +24,8 @@ from dataflow.measure.batch import (
     make_items,
     new_records,
     pair_with_checkout,
-    plan_alone,
     plan_configuration,
+    plan_several,
     plan_suite,
 )
 from dataflow.measure.supervisor import measure_all
@@ -88,9 +88,9 @@ def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[li
     if arguments.suite:
         planned = plan_suite(names, arguments.suite, given, table)
     elif is_alone(arguments):  # its time is shown with a warning if other programs disturb it
-        planned = plan_alone(names[0], {"allow_disturbed": True, **given})
+        planned = plan_configuration(names[0], {"allow_disturbed": True, **given})
     else:
-        planned = [plan for text in names for plan in plan_configuration(text, given, "", table)]
+        planned = plan_several(names, given, "", table)
     is_one_record = is_alone(arguments) and len(planned) == 1
     now = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     name = f"{planned[0][0].transport.label.replace(' ', '-')}-{now}.json" if is_one_record else f"run-{now}"

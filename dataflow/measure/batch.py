@@ -2,18 +2,18 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS
-from dataflow.catalogue.suites import SUITES
+from dataflow.catalogue.suites import SUITES, Part
 from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.plan.command_line import make_options, parse_flags
-from dataflow.plan.options import FLAGS, Options
+from dataflow.plan.options import FLAGS
 from dataflow.plan.plan import Plan, resolve_plan
 from dataflow.records import files
 from dataflow.records.machine import MACHINE_KEYS, describe_environment
@@ -74,52 +74,32 @@ def new_records(items: Sequence[Item]) -> Iterator[None]:
         raise
 
 
-def split_configuration(text: str) -> tuple[str, str, list[str]]:
+def split_configuration(text: str) -> tuple[str, str, dict[str, Any]]:
     """Return the runtime, the transport and the flags of a configuration; raise UsageError if it is unknown."""
     try:
-        runtime, transport, *flags = shlex.split(text)
+        runtime, transport, *words = shlex.split(text)
     except ValueError:
         raise UsageError(f"'{text}': give a runtime and a transport, and close every quote") from None
     if f"{runtime} {transport}" not in TRANSPORTS:
         advice = "python3 -m dataflow list shows all"
         raise UsageError(f"unknown configuration {text}{did_you_mean(text, CONFIGURATIONS)} ({advice})")
-    return runtime, transport, flags
+    return runtime, transport, parse_flags(words)
 
 
 def plan_configuration(
     text: str, given: Mapping[str, Any], suite: str = "", table: str = "", traced: bool = False
 ) -> list[Planned]:
-    """Return the plan of one of several configurations, as plan_alone does. An error names the configuration."""
-    try:
-        return plan_alone(text, given, suite, table, traced, DEFAULT_ITERATIONS)
-    except UsageError as error:
-        runtime, transport, _ = split_configuration(text)
-        raise UsageError(f"{runtime} {transport}: {error}") from None
-
-
-def plan_alone(
-    text: str, given: Mapping[str, Any], suite: str = "", table: str = "", traced: bool = False,
-    iterations: int | None = None,
-) -> list[Planned]:  # fmt: skip
     """Return the plan of a configuration, such as "graph shm --huge-pages"; with --sweep, one per value.
 
     `given` are the flags of all configurations. They override the flags of a suite, but not those that a user writes
-    into the text. `iterations` are those without --iterations, --duration and --sweep.
+    into the text. A value of a sweep that does not fit is skipped, unless it is the smallest one.
     """
-    runtime, transport, words = split_configuration(text)
-    own = parse_flags(words)
+    runtime, transport, own = split_configuration(text)
     values = {**own, **given} if suite else {**given, **own}
-    if iterations and not suite and not values.keys() & {"iterations", "duration", "sweep"}:
-        values["iterations"] = iterations
     if traced:
         values["trace"] = True
-    return resolve_points(runtime, make_options(transport, values), suite, table)
-
-
-def resolve_points(runtime: str, points: Sequence[Options], suite: str = "", table: str = "") -> list[Planned]:
-    """Return a plan per value of a sweep. A value that does not fit is skipped, unless it is the first and smallest."""
     planned: list[Planned] = []
-    for options in points:
+    for options in make_options(transport, values):
         try:
             planned.append(resolve_plan(runtime, options, suite, table))
         except UsageError as error:
@@ -128,45 +108,50 @@ def resolve_points(runtime: str, points: Sequence[Options], suite: str = "", tab
                 smallest, _ = planned[0]
             except (ValueError, IndexError):
                 raise error from None
-            options = replace(options, transport=smallest.transport.name)
             planned.append((replace(smallest, options=options, requested_flow=flow), error))
     return planned
 
 
-def plan_suite(names: Sequence[str], suite: str, given: dict[str, Any], table: str = "") -> list[Planned]:
-    """Return the plans of a suite, or those of the configurations that are named.
-
-    A name means the plans of this transport that have its flags, and of those the ones with the fewest other flags.
-    Raise UsageError if there is none.
-    """
-    named = []
-    for name in names:
-        runtime, transport, words = split_configuration(name)
-        named.append((f"{runtime} {transport}", parse_flags(words)))
+def plan_several(
+    texts: Iterable[str], given: Mapping[str, Any], suite: str = "", table: str = "", traced: bool = False
+) -> list[Planned]:
+    """Return the plans of several configurations. An error names the configuration."""
     planned: list[Planned] = []
+    for text in texts:
+        runtime, transport, own = split_configuration(text)
+        is_short = not suite and not {*own, *given} & {"iterations", "duration", "sweep"}
+        iterations = {"iterations": DEFAULT_ITERATIONS} if is_short else {}
+        try:
+            planned += plan_configuration(text, {**given, **iterations}, suite, table, traced)
+        except UsageError as error:
+            raise UsageError(f"{runtime} {transport}: {error}") from None
+    return planned
+
+
+def plan_suite(names: Sequence[str], suite: str, given: Mapping[str, Any], table: str = "") -> list[Planned]:
+    """Return the plans of a suite, or those of the configurations that are named; UsageError if there is none."""
+    planned: list[Planned] = []
+    missing = {*names}
     for part in SUITES[suite]:
-        for text in part.commands:
-            if not named or " ".join(text.split()[:2]) in dict(named):  # the flags may not fit other transports
-                planned += plan_configuration(text, given, suite, table or part.table, part.traced)
-    selected: set[int] = set()
-    for name, (label, flags) in zip(names, named, strict=True):
-        others = {index: count_other_flags(plan, flags) for index, (plan, _) in enumerate(planned)
-                  if plan.transport.label == label and has_flags(plan, flags)}  # fmt: skip
-        if not others:
-            raise UsageError(f"{suite} has no {name}{did_you_mean(name, [p.configuration.name for p, _ in planned])}")
-        selected.update(index for index, count in others.items() if count == min(others.values()))
-    return [planned[index] for index in sorted(selected)] if named else planned
+        named = {name: select_commands(part, name) for name in names}
+        missing -= {name for name, commands in named.items() if commands}
+        texts = [text for text in part.commands if not names or any(text in commands for commands in named.values())]
+        planned += plan_several(texts, given, suite, table or part.table, part.traced)
+    for name in missing:
+        known = [text for part in SUITES[suite] for text in part.configurations]
+        raise UsageError(f"{suite} has no {name}{did_you_mean(name, known)}")
+    return planned
 
 
-def has_flags(plan: Plan, flags: dict[str, Any]) -> bool:
-    return all(getattr(plan.options, name) == value for name, value in flags.items())
-
-
-def count_other_flags(plan: Plan, flags: dict[str, Any]) -> int:
-    """Return the number of flags and sizes in a plan's name that are not among `flags`."""
-    names = ["message", *(field.name for field in FLAGS if field.metadata["size"])]
-    named = {name for name in names if getattr(plan.options, name) is not None}
-    return len((named | plan.options.configuration_flags.keys()) - flags.keys())
+def select_commands(part: Part, name: str) -> list[str]:
+    """Return the configurations of this transport that have the flags of the name, and of those the fewest others."""
+    runtime, transport, flags = split_configuration(name)
+    counts = {}
+    for text in part.commands:
+        *label, own = split_configuration(text)
+        if label == [runtime, transport] and flags.items() <= own.items():
+            counts[text] = len(own)
+    return [text for text, count in counts.items() if count == min(counts.values())]
 
 
 def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:

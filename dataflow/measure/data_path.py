@@ -1,6 +1,6 @@
 """Verify that the bytes of a run took the data path of its transport, from what the kernel and Ray have counted."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from dataflow.catalogue.catalogue import INLINED_BYTES
 from dataflow.flows.flow import DRIVER, Edge
@@ -21,17 +21,19 @@ def find_other_data_path(plan: Plan, run: Run, numbers: range) -> str | None:
     """
     if plan.options.address:  # other jobs may use an existing cluster
         return None
-    edges, stored = plan.sent_flow.edges, run.stored_bytes / len(numbers)
-    low, high = 0.0, MAX_STORED_SHARE * sum(edge.bytes for edge in edges)
-    expected = expected_stored_bytes(plan, INLINED_BYTES)
+    flow, stored, expected = plan.sent_flow, run.stored_bytes / len(numbers), expected_stored_bytes(plan, INLINED_BYTES)
+    low, high = 0.0, MAX_STORED_SHARE * sum(edge.bytes for edge in flow.edges)
     if stores_messages(plan):
-        headers_bytes = PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in edges)
+        headers_bytes = PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in flow.edges)
         high = 1.1 * (expected_stored_bytes(plan) + plan.options.added_store_bytes(plan.task_flow)) + headers_bytes
         low = 0.99 * expected
-    if any(is_large(plan, message) for message in plan.sent_flow.messages) and not low <= stored <= high:
+    has_large = any(stored_size(plan, message) > INLINED_BYTES for message in flow.messages)
+    if has_large and not low <= stored <= high:
         return (f"the object store took in {format_bytes(round(stored))} per iteration, and {format_bytes(expected)} "
                 f"are expected of {plan.configuration.name}: another data path was used")  # fmt: skip
-    received, sent = (run.loopback_bytes or 0) / len(numbers), expected_socket_bytes(plan)
+    received = (run.loopback_bytes or 0) / len(numbers)
+    sent = sum(edge.bytes for edge in flow.edges if uses_sockets(plan, edge))
+    sent += sum(task.other_bytes for task in flow.tasks)
     if plan.transport.uses_sockets and received < MIN_SOCKET_SHARE * sent:
         return (f"the loopback interface received {format_bytes(round(received))} per iteration, and "
                 f"{format_bytes(round(sent))} were sent: another data path was used")  # fmt: skip
@@ -77,7 +79,8 @@ def mark_requested_paths(
     for edge in plan.sent_flow.edges:
         is_seen = counted.get(edge, False) or bool(plan.expects_views and views.get(str(edge)))
         if not plan.options.address and not is_seen:
-            is_seen = uses_sockets(plan, edge) or (stores_messages(plan) and is_large(plan, edge.message))
+            is_stored = stores_messages(plan) and stored_size(plan, edge.message) > INLINED_BYTES
+            is_seen = is_stored or uses_sockets(plan, edge)
         if not is_seen and edge.message != ACKNOWLEDGEMENT and AS_REQUESTED not in run.data_paths[str(edge)]:
             run.data_paths[str(edge)] += AS_REQUESTED
 
@@ -86,14 +89,9 @@ def stores_messages(plan: Plan) -> bool:
     return plan.transport.stores not in ("", "channels")
 
 
-def pickled_bytes(plan: Plan, message: Message) -> int:
+def stored_size(plan: Plan, message: Message) -> int:
     """Return the bytes of a message in the store. Pickle writes each view with its full storage."""
     return message.serialised_bytes if plan.transport.carries_objects else message.bytes
-
-
-def is_large(plan: Plan, message: Message) -> bool:
-    """Return whether Ray puts a message into the store."""
-    return pickled_bytes(plan, message) > INLINED_BYTES
 
 
 def uses_sockets(plan: Plan, edge: Edge) -> bool:
@@ -102,30 +100,20 @@ def uses_sockets(plan: Plan, edge: Edge) -> bool:
     return plan.transport.uses_sockets and not is_call
 
 
-def expected_socket_bytes(plan: Plan) -> int:
-    """Return the bytes per iteration that sockets carry at least: messages, and what tasks send besides."""
-    flow = plan.sent_flow
-    other_bytes = sum(task.other_bytes for task in flow.tasks)
-    return other_bytes + sum(edge.bytes for edge in flow.edges if uses_sockets(plan, edge))
-
-
 def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:
     """Return the bytes of messages of more than so many bytes that the object store takes in per iteration.
 
     The result is 0 if messages do not pass through the store.
     """
-
-    def stored(messages: Iterable[Message]) -> int:
-        return sum(size for message in messages if (size := pickled_bytes(plan, message)) > larger_than)
-
-    flow, kind = plan.sent_flow, plan.transport.stores
-    by_value = stored(edge.message for edge in flow.edges)
-    if kind == "arguments":  # the query only as an argument
-        results = stored(task.sends for task in flow.tasks)
-        return results + stored(edge.message for edge in flow.edges if edge.reader != DRIVER)
-    if kind in ("calls", "queues"):
-        return 2 * by_value if kind == "queues" else by_value
-    if kind == "buffers":
-        edges = [edge for edge in plan.task_flow.edges if not edge.message.is_parameters and edge.bytes > larger_than]
-        return by_value + 2 * sum(edge.bytes for edge in edges if edge.message != ACKNOWLEDGEMENT)
-    return stored(flow.messages) if kind == "messages" else 0
+    flow = plan.sent_flow
+    by_value = [edge.message for edge in flow.edges]
+    kept = [edge.message for edge in plan.task_flow.edges if not edge.message.is_parameters]
+    stored: dict[str, Sequence[Message]] = {
+        "messages": flow.messages,
+        "arguments": [task.sends for task in flow.tasks] + [e.message for e in flow.edges if e.reader != DRIVER],
+        "calls": by_value,
+        "queues": 2 * by_value,
+        "buffers": by_value + 2 * [message for message in kept if message != ACKNOWLEDGEMENT],
+    }
+    sizes = [stored_size(plan, message) for message in stored.get(plan.transport.stores, ())]
+    return sum(size for size in sizes if size > larger_than)

@@ -197,10 +197,7 @@ def costs_by_process(costs: Mapping[str, Mapping[str, Any]]) -> dict[str, Proces
     for name, cost in costs.items():
         workers_by_pid.setdefault(cost["pid"], []).append(name)
     return {
-        "+".join(names): ProcessCost(
-            peak_memory_bytes=max(costs[name]["peak_memory_bytes"] for name in names),
-            minor_faults=max(costs[name]["minor_faults"] for name in names),
-        )
+        "+".join(names): ProcessCost(costs[names[-1]]["peak_memory_bytes"], costs[names[-1]]["minor_faults"])
         for names in workers_by_pid.values()
     }
 

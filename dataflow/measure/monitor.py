@@ -5,7 +5,6 @@ The monitor asks no process anything, because a process that hangs does not answ
 
 import math
 import pickle
-import resource
 import select
 import signal
 import sys
@@ -38,7 +37,6 @@ class Monitor:
         self.progress = ProgressTable.create(plan.run_folder, plan.worker_names, plan.total_iterations)
         DriverReport(record.runs[-1]).write(plan.run_folder)
         self.exited: list[str] = []  # the actors whose processes ended first
-        self.has_gcs_ended = False
         self.give_up_at = math.inf  # seconds of the monotonic clock
         self.state: Any = None  # progress and report
         self.changed_at = time.monotonic()
@@ -53,8 +51,8 @@ class Monitor:
         run_folder.start_driver(command, checkout, driver_environment(self.plan))
         try:
             problem = self.wait(run_folder)
-        except FileNotFoundError as error:
-            problem = f"{error.filename} has disappeared: another program must not remove the run's folder"
+        except (FileNotFoundError, msgspec.DecodeError) as error:  # another program, or a flow of the user, spoiled it
+            problem = f"the report of the driver's process cannot be read ({error})"
         finally:
             self.collect_samples()
         if problem:
@@ -74,10 +72,7 @@ class Monitor:
                 has_ended = bool(select.select([driver.poll_handle], [], [], POLL_SECONDS)[0])
                 exited = self._find_exited_actors(driver)
                 content = (self.plan.run_folder / "report").read_bytes()
-                try:
-                    report = msgspec.json.decode(content, type=DriverReport)
-                except msgspec.DecodeError as error:
-                    return f"the driver's process wrote an invalid report ({error})"
+                report = msgspec.json.decode(content, type=DriverReport)
                 self._add_to_record(report, exited)
                 if total and report.run.warmup_iterations is not None:
                     bar.total = 1 + report.run.warmup_iterations + self.plan.options.iterations
@@ -105,14 +100,13 @@ class Monitor:
 
     def _find_end(self, driver: RunFolder, has_ended: bool, report: DriverReport) -> str | None:
         """Return why the run has ended or must be ended, although the report is not finished; None if it goes on."""
-        had_gcs_ended, self.has_gcs_ended = self.has_gcs_ended, self._look_for_end_of_gcs()
-        if had_gcs_ended and not has_ended and not report.finished and process_status(driver.pid):
-            # The end of the driver process, which is known by now, also ends the GCS.
+        # The end of the driver process also ends the GCS.
+        if not has_ended and self._has_gcs_ended() and process_status(driver.pid):
             return "the GCS ended (Ray's process that keeps the state of the cluster)"
         if has_ended and not report.failure:
             code = driver.returncode() or 0
             cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} and no report"
-            return f"the driver's process ended with {cause}{describe_limits()}"
+            return f"the driver's process ended with {cause}"
         if (report.failure or self.exited) and self.give_up_at == math.inf:
             self.give_up_at = time.monotonic() + GRACE_SECONDS
         if has_ended or time.monotonic() > self.give_up_at:
@@ -124,24 +118,22 @@ class Monitor:
         actors = {name: pid for name, pid in self.progress.processes().items() if pid != driver.pid}
         return [name for name, pid in actors.items() if not process_status(pid)]
 
-    def _look_for_end_of_gcs(self) -> bool:
+    def _has_gcs_ended(self) -> bool:
         with suppress(OSError, ValueError):  # there is no private cluster, or its ids are being written
             return not process_status(int((self.plan.run_folder / "gcs").read_text()))
         return False
 
     def collect_samples(self) -> None:
         """Set the times of all iterations that have ended, whatever happened after them."""
-        run, size = self.record.runs[-1], self.plan.options.group_size
+        run, size, warmup = self.record.runs[-1], self.plan.options.group_size, self.plan.options.warmup
+        # The clock counts nanoseconds; more digits would only make the record larger.
         ended = [self.progress.iteration(number) for number in range(1, 1 + self.progress.progress[2])]
-        warmup = self.plan.options.warmup
+        seconds = [round(end - start, 9) for start, end in ended]
         warmup = run.warmup_iterations if warmup is None else warmup
         untimed = len(ended) if warmup is None else 1 + warmup  # it is known when the warm-up has ended
-        timed = ended[untimed:]
-        run.warmup_seconds = [round(end - start, 9) for start, end in ended[1:untimed]]
-        groups = [timed[n : n + size] for n in range(0, len(timed), size)]
-        run.first_seconds = ended[0][1] - ended[0][0] if ended else None
-        # The clock counts nanoseconds; more digits would only make the record larger.
-        run.seconds = [round(end - start, 9) for start, end in timed]
+        groups = [ended[untimed:][n : n + size] for n in range(0, len(ended) - untimed, size)]
+        run.first_seconds = seconds[0] if seconds else None
+        run.warmup_seconds, run.seconds = seconds[1:untimed], seconds[untimed:]
         run.group_seconds = [round(group[-1][1] - group[0][0], 9) for group in groups]
 
     def _explain_failure(self, report: DriverReport) -> str:
@@ -156,7 +148,7 @@ class Monitor:
 
     def _explain_timeout(self, report: bytes, exited: Sequence[str]) -> str | None:
         """Return which actor is late if neither the progress nor the report has changed for too long."""
-        state, now = (self.progress.progress, report), time.monotonic()
+        state, now, address = (self.progress.progress, report), time.monotonic(), self.plan.options.address
         if state != self.state:
             self.state, self.changed_at = state, now
         limit = self.plan.options.timeout
@@ -165,7 +157,6 @@ class Monitor:
         if now - self.changed_at <= limit:
             return None
         if self.progress.phase == STARTING:
-            address = self.plan.options.address
             advice = f": check that a Ray cluster answers at --address {address}" if address else ""
             return f"startup timed out after {limit:g} s{advice}"
         return f"did not end within {limit:g} s (--timeout); {self.diagnose(exited)}"
@@ -174,16 +165,16 @@ class Monitor:
         """Return which actor died (first), is stopped, or has not passed on the message of the open iteration."""
         if exited:
             consequence = " (Ray ends actors that wait for an actor that died)" if len(exited) > 1 else ""
-            return f"{', '.join(exited)} died{consequence}{describe_limits()}"
-        states = {name: process_status(pid) for name, pid in self.progress.processes().items()}
-        stopped = [name for name, state in states.items() if state == psutil.STATUS_STOPPED]
+            return f"{', '.join(exited)} died{consequence}"
+        processes = self.progress.processes()
+        stopped = [name for name, pid in processes.items() if process_status(pid) == psutil.STATUS_STOPPED]
         if stopped:
             names = DRIVER if DRIVER in stopped else ", ".join(stopped)  # actors may live in the driver's process
             return f"{names} does not answer: its process is stopped"
         received, flow, workers = self.progress.numbers(), self.plan.task_flow, self.plan.workers.items()
-        late = {name: worker.actor for name, worker in workers if received[name] < worker.last_due(self.iteration)}
-        late.pop(DRIVER, None)
-        elsewhere = [name for name in late if name not in self.progress.processes()]
+        late = {name: worker.actor for name, worker in workers
+                if name != DRIVER and received[name] < worker.last_due(self.iteration)}  # fmt: skip
+        elsewhere = [name for name in late if name not in processes]
         if self.plan.options.address and elsewhere:  # the progress of another machine is not known here
             return f"no message arrived; the actors on other nodes are {', '.join(elsewhere)}"
         for task in flow.tasks:
@@ -198,12 +189,3 @@ class Monitor:
         """Return the number of the oldest iteration that is open, or else of the last one."""
         _, began, ended = self.progress.progress
         return min(began, ended + 1)
-
-
-def describe_limits() -> str:
-    """Return a part of a message about a process that was ended: the limits that the user's shell has set."""
-    limits = []
-    for flag, limit, unit in (("v", resource.RLIMIT_AS, 1024), ("t", resource.RLIMIT_CPU, 1)):
-        if (value := resource.getrlimit(limit)[0]) != resource.RLIM_INFINITY:
-            limits.append(f"ulimit -{flag} {value // unit}")
-    return f" (limits of this shell: {', '.join(limits)})" if limits else ""

@@ -15,7 +15,7 @@ from dataflow.commands import report
 from dataflow.commands import run as benchmark
 from dataflow.errors import RecordError, UsageError
 from dataflow.measure import batch, supervisor
-from dataflow.measure.batch import make_items, plan_configuration, plan_suite
+from dataflow.measure.batch import make_items, plan_several, plan_suite
 from dataflow.plan import memory, validate
 from dataflow.records import files
 from dataflow.records.machine import describe_environment
@@ -94,7 +94,7 @@ def test_dry_run_prints_messages_memory_and_iterations_and_measures_nothing(caps
 def test_flags_of_a_configuration_override_common_flags_which_override_those_of_a_suite(
     text, flags, suite, iterations, duration
 ):
-    for plan, _ in plan_configuration(text, flags, suite):
+    for plan, _ in plan_several([text], flags, suite):
         assert plan.options.duration == duration
         assert iterations in (None, plan.options.iterations)
 
@@ -151,34 +151,24 @@ def test_configurations_of_a_suite_can_be_selected(no_gpu, monkeypatch):
 
 
 @pytest.mark.parametrize("suite", ["benchmark", "hops", "weights", "sweeps", "chatlearn", "peers", "headline"])
-def test_every_name_that_a_table_or_dry_run_shows_selects_its_configuration(
-    suite, no_gpu, tmp_path, capsys, monkeypatch
-):
+def test_every_name_of_a_suite_selects_its_configurations(suite, no_gpu, monkeypatch):
     monkeypatch.setattr(memory, "require_memory", lambda *_: 2**33)  # whatever other programs use
-    planned = {text: plan_configuration(text, {}, suite) for part in SUITES[suite] for text in part.commands}
-    monkeypatch.setattr(batch, "plan_configuration", lambda text, *_: planned[text])  # so that it is planned once
-    items = make_items(plan_suite([], suite, {}), tmp_path)
-    assert benchmark.main(["--suite", suite, "--dry-run"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    shown = [line.rpartition(": ")[0] for line in lines if re.search(r": \d+ x .* of memory$", line)]
-    assert shown == [item.label for item in items if not item.skipped] != []
-    names = {name for part in SUITES[suite] for name in part.configurations}
-    for item in items:
-        plans = [plan for plan, _ in plan_suite([item.label], suite, {})]
-        assert item.record.workload in [plan.workload for plan in plans]
-        assert {plan.configuration.name for plan in plans} == {item.plan.configuration.name}
-        names.discard(item.label)
-    for name in names:
-        assert plan_suite([name], suite, {}), name
+    for part in SUITES[suite]:
+        for text in part.commands:
+            assert text in batch.select_commands(part, text)
+        for name in part.configurations:
+            expected = plan_several([f"{name} {part.flags}"], {}, suite, part.table, part.traced)
+            plans = [plan for plan, _ in plan_suite([name], suite, {})]
+            assert all(plan in plans for plan, _ in expected), name
+            assert {plan.transport for plan in plans} == {expected[0][0].transport}
 
 
 def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
     for name in ("graph shm", "graph shm --iterations 6"):
         ((plan, _),) = plan_suite([name], "benchmark", {})
         assert plan.configuration.name == "graph shm"
-    for name, copies in (("graph mapped --in-flight 2", False), ("graph mapped --in-flight 2 --copy-out", True)):
-        ((plan, _),) = plan_suite([name], "sweeps", {})
-        assert (plan.options.in_flight, plan.options.copy_out) == (2, copies)
+    for name, copies in (("graph mapped", False), ("graph mapped --copy-out", True)):
+        assert {plan.options.copy_out for plan, _ in plan_suite([name], "sweeps", {})} == {copies}
 
 
 def test_flags_that_do_not_fit_other_configurations_of_a_suite_can_be_given(no_gpu):

@@ -9,7 +9,7 @@ from conftest import ROOT
 
 from dataflow.commands import answer, compare, report, run
 from dataflow.measure.batch import split_configuration
-from dataflow.plan.command_line import make_options, parse_flags
+from dataflow.plan.command_line import make_options
 
 PARSERS = {"answer": answer.parse_command, "compare": compare.parse_arguments, "report": report.parse_command}
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -37,7 +37,7 @@ def test_every_command_of_a_page_can_be_parsed(page, monkeypatch, no_gpu):
             assert arguments.configurations or arguments.suite, words
             for text in arguments.configurations:
                 _, transport, flags = split_configuration(text)
-                make_options(transport, given | parse_flags(flags))
+                make_options(transport, given | flags)
         elif verb in PARSERS:
             PARSERS[verb](words)
         else:
