@@ -1,13 +1,15 @@
 """Run the collectives of a step on numbers that every rank can compute, and verify every result."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from dataflow.studies import Collector, Part
-from dataflow.studies.zero import ALL_GATHER, ALL_REDUCE, NUMBER_BYTES
+from dataflow.studies.zero import ALL_GATHER, ALL_REDUCE, NUMBER_BYTES, REDUCE_SCATTER
+from dataflow.workers.worker_group import Connection, WorkerGroup
 
 MAX_SUM = 2047  # float16 holds whole numbers up to this one exactly, so the order of additions does not matter
 
@@ -19,10 +21,30 @@ def make_numbers(ranks: int, count: int, step: int) -> torch.Tensor:
     return numbers.to(torch.float16).repeat(1, count // period + 1)[:, :count]
 
 
-class CollectivePart(Part):
-    """Run the collectives of a rank: the methods all_reduce, reduce_scatter and all_gather of its actor."""
+def make_collectives(plan: Any) -> dict[str, Callable[[torch.Tensor, torch.Tensor], Any]]:
+    """Return the collectives of a plan's runtime, which get the result and the input. An all-reduce works in place."""
+    if plan.transport.runtime.uses_ray:
+        from dataflow.transports.rdt import collective, group_name  # processes of torch do not import Ray
 
+        name = group_name(plan)
+        return {
+            ALL_REDUCE: lambda result, _: collective.allreduce(result, name),
+            REDUCE_SCATTER: lambda result, numbers: collective.reducescatter(
+                result, list(numbers.split(len(result))), name
+            ),
+            ALL_GATHER: lambda result, part: collective.allgather(list(result.split(len(part))), part, name),
+        }
+    group = dist.new_group(range(1, dist.get_world_size()), use_local_synchronization=True)  # of the actors
+    return {
+        ALL_REDUCE: lambda result, _: dist.all_reduce(result, group=group),
+        REDUCE_SCATTER: lambda result, numbers: dist.reduce_scatter_single(result, numbers, group=group),
+        ALL_GATHER: lambda result, part: dist.all_gather_single(result, part, group=group),
+    }
+
+
+class CollectivePart(Part):
     name = "zero"
+    collectives: Mapping[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {}
 
     def __init__(self, endpoint: Any) -> None:
         super().__init__(endpoint)
@@ -30,23 +52,18 @@ class CollectivePart(Part):
         for task in endpoint.tasks.values():  # of a rank: one
             actors = endpoint.task_flow.actors
             self.rank, self.ranks, (kinds, self.count) = actors.index(endpoint.name), len(actors), task.work
-            size = self.count // self.ranks
-            self.parts = [slice(size * rank, size * (rank + 1)) for rank in range(self.ranks)]
-            self.numbers = make_numbers(self.ranks, self.count, 1)[self.rank].clone()
+            numbers = make_numbers(self.ranks, self.count, 1)[self.rank].clone()
             # No view of the numbers: a reduce-scatter of ray.util.collective writes into its input.
-            self.own_part = self.numbers[self.parts[self.rank]].clone()
+            part = numbers.chunk(self.ranks)[self.rank].clone()
+            self.inputs = {ALL_REDUCE: numbers, REDUCE_SCATTER: numbers, ALL_GATHER: part}
             for kind in kinds:
-                result = self.numbers if kind == ALL_REDUCE else torch.zeros_like(self.expected(kind, 1))
+                result = numbers if kind == ALL_REDUCE else torch.zeros_like(self.expected(kind, 1))
                 self.results.append((kind, result))
 
     def run(self, task: str, number: int) -> None:
+        self.collectives = self.collectives or make_collectives(self.endpoint.plan)  # in the first iteration
         for kind, result in self.results:
-            if kind == ALL_REDUCE:
-                self.endpoint.all_reduce(result)
-            elif kind == ALL_GATHER:
-                self.endpoint.all_gather(result, self.own_part)
-            else:
-                self.endpoint.reduce_scatter(result, self.numbers)
+            self.collectives[kind](result, self.inputs[kind])
 
     def end_group(self, number: int) -> Mapping[str, int]:
         """Return the wrong bytes of the results of this step by collective, and make the numbers of the next step."""
@@ -56,19 +73,33 @@ class CollectivePart(Part):
             wrong[f"{self.endpoint.name}, {kind}"] += NUMBER_BYTES * int(differs.sum())
             result.zero_()
         if self.results:
-            self.numbers.copy_(make_numbers(self.ranks, self.count, number + 1)[self.rank])
-            self.own_part.copy_(self.numbers[self.parts[self.rank]])
+            self.inputs[REDUCE_SCATTER].copy_(make_numbers(self.ranks, self.count, number + 1)[self.rank])
+            self.inputs[ALL_GATHER].copy_(self.inputs[REDUCE_SCATTER].chunk(self.ranks)[self.rank])
         return +wrong
 
     def expected(self, kind: str, step: int) -> torch.Tensor:
         """Return the result that a collective must have on this rank."""
         numbers = make_numbers(self.ranks, self.count, step)
         if kind == ALL_GATHER:
-            return torch.cat([numbers[rank, part] for rank, part in enumerate(self.parts)])
+            return torch.cat([numbers[rank].chunk(self.ranks)[rank] for rank in range(self.ranks)])
         sums = numbers.sum(0)
-        return sums if kind == ALL_REDUCE else sums[self.parts[self.rank]]
+        return sums if kind == ALL_REDUCE else sums.chunk(self.ranks)[self.rank]
 
 
 class CollectiveCollector(Collector):
     def add(self, values: Mapping[str, Mapping[str, int]], is_timed: bool) -> Mapping[str, int]:
         return {name: count for wrong in values.values() for name, count in wrong.items()}
+
+
+def by_collectives(workers: WorkerGroup) -> Connection:
+    """Send queries and acknowledgements as transports of the runtime do; CollectivePart does the rest."""
+    if workers.plan.transport.runtime.uses_ray:
+        from dataflow.transports.rdt import by_broadcast
+
+        return by_broadcast(workers)
+    from dataflow.transports.process_group import by_process_group
+
+    return by_process_group(workers)
+
+
+TRANSPORTS = {"collectives": by_collectives}

@@ -1,4 +1,4 @@
-"""Verify ZeRO's formulas, and that wrong results of collectives are found."""
+"""Verify ZeRO's formulas, that wrong results of collectives are found, and what ranks send."""
 
 from dataclasses import replace
 
@@ -11,6 +11,7 @@ from dataflow.endpoints.actor import Actor
 from dataflow.flows.catalogue import build_flow
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
+from dataflow.studies.zero import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from dataflow.studies.zero.collectives import CollectiveCollector, make_numbers
 
 
@@ -29,33 +30,21 @@ def test_memory_and_bytes_are_those_of_the_paper():
     assert units == [bytes_per_rank * 2 * 1_000_000 * 3 / 4 for bytes_per_rank in (2, 2, 3)]
 
 
-class OneRank(Actor):
-    """A rank that is alone, so that sums and parts are its own numbers."""
-
-    def all_reduce(self, numbers):
-        pass
-
-    def reduce_scatter(self, result, numbers):
-        result.copy_(numbers)
-
-    def all_gather(self, result, part):
-        result.copy_(part)
-
-
-@pytest.mark.parametrize(("stage", "names"), [(1, {"all-reduce"}), (3, {"all-gather", "reduce-scatter"})])
+@pytest.mark.parametrize(("stage", "names"), [(1, {ALL_REDUCE}), (3, {ALL_GATHER, REDUCE_SCATTER})])
 def test_every_wrong_number_is_counted(stage, names):
     flow = build_flow("zero", {"model": "8KB", "ranks": 2, "stage": stage})
-    flow = replace(flow, tasks=flow.tasks[:1], returns=flow.returns[:1])
+    flow = replace(flow, tasks=flow.tasks[:1], returns=flow.returns[:1])  # a rank that is alone
     plan = Plan(TRANSPORTS["torch collectives"], Options(transport="collectives"), flow)
-    (part,) = OneRank(plan, "rank-1").parts
+    (part,) = Actor(plan, "rank-1").parts
+    part.collectives = dict.fromkeys((ALL_GATHER, REDUCE_SCATTER), torch.Tensor.copy_) | {ALL_REDUCE: lambda *_: None}
     part.run("rank-1", 1)
     assert part.end_group(1) == {}
-    assert set(part.end_group(2)) == {f"rank-1, {name}" for name in names if name != "all-reduce"}  # no result
+    assert set(part.end_group(2)) == {f"rank-1, {name}" for name in names if name != ALL_REDUCE}  # no result
     part.run("rank-1", 3)
     for _, tensor in part.results:
         tensor[3] += 1
     wrong = part.end_group(3)
-    assert wrong == {f"rank-1, {name}": (4 if name == "all-gather" else 2) for name in names}
+    assert wrong == {f"rank-1, {name}": (4 if name == ALL_GATHER else 2) for name in names}
     assert CollectiveCollector(plan).add({"driver": {}, "rank-1": wrong}, is_timed=True) == wrong
     part.run("rank-1", 3)  # with the numbers of step 4
     assert set(part.end_group(3)) == set(wrong)
@@ -74,3 +63,18 @@ def test_a_part_of_a_sum_at_another_place_is_wrong(ranks):
     part = 2**16
     first, second = make_numbers(ranks, 2 * part, 0).sum(0).split(part)
     assert (first != second).float().mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("runtime", "stage", "times"),
+    # A reduce-scatter over gloo sends as much as an all-reduce.
+    [("torch", 1, 1.0), pytest.param("rdt", 3, 4 / 3, marks=pytest.mark.long)],
+)
+def test_ranks_send_the_bytes_of_their_collectives(run_script, runtime, stage, times):
+    sizes = ("--flow", "zero", "--model", "8MB", "--zero-ranks", "3", "--zero-stage", str(stage))
+    finished = run_script(runtime, "--transport", "collectives", *sizes, "--iterations", "4", "--warmup", "1")
+    assert (finished.code, finished.stderr) == (0, "")
+    run = finished.run
+    assert (run.status, run.wrong_bytes) == ("ok", 0)
+    by_textbook = sum(task.other_bytes for task in build_flow("zero", finished.record.workload.sizes).tasks)
+    assert run.loopback_bytes / len(run.seconds) == pytest.approx(times * by_textbook, rel=0.02)
