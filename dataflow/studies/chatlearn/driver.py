@@ -1,11 +1,10 @@
-"""Run ChatLearn's driver: the messages of an episode through queue actors, and the trainers' steps behind them.
+"""Run ChatLearn's driver: the messages of an episode through queue actors, and the trainer's steps behind them.
 
 Only references pass through the driver and its queues.
 alibaba/ChatLearn at 85ee7dfe: runtime/executor.py, runtime/environment.py, runtime/trainer.py.
 """
 
 import math
-from collections import Counter, deque
 
 import ray
 from ray.util.queue import Queue
@@ -13,15 +12,14 @@ from ray.util.queue import Queue
 from dataflow.endpoints.codecs import HOST
 from dataflow.flows.flow import DRIVER
 from dataflow.studies.chatlearn.flags import DATASET
-from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer
-from dataflow.studies.chatlearn.trainer import count_wrong
+from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer, count_wrong
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 
 class Driver:
     """Send the messages of an episode breadth first: all go through one model, then all through the next one.
 
-    All queries of an episode are submitted before the first `collect`, which runs the models and the trainers.
+    All queries of an episode are submitted before the first `collect`, which runs the models and the trainer.
     """
 
     def __init__(self, workers):
@@ -80,57 +78,42 @@ class Driver:
 
 
 class Training:
-    """Run the steps of the trainers behind StreamDataset. A trainer is one actor per data-parallel rank."""
+    """Run the steps of the trainer behind StreamDataset."""
 
     def __init__(self, workers):
         self.options = options = workers.plan.options
         self.dataset = workers.actors[DATASET]
-        actor, seconds = ray.remote(num_cpus=0)(Trainer), options.model_times.get("trainer", 0.0)
-        trainers, ranks = range(options.trainers), range(options.data_parallel)
-        self.trainers = [[actor.remote(options.threads, seconds) for _ in ranks] for _ in trainers]
+        step_seconds = options.model_times.get("trainer", 0.0)
+        self.trainer = ray.remote(num_cpus=0)(Trainer).remote(options.threads, step_seconds)
         edges = workers.plan.task_flow.edges_to(DATASET)
         (self.batch_size,) = edges[0].message.sample_counts
         self.sample_bytes = math.ceil(sum(edge.bytes for edge in edges) / self.batch_size)
-        self.messages: deque[int] = deque(maxlen=options.relay_episodes)  # of each episode whose samples are trained on
 
     def train(self, queue, messages):
         """Train on the samples of an episode, and return StreamDataset's acknowledgement of each message."""
-        self.messages.append(messages)
-        samples = sum(self.messages) * self.batch_size
-        self.dataset.begin_episode.remote(queue, samples - messages * self.batch_size)
-        queues = [Queue() for _ in range(1 + len(self.trainers))]  # ChatLearn's queue of results stays empty
-        for _ in range(math.ceil(samples / self.options.train_global_batch)):
-            self.step(queues[1:])
+        self.samples = messages * self.batch_size  # of this episode
+        self.dataset.begin_episode.remote(queue)
+        batches, _ = Queue(), Queue()  # ChatLearn's queue of results stays empty
+        for _ in range(math.ceil(self.samples / self.options.train_global_batch)):
+            self.step(batches)
         return ray.get(self.dataset.end_episode.remote())
 
-    def step(self, queues):
-        """Train on one global batch: each data-parallel rank gets a list of references to micro-batches."""
-        lists: list[list] = [[] for _ in range(self.options.data_parallel)]
-        for index in range(self.options.train_global_batch // self.options.train_micro_batch):
-            lists[index % len(lists)].append(self.dataset.next.remote())
+    def step(self, queue):
+        """Train on one global batch: the trainer gets a list of references to micro-batches."""
+        references = []
+        for _ in range(self.options.train_global_batch // self.options.train_micro_batch):
+            references.append(self.dataset.next.remote())
             ray.get(self.dataset.has_next.remote())
-        for queue in queues:
-            for references in lists:
-                queue.put(references)
-        steps = []
-        for queue, ranks in zip(queues, self.trainers, strict=True):
-            steps += [rank.train_step.remote(queue.get()) for rank in ranks]
-        ray.get(steps)
+        queue.put(references)
+        ray.get(self.trainer.train_step.remote(queue.get()))
 
     def spans(self):
-        return {
-            f"trainer {index}, rank {number}": ray.get(rank.spans.remote())
-            for index, ranks in enumerate(self.trainers, 1)
-            for number, rank in enumerate(ranks)
-        }
+        return {"trainer": ray.get(self.trainer.spans.remote())}
 
     def check(self):
-        """Return the bytes of samples that StreamDataset lost, or that a trainer did not receive exactly once."""
-        kept = ray.get(self.dataset.sample_digests.remote())
-        wrong = {DATASET: abs(sum(self.messages) * self.batch_size - kept.total())}
-        for index, ranks in enumerate(self.trainers, 1):
-            received: Counter = sum(ray.get([rank.sample_digests.remote() for rank in ranks]), Counter())
-            wrong[f"{DATASET} -> trainer {index}"] = count_wrong(kept, received)
+        """Return the bytes of samples that StreamDataset lost, or that the trainer did not receive exactly once."""
+        kept, received = ray.get([actor.sample_digests.remote() for actor in (self.dataset, self.trainer)])
+        wrong = {DATASET: abs(self.samples - kept.total()), f"{DATASET} -> trainer": count_wrong(kept, received)}
         return {name: count * self.sample_bytes for name, count in wrong.items() if count}
 
 

@@ -1,7 +1,7 @@
-"""Define the flags of ChatLearn's own transport and of its trainers, and what they need."""
+"""Define the flags of ChatLearn's own transport and of its trainer, and what they need."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,8 @@ TRANSPORT = "store ref-queue"
 DATASET = "stream-dataset"  # the task and actor that read the results with --sink trainer
 MAX_SAMPLES = 100_000  # per message that a trainer cuts into samples
 MAX_PROCESSES = 64  # per actor
-TRAINER_FLAGS = ("train_micro_batch", "train_global_batch", "data_parallel", "trainers", "relay_episodes")
-OTHER_TRANSPORTS = ("sink", "train_micro_batch")  # have these flags too
 _flag = partial(flag, "chatlearn", configuration=True)
-_COUNT, _FEW = Meta(ge=1, le=10**6), Meta(ge=1, le=16)
+_COUNT = Meta(ge=1, le=10**6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +40,7 @@ class ChatLearnFlags(Base):
         metavar="MODEL=N,...")
     ranks: str | None = _flag(None, "ranks per replica of a model (tensor times pipeline parallel): policy=4. All "
         "ranks receive each message, and the last one sends the result", str, metavar="MODEL=N,...")
-    trainers: int = _flag(1, "models that --sink trainer trains, such as 2 for PPO: policy and value", int, _FEW)
     train_global_batch: int = _flag(128, "samples per training step of --sink trainer", int, _COUNT)
-    data_parallel: int = _flag(1, "data-parallel ranks per model of --sink trainer", int, _FEW)
-    relay_episodes: int = _flag(1, "episodes whose samples --sink trainer uses, the newest ones", int, _FEW)
     # fmt: on
 
     @property
@@ -67,39 +62,45 @@ class ChatLearnFlags(Base):
 
     def added_store_bytes(self, flow: Flow) -> int:
         """Return the bytes of the micro-batches of ChatLearn's dataset, all samples as long as the longest."""
-        if self.sink != "trainer" or self.transport != "ref-queue":
-            return 0
-        fields = [field for edge in flow.edges_to(DATASET) for field in edge.message.fields]
-        padded = [ITEM_BYTES[f.dtype] * len(f.shapes) * max(map(math.prod, f.shapes)) for f in fields]
-        return self.relay_episodes * sum(padded)
-
-    def added_memory_bytes(self, flow: Flow) -> int:
-        """Return the bytes of the samples that the dataset keeps, views with their storage, and of the trainers."""
         if self.sink != "trainer":
             return 0
-        edges = flow.edges_to(flow.tasks[-1].name)
-        per_iteration = sum(edge.message.serialised_bytes + edge.bytes * self.trainers for edge in edges)
-        return self.group_size * self.relay_episodes * per_iteration
+        fields = [field for edge in flow.edges_to(DATASET) for field in edge.message.fields]
+        return sum(ITEM_BYTES[f.dtype] * len(f.shapes) * max(map(math.prod, f.shapes)) for f in fields)
+
+    def added_memory_bytes(self, flow: Flow) -> int:
+        """Return the bytes of the samples that the dataset keeps, views with their storage, and of the trainer."""
+        if self.sink != "trainer":
+            return 0
+        edges = flow.edges_to(DATASET)
+        return self.group_size * sum(edge.message.serialised_bytes + edge.bytes for edge in edges)
 
 
 def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
-    is_chatlearns = transport.label == TRANSPORT
-    for name in ChatLearnFlags.__dataclass_fields__:
-        flag_name = "--" + name.replace("_", "-")
-        if name in options.configuration_flags and not is_chatlearns and name not in OTHER_TRANSPORTS:
-            yield f"{flag_name} is a flag of --transport ref-queue: give this transport, or leave it out"
-        if name in options.configuration_flags and name in TRAINER_FLAGS and options.sink != "trainer":
-            yield f"{flag_name} is a flag of the trainer: give --sink trainer too"
-    if is_chatlearns:
+    given = [name for name in ChatLearnFlags.__dataclass_fields__ if name in options.configuration_flags]
+    if transport.label == TRANSPORT:
         yield from episode_errors(options, flow)
-    if options.sink == "trainer":
-        results = [flow.message(name) for name in flow.returns]
-        counts = {count for message in results for count in message.sample_counts}
-        has_samples = len(counts) == 1 and max(counts) <= MAX_SAMPLES and not any(m.is_flat for m in results)
-        if not has_samples or options.message not in ("fields", "packed", None):
-            form = options.message or "flat"
-            yield (f"--sink trainer: the {form} messages of {flow.name} cannot be cut into samples: "
-                   "give --message fields, or one of ChatLearn's flows (--list-flows)")  # fmt: skip
+        yield from trainer_errors(options, flow, given)
+    else:
+        for name in given:
+            yield f"--{name.replace('_', '-')} is a flag of --transport ref-queue: give this transport, or leave it out"
+
+
+def trainer_errors(options: Any, flow: Flow, given: Sequence[str]) -> Iterator[str]:
+    if options.sink != "trainer":
+        for name in ("train_micro_batch", "train_global_batch"):
+            if name in given:
+                yield f"--{name.replace('_', '-')} is a flag of the trainer: give --sink trainer too"
+        return
+    results = [flow.message(name) for name in flow.returns]
+    counts = {count for message in results for count in message.sample_counts}
+    has_samples = len(counts) == 1 and max(counts) <= MAX_SAMPLES and not any(m.is_flat for m in results)
+    if not has_samples or options.message not in ("fields", "packed", None):
+        form = options.message or "flat"
+        yield (f"--sink trainer: the {form} messages of {flow.name} cannot be cut into samples: "
+               "give --message fields, or one of ChatLearn's flows (--help flows)")  # fmt: skip
+    if options.train_global_batch % options.train_micro_batch:
+        yield (f"--train-global-batch {options.train_global_batch}: give a multiple of "
+               f"--train-micro-batch {options.train_micro_batch}")  # fmt: skip
 
 
 def episode_errors(options: Any, flow: Flow) -> Iterator[str]:
@@ -116,10 +117,5 @@ def episode_errors(options: Any, flow: Flow) -> Iterator[str]:
         replicas, ranks = options.process_counts(model)
         if min(replicas, ranks) < 1 or replicas * ranks > MAX_PROCESSES:
             yield f"--replicas and --ranks: {model} has {replicas * ranks} processes: give 1 to {MAX_PROCESSES}"
-    needed = group * options.relay_episodes  # a whole episode with the samples of those before it
-    if options.iterations < needed:
-        yield f"--iterations {options.iterations}: give {needed} (--episode times --relay-episodes) or more"
-    step = options.train_micro_batch * options.data_parallel
-    if options.sink == "trainer" and options.train_global_batch % step:
-        yield (f"--train-global-batch {options.train_global_batch}: give a multiple of {step} (--train-micro-batch "
-               "times --data-parallel)")  # fmt: skip
+    if options.iterations < group:
+        yield f"--iterations {options.iterations}: give {group} (--episode) or more"
