@@ -8,7 +8,6 @@ import psutil
 
 from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import UsageError
-from dataflow.flows.catalogue import flow_sizes, size_flag
 from dataflow.flows.flow import Flow
 from dataflow.plan.options import MIN_STORE_BYTES, Options
 from dataflow.records.machine import control_groups
@@ -53,23 +52,19 @@ def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
     if not os.access("/dev/shm", os.W_OK):
         raise UsageError("/dev/shm is missing or cannot be written, and a run needs it: mount a tmpfs there")
     shared_bytes, (memory_bytes, memory_name) = psutil.disk_usage("/dev/shm").free, available_memory()
-    # 30 % is Ray's own default.
-    default_bytes = max(MIN_STORE_BYTES, min(int(0.3 * memory_bytes), int(0.95 * shared_bytes)))
     in_store_bytes = stored_bytes(transport, options, flow)
-    if options.preallocate_store:
-        default_bytes = max(MIN_STORE_BYTES, 2 * in_store_bytes)
-    store_bytes = (options.object_store_bytes or default_bytes) if transport.runtime.uses_ray else 0
+    # 30 % is Ray's own default.
+    default_bytes = 2 * in_store_bytes if options.preallocate_store else min(0.3 * memory_bytes, 0.95 * shared_bytes)
+    store_bytes = options.object_store_bytes or max(MIN_STORE_BYTES, int(default_bytes))
+    if not transport.runtime.uses_ray:
+        store_bytes = 0
     pool_bytes = flow.slots(options.in_flight) * flow.sent_bytes if transport.requirements.shared_memory else 0
-    names = ["payload"] if options.iteration_bytes else list(flow_sizes(options.flow, options.message))[:2]
-    if options.in_flight > 1:
-        names.append("in_flight")
-    lower = "lower " + (" or ".join(map(size_flag, names)) or "the bytes of --flow")  # a text has no other sizes
-    enlarge = "free some or enlarge it (docker run --shm-size), or"
+    smaller, enlarge = "send smaller messages (--help sizes)", "enlarge it (docker run --shm-size), or"
     for name, needed_bytes, free_bytes, advice in (
-        ("/dev/shm for messages", pool_bytes, shared_bytes, f"{enlarge} {lower}"),
-        (memory_name, resident_bytes(transport, options, flow), memory_bytes, lower),
+        ("/dev/shm for messages", pool_bytes, shared_bytes, f"{enlarge} {smaller}"),
+        (memory_name, resident_bytes(transport, options, flow), memory_bytes, smaller),
         ("/dev/shm for the object store", store_bytes, shared_bytes, f"{enlarge} lower --object-store-bytes"),
-        ("object store", in_store_bytes, store_bytes, f"{lower}, or raise --object-store-bytes"),
+        ("object store", in_store_bytes, store_bytes, f"{smaller}, or raise --object-store-bytes"),
     ):
         if needed_bytes > free_bytes:
             raise UsageError(f"{transport.name} needs {format_bytes(needed_bytes)} of {name} with {flow.name}, and "

@@ -5,27 +5,20 @@ Every rule prevents a hang, a crash, a wrong number, or a record of something th
 
 import importlib.util
 import os
-import re
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from common import flags as script_flags
 from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.flow import DRIVER, Flow
 from dataflow.flows.message import jagged_message
-from dataflow.plan.options import RESULTS, Options
+from dataflow.plan.options import Options
 from dataflow.records.machine import cuda_version
 from dataflow.studies import studies
 
-MAX_NODES = 64
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-# Modules with one wheel per CUDA version. The wheel for another version than torch's is found, and fails when used.
-CUDA_WHEELS = {
-    "cupy": ("cupy-cuda{}x", "pip uninstall -y cupy-cuda12x cupy-cuda13x && pip install cupy-cuda{}x"),
-    "nixl": ("nixl-cu{}", "pip install --no-deps nixl==1.5.1 nixl-cu{}==1.5.1"),
-}
 
 
 def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
@@ -33,6 +26,7 @@ def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
     yield from transport_errors(transport, options)
     if options.copy_out and not (transport.gives_views or options.zero_copy or flow.has_parameters):
         yield f"--copy-out: readers of {transport.label} own a copy already: leave it out"
+    yield from placement_errors(options, flow)
     yield from flow_errors(transport, options, flow)
     for study in studies().values():
         yield from study.find_errors(transport, options, flow)
@@ -40,25 +34,31 @@ def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
 
 def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
     """Check the flags that do not work with every transport: the name of the configuration has them."""
-    label, cores, uses_ray = transport.label, len(os.sched_getaffinity(0)), transport.runtime.uses_ray
+    label, cores = transport.label, len(os.sched_getaffinity(0))
     if options.zero_copy and (transport.runtime.name != "store" or transport.name in ("bytes", "numpy")):
         yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
     if options.copy_in and (not transport.requirements.shared_memory or options.message == "packed"):
         yield f"--copy-in: {label} does not send what its producers write into shared memory: leave it out"
-    if options.preallocate_store and (options.address or not uses_ray):
+    if options.preallocate_store and (options.address or not transport.runtime.uses_ray):
         yield "--preallocate-store is for the object store of a private Ray cluster: leave it out"
     if options.huge_pages and not (HUGE_PAGES.exists() and "[never]" not in HUGE_PAGES.read_text()):
         yield f"--huge-pages: this machine does not give any: write madvise into {HUGE_PAGES}"
-    if uses_ray and re.search("[\udc80-\udcff]", str(RESULTS)):  # bytes that Python could not decode
-        yield f"{label}: Ray cannot start in a folder whose name is not {sys.getfilesystemencoding()}: set PYTHONUTF8=1"
     if options.threads > cores:
         yield f"--threads {options.threads}: there are {cores} cores: give {cores} or less"
     if options.address and not transport.can_cross_nodes:
         yield f"--address: {label} runs on one machine, without a cluster: leave it out"
-    if options.placement == "spread" and not options.address:
-        yield "--placement: a private cluster has one node: give --address too, or use dataflow nodes"
     if options.resources and (options.address or options.duration):
         yield "--resources: it needs a private cluster and --iterations: leave --address and --duration out"
+
+
+def placement_errors(options: Options, flow: Flow) -> Iterator[str]:
+    if options.placement == "spread" and not options.address:
+        yield "--placement: a private cluster has one node: give --address too, or use dataflow nodes"
+    if options.placement not in ("pack", "spread"):
+        yield f"--placement {options.placement}: give pack, spread or ACTOR=NODE,..."
+    for actor, node in options.nodes_of_actors.items():
+        if actor not in flow.actors or node < 0:
+            yield f"--placement {actor}={node}: give a node from 0 for one of {', '.join(flow.actors)}"
 
 
 def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
@@ -79,16 +79,7 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
             readers = {flow.actor(edge.reader) for edge in flow.edges_from(task.name)}
             if readers not in (set(), {DRIVER}, {*flow.actors} - {task.actor}):
                 yield f"{transport.label}: not all actors read the message of {task.name}: use another --transport"
-                break
-    if options.placement not in ("pack", "spread"):
-        yield f"--placement {options.placement}: give pack, spread or ACTOR=NODE,..."
-    for actor, node in options.nodes_of_actors.items():
-        if actor not in flow.actors:
-            yield f"--placement: there is no actor {actor}: give {', '.join(flow.actors)}"
-        if not 0 <= node < MAX_NODES:
-            yield f"--placement {actor}={node}: give a node from 0 to {MAX_NODES - 1}"
-    has_steps = flow.has_work or flow.has_parameters
-    if has_steps and (options.in_flight > 1 or options.group_size > 1):
+    if (flow.has_work or flow.has_parameters) and (options.in_flight > 1 or options.group_size > 1):
         yield f"--in-flight and --check-every: a step of {flow.name} begins after the last one: leave them out"
     if options.message == "packed" and flow.is_flat:
         yield f"--message packed: every message of {flow.name} is one tensor already: leave it out"
@@ -97,18 +88,13 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
     if options.as_sent and options.message != "fields":
         yield f"--as-sent: {options.message} messages have what a view shows, and not its storage: leave it out"
     actors = options.timed_actors(flow)
-    for actor in options.model_times:
-        if actor not in actors:
-            yield f"--model-seconds: there is no actor {actor}: give {', '.join(actors)}"
+    for actor in options.model_times.keys() - set(actors):
+        yield f"--model-seconds: there is no actor {actor}: give {', '.join(actors)}"
 
 
 def count_gpus() -> int:
     """Return the GPUs that a process may use, without importing torch; 0 if torch is built for CPUs."""
-    if cuda_version() is None:
-        return 0
-    devices = len(list(Path("/dev").glob("nvidia[0-9]*")))
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return devices if visible is None else min(devices, sum(bool(index.strip()) for index in visible.split(",")))
+    return script_flags.count_gpus() if cuda_version() else 0
 
 
 def resolve_device(transport: Transport, device: str) -> tuple[str, int]:
@@ -122,37 +108,29 @@ def resolve_device(transport: Transport, device: str) -> tuple[str, int]:
 
 
 def require_gpus(transport: Transport, gpus: int, actors: int) -> int:
-    """Return how many GPUs the transport uses; raise Skipped if there are too few, UsageError if it cannot use them."""
+    """Return how many GPUs the transport uses; raise Skipped if there are too few."""
     required = actors if transport.requirements.gpu_per_actor else transport.requirements.gpus
     if gpus < required:
         raise Skipped(f"{transport.name} needs {required} GPUs and this machine has {gpus}: use another --transport")
-    if not gpus or not transport.requirements.single_host:
-        return required or gpus
-    for variable in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
-        if "expandable_segments:True" in os.environ.get(variable, ""):
-            raise UsageError(f"CUDA IPC cannot share expandable segments: remove expandable_segments from {variable}")
-    return 1  # CUDA IPC: all actors use the same GPU
+    if gpus and transport.requirements.single_host:
+        return 1  # CUDA IPC: all actors use the same GPU
+    return required or gpus
 
 
 def require_modules(transport: Transport, message: str | None) -> None:
     """Raise Skipped if a module that the transport, or the form of the messages, needs is not installed."""
-    from importlib import metadata  # not at the top: see records/machine.py
-
-    cuda = (cuda_version() or "12").split(".")[0]
     needed = [module for study in studies().values() for form, module in study.modules.items() if form == message]
     for module in (*transport.requirements.modules, *needed):
-        install = transport.requirements.install or f"pip install {module}"
-        wheel, command = [text.format(cuda) for text in CUDA_WHEELS.get(module, ("", install))]
-        if not importlib.util.find_spec(module) or (wheel and not any(metadata.distributions(name=wheel))):
-            raise Skipped(f"{transport.name} needs {wheel or module}, which is not installed: {command}")
+        if not importlib.util.find_spec(module):
+            install = transport.requirements.install or f"pip install {module}"
+            raise Skipped(f"{transport.name} needs {module}, which is not installed: {install}")
 
 
 def require_cluster(address: str) -> None:
     """Raise UsageError if nothing listens at --address. Ray would try for a minute; it finds "auto" itself."""
-    host, _, port = address.rpartition(":")
     try:
         if address != "auto":
-            socket.create_connection((host, int(port)), timeout=3).close()
-    except (OSError, OverflowError, ValueError) as error:
+            socket.create_connection(address.rpartition(":")[::2], timeout=3).close()  # host and port
+    except (OSError, ValueError) as error:
         advice = "give ip:port of a running cluster, as `ray start --head` prints it, or auto"
         raise UsageError(f"--address {address}: no answer ({error}): {advice}") from None

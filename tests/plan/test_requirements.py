@@ -3,13 +3,13 @@
 import importlib.util
 import sys
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 
 import psutil
 import pytest
 from conftest import KILOBYTES, parse_options
 
+from common import flags as script_flags
 from dataflow.catalogue.catalogue import TRANSPORTS, Requirements
 from dataflow.errors import Skipped, UsageError
 from dataflow.plan import memory, validate
@@ -53,15 +53,15 @@ def test_messages_that_do_not_fit_are_rejected(machine, make_plan, configuration
     if not error:
         make_plan(runtime, "--transport", transport, *flags)
         return
-    with pytest.raises(UsageError, match=f"{error}.*lower --batch-size"):
+    with pytest.raises(UsageError, match=f"{error}.*send smaller messages"):
         make_plan(runtime, "--transport", transport, *flags)
 
 
-def test_channels_are_counted_with_the_iterations_that_they_hold(make_plan):
-    for transport, iterations in (("shm", 3), ("pickle", 3), ("zero-copy", 4), ("mapped", 0)):
-        plan = make_plan("graph", "--transport", transport, "--in-flight", "2", "--iteration-bytes", "1MiB")
-        count = memory.stored_bytes(plan.transport, plan.options, plan.task_flow)
-        assert count == iterations * (plan.task_flow.sent_bytes + 4 * memory.CHANNEL_HEADROOM_BYTES)
+@pytest.mark.parametrize(("transport", "iterations"), [("shm", 3), ("zero-copy", 4), ("mapped", 0)])
+def test_channels_are_counted_with_the_iterations_that_they_hold(make_plan, transport, iterations):
+    plan = make_plan("graph", "--transport", transport, "--in-flight", "2", "--iteration-bytes", "1MiB")
+    count = memory.stored_bytes(plan.transport, plan.options, plan.task_flow)
+    assert count == iterations * (plan.task_flow.sent_bytes + 4 * memory.CHANNEL_HEADROOM_BYTES)
 
 
 def test_memory_of_the_producers_own_messages_is_needed_with_copy_in(machine, make_plan):
@@ -97,14 +97,10 @@ def test_the_memory_limit_of_a_container_and_of_those_around_it_counts(monkeypat
     assert memory.limited_memory() == 43 * MIB
 
 
-def test_too_little_memory_names_the_limit_of_a_container_and_the_bytes_of_a_flow_that_is_text(
-    machine, make_plan, monkeypatch
-):
+def test_too_little_memory_names_the_limit_of_a_container(machine, make_plan, monkeypatch):
     machine()
-    with pytest.raises(UsageError, match=r"are free: lower the bytes of --flow$"):
-        make_plan("torch", "--transport", "memcpy", "--flow", "a -> b: x int64 1099511627776B")
     monkeypatch.setattr(memory, "limited_memory", lambda: 350 * MIB)
-    with pytest.raises(UsageError, match=r"of memory under the limit of this container .* 350 MiB are free: lower --"):
+    with pytest.raises(UsageError, match=r"of memory under the limit of this container .* 350 MiB are free: send"):
         make_plan("torch", "--transport", "gloo")
 
 
@@ -113,28 +109,16 @@ def test_a_configuration_is_skipped_if_a_requirement_is_missing(monkeypatch, no_
     for runtime, transport, reason in (
         ("graph", "nccl", "nccl needs 3 GPUs and this machine has 0"),
         ("rdt", "nccl", "nccl needs 4 GPUs and this machine has 0"),
-        ("rdt", "nixl", "nixl needs nixl-cu12, which is not installed: pip install --no-deps nixl=="),
+        ("rdt", "nixl", "nixl needs nixl, which is not installed: pip install --no-deps nixl=="),
     ):
         plan, skipped = resolve_plan(runtime, *parse_options(runtime, "--transport", transport, *KILOBYTES))
         assert isinstance(skipped, Skipped) and reason in str(skipped) and plan.transport.name == transport
 
 
-def test_modules_must_be_installed_and_have_the_wheel_for_the_cuda_version_of_torch(monkeypatch):
-    def require(*modules):
-        needs = Requirements(modules=modules)
-        validate.require_modules(replace(TRANSPORTS["store refs"], requirements=needs), None)
-
-    require("json")
+def test_modules_must_be_installed():
+    needs = Requirements(modules=("json", "invented_module"))
     with pytest.raises(Skipped, match="refs needs invented_module, which is not installed: pip install invented"):
-        require("json", "invented_module")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: "spec")
-    for module, wheel in (("cupy", "cupy-cuda12x"), ("nixl", "nixl-cu12")):
-        monkeypatch.setattr(metadata, "distributions", lambda name, wheel=wheel: [name] if name == wheel else [])
-        monkeypatch.setattr(validate, "cuda_version", lambda: "12.8")
-        require(module)
-        monkeypatch.setattr(validate, "cuda_version", lambda: "13.0")
-        with pytest.raises(Skipped, match=wheel.replace("12", "13")):
-            require(module)
+        validate.require_modules(replace(TRANSPORTS["store refs"], requirements=needs), None)
 
 
 def test_gpus_are_used_unless_the_cpu_is_asked_for_or_the_transport_moves_host_memory(monkeypatch):
@@ -145,21 +129,17 @@ def test_gpus_are_used_unless_the_cpu_is_asked_for_or_the_transport_moves_host_m
     with pytest.raises(UsageError, match=r"--device cuda: gloo moves host memory. Use --device cpu."):
         validate.resolve_device(gloo, "cuda")
     assert validate.require_gpus(TRANSPORTS["rdt cuda-ipc"], 4, 4) == 1  # which all actors share
-    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
-    with pytest.raises(UsageError, match="remove expandable_segments from PYTORCH_CUDA_ALLOC_CONF"):
-        validate.require_gpus(TRANSPORTS["rdt cuda-ipc"], 4, 4)
 
 
 def test_gpus_are_counted_without_torch(monkeypatch, tmp_path):
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
-    monkeypatch.setattr(validate, "Path", lambda _: tmp_path)
-    monkeypatch.setattr(validate, "cuda_version", lambda: "12.8")
+    monkeypatch.setattr(script_flags, "Path", lambda _: tmp_path)
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert validate.count_gpus() == 2
+    for cuda, count in (("12.8", 2), (None, 0)):  # None: torch for CPUs
+        monkeypatch.setattr(validate, "cuda_version", lambda cuda=cuda: cuda)
+        assert validate.count_gpus() == count
     for visible, count in (("", 0), ("1", 1), ("0,1,2", 2), ("0, ", 1)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert validate.count_gpus() == count
-    monkeypatch.setattr(validate, "cuda_version", lambda: None)  # torch for CPUs
-    assert validate.count_gpus() == 0
+        assert script_flags.count_gpus() == count
