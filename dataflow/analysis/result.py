@@ -1,14 +1,13 @@
 """Compute what tables, charts and comparisons show of a configuration and its runs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from dataflow.analysis.copies import explain_impossible
-from dataflow.analysis.statistics import Summary, summarise, typical_seconds
+from dataflow.analysis.statistics import MIN_RUNS, typical_seconds
 from dataflow.analysis.workload import flow_of, label_of
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS, Transport, Variant, producer_writes_in_place
 from dataflow.errors import RecordError
@@ -20,6 +19,7 @@ MAX_OTHER_CORES = 0.3  # that other programs use during a run; the times of a ru
 MAX_STEAL_CORES = 0.1  # that the hypervisor takes, for other virtual machines
 DISTURBED, NOT_SETTLED = "disturbed", "not settled"  # statuses: runs are ok, but none of them has a time that counts
 UNCOUNTED = (DISTURBED, NOT_SETTLED)
+MIN_SHARE = 0.9  # of the memcpy time, which was measured at another time, for readers that own a copy
 
 
 class Result:
@@ -40,6 +40,10 @@ class Result:
             raise RecordError(f"this version has no transport {transport}: leave its record out")
         self.transport: Transport = TRANSPORTS[transport]
         flags = self.configuration.flags
+        self.label, self.flow = label_of(self.workload, self.configuration), flow_of(self.workload)
+        # The producer's copy is outside of the clock. A packed message is always copied inside.
+        is_packed = self.workload.message == "packed"
+        self.producer_writes_in_place = producer_writes_in_place(self.transport, flags) and not is_packed
         self.variant = _find_variant(self.transport, flags)
         self.in_flight, self.threads = flags.get("in_flight", 1), flags.get("threads", 1)
         # Iterations between two full verifications, which are timed as one group.
@@ -48,7 +52,8 @@ class Result:
         self.paired = any(run.pair for run in self.runs)
         self.allows_disturbed = all(record.arguments.get("allow_disturbed") for record in records)
         self.ok_runs = [run for run in self.runs if run.status == "ok"]
-        self.best_status, self.shown_runs = self._choose_runs()
+        self.quiet_runs = [run for run in self.runs if self.allows_disturbed or not find_disturbance(run)]
+        self.status, self.shown_runs = self._choose_runs()
         self.seconds = [seconds for run in self.shown_runs for seconds in run.seconds]
         self.run_seconds = [self.seconds_of(run) for run in self.shown_runs if run.seconds]
         self.first_seconds = [run.first_seconds for run in self.shown_runs if run.first_seconds]
@@ -60,8 +65,10 @@ class Result:
         runs = [run for r in alike if not FORMS.get(r.workload.message) for run in r.quiet_runs]
         self.memcpy_seconds = median_of(run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs)
         self.cold_copy_seconds = median_of(run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs)
-        self.null_seconds = median_of(run.null_transport_seconds for run in self.shown_runs)
         self.pipe_seconds = median_of(run.pipe_before_seconds + run.pipe_after_seconds for run in self.quiet_runs)
+        self.impossible = explain_impossible(self.shown_runs, self.flow, self.transport)
+        if self.impossible:
+            self.status = "impossible"
         measured = [record for record in records if any(run.status == "ok" for run in record.runs)]  # others have none
         self.environments: list[dict[str, Any]] = [record.environments.get("0", {}) for record in measured]
 
@@ -77,43 +84,14 @@ class Result:
         return NOT_SETTLED if quiet else DISTURBED, []
 
     @property
-    def quiet_runs(self) -> list[Run]:
-        """Return the runs that were not disturbed, or all with --allow-disturbed."""
-        return [run for run in self.runs if self.allows_disturbed or not find_disturbance(run)]
-
-    @cached_property
-    def label(self) -> str:
-        """Return the name with the flags for message form, layout and device, as on the command line."""
-        return label_of(self.workload, self.configuration)
-
-    @property
-    def producer_writes_in_place(self) -> bool:
-        """Return whether the producer's copy is outside of the clock. A packed message is always copied inside."""
-        is_packed = self.workload.message == "packed"
-        return producer_writes_in_place(self.transport, self.configuration.flags) and not is_packed
-
-    @cached_property
-    def flow(self) -> Flow:
-        return flow_of(self.workload)
-
-    @cached_property
-    def _impossible(self) -> str | None:
-        return explain_impossible(self.shown_runs, self.flow, self.transport)
-
-    @property
-    def status(self) -> str:
-        """Return the status of the shown runs, or "impossible" if they took less time than copies of their bytes."""
-        return "impossible" if self._impossible else self.best_status
-
-    @property
     def failure(self) -> str | None:
         """Return why the times are impossible, or how many runs are not ok and the reason of the first; else None."""
-        if self._impossible:
-            return f"impossible: {self._impossible}"
-        if self.best_status == DISTURBED:
+        if self.impossible:
+            return f"impossible: {self.impossible}"
+        if self.status == DISTURBED:
             return (f"{DISTURBED}: none of {len(self.ok_runs)} runs counts, as {find_disturbance(self.ok_runs[0])}: "
                     "measure again on an idle machine, or with --allow-disturbed")  # fmt: skip
-        if self.best_status == NOT_SETTLED:
+        if self.status == NOT_SETTLED:
             return (f"{NOT_SETTLED}: after {self.ok_runs[-1].warmup_iterations} untimed iterations, the times still "
                     "changed or the page faults still fell: give --warmup a larger number")  # fmt: skip
         others = [run for run in self.runs if run.status != "ok"]
@@ -138,25 +116,21 @@ class Result:
         sizes[-1] = len(run.seconds) - sum(sizes[:-1])  # the last group can be smaller
         return [seconds / size for seconds, size in zip(run.group_seconds, sizes, strict=True)]
 
-    @property
-    def traced_runs(self) -> list[Run]:
-        return [run for run in self.shown_runs if run.spans]
-
     @cached_property
     def typical_seconds(self) -> float:
         """Return the time per iteration of this configuration: the geometric mean of its runs' medians of groups."""
         return typical_seconds(self.run_seconds)
 
     @cached_property
-    def summary(self) -> Summary:
-        """Return the statistics of the times per iteration: of single iterations, or of groups if several overlap.
+    def samples(self) -> list[float]:
+        """Return the times per iteration in seconds: of single iterations, or of groups if several overlap.
 
         The latency of one of several iterations in flight includes the wait for those before it, so it is larger than
         the time per iteration.
         """
         if self.in_flight == 1:
-            return summarise(self.seconds)
-        return summarise([mean for run in self.shown_runs for mean in self._group_means(run)])
+            return self.seconds
+        return [mean for run in self.shown_runs for mean in self._group_means(run)]
 
     @property
     def times_memcpy(self) -> float | None:
@@ -166,10 +140,6 @@ class Result:
     @property
     def times_cold_copy(self) -> float | None:
         return self.multiple_of(self.cold_copy_seconds) if self.readers_own_a_copy else None
-
-    @property
-    def times_pipe(self) -> float | None:
-        return self.multiple_of(self.pipe_seconds)
 
     def multiple_of(self, reference_seconds: float | None) -> float | None:
         return self.typical_seconds / reference_seconds if reference_seconds else None
@@ -194,15 +164,9 @@ class Result:
 
     @property
     def overhead_share(self) -> float | None:
-        """Return the time of the null transport divided by the time per iteration: the share of the benchmark itself.
-
-        None for records of older versions: they had a part of this work and the time to free memory in one number.
-        """
-        return self.null_seconds / self.typical_seconds if self.null_seconds else None
-
-    @property
-    def stored_bytes_per_iteration(self) -> float:
-        return sum(run.stored_bytes for run in self.shown_runs) / len(self.seconds)
+        """Return the time of the null transport / the time per iteration: the share of the benchmark itself."""
+        null_seconds = median_of(run.null_transport_seconds for run in self.shown_runs)
+        return null_seconds / self.typical_seconds if null_seconds else None
 
 
 def group_results(records: Iterable[Record]) -> list[Result]:
@@ -212,9 +176,9 @@ def group_results(records: Iterable[Record]) -> list[Result]:
     """
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
+        paired = any(run.pair for run in record.runs)
+        key = (record.table, record.workload, record.configuration, record.traced, paired)
         if record.runs:
-            paired = any(run.pair for run in record.runs)
-            key = (record.table, record.workload, record.configuration, record.traced, paired)
             groups.setdefault(key, []).append(record)
     return sorted(map(Result, groups.values()), key=_catalogue_position)
 
@@ -245,3 +209,31 @@ def find_disturbance(run: Run) -> str | None:
         return f"other programs used {run.other_cores:.1f} cores"
     stolen = max([run.steal_cores, *(cost.steal_cores for cost in run.node_costs.values())])
     return f"the hypervisor took {stolen:.1f} cores" if stolen > MAX_STEAL_CORES else None
+
+
+def copy_seconds(
+    run: Run, flow: Flow, transport: Transport, reduce: Callable[[Sequence[float]], float]
+) -> float | None:
+    """Return the least time that copies of all messages took in a run: by all cores if actors can copy at once."""
+    passes = [run.memcpy_before_seconds + run.memcpy_after_seconds]
+    if len(flow.edges) > flow.path_length(max) and not transport.requirements.single_process:
+        passes.append(run.memcpy_all_cores_seconds)
+    return min((float(reduce(seconds)) for seconds in passes if seconds), default=None)
+
+
+def explain_impossible(runs: Sequence[Run], flow: Flow, transport: Transport) -> str | None:
+    """Return why readers that own a copy cannot have got it in so little time; None if they can.
+
+    As the machine may have been slower while the memcpy time of one run was measured, every run must be too fast,
+    and there must be MIN_RUNS. Several readers that copy a message at once may read it from memory only once.
+    """
+    if len(runs) < MIN_RUNS or not all(run.readers_own_a_copy and run.seconds for run in runs):
+        return None
+    written = sum(edge.bytes for edge in flow.edges)
+    read = sum(edge.bytes for edge in {edge.source: edge for edge in flow.edges}.values())
+    bounds = [(copy_seconds(run, flow, transport, min) or 0) * (read + written) / (2 * written) for run in runs]
+    share = max(np.median(run.seconds) / bound if bound else 1 for run, bound in zip(runs, bounds, strict=True))
+    if share >= MIN_SHARE:
+        return None
+    return (f"in each of {len(runs)} runs the median iteration took less time than the fastest memcpy of its "
+            f"bytes, by {1 - share:.0%} or more: find out which bytes were not copied")  # fmt: skip

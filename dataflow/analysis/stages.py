@@ -1,4 +1,4 @@
-"""Attribute the time of an iteration to stages, edges and causes, from the spans of a traced run."""
+"""Attribute the time of an iteration to stages and causes, from the spans of a traced run."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -20,19 +20,17 @@ STAGES = (
 # They count only while nothing else happens: a library's send or receive may wait for its peer, a graph's loop runs
 # while another process works, and waiting is no work. The first one that happens gets the time.
 LAST_STAGES = ("transfer", "loop", "wait")
-WAITING_STAGES, WAITING = ("wait", "loop"), "waiting (stages wait and loop)"
 SERIALISATION, COPYING, OTHER_CAUSES = "serialisation", "copying", "other"
 CAUSES = {
     SERIALISATION: ("serialise", "deserialise"),
     PAGE_FAULTS: (PAGE_FAULTS,),
     COPYING: ("write", "copy", "pack", "unpack", "device to host", "host to device"),
     "sending": ("transfer",),
-    "waiting": WAITING_STAGES,
+    "waiting": ("wait", "loop"),
 }
 ALL_CAUSES = (*CAUSES, OTHER_CAUSES)
 TYPE_HINT = "TorchTensorType"  # a data path with it does not pickle tensors: Ray's deserialisation copies them
 MAX_UNEXPLAINED = 0.05  # of an iteration
-Work = tuple[str, str]  # stage, edge
 
 
 def attribute(run: Run) -> tuple[dict[str, float], float]:
@@ -42,9 +40,24 @@ def attribute(run: Run) -> tuple[dict[str, float], float]:
     thread works, the first of LAST_STAGES gets it. Time without a span is not explained. The time of page faults is
     their number in a span times `fault_seconds`, at most the time of the span.
     """
-    work = _attribute_work(run)
-    totals = {name: sum(seconds for (stage, _), seconds in work.items() if stage == name) for name in STAGES}
-    return {stage: total for stage, total in totals.items() if total}, sum(work.values()) / iteration_seconds(run)
+    iterations, seconds_per_fault = middle_iterations(run), fault_seconds(run)
+    totals = dict.fromkeys(STAGES, 0.0)
+    for number in iterations:
+        spans = [span for span in run.spans if span[3] == number]
+        times = sorted({time for span in spans for time in span[4:6]})
+        intervals = [((end - begin) * 1e-6, _innermost(spans, begin, end)) for begin, end in pairwise(times)]
+        own_seconds: dict[Span, float] = defaultdict(float)  # outside of inner spans
+        for length, innermost in intervals:
+            for span in innermost:
+                own_seconds[span] += length
+        for length, innermost in intervals:
+            working = _working(innermost)
+            for span in working:
+                seconds = length / len(working) / len(iterations)
+                in_faults = min(1.0, span[6] * seconds_per_fault / own_seconds[span])
+                totals[span[2]] += (1 - in_faults) * seconds
+                totals[PAGE_FAULTS] += in_faults * seconds
+    return {stage: total for stage, total in totals.items() if total}, sum(totals.values()) / iteration_seconds(run)
 
 
 def fault_seconds(run: Run) -> float:
@@ -54,14 +67,6 @@ def fault_seconds(run: Run) -> float:
     if not run.cold_copy_faults or not warm or not cold:
         return 0.0
     return max(0.0, median(cold) - median(warm)) / run.cold_copy_faults
-
-
-def attribute_to_edges(run: Run) -> dict[str, float]:
-    """Return the mean seconds of work for each edge per iteration, and of WAITING if no thread works."""
-    totals: dict[str, float] = defaultdict(float)
-    for (stage, edge), seconds in _attribute_work(run).items():
-        totals[WAITING if stage in WAITING_STAGES else edge] += seconds
-    return dict(totals)
 
 
 def attribute_to_causes(run: Run) -> dict[str, float]:
@@ -99,7 +104,7 @@ def middle_iterations(run: Run) -> dict[int, float]:
 
 def check_trace(result: Result) -> None:
     """Raise RecordError for a trace that must not be shown: time is not explained, or an edge was not seen."""
-    for run in result.traced_runs:
+    for run in result.shown_runs:
         explained, problem = attribute(run)[1], _edge_problem(result, run)
         if not problem and abs(1 - explained) > MAX_UNEXPLAINED:
             problem = f"the stages add up to {explained:.1%} of the iteration"
@@ -109,55 +114,28 @@ def check_trace(result: Result) -> None:
 
 def _edge_problem(result: Result, run: Run) -> str | None:
     """Return the first edge that its sender or its reader did not see, or that was read before it was sent."""
-    if {span[3] for span in run.spans} == {"in one process"}:  # dataflow/trace/spans.py
+    if result.transport.requirements.single_process:  # the driver's spans are those of all actors
         return None
-    times: dict[tuple[str, str, int], float] = {}
-    for process, _, stage, _, number, start, end, _ in run.spans:
-        if stage in ("make", "sequence number"):
-            times[process, stage, number] = start if stage == "make" else end
+    made = {(process, number): start for process, _, stage, number, start, *_ in run.spans if stage == "make"}
+    read = {(process, number): end for process, _, stage, number, _, end, _ in run.spans if stage == "sequence number"}
     for edge in result.workload.edges:
-        for number, (start, _) in enumerate(run.iterations_us):
-            sent = start if edge.source == DRIVER else times.get((edge.source, "make", number))
-            read = times.get((edge.reader, "sequence number", number))
-            if sent is None or read is None:
+        for number, (begin, _) in enumerate(run.iterations_us):
+            sent = begin if edge.source == DRIVER else made.get((edge.source, number))
+            received = read.get((edge.reader, number))
+            if sent is None or received is None:
                 return f"no process saw {edge} in iteration {number}"
-            if read < sent - 1e6 * clock_error_seconds(result):
+            if received < sent - 1e6 * clock_error_seconds(result):
                 return f"{edge} was read before it was sent in iteration {number}: the clocks of the processes differ"
     return None
-
-
-def _attribute_work(run: Run) -> dict[Work, float]:
-    """Return the mean seconds of each stage and edge over the middle iterations."""
-    numbers, seconds_per_fault = middle_iterations(run), fault_seconds(run)
-    spans_by_iteration = defaultdict(list)
-    for span in run.spans:
-        if span[4] in numbers:
-            spans_by_iteration[span[4]].append(span)
-    totals: dict[Work, float] = defaultdict(float)
-    for spans in spans_by_iteration.values():
-        times = sorted({time for span in spans for time in span[5:7]})
-        intervals = [(end - begin, _innermost(spans, begin, end)) for begin, end in pairwise(times)]
-        own_us: dict[Span, float] = defaultdict(float)  # outside of inner spans
-        for length, innermost in intervals:
-            for span in innermost:
-                own_us[span] += length
-        for length, innermost in intervals:
-            working = _working(innermost)
-            for span in working:
-                seconds = length * 1e-6 / len(working) / len(numbers)
-                in_faults = min(1.0, span[7] * seconds_per_fault / (own_us[span] * 1e-6))
-                totals[span[2], span[3]] += (1 - in_faults) * seconds
-                totals[PAGE_FAULTS, span[3]] += in_faults * seconds
-    return totals
 
 
 def _innermost(spans: Sequence[Span], begin: float, end: float) -> list[Span]:
     """Return the innermost span of each thread in an interval in which no span begins or ends."""
     innermost: dict[tuple[str, int], Span] = {}
     for span in spans:
-        process, thread, _, _, _, start, stop, _ = span
+        process, thread, _, _, start, stop, _ = span
         key = process, thread
-        if start <= begin and stop >= end and (key not in innermost or start >= innermost[key][5]):
+        if start <= begin and stop >= end and (key not in innermost or start >= innermost[key][4]):
             innermost[key] = span
     return list(innermost.values())
 

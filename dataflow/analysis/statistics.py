@@ -1,4 +1,4 @@
-"""Compute summaries of samples, and ratios of configurations. docs/statistics.md explains the methods."""
+"""Compute percentiles of samples, and ratios of configurations. docs/statistics.md explains the methods."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 MIN_RUNS = 3  # per configuration, for an interval and a verdict
-P95_SAMPLES, P99_SAMPLES = 100, 500  # five samples are above the percentile: with fewer it is nearly the maximum
+MIN_SAMPLES_ABOVE = 5  # a percentile
 CONFIDENCE = 0.95  # of the intervals
 TRIMMED_SHARE = 0.1  # of the runs at either end, so that one disturbed run of ten does not decide
 POWER = 0.9  # share of the comparisons in which a difference of `detectable` is found
@@ -17,25 +17,10 @@ TOO_NOISY = "varied too much to be ranked"  # the interval does not contain 1, a
 UNRANKED = (NO_DIFFERENCE, TOO_NOISY)
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Statistics in seconds; p95 and p99 are None if there are too few samples."""
-
-    min: float
-    median: float
-    p95: float | None
-    p99: float | None
-    max: float
-    variation: float  # standard deviation / mean
-
-
-def summarise(seconds: Sequence[float]) -> Summary:
-    """Return the statistics of at least one sample."""
-    samples, count = np.asarray(seconds), len(seconds)
-    p95 = float(np.percentile(samples, 95)) if count >= P95_SAMPLES else None
-    p99 = float(np.percentile(samples, 99)) if count >= P99_SAMPLES else None
-    variation = float(samples.std() / samples.mean())
-    return Summary(float(samples.min()), float(np.median(samples)), p95, p99, float(samples.max()), variation)
+def percentile(seconds: Sequence[float], per_cent: int) -> float | None:
+    """Return a percentile of samples; None if too few are above it: it would be nearly the maximum."""
+    enough = len(seconds) * (100 - per_cent) >= 100 * MIN_SAMPLES_ABOVE
+    return float(np.percentile(seconds, per_cent)) if enough else None
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from dataflow.analysis.copies import MIN_SHARE, copy_seconds
-from dataflow.analysis.result import NOT_SETTLED, Result, find_disturbance
+from dataflow.analysis.result import MIN_SHARE, NOT_SETTLED, Result, copy_seconds, find_disturbance
 from dataflow.records.schema import Run
 from dataflow.units import format_bytes
 

@@ -215,5 +215,4 @@ def set_spans(plan: Plan, workers: WorkerGroup, connection: Connection, report: 
         seconds = partial(workers.driver_seconds, name)
         spans[name] = [(thread, stage, seconds(start), seconds(end), faults)
                        for thread, stage, start, end, faults in spans[name]]  # fmt: skip
-    actors = {name: worker.actor for name, worker in plan.workers.items()}
-    report.run.iterations_us, report.run.spans = collect_spans(spans, intervals, plan.requested_flow, actors)
+    report.run.iterations_us, report.run.spans = collect_spans(spans, intervals)

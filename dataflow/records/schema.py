@@ -76,8 +76,8 @@ class ProcessCost(msgspec.Struct, forbid_unknown_fields=True):
     minor_faults: Count | None = None  # page faults during the timed iterations
 
 
-# Process, thread, stage, edge, iteration, start and end in µs, and page faults outside of inner spans.
-Span = tuple[str, int, str, str, int, float, float, Count]
+# Process, thread, stage, iteration, start and end in µs, and page faults outside of inner spans.
+Span = tuple[str, int, str, int, float, float, Count]
 
 
 class Resources(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Say how traced iterations are shown: their time by cause, by stage and by edge."""
+"""Say how traced iterations are shown: their time by cause and by stage."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -43,7 +43,7 @@ def label_of(group: Group) -> Callable[[Result], str]:
 
 
 def mean_seconds(result: Result) -> float:
-    return fmean(map(stages.iteration_seconds, result.traced_runs))
+    return fmean(map(stages.iteration_seconds, result.shown_runs))
 
 
 def check_traces(group: Group) -> list[Result]:
@@ -55,7 +55,7 @@ def check_traces(group: Group) -> list[Result]:
 
 def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Sequence[Column]:
     """Return a column for each name that has a time. Those in `order` come first."""
-    parts = {result: stages.mean_over_runs(attribute, result.traced_runs) for result in group.done}
+    parts = {result: stages.mean_over_runs(attribute, result.shown_runs) for result in group.done}
     seen = dict.fromkeys(name for seconds in parts.values() for name in seconds)
 
     def cell(name: str) -> Callable[[Result], str]:
@@ -76,14 +76,13 @@ def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Se
 def describe_method(group: Group) -> Sequence[str]:
     """Return how the time was attributed, what a page fault costs, and how much of an iteration is explained."""
     label = label_of(group)
-    explained = {label(r): fmean(stages.attribute(run)[1] for run in r.traced_runs) for r in group.done}
+    explained = {label(r): fmean(stages.attribute(run)[1] for run in r.shown_runs) for r in group.done}
     worst = max(explained, key=lambda name: abs(1 - explained[name]))
-    faults = [stages.fault_seconds(run) * 1e6 for result in group.done for run in result.traced_runs]
+    faults = [stages.fault_seconds(run) * 1e6 for result in group.done for run in result.shown_runs]
     return (
         "Mean of the middle half of the iterations of each run, then of the runs. Processes that work at the same time "
         "get equal shares of the time. The stages transfer, loop and wait get time in which no process works.",
         "In the stage wait, Python sees no work: messages, scheduling, wake-ups, and Ray's C++ code.",
-        "policy -> is work for all messages that policy sends, -> reward for all messages that reward reads.",
         f"Page faults: their number in each stage, times {min(faults):.2g} to {max(faults):.2g} µs per page fault. "
         "Each run measures this time: (cold copy - warm copy) / page faults of the cold copy.",
         f"The stages add up to {explained[worst]:.1%} of an iteration for {worst}, and to nearly 100 % for the others.",
@@ -91,7 +90,7 @@ def describe_method(group: Group) -> Sequence[str]:
 
 
 def causes_of(result: Result) -> dict[str, float]:
-    return stages.mean_over_runs(stages.attribute_to_causes, result.traced_runs)
+    return stages.mean_over_runs(stages.attribute_to_causes, result.shown_runs)
 
 
 def draw_shares(group: Group) -> BarChart:
@@ -101,7 +100,7 @@ def draw_shares(group: Group) -> BarChart:
         total = mean_seconds(result)
         shares = {cause: 100 * seconds / total for cause, seconds in causes_of(result).items()}
         bars.append(Bar(label(result), shares, f"{format_milliseconds(total)} ms"))
-    first, caption = group.done[0], (notes[0], notes[3], *provenance(group.done))
+    first, caption = group.done[0], (notes[0], notes[2], *provenance(group.done))
     return BarChart(first.table.replace("-", "_"), f"Time by cause: {title_of(first)}", bars, stages.ALL_CAUSES,
                     "per cent of an iteration", caption=caption)  # fmt: skip
 
@@ -132,19 +131,13 @@ def draw_headline(group: Group) -> BarChart | None:
 
 
 def stage_tables(name: str) -> Table:
-    """Return three tables: by cause, by stage and by edge."""
-
-    def titled(kind: str) -> Callable[[Result], str]:
-        return lambda result: f"Milliseconds by {kind}: {title_of(result)}"
-
-    def edge_columns(group: Group) -> Sequence[Column]:
-        order = (stages.WAITING, *map(str, group.done[0].flow.edges))
-        return part_columns(group, stages.attribute_to_edges, order)
-
+    """Return two tables: by cause and by stage."""
     by_cause = partial(part_columns, attribute=stages.attribute_to_causes, order=stages.ALL_CAUSES)
     by_stage = partial(part_columns, attribute=lambda run: stages.attribute(run)[0], order=stages.STAGES)
-    before = (
-        Table(name, by_cause, check_traces, titled("cause"), chart=draw_headline),
-        Table(name, by_stage, check_traces, titled("stage"), chart=draw_shares),
+    causes = Table(
+        name, by_cause, check_traces, lambda result: f"Milliseconds by cause: {title_of(result)}", chart=draw_headline
     )
-    return Table(name, edge_columns, check_traces, titled("edge"), notes=describe_method, before=before)
+    return Table(
+        name, by_stage, check_traces, lambda result: f"Milliseconds by stage: {title_of(result)}", chart=draw_shares,
+        notes=describe_method, before=(causes,),
+    )  # fmt: skip

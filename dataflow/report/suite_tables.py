@@ -9,6 +9,7 @@ import msgspec
 
 from dataflow.analysis.comparison import Pair, find_result, find_transports
 from dataflow.analysis.result import UNCOUNTED, Result
+from dataflow.analysis.statistics import percentile
 from dataflow.catalogue.catalogue import BASELINE
 from dataflow.report import tables
 from dataflow.report.charts import LineChart, Series
@@ -105,10 +106,10 @@ def microbenchmark_columns(group: Group) -> Sequence[Column]:
         Column("bytes per message", lambda r: f"{r.workload.edges[0].bytes:,}"),
         tables.READERS,
         Column("µs per iteration", lambda r: f"{r.typical_seconds * 1e6:,.0f}"),
-        Column("p95 µs", lambda r: f"{r.summary.p95 * 1e6:,.0f}" if r.summary.p95 else "-", 1),
+        Column("p95 µs", lambda r: f"{1e6 * p95:,.0f}" if (p95 := percentile(r.samples, 95)) else "-", 1),
         Column("µs per hop", lambda r: f"{r.typical_seconds / r.flow.path_length(max) * 1e6:,.0f}"),
         Column("speed-up over store refs or bytes", speed_up),
-        Column("x pipe", lambda r: format_significant(r.times_pipe)),
+        Column("x pipe", lambda r: format_significant(r.multiple_of(r.pipe_seconds))),
         tables.OVERHEAD,
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dataflow.analysis.links import times_link
 from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance
-from dataflow.analysis.statistics import interval
+from dataflow.analysis.statistics import interval, percentile
 from dataflow.catalogue.catalogue import REFERENCE, configuration_name
 from dataflow.flows.message import NUMBER_BYTES
 from dataflow.records.schema import AS_REQUESTED
@@ -98,7 +98,8 @@ def format_faults(result: Result) -> str:
 
 def format_stored(result: Result) -> str:
     """Return the bytes that the object store takes in per iteration. Channels bypass it."""
-    return format_bytes(round(result.stored_bytes_per_iteration)) if result.status == "ok" else "-"
+    stored = sum(run.stored_bytes for run in result.shown_runs)
+    return format_bytes(round(stored / len(result.seconds))) if result.status == "ok" else "-"
 
 
 def format_data_path(result: Result) -> str:
@@ -187,18 +188,18 @@ MAIN_COLUMNS = (
     _timed("runs", lambda r: str(len(r.run_seconds)), 4),
     _timed("disturbed runs", lambda r: str(count_disturbed(r)), 6),
     _timed("iterations", lambda r: str(len(r.seconds)), 6),
-    _timed("min ms", lambda r: format_milliseconds(r.summary.min), 4),
+    _timed("min ms", lambda r: format_milliseconds(min(r.samples)), 4),
     Column("ms per iteration", format_typical),
     _timed("95 % interval", format_interval, 5),
-    _timed("p95 ms", lambda r: format_milliseconds(r.summary.p95), 1),
-    _timed("p99 ms", lambda r: format_milliseconds(r.summary.p99), 4),
-    _timed("max ms", lambda r: format_milliseconds(r.summary.max), 4),
-    _timed("variation", lambda r: f"{r.summary.variation:.0%}", 5),
+    _timed("p95 ms", lambda r: format_milliseconds(percentile(r.samples, 95)), 1),
+    _timed("p99 ms", lambda r: format_milliseconds(percentile(r.samples, 99)), 4),
+    _timed("max ms", lambda r: format_milliseconds(max(r.samples)), 4),
+    _timed("variation", lambda r: f"{np.std(r.samples) / np.mean(r.samples):.0%}", 5),
     _timed("GB/s", format_rate),
     _timed("x memcpy", lambda r: format_significant(r.times_memcpy)),
     _timed("x cold copy", lambda r: format_significant(r.times_cold_copy), 4),
     _timed("x link", lambda r: format_significant(times_link(r)), is_optional=True),
-    _timed("x pipe", lambda r: format_significant(r.times_pipe), 3),
+    _timed("x pipe", lambda r: format_significant(r.multiple_of(r.pipe_seconds)), 3),
     # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
     _timed("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
     OVERHEAD,

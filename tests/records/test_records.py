@@ -25,7 +25,7 @@ FULL_DISK = OSError(28, "No space left on device")
 def record():
     """Return a record with a good run and a failed one."""
     failed = Run(reason="iteration 3: policy died", wrong_bytes=2, wrong_bytes_by_field={"a -> b, mask": 2})
-    spans = [("driver", 1, "sequence number", "a -> b", 0, 0.1, 0.2, 3)]
+    spans = [("driver", 1, "sequence number", 0, 0.1, 0.2, 3)]
     good = Run(status="ok", seconds=[0.5, 0.1 + 0.2], spans=spans)
     workload = Workload("online-dpo", "flat", {"batch_size": 4}, (Edge("driver", "policy", 8),))
     return Record(

@@ -115,11 +115,11 @@ def test_replicas_send_over_the_links_of_their_own_nodes():
 def test_the_stages_of_a_trace_are_not_shown_if_clocks_cannot_tell_them(error, dashes):
     spans, lengths, begin = [], {"make": 3e3, "write": 17e3, "wait": 80e3}, 0.0
     for stage, length in lengths.items():
-        spans.append(("driver", 0, stage, "in one process", 0, begin, begin + length, 0))
+        spans.append(("driver", 0, stage, 0, begin, begin + length, 0))
         begin += length
     costs = {"1": NodeCosts(clock_error_seconds=error)}
     run = make_run([0.1], spans=spans, iterations_us=[(0.0, 100e3)], nodes=NODES, node_costs=costs)
-    built = sections(group_results([make_record("refs", run, table="cluster-stages", traced=True)]))
+    built = sections(group_results([make_record("memcpy", run, runtime="torch", table="cluster-stages", traced=True)]))
     (by_stage,) = [section for section in built if section.title.startswith("Milliseconds by stage")]
     (row,) = cells_of(by_stage)
     assert {stage for stage in lengths if row[stage] == "-"} == dashes
@@ -127,11 +127,11 @@ def test_the_stages_of_a_trace_are_not_shown_if_clocks_cannot_tell_them(error, d
 
 def test_a_message_may_be_read_before_it_was_sent_within_the_error_of_the_clocks():
     def read_at(microseconds, error):
-        spans = [("driver", 0, "wait", "-> driver", 0, 0.0, 100e3, 0)]
+        spans = [("driver", 0, "wait", 0, 0.0, 100e3, 0)]
         for source, begin in (("policy", 10e3), ("reference", 30e3), ("reward", 50e3)):
-            spans += [(source, 0, "sequence number", "", 0, begin, begin + 1e3, 0),
-                      (source, 0, "make", "", 0, begin + 1e3, begin + 2e3, 0)]  # fmt: skip
-        spans.append(("driver", 0, "sequence number", "", 0, microseconds - 1e3, microseconds, 0))
+            spans += [(source, 0, "sequence number", 0, begin, begin + 1e3, 0),
+                      (source, 0, "make", 0, begin + 1e3, begin + 2e3, 0)]  # fmt: skip
+        spans.append(("driver", 0, "sequence number", 0, microseconds - 1e3, microseconds, 0))
         costs = {"1": NodeCosts(clock_error_seconds=error)}
         run = make_run([0.1], spans=spans, iterations_us=[(0.0, 100e3)], nodes=NODES, node_costs=costs)
         return Result([make_record("refs", run, table="cluster-stages", traced=True)])

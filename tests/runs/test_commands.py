@@ -123,7 +123,7 @@ def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path):
     flags = (*KILOBYTES, "--iterations", "8", "--output", tmp_path / "record.json")
     done = run_command("run", "torch gloo", *flags, "--trace")
     (run,) = files.load(tmp_path / "record.json").runs
-    seen = {(process, number) for process, _, _, _, number, *_ in run.spans}
+    seen = {(process, number) for process, _, _, number, *_ in run.spans}
     assert seen == set(product(("driver", "policy", "reference", "reward"), range(8)))
     events = json.loads((tmp_path / "record.trace").read_text())["traceEvents"]
     assert len([event for event in events if event["ph"] == "X"]) >= len(run.spans)

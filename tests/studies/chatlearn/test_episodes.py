@@ -25,4 +25,4 @@ def test_the_store_takes_in_the_micro_batches_and_the_trace_has_the_steps_of_the
     assert not any("as requested" in path for path in run.data_paths.values())
     # The trace has episodes, because iterations overlap in them.
     assert len(run.iterations_us) == len(run.group_seconds) == 2
-    assert {(span[0], span[4]) for span in run.spans if span[2] == "train"} == {("trainer", 0), ("trainer", 1)}
+    assert {(span[0], span[3]) for span in run.spans if span[2] == "train"} == {("trainer", 0), ("trainer", 1)}
