@@ -58,7 +58,7 @@ class Collector:
     """What the parts of all workers measure in a run, in the measuring process."""
 
     def __init__(self, plan: Any) -> None:
-        self.plan = plan
+        self.measured: Any = None  # what the record keeps
 
     def add(self, values: Mapping[str, Any], is_timed: bool) -> Mapping[str, int]:
         """Take what `end_group` of each worker returned; return the wrong bytes by edge."""
@@ -66,7 +66,7 @@ class Collector:
 
     def result(self, driver_seconds: Callable[[str, float], float]) -> tuple[Any, str | None]:
         """Return the measurement that the record keeps, and why the run has failed, if it has."""
-        return None, None
+        return self.measured, None
 
 
 @cache

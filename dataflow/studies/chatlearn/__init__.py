@@ -1,6 +1,125 @@
 """ChatLearn's own driver loop: episodes over queue actors, its dataset, and the trainer behind it."""
 
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Meta
+
+from dataflow.flows.flow import Flow, Task
+from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES
+from dataflow.plan.flag import flag, parse_assignments
 from dataflow.studies import Study
-from dataflow.studies.chatlearn.flags import ChatLearnFlags, find_errors
+
+if TYPE_CHECKING:  # Options has these flags and those of CoreOptions
+    from dataflow.plan.options import CoreOptions as Base
+else:
+    Base = object
+
+TRANSPORT = "store ref-queue"
+DATASET = "stream-dataset"  # the task and actor that read the results with --sink trainer
+MAX_SAMPLES = 100_000  # per message that a trainer cuts into samples
+MAX_PROCESSES = 64  # per actor
+_flag = partial(flag, "chatlearn", configuration=True)
+_COUNT = Meta(ge=1, le=10**6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatLearnFlags(Base):
+    # fmt: off
+    padding: str | None = flag("chatlearn", None, "pad to the longest sample (megatron) or to --seq-length (vllm)", str,
+        choices=("megatron", "vllm"), size=True)
+    sink: str = _flag("driver", "reader of the results: the driver, or a trainer that cuts them into micro-batches "
+        "(and whose steps take --model-seconds trainer=50ms)", str, choices=("driver", "trainer"))
+    train_micro_batch: int = _flag(8, "samples per micro-batch of --sink trainer", int, _COUNT)
+    episode: int | None = _flag(None, "messages per episode of ChatLearn's driver loop, with new queues and a full "
+        "verification at its end. Default: no episodes", int, _COUNT)
+    keep_queues: bool = _flag(False, "make the queues once instead of in each --episode")
+    replicas: str | None = _flag(None, "replicas per model, which receive messages round-robin: policy=2,reward=3", str,
+        metavar="MODEL=N,...")
+    ranks: str | None = _flag(None, "ranks per replica of a model (tensor times pipeline parallel): policy=4. All "
+        "ranks receive each message, and the last one sends the result", str, metavar="MODEL=N,...")
+    train_global_batch: int = _flag(128, "samples per training step of --sink trainer", int, _COUNT)
+    # fmt: on
+
+    @property
+    def group_size(self) -> int:
+        return self.episode or self.check_every or self.in_flight
+
+    def process_counts(self, actor: str) -> tuple[int, int]:
+        replicas, ranks = (parse_assignments(f"--{name}", getattr(self, name), int) for name in ("replicas", "ranks"))
+        return replicas.get(actor, 1), ranks.get(actor, 1)
+
+    def tasks_that_run(self, flow: Flow) -> Flow:
+        """Return the flow with a reader of its results at the end, which acknowledges each iteration to the driver."""
+        if self.sink != "trainer":
+            return flow
+        return replace(flow, tasks=(*flow.tasks, Task(DATASET, flow.returns, ACKNOWLEDGEMENT)), returns=(DATASET,))
+
+    def timed_actors(self, flow: Flow) -> tuple[str, ...]:
+        return (*flow.actors, "trainer") if self.sink == "trainer" else flow.actors
+
+    def added_store_bytes(self, flow: Flow) -> int:
+        """Return the bytes of the micro-batches of ChatLearn's dataset, all samples as long as the longest."""
+        if self.sink != "trainer":
+            return 0
+        fields = [field for edge in flow.edges_to(DATASET) for field in edge.message.fields]
+        return sum(ITEM_BYTES[f.dtype] * len(f.shapes) * max(map(math.prod, f.shapes)) for f in fields)
+
+    def added_memory_bytes(self, flow: Flow) -> int:
+        """Return the bytes of the samples that the dataset keeps, views with their storage, and of the trainer."""
+        if self.sink != "trainer":
+            return 0
+        edges = flow.edges_to(DATASET)
+        return self.group_size * sum(edge.message.serialised_bytes + edge.bytes for edge in edges)
+
+
+def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
+    given = [name for name in ChatLearnFlags.__dataclass_fields__ if name in options.configuration_flags]
+    if transport.label == TRANSPORT:
+        yield from episode_errors(options, flow)
+        yield from trainer_errors(options, flow, given)
+    else:
+        for name in given:
+            yield f"--{name.replace('_', '-')} is a flag of --transport ref-queue: give this transport, or leave it out"
+
+
+def trainer_errors(options: Any, flow: Flow, given: Sequence[str]) -> Iterator[str]:
+    if options.sink != "trainer":
+        for name in ("train_micro_batch", "train_global_batch"):
+            if name in given:
+                yield f"--{name.replace('_', '-')} is a flag of the trainer: give --sink trainer too"
+        return
+    results = [flow.message(name) for name in flow.returns]
+    counts = {count for message in results for count in message.sample_counts}
+    has_samples = len(counts) == 1 and max(counts) <= MAX_SAMPLES and not any(m.is_flat for m in results)
+    if not has_samples or options.message not in ("fields", "packed", None):
+        form = options.message or "flat"
+        yield (f"--sink trainer: the {form} messages of {flow.name} cannot be cut into samples: "
+               "give --message fields, or one of ChatLearn's flows (--help flows)")  # fmt: skip
+    if options.train_global_batch % options.train_micro_batch:
+        yield (f"--train-global-batch {options.train_global_batch}: give a multiple of "
+               f"--train-micro-batch {options.train_micro_batch}")  # fmt: skip
+
+
+def episode_errors(options: Any, flow: Flow) -> Iterator[str]:
+    group = options.group_size
+    if options.episode and options.check_every:
+        yield "--check-every: every episode of --episode ends with a full verification: leave it out"
+    if options.in_flight < group and (options.in_flight > 1 or options.sink == "trainer"):
+        yield f"--in-flight {options.in_flight}: ChatLearn sends a whole episode at once: give --in-flight {group}"
+    for name in ("replicas", "ranks"):
+        for model in parse_assignments(f"--{name}", getattr(options, name), int):
+            if model not in flow.actors:
+                yield f"--{name}: there is no model {model}: give {', '.join(flow.actors)}"
+    for model in flow.actors:
+        replicas, ranks = options.process_counts(model)
+        if min(replicas, ranks) < 1 or replicas * ranks > MAX_PROCESSES:
+            yield f"--replicas and --ranks: {model} has {replicas * ranks} processes: give 1 to {MAX_PROCESSES}"
+    if options.iterations < group:
+        yield f"--iterations {options.iterations}: give {group} (--episode) or more"
+
 
 STUDY = Study(flags=ChatLearnFlags, find_errors=find_errors)

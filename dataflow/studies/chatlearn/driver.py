@@ -11,7 +11,7 @@ from ray.util.queue import Queue
 
 from dataflow.endpoints.codecs import HOST
 from dataflow.flows.flow import DRIVER
-from dataflow.studies.chatlearn.flags import DATASET
+from dataflow.studies.chatlearn import DATASET
 from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer, count_wrong
 from dataflow.workers.worker_group import Connection, WorkerGroup
 

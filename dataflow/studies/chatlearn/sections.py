@@ -13,7 +13,7 @@ from dataflow.report.sentences import format_factor, format_speed_up
 from dataflow.report.stage_tables import stage_tables
 from dataflow.report.suite_tables import CONFIGURATIONS
 from dataflow.report.tables import Column, format_milliseconds, format_significant
-from dataflow.studies.chatlearn.flags import TRANSPORT
+from dataflow.studies.chatlearn import TRANSPORT
 
 CHANGES = tomllib.loads(Path(__file__).with_name("changes.toml").read_text(encoding="utf-8"))["changes"]
 

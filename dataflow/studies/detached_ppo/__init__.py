@@ -1,9 +1,30 @@
 """ColossalAI's detached PPO: experience makers and trainers, which send their weights back."""
 
+from dataclasses import dataclass
+from functools import partial
+
+from msgspec import Meta
+
 from dataflow.flows.flow import of_sizes
+from dataflow.plan.flag import flag
 from dataflow.studies import Study
-from dataflow.studies.detached_ppo.flags import DetachedPpoFlags
-from dataflow.studies.detached_ppo.flow import Sizes, detached_ppo
+from dataflow.studies.detached_ppo.flow import ITEMS, Sizes, detached_ppo
+from dataflow.studies.model_flags import ModelFlags
+
+_size = partial(flag, "detached-ppo", None)
+_FEW = Meta(ge=1, le=16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetachedPpoFlags(ModelFlags):
+    # fmt: off
+    makers: int | None = _size("actors that make experience", int, _FEW, size=True)
+    ppo_trainers: int | None = _size("trainers, which send their weights to the makers (default: 1)", int, _FEW,
+        size="trainers")
+    items: str | None = _size("form of the samples of an experience: views of the batch, as ColossalAI sends them, "
+        "clones, or the whole batch", str, choices=ITEMS, size=True, sender_only=True)
+    # fmt: on
+
 
 STUDY = Study(
     flows={"detached-ppo": of_sizes(Sizes, detached_ppo)},

@@ -4,7 +4,7 @@ import os
 import pickle
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -128,8 +128,5 @@ class LoadingPart(Part):
 class LoadingCollector(Collector):
     def add(self, values: Mapping[str, Any], is_timed: bool) -> Mapping[str, int]:
         if values[PUBLISHER]:  # in the first iteration
-            self.loading = Loading(values[PUBLISHER], [load for load in values.values() if isinstance(load, Load)])
+            self.measured = Loading(values[PUBLISHER], [load for load in values.values() if isinstance(load, Load)])
         return {}
-
-    def result(self, driver_seconds: Callable[[str, float], float]) -> tuple[Loading, str | None]:
-        return self.loading, None

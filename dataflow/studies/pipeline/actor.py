@@ -1,7 +1,7 @@
 """Compute for the time of each task of a stage, in the order of the schedule."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -63,15 +63,12 @@ class StagePart(Part):
 class StepCollector(Collector):
     def __init__(self, plan: Any) -> None:
         super().__init__(plan)
-        self.steps = Steps()
+        self.measured = Steps()
 
     def add(self, values: Mapping[str, StageStep | None], is_timed: bool) -> Mapping[str, int]:
         stages = {name: step for name, step in values.items() if step}
         if is_timed:
-            self.steps.compute_seconds.append(fmean(step.compute_seconds for step in stages.values()))
-            self.steps.stage_seconds.append(max(step.stage_seconds for step in stages.values()))
-        self.steps.held_activations = {name: step.held_activations for name, step in stages.items()}
+            self.measured.compute_seconds.append(fmean(step.compute_seconds for step in stages.values()))
+            self.measured.stage_seconds.append(max(step.stage_seconds for step in stages.values()))
+        self.measured.held_activations = {name: step.held_activations for name, step in stages.items()}
         return {}
-
-    def result(self, driver_seconds: Callable[[str, float], float]) -> tuple[Steps, str | None]:
-        return self.steps, None

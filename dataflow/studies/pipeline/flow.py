@@ -91,42 +91,37 @@ def pipeline(
 ) -> Flow:  # fmt: skip
     """Activations and gradients are bfloat16 tensors of [batch_size, sequence_length, hidden_size].
 
-    `task_seconds` is the time of the forward pass of a micro-batch in a stage, and of each half of the backward pass;
-    several times, separated by commas, are those of successive micro-batches. A chunk takes its share of them.
-    Raise ValueError for an unknown schedule, and for numbers that do not fit.
+    `task_seconds` is the time of the forward pass of a micro-batch in a stage, and of each half of the backward pass. A
+    chunk takes its share of it. Raise ValueError for an unknown schedule, and for numbers that do not fit.
     """
     if schedule not in SCHEDULES:
         raise ValueError(f"--schedule {schedule}: give {', '.join(SCHEDULES)}")
     chosen = SCHEDULES[schedule]
     if chosen.chunks > 1 and micro_batches % stages:
-        raise ValueError(
-            f"--schedule {schedule}: give a --micro-batches that is a multiple of --pipeline-stages {stages}"
-        )
+        raise ValueError(f"--schedule {schedule}: give a --micro-batches that is a multiple of {stages} stages")
     needed = chosen.held(0, stages, sys.maxsize)
     if chosen.weights_delay and micro_batches < needed:
         raise ValueError(f"--schedule {schedule}: {stages} stages need {needed} or more: give more --micro-batches")
     try:
-        seconds = [parse_seconds(text) for text in task_seconds.split(",")]
-    except ValueError:
-        raise ValueError(f"--task-seconds {task_seconds}: give times such as 20ms or 20ms,30ms") from None
+        seconds = parse_seconds(task_seconds)
+    except ValueError as error:
+        raise ValueError(f"--task-seconds {error}") from None
     tensor = Message((Field("hidden_states", "bfloat16", (batch_size, sequence_length, hidden_size)),))
-    seconds_of_batches = [seconds[batch % len(seconds)] for batch in range(micro_batches)]
-    tasks = [task for i in range(stages) for task in stage_tasks(chosen, i, stages, seconds_of_batches, tensor)]
+    tasks = [task for i in range(stages) for task in stage_tasks(chosen, i, stages, micro_batches, seconds, tensor)]
     title = f"pipeline of {stages} stages, {micro_batches} micro-batches, {schedule}"
     returns = tuple(f"stage-{stage + 1}.done" for stage in range(stages))
     return Flow("pipeline", title, ACKNOWLEDGEMENT, tuple(sort_tasks(tasks)), returns)
 
 
-def stage_tasks(schedule: Schedule, stage: int, stages: int, seconds: list[float], tensor: Message) -> list[Task]:
-    """Return the tasks of a stage in their order, and a last one that tells the driver that they are done.
-
-    `seconds` are the times of the micro-batches.
-    """
+def stage_tasks(
+    schedule: Schedule, stage: int, stages: int, batches: int, seconds: float, tensor: Message
+) -> list[Task]:
+    """Return the tasks of a stage in their order, and a last one that tells the driver that they are done."""
     actor, previous, last = f"stage-{stage + 1}", "", stages * schedule.chunks - 1
     # Kind -> parts of a backward pass that it does (a forward pass takes as long as one), change of held activations.
     costs = {FORWARD: (1, 1), BACKWARD: (1, 0) if schedule.weights_delay else (2, -1), WEIGHTS: (1, -1)}
     tasks = []
-    for kind, batch, chunk in schedule.order(stage, stages, len(seconds)):
+    for kind, batch, chunk in schedule.order(stage, stages, batches):
         position, source = chunk * stages + stage, ""  # of the chunk in the model
         if kind == FORWARD and position > 0:
             source = task_name(FORWARD, batch, position - 1, stages)
@@ -137,7 +132,7 @@ def stage_tasks(schedule: Schedule, stage: int, stages: int, seconds: list[float
         is_sent = (kind == FORWARD and position < last) or (kind == BACKWARD and position > 0)
         parts, held_change = costs[kind]
         previous = task_name(kind, batch, position, stages)
-        work = Computation(parts * seconds[batch] / schedule.chunks, held_change)
+        work = Computation(parts * seconds / schedule.chunks, held_change)
         tasks.append(Task(previous, tuple(reads), tensor if is_sent else ACKNOWLEDGEMENT, kind, actor, work))
     return [*tasks, Task(f"{actor}.done", (previous,), ACKNOWLEDGEMENT, actor=actor)]
 

@@ -1,9 +1,48 @@
 """Updates of the weights of a model: trainers send them to rollouts, which serve them."""
 
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from msgspec import Meta
+
 from dataflow.flows.flow import of_sizes
+from dataflow.plan.flag import flag
 from dataflow.studies import Study
-from dataflow.studies.weights.flags import WeightsFlags, find_errors
+from dataflow.studies.model_flags import ModelFlags
 from dataflow.studies.weights.flow import Sizes, changes_flow, weights
+from dataflow.units import parse_bytes
+
+_size = partial(flag, "weights", None, size=True)
+_FEW = Meta(ge=1, le=64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsFlags(ModelFlags):
+    # fmt: off
+    receivers: int | None = _size("rollouts that receive all weights", int, _FEW)
+    senders: int | None = _size("trainers, each of which sends its part of the tensors", int, _FEW)
+    bucket_size: int | None = _size("cut the weights into messages of at most this size, or of one larger tensor, such "
+        "as 100MiB; 1B sends each tensor by itself. Default: one message per sender", parse_bytes,
+        Meta(ge=1, le=10**15), sender_only=True)
+    sharded: bool | None = _size("each trainer sends its part only to the rollout of the same number")
+    changed: float | None = _size("share of the weights that change from one update to the next", float,
+        Meta(gt=0, le=1))
+    # fmt: on
+
+
+def find_errors(transport: Any, options: Any, flow: Any) -> Iterator[str]:
+    if options.message != "indices":
+        return
+    if not flow.has_parameters or flow.is_flat:
+        yield f"--message indices: {flow.name} does not send the tensors of a model: leave it out"
+    if max(math.prod(field.shape) for message in flow.messages for field in message.fields) >= 2**31:
+        yield "--message indices: a tensor has more than 2^31 values, and indices are int32: leave it out"
+    if transport.requirements.shared_memory:
+        yield f"--message indices: {transport.label} sends all of its memory: use another --transport"
+
 
 STUDY = Study(
     flows={"weights": of_sizes(Sizes, weights)},

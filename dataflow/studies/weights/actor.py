@@ -1,13 +1,23 @@
-"""Install the weights that arrive, and serve them."""
+"""Install the weights that arrive, and serve them; with --message indices, send only those that an update has changed.
+
+The sender compares its parameters with a copy of the version before, and sends the values that have changed and their
+positions as int32. The receivers write the values into their parameters. All begin with version 0, as if they had
+loaded the same checkpoint.
+"""
 
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from dataflow.endpoints.tensors import check_inputs, copy
+import numpy as np
+import torch
+
+from dataflow.endpoints.payload import encode_number, make_field, raw_bytes
+from dataflow.endpoints.tensors import Payload, assemble, check_inputs, copy, flat_items, from_array
 from dataflow.errors import RunFailed
+from dataflow.flows.message import VALUES, Message
 from dataflow.studies import Part
-from dataflow.studies.weights.deltas import Changes, apply_changes, initial_parameters
+from dataflow.studies.weights.flow import INDICES
 from dataflow.studies.weights.parameters import Parameters
 from dataflow.studies.weights.updates import UpdateTimes
 
@@ -25,16 +35,13 @@ class WeightsPart(Part):
         # Memory that each task copies its inputs into. It belongs to the engine, so the endpoint does not copy.
         self.copies = {task: endpoint.copies.pop(task) for task in self.edges if task in endpoint.copies}
         self.has_changes = options.message == "indices"
-        self.arriving = {task: endpoint.sent_flow.edges_to(task) if self.has_changes else edges
-                         for task, edges in self.edges.items()}  # fmt: skip
         if self.has_changes:
-            self.use_changes()
+            self.use_changes(endpoint.device)
         fault = (options.inject or "").split(":")
         self.tears = fault[-1] == "tear" and fault[0] in self.edges  # --inject: write without stopping the engine
 
-    def use_changes(self) -> None:
+    def use_changes(self, device: Any) -> None:
         """--message indices: send what has changed, and write it into parameters that begin with version 0."""
-        device = self.endpoint.device
         for task, edges in self.edges.items():
             self.copies[task] = [[initial_parameters(edge.source, edge.message, device) for edge in edges]]
         for task, outbox in self.endpoint.outboxes.items():
@@ -45,7 +52,7 @@ class WeightsPart(Part):
         """Serve these parameters: the copies of --copy-out, for which the engine stops, or what arrived itself."""
         if task not in self.edges:
             return inputs
-        check_inputs(inputs, self.arriving[task])
+        check_inputs(inputs, self.endpoint.sent_flow.edges_to(task) if self.has_changes else self.edges[task])
         begin = time.perf_counter()
         if task in self.copies:
             if not self.tears:
@@ -78,3 +85,40 @@ class WeightsPart(Part):
         times, self.times = self.times, UpdateTimes()
         times.reads, times.torn_reads = self.parameters.reads, self.parameters.torn_reads
         return times
+
+
+def initial_parameters(sender: str, message: Message, device: Any) -> Payload:
+    """Return version 0 of all parameters of a message."""
+    fields = []
+    for field in message.fields:
+        (array,) = make_field(field, sender, slot=0)
+        encoded = encode_number(field, 0)
+        np.frombuffer(raw_bytes(array), np.uint8)[: len(encoded)] = list(encoded)
+        fields.append([from_array(array, field.dtype).to(device)])
+    return assemble(message, fields)
+
+
+class Changes:
+    """Find what has changed since the last call. This needs a copy of all parameters."""
+
+    def __init__(self, sender: str, message: Message, device: Any) -> None:
+        self.before = initial_parameters(sender, message, device)
+
+    def __call__(self, payload: Payload, message: Message) -> Payload:
+        sent = {}
+        for field in message.fields:
+            new, old = flat_items(payload, field), flat_items(self.before, field)
+            indices = (new != old).nonzero().squeeze(1)
+            values = new[indices]
+            old[indices] = values
+            sent[field.name + VALUES] = values.view(getattr(torch, field.dtype))
+            sent[field.name + INDICES] = indices.to(torch.int32)
+        return sent
+
+
+def apply_changes(received: Payload, message: Message, parameters: Payload) -> Payload:
+    """Write the received values into the parameters, and return them."""
+    for field in message.fields:
+        items = flat_items(parameters, field)
+        items[received[field.name + INDICES].long()] = received[field.name + VALUES].view(items.dtype)
+    return parameters

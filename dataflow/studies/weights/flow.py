@@ -61,29 +61,25 @@ def weights(sizes: Sizes) -> Flow:
     if count * receivers > MAX_MESSAGES:
         raise ValueError(f"--bucket-size: {count} buckets and {receivers} receivers are more than {MAX_MESSAGES} "
                          "messages: give a larger one")  # fmt: skip
-    names = [f"trainer-{index}" if senders > 1 else "trainer" for index in range(1, senders + 1)]
-    sending = [sending_tasks(name, messages) for name, messages in zip(names, buckets, strict=True)]
+    sending = []  # the tasks of each sender; each but the first one waits for the one before
+    for index, messages in enumerate(buckets, 1):
+        actor = f"trainer-{index}" if senders > 1 else "trainer"
+        names = name_tasks(actor, len(messages))
+        steps = zip(names, [DRIVER, *names], messages)  # noqa: B905
+        sending.append([Task(name, (before,), message, actor=actor) for name, before, message in steps])
     # In the order in which the senders are likely to be ready: the first bucket of each, then the second ones.
     by_turns = [task for turn in zip_longest(*sending) for task in turn if task]
     receiving: list[Task] = []
     for index in range(receivers):
-        receiving += receiving_tasks(f"rollout-{index + 1}", sending[index] if sizes.sharded else by_turns)
+        actor, sources = f"rollout-{index + 1}", sending[index] if sizes.sharded else by_turns
+        pairs = zip(name_tasks(actor, len(sources)), sources, strict=True)
+        receiving += [Task(name, (source.name,), ACKNOWLEDGEMENT, actor=actor) for name, source in pairs]
     returns = tuple(task.name for task in receiving)
     return Flow("weights", sizes.title, ACKNOWLEDGEMENT, (*chain(*sending), *receiving), returns)
 
 
-def sending_tasks(actor: str, messages: list[Message]) -> list[Task]:
-    """Return a task per message. Each but the first one waits for the one before."""
-    names = [f"{actor}.{index}" if len(messages) > 1 else actor for index in range(len(messages))]
-    reads = [DRIVER, *names]
-    return [Task(name, (before,), message, actor=actor) for name, before, message in zip(names, reads, messages)]  # noqa: B905
-
-
-def receiving_tasks(actor: str, sources: list[Task]) -> list[Task]:
-    """Return a task per message, which acknowledges it."""
-    names = [f"{actor}.{index}" if len(sources) > 1 else actor for index in range(len(sources))]
-    pairs = zip(names, sources, strict=True)
-    return [Task(name, (source.name,), ACKNOWLEDGEMENT, actor=actor) for name, source in pairs]
+def name_tasks(actor: str, count: int) -> list[str]:
+    return [f"{actor}.{index}" for index in range(count)] if count > 1 else [actor]
 
 
 def split_evenly(fields: list[Field], count: int) -> list[list[Field]]:

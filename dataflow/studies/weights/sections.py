@@ -1,6 +1,6 @@
 """Say how updates of parameters are shown: their parts, the memory of senders and receivers, and torn reads."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 from dataflow.analysis.links import is_within_clock_error
@@ -24,25 +24,19 @@ def format_part(result: Result, name: str) -> str:
 
     A transfer begins on one node and ends on another, so it may be too short for their clocks.
     """
-    updates = filter(None, map(updates_of, result.shown_runs))
-    parts = [getattr(update, f"{name}_seconds") for update in updates]
-    medians = [median(seconds) for seconds in parts if seconds]
+    medians = [median(getattr(updates_of(run), f"{name}_seconds")) for run in result.shown_runs]
     if name == "transfer" and any(is_within_clock_error(result, seconds) for seconds in medians):
         return "-"
-    return format_milliseconds(typical_seconds(medians)) if medians else "-"
+    return format_milliseconds(typical_seconds(medians))
 
 
-def peak_memory(side: str) -> Callable[[Result], str]:
-    """Return a function for the cell of the largest process at the "source" or "reader" of parameters."""
-
-    def cell(result: Result) -> str:
-        flow = result.flow
-        actors = {flow.actor(getattr(edge, side)) for edge in flow.edges if edge.message.is_parameters}
-        costs = [cost for run in result.shown_runs for name, cost in run.processes.items() if name in actors]
-        peak = max((cost.peak_memory_bytes or 0 for cost in costs), default=0)
-        return f"{peak / 2**30:.1f}" if peak else "-"
-
-    return cell
+def peak_memory(result: Result, side: str) -> str:
+    """Return the GiB of the largest process at the "source" or "reader" of parameters."""
+    edges = [edge for edge in result.flow.edges if edge.message.is_parameters]
+    actors = {result.flow.actor(getattr(edge, side)) for edge in edges}
+    costs = [cost for run in result.shown_runs for name, cost in run.processes.items() if name in actors]
+    peak = max((cost.peak_memory_bytes or 0 for cost in costs), default=0)  # several actors can share a process
+    return f"{peak / 2**30:.1f}" if peak else "-"
 
 
 def bytes_per_receiver(result: Result) -> str:
@@ -54,9 +48,7 @@ def bytes_per_receiver(result: Result) -> str:
 
 
 def count_reads(result: Result) -> str:
-    updates = [*filter(None, map(updates_of, result.shown_runs))]
-    if not any(u.reads for u in updates):
-        return "not checked"
+    updates = [*map(updates_of, result.shown_runs)]
     return f"{sum(u.torn_reads for u in updates):,} of {sum(u.reads for u in updates):,}"
 
 
@@ -75,8 +67,8 @@ UPDATE_COLUMNS = (
     Column("x memcpy", lambda r: format_significant(r.times_memcpy), 2),
     Column("stored", tables.format_stored, 5),
     Column("page faults", tables.format_faults, 5),
-    Column("peak GiB of a trainer", peak_memory("source"), 3),
-    Column("peak GiB of a receiver", peak_memory("reader"), 3),
+    Column("peak GiB of a trainer", lambda r: peak_memory(r, "source"), 3),
+    Column("peak GiB of a receiver", lambda r: peak_memory(r, "reader"), 3),
     Column("torn reads", count_reads, 4),
     tables.OVERHEAD,
 )

@@ -35,8 +35,8 @@ class Updates(msgspec.Struct, forbid_unknown_fields=True):
     torn_reads: int = 0  # of them, those that found two versions
 
 
-def updates_of(run: Run) -> Updates | None:
-    return msgspec.convert(run.measured["weights"], Updates) if "weights" in run.measured else None
+def updates_of(run: Run) -> Updates:
+    return msgspec.convert(run.measured["weights"], Updates)
 
 
 class UpdateCollector(Collector):
