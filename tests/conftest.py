@@ -300,6 +300,20 @@ def join_cluster(request):
     return lambda runtime: request.getfixturevalue("cluster") if runtime in ("store", "graph") else ()
 
 
+@pytest.fixture
+def measure(run_script, join_cluster):
+    """measure(configuration, *flags) -> the record of a run without an error and without a wrong byte."""
+
+    def run(configuration: str, *flags: str) -> Record:
+        runtime, transport = configuration.split()
+        finished = run_script(runtime, "--transport", transport, *flags, *join_cluster(runtime))
+        assert (finished.code, finished.stderr) == (0, "")
+        assert (finished.run.status, finished.run.wrong_bytes) == ("ok", 0)
+        return finished.record
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def cluster():
     """Start one Ray cluster for all tests of this process; yield the flags with which a script joins it."""

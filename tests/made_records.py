@@ -6,6 +6,7 @@ from typing import Any
 from dataflow.flows.catalogue import build_flow, flow_sizes
 from dataflow.records import files
 from dataflow.records.schema import Configuration, Layout, ProcessCost, Record, Run, Workload, record_edges
+from dataflow.report.tables import Section
 
 ENVIRONMENT = {"cpu_model": "Test CPU", "logical_cpus": 2, "memory_gib": 8, "gpus": [], "python": "3.11"}
 CONFIGURATION_FIELDS = ("flags", "device")
@@ -61,6 +62,11 @@ def make_sweep(transport: str, size: str, points: dict[int, Run | list[float]], 
             table = f"sweep-{size.replace('_', '-')}"
             records.append(make_record(transport, run, table=table, **changes | {size: value}))
     return records
+
+
+def rows_of(section: Section) -> list[dict[str, str]]:
+    """Return the cells of each row of a section's table by their headers."""
+    return [dict(zip(section.table.headers, cells, strict=True)) for cells in section.table.cells]
 
 
 def write_record(path: Path, record: Record) -> str:

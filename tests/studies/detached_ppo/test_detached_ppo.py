@@ -1,4 +1,4 @@
-"""ColossalAI's detached PPO: who sends to whom, and the bytes of its messages."""
+"""ColossalAI's detached PPO: who sends to whom, the bytes of its messages, and rounds over transports."""
 
 import pytest
 
@@ -58,10 +58,28 @@ def test_sizes_that_do_not_fit_are_rejected(sizes, error):
 
 
 def test_views_are_stored_with_their_storage_only_by_pickle(make_plan):
-    flow, names = ("--flow", "detached-ppo"), ("refs", "bytes", "replay-buffer")
-    plans = {name: make_plan("store", "--transport", name, *flow) for name in names}
+    plans = {name: make_plan("store", "--transport", name, "--flow", "detached-ppo")
+             for name in ("refs", "bytes", "replay-buffer")}  # fmt: skip
     sizes = {name: expected_stored_bytes(plan, 100 * 1024) for name, plan in plans.items()}
-    experience = plans["refs"].sent_flow.message("maker-0")
-    assert (experience.bytes, experience.serialised_bytes) == (71_760, 8 * 71_760)
-    assert sizes["refs"] - sizes["bytes"] == experience.serialised_bytes
+    assert sizes["refs"] - sizes["bytes"] == plans["refs"].sent_flow.message("maker-0").serialised_bytes
     assert sizes["replay-buffer"] == sizes["refs"]  # the buffer holds batches and no views, which are small
+
+
+ROUNDS = ("--flow", "detached-ppo", "--batch-size", "32", "--model-scale", "0.01", "--iterations", "4", "--warmup", "1")
+
+
+@pytest.mark.parametrize("transport", ["by-value", pytest.param("replay-buffer", marks=pytest.mark.long)])
+def test_the_store_takes_in_each_message_as_often_as_it_is_sent(measure, transport):
+    record = measure(f"store {transport}", *ROUNDS, "--items", "views")
+    flow = build_flow("detached-ppo", record.workload.sizes)
+    experience = flow.message("maker-0")
+    assert experience.serialised_bytes == 32 * experience.bytes  # each of 32 views is pickled with the whole batch
+    stored_bytes = sum(edge.message.serialised_bytes for edge in flow.edges)
+    if transport == "replay-buffer":  # the buffer holds batches and no views
+        stored_bytes += 2 * experience.bytes
+    assert record.runs[0].stored_bytes / 4 == pytest.approx(stored_bytes, rel=0.1)
+
+
+@pytest.mark.long
+def test_makers_and_trainers_exchange_experience_and_weights_over_other_transports(measure):
+    measure("torch mapped", *ROUNDS, "--makers", "1", "--ppo-trainers", "2")

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from made_records import make_record, make_run
+from made_records import make_record, make_run, rows_of
 
 from dataflow.analysis.result import group_results
 from dataflow.errors import RunFailed, UsageError
@@ -15,10 +15,9 @@ MODEL_BYTES = sum(field.bytes for field in model_loading("gpt2", 0.05).tasks[0].
 
 
 @pytest.mark.parametrize("way", ["shared-memory", pytest.param("ray-arrays", marks=pytest.mark.long)])
-def test_every_process_loads_the_published_bytes_once(run_script, way):
-    finished = run_script("store", "--transport", "refs", "--load-by", way, *SMALL)
-    assert (finished.code, finished.stderr) == (0, "")
-    measured = finished.run.measured["model_loading"]
+def test_every_process_loads_the_published_bytes_once(measure, way):
+    (run,) = measure("store refs", "--load-by", way, *SMALL).runs
+    measured = run.measured["model_loading"]
     assert measured["publish_seconds"] > 0 and len(measured["loads"]) == 3
     for load in measured["loads"]:
         assert min(load["load_seconds"], load["first_read_seconds"], load["second_read_seconds"]) > 0
@@ -82,8 +81,7 @@ def test_the_table_has_medians_over_processes_and_the_memory_of_later_ones():
         sizes = {"flow": "model-loading", "table": "model-loading", "model": "gpt2", "scale": 0.05}
         records.append(make_record("refs", run, flags={"load_by": way}, **sizes))
     (section,) = sections(group_results(records))
-    table = section.table
-    rows = [dict(zip(table.headers, row, strict=True)) for row in table.cells]
+    rows = rows_of(section)
     assert [row["configuration"] for row in rows] == [
         f"store refs --load-by {x}" for x in ("torch-load", "shared-memory")
     ]

@@ -1,10 +1,13 @@
-"""Verify pipeline schedules: their order, their waiting and their activations, by a simulation of the flow's tasks."""
+"""Verify pipeline schedules by a simulation of the flow's tasks, run them, and present the record."""
 
 import pytest
 from in_process import LocalEndpoints
+from made_records import make_record, make_run, rows_of
 
+from dataflow.analysis.result import group_results
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER
+from dataflow.report.sections import sections
 from dataflow.studies.pipeline.flow import SCHEDULES, pipeline
 
 SMALL = {"sequence_length": 1, "hidden_size": 8}
@@ -56,15 +59,18 @@ def test_all_schedules_do_the_same_work():
     assert seconds == pytest.approx([3 * 4 * 8 * 0.002] * len(SCHEDULES))
 
 
-def test_impossible_sizes_are_rejected():
-    for sizes, message in (
+@pytest.mark.parametrize(
+    ("sizes", "error"),
+    [
         ((4, 6, "interleaved"), "multiple of 4 stages"),
         ((4, 6, "zb-h2"), "need 7 or more"),
         ((4, 8, "best"), "--schedule best: give afab"),
         ((4, 8, "afab", "soon"), "--task-seconds 'soon' is not a number of seconds"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            pipeline(*sizes)
+    ],
+)
+def test_impossible_sizes_are_rejected(sizes, error):
+    with pytest.raises(ValueError, match=error):
+        pipeline(*sizes)
 
 
 def test_actors_reject_tasks_in_another_order():
@@ -76,3 +82,38 @@ def test_actors_reject_tasks_in_another_order():
     with pytest.raises(RunFailed, match=r"ran stage-1.backward-2 before stage-1.backward-1"):
         actor.parts[0].run("stage-1.backward-2", 1)
     assert actor.end_group(1)["pipeline"].held_activations == 2
+
+
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    ("configuration", "schedule"),
+    [
+        ("torch gloo", "interleaved"),
+        pytest.param("graph shm", "zb-h2", marks=LONG),
+        pytest.param("store refs", "1f1b", marks=LONG),
+    ],
+)
+def test_steps_run_in_the_order_of_their_schedule(measure, configuration, schedule):
+    """Actors end the run if a task comes too early."""
+    sizes = ("--pipeline-stages", "2", "--micro-batches", "4", "--task-seconds", "2ms", "--hidden-size", "256")
+    flags = ("--flow", "pipeline", "--schedule", schedule, *sizes, "--iterations", "4", "--warmup", "1")
+    (run,) = measure(configuration, *flags).runs
+    steps = run.measured["pipeline"]
+    expected = [SCHEDULES[schedule].held(stage, 2, 4) for stage in range(2)]
+    assert [steps["held_activations"][stage] for stage in ("stage-1", "stage-2")] == expected
+    for compute, stage, step in zip(steps["compute_seconds"], steps["stage_seconds"], run.seconds, strict=True):
+        assert 4 * 3 * 0.002 <= compute <= stage <= step
+
+
+def test_the_bubble_of_a_pipeline_is_shown_beside_its_formula():
+    sizes = {"flow": "pipeline", "table": "pipeline", "stages": 2, "micro_batches": 2, "schedule": "1f1b"}
+    held = {"stage-1": 2, "stage-2": 1}
+    steps = {"compute_seconds": [0.12, 0.12], "stage_seconds": [0.2, 0.15], "held_activations": held}
+    record = make_record("gloo", make_run([0.2, 0.15], measured={"pipeline": steps}), runtime="torch", **sizes)
+    (section,) = sections(group_results([record]))
+    (row,) = rows_of(section)
+    assert (row["bubble, measured"], row["bubble by the formula"]) == ("30.0%", "33.3%")
+    assert row["difference in percentage points"] == "-3.3"
+    assert row["largest number of activations that each stage held"] == "2, 1"

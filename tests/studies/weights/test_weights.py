@@ -1,0 +1,160 @@
+"""Updates of weights: the flow, runs over transports of every kind, and how records are compared and shown."""
+
+import pytest
+from made_records import make_record, make_run, rows_of
+
+from dataflow.analysis.links import link_seconds
+from dataflow.analysis.result import Result, group_results, with_shared_references
+from dataflow.commands.answer import is_asked_for
+from dataflow.flows.catalogue import build_flow
+from dataflow.flows.flow import DRIVER
+from dataflow.records.schema import Link, NodeCosts
+from dataflow.report.sections import sections
+from dataflow.studies.weights.flow import changes_flow
+from dataflow.studies.weights.updates import UpdateCollector, UpdateTimes, updates_of
+
+SMALL = {"flow": "weights", "model": "gpt2", "scale": 0.01}
+FLAGS = ("--flow", "weights", "--model", "gpt2", "--model-scale", "0.01")
+LONG = pytest.mark.long
+
+
+def weights(model, **sizes):
+    """Return a flow of weights, and its messages of weights."""
+    flow = build_flow("weights", {"model": model, **sizes})
+    return flow, [message for message in flow.messages if message.is_parameters]
+
+
+def test_buckets_hold_all_tensors_in_order_and_at_most_their_size():
+    _, (whole,) = weights("gpt2")
+    cut, messages = weights("gpt2", bucket_size=50 * 2**20)
+    assert [name for message in messages for name in message.names] == whole.names
+    assert len(messages) > 5
+    assert all(message.bytes <= 50 * 2**20 or len(message.fields) == 1 for message in messages)
+    assert [task.reads for task in cut.tasks_of("trainer")[:2]] == [(DRIVER,), ("trainer.0",)]
+    assert len(weights("gpt2", bucket_size=1)[1]) == len(whole.fields) == 148
+    assert cut.slots(1) == 2  # the versions that alternate
+
+
+def test_senders_share_the_tensors_and_shards_have_one_reader_each():
+    flow, messages = weights("opt-350m", senders=2)
+    parts = [message.bytes for message in messages]
+    assert sum(parts) == 662_392_832 and max(parts) < 1.1 * min(parts)
+    assert {str(edge) for edge in flow.edges_to_actor("rollout-1")} == {
+        "trainer-1 -> rollout-1.0", "trainer-2 -> rollout-1.1"}  # fmt: skip
+    sharded, _ = weights("opt-350m", senders=2, sharded=True)
+    assert [str(edge) for edge in sharded.edges if edge.message.is_parameters] == [
+        "trainer-1 -> rollout-1", "trainer-2 -> rollout-2"]  # fmt: skip
+
+
+def test_adapters_and_changes_have_the_textbook_bytes():
+    """opt-350m: rank x (18,432 rows and columns per layer) x 24 layers x 2 bytes. A change: 2 bytes, an index of 4."""
+    _, (message,) = weights("opt-350m", lora_rank=8)
+    assert message.bytes == 8 * 18_432 * 24 * 2
+    for share in (0.001, 0.33):
+        flow, messages = weights("qwen2.5-0.5b", changed=share)
+        items = sum(message.bytes for message in messages) / 2
+        sent = sum(message.bytes for message in changes_flow(flow).messages)
+        assert sent == pytest.approx(6 * items / round(1 / share), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error"),
+    [
+        ({"model": "gpt3"}, "unknown --model gpt3"),
+        ({"senders": 2, "receivers": 3, "sharded": True}, "the same number of both"),
+        ({"model": "1GiB", "senders": 2}, "give fewer senders"),
+        ({"model": "qwen3-30b-a3b", "bucket_size": 1}, "give a larger one"),
+        ({"model": "1GiB", "lora_rank": 4}, "no matrices"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_rejected(sizes, error):
+    with pytest.raises(ValueError, match=error):
+        build_flow("weights", sizes)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "flags"),
+    [
+        ("store refs", "--copy-out --bucket-size 8MiB"),
+        ("rdt broadcast", "--copy-out --bucket-size 8MiB"),
+        pytest.param("graph zero-copy", "", marks=LONG),
+        ("torch broadcast", "--bucket-size 8MiB"),
+        pytest.param("torch gloo", "--senders 2 --sharded --message packed", marks=LONG),
+        ("torch mapped", "--copy-in --copy-out"),
+    ],
+)
+def test_updates_are_verified_and_timed_part_by_part(measure, configuration, flags):
+    model = ("--flow", "weights", "--model", "gpt2", "--model-scale", "0.05", "--iterations", "4", "--warmup", "1")
+    record = measure(configuration, *model, *flags.split())
+    sizes, updates = record.workload.sizes, updates_of(record.runs[0])
+    assert record.workload.bytes_per_iteration == build_flow("weights", sizes).bytes_per_iteration
+    for parts in (updates.publish_seconds, updates.transfer_seconds, updates.install_seconds, updates.stall_seconds):
+        assert len(parts) == 4 and min(parts) > 0
+    assert all(map(float.__le__, updates.stall_seconds, record.runs[0].seconds))
+    assert updates.reads > 0 and updates.torn_reads == 0
+
+
+@LONG
+def test_parameters_that_are_overwritten_while_they_are_served_tear(run_script):
+    """The receiver copies without stopping its engine."""
+    model = ("--flow", "weights", "--model", "256MiB", "--iterations", "4", "--warmup", "1")
+    fault = ("--copy-out", "--inject", "rollout-1:1:tear")
+    finished = run_script("torch", "--transport", "mapped", *model, *fault)
+    assert finished.code == 1 and "found two versions" in finished.stderr
+    assert updates_of(finished.run).torn_reads > 0
+
+
+@pytest.mark.parametrize(("torn_reads", "expected"), [((0, 0), None), ((1, 2), "3 of 9 reads of served parameters")])
+def test_torn_reads_fail_the_run_and_a_transfer_is_timed_on_the_drivers_clock(make_plan, torn_reads, expected):
+    plan = make_plan("torch", "--transport", "gloo", *FLAGS)
+    times = {name: UpdateTimes(1.0, 2.0, 3.0, 4.0) for name in plan.workers}
+    for name, reads, torn in zip(("rollout-1", "rollout-2"), (4, 5), torn_reads, strict=True):
+        times[name].reads, times[name].torn_reads = reads, torn
+    collector = UpdateCollector(plan)
+    collector.add(times, is_timed=True)
+    offsets = {"trainer": 0.0, "rollout-1": 0.25, "rollout-2": 0.125}
+    updates, failure = collector.result(lambda name, seconds: seconds + offsets[name])
+    assert (updates.reads, updates.publish_seconds, updates.transfer_seconds) == (9, [3.0], [1.25])
+    assert failure is None if expected is None else failure.startswith(expected)
+
+
+def test_changed_weights_are_a_multiple_of_copies_of_all_weights_and_not_of_what_is_sent():
+    runs = {
+        "fields": make_run([1.0], memcpy_before_seconds=[0.2]),
+        "indices": make_run([1.0], memcpy_before_seconds=[0.002], cold_copy_before_seconds=[0.01]),
+    }
+    everything, changes = (Result([make_record("refs", run, message=message, changed=0.01, **SMALL)])
+                           for message, run in runs.items())  # fmt: skip
+    assert [result.times_memcpy for result in with_shared_references([everything, changes])] == [5, 5]
+    assert changes.times_memcpy is None and changes.times_cold_copy is None
+
+
+def test_messages_of_several_tasks_of_an_actor_cross_one_after_the_other():
+    nodes = {"driver": 0, "trainer": 0, "rollout-1": 1, "rollout-2": 1}
+    run = make_run([20.0] * 3, nodes=nodes)
+    record = make_record("gloo", run, runtime="torch", bucket_size=200_000, **SMALL)
+    assert len(record.workload.edges) > 8
+    sent = sum(edge.bytes for edge in record.workload.edges if edge.reader != "driver")
+    run.links = [Link(0, 1, 1, sent, [10.0]), Link(1, 0, 1, 16, [0.0001])]
+    assert link_seconds(Result([record])) == pytest.approx(10, rel=1e-3)
+
+
+@pytest.mark.parametrize(("errors", "cell"), [
+    ({"0": 0.5, "1": 0.0004}, "10"), ({"1": 0.0006}, "-"), ({"1": 0.0003, "2": 0.0003}, "-"),
+])  # fmt: skip
+def test_a_transfer_is_not_shown_if_its_clocks_are_wrong_by_more_than_a_twentieth(errors, cell):
+    """The driver's node has the driver's clock, whatever its agent took to answer."""
+    costs = {node: NodeCosts(clock_error_seconds=error) for node, error in errors.items()}
+    parts = {"publish_seconds": [0.02], "transfer_seconds": [0.01], "install_seconds": [0.03], "stall_seconds": [0.04]}
+    run = make_run([0.1] * 3, node_costs=costs, measured={"weights": parts})
+    (section,) = sections(group_results([make_record("gloo", run, runtime="torch", table="weights", **SMALL)]))
+    (row,) = rows_of(section)
+    assert (row["publish ms"], row["transfer ms"], row["install ms"]) == ("20", cell, "30")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"), [({}, True), ({"bucket_size": 2**20, "message": "packed"}, True), ({"scale": 0.02}, False)]
+)
+def test_records_with_messages_of_every_size_and_form_answer(make_plan, changes, expected):
+    result = Result([make_record("broadcast", [0.1], runtime="torch", **SMALL | changes)])
+    assert is_asked_for(result, make_plan("torch", *FLAGS)) is expected
