@@ -113,7 +113,9 @@ def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:
         "arguments": [task.sends for task in flow.tasks] + [e.message for e in flow.edges if e.reader != DRIVER],
         "calls": by_value,
         "queues": 2 * by_value,
-        "buffers": by_value + 2 * [message for message in kept if message != ACKNOWLEDGEMENT],
+        "buffers": by_value,
     }
     sizes = [stored_size(plan, message) for message in stored.get(plan.transport.stores, ())]
+    if plan.transport.stores == "buffers":  # they hold batches, and no views with their storage
+        sizes += 2 * [message.bytes for message in kept if message != ACKNOWLEDGEMENT]
     return sum(size for size in sizes if size > larger_than)
