@@ -1,4 +1,6 @@
-"""Test how the time of hand-made traces is attributed to stages, edges and causes."""
+"""Test how the time of hand-made traces is attributed to stages and causes."""
+
+from contextlib import nullcontext
 
 import msgspec
 import pytest
@@ -20,8 +22,7 @@ def make_trace(*iterations, **changes):
     spans, times, begin = [], [], 0
     for number, (length, recorded) in enumerate(iterations):
         for process, thread, stage, start, end, *faults in recorded:
-            span = (process, thread, stage, "in one process", number, begin + start, begin + end)
-            spans.append((*span, *(faults or [0])))
+            spans.append((process, thread, stage, number, begin + start, begin + end, *(faults or [0])))
         times.append((begin, begin + length))
         begin += length + 1000
     price = {"memcpy_before_seconds": [0.02], "cold_copy_before_seconds": [0.021], "cold_copy_faults": 1000}
@@ -91,35 +92,29 @@ def test_every_traced_stage_has_its_position_and_at_most_one_cause():
 
 EDGES = (Edge(DRIVER, "a", 8), Edge("a", DRIVER, 8))
 SPANS = [
-    ("a", 0, "sequence number", "driver -> a", 0, 20.0, 30.0, 0),
-    ("a", 0, "make", "a -> driver", 0, 30.0, 40.0, 0),
-    ("driver", 0, "sequence number", "a -> driver", 0, 90.0, 100.0, 0),
-    ("driver", 0, "wait", "a -> driver", 0, 0.0, 90.0, 0),
+    ("a", 0, "sequence number", 0, 20.0, 30.0, 0), ("a", 0, "make", 0, 30.0, 40.0, 0),
+    ("driver", 0, "sequence number", 0, 90.0, 100.0, 0), ("driver", 0, "wait", 0, 0.0, 90.0, 0),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("spans", "end", "words"),
     [
-        (SPANS, 100.0, ""), (SPANS[1:], 100.0, "no process saw driver -> a in iteration 0"),
+        (SPANS[1:], 100.0, "no process saw driver -> a in iteration 0"),
         ([SPANS[0], *SPANS[2:]], 100.0, "no process saw a -> driver in iteration 0"),
-        ([SPANS[0], ("a", 0, "make", "", 0, 105.0, 106.0, 0), *SPANS[2:]], 106.0, "a -> driver was read before"),
+        ([SPANS[0], ("a", 0, "make", 0, 105.0, 106.0, 0), *SPANS[2:]], 106.0, "a -> driver was read before"),
         (SPANS, 200.0, "store refs: the stages add up to 50.0% of the iteration"),
         (SPANS, 80.0, "store refs: the stages add up to 125.0% of the iteration"),
+        (SPANS, 100.0, None),
     ],
-    ids=["none", "not received", "not sent", "clocks differ", "lost time", "too much time"],
+    ids=["not received", "not sent", "clocks differ", "lost time", "too much time", "none"],
 )  # fmt: skip
 def test_a_trace_with_a_problem_is_named(spans, end, words):
     run = make_run([end * 1e-6], spans=spans, iterations_us=[(0.0, end)])
     record = make_record("refs", run, flow="round-trip", traced=True)
     result = Result([msgspec.structs.replace(record, workload=msgspec.structs.replace(record.workload, edges=EDGES))])
-    if words:
-        with pytest.raises(RecordError, match=words):
-            stages.check_trace(result)
-        return
-    stages.check_trace(result)
-    microseconds = {edge: round(value * 1e6) for edge, value in stages.attribute_to_edges(run).items()}
-    assert microseconds == {stages.WAITING: 70, "driver -> a": 10, "a -> driver": 20}
+    with pytest.raises(RecordError, match=words) if words else nullcontext():
+        stages.check_trace(result)
 
 
 HINT = {"driver -> policy": "TorchTensorType over BufferedSharedMemoryChannel"}
@@ -151,9 +146,9 @@ COPIED = {"write": 20, "deserialise": (70, 40), "serialise": 2, "loop": 8}
     ids=["pickled", "copied by Ray"],
 )  # fmt: skip
 def test_causes_add_up_to_the_iteration(result, expected):
-    causes = stages.mean_over_runs(stages.attribute_to_causes, result.traced_runs)
+    causes = stages.mean_over_runs(stages.attribute_to_causes, result.shown_runs)
     assert {cause: pytest.approx(seconds * 1e6) for cause, seconds in causes.items()} == expected
-    assert sum(causes.values()) == pytest.approx(stages.iteration_seconds(result.traced_runs[0]))
+    assert sum(causes.values()) == pytest.approx(stages.iteration_seconds(result.shown_runs[0]))
 
 
 def test_causes_are_means_over_the_runs():
