@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from common import RecordError, SuiteError
 from common.sizes import EDGES
 
 SCHEMA_VERSION: Literal[9] = 9
+AnyRecord = TypeVar("AnyRecord", bound=msgspec.Struct)
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]  # longer than any iteration: such a number is an error
 
 
@@ -106,10 +107,10 @@ def replace(path: Path, content: bytes) -> None:
             partial.unlink()
 
 
-def load(path: Path) -> Record:
+def load(path: Path, kind: type[AnyRecord] = Record) -> AnyRecord:  # type: ignore[assignment]
     """Return a record, which may be compressed (.gz); raise RecordError if it cannot be read."""
     try:
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        return msgspec.json.decode(text, type=Record)
+        return msgspec.json.decode(text, type=kind)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise RecordError(f"{path} cannot be read as a record ({str(error)[:120]}): leave it out") from None

@@ -21,8 +21,7 @@ from dataflow.records.schema import Run
 
 DEFAULT_ITERATIONS = 30  # of each of several configurations, without --iterations, --duration and --sweep
 INTERRUPTED = ("interrupted", "the run was killed")  # how the reason of a run begins that --continue repeats
-# All runs of a record must agree in these; the version of NCCL is unknown without torch.
-CONTINUE_KEYS = (*(key for key in MACHINE_KEYS if key != "nccl"), "git_commit")
+CONTINUE_KEYS = (*MACHINE_KEYS, "git_commit")  # in which all runs of a record must agree
 Planned = tuple[Plan, UsageError | None]  # and why it cannot be measured
 
 

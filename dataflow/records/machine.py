@@ -10,14 +10,14 @@ import os
 import platform
 import re
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
 import psutil
+
+from common.record import describe_machine
 
 # Settings that change how bytes move. Names that may hold a secret, a host, a user or an address are left out.
 VARIABLE = re.compile("(RAY_|MALLOC_|MIMALLOC_|OMP_|MKL_|TORCH_|PYTORCH_|NCCL_|UCX_|GLOO_|CUDA_|THP_)|"
@@ -27,7 +27,7 @@ CGROUPS, MY_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x", "nixl")
 # Records that differ in one of these are of different machines. The records of one table also have one boot: times of
 # another start of the machine, or of another machine of the same kind, are not comparable.
-HARDWARE_KEYS = ("cpu_model", "logical_cpus", "memory_gib", "gpus", "gpu_driver", "cuda", "nccl", "python", "versions")
+HARDWARE_KEYS = ("cpu_model", "logical_cpus", "memory_gib", "gpus", "gpu_driver", "cuda", "python", "versions")
 MACHINE_KEYS = (*HARDWARE_KEYS, "kernel", "transparent_hugepages", "boot")
 
 
@@ -37,19 +37,9 @@ def read_cpu_seconds() -> tuple[float, float]:
     return cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq, cpu.steal
 
 
-def _cpu_model() -> str | None:
-    match = re.search(r"^(?:model name|Model)\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return match[1].strip() if match else platform.processor() or None
-
-
 def _versions() -> dict[str, str]:
-    from importlib import metadata  # takes 30 ms, which the user of a wrong flag should not wait
-
-    versions = {}
-    for name in DISTRIBUTIONS:
-        with suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    return versions
+    installed = [found for name in DISTRIBUTIONS for found in metadata.distributions(name=name)]
+    return {found.name: found.version for found in installed}
 
 
 def _variables() -> dict[str, str]:
@@ -57,25 +47,9 @@ def _variables() -> dict[str, str]:
     return {name: Path(os.environ[name]).name for name in names}  # without the folders of a path
 
 
-def _run(*command: str) -> str:
-    here = Path(__file__).parent
+def _git(*arguments: str) -> str:
+    command, here = ("git", *arguments), Path(__file__).parent
     return subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-
-
-def _query_gpus(value: str) -> list[str]:
-    return _run("nvidia-smi", f"--query-gpu={value}", "--format=csv,noheader").splitlines()
-
-
-def _gpus() -> list[str]:
-    torch = sys.modules.get("torch")  # the supervisor must not import it
-    if torch is None:
-        return _query_gpus("name")
-    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-
-
-def _nccl() -> str | None:
-    torch = sys.modules.get("torch")
-    return ".".join(map(str, torch.cuda.nccl.version())) if torch and torch.cuda.is_available() else None
 
 
 def control_groups(controller: str) -> Iterator[tuple[Path, Literal[1, 2]]]:
@@ -99,36 +73,29 @@ def cuda_version() -> str | None:
 
 
 PROBES: dict[str, Callable[[], Any]] = {
-    "cpu_model": _cpu_model,
     "virtual_machine": lambda: "hypervisor" in Path("/proc/cpuinfo").read_text(),
     # Another boot is another start of the machine, or another machine. Only a part of the hash, to tell them apart.
     "boot": lambda: hashlib.sha256(Path("/proc/sys/kernel/random/boot_id").read_bytes()).hexdigest()[:12],
-    "logical_cpus": lambda: len(os.sched_getaffinity(0)),
-    "memory_gib": lambda: round(psutil.virtual_memory().total / 2**30),
     "transparent_hugepages": lambda: Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip(),
     "kernel": platform.release,
     "python": platform.python_version,
     "versions": _versions,
-    "gpus": _gpus,
-    "gpu_driver": lambda: _query_gpus("driver_version")[0],
+    "gpu_driver": lambda: Path("/sys/module/nvidia/version").read_text().strip(),
     "cuda": cuda_version,
-    "nccl": _nccl,
-    "clock_resolution_seconds": lambda: time.get_clock_info("perf_counter").resolution,
-    "git_commit": lambda: _run("git", "rev-parse", "HEAD"),
-    "git_dirty": lambda: bool(_run("git", "status", "--porcelain", "--untracked-files=no")),
+    "git_commit": lambda: _git("rev-parse", "HEAD"),
+    "git_dirty": lambda: bool(_git("status", "--porcelain", "--untracked-files=no")),
     "variables": _variables,
 }
 
 
 def describe_environment() -> dict[str, Any]:
     """Return each value, and under "failed_probes" the type of the error of each program that is there and failed."""
-    environment: dict[str, Any] = dict.fromkeys(PROBES)
-    failed: dict[str, str] = {}
+    environment, failed = describe_machine() | dict.fromkeys(PROBES), {}
     for name, probe in PROBES.items():
         try:
             environment[name] = probe()
         except FileNotFoundError:
-            pass  # the machine does not have it, such as nvidia-smi
+            pass  # the machine does not have it, such as a GPU's driver
         except Exception as error:  # the run continues on a machine where a probe fails
             failed[name] = type(error).__name__
     return environment | {"failed_probes": failed}

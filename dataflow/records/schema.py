@@ -152,7 +152,7 @@ class Run(record.Run, msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Record(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[9] = SCHEMA_VERSION
     suite: str = ""  # of `dataflow run`; "" if the user chose the configuration
     table: str = "configurations"  # the table that the record belongs to
     workload: Workload

@@ -72,7 +72,7 @@ def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(c
         ("graph", ["--transport", "shm", "--in-flight", "6"], "shm holds 5 of online-dpo: give 5"),
         ("graph", [*CLUSTER, "--placement", "critic=1"], "critic=1: give a node from 0 for one of policy, reference"),
         ("graph", [*CLUSTER, "--placement", "policy=-1"], "policy=-1: give a node from 0 for"),
-        ("graph", ["--placement", "policy=a"], "--placement policy=a: invalid literal"),
+        ("graph", [*CLUSTER, "--placement", "policy=a"], "--placement policy=a: invalid literal"),
         ("graph", [*CLUSTER, "--placement", "sprad"], "--placement sprad: give pack, spread or ACTOR=NODE,..."),
         ("graph", ["--placement", "policy=1"], "a private cluster has one node: give --address too"),
         ("torch", ["--sweep", "payloda=1,2"], "NAME one of batch-size, actors, iteration-bytes, fields, in-flight"),
