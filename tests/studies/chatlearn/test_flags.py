@@ -57,12 +57,6 @@ def test_an_episode_is_a_group_of_iterations():
     assert parse(*flags).configuration_flags == {"in_flight": 8, "sink": "trainer", "episode": 8}
 
 
-def test_packed_messages_are_unpacked_before_the_dataset(make_plan):
-    plan = make_plan("store", *REF_QUEUE, "--flow", "ppo", "--message", "packed", "--sink", "trainer")
-    assert (plan.workload.message, plan.task_flow.tasks[-1].name) == ("packed", "stream-dataset")
-    assert (plan.task_flow.is_flat, plan.sent_flow.is_flat) == (False, True)
-
-
 def test_workers_are_named_by_replica_and_rank_if_an_actor_has_several(make_plan):
     layout = ("--replicas", "policy=2,reward=3", "--ranks", "policy=2")
     plan = make_plan("store", *REF_QUEUE, "--flow", "ppo", "--batch-size", "2", *layout)

@@ -1,13 +1,10 @@
-"""Verify pipeline schedules by a simulation of the flow's tasks, run them, and present the record."""
+"""Verify pipeline schedules by a simulation of the flow's tasks, and run them."""
 
 import pytest
 from in_process import LocalEndpoints
-from made_records import make_record, make_run, rows_of
 
-from dataflow.analysis.result import group_results
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER
-from dataflow.report.sections import sections
 from dataflow.studies.pipeline.flow import SCHEDULES, pipeline
 
 SMALL = {"sequence_length": 1, "hidden_size": 8}
@@ -84,16 +81,9 @@ def test_actors_reject_tasks_in_another_order():
     assert actor.end_group(1)["pipeline"].held_activations == 2
 
 
-LONG = pytest.mark.long
-
-
 @pytest.mark.parametrize(
     ("configuration", "schedule"),
-    [
-        ("torch gloo", "interleaved"),
-        pytest.param("graph shm", "zb-h2", marks=LONG),
-        pytest.param("store refs", "1f1b", marks=LONG),
-    ],
+    [("torch gloo", "interleaved"), pytest.param("graph shm", "zb-h2", marks=pytest.mark.long)],
 )
 def test_steps_run_in_the_order_of_their_schedule(measure, configuration, schedule):
     """Actors end the run if a task comes too early."""
@@ -105,15 +95,3 @@ def test_steps_run_in_the_order_of_their_schedule(measure, configuration, schedu
     assert [steps["held_activations"][stage] for stage in ("stage-1", "stage-2")] == expected
     for compute, stage, step in zip(steps["compute_seconds"], steps["stage_seconds"], run.seconds, strict=True):
         assert 4 * 3 * 0.002 <= compute <= stage <= step
-
-
-def test_the_bubble_of_a_pipeline_is_shown_beside_its_formula():
-    sizes = {"flow": "pipeline", "table": "pipeline", "stages": 2, "micro_batches": 2, "schedule": "1f1b"}
-    held = {"stage-1": 2, "stage-2": 1}
-    steps = {"compute_seconds": [0.12, 0.12], "stage_seconds": [0.2, 0.15], "held_activations": held}
-    record = make_record("gloo", make_run([0.2, 0.15], measured={"pipeline": steps}), runtime="torch", **sizes)
-    (section,) = sections(group_results([record]))
-    (row,) = rows_of(section)
-    assert (row["bubble, measured"], row["bubble by the formula"]) == ("30.0%", "33.3%")
-    assert row["difference in percentage points"] == "-3.3"
-    assert row["largest number of activations that each stage held"] == "2, 1"

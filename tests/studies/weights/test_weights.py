@@ -4,7 +4,7 @@ import pytest
 from made_records import make_record, make_run, rows_of
 
 from dataflow.analysis.links import link_seconds
-from dataflow.analysis.result import Result, group_results, with_shared_references
+from dataflow.analysis.result import Result, group_results
 from dataflow.commands.answer import is_asked_for
 from dataflow.flows.catalogue import build_flow
 from dataflow.flows.flow import DRIVER
@@ -116,17 +116,6 @@ def test_torn_reads_fail_the_run_and_a_transfer_is_timed_on_the_drivers_clock(ma
     updates, failure = collector.result(lambda name, seconds: seconds + offsets[name])
     assert (updates.reads, updates.publish_seconds, updates.transfer_seconds) == (9, [3.0], [1.25])
     assert failure is None if expected is None else failure.startswith(expected)
-
-
-def test_changed_weights_are_a_multiple_of_copies_of_all_weights_and_not_of_what_is_sent():
-    runs = {
-        "fields": make_run([1.0], memcpy_before_seconds=[0.2]),
-        "indices": make_run([1.0], memcpy_before_seconds=[0.002], cold_copy_before_seconds=[0.01]),
-    }
-    everything, changes = (Result([make_record("refs", run, message=message, changed=0.01, **SMALL)])
-                           for message, run in runs.items())  # fmt: skip
-    assert [result.times_memcpy for result in with_shared_references([everything, changes])] == [5, 5]
-    assert changes.times_memcpy is None and changes.times_cold_copy is None
 
 
 def test_messages_of_several_tasks_of_an_actor_cross_one_after_the_other():
