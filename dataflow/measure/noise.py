@@ -42,19 +42,14 @@ class CpuTime:
     """Add up the CPU seconds of this process and its descendants, and those between `start` and `stop`.
 
     To read the clock of another process takes a microsecond; the clock of a running process advances with the ticks of
-    the kernel. Processes that begin between `start` and `stop` count from their beginning. Processes that end count
-    until their clock was read last: ChatLearn's driver makes new queue actors in every episode, and the old ones end.
+    the kernel. Processes that begin between `start` and `stop` count from their beginning, and processes that end count
+    until their clock was read last.
     """
 
     def __init__(self) -> None:
         self.seconds, self._total = 0.0, 0.0
         self._pids = _process_tree()
         self._clocks: dict[int, float] = {}
-
-    @property
-    def has_lost_processes(self) -> bool:
-        """Whether a process has ended; what it did after its clock was read last is unknown."""
-        return bool(self._clocks.keys() - set(self._pids))
 
     def start(self) -> None:
         self._advance(self._pids)
@@ -73,11 +68,12 @@ class CpuTime:
 
     def _advance(self, pids: list[int]) -> float:
         """Read the clocks of these processes, and return the seconds since they were read last."""
-        clocks, added = _cpu_seconds(pids), 0.0
-        for pid, seconds in clocks.items():
-            earlier = self._clocks.get(pid, 0.0)
-            added += seconds - earlier if earlier <= seconds else seconds  # another process has this id now
-        self._clocks |= clocks
+        added = 0.0
+        for pid in pids:
+            with suppress(OSError):  # the process has ended
+                seconds, earlier = _cpu_seconds(pid), self._clocks.get(pid, 0.0)
+                added += seconds - earlier if earlier <= seconds else seconds  # another process has this id now
+                self._clocks[pid] = seconds
         self._total += added
         return added
 
@@ -93,26 +89,14 @@ class OtherLoad:
         self._start = self._read()
 
     def stop(self) -> tuple[float, float]:
-        """Return the cores of processes that are no descendants of this one, and those that the hypervisor took.
+        """Return the cores of processes that are no descendants of this one, and those that the hypervisor took."""
+        seconds, busy, steal, own = (now - before for now, before in zip(self._read(), self._start, strict=True))
+        return round(max(0.0, busy - own) / seconds, 3), round(steal / seconds, 3)
 
-        The first value is what all cores did, without this run. If a process of this run has ended, it is the sum over
-        the other processes, which does not see those of other containers.
-        """
-        begin, busy, steal, own, others = (now - before for now, before in zip(self._read(), self._start, strict=True))
-        other_seconds = others if self._cpu_time.has_lost_processes else busy - own
-        return round(max(0.0, other_seconds) / begin, 3), round(steal / begin, 3)
-
-    def _read(self) -> tuple[float, float, float, float, float]:
-        """Return the seconds of: clock, all processes of the machine, hypervisor, this run, and other processes."""
+    def _read(self) -> tuple[float, float, float, float]:
+        """Return the seconds of: clock, all processes of the machine, hypervisor, and this run."""
         busy, steal = read_cpu_seconds()
-        own = self._cpu_time.total()
-        return time.monotonic(), busy, steal, own, _seconds_of_others(_process_tree())
-
-
-def _seconds_of_others(own: list[int]) -> float:
-    """Return the CPU seconds of all processes but these, with their ended children."""
-    times = [process.info["cpu_times"] for process in psutil.process_iter(["cpu_times"]) if process.pid not in own]
-    return sum(t.user + t.system + t.children_user + t.children_system for t in times if t)
+        return time.monotonic(), busy, steal, self._cpu_time.total()
 
 
 def _process_tree() -> list[int]:
@@ -120,9 +104,5 @@ def _process_tree() -> list[int]:
     return [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]
 
 
-def _cpu_seconds(pids: list[int]) -> dict[int, float]:
-    seconds = {}
-    for pid in pids:
-        with suppress(OSError):  # the process has ended
-            seconds[pid] = time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
-    return seconds
+def _cpu_seconds(pid: int) -> float:
+    return time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)

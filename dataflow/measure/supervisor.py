@@ -8,10 +8,9 @@ import errno
 import os
 import secrets
 import socket
-import statistics
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -51,18 +50,16 @@ def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:
             # A run that was disturbed and its repetitions have the same position.
             if counts[item.path] > len({run.order for run in item.record.runs}):
                 waiting.append((order, pair, item))
-        durations: dict[Path, list[float]] = {item.path: [] for _, _, item in waiting}
+        begin = time.monotonic()
         for position, (order, pair, item) in enumerate(waiting, 1):
-            begin = time.monotonic()
             codes.append(measure_undisturbed(item, order, pair))
             took = time.monotonic() - begin
-            durations[item.path].append(took)
-            left = estimate_seconds(durations, [item.path for _, _, item in waiting[position:]])
+            left = took / position * (len(waiting) - position)
             run = item.record.runs[-1]
             if run.spans:
                 write_chrome(item.path.with_suffix(".trace"), run, item.record.workload.edges)
             if len(runs) > 1:
-                times = f"took {timedelta(seconds=round(took))}, about {timedelta(seconds=round(left))} left"
+                times = f"{timedelta(seconds=round(took))} so far, about {timedelta(seconds=round(left))} left"
                 print(f"{order + 1:3} of {len(runs)}  {item.label}: {describe_last_run(item.record)} ({times})",
                       flush=True)  # fmt: skip
             if codes[-1] == 130:
@@ -106,12 +103,6 @@ def only_measurement() -> Iterator[None]:
             is_waiting = True
             time.sleep(1)
         yield
-
-
-def estimate_seconds(durations: Mapping[Path, Sequence[float]], waiting: Sequence[Path]) -> float:
-    """Return the time of the runs that wait: each takes as long as earlier ones of its configuration, or of all."""
-    all_runs = statistics.mean(seconds for known in durations.values() for seconds in known)
-    return sum(statistics.mean(durations[path] or [all_runs]) for path in waiting)
 
 
 def describe_last_run(record: Record) -> str:

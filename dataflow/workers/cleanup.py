@@ -7,7 +7,6 @@ or has been killed. If the guard has been killed, the supervisor cleans up. If b
 import ctypes
 import fcntl
 import os
-import re
 import secrets
 import select
 import shutil
@@ -17,16 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import psutil
 
 from dataflow.errors import RunFailed
-from dataflow.units import format_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "data-flow-"
@@ -38,10 +35,7 @@ PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 
 
 class RunFolder:
-    """The folders of a run, `folder` and `shared` (in /dev/shm), and its driver process. The end of the block ends it.
-
-    Several blocks may be open at the same time in the threads of one process.
-    """
+    """The folders of a run, `folder` and `shared` (in /dev/shm), and its driver process, which ends with the block."""
 
     def __init__(self) -> None:
         # Ray puts Unix sockets below this folder, and their paths may have 107 characters at most.
@@ -54,10 +48,8 @@ class RunFolder:
         self._returncode: int | None = None
 
     def __enter__(self) -> "RunFolder":
-        free_bytes = shutil.disk_usage(self.folder.parent).free
-        if free_bytes < MIN_FREE_BYTES:
-            raise RunFailed(f"{self.folder.parent} has {format_bytes(free_bytes)} free, and a run needs "
-                            f"{format_bytes(MIN_FREE_BYTES)}: free some, or set TMPDIR to another folder")  # fmt: skip
+        if shutil.disk_usage(self.folder.parent).free < MIN_FREE_BYTES:
+            raise RunFailed(f"{self.folder.parent} is nearly full: free 16 MiB, or set TMPDIR to another folder")
         self.folder.mkdir(mode=0o700)
         self._lock = os.open(self.folder, os.O_RDONLY)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
@@ -142,26 +134,24 @@ def process_status(pid: int) -> str | None:
     return None
 
 
-def clean(folder: Path, find: Callable[[], list[psutil.Process]] | None = None) -> list[str]:
-    """Kill the processes of a run that `find` (default: `find_marked`) returns, until there are none.
+def clean(folder: Path) -> list[str]:
+    """Kill the processes of a run until there are none.
 
     Then remove the folders of the run, and the semaphores of its channels, which are named after these processes.
     Return the processes that have not ended after CLEAN_SECONDS, for an error message.
     """
-    find = find or partial(find_marked, folder)
-    pids = set(map(int, _read_lines(folder / "pids")))
+    files = [folder / kind for kind in ("semaphores", "pids")]
+    names, pids = (path.read_text().split() if path.exists() else [] for path in files)
     deadline = time.monotonic() + CLEAN_SECONDS
-    while (processes := find()) and time.monotonic() < deadline:
+    while (processes := find_marked(folder)) and time.monotonic() < deadline:
         for process in processes:
-            pids.add(process.pid)
+            pids.append(str(process.pid))
             with suppress(psutil.Error):  # it has ended
                 process.kill()
         psutil.wait_procs(processes, timeout=0.2)  # it also reaps children of this process
-    for path in SHARED_MEMORY.glob("sem.*-*"):
-        creator = re.match(r"sem\.(?:obj|hdr)(\d+)-", path.name)  # Ray leaves two per channel
-        if (creator and int(creator[1]) in pids) or path.name.startswith(f"sem.{folder.name}-"):
-            unlink_semaphores([path.name])
-    unlink_semaphores(_read_lines(folder / "semaphores"))
+    for creator in (folder.name, *(f"{kind}{pid}" for pid in pids for kind in ("obj", "hdr"))):  # Ray's end with its id
+        names += [path.name for path in SHARED_MEMORY.glob(f"sem.{creator}-*")]
+    unlink_semaphores(names)
     shutil.rmtree(SHARED_MEMORY / folder.name, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
     return [str(process).removeprefix("psutil.") for process in processes if process_status(process.pid)]
@@ -185,10 +175,6 @@ def remove_dead_runs() -> None:
 def remember(folder: Path, kind: Literal["pids", "gcs", "semaphores"], values: Iterable[int | str]) -> None:
     """Store the ids of all processes, the id of Ray's GCS, or the names of semaphores in a file of the run folder."""
     (folder / kind).write_text("".join(f"{value}\n" for value in values))
-
-
-def _read_lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def channel_semaphores() -> list[str]:

@@ -1,6 +1,7 @@
 """Run actors as Ray actors, on a private cluster or on an existing one (--address)."""
 
 import os
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -12,17 +13,14 @@ import psutil
 import ray
 from ray._private.internal_api import get_memory_info_reply
 
-from dataflow.errors import RunFailed, SuiteError, UsageError
+from dataflow.errors import ActorRaised, RunFailed, SuiteError, UsageError
 from dataflow.flows.flow import DRIVER
 from dataflow.nodes.nodes import Nodes
 from dataflow.plan.plan import Plan
 from dataflow.workers.cleanup import ROOT, process_status, remember
-from dataflow.workers.ray_errors import explain_ray_error
 from dataflow.workers.worker_group import WorkerGroup
 
 STOP_SECONDS = 5  # for actors that were killed to end
-CONNECT_SECONDS = 5  # to a port of this machine
-MIN_PORTS = 32  # that must be free for a private cluster: for the GCS, the raylet, its agents and the workers
 
 
 class RayWorkers(WorkerGroup):
@@ -35,7 +33,7 @@ class RayWorkers(WorkerGroup):
             exit_stack.callback(ray.shutdown)  # a private cluster ends with its processes
         else:
             start_cluster(plan)
-        self.raylets = find_children("raylet")
+        self.raylets = find_processes("raylet")
         self.nodes = Nodes(plan)
         if plan.options.address:
             os.environ.update(self.nodes.network_settings(0))
@@ -105,25 +103,35 @@ class RayWorkers(WorkerGroup):
         return name if node is None or len(self.nodes.ids) == 1 else f"{name} on node {node}"
 
 
-def find_children(name: str) -> list[int]:
-    """Return the ids of the processes with this name that descend from this one."""
-    pids = []
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
-            if process.name() == name:
-                pids.append(process.pid)
-    return pids
+def explain_ray_error(error: Exception, describe_actor: Callable[[str], str], address: str | None) -> SuiteError | None:
+    """Return an error with one line; None if Ray did not raise it. Ray's texts are of 2.60, and others may differ.
+
+    describe_actor: returns the words for an actor of this name.
+    """
+    message = str(error).strip()
+    if isinstance(error, ray.exceptions.ActorDiedError) and "error raised in its" in message:
+        names = re.findall(r"ray::([\w-]+)\.__init__", message) or ["an actor"]
+        reason = re.sub(r"^\s*(\w+\.)*(?=\w+:)", "", message.splitlines()[-1])  # without the module of its class
+        return ActorRaised(f"{names[-1]} raised {reason}")
+    if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(error.cause, ray.exceptions.RayActorError):
+        # All actors that wait for the result raise an actor's error again; the innermost one comes last.
+        name = re.findall(r"ray::([\w-]+)", message)[-1]
+        kind = "" if isinstance(error.cause, SuiteError) else f" raised {type(error.cause).__name__}"
+        return ActorRaised(f"{name}{kind}: {str(error.cause).partition(chr(10))[0]}")
+    if isinstance(error, ray.exceptions.RayActorError):
+        died = re.search(r"class_name: ([\w-]+)", message)
+        because = re.search(r"is dead because (?:.* exit detail: )?(.*?)(?: Some common causes|$)", message, re.M)
+        text = describe_actor(died[1] if died else "an actor") + " died" + (f": {because[1]}" if because else "")
+        if address and "all references to the actor" in text:  # the cluster sent no token
+            text += " Set RAY_AUTH_MODE=disabled if the cluster was started without a token."
+        return RunFailed(text)
+    if isinstance(error, (ray.exceptions.RayError, SuiteError)):
+        return RunFailed(message.partition("\n")[0])
+    return None
 
 
 def start_cluster(plan: Plan) -> None:
     """Start a private cluster on this machine, with its files below the run folder."""
-    with ExitStack() as sockets:
-        try:
-            servers = [sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(MIN_PORTS)]
-            sockets.enter_context(socket.create_connection(servers[0].getsockname(), timeout=CONNECT_SECONDS))
-        except OSError as error:
-            advice = "see `ip link show lo` and /proc/sys/net/ipv4/ip_local_port_range"
-            raise RunFailed(f"Ray cannot use {MIN_PORTS} ports of 127.0.0.1 ({error.strerror}): {advice}") from None
     for is_last in (False, True):
         try:
             ray.init(
@@ -143,7 +151,12 @@ def start_cluster(plan: Plan) -> None:
                     process.kill()
     # The raylet creates the semaphores of channels, names them after its process id, and leaves them when it ends.
     remember(plan.run_folder, "pids", [process.pid for process in psutil.Process().children(recursive=True)])
-    remember(plan.run_folder, "gcs", find_children("gcs_server"))
+    remember(plan.run_folder, "gcs", find_processes("gcs_server"))
+
+
+def find_processes(name: str) -> list[int]:
+    """Return the ids of the processes with this name of Ray that this process has started: raylet or gcs_server."""
+    return [started.process.pid for started in ray._private.worker._global_node.all_processes.get(name, [])]
 
 
 def _join_cluster(plan: Plan) -> None:
