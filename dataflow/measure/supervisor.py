@@ -64,10 +64,6 @@ def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:
                       flush=True)  # fmt: skip
             if codes[-1] == 130:
                 break
-    records = {item.path: item.record for _, _, item in waiting}.values()
-    repeated = sum(len(record.runs) - len({run.order for run in record.runs}) for record in records)
-    if repeated:
-        print(f"runs that were measured again, because others used the machine: {repeated}")
     return codes
 
 

@@ -18,26 +18,20 @@ from dataflow.records import machine
 
 
 @pytest.mark.parametrize("name", ["online-dpo", "ppo", "round-trip", "chain", "scatter-gather", "dpo"])
-def test_pipe_measurement_leaves_no_process_and_no_file(name):
-    files, children = os.listdir("/proc/self/fd"), psutil.Process().children()
-    samples = measure_pipe(build_flow(name, {}), passes=20)
-    assert len(samples) == 20
-    assert min(samples) > 0
-    assert os.listdir("/proc/self/fd") == files
-    assert psutil.Process().children() == children
-
-
-def test_pipe_clock_waits_for_the_last_task(monkeypatch):
-    read, test_process = os.read, os.getpid()
-
+def test_pipe_measurement_waits_for_every_task_and_leaves_no_process_and_no_file(monkeypatch, name):
     def slow_read(descriptor, count):
         content = read(descriptor, count)
         if os.getpid() != test_process:
             time.sleep(0.01)
         return content
 
+    read, test_process, flow = os.read, os.getpid(), build_flow(name, {})
     monkeypatch.setattr(references.os, "read", slow_read)
-    assert min(measure_pipe(build_flow("chain", {"actors": 3}), passes=3)) > 3 * 0.01
+    files, children = os.listdir("/proc/self/fd"), psutil.Process().children()
+    samples = measure_pipe(flow, passes=3)
+    assert len(samples) == 3 and min(samples) > 0.01 * (3 if name == "chain" else 1)
+    assert os.listdir("/proc/self/fd") == files
+    assert psutil.Process().children() == children
 
 
 def test_copies_are_of_every_edge_in_every_pass_and_cold_ones_touch_every_page(make_plan, monkeypatch):
@@ -116,12 +110,7 @@ def spinning_child(seconds):
         os.waitpid(child, 0)
 
 
-def wait_for_cpu_time(child, seconds):
-    while time.clock_gettime((~child << 3) | noise.CPUCLOCK_SCHED) < seconds:
-        time.sleep(0.01)
-
-
-def test_cpu_time_is_that_of_all_descendants_between_start_and_stop_also_of_ended_ones():
+def test_cpu_time_is_that_of_all_descendants_between_start_and_stop():
     cpu_time = CpuTime()
     cpu_time.start()
     time.sleep(0.2)
@@ -131,16 +120,13 @@ def test_cpu_time_is_that_of_all_descendants_between_start_and_stop_also_of_ende
     before = cpu_time.total()
     with spinning_child(0.3) as child:
         spin(0.2)
-        wait_for_cpu_time(child, 0.3)
+        while noise._cpu_seconds(child) < 0.3:
+            time.sleep(0.01)
         cpu_time.stop()
-        assert not cpu_time.has_lost_processes
-        without, everything = (noise._seconds_of_others(own) for own in ([child], []))
-        assert everything - without >= 0.2
     assert 0.45 < cpu_time.seconds < 0.9
     spin(0.2)  # after `stop`
     assert cpu_time.seconds < 0.9
-    assert cpu_time.total() - before >= 0.7
-    assert cpu_time.has_lost_processes
+    assert cpu_time.total() - before >= 0.7  # the child's, which has ended, too
 
 
 def test_the_load_of_other_programs_is_that_of_the_machine_without_that_of_descendants(monkeypatch):
@@ -149,12 +135,9 @@ def test_the_load_of_other_programs_is_that_of_the_machine_without_that_of_desce
         begin = load._read()
         while load._read()[3] < begin[3] + 0.5:  # its CPU time counts as that of this run
             time.sleep(0.01)
-    begin, end = (10.0, 5.0, 1.0, 2.0, 3.0), (20.0, 17.0, 4.0, 9.0, 5.0)  # clock, all, hypervisor, this run, others
-    readings = [begin, end, begin, end]
+    readings = [(10.0, 5.0, 1.0, 2.0), (20.0, 17.0, 4.0, 9.0)]  # clock, all, hypervisor, this run
     monkeypatch.setattr(OtherLoad, "_read", lambda _: readings.pop(0))
     assert OtherLoad(CpuTime()).stop() == (0.5, 0.3)
-    monkeypatch.setattr(CpuTime, "has_lost_processes", True)
-    assert OtherLoad(CpuTime()).stop() == (0.2, 0.3)
 
 
 def test_bytes_through_the_loopback_interface_are_counted():
@@ -184,9 +167,9 @@ def test_throttled_time_is_read_from_the_cgroup(tmp_path, monkeypatch, group, fo
 
 
 def test_a_process_with_the_id_of_an_ended_one_counts_from_its_beginning(monkeypatch):
-    clocks = [{7: 5.0}, {7: 5.5}, {7: 0.25}]  # the last one is of a new process
+    clocks = [5.0, 5.5, 0.25]  # the last one is of a new process
     monkeypatch.setattr(noise, "_process_tree", lambda: [7])
-    monkeypatch.setattr(noise, "_cpu_seconds", lambda pids: clocks.pop(0) if pids else {})
+    monkeypatch.setattr(noise, "_cpu_seconds", lambda pid: clocks.pop(0))
     cpu_time = CpuTime()
     cpu_time.start()
     cpu_time.stop()

@@ -204,7 +204,7 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
     assert [path.name for path in sorted(tmp_path.iterdir())] == names
     assert [files.load(tmp_path / name).runs[-1].status for name in names] == ["ok", "failed", "skipped"]
     assert "  4 of 4  torch " in output
-    assert "torch gloo: policy died (took " in output
+    assert "torch gloo: policy died (0:00:00 so far" in output
     with pytest.raises(RecordError, match="exists"):
         benchmark.main([*argv, "--runs", "3"])
     with pytest.raises(UsageError, match=r"it has records of another measurement, such as 00-torch-memcpy\.json"):
@@ -239,9 +239,7 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
     [([1.0, 0], [], 2, "ok"), ([1.0, 1.0, 1.0, 0], [], 3, "disturbed"), ([1.0, 0], ["--allow-disturbed"], 1, "ok")],
     ids=["once", "always", "allowed"],
 )
-def test_a_disturbed_run_is_measured_again_at_most_twice(
-    monkeypatch, no_gpu, capsys, tmp_path, busy, flags, count, status
-):
+def test_a_disturbed_run_is_measured_again_at_most_twice(monkeypatch, no_gpu, tmp_path, busy, flags, count, status):
     loads = iter(busy)
 
     def measure_run(item, order, pair):
@@ -254,8 +252,6 @@ def test_a_disturbed_run_is_measured_again_at_most_twice(
     argv = ["--suite", "quick", "torch memcpy", *flags, "--output", str(tmp_path)]
     monkeypatch.setitem(SUITES, "quick", [Part("configurations", ["torch memcpy"])])
     assert benchmark.main([*argv, "--runs", "1"]) == 0
-    output = capsys.readouterr().out
-    assert ("runs that were measured again, because others used the machine" in output) == (count > 1)
     path = tmp_path / "00-torch-memcpy.json"
     record = files.load(path)
     assert [run.order for run in record.runs] == [0] * count
@@ -270,12 +266,6 @@ def test_the_others_are_compared_with_the_first_configuration(measured, capsys, 
     output = capsys.readouterr().out
     for name in ("torch memcpy", multiprocessing):
         assert f"{name} is 1 times as fast as {mapped}" in output
-
-
-def test_the_remaining_time_is_that_of_each_configuration(tmp_path):
-    slow, fast, new = (tmp_path / name for name in ("slow", "fast", "new"))
-    durations = {slow: [30.0, 34.0], fast: [2.0], new: []}
-    assert supervisor.estimate_seconds(durations, [slow, fast, fast, new]) == pytest.approx(32 + 2 + 2 + 22)
 
 
 def test_paired_runs_are_neighbours_in_either_order_and_share_a_name(measured, tmp_path):
