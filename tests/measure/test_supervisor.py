@@ -41,27 +41,17 @@ def call(no_gpu, capsys, monkeypatch):
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("configuration", ["graph nccl", "torch nccl-one-gpu", "rdt cuda-ipc"])
-def test_skipped_configuration_is_an_error_and_is_recorded_if_a_record_is_named(call, tmp_path, configuration):
-    (runtime, transport), path = configuration.split(), tmp_path / "record.json"
-    code, stdout, stderr = call(runtime, "--transport", transport, *KILOBYTES, "--output", str(path), "--timeout", "7")
-    record = files.load(path)
-    assert (code, stdout, stderr) == (2, "", f"error: {record.runs[0].reason}\n")
-    assert (record.runs[0].status, record.configuration.transport) == ("skipped", transport)
-    assert (record.arguments["timeout"], record.workload.sizes["batch_size"]) == (7, 4)
-    assert record.environments["0"]["python"]
-    assert str(tmp_path) not in path.read_text()
-
-
 def test_what_cannot_be_measured_or_written_is_one_line_and_leaves_no_file(call, monkeypatch, tmp_path):
     def expect(runtime, reason, *flags):
         code, stdout, stderr = call(runtime, *KILOBYTES, *map(str, flags))
         assert (code, stdout, stderr.count("\n")) == (2, "", 1)
-        assert reason in stderr
+        assert stderr.startswith("error: ") and reason in stderr
 
     (tmp_path / "file").write_text("mine")
     expect("torch", "exists", "--output", tmp_path / "file")
     expect("torch", "cannot write", "--output", "/proc/nowhere/file")
+    for runtime, transport in (("graph", "nccl"), ("torch", "nccl-one-gpu"), ("rdt", "cuda-ipc")):
+        expect(runtime, f"{transport} needs", "--transport", transport, "--output", tmp_path / "record.json")
     monkeypatch.setattr(validate.os, "access", lambda path, mode: str(path) != "/dev/shm")
     for runtime in ("store", "torch"):
         expect(runtime, "error: /dev/shm is missing or cannot be written", "--output", tmp_path / "record.json")
@@ -109,7 +99,7 @@ def test_runs_that_another_call_finishes_while_this_one_waits_are_kept(monkeypat
         other.save()
         yield
 
-    def measure_run(item, order):
+    def measure_run(item, order, pair):
         item.record.runs.append(make_run([2.0], order=order))
         item.save()
         return 0
@@ -179,7 +169,7 @@ def test_rejection_is_one_line_and_imports_neither_ray_nor_torch(runtime, tmp_pa
 
 
 def test_one_configuration_shows_the_time_of_a_disturbed_run_and_is_measured_once(monkeypatch, tmp_path, capsys):
-    def measure_run(item, order):
+    def measure_run(item, order, pair):
         item.record.runs.append(make_run([0.5], other_cores=1.5))
         return 0
 

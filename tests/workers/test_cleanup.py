@@ -190,7 +190,7 @@ def test_the_guard_reports_processes_that_it_cannot_end(temporary):
 
 def test_a_temporary_folder_that_is_nearly_full_is_named(temporary, monkeypatch):
     monkeypatch.setattr(cleanup, "MIN_FREE_BYTES", 2**60)
-    with pytest.raises(RunFailed, match=r"^/.* has .* free, and a run needs"), RunFolder():
+    with pytest.raises(RunFailed, match=r"^/.* is nearly full: free 16 MiB"), RunFolder():
         pass
     assert files_left(temporary) == []
 

@@ -1,10 +1,7 @@
 """Check how the workers of a run are started and called, and how an error is explained. No process is started."""
 
 from contextlib import ExitStack
-from types import SimpleNamespace
-from unittest.mock import Mock
 
-import psutil
 import pytest
 from conftest import KILOBYTES
 
@@ -56,15 +53,6 @@ def test_only_errors_of_the_suite_and_of_lost_peers_are_explained(workers):
     assert workers.explain(KeyError("policy")) is None
 
 
-def test_children_are_found_by_name_although_another_one_ends(monkeypatch):
-    def end():
-        raise psutil.NoSuchProcess(1)
-
-    children = [SimpleNamespace(pid=1, name=end), SimpleNamespace(pid=2, name=lambda: "raylet")]
-    monkeypatch.setattr(ray_workers.psutil.Process, "children", lambda *_, **__: children)
-    assert ray_workers.find_children("raylet") == [2]
-
-
 def test_a_start_of_ray_that_times_out_is_repeated_once(make_plan, monkeypatch, tmp_path):
     def init(**_):
         starts.append(1)
@@ -76,17 +64,6 @@ def test_a_start_of_ray_that_times_out_is_repeated_once(make_plan, monkeypatch, 
     with pytest.raises(RunFailed, match="Ray did not start in time"):
         ray_workers.start_cluster(make_plan("store", "--transport", "refs", *KILOBYTES, run_folder=tmp_path))
     assert len(starts) == 2
-
-
-@pytest.mark.parametrize("function", ["create_server", "create_connection"])
-def test_a_machine_without_loopback_or_free_ports_is_named_before_ray_starts(
-    make_plan, monkeypatch, tmp_path, function
-):
-    """A server can be made although the loopback interface is down, but no connection."""
-    monkeypatch.setattr(ray_workers.ray, "init", lambda **_: pytest.fail("Ray was started"))
-    monkeypatch.setattr(ray_workers.socket, function, Mock(side_effect=OSError(101, "Network is unreachable")))
-    with pytest.raises(RunFailed, match=r"^Ray cannot use 32 ports of 127\.0\.0\.1 \(Network is unreachable\): see"):
-        ray_workers.start_cluster(make_plan("store", "--transport", "refs", *KILOBYTES, run_folder=tmp_path))
 
 
 def test_actors_on_an_existing_cluster_get_the_variables_that_change_copies(make_plan, monkeypatch):
