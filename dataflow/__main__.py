@@ -13,7 +13,6 @@
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
 
 from dataflow.errors import UsageError, did_you_mean, run_main
 
@@ -32,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
     return import_module(f"dataflow.commands.{verb}").main(flags)
 
 
-def run() -> NoReturn:
+def run() -> None:
     """Carry out the words of the command line, and end this process."""
     run_main(main, sys.argv[1:])
 

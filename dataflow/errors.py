@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from common import RecordError as RecordError  # other modules import it from here
 from common import SuiteError
@@ -50,15 +50,17 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
     for number in INTERRUPTS:
         if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, signal.default_int_handler)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal may lack letters such as µ
     for name in ("stdin", "stdout", "stderr"):
-        setattr(sys, name, TolerantStream(getattr(sys, name) or open_null()))
+        # If it is closed, the next file that is opened gets its number.
+        stream = getattr(sys, name) or os.fdopen(os.open(os.devnull, os.O_RDWR), "w")
+        setattr(sys, name, TolerantStream(stream))
     message = ""
     try:
         code = function(*arguments)
     except SuiteError as error:
         code, message = 2, str(error)
+    except ModuleNotFoundError as error:
+        code, message = 2, f"{error.name} is not installed: run make, or pip install -r requirements.txt"
     except KeyboardInterrupt:
         code, message = 130, "interrupted"
     if message:
@@ -67,18 +69,13 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
     sys.exit(code)
 
 
-def open_null() -> TextIO:
-    """Return /dev/null in place of a standard stream that is closed. It gets the lowest free number: that stream's."""
-    stream = os.fdopen(os.open(os.devnull, os.O_RDWR), "w")
-    os.set_inheritable(stream.fileno(), True)
-    return stream
-
-
 class TolerantStream:
     """A standard stream. If it cannot be written, for example after `| head`, the rest is printed to nowhere."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may lack letters such as µ
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

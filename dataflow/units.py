@@ -6,13 +6,13 @@ from fractions import Fraction
 
 BINARY = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | BINARY  # a number alone is bytes
-SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-MAX_BYTES, MAX_SECONDS = 10**18, 86_400
+SECONDS = {"s": 1, "ms": Fraction(1, 1000), "m": 60, "min": 60, "h": 3600}
+MAX_SECONDS = 86_400
 
 
 def parse_bytes(text: str) -> int:
     """Return the bytes of `1024`, `12MB` or `1.5 GiB`; raise ValueError if it is not a whole number of bytes."""
-    count = _parse(text, BYTES, "B", MAX_BYTES, "a number of bytes: give 12000000, 12MB or 12MiB")
+    count = _parse(text, BYTES)
     if count.denominator > 1:
         raise ValueError(f"{text!r} is not a whole number of bytes")
     return int(count)
@@ -20,7 +20,10 @@ def parse_bytes(text: str) -> int:
 
 def parse_seconds(text: str) -> float:
     """Return the seconds of `10`, `10s`, `500ms` or `2min`, at most a day; raise ValueError for others."""
-    return float(_parse(text, SECONDS, "s", MAX_SECONDS, "a number of seconds: give 10 or 10s"))
+    count = _parse(text, SECONDS)
+    if count > MAX_SECONDS:
+        raise ValueError(f"{text!r} is too large: give {MAX_SECONDS} s or less")
+    return float(count)
 
 
 def format_bytes(count: float) -> str:
@@ -29,15 +32,10 @@ def format_bytes(count: float) -> str:
     return f"{count / BINARY[unit]:,.4g} {unit}"
 
 
-def _parse(text: str, units: Mapping[str, float], default_unit: str, largest: int, expected: str) -> Fraction:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
-    if not match:
-        raise ValueError(f"{text!r} is not {expected}")
-    factors = {name.lower(): factor for name, factor in units.items()}
-    unit = match[2] or default_unit
-    if unit.lower() not in factors:
-        raise ValueError(f"{text!r}: unknown unit {unit}: use one of {', '.join(units)}")
-    count = Fraction(match[1]) * Fraction(factors[unit.lower()])
-    if count > largest:
-        raise ValueError(f"{text[:40]!r} is too large: give {largest} {default_unit} or less")
-    return count
+def _parse(text: str, units: Mapping[str, Fraction | int]) -> Fraction:
+    """Return a number with one of the units, whose case does not matter, or with the first one if it has none."""
+    factors = {"": 1} | {name.lower(): factor for name, factor in units.items()}
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?)\s*([a-z]*)", text.strip().lower())
+    if not match or match[2] not in factors:
+        raise ValueError(f"{text[:40]!r} is not a number with at most 18 digits and a unit ({', '.join(units)})")
+    return Fraction(match[1]) * factors[match[2]]

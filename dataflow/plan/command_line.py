@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NoReturn
 
 from dataflow.errors import UsageError, did_you_mean
@@ -74,20 +75,32 @@ class Help(argparse.Action):
         parser.exit()
 
 
-def parse_with_options(parser: OneLineParser, argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """Return the flags of a verb, and the flags of configurations that are given."""
+def add_options(parser: OneLineParser) -> None:
+    """Add the flags of a configuration. A namespace has only those that are given."""
     for field in FLAGS:
         settings = {"help": describe_flag(field), "default": argparse.SUPPRESS, **field.metadata["argparse"]}
         action = parser.add_argument(flag_name(field.name), **settings)
         parser.groups.setdefault(field.metadata["group"], []).append(action)
+
+
+def parse_with_options(parser: OneLineParser, argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """Return the flags of a verb, and the flags of configurations that are given."""
+    add_options(parser)
     values = vars(parser.parse_all(argv))
     given = {field.name: values.pop(field.name) for field in FLAGS if field.name in values}
     return argparse.Namespace(**values), given
 
 
+@cache
+def option_parser() -> OneLineParser:
+    parser = OneLineParser("The flags of a configuration", "python3 -m dataflow run")
+    add_options(parser)
+    return parser
+
+
 def parse_flags(words: Sequence[str]) -> dict[str, Any]:
     """Return the values of the flags of a configuration that are given; raise UsageError for a wrong one."""
-    return parse_with_options(OneLineParser("The flags of a configuration", "python3 -m dataflow run"), words)[1]
+    return vars(option_parser().parse_all(words))
 
 
 def make_options(transport: str, given: dict[str, Any]) -> list[Options]:

@@ -76,7 +76,7 @@ HOSTILE = [
     Hostile("a flow file that ends the program", (TORCH, "--flow", "mine.py:make"),
             r"mine\.py: SystemExit: 0: give FILE",
             files={"mine.py": "import sys; sys.exit(0)"}),
-    Hostile("a time with 400 digits", (TORCH, "--duration", "9" * 400), "is too large: give 86400 s or less"),
+    Hostile("a time with 400 digits", (TORCH, "--duration", "9" * 400), "is not a number with at most 18 digits"),
     Hostile("a model time of years", (TORCH, *MEMCPY, "--model-seconds", "policy=99999999h"),
             "is too large: give 86400 s"),
     Hostile("two model times of one actor", (TORCH, *MEMCPY, "--model-seconds", "policy=1ms,policy=2ms"),

@@ -62,7 +62,7 @@ def test_all_schedules_do_the_same_work():
         ((4, 6, "interleaved"), "multiple of 4 stages"),
         ((4, 6, "zb-h2"), "need 7 or more"),
         ((4, 8, "best"), "--schedule best: give afab"),
-        ((4, 8, "afab", "soon"), "--task-seconds 'soon' is not a number of seconds"),
+        ((4, 8, "afab", "soon"), "--task-seconds 'soon' is not a number"),
     ],
 )
 def test_impossible_sizes_are_rejected(sizes, error):
