@@ -53,11 +53,9 @@ def _to_bytes(payload: Payload) -> Any:
 def _from_bytes(data: Any, message: Message, device: Any) -> Payload:
     fields = []
     for field in message.fields:
-        items = tensors_of(data, field)
+        items, dtype = tensors_of(data, field), ARRAY_DTYPES.get(field.dtype, field.dtype)
         if not field.is_python:
-            dtype = ARRAY_DTYPES.get(field.dtype, field.dtype)
-            pairs = zip(items, field.shapes, strict=True)
-            items = [np.frombuffer(item, dtype).reshape(shape) for item, shape in pairs]
+            items = [np.frombuffer(item, dtype).reshape(shape) for item, shape in zip(items, field.shapes, strict=True)]
         fields.append(items)
     return _from_arrays(assemble(message, fields), message, device)
 

@@ -9,14 +9,23 @@ from typing import Any
 
 import torch
 
-from dataflow.endpoints.tensors import list_tensors, map_tensors
+from dataflow.endpoints.tensors import Payload, list_tensors, map_tensors
 from dataflow.units import parse_seconds
 
-# What a faulty actor sends instead of each tensor.
-CHANGED = {
-    "shape": lambda tensor: tensor.flatten()[1:].clone(),
-    "dtype": lambda tensor: tensor.to(torch.float64),
-    "device": lambda tensor: tensor.to("meta"),
+
+def flip_last_byte(payload: Payload) -> Payload:
+    tensor = [tensor for tensor in list_tensors(payload) if tensor.nbytes][-1]
+    tensor.reshape(-1).view(torch.uint8)[-1] ^= 1
+    return payload
+
+
+# What a faulty task sends instead of a payload.
+CHANGES = {
+    "flip": flip_last_byte,
+    "shape": lambda payload: map_tensors(lambda tensor: tensor.flatten()[1:].clone(), payload),
+    "dtype": lambda payload: map_tensors(lambda tensor: tensor.to(torch.float64), payload),
+    "device": lambda payload: map_tensors(lambda tensor: tensor.to("meta"), payload),
+    "field": lambda payload: dict(list(payload.items())[1:]),
 }
 
 
@@ -31,15 +40,7 @@ def install(endpoint: Any, fault: str) -> None:
         return
     if kind == "start":
         raise OSError("injected fault")
-    if kind in ("lost", "doubled"):  # one message, by transports whose endpoints send messages themselves
-        send, times = endpoint.send, {"lost": 0, "doubled": 2}[kind]
-        endpoint.send = lambda task, payload: [
-            request for _ in range(times if endpoint.inboxes[task].last == first else 1)
-            for request in send(task, payload) or ()
-        ]  # fmt: skip
-    receive, make_payload = endpoint.receive, endpoint.make_payload
-    previous: list[Any] = []
-    kept: list[Any] = []
+    receive, make_payload, kept = endpoint.receive, endpoint.make_payload, list[Any]()
 
     def faulty_receive(inputs: Any, task: str = fault_task) -> int:
         if task == fault_task and endpoint.inboxes[task].last + 1 >= first:
@@ -50,20 +51,21 @@ def install(endpoint: Any, fault: str) -> None:
 
     def faulty_make_payload(number: int, task: str = fault_task) -> Any:
         payload = make_payload(number, task)
-        if task != fault_task or number < first:
-            previous[:] = [payload]
-        elif kind == "flip" and number == first:
-            tensors = [tensor for tensor in list_tensors(payload) if tensor.nbytes]
-            tensors[-1].reshape(-1).view(torch.uint8)[-1] ^= 1
-        elif kind == "stale":
-            return previous[0]
-        elif kind in CHANGED:
-            return map_tensors(CHANGED[kind], payload)
-        elif kind == "field":
-            return {name: values for name, values in payload.items() if name != next(iter(payload))}
+        if task == fault_task and number >= first:
+            return kept[-1] if kind == "stale" else CHANGES.get(kind, lambda same: same)(payload)
+        if kind == "stale":
+            kept[:] = [payload]
         return payload
 
     endpoint.receive, endpoint.make_payload = faulty_receive, faulty_make_payload
+    if kind in ("lost", "doubled"):  # one message, by transports whose endpoints send messages themselves
+        send, times = endpoint.send, {"lost": 0, "doubled": 2}[kind]
+
+        def faulty_send(task: str, payload: Payload) -> list[Any]:
+            count = times if endpoint.inboxes[task].last == first else 1
+            return [request for _ in range(count) for request in send(task, payload) or ()]
+
+        endpoint.send = faulty_send
 
 
 def _break(kind: str) -> None:
@@ -82,7 +84,6 @@ def _break(kind: str) -> None:
         case "raise":
             raise OSError("injected fault")
         case "garbage":  # as a library that writes where it should not
-            os.write(1, b"\x00\xff{not a report\n" * 1000)
             with open(os.path.join(sys.argv[1], "report"), "ab") as report:
                 report.write(b"\xff\x00{garbage\n")
             os._exit(0)

@@ -4,6 +4,7 @@ import ctypes
 from bisect import bisect
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 import torch
@@ -14,18 +15,16 @@ from dataflow.errors import RunFailed
 from dataflow.flows.flow import Edge
 from dataflow.flows.message import Field
 
-MAX_NUMBER_SKEW = 256  # a sequence number that is further from the next one is wrong
 
-
-def read_first_bytes(tensor: torch.Tensor, count: int, read_at: Callable[[int], Any]) -> bytes:
-    """Return the first `count` bytes of a tensor, or fewer if it is smaller; `read_at` reads so many at an address."""
+def read_first_bytes(tensor: torch.Tensor, size: int, read_at: Callable[[int], Any]) -> bytes:
+    """Return the first `size` bytes of a tensor, or fewer if it is smaller; `read_at` reads so many at an address."""
     # This runs in the timed section for every field, after hundreds of MiB have passed through the caches. On a CPU,
     # torch's indexing takes ten times as long as reading the memory, so nothing else is checked here.
-    if tensor.is_cpu and tensor.nbytes >= count and tensor.is_contiguous():
+    if tensor.is_cpu and tensor.nbytes >= size and tensor.is_contiguous():
         return read_at(tensor.data_ptr()).raw
     # The sequence number is in the first row. To copy the whole tensor could take long.
-    row = tensor[(0,) * (tensor.dim() - 1)] if tensor.nbytes >= count else tensor
-    return bytes(row.contiguous().reshape(-1).view(torch.uint8)[:count].tolist())
+    row = tensor[(0,) * (tensor.dim() - 1)] if tensor.nbytes >= size else tensor
+    return bytes(row.contiguous().reshape(-1).view(torch.uint8)[:size].tolist())
 
 
 class Views:
@@ -54,31 +53,28 @@ class Inbox:
 
     def __init__(self, edges: tuple[Edge, ...], device: str, keep: int, receives: Callable[[int], bool]) -> None:
         self.edges, self.device, self.receives = edges, device, receives
-        self.numbered: list[list[tuple[Field, int]]] = [  # the fields that hold a sequence number, and its bytes
-            [(field, count) for field in edge.message.fields if (count := number_bytes(field))] for edge in edges
-        ]
-        self.reads = [
-            [(field.name, field.is_list, count, (ctypes.c_char * count).from_address) for field, count in numbered]
-            for numbered in self.numbered
-        ]
+        # Per edge: the fields with a sequence number, what `_read_numbers` needs of each, and a reader of its bytes.
+        self.reads: list[list[tuple[Field, str, bool, int, Any]]] = [
+            [(field, field.name, field.is_list, size, (ctypes.c_char * size).from_address)
+             for field in edge.message.fields if (size := number_bytes(field))]
+            for edge in edges
+        ]  # fmt: skip
         # If every message is one tensor, as in the demo: the arguments of `read_first_bytes` for each.
-        self.flat_reads = [reads[0][2:] for reads in self.reads if all(edge.message.is_flat for edge in edges)]
-        if edges:  # the message is identified by the field that holds most of the number
-            moduli = [2**count if field.dtype == "bool" else 256**count for field, count in self.numbered[0]]
-            self.modulus = max(moduli)
-            self.identifying = moduli.index(self.modulus)
-            self.is_bool = self.numbered[0][self.identifying][0].dtype == "bool"
+        self.flat_reads = [reads[0][3:] for reads in self.reads if all(edge.message.is_flat for edge in edges)]
         self.held: deque[tuple[int, Sequence[Payload]]] = deque(maxlen=keep)
-        self.received: dict[int, list[list[bytes]]] = {}  # message -> per edge and field, the number as it was read
-        self.last, self.verified = 0, 0
+        self.received: list[list[list[bytes]]] = []  # per message, edge and field, the number as it was read
+        self.expect(1)
+
+    def expect(self, first: int) -> None:
+        """Take the next message as the first one from this number on that this worker receives."""
+        self.numbers, self.last = filter(self.receives, count(first)), first - 1
 
     def take(self, inputs: Sequence[Payload]) -> int:
-        """Hold the inputs of one message, and return its sequence number as the first edge has it."""
+        """Hold the inputs of the next message, and return its sequence number: transports keep messages in order."""
         encoded = self._read_numbers(inputs)
-        number = self.identify(encoded[0][self.identifying])
+        self.last = number = next(self.numbers)
         self.held.append((number, inputs))
-        self.received[number] = encoded
-        self.last = number
+        self.received.append(encoded)
         return number
 
     def _read_numbers(self, inputs: Sequence[Payload]) -> list[list[bytes]]:
@@ -91,56 +87,36 @@ class Inbox:
             for edge, reads, payload in zip(self.edges, self.reads, inputs, strict=True):
                 values = {"": payload} if edge.message.is_flat else payload
                 encoded.append([
-                    read_first_bytes(values[name][0] if is_list else values[name], count, read_at)
-                    for name, is_list, count, read_at in reads
+                    read_first_bytes(values[name][0] if is_list else values[name], size, read_at)
+                    for _, name, is_list, size, read_at in reads
                 ])  # fmt: skip
             return encoded
         except (AttributeError, IndexError, TypeError):
             check_inputs(inputs, self.edges)
             raise RunFailed(f"expected tensors in all fields of {', '.join(map(str, self.edges))}") from None
 
-    def identify(self, encoded: bytes) -> int:
-        """Return which message has this encoded number: the next one if the number is impossible, or came before."""
-        value = int.from_bytes(encoded, "little")
-        if value == self.last + 1 and not self.is_bool and value not in self.received:  # nearly always
-            return value
-        if self.is_bool:
-            value = sum((byte & 1) << index for index, byte in enumerate(encoded))
-        ahead = (value - self.last - 1) % self.modulus
-        if ahead >= self.modulus - min(self.modulus // 4, MAX_NUMBER_SKEW):
-            ahead -= self.modulus
-        number = self.last + 1 + ahead
-        if ahead >= MAX_NUMBER_SKEW or number in self.received or number <= self.verified:
-            number = self.last + 1
-            while number in self.received:
-                number += 1
-        return number
-
     def verify(self, first: int, last: int, digests: Digests, wrong: Counter[str], views: Views) -> None:
         """Verify all sequence numbers of the messages `first` to `last`, and every byte of those held.
 
         Add the wrong bytes by edge and field to `wrong`. All bytes of a missing message are wrong.
         """
-        received, self.received = self.received, {}
-        due = [number for number in range(first, last + 1) if self.receives(number)]
-        arrived = [number for number in due if number in received]
-        lost = max(len(due), len(received)) - len(arrived)
-        held = dict(self.held)
+        received, self.received = self.received, []
+        due, held = list(filter(self.receives, range(first, last + 1))), dict(self.held)
         for index, edge in enumerate(self.edges):
             prefix = str(edge) if edge.message.is_flat else f"{edge}, "
             for field in edge.message.fields:
-                wrong[prefix + field.name] += lost * field.bytes
-            for number in arrived:
+                wrong[prefix + field.name] += abs(len(due) - len(received)) * field.bytes
+            for number, encoded_by_edge in zip(due, received, strict=False):
                 counts: dict[str, int] = {}
                 if number in held:
                     counts = self._check_bytes(edge, held[number][index], number, digests, views)
                 # A sequence number that was late is wrong even if the payload has arrived by now.
-                for (field, count), encoded in zip(self.numbered[index], received[number][index], strict=True):
+                for (field, _, _, size, _), encoded in zip(self.reads[index], encoded_by_edge[index], strict=True):
                     if not counts.get(field.name) and encoded != encode_number(field, number):
-                        counts[field.name] = count
-                for name, count in counts.items():
-                    wrong[prefix + name] += count
-        self.last = self.verified = last
+                        counts[field.name] = size
+                for name, wrong_bytes in counts.items():
+                    wrong[prefix + name] += wrong_bytes
+        self.expect(last + 1)
 
     def _check_bytes(self, edge: Edge, payload: Payload, number: int, digests: Digests, views: Views) -> dict[str, int]:
         """Return the wrong bytes by field, and enter the tensors into `views`."""

@@ -36,50 +36,56 @@ class Outbox:
         self, sender: str, message: Message, slots: int, device: torch.device, is_packed: bool = False,
         memory: Memory | None = None, copy_in: bool = False,
     ) -> None:  # fmt: skip
-        self.message, self.slots = message, slots
+        self.message, self.is_packed = message, is_packed
         self.convert: Callable[[Payload, Message], Any] | None = None
-        self.writes_buffers = is_packed or (memory is not None and copy_in)
-        self.packs_on_send = self.writes_buffers
+        self.writes_buffers = self.packs_on_send = is_packed or (memory is not None and copy_in)
+        self.is_in_place = message.is_parameters and not memory
         self.digests: list[list[int]] = []  # per slot and field
         self.pool: list[Payload] = []  # the payloads that the sequence numbers are written into
         self.sent: list[Payload] = []  # what is sent of them: themselves, or their copies in the buffers
         self.buffers: list[torch.Tensor] = []  # flat memory of the payloads: of packed ones, or the given memory
         self.packed_views: list[list[Any]] = []  # the fields in each buffer
-        self.is_in_place = message.is_parameters and not memory
-        first = slots - 1 if self.is_in_place else 0
-        for slot in range(first):
-            self.digests.append([digest(make_field(f, sender, slot), number_bytes(f)) for f in message.fields])
         self.whole_areas: list[list[memoryview]] = []  # per slot: areas of 8 bytes for the whole sequence number
         self.other_areas: list[list[tuple[Field, Any]]] = []  # per slot: areas that hold a part of it, or single bits
-        for slot in range(first, slots):
-            if is_packed or memory:
-                count = message.packed_bytes
-                self.buffers.append(memory(slot) if memory else torch.ones(count, dtype=torch.uint8, device=device))
-                self.packed_views.append(packed_views(self.buffers[-1], message))
+        for slot in range(slots):
             made = [(field, make_field(field, sender, slot)) for field in message.fields]
             self.digests.append([digest(arrays, number_bytes(field)) for field, arrays in made])
-            payload = assemble(message, [_to_tensors(field, arrays, device) for field, arrays in made])
-            if self.buffers:
-                pack(payload, message, self.packed_views[-1])
-                if not self.writes_buffers:
-                    payload = unpack(self.buffers[-1], message)
-            self.pool.append(payload)
-            self.sent.append(_to_send(self.buffers[-1], message, is_packed) if self.writes_buffers else payload)
-            whole, other = [], []
-            for field in message.fields:
-                if count := number_bytes(field):
-                    tensor = tensors_of(payload, field)[0]
-                    row = tensor[(0,) * (tensor.dim() - 1)].reshape(-1)  # a view, also of a tensor with gaps
-                    if not tensor.is_cpu:
-                        other.append((field, row.view(torch.uint8)[:count]))
-                        continue
-                    area = to_array(row).view(np.uint8).data[:count]  # torch takes ten times as long to write to it
-                    if count == NUMBER_BYTES and field.dtype != "bool":
-                        whole.append(area)
-                    else:
-                        other.append((field, area))
-            self.whole_areas.append(whole)
-            self.other_areas.append(other)
+            if slot == slots - 1 or not self.is_in_place:
+                payload = assemble(message, [_to_tensors(field, arrays, device) for field, arrays in made])
+                buffer = memory(slot) if memory else None
+                if is_packed and buffer is None:
+                    buffer = torch.ones(message.packed_bytes, dtype=torch.uint8, device=device)
+                self._add(payload, buffer)
+
+    def _add(self, payload: Payload, buffer: torch.Tensor | None) -> None:
+        """Add a payload, which is packed into the buffer if there is one."""
+        message, sent = self.message, payload
+        if buffer is not None:
+            self.buffers.append(buffer)
+            self.packed_views.append(packed_views(buffer, message))
+            pack(payload, message, self.packed_views[-1])
+            sent = unpack(buffer, message)
+            if not self.writes_buffers:
+                payload = sent
+            elif self.is_packed:
+                sent = buffer.view(torch.int64) if message.packed_bytes % 8 == 0 else buffer
+        self.pool.append(payload)
+        self.sent.append(sent)
+        whole, other = [], []
+        for field in message.fields:
+            if size := number_bytes(field):
+                tensor = tensors_of(payload, field)[0]
+                row = tensor[(0,) * (tensor.dim() - 1)].reshape(-1)  # a view, also of a tensor with gaps
+                if not tensor.is_cpu:
+                    other.append((field, row.view(torch.uint8)[:size]))
+                    continue
+                area = to_array(row).view(np.uint8).data[:size]  # torch takes ten times as long to write to it
+                if size == NUMBER_BYTES and field.dtype != "bool":
+                    whole.append(area)
+                else:
+                    other.append((field, area))
+        self.whole_areas.append(whole)
+        self.other_areas.append(other)
 
     def convert_with(self, convert: Callable[[Payload, Message], Any]) -> None:
         """Send what this function makes of each payload, inside the clock."""
@@ -120,13 +126,6 @@ class Outbox:
                 changed += [items[part] for part in field.changed_items]
         for tensor in changed:
             torch.bitwise_not(tensor, out=tensor)
-
-
-def _to_send(buffer: torch.Tensor, message: Message, is_packed: bool) -> Payload:
-    """Return a buffer as one tensor, or the fields in it."""
-    if not is_packed:
-        return unpack(buffer, message)
-    return buffer.view(torch.int64) if message.packed_bytes % 8 == 0 else buffer
 
 
 def _to_tensors(field: Field, arrays: list[Any], device: torch.device) -> list[Any]:

@@ -57,16 +57,6 @@ def synchronise() -> None:
             torch.cuda.synchronize(index)
 
 
-def payload_bytes(payload: Payload) -> int:
-    if hasattr(payload, "batch_size"):  # a TensorDict
-        return payload.bytes()
-    if isinstance(payload, (dict, list)):
-        return sum(map(payload_bytes, payload.values() if isinstance(payload, dict) else payload))
-    if isinstance(payload, (int, float)):
-        return 8
-    return len(payload.encode()) if isinstance(payload, str) else payload.nbytes
-
-
 def assemble(message: Message, fields: Iterable[list[Any]]) -> Payload:
     """Return the payload whose fields have these tensors (or strings), one list per field."""
     values = [tensors if field.is_list else tensors[0] for field, tensors in zip(message.fields, fields, strict=True)]
@@ -99,14 +89,13 @@ def check_inputs(inputs: Sequence[Payload], edges: Sequence[Edge]) -> None:
 
 def like(message: Message, device: Any) -> Payload:
     """Return a payload to copy into. Its pages are in memory already; strings and lists of numbers are empty."""
-    fields: list[list[Any]] = []
-    for field in message.fields:
+
+    def like_field(field: Field) -> list[Any]:
         if field.is_python:
-            fields.append(["" if field.dtype == "str" else [] for _ in field.lengths])
-        else:
-            dtype = getattr(torch, field.dtype)
-            fields.append([torch.ones(shape, dtype=dtype, device=device) for shape in field.shapes])
-    return assemble(message, fields)
+            return ["" if field.dtype == "str" else [] for _ in field.lengths]
+        return [torch.ones(shape, dtype=getattr(torch, field.dtype), device=device) for shape in field.shapes]
+
+    return assemble(message, map(like_field, message.fields))
 
 
 def copy(payload: Payload, into: Payload) -> Payload:
