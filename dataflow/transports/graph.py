@@ -4,17 +4,18 @@ python3 -m dataflow run "graph zero-copy"
 """
 
 from functools import partial
+from typing import Any
 
 import ray
-from ray.dag import InputNode, MultiOutputNode
+from ray.dag import ClassMethodNode, DAGNode, InputNode, MultiOutputNode
 from ray.dag.context import DAGContext
 
 from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.codecs import ARRAYS, BYTES, DENSE, UNCHANGED, Codec
-from dataflow.flows.flow import DRIVER
+from dataflow.errors import RunFailed
+from dataflow.flows.flow import DRIVER, Flow
 from dataflow.plan.memory import CHANNEL_HEADROOM_BYTES, stored_iterations
-from dataflow.transports import ray_internals
-from dataflow.transports.ring_endpoint import RingActor, RingEndpoint, open_rings
+from dataflow.transports.ring_endpoint import RingActor, RingEndpoint, start_with_rings
 from dataflow.workers import cleanup
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
@@ -46,14 +47,13 @@ def by_graph(workers: WorkerGroup, codec: Codec, hint: str | None = None) -> Con
 
 def by_mapped(workers: WorkerGroup) -> Connection:
     """Leave payloads where their sender wrote them; the graph carries handles."""
-    workers.start(MappedActor, RingEndpoint)
-    open_rings(workers)
+    start_with_rings(workers, MappedActor, RingEndpoint)
     graph, channels = compile_graph(workers, hint=None)
-    driver, memory = workers.driver, "CUDA IPC" if workers.plan.device == "cuda" else "/dev/shm"
+    driver = workers.driver
     return Connection(
         submit=lambda query: graph.execute(driver.handle(DRIVER)),
         collect=lambda result: driver.open_all(DRIVER, ray.get(result)),
-        data_paths={edge: f"mapped {memory}, handle by {channel}" for edge, channel in channels.items()},
+        data_paths={edge: f"mapped /dev/shm, handle by {channel}" for edge, channel in channels.items()},
     )
 
 
@@ -63,14 +63,13 @@ def compile_graph(workers: WorkerGroup, hint: str | None):
     workers.run_in_all(prepare_channels)
     # As many buffers per channel: a reader may hold views of some messages while others are written.
     buffers = stored_iterations(plan.transport, plan.options)
-    settings = {"_max_inflight_executions": buffers}
-    graph = bind(flow, workers.actors, hint).experimental_compile(**settings)
+    graph = bind(flow, workers.actors, hint).experimental_compile(_max_inflight_executions=buffers)
     # Ray starts one process per graph, which would otherwise still be starting in the first iterations.
     ray.get(graph._proxy_actor.__ray_ready__.remote())
     if plan.options.address:
         clean_up_at_end(workers, graph)
-    data_paths = ray_internals.read_data_paths(graph, flow)
-    ray_internals.check_data_paths(data_paths, flow, hint, plan.transport.name)
+    data_paths = read_data_paths(graph, flow)
+    check_data_paths(data_paths, flow, hint, plan.transport.name)
     return graph, data_paths
 
 
@@ -102,6 +101,36 @@ def prepare_channels(endpoint):
         messages = [endpoint.sent_flow.message(task) for task in endpoint.outboxes]
         message_bytes = max(message.serialised_bytes + 512 * len(message.tensor_bytes) for message in messages)
     DAGContext.get_current().buffer_size_bytes = message_bytes + CHANNEL_HEADROOM_BYTES
+
+
+def read_data_paths(graph: Any, flow: Flow) -> dict[str, str]:
+    """Return the type hint and the channel of each edge, as the compiled graph has them."""
+
+    def task_name(node: DAGNode) -> str:
+        return node.get_args()[0] if isinstance(node, ClassMethodNode) else DRIVER
+
+    paths = {}
+    for task in graph.idx_to_task.values():
+        for argument in task.args:
+            if isinstance(argument, DAGNode):
+                source = graph.idx_to_task[graph.dag_node_to_idx[argument]]
+                if not source.output_channels:
+                    continue  # the message stays on its actor
+                channel = source.output_channels[0]
+                channels = {type(part).__name__ for part in getattr(channel, "_channels", [channel])}
+                edge = f"{task_name(argument)} -> {task_name(task.dag_node)}"
+                paths[edge] = f"{type(source.dag_node.type_hint).__name__} over {' + '.join(sorted(channels))}"
+    return {str(edge): paths[str(edge)] for edge in flow.edges}
+
+
+def check_data_paths(paths: dict[str, str], flow: Flow, hint: str | None, transport: str) -> None:
+    """Raise RunFailed if Ray silently chose another channel for an edge, which would be another configuration."""
+    type_hint = "TorchTensorType" if hint else "SharedMemoryType"
+    for edge in flow.edges:
+        is_accelerated = hint == "nccl" and edge.source != DRIVER and edge.source not in flow.returns
+        path = paths[str(edge)]
+        if not path.startswith(type_hint) or ("Accelerator" in path) != is_accelerated:
+            raise RunFailed(f"{edge} uses {path}, which is not the data path of {transport}")
 
 
 def clean_up_at_end(workers, graph):

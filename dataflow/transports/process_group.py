@@ -8,7 +8,7 @@ import re
 import time
 from datetime import timedelta
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, cycle, zip_longest
 
 import torch
 import torch.distributed as dist
@@ -45,19 +45,18 @@ class Rank(Endpoint):
         )  # fmt: skip
         # Two messages between the same ranks may be read in another order than they were sent. NCCL has no tags.
         self.tags = {edge: tag for tag, edge in enumerate(flow.edges)}
-        self.receive_buffers = {}  # edge -> one list of tensors to receive into for each iteration in flight
-        self.receives_begun = {}  # task -> requests to wait for, after `begin_receive`
+        self.receive_buffers = {}  # edge -> lists of tensors, which are received into in turn
+        self.receives_begun = {}  # task -> what `receive_message` returned for each edge, after `begin_receive`
         # Parameters are served until the next ones have arrived.
-        buffers = 2 if plan.task_flow.has_parameters else plan.options.in_flight
+        count = 2 if plan.task_flow.has_parameters else plan.options.in_flight
         for edge in flow.edges:
-            device = self.device_of(edge)
+            message, device = edge.message, self.device_of(edge)
             if self.name == flow.actor(edge.source):
                 dist.send(torch.ones(1, device=device), self.ranks[edge.reader])
             elif self.name == flow.actor(edge.reader):
                 dist.recv(torch.ones(1, device=device), self.ranks[edge.source])
-                self.receive_buffers[str(edge)] = [
-                    tensors.to_tensor_list(tensors.like(edge.message, device), edge.message) for _ in range(buffers)
-                ]
+                buffers = [tensors.to_tensor_list(tensors.like(message, device), message) for _ in range(count)]
+                self.receive_buffers[edge] = cycle(buffers)
 
     def device_of(self, edge):
         """Return where an edge's bytes arrive: on the GPU between actors, in host memory to and from the driver."""
@@ -72,34 +71,26 @@ class Rank(Endpoint):
                 requests.append(dist.isend(tensor, self.ranks[edge.reader], tag=self.tags[edge]))
         return requests
 
-    def receive_tensor(self, tensor, edge):
-        dist.recv(tensor, self.ranks[edge.source], tag=self.tags[edge])
-
-    def next_buffers(self, edge):
-        """Return the tensors of an edge that were used longest ago; from now on they are the newest ones."""
-        buffers = self.receive_buffers[str(edge)]
-        buffers.append(buffers.pop(0))
-        return buffers[-1]
+    def receive_message(self, edge, receive):
+        """Return the tensors of an edge that were used longest ago, and what `receive` returns for each of them."""
+        buffers, rank, tag = next(self.receive_buffers[edge]), self.ranks[edge.source], self.tags[edge]
+        return buffers, [receive(tensor, rank, tag=tag) for tensor in buffers]
 
     def begin_receive(self, task):
         """Let gloo receive the messages of a task while this actor works on the one before."""
-        requests = self.receives_begun[task] = []
-        for edge in self.sent_flow.edges_to(task):
-            for tensor in self.next_buffers(edge):
-                requests.append(dist.irecv(tensor, self.ranks[edge.source], tag=self.tags[edge]))
+        self.receives_begun[task] = [self.receive_message(e, dist.irecv) for e in self.sent_flow.edges_to(task)]
 
     def receive_all(self, task):
         """Return the payloads of a task's edges."""
         edges = self.sent_flow.edges_to(task)
-        if task in self.receives_begun:
-            for request in self.receives_begun.pop(task):
-                request.wait()
-        else:
-            for edge in edges:
-                for tensor in self.next_buffers(edge):
-                    self.receive_tensor(tensor, edge)
-        received = [[tensor.to(self.device) for tensor in self.receive_buffers[str(edge)][-1]] for edge in edges]
-        return [tensors.from_tensor_list(*pair) for pair in zip(received, (e.message for e in edges), strict=True)]
+        begun = self.receives_begun.pop(task, [])
+        for request in chain.from_iterable(requests for _, requests in begun):
+            request.wait()
+        received = begun or [self.receive_message(edge, dist.recv) for edge in edges]
+        return [
+            tensors.from_tensor_list([tensor.to(self.device) for tensor in buffers], edge.message)
+            for edge, (buffers, _) in zip(edges, received, strict=True)
+        ]
 
 
 class RankActor(Rank, Actor):
@@ -137,8 +128,9 @@ class BroadcastRank(Rank):
     def begin_receive(self, task):
         """Receive later: a broadcast is not matched by a tag."""
 
-    def receive_tensor(self, tensor, edge):
-        dist.broadcast(tensor, self.ranks[edge.source], self.groups[edge.source])
+    def receive_message(self, edge, receive):
+        buffers, rank, group = next(self.receive_buffers[edge]), self.ranks[edge.source], self.groups[edge.source]
+        return buffers, [dist.broadcast(tensor, rank, group) for tensor in buffers]
 
 
 class BroadcastActor(BroadcastRank, RankActor):
@@ -159,10 +151,17 @@ def nccl_settings(folder, version, one_gpu, rank):
     return log | {"NCCL_HOSTID": f"rank-{rank}", "NCCL_SOCKET_IFNAME": "lo"}
 
 
-def read_nccl_log(folder):
-    """Return the data paths that the logs in a folder name, as in "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"."""
-    text = "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("nccl.*.log")))
-    return sorted(set(re.findall(r" via ([A-Z][\w/]*)", text)))
+LOGGED_PATHS = {  # library -> how its log names a data path
+    "nccl": r" via ([A-Z][\w/]*)",  # as in "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
+    # UCX_PROTO_INFO logs a table for each kind of operation when the first one begins. One-sided reads carry payloads.
+    "ucx": r"memory read by ucp_get(?:.*\n){4}.*\.inf \|[^|]*\| (\S+)",
+}
+
+
+def read_logged_paths(folder, library):
+    """Return the data paths, such as P2P/CUMEM or cma/memory, that the logs of all processes in a folder name."""
+    text = "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob(f"{library}.*.log")))
+    return sorted(set(re.findall(LOGGED_PATHS[library], text)))
 
 
 def by_process_group(workers: WorkerGroup, actor_class=RankActor, driver_class=Rank) -> Connection:
@@ -171,7 +170,7 @@ def by_process_group(workers: WorkerGroup, actor_class=RankActor, driver_class=R
     workers.start(actor_class, driver_class, workers.rendezvous())
     driver = workers.driver
     driver.join()
-    nccl_paths = read_nccl_log(workers.plan.run_folder)
+    nccl_paths = read_logged_paths(workers.plan.run_folder, "nccl")
     if workers.plan.device == "cuda" and not nccl_paths:
         raise RunFailed("NCCL's log names no connection between the actors")
 

@@ -6,6 +6,7 @@ python3 -m dataflow run "torch multiprocessing"
 import multiprocessing
 import os
 from functools import partial
+from itertools import cycle
 
 import torch
 import torch.multiprocessing
@@ -13,7 +14,7 @@ import torch.multiprocessing
 from dataflow.endpoints import tensors
 from dataflow.endpoints.actor import Actor, Endpoint, pass_messages
 from dataflow.flows.flow import DRIVER
-from dataflow.transports.ring_endpoint import RingEndpoint, open_rings
+from dataflow.transports.ring_endpoint import RingEndpoint, start_with_rings
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 
@@ -88,13 +89,11 @@ def by_mapped(workers: WorkerGroup) -> Connection:
     """Leave payloads where their sender wrote them; sequence numbers in pipes are the cheapest messages in Python."""
     context = multiprocessing.get_context("spawn")
     pipes = {str(edge): context.Pipe(duplex=False) for edge in workers.sent_flow.edges}
-    workers.start(PipeActor, PipeEndpoint, pipes)
-    open_rings(workers)
-    memory = "CUDA IPC" if workers.plan.device == "cuda" else "/dev/shm"
+    start_with_rings(workers, PipeActor, PipeEndpoint, pipes)
     return Connection(
         submit=lambda query: workers.driver.send_number(DRIVER),
         collect=lambda _: workers.driver.receive_all(DRIVER),
-        data_paths=dict.fromkeys(pipes, f"mapped {memory}, sequence number by pipe"),
+        data_paths=dict.fromkeys(pipes, "mapped /dev/shm, sequence number by pipe"),
     )
 
 
@@ -102,14 +101,11 @@ def by_memcpy(workers: WorkerGroup) -> Connection:
     """Copy once per edge, in one process and into warm memory: a reference and not a transport."""
     workers.start()
     flow, device = workers.sent_flow, workers.plan.device
-    copies = (
-        2 if workers.plan.task_flow.has_parameters else 1
-    )  # parameters are served until the next ones have been copied
-    buffers = {edge: [tensors.like(edge.message, device) for _ in range(copies)] for edge in flow.edges}
+    count = 2 if workers.plan.task_flow.has_parameters else 1  # which are served until the next ones are copied
+    buffers = {edge: cycle([tensors.like(edge.message, device) for _ in range(count)]) for edge in flow.edges}
 
     def copy(payload, edge):
-        buffers[edge].append(buffers[edge].pop(0))
-        return tensors.copy(payload, buffers[edge][-1])
+        return tensors.copy(payload, next(buffers[edge]))
 
     submit = partial(pass_messages, flow, workers.actors, copy)
     return Connection(submit, lambda results: results, {str(edge): "memcpy in one process" for edge in flow.edges})

@@ -6,11 +6,11 @@ driver can neither send nor receive by a transport, a proxy actor does it in its
     python3 -m dataflow run "rdt mapped"
 """
 
-import re
 import time
 import warnings
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 
 import ray
 import torch.distributed as dist
@@ -18,19 +18,17 @@ import torch.distributed as dist
 from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.codecs import DENSE
 from dataflow.endpoints.tensors import like, map_tensors, to_tensor_list
-from dataflow.flows.flow import DRIVER
+from dataflow.flows.flow import DRIVER, Flow
+from dataflow.records.schema import AS_REQUESTED
 from dataflow.transports import rdt_ring
-from dataflow.transports.ring_endpoint import RingEndpoint, open_rings
+from dataflow.transports.process_group import read_logged_paths
+from dataflow.transports.ring_endpoint import start_with_rings
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 with warnings.catch_warnings():  # without a GPU, cupy warns that it finds no NCCL
     warnings.filterwarnings("ignore", r"\s*nccl library could not be loaded")
     from ray.experimental.collective import create_collective_group
     from ray.util import collective
-
-
-class MappedActor(RingEndpoint, Actor):
-    """An actor that receives and returns tensors in rings; Ray's transport converts them to handles."""
 
 
 # Gloo's bytes are counted on the loopback interface, and mappings of shared memory can be seen in the readers.
@@ -41,18 +39,19 @@ def group_name(plan):
     return f"actors-{plan.run_folder.name}"  # an existing cluster may have groups of other runs
 
 
-def make_group(workers: WorkerGroup, backend: str = "gloo") -> None:
-    """Form a collective group of all actors.
+def make_group(workers: WorkerGroup, backend: str = "gloo") -> dict[str, float]:
+    """Form a collective group of all actors, and return its `setup_seconds`.
 
     For gloo, Ray lets torch open a TCPStore, which listens on all interfaces. On one machine, the group of torch is
     formed before by a file, and Ray takes it.
     """
-    actors, plan = list(workers.actors.values()), workers.plan
+    start, actors, plan = time.perf_counter(), list(workers.actors.values()), workers.plan
     if backend == "gloo" and not plan.options.address:
         settings = {"init_method": f"file://{plan.run_folder}/rendezvous", "world_size": len(actors)}
         joins = [partial(join_torch_group, rank=rank, **settings) for rank in range(len(actors))]
         ray.get([actor.__ray_call__.remote(join) for actor, join in zip(actors, joins, strict=True)])
     create_collective_group(actors, backend=backend, name=group_name(plan))
+    return {"group creation": time.perf_counter() - start}
 
 
 def join_torch_group(_, **settings):
@@ -62,9 +61,7 @@ def join_torch_group(_, **settings):
 def by_group(workers: WorkerGroup, backend: str) -> Connection:
     """Send contiguous tensors between the members of a collective group."""
     workers.start(codec=DENSE)
-    start = time.perf_counter()
-    make_group(workers, backend)
-    return by_calls(workers, backend.upper(), {"group creation": time.perf_counter() - start})
+    return by_calls(workers, backend.upper(), make_group(workers, backend))
 
 
 class BroadcastActor(Actor):
@@ -73,23 +70,20 @@ class BroadcastActor(Actor):
         flow = self.sent_flow
         edges = [edge for edge in flow.edges_to_actor(self.name) if edge.source != DRIVER]
         copies = 2 if self.task_flow.has_parameters else 1
-        self.buffers = {edge: [like(edge.message, self.device) for _ in range(copies)] for edge in edges}
+        self.buffers = {edge: cycle([like(edge.message, self.device) for _ in range(copies)]) for edge in edges}
         self.ranks = {task.name: flow.actors.index(task.actor) for task in flow.tasks}
 
     def run_task(self, task, *queries):
         inputs, from_driver = [], iter(queries)
         for edge in self.sent_flow.edges_to(task):
-            inputs.append(next(from_driver) if edge.source == DRIVER else self.broadcast(self.next_buffer(edge), edge))
+            inputs.append(
+                next(from_driver) if edge.source == DRIVER else self.broadcast(next(self.buffers[edge]), edge)
+            )
         payload, edges = self.forward_step(task, *inputs), self.sent_flow.edges_from(task)
         if all(edge.reader == DRIVER for edge in edges):
             return payload
         self.broadcast(payload, edges[0])
         return None
-
-    def next_buffer(self, edge):
-        buffers = self.buffers[edge]
-        buffers.append(buffers.pop(0))
-        return buffers[-1]
 
     def broadcast(self, payload, edge):
         for tensor in to_tensor_list(payload, edge.message):
@@ -100,19 +94,23 @@ class BroadcastActor(Actor):
 def by_broadcast(workers: WorkerGroup, actor_class: type[Actor] = BroadcastActor) -> Connection:
     """Broadcast by ray.util.collective. With gloo, all groups of an actor have the same members, so there is one."""
     workers.start(actor_class, codec=DENSE)
-    start, flow, actors = time.perf_counter(), workers.sent_flow, workers.actors
-    make_group(workers)
+    flow, actors, setup_seconds = workers.sent_flow, workers.actors, make_group(workers)
     ray.get([actor.prepare.remote() for actor in actors.values()])
 
     def submit(query):
-        queries = {task.name: [query] * (DRIVER in task.reads) for task in flow.tasks}
-        calls = {task.name: actors[task.actor].run_task.remote(task.name, *queries[task.name]) for task in flow.tasks}
+        calls = {}
+        for task in flow.tasks:
+            queries = [query] if DRIVER in task.reads else []
+            calls[task.name] = actors[task.actor].run_task.remote(task.name, *queries)
         return [calls[source] for source in flow.returns]
 
-    data_paths = {str(edge): "ray.util.collective, GLOO" for edge in flow.edges}
-    for edge in (*flow.edges_from(DRIVER), *flow.edges_to(DRIVER)):
-        data_paths[str(edge)] = "argument or answer of a call"
-    return Connection(submit, ray.get, data_paths, {"group creation": time.perf_counter() - start})
+    return Connection(submit, ray.get, data_paths(flow, "ray.util.collective, GLOO", True), setup_seconds)
+
+
+def data_paths(flow: Flow, path: str, has_calls: bool) -> dict[str, str]:
+    """Return the data path of each edge. If `has_calls`, those of the driver are the calls and their answers."""
+    of_driver = (*flow.edges_from(DRIVER), *flow.edges_to(DRIVER)) if has_calls else ()
+    return {str(edge): "argument or answer of a call" if edge in of_driver else path for edge in flow.edges}
 
 
 def by_cuda_ipc(workers: WorkerGroup) -> Connection:
@@ -129,21 +127,10 @@ def by_nixl(workers: WorkerGroup) -> Connection:
     connection = by_calls(workers, "NIXL", {"agents, memory registration": time.perf_counter() - start})
 
     def read_data_paths():
-        transports = read_ucx_log(workers.plan.run_folder)
-        if not transports:
-            return {}
-        return {"data_paths": dict.fromkeys(connection.data_paths, ", ".join(["NIXL over UCX", *transports]))}
+        paths = ", ".join(["NIXL over UCX", *read_logged_paths(workers.plan.run_folder, "ucx")])
+        return {"data_paths": dict.fromkeys(connection.data_paths, paths)} if "," in paths else {}
 
     return replace(connection, facts=read_data_paths)
-
-
-def read_ucx_log(folder):
-    """Return the transports of UCX that carry one-sided reads, such as cma/memory, from the logs of all processes.
-
-    With UCX_PROTO_INFO, UCX logs a table for each kind of operation when the first operation of this kind begins.
-    """
-    text = "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("ucx.*.log")))
-    return sorted(set(re.findall(r"memory read by ucp_get(?:.*\n){4}.*\.inf \|[^|]*\| (\S+)", text)))
 
 
 def register_memory(endpoint):
@@ -155,8 +142,7 @@ def register_memory(endpoint):
 def by_mapped(workers: WorkerGroup) -> Connection:
     """Let readers map the sender's shared memory, by a transport of this project at Ray's extension point."""
     rdt_ring.register()  # before any actor exists
-    workers.start(MappedActor, RingEndpoint)
-    open_rings(workers)
+    start_with_rings(workers, rdt_ring.RdtActor, rdt_ring.RdtEndpoint)
     workers.run_in_all(rdt_ring.register)
     return by_calls(workers, rdt_ring.NAME)
 
@@ -175,12 +161,9 @@ def by_calls(workers: WorkerGroup, ray_name: str, setup_seconds: dict[str, float
             sent[task.name] = call.remote(task.name, *inputs)
         return [sent[source] for source in flow.returns]
 
-    requested = "" if ray_name in VERIFIED else " (as requested)"  # nothing on this machine shows the data path
-    data_paths = {str(edge): f"Ray Direct Transport, {ray_name}{requested}" for edge in flow.edges}
-    if has_proxy:
-        for edge in (*flow.edges_from(DRIVER), *flow.edges_to(DRIVER)):
-            data_paths[str(edge)] = "argument or answer of a call"
-    return Connection(submit, ray.get, data_paths, setup_seconds or {})
+    requested = "" if ray_name in VERIFIED else AS_REQUESTED
+    paths = data_paths(flow, f"Ray Direct Transport, {ray_name}{requested}", has_proxy)
+    return Connection(submit, ray.get, paths, setup_seconds or {})
 
 
 TRANSPORTS = {

@@ -1,6 +1,6 @@
 """Rings (shared_ring.py) as a tensor transport of Ray Direct Transport: the handle is the metadata of the tensors.
 
-Ray sends this class to the actors. Each process has one instance of it, and one endpoint.
+Ray sends the class of the transport to the actors. Each process has one instance of it, and one endpoint.
 """
 
 from dataclasses import dataclass, field
@@ -10,11 +10,30 @@ import torch
 from ray.experimental import register_tensor_transport
 from ray.experimental.rdt import CommunicatorMetadata, TensorTransportManager, TensorTransportMetadata
 
-from dataflow.endpoints.tensors import list_tensors
-from dataflow.transports.ring_endpoint import RingEndpoint, first_tensor
+from dataflow.endpoints.actor import Actor
+from dataflow.endpoints.tensors import Payload, list_tensors
+from dataflow.flows.flow import DRIVER
+from dataflow.transports.ring_endpoint import RingEndpoint
 from dataflow.transports.shared_ring import Handle
 
 NAME = "MAPPED"  # as Ray calls the transport
+
+
+class RdtEndpoint(RingEndpoint):
+    """Return tensors in rings, which Ray's transport converts to handles before the next payload is made."""
+
+    def make_payload(self, number: int, task: str = DRIVER) -> Payload:
+        self.newest_handle = [task, number]
+        return super().make_payload(number, task)
+
+    def open_for_all_tasks(self, handle: Handle) -> Payload:
+        """Return the payload of a handle, opened for each task that reads it: Ray fetches it once per actor."""
+        payloads = [self.open(task, handle) for task, sender in self.views if sender == handle[0]]
+        return payloads[0]
+
+
+class RdtActor(RdtEndpoint, Actor):
+    pass
 
 
 @dataclass
@@ -27,7 +46,7 @@ class HandleMetadata(TensorTransportMetadata):
 class MappedTransport(TensorTransportManager):
     """One-sided: the reader finds the tensors by the handle, and the sender does nothing."""
 
-    endpoint: RingEndpoint  # of this process, after `register`
+    endpoint: RdtEndpoint  # of this process, after `register`
 
     def tensor_transport_backend(self) -> str:
         return NAME
@@ -43,7 +62,7 @@ class MappedTransport(TensorTransportManager):
 
     def extract_tensor_transport_metadata(self, obj_id: str, rdt_object: list[torch.Tensor]) -> HandleMetadata:
         shapes: Any = [(tensor.shape, tensor.dtype) for tensor in rdt_object]
-        return HandleMetadata(shapes, rdt_object[0].device.type, self.endpoint.handle_of(first_tensor(rdt_object)))
+        return HandleMetadata(shapes, "cpu", self.endpoint.newest_handle)
 
     def recv_multiple_tensors(
         self, obj_id: str, tensor_transport_metadata: Any, communicator_metadata: Any, target_buffers: Any = None
@@ -56,12 +75,12 @@ class MappedTransport(TensorTransportManager):
     send_multiple_tensors = garbage_collect = abort_transport = _do_nothing
 
 
-def register(endpoint: RingEndpoint | None = None) -> None:
+def register(endpoint: RdtEndpoint | None = None) -> None:
     """Make the transport and its endpoint known to this process; in the driver before any actor exists."""
     from ray.experimental.rdt import util
 
     util._ensure_default_transports_registered()
     if NAME not in util.transport_manager_info:
-        register_tensor_transport(NAME, ["cpu", "cuda"], MappedTransport, torch.Tensor)
+        register_tensor_transport(NAME, ["cpu"], MappedTransport, torch.Tensor)
     if endpoint is not None:
         MappedTransport.endpoint = endpoint

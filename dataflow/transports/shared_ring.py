@@ -105,17 +105,13 @@ class Ring(_Segment):
 class View(_Segment):
     """A reader's side: read-only views. The reader may hold `keep` messages at a time, the newest one included."""
 
-    def __init__(
-        self, folder: Path | str, edge: Edge, slots: int, keep: int, readers: list[str], gpu: Any = None
-    ) -> None:
+    def __init__(self, folder: Path | str, edge: Edge, slots: int, keep: int, readers: list[str]) -> None:
         self.sender, self.reader, self.message = edge.source, edge.reader, edge.message
-        self.gpu = gpu  # cuda_ipc.Import, if the payloads are on a GPU
-        super().__init__(Path(folder) / self.sender, 1 if gpu else self.message.packed_bytes, slots, len(readers), "r")
+        super().__init__(Path(folder) / self.sender, self.message.packed_bytes, slots, len(readers), "r")
         self.index, self.keep, self.newest, self.released = readers.index(self.reader), keep, 0, 0
         self.has_strings = any(field.is_python for field in self.message.fields)
-        if not gpu:
-            self.buffers = [torch.from_numpy(slot) for slot in self.slots]
-            self.payloads = [unpack(buffer, self.message) for buffer in self.buffers]
+        self.buffers = [torch.from_numpy(slot) for slot in self.slots]
+        self.payloads = [unpack(buffer, self.message) for buffer in self.buffers]
 
     def open(self, handle: Handle) -> Payload:
         """Return the payload of a handle without a copy; raise RunFailed if the slot holds another message.
@@ -131,8 +127,6 @@ class View(_Segment):
             self.newest = number
             if number - self.keep > self.released:
                 self.released_by[self.index] = self.released = number - self.keep
-        if self.gpu:
-            return unpack(self.gpu.open(slot), self.message)
         return unpack(self.buffers[slot], self.message) if self.has_strings else self.payloads[slot]
 
     def release(self) -> None:

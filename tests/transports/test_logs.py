@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from dataflow.transports.process_group import nccl_settings, read_nccl_log
-from dataflow.transports.rdt import read_ucx_log
+from dataflow.transports.process_group import nccl_settings, read_logged_paths
 
 NCCL = """\
 host:101:101 [0] NCCL INFO NCCL version 2.28.9+cuda13.0
@@ -26,7 +25,7 @@ def test_each_data_path_in_the_logs_of_nccl_is_returned_once(tmp_path):
         (tmp_path / f"nccl.host.{pid}.log").write_text(NCCL.format(path=path))
     (tmp_path / "nccl.host.7.log").write_text("NCCL INFO Bootstrap: Using lo:127.0.0.1\n")
     (tmp_path / "rendezvous").write_text("0 via Nothing/else")
-    assert read_nccl_log(tmp_path) == paths
+    assert read_logged_paths(tmp_path, "nccl") == paths
 
 
 def test_before_2_30_each_rank_on_one_gpu_has_another_host_name():
@@ -42,4 +41,4 @@ def test_the_transports_of_one_sided_reads_are_found_in_the_logs_of_ucx(tmp_path
     for pid, transport in enumerate(["tcp/lo", "cma/memory", "tcp/lo"]):
         (tmp_path / f"ucx.{pid}.log").write_text(UCX.format(operation=read, transport=transport))
     (tmp_path / "ucx.9.log").write_text(UCX.format(operation="active message by ucp_am_send*", transport="sysv/memory"))
-    assert read_ucx_log(tmp_path) == ["cma/memory", "tcp/lo"]
+    assert read_logged_paths(tmp_path, "ucx") == ["cma/memory", "tcp/lo"]

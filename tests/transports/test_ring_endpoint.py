@@ -8,12 +8,10 @@ import pytest
 import torch
 from in_process import COLOCATED, DEMO, RICH, LocalRingEndpoints, on_edge
 
-from dataflow.endpoints.tensors import list_tensors
 from dataflow.errors import RunFailed
 from dataflow.flows.catalogue import build_flow
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import Field, Message
-from dataflow.transports.ring_endpoint import first_tensor
 
 TIMEOUT = 0.1  # seconds of an iteration; a sender waits for half of it
 K = 4  # iterations in flight
@@ -68,27 +66,6 @@ def test_a_handle_of_another_message_that_is_there_is_found_by_the_verification(
 def test_what_is_no_handle_of_a_message_for_the_task_is_rejected(make, handle, error):
     with pytest.raises(RunFailed, match=error):
         make().run(1, on_edge("driver -> policy", lambda _: handle))
-
-
-@pytest.mark.parametrize("flow", [RICH, LATE_TENSOR], ids=lambda flow: flow.name)
-@pytest.mark.parametrize("options", [{}, {"message": "packed"}, {"copy_in": True}], ids=str)
-def test_a_tensor_in_a_ring_has_the_handle_of_its_message_and_a_copy_has_none(make, flow, options):
-    driver = make(flow, **options).driver
-    for number in range(1, 4):
-        tensor = first_tensor(list_tensors(driver.make_payload(number)))
-        assert driver.handle_of(tensor) == driver.handle(DRIVER) == [DRIVER, number]
-        with pytest.raises(RunFailed, match="driver cannot send a tensor that is not in shared memory"):
-            driver.handle_of(tensor.clone())
-
-
-def test_a_message_with_two_reading_tasks_of_one_actor_is_opened_for_both(make):
-    """Ray Direct Transport fetches it once for the actor. If one task did not open it, the sender would wait."""
-    endpoints = make(FORK)
-    for number in range(1, 6):
-        endpoints.driver.make_payload(number)
-        assert int(endpoints.actors["one"].open_for_all_tasks([DRIVER, number])["number"]) == number
-    with pytest.raises(RunFailed, match="one received a handle of nobody"):
-        endpoints.actors["one"].open_for_all_tasks(["nobody", 1])
 
 
 def test_a_sender_that_waits_for_the_oldest_result_can_send_all_that_may_be_in_flight(make):

@@ -4,7 +4,7 @@ import pytest
 from in_process import COLOCATED, DEMO
 
 from dataflow.errors import RunFailed
-from dataflow.transports.ray_internals import check_data_paths
+from dataflow.transports.graph import check_data_paths
 
 SHARED_MEMORY = "TorchTensorType over BufferedSharedMemoryChannel"
 NCCL = "TorchTensorType over TorchTensorAcceleratorChannel"
