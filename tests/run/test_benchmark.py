@@ -144,12 +144,11 @@ def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
 def test_configurations_of_a_suite_can_be_selected(no_gpu, monkeypatch):
     monkeypatch.setattr(validate, "require_modules", lambda *_: None)
     planned = plan_suite(["peers zmq-ipc"], "peers", {})
-    assert [(plan.configuration.name, plan.suite, plan.table) for plan, _ in planned] == [
-        ("peers zmq-ipc", "peers", "peers")
-    ]
+    names = {(plan.configuration.name, plan.suite, plan.table) for plan, _ in planned}
+    assert names == {("peers zmq-ipc", "peers", "peers")}
 
 
-@pytest.mark.parametrize("suite", ["benchmark", "hops", "weights", "sweeps", "chatlearn", "peers", "headline"])
+@pytest.mark.parametrize("suite", ["benchmark", "hops", "sweeps", "peers", "headline"])
 def test_every_name_of_a_suite_selects_its_configurations(suite, no_gpu, monkeypatch):
     monkeypatch.setattr(memory, "require_memory", lambda *_: 2**33)  # whatever other programs use
     for part in SUITES[suite]:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -125,22 +125,6 @@ def test_nothing_is_left_whatever_is_killed_and_whatever_signals_the_guard_gets(
 
 def start_sleep(run_folder):
     run_folder.start_driver(["/bin/sleep", "600"], ROOT, {})
-
-
-def test_a_killed_guard_ends_neither_the_other_run_nor_other_children_of_the_process(temporary):
-    with ExitStack() as others:
-        earlier = others.enter_context(subprocess.Popen(["sleep", "600"], start_new_session=True))
-        others.callback(earlier.kill)
-        with RunFolder() as driver:
-            other = others.enter_context(RunFolder())
-            for run_folder in (driver, other):
-                start_sleep(run_folder)
-            driver._guard.kill()
-            wait_for(lambda: driver.returncode() is not None)
-            assert driver.returncode() == -signal.SIGKILL
-        assert not psutil.pid_exists(driver.pid)
-        assert [earlier.poll(), other.returncode()] == [None, None]
-    assert not psutil.pid_exists(other.pid)
 
 
 @pytest.mark.parametrize(("end", "returncode"), [("exit(3)", 3), ("os.kill(os.getpid(), 15)", -15), ("exit(4)", None)])

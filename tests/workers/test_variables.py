@@ -36,14 +36,11 @@ def test_torch_and_ray_have_different_variables(make_plan):
     assert variables["RAY_preallocate_plasma_memory"] == "1" and RETAIN_MEMORY.items() <= variables.items()
 
 
-@pytest.mark.parametrize(
-    ("runtime", "flags", "set_by_user", "expected"),
-    [
-        ("store", (), {}, "127.0.0.1,localhost"),
-        ("torch", (), {"NO_PROXY": "corp.net"}, "corp.net,127.0.0.1,localhost"),
-        ("store", ("--address", "10.0.0.7:6379"), {"no_proxy": "a,b"}, "a,b,127.0.0.1,localhost,10.0.0.7"),
-    ],
-)
+@pytest.mark.parametrize(("runtime", "flags", "set_by_user", "expected"), [
+    ("store", (), {}, "127.0.0.1,localhost"),
+    ("torch", (), {"NO_PROXY": "corp.net"}, "corp.net,127.0.0.1,localhost"),
+    ("store", ("--address", "10.0.0.7:6379"), {"no_proxy": "a,b"}, "a,b,127.0.0.1,localhost,10.0.0.7"),
+])  # fmt: skip
 def test_no_proxy_is_used_for_this_machine_and_the_cluster(
     make_plan, monkeypatch, runtime, flags, set_by_user, expected
 ):
