@@ -12,6 +12,7 @@ from msgspec import Meta, convert
 
 from dataflow.flows.catalogue import FLOWS
 from dataflow.flows.flow import Flow
+from dataflow.flows.models import MODELS
 from dataflow.plan.flag import flag, parse_assignments
 from dataflow.studies import FOLDER as STUDIES
 from dataflow.studies import studies
@@ -62,6 +63,12 @@ class CoreOptions:
     iteration_bytes: int | None = flag("sizes", None, "scale all flat messages to this number of bytes per iteration, "
         "such as 64MiB", parse_bytes, _BYTES, size="payload")
     fields: int | None = _size("cut each tensor of a message into this many tensors", int, Meta(ge=1, le=10_000))
+    model: str | None = _size(f"tensors of flows of models: {', '.join(MODELS)}, or the size of one flat tensor, such "
+        "as 1GiB", str)
+    model_scale: float | None = flag("sizes", None, "multiply the first dimension of all tensors of --model by this "
+        "share", float, Meta(gt=0, le=1), size="scale")
+    lora_rank: int | None = _size("send adapters of this rank for the matrices of the layers of --model instead of all "
+        "weights", int, Meta(ge=1, le=4096))
     device: str = _transport("auto", "device of the tensors; auto: GPUs if there are any and the transport uses them",
         str, choices=("auto", "cpu", "cuda"))
     zero_copy: bool = _transport(False, "object store: readers map tensors and do not copy them", configuration=True)

@@ -9,14 +9,13 @@ from dataflow.flows.flow import of_sizes
 from dataflow.plan.flag import flag
 from dataflow.studies import Study
 from dataflow.studies.detached_ppo.flow import ITEMS, Sizes, detached_ppo
-from dataflow.studies.model_flags import ModelFlags
 
 _size = partial(flag, "detached-ppo", None)
 _FEW = Meta(ge=1, le=16)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DetachedPpoFlags(ModelFlags):
+class DetachedPpoFlags:
     # fmt: off
     makers: int | None = _size("actors that make experience", int, _FEW, size=True)
     ppo_trainers: int | None = _size("trainers, which send their weights to the makers (default: 1)", int, _FEW,

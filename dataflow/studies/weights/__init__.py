@@ -11,7 +11,6 @@ from msgspec import Meta
 from dataflow.flows.flow import of_sizes
 from dataflow.plan.flag import flag
 from dataflow.studies import Study
-from dataflow.studies.model_flags import ModelFlags
 from dataflow.studies.weights.flow import Sizes, changes_flow, weights
 from dataflow.units import parse_bytes
 
@@ -20,7 +19,7 @@ _FEW = Meta(ge=1, le=64)
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightsFlags(ModelFlags):
+class WeightsFlags:
     # fmt: off
     receivers: int | None = _size("rollouts that receive all weights", int, _FEW)
     senders: int | None = _size("trainers, each of which sends its part of the tensors", int, _FEW)

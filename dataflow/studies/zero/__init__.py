@@ -18,7 +18,6 @@ from dataflow.flows.message import ACKNOWLEDGEMENT
 from dataflow.flows.models import model_fields
 from dataflow.plan.flag import flag
 from dataflow.studies import Study
-from dataflow.studies.model_flags import ModelFlags
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all-reduce", "reduce-scatter", "all-gather"
 # The gradients; gradients, then updated parameters; parameters for forward and backward pass, then gradients.
@@ -28,7 +27,7 @@ _size = partial(flag, "zero", None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ZeroFlags(ModelFlags):
+class ZeroFlags:
     zero_stage: int | None = _size("stage of ZeRO: 1, 2 or 3", int, Meta(ge=1, le=3), size="stage")
     zero_ranks: int | None = _size("ranks of the model (default: 4)", int, Meta(ge=2, le=64), size="ranks")
 
