@@ -7,7 +7,8 @@ import dataclasses
 import inspect
 import runpy
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from types import NoneType
@@ -23,7 +24,7 @@ from dataflow.flows.parser import ARROW, check_reserved, parse_flow
 from dataflow.studies import studies
 from dataflow.units import format_bytes
 
-MAX_SHOWN_FIELDS = 20  # of a message in --list-flows
+MAX_SHOWN_FIELDS = 20  # of a message in --help flows
 
 
 def online_dpo(
@@ -36,7 +37,7 @@ def online_dpo(
     """
     sizes = message_bytes(batch_size, prompt_seq_len, num_samples, max_new_tokens)
     tasks = (
-        Task("policy", (DRIVER,), flat_message(sizes["policy"]), "policy inference"),
+        Task("policy", (DRIVER,), flat_message(sizes["policy"])),
         Task("reference", ("policy",), flat_message(sizes["reference"])),
         Task("reward", ("policy", "reference"), flat_message(sizes["reward"])),
     )
@@ -80,21 +81,32 @@ for _study in studies().values():
 FLOWS_OF_FIELDS = {"online-dpo": of_samples(partial(rlhf, "online-dpo", "online DPO"))}
 
 
+@contextmanager
+def name_errors(name: str) -> Iterator[None]:
+    """Raise ValueError, with the line of FILE.py, for anything that the user's file raises."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        path = name.rpartition(":")[0]
+        lines = [
+            f", line {frame.lineno}" for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path
+        ]
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(f"{name}{''.join(lines[-1:])}: {reason}: give FILE.py:FUNCTION") from None
+
+
 def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
     """Return the function that builds the flow of this name, text or FILE.py:FUNCTION; raise ValueError for others."""
     if ARROW in name:
         return lambda: parse_flow(name)
     if ".py:" in name:
         path, _, function = name.rpartition(":")
-        try:
-            value = runpy.run_path(path).get(function)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # anything that the user's file raises; a SyntaxError names its line
-            raise ValueError(f"{path}: {describe_error(error)}: give FILE.py:FUNCTION") from None
+        with name_errors(name):
+            value = runpy.run_path(path)[function]
         if not callable(value):
-            kind = "" if value is None else f" (this name is of type {type(value).__name__})"
-            raise ValueError(f"{path} has no function {function}{kind}: give FILE.py:FUNCTION")
+            raise ValueError(f"{name} is of type {type(value).__name__}: give FILE.py:FUNCTION")
         return value
     if name not in FLOWS:
         others = f": give {', '.join(FLOWS)}, 'rollout -> trainer: 12MB', or my_flow.py:my_flow"
@@ -132,18 +144,15 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
         owners += [f"{flow} --message fields" for flow in FLOWS_OF_FIELDS if size in flow_sizes(flow, "fields")]
         others = f"; {name} has {', '.join(map(size_flag, defaults))}" if defaults else ""
         raise ValueError(f"{size_flag(size)} is a size of {', '.join(owners)}: leave it out{others}")
-    try:
-        flow = flow_function(name, message)(**{**defaults, **given})
-    except BaseException as error:
-        if ".py:" not in name or isinstance(error, KeyboardInterrupt):
-            raise
-        path, frames = name.rpartition(":")[0], traceback.extract_tb(error.__traceback__)
-        line = max((number for number, frame in enumerate(frames) if frame.filename == path), default=-1)
-        raise ValueError(f"{name}, line {frames[line].lineno}: {describe_error(error)}") from error
-    if not isinstance(flow, Flow):
-        raise ValueError(f"{name} returned a {type(flow).__name__}: it must return a dataflow.flows.flow.Flow")
+    function = flow_function(name, message)
     if ".py:" in name:
+        with name_errors(name):
+            flow = function(**{**defaults, **given})
+        if not isinstance(flow, Flow):
+            raise ValueError(f"{name} returned a {type(flow).__name__}: it must return a dataflow.flows.flow.Flow")
         check_reserved([*flow.actors, *(task.name for task in flow.tasks)])
+    else:
+        flow = function(**{**defaults, **given})
     if iteration_bytes and not flow.is_flat:
         raise ValueError(f"--iteration-bytes changes flat messages, and {name} has messages of fields: leave it out, "
                          "and use --batch-size")  # fmt: skip
@@ -152,36 +161,22 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
     return cut_messages(flow, fields) if fields else flow
 
 
-def describe_error(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
-
-
 def describe_flows() -> str:
+    """Return each flow with its sizes, the readers and bytes of each message, and the fields of each message."""
     lines = []
     for name, message in [(flow, None) for flow in FLOWS] + [(flow, "fields") for flow in FLOWS_OF_FIELDS]:
         flow = build_flow(name, {}, message)
         sizes = ", ".join(f"{size_flag(size)} {value}" for size, value in flow_sizes(name, message).items() if value)
         form = " --message fields" if message else ""
         lines.append(f"{name}{form}: {flow.title}, {format_bytes(flow.bytes_per_iteration)} per iteration ({sizes})")
-        lines += describe_messages(flow)
+        for sender in (DRIVER, *(task.name for task in flow.tasks)):
+            readers, fields = ", ".join(edge.reader for edge in flow.edges_from(sender)), flow.message(sender).fields
+            lines.append(f"  {f'{sender} -> {readers}':42} {format_bytes(flow.message(sender).bytes):>10}")
+            for field in fields[:MAX_SHOWN_FIELDS] if fields[0].name else ():
+                lines.append(f"      {field.name:28} {field.dtype:8} {format_bytes(field.bytes)}")
+            if len(fields) > MAX_SHOWN_FIELDS:
+                lines.append(f"      and {len(fields) - MAX_SHOWN_FIELDS} more")
     return "\n".join(lines)
-
-
-def describe_messages(flow: Flow) -> list[str]:
-    """Return for each message a line with its readers and bytes, and a line for each field."""
-    lines = []
-    for sender in (DRIVER, *(task.name for task in flow.tasks)):
-        readers, message = ", ".join(edge.reader for edge in flow.edges_from(sender)), flow.message(sender)
-        lines.append(f"  {f'{sender} -> {readers}':42} {format_bytes(message.bytes):>10}")
-        if len(message.fields) > MAX_SHOWN_FIELDS:
-            lines.append(f"      {len(message.fields)} tensors")
-            continue
-        for field in message.fields if not message.is_flat else ():
-            lengths, shape = field.lengths, str([*field.shape])
-            if field.is_list:
-                shape = f"{len(lengths)} x [{min(lengths)}..{max(lengths)}]"
-            lines.append(f"      {field.name:28} {field.dtype:8} {shape}")
-    return lines
 
 
 def flag_name(option: str) -> str:

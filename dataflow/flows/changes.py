@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from dataflow.flows.flow import DRIVER, PROXY, WORD_BYTES, Flow, Task
+from dataflow.flows.flow import DRIVER, PROXY, Flow, Task
 from dataflow.flows.message import (
     ACKNOWLEDGEMENT,
     ITEM_BYTES,
+    NUMBER_BYTES,
     Field,
     Message,
     flat_message,
@@ -28,8 +29,8 @@ def with_proxy_actor(flow: Flow) -> Flow:
     The driver starts each iteration with 8 bytes and gets an acknowledgement.
     """
     tasks = [replace(task, reads=tuple("query" if s == DRIVER else s for s in task.reads)) for task in flow.tasks]
-    begin = Task("query", (DRIVER,), flow.query, PROXY, PROXY)
-    end = Task("result", flow.returns, ACKNOWLEDGEMENT, PROXY, PROXY)
+    begin = Task("query", (DRIVER,), flow.query, PROXY)
+    end = Task("result", flow.returns, ACKNOWLEDGEMENT, PROXY)
     return replace(flow, query=ACKNOWLEDGEMENT, tasks=(begin, *tasks, end), returns=("result",))
 
 
@@ -38,7 +39,7 @@ def scale_flow(flow: Flow, iteration_bytes: int) -> Flow:
 
     Acknowledgements keep their 8 bytes, unless the flow has no other messages.
     """
-    smallest = WORD_BYTES * len(flow.edges)
+    smallest = NUMBER_BYTES * len(flow.edges)
     if iteration_bytes < smallest:
         raise ValueError(f"--iteration-bytes {iteration_bytes}: {flow.name} has {len(flow.edges)} messages of at least "
                          f"8 bytes per iteration: give {smallest} or more")  # fmt: skip
@@ -50,7 +51,7 @@ def scale_flow(flow: Flow, iteration_bytes: int) -> Flow:
     def scale(message: Message) -> Message:
         if fixed_bytes and message == ACKNOWLEDGEMENT:
             return message
-        return flat_message(WORD_BYTES * max(1, round(message.bytes * factor / WORD_BYTES)))
+        return flat_message(NUMBER_BYTES * max(1, round(message.bytes * factor / NUMBER_BYTES)))
 
     return change_messages(flow, scale)
 

@@ -177,7 +177,7 @@ def rlhf(name: str, title: str, batch: Batch, has_value: bool = False, has_rule:
     so that the message can hold its sequence number.
     """
     tasks = [
-        Task("policy", (DRIVER,), policy(batch), "policy inference"),
+        Task("policy", (DRIVER,), policy(batch)),
         Task("reference", ("policy",), Message((batch.padded_to("ref_logprobs", "float32", 1),))),
     ]
     if has_value:
@@ -185,7 +185,7 @@ def rlhf(name: str, title: str, batch: Batch, has_value: bool = False, has_rule:
     tasks.append(Task("reward", tuple(task.name for task in tasks), reward(batch, has_value)))
     if has_rule:
         scores = Message((Field("math_rewards", "float64", (batch.size,)),))
-        tasks.append(Task("reward1", (DRIVER, "policy"), scores, "reward by rule"))
+        tasks.append(Task("reward1", (DRIVER, "policy"), scores))
     returns = tuple(task.name for task in tasks if task.name in ("value", "reward", "reward1"))
     return Flow(name, title, query(batch), tuple(tasks), returns)
 

@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
-from dataflow.flows.message import (
-    ACKNOWLEDGEMENT,
-    Message,
-)
+from dataflow.flows.message import Message
 
 DRIVER = "driver"
-WORD_BYTES = ACKNOWLEDGEMENT.bytes
 PROXY = "proxy"  # the actor that `with_proxy_actor` adds; a user's flow may have a trainer of its own
 T = TypeVar("T")
 MAX_NAME_LENGTH = 100  # names of actors are parts of the names of files, which have at most 255 characters
@@ -25,7 +21,6 @@ class Task:
     name: str
     reads: tuple[str, ...]  # names of tasks, or DRIVER
     sends: Message  # ACKNOWLEDGEMENT if the task only reports that it has finished
-    title: str = ""  # the name in diagrams
     actor: str = ""  # default: the name of the task
     work: Any = None  # what a part of a study does for it before it sends; None: nothing
     other_bytes: int = 0  # that it sends besides its message, inside the clock

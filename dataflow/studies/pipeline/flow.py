@@ -133,7 +133,7 @@ def stage_tasks(
         parts, held_change = costs[kind]
         previous = task_name(kind, batch, position, stages)
         work = Computation(parts * seconds / schedule.chunks, held_change)
-        tasks.append(Task(previous, tuple(reads), tensor if is_sent else ACKNOWLEDGEMENT, kind, actor, work))
+        tasks.append(Task(previous, tuple(reads), tensor if is_sent else ACKNOWLEDGEMENT, actor, work))
     return [*tasks, Task(f"{actor}.done", (previous,), ACKNOWLEDGEMENT, actor=actor)]
 
 
