@@ -5,8 +5,9 @@ import os
 import resource
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
+from itertools import cycle
 from typing import Any
 
 import torch
@@ -36,15 +37,15 @@ class Endpoint:
         self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(self.worker.actor)}
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
-        self.copies: dict[str, list[list[Payload]]] = {}  # --copy-out: memory that each task copies its inputs into
+        self.copies: dict[str, Iterator[list[Payload]]] = {}  # --copy-out: memory that each task copies its inputs into
         for task in self.tasks if name != DRIVER else [DRIVER]:
             memory, edges = self.memory(task), flow.edges_to(task)
             arguments = (task, flow.message(task), flow.slots(options.in_flight), self.device, self.packed, memory)
             self.outboxes[task] = Outbox(*arguments, options.copy_in)
             self.inboxes[task] = Inbox(edges, plan.device, options.in_flight, self.worker.receives)
             if options.copy_out:
-                self.copies[task] = [[tensors.like(edge.message, self.device) for edge in edges]
-                                     for _ in range(options.in_flight)]  # fmt: skip
+                copies = [[tensors.like(e.message, self.device) for e in edges] for _ in range(options.in_flight)]
+                self.copies[task] = cycle(copies)
         self.digests: Digests = {}
         self.minor_faults, self.faults_before = 0, 0
         self.progress = ProgressTable.join(plan.run_folder, name, plan.worker_names, plan.total_iterations)
@@ -108,9 +109,7 @@ class Endpoint:
 
     def copy_out(self, inputs: Sequence[Payload], task: str) -> list[Payload]:
         """--copy-out: return copies of the inputs, in memory that was used `in_flight` messages ago."""
-        copies = self.copies[task]
-        copies.append(copies.pop(0))
-        return [tensors.copy(view, into) for view, into in zip(inputs, copies[-1], strict=True)]
+        return [tensors.copy(view, into) for view, into in zip(inputs, next(self.copies[task]), strict=True)]
 
     def end_group(self, number: int) -> dict[str, Any]:
         """Change the parameters that were sent, right after all acknowledgements; return what the parts measured."""

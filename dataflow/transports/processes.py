@@ -18,6 +18,24 @@ from dataflow.transports.ring_endpoint import RingEndpoint, start_with_rings
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 
+class LoopActor(Actor):
+    def run(self):
+        while True:
+            for task in self.tasks:
+                # No variable holds the inputs: the inbox frees them, at the same time for every transport.
+                self.send(task, self.forward_step(task, *self.receive_all(task)))
+
+
+def connect(workers: WorkerGroup, data_path: str) -> Connection:
+    """Return the connection of endpoints that send and receive all messages of a task."""
+    driver = workers.driver
+    return Connection(
+        submit=lambda query: driver.send(DRIVER, query),
+        collect=lambda _: driver.receive_all(DRIVER),
+        data_paths={str(edge): data_path for edge in workers.sent_flow.edges},
+    )
+
+
 class QueueEndpoint(Endpoint):
     """The payloads lie in shared memory, and torch.multiprocessing sends their file descriptors."""
 
@@ -37,24 +55,15 @@ class QueueEndpoint(Endpoint):
         return [self.queues[str(edge)].get() for edge in self.sent_flow.edges_to(task)]
 
 
-class QueueActor(QueueEndpoint, Actor):
-    def run(self):
-        while True:
-            for task in self.tasks:
-                # No variable holds the inputs: the inbox frees them, at the same time for every transport.
-                self.send(task, self.forward_step(task, *self.receive_all(task)))
+class QueueActor(QueueEndpoint, LoopActor):
+    pass
 
 
 def by_multiprocessing(workers: WorkerGroup) -> Connection:
     """Send tensors in shared memory through the queues of torch.multiprocessing."""
     context = torch.multiprocessing.get_context("spawn")
-    queues = {str(edge): context.SimpleQueue() for edge in workers.sent_flow.edges}
-    workers.start(QueueActor, QueueEndpoint, queues)
-    return Connection(
-        submit=lambda query: workers.driver.send(DRIVER, query),
-        collect=lambda _: workers.driver.receive_all(DRIVER),
-        data_paths=dict.fromkeys(queues, f"SimpleQueue, {torch.multiprocessing.get_sharing_strategy()}"),
-    )
+    workers.start(QueueActor, QueueEndpoint, {str(edge): context.SimpleQueue() for edge in workers.sent_flow.edges})
+    return connect(workers, f"SimpleQueue, {torch.multiprocessing.get_sharing_strategy()}")
 
 
 class PipeEndpoint(RingEndpoint):
@@ -68,7 +77,7 @@ class PipeEndpoint(RingEndpoint):
             self.inputs[task] = [(edge.source, pipes[str(edge)][0].fileno()) for edge in self.sent_flow.edges_to(task)]
             self.outputs[task] = [pipes[str(edge)][1].fileno() for edge in self.sent_flow.edges_from(task)]
 
-    def send_number(self, task):
+    def send(self, task, payload):
         for pipe in self.outputs[task]:
             os.write(pipe, self.rings[task].newest.to_bytes(8, "little"))
 
@@ -77,12 +86,8 @@ class PipeEndpoint(RingEndpoint):
         return self.open_all(task, handles)
 
 
-class PipeActor(PipeEndpoint, Actor):
-    def run(self):
-        while True:
-            for task in self.tasks:
-                self.forward_step(task, *self.receive_all(task))
-                self.send_number(task)
+class PipeActor(PipeEndpoint, LoopActor):
+    pass
 
 
 def by_mapped(workers: WorkerGroup) -> Connection:
@@ -90,11 +95,7 @@ def by_mapped(workers: WorkerGroup) -> Connection:
     context = multiprocessing.get_context("spawn")
     pipes = {str(edge): context.Pipe(duplex=False) for edge in workers.sent_flow.edges}
     start_with_rings(workers, PipeActor, PipeEndpoint, pipes)
-    return Connection(
-        submit=lambda query: workers.driver.send_number(DRIVER),
-        collect=lambda _: workers.driver.receive_all(DRIVER),
-        data_paths=dict.fromkeys(pipes, "mapped /dev/shm, sequence number by pipe"),
-    )
+    return connect(workers, "mapped /dev/shm, sequence number by pipe")
 
 
 def by_memcpy(workers: WorkerGroup) -> Connection:

@@ -64,26 +64,19 @@ def test_every_byte_of_every_field_is_compared(message):
                 assert edge.verify(1) == {name: 1}
 
 
+@pytest.mark.parametrize("late", [11, 15, 17, 19])
 @pytest.mark.parametrize("name", NUMBER_BYTES)
-def test_a_late_sequence_number_is_wrong_although_the_payload_is_right_in_the_end(name):
-    endpoints = LocalEndpoints(RICH)
-    endpoints.run(1, in_reward(lambda payload: flip_bit(payload, name, 0, 0)))
-    ((_, (payload, _)),) = endpoints.actors["reward"].inboxes["reward"].held
-    payload[name] = endpoints.actors["policy"].outboxes["policy"].pool[1][name]
-    assert endpoints.verify(1) == {f"policy -> reward, {name}": NUMBER_BYTES[name]}
-
-
-@pytest.mark.parametrize("name", NUMBER_BYTES)
-def test_a_late_sequence_number_is_found_in_every_iteration_of_a_group(name):
-    for late in (11, 15, 17, 19):
-        endpoints = LocalEndpoints(RICH, in_flight=K, check_every=GROUP)
-        for number in range(1, 21):
-            endpoints.run(number, in_reward(lambda payload: flip_bit(payload, name, 0, 0)) if number == late else None)
-            if number == GROUP:
-                assert endpoints.verify(1, GROUP) == {}
-        # In a held message, one byte differs. Only the sequence numbers of the other messages are known.
-        count = 1 if late > 20 - K else NUMBER_BYTES[name]
-        assert endpoints.verify(11, 20) == {f"policy -> reward, {name}": count}
+def test_a_late_sequence_number_is_wrong_although_the_payload_is_right_in_the_end(name, late):
+    endpoints = LocalEndpoints(RICH, in_flight=K, check_every=GROUP)
+    for number in range(1, 21):
+        endpoints.run(number, in_reward(lambda payload: flip_bit(payload, name, 0, 0)) if number == late else None)
+        if number == GROUP:
+            assert endpoints.verify(1, GROUP) == {}
+    held = dict(endpoints.actors["reward"].inboxes["reward"].held)
+    if late in held:  # the right number has arrived by now
+        pool = endpoints.actors["policy"].outboxes["policy"].pool
+        held[late][0][name] = pool[late % len(pool)][name]
+    assert endpoints.verify(11, 20) == {f"policy -> reward, {name}": NUMBER_BYTES[name]}
 
 
 @pytest.mark.parametrize("flow", [RICH, COLOCATED], ids=lambda flow: flow.name)
@@ -185,18 +178,6 @@ def test_a_task_that_reads_only_its_own_actor_sends_the_number_that_it_reads():
     for number in (1, 2):
         one.forward_step("policy", endpoints.carry(endpoints.make_query(number)))
     assert [int(one.forward_step("critic")["tokens"][0, 0]) for _ in range(2)] == [1, 2]
-
-
-@pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
-@pytest.mark.parametrize("kind", ["flip", "stale"])
-def test_an_injected_fault_is_found_on_the_edges_of_its_task_and_on_no_others(kind, options):
-    endpoints = LocalEndpoints(RICH, inject=f"policy:3:{kind}", **options)
-    for number in (1, 2, 3):
-        endpoints.run(number)
-        wrong = endpoints.verify(number)
-        assert bool(wrong) == (number == 3)
-    assert {name.partition(",")[0] for name in wrong} == {"policy -> reference", "policy -> reward"}
-    assert kind == "stale" or set(wrong.values()) == {1}
 
 
 def test_views_of_shared_memory_are_told_from_copies():
