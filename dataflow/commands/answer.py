@@ -19,7 +19,7 @@ from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import NO_DIFFERENCE
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS
 from dataflow.commands.list import explain_skip
-from dataflow.errors import UsageError
+from dataflow.errors import UsageError, name_broken_record
 from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.plan.command_line import OneLineParser, make_options, parse_with_options
 from dataflow.plan.options import FLAGS, RESULTS, SENDER_SIZES
@@ -27,8 +27,7 @@ from dataflow.plan.plan import Plan
 from dataflow.records import files
 from dataflow.records.machine import MACHINE_KEYS, describe_environment, machine_line
 from dataflow.records.schema import Configuration, Workload
-from dataflow.report import console, tables
-from dataflow.report.broken_records import name_broken_record
+from dataflow.report import render, tables
 from dataflow.report.tables import Column
 from dataflow.units import format_bytes
 
@@ -97,7 +96,7 @@ def print_ranking(results: Sequence[Result]) -> None:
         Column("compared with the fastest", lambda result: verdicts[result], is_text=True),
         Column("day", lambda result: result.shown_runs[0].started_at[:10], is_text=True),
     ]
-    console.print_table(tables.make_table([*verdicts], columns))
+    render.print_table(tables.make_table([*verdicts], columns))
 
 
 def measuring_command(given: Mapping[str, Any]) -> str:

@@ -17,12 +17,11 @@ from pathlib import Path
 from dataflow.analysis.comparison import Pair, environment_differences, match_results
 from dataflow.analysis.result import UNCOUNTED, Result, group_results
 from dataflow.analysis.statistics import MIN_RUNS
-from dataflow.errors import UsageError
+from dataflow.errors import UsageError, name_broken_record
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
-from dataflow.report.broken_records import name_broken_record
-from dataflow.report.console import print_table
-from dataflow.report.sentences import describe_all, old_and_new
+from dataflow.report.render import print_table
+from dataflow.report.sentences import describe_pairs, old_and_new
 from dataflow.report.tables import Column, format_faults, format_milliseconds, have_equal_work, make_table
 from dataflow.units import format_bytes
 
@@ -111,7 +110,7 @@ def main(argv: Sequence[str]) -> int:
         unequal = [pair for pair in pairs if pair.is_measured and not have_equal_work(pair.old, pair.new)]
         pairs = [pair for pair in pairs if pair not in unequal]  # a sentence says why the others have no ratio
         measured = [pair for pair in pairs if pair.is_measured]
-        notes = [*write_notes(pairs, only_old, only_new), *describe_all(unequal)]
+        notes = [*write_notes(pairs, only_old, only_new), *describe_pairs(unequal)]
         losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
         print_table(make_table(measured, COLUMNS))
     print(*environment_differences(measured), *notes, sep="\n")

@@ -25,7 +25,7 @@ def explain_skip(variant: Variant, given: Mapping[str, Any]) -> str | None:
 def main(argv: Sequence[str]) -> int:
     parser = OneLineParser(__doc__, "python3 -m dataflow list [flags]")
     _, given = parse_with_options(parser, argv)
-    from dataflow.report.console import print_table  # imports numpy, for which a wrong flag should not wait
+    from dataflow.report.render import print_table  # imports numpy, for which a wrong flag should not wait
     from dataflow.report.tables import Column, make_table
 
     columns = [

@@ -15,12 +15,10 @@ from pathlib import Path
 
 from dataflow.analysis.comparison import check_one_machine
 from dataflow.analysis.result import group_results
-from dataflow.errors import RecordError
+from dataflow.errors import RecordError, name_broken_record
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
-from dataflow.report import console, html, markdown
-from dataflow.report.broken_records import name_broken_record
-from dataflow.report.charts import to_svg
+from dataflow.report import render
 from dataflow.report.pages import page_sections
 from dataflow.report.sections import sections
 from dataflow.report.tables import Section
@@ -64,7 +62,7 @@ def write_charts(built: Sequence[Section], folder: Path) -> list[Path]:
     for index, chart in enumerate(charts):
         number = 1 + sum(other.file_name == chart.file_name for other in charts[:index])
         written.append(folder / f"{chart.file_name}{f'_{number}' if number > 1 else ''}.svg")
-        written[-1].write_text(to_svg(chart.draw()), encoding="utf-8")
+        written[-1].write_text(chart.to_svg(), encoding="utf-8")
     return written
 
 
@@ -88,12 +86,12 @@ def present(arguments: argparse.Namespace) -> int:
         written = write_charts(built, arguments.output)
         if arguments.html:
             written.append(arguments.output / "report.html")
-            written[-1].write_text(html.render(built), encoding="utf-8")
+            written[-1].write_text(render.to_html(built), encoding="utf-8")
     except OSError as error:
         path = error.filename or arguments.output  # a full disk names no file
         raise RecordError(f"cannot write {path} ({error.strerror}): give another --output") from None
     if arguments.publish:
-        markdown.rewrite_pages(arguments.publish, [*built, *page_sections(results)])
-    console.print_sections(built)
+        render.rewrite_pages(arguments.publish, [*built, *page_sections(results)])
+    render.print_sections(built)
     print(f"charts: {', '.join(map(str, written)) or 'none'}")
     return int(any(result.status == "impossible" for result in results))

@@ -126,7 +126,7 @@ def order_runs(groups: Sequence[list[Item]], runs: int, seed: str) -> list[list[
 
 def print_plans(items: Sequence[Item], runs: int) -> None:
     """Print the messages, and the iterations and the memory (without Ray's own) of each configuration."""
-    from dataflow.report.console import print_flow
+    from dataflow.report.render import print_flow
 
     for flow in {item.plan.workload.edges: item.plan.requested_flow for item in items}.values():
         print_flow(flow)
@@ -160,13 +160,12 @@ def find_new_items(items: Sequence[Item], folder: Path, is_continued: bool) -> l
 def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: Path) -> int:
     """Print the tables, draw the charts, and compare. Return 0, or the exit code of the report."""
     from dataflow.commands import compare, report  # imports take time, and a wrong flag should be rejected at once
-    from dataflow.report import console
+    from dataflow.report import render
 
-    if is_alone(arguments):
-        for item in items:
-            if item.record.runs[-1].spans:
-                print_stages(item.record)
-        console.print_end([item.record for item in items], output if len(items) > 1 else items[0].saved_path)
+    if is_alone(arguments) and len(items) == 1:
+        if items[0].record.runs[-1].spans:
+            print_stages(items[0].record)
+        render.print_end(items[0].record, items[0].saved_path)
         return 0
     if arguments.against or arguments.paired:
         sides = [output / "old", output / "new"] if arguments.against else [item.path for item in items]
@@ -180,10 +179,10 @@ def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: P
 def print_stages(record: Record) -> None:
     """Print where the time of the iterations went."""
     from dataflow.analysis.result import Result
-    from dataflow.report import console, sections
+    from dataflow.report import render, sections
 
     try:
-        console.print_sections(sections.sections([Result((record,))]))
+        render.print_sections(sections.sections([Result((record,))]))
     except RecordError as error:
         print(f"warning: {error}")
 
@@ -192,14 +191,14 @@ def print_comparison(items: Sequence[Item]) -> None:
     """Compare the others with the first configuration, in words."""
     from dataflow.analysis.comparison import Pair
     from dataflow.analysis.result import Result
-    from dataflow.report.sentences import describe_all
+    from dataflow.report.sentences import describe_pairs
 
     results = [Result((item.record,)) for item in items]
     pairs = [
         Pair(old, new) for new in results for old in results
         if old.label == results[0].label != new.label and old.workload.edges == new.workload.edges
     ]  # fmt: skip
-    print(*describe_all(pairs), sep="\n", end="\n" if pairs else "")
+    print(*describe_pairs(pairs), sep="\n", end="\n" if pairs else "")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -213,7 +212,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     with new_records(find_new_items(items, output, arguments.is_continued)):
         if is_alone(arguments):
-            from dataflow.report.console import print_flow
+            from dataflow.report.render import print_flow
 
             print_flow(items[0].plan.requested_flow)
         else:

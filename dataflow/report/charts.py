@@ -5,6 +5,7 @@ is_view means that readers get a view, so that their times do not include a copy
 
 import io
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -12,27 +13,19 @@ from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from dataflow.report.axes import (
-    GRID_COLOUR,
-    LABEL_INCHES,
-    LIMIT_COLOUR,
-    PLAIN_NUMBERS,
-    ROW_INCHES,
-    draw_limits,
-    draw_rows,
-    make_panels,
-    move_apart,
-    set_log_axis,
-    set_value_ticks,
-    write_title,
-)
+from dataflow.units import format_bytes
 
+WIDTH, MAX_HEIGHT, ROW_HEIGHT = 8.0, 12.0, 0.21  # inches
+TITLE_CHARACTERS, CAPTION_CHARACTERS = 94, 135  # per line
+LINE_CHART_ROWS = 18  # its height
 # The colour-blind can tell these colours apart. Neighbours also differ in lightness. Waiting is white: no work.
 SEGMENT_COLOURS = ("#0072b2", "#f0e442", "#4f1a4c", "#35b78b", "#ffffff", "#b0b0b0")
-LINE_COLOURS = ("#1769aa", "#b85000", "#1b7f3b", "#c62828", "#7b4fb5", "#7a4a3a", "#c2388b", "#5a5a5a", "#757500",
-                "#007f8c", "#1a237e", "#101010")  # fmt: skip
-MARKERS = "osD^vP*X<>d"  # fewer than colours, so that two lines of one colour have different markers
+LIMIT_COLOUR = "#6b6b6b"
+MARKERS = "osD^vP*X<>d"  # their number has no factor in common with that of matplotlib's ten colours
+PLAIN_NUMBERS = FuncFormatter(lambda value, _: f"{float(f'{value:.4g}'):,.10g}")
+BYTES = FuncFormatter(lambda value, _: format_bytes(round(value)))
 
 
 @dataclass(frozen=True)
@@ -48,38 +41,6 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class DotChart:
-    """Groups of dots by title on one logarithmic axis, and vertical lines by their name in the legend.
-
-    panel_limits: group -> the position of a line in its panel alone. The title of the group names it.
-    """
-
-    file_name: str
-    title: str
-    groups: dict[str, list[Dot]]
-    x_label: str
-    limits: dict[str, float] = field(default_factory=dict)
-    caption: tuple[str, ...] = ()
-    panel_limits: dict[str, float] = field(default_factory=dict)
-
-    def draw(self) -> Figure:
-        panels = make_panels(self, [len(dots) for dots in self.groups.values()])
-        ends = [end for dots in self.groups.values() for dot in dots for end in (dot.low, dot.high)]
-        for (title, dots), axes in zip(self.groups.items(), panels, strict=True):
-            draw_rows(axes, title, dots)
-            axes.grid(axis="y", color=GRID_COLOUR, linewidth=0.5, linestyle=":")
-            set_log_axis(axes, "x", [*ends, *self.limits.values(), *self.panel_limits.values()])
-            if title in self.panel_limits:
-                axes.axvline(self.panel_limits[title], color=LIMIT_COLOUR, linewidth=1.2, zorder=1)
-            for y, dot in enumerate(dots):
-                inside = "white" if dot.is_view else "0.1"
-                axes.plot((dot.low, dot.high), (y, y), color="0.1", linewidth=1.6, solid_capstyle="butt", zorder=2.1)
-                axes.plot(dot.value, y, "o", color="0.1", markerfacecolor=inside, markersize=5, zorder=2.2)
-            draw_limits(axes, self.limits)
-        return write_title(panels[0], self.title)
-
-
-@dataclass(frozen=True)
 class Bar:
     """One configuration: the lengths of its segments by name, a label on the right, and an interval of its length."""
 
@@ -87,42 +48,6 @@ class Bar:
     segments: dict[str, float]
     label: str
     interval: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class BarChart:
-    """Stacked bars on an axis that starts at zero, and vertical lines by their name in the legend.
-
-    segment_names: all names in the order in which they are stacked. Each place in this order has its own colour.
-    """
-
-    file_name: str
-    title: str
-    bars: list[Bar]
-    segment_names: Sequence[str]
-    x_label: str
-    limits: dict[str, float] = field(default_factory=dict)
-    caption: tuple[str, ...] = ()
-
-    def draw(self) -> Figure:
-        colours = dict(zip(self.segment_names, cycle(SEGMENT_COLOURS), strict=False))
-        present = {name for bar in self.bars for name, x in bar.segments.items() if x}
-        (axes,) = make_panels(self, [len(self.bars)])
-        draw_rows(axes, "", self.bars)
-        ends = [end for bar in self.bars for end in (sum(bar.segments.values()), *(bar.interval or ()))]
-        axes.set_xlim(0, 1.005 * max([*ends, *self.limits.values()]))
-        axes.xaxis.set_major_formatter(PLAIN_NUMBERS)
-        starts = [0.0] * len(self.bars)
-        for name in (name for name in self.segment_names if name in present):
-            lengths = [bar.segments.get(name, 0.0) for bar in self.bars]
-            style = {"color": colours[name], "edgecolor": "black", "linewidth": 0.5}
-            axes.barh(range(len(self.bars)), lengths, 0.74, starts, label=name, **style)
-            starts = [start + length for start, length in zip(starts, lengths, strict=True)]
-        for y, bar in enumerate(self.bars):
-            for width, colour in ((4, "white"), (1.6, "0.1")):  # a white edge, to be seen on dark segments
-                axes.plot(bar.interval or (), (y, y) if bar.interval else (), color=colour, linewidth=width, zorder=2.1)
-        draw_limits(axes, self.limits)
-        return write_title(axes, self.title)
 
 
 @dataclass(frozen=True)
@@ -136,55 +61,159 @@ class Series:
 
 
 @dataclass(frozen=True)
-class LineChart:
-    """Lines with their names at their right ends. Both axes are logarithmic."""
+class Chart:
+    """Panels of marks by title, one below the other on the same x axis, and vertical lines by name in the legend."""
 
     file_name: str
     title: str
-    lines: list[Series]
+    panels: dict[str, list[Any]]
     x_label: str
-    y_label: str
-    x_is_bytes: bool = False
-    caption: tuple[str, ...] = ()
+    limits: dict[str, float] = field(default_factory=dict)
+    caption: Sequence[str] = ()
 
     def draw(self) -> Figure:
-        rows = max(18, len(self.lines))
-        (axes,) = make_panels(self, [rows])
-        points = [point for line in self.lines for point in line.points]
-        axes.grid(color=GRID_COLOUR, linewidth=0.6)
+        """Return the figure, with the title and the legend at the top and the caption at the bottom."""
+        caption, heights = (
+            wrap("\n".join(self.caption), CAPTION_CHARACTERS),
+            [*map(self.count_rows, self.panels.values())],
+        )
+        height = 1.3 + ROW_HEIGHT * sum(heights) + 0.5 * len(heights) + 0.13 * caption.count("\n")
+        figure = Figure(figsize=(WIDTH, min(height, MAX_HEIGHT)), layout="constrained")
+        figure.supxlabel(caption, x=0.01, ha="left", fontsize=7.5)
+        panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
+        for axes, (title, marks) in zip(panels, self.panels.items(), strict=True):
+            axes.set_title(title, fontsize=9, loc="left")
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.tick_params(labelsize=8)
+            axes.set_axisbelow(True)
+            axes.grid(axis="x", linewidth=0.6)
+            self.draw_panel(axes, marks)
+            for (name, position), style in zip(self.limits.items(), cycle(("-", "--", ":")), strict=False):
+                axes.axvline(position, color=LIMIT_COLOUR, linewidth=1.2, linestyle=style, zorder=1, label=name)
+        axes.set_xlabel(self.x_label, fontsize=9)
+        legend = figure.legend(
+            *panels[0].get_legend_handles_labels(), title=wrap(self.title, TITLE_CHARACTERS), title_fontsize=11,
+            fontsize=8, ncols=self.legend_columns, alignment="left", loc="outside upper left", frameon=False,
+        )  # fmt: skip
+        legend.get_title().set_multialignment("left")
+        return figure
+
+    def to_svg(self) -> str:
+        """Return the chart as SVG, equal for equal charts. Text is drawn as paths, to look equal everywhere."""
+        buffer = io.StringIO()
+        with rc_context({"svg.fonttype": "path", "svg.hashsalt": "chatlearn-data-flow"}):
+            self.draw().savefig(
+                buffer, format="svg", metadata={"Date": None, "Creator": None, "Type": None, "Format": None}
+            )
+        text = buffer.getvalue()
+        # Glyphs are most of the file, so they are written as briefly as possible, and without unused names and digits.
+        text = text[text.index("<svg") :].replace("DejaVuSans-", "").replace("xlink:href", "href")
+        text = re.sub(r'transform="translate\((\d+)[\d.]* 0\)"', r'x="\1"', text)
+        text = re.sub(r' id="[\w.]+_\d+"', "", text)
+        text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", text)
+        return re.sub(r"\s*\n\s*", "\n", text)
+
+    legend_columns = 6
+
+    def count_rows(self, marks: Sequence[Any]) -> float:
+        return len(marks) + 0.4
+
+    def draw_panel(self, axes: Any, marks: Sequence[Any]) -> None:
+        """Draw the marks of a panel."""
+        raise NotImplementedError
+
+
+class DotChart(Chart):
+    """Groups of dots on one logarithmic axis."""
+
+    def draw_panel(self, axes: Any, marks: Sequence[Dot]) -> None:
+        ends = [end for dots in self.panels.values() for dot in dots for end in (dot.low, dot.high)]
+        draw_names(axes, marks)
+        axes.grid(axis="y", linewidth=0.5, linestyle=":")
+        set_log_axis(axes, "x", [*ends, *self.limits.values()])
+        for y, dot in enumerate(marks):
+            inside = "white" if dot.is_view else "0.1"
+            axes.plot((dot.low, dot.high), (y, y), color="0.1", linewidth=1.6, solid_capstyle="butt", zorder=2.1)
+            axes.plot(dot.value, y, "o", color="0.1", markerfacecolor=inside, markersize=5, zorder=2.2)
+
+
+@dataclass(frozen=True)
+class BarChart(Chart):
+    """Stacked bars on an axis that starts at zero.
+
+    segment_names: all names in the order in which they are stacked. Each place in this order has its own colour.
+    """
+
+    segment_names: Sequence[str] = ()
+
+    def draw_panel(self, axes: Any, marks: Sequence[Bar]) -> None:
+        draw_names(axes, marks)
+        ends = [end for bar in marks for end in (sum(bar.segments.values()), *(bar.interval or ()))]
+        axes.set_xlim(0, 1.005 * max([*ends, *self.limits.values()]))
+        axes.xaxis.set_major_formatter(PLAIN_NUMBERS)
+        starts = [0.0] * len(marks)
+        for name, colour in zip(self.segment_names, cycle(SEGMENT_COLOURS), strict=False):
+            lengths = [bar.segments.get(name, 0.0) for bar in marks]
+            if any(lengths):
+                axes.barh(
+                    range(len(marks)), lengths, 0.74, starts, label=name, color=colour, edgecolor="black", linewidth=0.5
+                )
+            starts = [start + length for start, length in zip(starts, lengths, strict=True)]
+        for y, bar in enumerate(marks):
+            for width, colour in ((4, "white"), (1.6, "0.1")):  # a white edge, to be seen on dark segments
+                axes.plot(bar.interval or (), (y, y) if bar.interval else (), color=colour, linewidth=width, zorder=2.1)
+
+
+@dataclass(frozen=True)
+class LineChart(Chart):
+    """Lines on logarithmic axes. The legend has those first that are the highest at their right ends."""
+
+    y_label: str = ""
+    x_is_bytes: bool = False
+    legend_columns = 3
+
+    def count_rows(self, marks: Sequence[Series]) -> float:
+        return LINE_CHART_ROWS
+
+    def draw_panel(self, axes: Any, marks: Sequence[Series]) -> None:
+        points = [point for line in marks for point in line.points]
+        axes.grid(axis="y", linewidth=0.6)
         axes.set_ylabel(self.y_label, fontsize=9)
-        set_value_ticks(axes, sorted({point[0] for point in points} or {1.0}), self.x_is_bytes)
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(BYTES if self.x_is_bytes else PLAIN_NUMBERS)
         set_log_axis(axes, "y", [value for point in points for value in point[1:]])
-        lines = sorted(self.lines, key=lambda line: line.points[-1][1])
-        to_shares = axes.transScale + axes.transLimits  # from data to shares of the width and height
-        ends = [to_shares.transform(line.points[-1][:2]) for line in lines]
-        heights = move_apart([end[1] for end in ends], LABEL_INCHES / (ROW_INCHES * rows))
-        for index, (line, end, height) in enumerate(zip(lines, ends, heights, strict=True)):
-            style: dict[str, Any] = {"color": LINE_COLOURS[index % len(LINE_COLOURS)], "linewidth": 1.4}
-            style |= {"marker": MARKERS[index % len(MARKERS)], "markersize": 5}
+        for index, line in enumerate(sorted(marks, key=lambda line: -line.points[-1][1])):
+            style: dict[str, Any] = {"color": f"C{index}", "linewidth": 1.4, "marker": MARKERS[index % len(MARKERS)]}
             if line.is_view:
                 style |= {"linestyle": "--", "markerfacecolor": "white"}
             if line.is_limit:
                 style = {"color": LIMIT_COLOUR, "linewidth": 5, "alpha": 0.45}
             x, y, low, high = zip(*line.points, strict=True)
             axes.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
-            axes.plot(x, y, **style)
-            beside: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
-            axes.plot((end[0], 1.06), (end[1], height), color=style["color"], linewidth=0.5, **beside)
-            axes.plot((1.06, 1.085, 1.11), [height] * 3, markevery=[1], **style, **beside)
-            axes.text(1.125, height, line.name, color=style["color"], fontsize=8, va="center", transform=axes.transAxes)
-        return write_title(axes, self.title)
+            axes.plot(x, y, label=line.name, markersize=5, **style)
 
 
-def to_svg(figure: Figure) -> str:
-    """Return the figure as SVG, which is equal for equal figures. Text is drawn as paths, to look equal everywhere."""
-    buffer = io.StringIO()
-    with rc_context({"svg.fonttype": "path", "svg.hashsalt": "chatlearn-data-flow"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Type": None, "Format": None})
-    text = buffer.getvalue()
-    # Glyphs are most of the file, so they are written as briefly as possible, and without unused names and digits.
-    text = text[text.index("<svg") :].replace("DejaVuSans-", "").replace("xlink:href", "href")
-    text = re.sub(r'transform="translate\((\d+)[\d.]* 0\)"', r'x="\1"', text)
-    text = re.sub(r' id="[\w.]+_\d+"', "", text)
-    text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", text)
-    return re.sub(r"\s*\n\s*", "\n", text)
+def draw_names(axes: Any, marks: Sequence[Dot | Bar]) -> None:
+    """Write for each mark its name on the left and its label on the right."""
+    axes.set_yticks(range(len(marks)), [mark.name for mark in marks])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(marks) - 0.3, -0.7)
+    for y, mark in enumerate(marks):
+        axes.text(1.01, y, mark.label, fontsize=8, transform=axes.get_yaxis_transform(), va="center_baseline")
+
+
+def set_log_axis(axes: Any, name: str, values: Sequence[float]) -> None:
+    """Make the axis "x" or "y" logarithmic. It has at least a factor of 4, so that it has labels."""
+    low, high = min(values, default=1.0), max(values, default=1.0)
+    margin = max(1.15, 2 * (low / high) ** 0.5)
+    digits = (1,) if high > 500 * low else (1, 2, 5)  # of the labels
+    axes.set(**{f"{name}scale": "log", f"{name}lim": (low / margin, high * margin)})
+    axis = axes.xaxis if name == "x" else axes.yaxis
+    axis.set_major_formatter(PLAIN_NUMBERS)
+    axis.set_major_locator(LogLocator(subs=digits, numticks=20))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def wrap(text: str, width: int) -> str:
+    """Break lines that are longer than `width` characters, but not at the hyphens of a flag."""
+    return "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in text.splitlines())

@@ -13,7 +13,7 @@ from dataflow.units import format_bytes
 
 def describe_layout(result: Result) -> str:
     """Return where the actors run, and the network between the nodes."""
-    nodes = {node for run in result.shown_runs for node in run.nodes.values()}
+    nodes = {node for run in result.ok_runs for node in run.nodes.values()}
     if len(nodes) == 1:
         return "all actors on the driver's node"
     link = result.configuration.layout.link
@@ -39,9 +39,9 @@ def busy_cores(result: Result) -> float:
 
 COLUMNS = (
     Column("layout", describe_layout, is_text=True),
-    Column("configuration", describe_configuration, is_text=True),
-    Column("readers get", tables.READERS.cell, is_text=True),
-    Column("ms per iteration", lambda r: format_milliseconds(r.typical_seconds)),
+    Column("configuration", describe_configuration, is_text=True, untimed=True),
+    tables.READERS,
+    tables.TIME,
     Column("95 % interval", tables.format_interval, 4),
     Column("crosses the links", lambda r: format_bytes(crossing_bytes(r)), 3),
     Column("ms of the link alone", lambda r: format_milliseconds(link_seconds(r))),
@@ -49,7 +49,7 @@ COLUMNS = (
     Column("busy cores (largest of all nodes)", lambda r: format_significant(busy_cores(r)), 4),
     tables.OVERHEAD,
     tables.DATA_PATH,
-)  # fmt: skip
+)
 
 
 def find_layouts(group: Group) -> list[Result]:
@@ -62,25 +62,19 @@ def title_of_layouts(result: Result) -> str:
 
 
 def draw_layouts(group: Group) -> DotChart:
-    """Return a chart with a panel per layout, and the time of the link in it."""
-    groups: dict[str, list[Dot]] = {}
-    limits: dict[str, float] = {}
-    done = find_layouts(group)
-    for layout in dict.fromkeys(map(describe_layout, done)):
-        placed = [result for result in done if describe_layout(result) == layout]
+    """Return a chart with a panel per layout, with the time of the link alone as its last dot."""
+    panels: dict[str, list[Dot]] = {}
+    links: dict[str, list[float]] = {}
+    for result in find_layouts(group):
+        panels.setdefault(describe_layout(result), []).append(make_dot(result, describe_configuration(result)))
+        links.setdefault(describe_layout(result), []).append(link_seconds(result) or 0.0)
+    for layout, seconds in links.items():
         # The least of them is that of transports that send each message once per node.
-        seconds = min(filter(None, map(link_seconds, placed)), default=None)
-        if seconds:
-            layout += f" (line: the link alone, {format_milliseconds(seconds)} ms)"
-            limits[layout] = 1e3 * seconds
-        groups[layout] = [make_dot(result, describe_configuration(result)) for result in placed]
-    return DotChart("cluster", title_of_layouts(done[0]), groups, LOG_MILLISECONDS, panel_limits=limits)
+        if least := 1e3 * min(filter(None, seconds), default=0.0):
+            panels[layout].append(
+                Dot("(the link alone)", least, least, least, f"{format_milliseconds(least / 1e3)} ms")
+            )
+    return DotChart("cluster", title_of_layouts(group.done[0]), panels, LOG_MILLISECONDS)
 
 
-CLUSTER = Table(
-    "cluster",
-    columns=lambda group: COLUMNS,
-    rows=find_layouts,
-    title=title_of_layouts,
-    chart=draw_layouts,
-)
+CLUSTER = Table("cluster", lambda group: COLUMNS, find_layouts, title_of_layouts, chart=draw_layouts)

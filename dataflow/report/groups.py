@@ -1,7 +1,7 @@
 """Describe how the records of a table are shown: which results are one section, and what this section has."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -12,7 +12,7 @@ from dataflow.records.machine import machine_line
 from dataflow.report import tables
 from dataflow.report.charts import Dot, DotChart
 from dataflow.report.sentences import format_time
-from dataflow.report.tables import Column, Section, TextTable, format_milliseconds, make_table
+from dataflow.report.tables import Column, Section, format_milliseconds, make_table
 from dataflow.units import format_bytes
 
 LOG_MILLISECONDS = "milliseconds (logarithmic axis)"
@@ -66,25 +66,18 @@ class Table:
     before: Sequence["Table"] = ()
 
     def build(self, group: Group) -> list[Section]:
-        """Return the sections of a group that has a result with a time."""
+        """Return the sections of a group that has a result with a time.
+
+        If the rows are results, those whose runs do not count follow, with the reason in place of the time.
+        """
         built = [section for table in self.before for section in table.build(group)]
-        rows, columns = self.rows(group), self.columns(group)
+        rows, columns = [*self.rows(group)], self.columns(group)
+        if rows and isinstance(rows[0], Result):
+            rows += [result for result in group.results if result.status in UNCOUNTED and result not in rows]
         if rows:
-            table = add_uncounted(make_table(rows, columns), group, rows) if columns else None
-            title, sentence = self.title(group.done[0]), self.sentence(group)
-            built.append(Section(self.name, title, sentence, table, self.chart(group), self.notes(group)))
+            table, title = make_table(rows, columns) if columns else None, self.title(group.done[0])
+            built.append(Section(self.name, title, self.sentence(group), table, self.chart(group), self.notes(group)))
         return built
-
-
-def add_uncounted(table: TextTable, group: Group, rows: Sequence[Any]) -> TextTable:
-    """Return the table with a row for each result that has no time, which says why, if its rows are results."""
-    times = [header for header in table.headers if any(unit in header for unit in ("ms per ", "µs per "))]
-    added = []
-    for result in group.results if times and isinstance(rows[0], Result) else ():
-        if result.status in UNCOUNTED and result not in rows:
-            cells = {"configuration": tables.marked_label(result), times[0]: result.status}
-            added.append([cells.get(header, "-") for header in table.headers])
-    return replace(table, cells=[*table.cells, *added])
 
 
 def provenance(results: Sequence[Result]) -> list[str]:

@@ -1,45 +1,108 @@
-"""Build what only the pages have: the flags, when to use each configuration, and what known systems do."""
+"""Build what only the pages have: the demo's times, which transport to use, the flags, and what known systems do."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dataflow.analysis.comparison import Pair
+from dataflow.analysis.comparison import Pair, find_transports
+from dataflow.analysis.links import times_link
 from dataflow.analysis.result import Result
-from dataflow.catalogue.catalogue import VARIANTS, Variant
+from dataflow.catalogue.catalogue import BASELINE, VARIANTS, Variant
 from dataflow.plan.command_line import describe_flags
-from dataflow.report import tables
-from dataflow.report.readme_sections import build_readme
-from dataflow.report.sentences import format_factor
-from dataflow.report.tables import Column, Section, TextTable, format_milliseconds, make_table
+from dataflow.report.cluster_tables import describe_layout
+from dataflow.report.groups import provenance
+from dataflow.report.sentences import describe_alone, describe_fastest, format_factor, format_interval, format_time
+from dataflow.report.stage_tables import headline_results
+from dataflow.report.tables import OWN_COPY, VIEW, Column, Section, format_significant, make_table, readers_of
 from dataflow.units import format_bytes
 
-SYSTEMS = Path(__file__).with_name("systems.toml")
+SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))["systems"]
+DEMO_SECONDS = (279.23, 35.37)  # published by the demo for its queues and its compiled graph: docs/demo.md
+DEMO_ITERATIONS = 100
+SCRIPTS = {BASELINE: "simulate_chat_learn_data_flow.py", "graph shm": "ray_cg_simulate_chat_learn_data_flow.py"}
+DEMO_FLAGS = {"": "here", " --retain-memory": "here, with four environment variables (`--retain-memory`)"}
+GPU_ANSWER = "**GPUs:** not measured. NCCL and CUDA IPC have never run on a GPU here: [docs/gpu.md](docs/gpu.md)."
 
 
 def page_sections(results: Sequence[Result]) -> list[Section]:
-    """Return the sections about the configurations of the largest workload, and the flags of configurations."""
-    flags = [[f"`{flag}`", text] for flag, text in describe_flags().items()]
-    built = [Section("flags", "", table=TextTable(["flag", "meaning"], flags, (0, 1)))]
-    built += build_readme(results)
-    all_sizes = [result for result in results if result.table == "configurations"]
-    if any(result.status == "ok" for result in all_sizes):
-        largest = max((result.workload for result in all_sizes), key=lambda workload: workload.bytes_per_iteration)
-        measured = [result for result in all_sizes if result.workload == largest]
-        built += [Section("advice", "", table=make_advice_table(measured)),
-                  Section("systems", "", table=make_systems_table(measured))]  # fmt: skip
+    """Return the sections that the records suffice for. Each is about the largest workload of its table."""
+    columns = [Column("flag", lambda flag: f"`{flag[0]}`"), Column("meaning", lambda flag: flag[1], is_text=True)]
+    built = [Section("flags", "", table=make_table([*describe_flags().items()], columns))]
+    shown = [result for result in headline_results(results) if result.status == "ok"]
+    if {result.name for result in shown}.issuperset(SCRIPTS):
+        built.append(build_demo(shown))
+    if shown:
+        built.append(Section("answers", "", build_answers(results, shown)))
+    measured = largest_of([result for result in results if result.table == "configurations"])
+    if any(result.status == "ok" for result in measured):
+        built += [build_advice(measured), build_systems(measured)]
     return built
 
 
-def make_advice_table(results: Sequence[Result]) -> TextTable:
+def largest_of(results: Sequence[Result]) -> list[Result]:
+    """Return the results of the largest workload."""
+    largest = max((r.workload for r in results), key=lambda workload: workload.bytes_per_iteration, default=None)
+    return [result for result in results if result.workload == largest]
+
+
+def build_demo(shown: Sequence[Result]) -> Section:
+    """Return the demo's commands with the time of 100 iterations by the records, beside the times of the demo."""
+    by_name = {result.name: result for result in shown}
+    seconds = {name: format_significant(DEMO_ITERATIONS * result.typical_seconds) for name, result in by_name.items()}
+    queues, graph = DEMO_SECONDS
+    rows, used = [["the demo, on its GPUs", f"{queues} s", f"{graph} s", f"{queues / graph:.1f}"]], []
+    for flag, place in DEMO_FLAGS.items():
+        names = [name + flag for name in SCRIPTS]
+        if by_name.keys() >= {*names}:
+            used += [by_name[name] for name in names]
+            ratio = Pair(used[-1], used[-2]).ratio
+            factor = f"{format_significant(ratio.value)} ({format_interval(ratio)})"
+            rows.append([place, *(f"{seconds[name]} s" for name in names), factor])
+    commands = [f".venv/bin/python {script:40}  # Execution time: about {seconds[name]} seconds"
+                for name, script in SCRIPTS.items()]  # fmt: skip
+    columns = [
+        Column("where", lambda row: row[0]),
+        Column("queues through the driver", lambda row: row[1]),
+        Column("compiled graph", lambda row: row[2]),
+        Column("times as fast (95 % interval)", lambda row: row[3]),
+    ]
+    edges = [edge.bytes for edge in shown[0].workload.edges]
+    size = (f"{DEMO_ITERATIONS} iterations, messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}. "
+            f"Here: {DEMO_ITERATIONS} times the time per iteration of the records.")  # fmt: skip
+    code = "\n".join(["```", *commands, "```"])
+    return Section("demo", "", code, make_table(rows, columns), notes=[size, *provenance(used)])
+
+
+def build_answers(results: Sequence[Result], shown: Sequence[Result]) -> str:
+    """Return a list of four answers: several nodes, one node with copies, one node with views, GPUs."""
+    answers, size = [], format_bytes(shown[0].workload.bytes_per_iteration)
+    nodes = [r for r in results if r.table == "cluster" and times_link(r) and readers_of(r) == OWN_COPY]
+    if nodes := sorted(largest_of(nodes), key=lambda result: times_link(result) or 0):
+        times = [f"`{result.name}` {format_significant(times_link(result))}" for result in nodes]
+        layout = f"{describe_layout(nodes[0])}, {format_bytes(nodes[0].workload.bytes_per_iteration)} per iteration"
+        answers.append(f"**Several nodes** ({layout}). Times as long as the network alone: {', '.join(times)}.")
+    on_ray = [result for result in headline_results(results) if result.transport.runtime.uses_ray]
+    copies = [result for result in on_ray if readers_of(result) == OWN_COPY]
+    answers.append(f"**One node** (on Ray, {size} per iteration). {describe_fastest(copies)}")
+    views = [r for r in find_transports(results) if readers_of(r) == VIEW and r.transport.runtime.uses_ray
+             and r.workload == shown[0].workload and r.table == "configurations"]  # fmt: skip
+    views.sort(key=lambda result: result.typical_seconds)
+    fastest = {result.producer_writes_in_place: describe_alone(result) for result in reversed(views)}
+    if fastest:
+        texts = [fastest[in_place] for in_place in sorted(fastest)]
+        answers.append(f"**One node, readers that only read.** {'; '.join(texts)}.")
+    return "\n".join(f"* {answer}" for answer in [*answers, GPU_ANSWER])
+
+
+def build_advice(results: Sequence[Result]) -> Section:
     """Return when to use each configuration of the catalogue."""
 
     def measured(variant: Variant) -> str:
         result = next((result for result in results if result.name == variant.name), None)
         if result is None or result.status != "ok":
             return result.status if result else "not measured"
-        return f"{format_milliseconds(result.typical_seconds)} ({tables.format_interval(result)})"
+        return format_time(result).replace(" ms", "")
 
     columns = [
         Column("configuration", lambda variant: f"`{variant.name}`"),
@@ -49,10 +112,10 @@ def make_advice_table(results: Sequence[Result]) -> TextTable:
         Column("what breaks it", lambda variant: variant.advice.breaks, is_text=True),
         Column("published ms (95 % interval)", measured),
     ]
-    return make_table([variant for variant in VARIANTS if variant.advice], columns)
+    return Section("advice", "", table=make_table([variant for variant in VARIANTS if variant.advice], columns))
 
 
-def make_systems_table(results: Sequence[Result]) -> TextTable:
+def build_systems(results: Sequence[Result]) -> Section:
     """Return what known systems do, which configuration that is, and how much faster another one was measured to be."""
     by_name = {result.name: result for result in results if result.status == "ok"}
     size = format_bytes(results[0].workload.bytes_per_iteration)
@@ -66,19 +129,19 @@ def make_systems_table(results: Sequence[Result]) -> TextTable:
             cells.append(cell)
         return "; ".join(cells)
 
+    def changes(system: Mapping[str, Any]) -> str:
+        return "; then ".join(f"{step['change']}: `{step['becomes']}`" for step in system["steps"])
+
+    def examples(system: Mapping[str, Any]) -> str:
+        return ", ".join(f"[{name}](../examples/{name}.py)" for name in system["examples"])
+
     columns = [
         Column("system", lambda system: f"{system['name']} {system['version']}"),
         Column("how it sends experience", lambda system: system["today"], is_text=True),
         Column("source", lambda system: system["source"], is_text=True),
         Column("most similar configuration", lambda system: f"`{system['configuration']}`", is_text=True),
-        Column(
-            "changes",
-            lambda system: "; then ".join(f"{step['change']}: `{step['becomes']}`" for step in system["steps"]),
-            is_text=True,
-        ),
-        Column(
-            "examples", lambda system: ", ".join(f"[{x}](../examples/{x}.py)" for x in system["examples"]), is_text=True
-        ),
+        Column("changes", changes, is_text=True),
+        Column("examples", examples, is_text=True),
         Column(f"after each change, with flat messages, {size} per iteration (95 % interval)", speed_ups, is_text=True),
     ]
-    return make_table(tomllib.loads(SYSTEMS.read_text(encoding="utf-8"))["systems"], columns)
+    return Section("systems", "", table=make_table(SYSTEMS, columns))

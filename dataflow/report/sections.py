@@ -1,4 +1,4 @@
-"""Build the sections of a report from results. console.py, markdown.py and html.py render them.
+"""Build the sections of a report from results. render.py shows them as text, Markdown and HTML.
 
 Records name their table. suite_tables.py and the modules `sections` of the studies say how each table is shown.
 """
@@ -8,61 +8,49 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from dataflow.analysis.result import Result, with_shared_references
 from dataflow.flows.catalogue import FLOWS
 from dataflow.report import tables
 from dataflow.report.groups import Group, Table, provenance, title_of
-from dataflow.report.suite_tables import TABLES
+from dataflow.report.suite_tables import CONFIGURATIONS, TABLES
 from dataflow.report.tables import Section, make_table
 from dataflow.studies import FOLDER, studies
 
 
 @cache
-def study_modules() -> list[ModuleType]:
-    """Return the module `sections` of each study that has one."""
-    names = [name for name in studies() if (FOLDER / name / "sections.py").exists()]
-    return [import_module(f"dataflow.studies.{name}.sections") for name in names]
-
-
-@cache
 def find_tables() -> Mapping[str, Table]:
     """Return how each table is shown, in the order of the report: those of the suite, then those of the studies."""
-    return TABLES | {name: table for module in study_modules() for name, table in module.SECTIONS.items()}
+    names = [name for name in studies() if (FOLDER / name / "sections.py").exists()]
+    modules = [import_module(f"dataflow.studies.{name}.sections") for name in names]
+    return TABLES | {name: table for module in modules for name, table in module.SECTIONS.items()}
 
 
 def sections(results: Sequence[Result]) -> list[Section]:
-    """Return the sections of all results. Raise RecordError for a contradictory trace."""
-    groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
-    order = [*find_tables()]
+    """Return the sections of all results. Raise RecordError for a contradictory trace.
+
+    A table that no study has is shown with the columns of the configurations.
+    """
+    by_name = dict(find_tables())
     for result in results:
+        by_name.setdefault(result.table, replace(CONFIGURATIONS, name=result.table, chart=lambda group: None))
+    groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
+    for result in results:
+        flow, table = result.workload.flow, by_name[result.table]
+        key = ([*by_name].index(result.table), [*FLOWS, flow].index(flow), flow, *table.group_by(result))
         # A paired measurement can have the same configuration twice, from two checkouts.
-        split = [Result((record,)) for record in result.records] if result.paired else [result]
-        table, flow = find_table(result), result.workload.flow
-        position = order.index(result.table) if result.table in order else len(order)
-        key = (position, result.table, [*FLOWS, flow].index(flow), flow, *table.group_by(result))
-        groups[key] += split
-    return [
-        section
-        for key in sorted(groups, key=lambda key: key[:5])
-        for section in build_group(Group(with_shared_references(groups[key]), results))
-    ]
+        groups[key] += [Result((record,)) for record in result.records] if result.paired else [result]
+    ordered = [groups[key] for key in sorted(groups, key=lambda key: key[:4])]
+    built = [build_group(by_name[group[0].table], Group(with_shared_references(group), results)) for group in ordered]
+    return [section for some in built for section in some]
 
 
-def find_table(result: Result) -> Table:
-    """Return how the table of a result is shown: with the columns of the configurations, if no study has this table."""
-    default = replace(TABLES["configurations"], name=result.table, chart=lambda group: None, before=())
-    return find_tables().get(result.table, default)
-
-
-def build_group(group: Group) -> list[Section]:
+def build_group(table: Table, group: Group) -> list[Section]:
     """Return the sections of one group. The last one has the failures and the provenance of all."""
-    first = group.results[0]
     failures = [f"{result.label}: {result.failure}." for result in group.results if result.failure]
     if not group.done:
-        table = make_table(group.results, tables.MAIN_COLUMNS)
-        return [Section("results", title_of(first), "Nothing was measured.", table, notes=failures)]
-    *others, last = find_table(first).build(group)
+        cells = make_table(group.results, tables.MAIN_COLUMNS)
+        return [Section("results", title_of(group.results[0]), "Nothing was measured.", cells, notes=failures)]
+    *others, last = table.build(group)
     return [*others, replace(last, notes=[*last.notes, *failures, *provenance(group.done)])]

@@ -13,39 +13,37 @@ from dataflow.units import format_bytes
 SIMPLEST = "store refs"  # what users of Ray begin with
 BASELINES = (BASELINE, SIMPLEST)
 SHORT_SECONDS = 0.002  # less depends on the caches, which hold other data after a verification of all bytes
+FEW_RUNS = f"no interval: give --runs {MIN_RUNS} or more"
 
 
-def describe_all(pairs: Sequence[Pair]) -> list[str]:
+def describe_pairs(pairs: Sequence[Pair]) -> list[str]:
     """Return a sentence about the times of each pair that was measured."""
     measured = [pair for pair in pairs if pair.is_measured]
     several = len({pair.old.workload.edges for pair in measured}) > 1
     lines = []
     for pair in measured:
         workload = f"{format_bytes(pair.old.workload.bytes_per_iteration)} per iteration: " if several else ""
-        lines.append(f"{workload}{describe_pair(pair)}.")
+        lines.append(f"{workload}{_describe_pair(pair)}.")
     return lines
 
 
-def describe_pair(pair: Pair) -> str:
+def _describe_pair(pair: Pair) -> str:
     """Return how many times as fast the new configuration is as the old one, and how sure that is."""
-    ratio, counts = pair.ratio, dict.fromkeys(len(result.run_seconds) for result in (pair.new, pair.old))
-    runs = f"{' and '.join(map(str, counts))} {'run' if max(counts) == 1 else 'runs'}"
-    runs = f"{runs} each" if len(counts) == 1 else runs
-    old, new = pair.old.label, pair.new.label
+    ratio, old, new = pair.ratio, pair.old.label, pair.new.label
     if not tables.have_equal_work(pair.old, pair.new):
         times = [f"{result.label} takes {format_time(result)} where {tables.readers_of(result)}"
                  for result in (pair.new, pair.old)]  # fmt: skip
         return f"{', and '.join(times)}: different work, so there is no factor"
-    is_slower, factor = ratio.value > 1, describe_factor(ratio)
-    interval = f"95 % interval {format_interval(ratio, invert=not is_slower)}"
+    counts = dict.fromkeys(len(result.run_seconds) for result in (pair.new, pair.old))
+    runs = f"{' and '.join(map(str, counts))} {'run' if max(counts) == 1 else 'runs'} each"
+    factor = describe_factor(ratio)
+    interval = f"95 % interval {format_interval(ratio, invert=ratio.value <= 1)}"
     if ratio.verdict in UNRANKED:
         preposition = "from" if ratio.verdict == NO_DIFFERENCE else "against"
         return (f"{new} {ratio.verdict} {preposition} {old} with {runs} ({factor}, {interval}; a difference below "
                 f"{ratio.detectable:.0%} would be missed: more --runs find smaller ones)")  # fmt: skip
-    text = f"{new} {'takes' if is_slower else 'is'} {factor} as {old} "
-    if ratio.low is None:
-        return f"{text}({runs}, so no interval: give --runs {MIN_RUNS} or more)"
-    return f"{text}({interval}, {runs})"
+    sureness = f"{interval}, {runs}" if ratio.low else f"{runs}, so {FEW_RUNS}"
+    return f"{new} {'takes' if ratio.value > 1 else 'is'} {factor} as {old} ({sureness})"
 
 
 def describe_factor(ratio: Ratio) -> str:
@@ -65,30 +63,30 @@ def describe_fastest(results: Sequence[Result], baselines: Sequence[str] = BASEL
     sentences, transports = [], find_transports(results)
     for readers in tables.READER_GROUPS:
         group = [r for r in transports if tables.readers_of(r) == readers and r.threads == 1]
-        candidates = sorted(group, key=lambda result: result.typical_seconds)
-        if not candidates:
+        if not group:
             continue
-        best, *others = candidates
+        best, *others = sorted(group, key=lambda result: result.typical_seconds)
         if readers != tables.OWN_COPY:  # less work than in the first group: not compared with it
             sentences.append(f"If {readers}, {describe_alone(best)}")
             continue
-        sentences.append(f"If {readers}, {describe_best(best, others)}")
+        sentences.append(f"If {readers}, {_describe_best(best, others)}")
         slower = [other for other in transports if other.name in baselines and other is not best]
-        factors = [f"`{other.label}` takes {format_significant(ratio.value)} times as long ({describe_interval(ratio)})"
-                   for other in slower if (ratio := Pair(best, other).ratio).verdict not in UNRANKED]  # fmt: skip
+        ratios = {other: Pair(best, other).ratio for other in slower}
+        factors = [f"`{other.label}` takes {format_significant(ratio.value)} times as long ("
+                   f"{f'95 % interval {format_interval(ratio)}' if ratio.low else FEW_RUNS})"
+                   for other, ratio in ratios.items() if ratio.verdict not in UNRANKED]  # fmt: skip
         if factors:
             sentences.append(", and ".join(factors))
     left_out = [f"`{result.label}` ({result.status})" for result in results if result.status in UNCOUNTED]
     if left_out:
         sentences.append(f"Not ranked: {', '.join(left_out)}")
-    return "".join(f"{sentence}. " for sentence in sentences).strip()
+    return " ".join(f"{sentence}." for sentence in sentences)
 
 
-def describe_best(best: Result, others: Sequence[Result]) -> str:
+def _describe_best(best: Result, others: Sequence[Result]) -> str:
     """Return the time of the fastest, those that cannot be told apart from it, and those that varied too much."""
-    text = (
-        f"`{best.label}` {'is the fastest with' if others else 'takes'} {format_milliseconds(best.typical_seconds)} ms"
-    )
+    verb = "is the fastest with" if others else "takes"
+    text = f"`{best.label}` {verb} {format_milliseconds(best.typical_seconds)} ms"
     if best.times_memcpy:
         text += f" ({best.times_memcpy:.2f} times the memcpy time)"
     equal, noisy = [], []
@@ -116,21 +114,18 @@ def describe_alone(result: Result) -> str:
     return text
 
 
-def describe_interval(ratio: Ratio) -> str:
-    return f"95 % interval {format_interval(ratio)}" if ratio.low else f"no interval: give --runs {MIN_RUNS} or more"
-
-
 def format_time(result: Result) -> str:
     """Return the time in milliseconds, with its 95 % interval if there are enough runs."""
-    text = f"{format_milliseconds(result.typical_seconds)} ms"
-    return f"{text} ({tables.format_interval(result)})" if len(result.run_seconds) >= MIN_RUNS else text
+    text, interval = f"{format_milliseconds(result.typical_seconds)} ms", tables.format_interval(result)
+    return text if interval == "-" else f"{text} ({interval})"
 
 
 def format_speed_up(result: Result, baseline: Result | None) -> str:
-    """Return how many times as fast a result is as the baseline, with the 95 % interval if there are enough runs."""
-    if baseline is None or not result.seconds or result.check_every != baseline.check_every:
-        return "-"
-    if not tables.have_equal_work(result, baseline):
+    """Return how many times as fast a result is as the baseline, with the 95 % interval if there are enough runs.
+
+    "-" if their work differs.
+    """
+    if baseline is None or result.check_every != baseline.check_every or not tables.have_equal_work(result, baseline):
         return "-"
     if result is baseline:
         return "1x"
@@ -146,9 +141,9 @@ def format_interval(ratio: Ratio, invert: bool = False) -> str:
     return f"{format_significant(low)} to {format_significant(high)}"
 
 
-def format_factor(ratio: Ratio, name: str = "") -> str:
-    """Return how many times as fast the new configuration is, and the interval, with this name before it."""
-    return f"{format_significant(1 / ratio.value)} times as fast ({name}{format_interval(ratio, invert=True)})"
+def format_factor(ratio: Ratio) -> str:
+    """Return how many times as fast the new configuration is, and the interval."""
+    return f"{format_significant(1 / ratio.value)} times as fast ({format_interval(ratio, invert=True)})"
 
 
 PAIR_COLUMNS = (

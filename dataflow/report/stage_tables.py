@@ -54,9 +54,8 @@ def check_traces(group: Group) -> list[Result]:
 
 
 def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Sequence[Column]:
-    """Return a column for each name that has a time. Those in `order` come first."""
+    """Return a column for each name in `order` that has a time."""
     parts = {result: stages.mean_over_runs(attribute, result.shown_runs) for result in group.done}
-    seen = dict.fromkeys(name for seconds in parts.values() for name in seconds)
 
     def cell(name: str) -> Callable[[Result], str]:
         def format_part(result: Result) -> str:
@@ -65,7 +64,7 @@ def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Se
 
         return format_part
 
-    names = sorted(seen, key=lambda name: order.index(name) if name in order else len(order))
+    names = [name for name in order if any(name in seconds for seconds in parts.values())]
     return (
         Column("configuration", label_of(group)),
         Column("mean ms per iteration", lambda result: format_milliseconds(mean_seconds(result))),
@@ -101,8 +100,8 @@ def draw_shares(group: Group) -> BarChart:
         shares = {cause: 100 * seconds / total for cause, seconds in causes_of(result).items()}
         bars.append(Bar(label(result), shares, f"{format_milliseconds(total)} ms"))
     first, caption = group.done[0], (notes[0], notes[2], *provenance(group.done))
-    return BarChart(first.table.replace("-", "_"), f"Time by cause: {title_of(first)}", bars, stages.ALL_CAUSES,
-                    "per cent of an iteration", caption=caption)  # fmt: skip
+    name, title = first.table.replace("-", "_"), f"Time by cause: {title_of(first)}"
+    return BarChart(name, title, {"": bars}, "per cent of an iteration", {}, caption, stages.ALL_CAUSES)
 
 
 def draw_headline(group: Group) -> BarChart | None:
@@ -110,34 +109,39 @@ def draw_headline(group: Group) -> BarChart | None:
 
     Untraced iterations run on one node, so those of several nodes have no such chart.
     """
-    traced = {result.label: result for result in group.done}
+    causes = {result.label: causes_of(result) for result in group.done}
     untraced = [result for result in headline_results(group.report) if result.workload == group.done[0].workload]
-    shown = [result for result in find_transports(untraced) if result.name in HEADLINE and result.label in traced]
+    shown = [result for result in find_transports(untraced) if result.name in HEADLINE and result.label in causes]
     if have_one_layout(group) or not shown:
         return None
     shown.sort(key=lambda result: -result.typical_seconds)
-    bars, causes = [], {result.label: causes_of(traced[result.label]) for result in shown}
+    bars = []
     for result in shown:
-        milliseconds, total = 1e3 * result.typical_seconds, sum(causes[result.label].values())
-        segments = {cause: milliseconds * seconds / total for cause, seconds in causes[result.label].items()}
-        ends = interval(result.run_seconds)
-        bars.append(Bar(result.label, segments, format_time(result), (1e3 * ends[0], 1e3 * ends[1]) if ends else None))
-    slowest = shown[0].label
-    largest = max(causes[slowest], key=causes[slowest].__getitem__)
-    share = causes[slowest][largest] / sum(causes[slowest].values())
+        scale = 1e3 * result.typical_seconds / sum(causes[result.label].values())
+        segments = {cause: scale * seconds for cause, seconds in causes[result.label].items()}
+        low, high = interval(result.run_seconds) or (result.typical_seconds, result.typical_seconds)
+        bars.append(Bar(result.label, segments, format_time(result), (1e3 * low, 1e3 * high)))
+    slowest = bars[0]
+    largest = max(slowest.segments, key=slowest.segments.__getitem__)
+    title = (
+        f"{slowest.segments[largest] / sum(slowest.segments.values()):.0%} of the time of {slowest.name} is {largest}."
+    )
     caption = f"{title_of(shown[0])}. Times and 95 % intervals (lines) without tracing, causes as in docs/stages.md."
-    return BarChart("headline", f"{share:.0%} of the time of {slowest} is {largest}.", bars, stages.ALL_CAUSES,
-                    "milliseconds per iteration", memcpy_lines(shown), (caption, *provenance(shown)))  # fmt: skip
+    notes = (caption, *provenance(shown))
+    return BarChart(
+        "headline", title, {"": bars}, "milliseconds per iteration", memcpy_lines(shown), notes, stages.ALL_CAUSES
+    )
 
 
 def stage_tables(name: str) -> Table:
     """Return two tables: by cause and by stage."""
+
+    def titled(kind: str) -> Callable[[Result], str]:
+        return lambda result: f"Milliseconds by {kind}: {title_of(result)}"
+
     by_cause = partial(part_columns, attribute=stages.attribute_to_causes, order=stages.ALL_CAUSES)
     by_stage = partial(part_columns, attribute=lambda run: stages.attribute(run)[0], order=stages.STAGES)
-    causes = Table(
-        name, by_cause, check_traces, lambda result: f"Milliseconds by cause: {title_of(result)}", chart=draw_headline
-    )
+    first = Table(name, by_cause, check_traces, titled("cause"), chart=draw_headline)
     return Table(
-        name, by_stage, check_traces, lambda result: f"Milliseconds by stage: {title_of(result)}", chart=draw_shares,
-        notes=describe_method, before=(causes,),
-    )  # fmt: skip
+        name, by_stage, check_traces, titled("stage"), chart=draw_shares, notes=describe_method, before=[first]
+    )

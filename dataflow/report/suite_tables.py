@@ -6,13 +6,13 @@ from functools import partial
 from statistics import median
 
 import msgspec
+import numpy as np
 
 from dataflow.analysis.comparison import Pair, find_result, find_transports
-from dataflow.analysis.result import UNCOUNTED, Result
+from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import percentile
 from dataflow.catalogue.catalogue import BASELINE
 from dataflow.report import tables
-from dataflow.report.charts import LineChart, Series
 from dataflow.report.cluster_tables import CLUSTER
 from dataflow.report.groups import Group, Table, draw_dots, provenance, title_of
 from dataflow.report.sentences import (
@@ -23,13 +23,14 @@ from dataflow.report.sentences import (
     format_speed_up,
     old_and_new,
 )
-from dataflow.report.soak_tables import SOAK
 from dataflow.report.stage_tables import stage_tables
+from dataflow.report.sweep_tables import SWEEP
 from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.units import format_bytes
 
-SWEPT = {"payload": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
-         "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
+PARTS = 8  # of a long run, of equal numbers of iterations
+SETTLED = 2  # readings after which memory, which was new at first, should not grow any more
+COMPARED = 5  # readings at the beginning and at the end, whose medians are compared: a single one may be a spike
 
 
 def configuration_columns(group: Group) -> Sequence[Column]:
@@ -63,13 +64,17 @@ def pair_retained(group: Group) -> list[Pair]:
     return pairs
 
 
+def size_of(result: Result) -> str:
+    return format_bytes(result.workload.bytes_per_iteration)
+
+
 RETAINED = Table(
     "retain-memory",
     columns=lambda group: (
         Column("configuration", lambda pair: tables.short_label(pair.old)),
         *PAIR_COLUMNS,
         Column("first iteration ms", old_and_new(lambda r: format_milliseconds(median(r.first_seconds)))),
-        Column("peak GiB", old_and_new(lambda result: f"{result.peak_memory_bytes / 2**30:.1f}")),
+        Column("peak GiB", old_and_new(tables.format_peak)),
     ),
     rows=pair_retained,
     notes=lambda group: provenance([result for pair in pair_retained(group) for result in (pair.old, pair.new)]),
@@ -84,10 +89,7 @@ CONFIGURATIONS = Table(
 )
 RETAINED_SIZES = Table(
     "retained-memory",
-    columns=lambda group: (
-        Column("bytes per iteration", lambda pair: format_bytes(pair.old.workload.bytes_per_iteration)),
-        *PAIR_COLUMNS,
-    ),
+    columns=lambda group: (Column("bytes per iteration", lambda pair: size_of(pair.old)), *PAIR_COLUMNS),
     rows=lambda group: sorted(pair_retained(group), key=lambda pair: pair.old.workload.bytes_per_iteration),
     title=lambda result: f"{result.flow.title}: one message per iteration, {result.transport.label}",
     group_by=lambda result: (),
@@ -105,7 +107,7 @@ def microbenchmark_columns(group: Group) -> Sequence[Column]:
         Column("configuration", tables.short_label),
         Column("bytes per message", lambda r: f"{r.workload.edges[0].bytes:,}"),
         tables.READERS,
-        Column("µs per iteration", lambda r: f"{r.typical_seconds * 1e6:,.0f}"),
+        tables.time_column("µs per iteration", lambda seconds: f"{seconds * 1e6:,.0f}"),
         Column("p95 µs", lambda r: f"{1e6 * p95:,.0f}" if (p95 := percentile(r.samples, 95)) else "-", 1),
         Column("µs per hop", lambda r: f"{r.typical_seconds / r.flow.path_length(max) * 1e6:,.0f}"),
         Column("speed-up over store refs or bytes", speed_up),
@@ -123,76 +125,51 @@ MICROBENCHMARKS = Table(
 )
 
 
-Points = dict[int, Result]  # the results of a configuration by the value of the size that is swept
+def growth_of(name: str) -> Callable[[Result], str]:
+    """Return a function for the cell of the largest growth of a resource in a run, from its second tenth to its end."""
+
+    def cell(result: Result) -> str:
+        shares = []
+        for run in result.shown_runs:
+            values = [getattr(reading, name) for reading in run.resources[SETTLED:]]
+            count = min(COMPARED, len(values) // 2)
+            if count:
+                first, last = median(values[:count]), median(values[-count:])
+                shares.append((last - first) / max(1, first))
+        return f"{max(shares):+.1%}" if shares else "-"
+
+    return cell
 
 
-def find_points(group: Group) -> list[tuple[str, Points]]:
-    """Return the label and the results of each configuration that has a time, in groups of equal work."""
-    by_label: dict[str, Points] = {}
-    for result in group.results:
-        if result.status in ("ok", *UNCOUNTED):
-            swept, value = tables.swept_point(result)
-            by_label.setdefault(tables.short_label(result, swept), {})[value] = result
-    timed = [(label, points) for label, points in by_label.items() if timed_points(points)]
-    order = list(tables.READER_GROUPS)
-    return sorted(timed, key=lambda row: order.index(tables.readers_of(largest_point(row[1]))))
+def format_drift(result: Result) -> str:
+    """Return the change of the median from the second part of the first run to its last. The first has new memory.
+
+    "-" if a part has fewer than two iterations.
+    """
+    if len(result.shown_runs[0].seconds) < 2 * PARTS:
+        return "-"
+    _, second, *_, last = (np.median(part) for part in np.array_split(result.shown_runs[0].seconds, PARTS))
+    return f"{last / second - 1:+.0%}"
 
 
-def timed_points(points: Points) -> Points:
-    return {value: points[value] for value in sorted(points) if points[value].status == "ok"}
+SOAK = Table(
+    "soak",
+    columns=lambda group: (
+        Column("configuration", tables.marked_label),
+        Column("bytes per iteration", size_of),
+        Column("iterations", lambda r: f"{len(r.seconds):,}"),
+        Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}"),
+        tables.TIME,
+        Column("drift of the median", format_drift),
+        Column("private memory", growth_of("memory_bytes")),
+        Column("open files", growth_of("descriptors")),
+        Column("shared memory", growth_of("shared_memory_bytes")),
+    ),
+    rows=lambda group: group.done,
+    title=lambda result: f"{result.flow.title}, {len(result.seconds):,} iterations, {size_of(result)} each",
+)
 
 
-def largest_point(points: Points) -> Result:
-    """Return the result with the largest value: the object store gives views of large messages only."""
-    return [*timed_points(points).values()][-1]
-
-
-def swept_values(group: Group) -> list[int]:
-    return sorted({value for _, points in find_points(group) for value in points})
-
-
-def format_largest_overhead(row: tuple[str, Points]) -> str:
-    shares = [result.overhead_share for result in timed_points(row[1]).values() if result.overhead_share is not None]
-    return tables.format_overhead(max(shares, default=None))
-
-
-def sweep_columns(group: Group) -> Sequence[Column]:
-    def time_at(value: int) -> Callable[[tuple[str, Points]], str]:
-        return lambda row: tables.format_typical(row[1][value]) if value in row[1] else "-"
-
-    is_bytes = tables.swept_point(group.done[0])[0] == "payload"
-    return (
-        Column("configuration", lambda row: row[0]),
-        Column("readers get", lambda row: tables.READERS.cell(largest_point(row[1])), is_text=True),
-        *(Column(format_bytes(value) if is_bytes else str(value), time_at(value)) for value in swept_values(group)),
-        Column("largest overhead", format_largest_overhead),
-    )
-
-
-def sweep_title(result: Result) -> str:
-    swept = tables.swept_point(result)[0]
-    workload = result.flow.title if swept == "payload" else title_of(result)
-    return f"Milliseconds per iteration by {SWEPT[swept]}: {workload}"
-
-
-def draw_sweep(group: Group) -> LineChart:
-    swept, values = tables.swept_point(group.done[0])[0], swept_values(group)
-    lines = []
-    for label, results in find_points(group):
-        points = [(value, 1e3 * r.typical_seconds, 1e3 * min(r.run_seconds), 1e3 * max(r.run_seconds))
-                  for value, r in timed_points(results).items()]  # fmt: skip
-        lines.append(Series(label, points, is_view=not largest_point(results).readers_own_a_copy))
-    memcpy = {value: [r.memcpy_seconds for r in group.done if tables.swept_point(r)[1] == value and r.memcpy_seconds]
-              for value in values}  # fmt: skip
-    if all(memcpy.values()):
-        limit = [(x, 1e3 * median(memcpy[x]), 1e3 * min(memcpy[x]), 1e3 * max(memcpy[x])) for x in values]
-        lines.append(Series("memcpy", limit, is_limit=True))
-    caption = ("Dashed: readers get a view. Bands: fastest to slowest run.", *provenance(group.done))
-    axes = (SWEPT[swept], "milliseconds per iteration")
-    return LineChart(f"sweep_{swept}", sweep_title(group.done[0]), lines, *axes, swept == "payload", caption)
-
-
-SWEEP = Table("sweeps", sweep_columns, find_points, sweep_title, chart=draw_sweep, group_by=lambda result: ())
 TABLES = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
     "configurations": CONFIGURATIONS,

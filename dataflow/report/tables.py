@@ -27,7 +27,8 @@ GROUP_FLAGS = ("episode", "check_every", "in_flight")
 class Column:
     """A header and the function that returns the cell of an item. Text is aligned to the left.
 
-    In a narrow terminal the columns of the highest rank are left out first. Those of rank 0 never are.
+    In a narrow terminal the columns of the highest rank are left out first. Those of rank 0 never are. The cell of a
+    result without a timed iteration is "-", except in the first column and in those that are `untimed`.
     """
 
     header: str
@@ -35,6 +36,7 @@ class Column:
     rank: int = 0
     is_text: bool = False
     is_optional: bool = False  # it is left out if no item has a value
+    untimed: bool = False  # it has a value for results without a timed iteration too
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,16 @@ class Section:
 
 def make_table(items: Sequence[Any], columns: Sequence[Column]) -> TextTable:
     """Return a table with one line per item. The first column is text."""
-    columns = [column for column in columns if not column.is_optional or {*map(column.cell, items)} != {"-"}]
-    cells = [[column.cell(item) for column in columns] for item in items]
-    text_columns = {0, *(index for index, column in enumerate(columns) if column.is_text)}
-    return TextTable([column.header for column in columns], cells, text_columns, [column.rank for column in columns])
+
+    def format_cell(column: Column, item: Any) -> str:
+        is_known = column is columns[0] or column.untimed or not isinstance(item, Result) or item.seconds
+        return column.cell(item) if is_known else "-"
+
+    by_column = {column: [format_cell(column, item) for item in items] for column in columns}
+    shown = [column for column in columns if not column.is_optional or {*by_column[column]} != {"-"}]
+    cells = [[by_column[column][row] for column in shown] for row in range(len(items))]
+    text_columns = {0, *(index for index, column in enumerate(shown) if column.is_text)}
+    return TextTable([column.header for column in shown], cells, text_columns, [column.rank for column in shown])
 
 
 def format_significant(value: float | None) -> str:
@@ -98,8 +106,7 @@ def format_faults(result: Result) -> str:
 
 def format_stored(result: Result) -> str:
     """Return the bytes that the object store takes in per iteration. Channels bypass it."""
-    stored = sum(run.stored_bytes for run in result.shown_runs)
-    return format_bytes(round(stored / len(result.seconds))) if result.status == "ok" else "-"
+    return format_bytes(round(sum(run.stored_bytes for run in result.shown_runs) / len(result.seconds)))
 
 
 def format_data_path(result: Result) -> str:
@@ -112,16 +119,17 @@ def format_data_path(result: Result) -> str:
     return "partly as requested" if True in seen else "as requested"
 
 
+def format_overhead(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
+def format_peak(result: Result) -> str:
+    return f"{result.peak_memory_bytes / 2**30:.1f}" if result.peak_memory_bytes else "-"
+
+
 def count_disturbed(result: Result) -> int:
     """Return the number of ok runs that were disturbed. They are left out, except with --allow-disturbed."""
     return sum(bool(find_disturbance(run)) for run in result.ok_runs)
-
-
-def format_typical(result: Result) -> str:
-    """Return the time per iteration in milliseconds, or why there is none although runs were ok."""
-    if result.seconds:
-        return format_milliseconds(result.typical_seconds)
-    return result.status if result.status in UNCOUNTED else "-"
 
 
 def readers_of(result: Result) -> str:
@@ -144,17 +152,9 @@ def order_by_readers(results: Sequence[Result]) -> list[Result]:
     return [*timed, *(result for result in results if not result.seconds)]
 
 
-def swept_point(result: Result) -> tuple[str, int]:
-    """Return the size that the table of a sweep varies, and its value."""
-    size = result.table.removeprefix("sweep-").replace("-", "_")
-    return size, result.in_flight if size == "in_flight" else int(result.workload.sizes[size])
-
-
 def marked_label(result: Result) -> str:
     """Return the label with what readers must know about it, for example that it is no transport."""
-    preset, scale = result.record.arguments.get("preset"), result.record.arguments.get("scale") or 1
-    label = result.label + (f" ({scale:g} of {preset})" if preset and scale != 1 else "")
-    label += " (spilled to disk)" if result.spilled_bytes else ""
+    label = result.label + (" (spilled to disk)" if result.spilled_bytes else "")
     return f"{label} (reference)" if result.transport.label == REFERENCE else label
 
 
@@ -168,43 +168,46 @@ def short_label(result: Result, swept: str = "") -> str:
     return name + rest.replace(shared, "").replace("--message ", "").replace("--as-sent", "as sent")
 
 
-def _timed(header: str, cell: Callable[[Result], str], rank: int = 0, **fields: bool) -> Column:
-    """Return a column that is "-" for results without a timed iteration."""
-    return Column(header, lambda result: cell(result) if result.seconds else "-", rank, **fields)
+def time_column(header: str, form: Callable[[float], str] = format_milliseconds) -> Column:
+    """Return a column of the times per iteration, or of why there is none although runs were ok."""
+
+    def cell(result: Result) -> str:
+        if result.seconds:
+            return form(result.typical_seconds)
+        return result.status if result.status in UNCOUNTED else "-"
+
+    return Column(header, cell, untimed=True)
 
 
-def format_overhead(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
-
-
-DATA_PATH = _timed("data path", format_data_path, 5, is_optional=True)
-OVERHEAD = _timed("overhead", lambda r: format_overhead(r.overhead_share), 2, is_optional=True)
-READERS = _timed("readers get", lambda r: READER_GROUPS[readers_of(r)], is_text=True)
+TIME = time_column("ms per iteration")
+DATA_PATH = Column("data path", format_data_path, 5, is_optional=True)
+OVERHEAD = Column("overhead", lambda r: format_overhead(r.overhead_share), 2, is_optional=True)
+READERS = Column("readers get", lambda r: READER_GROUPS[readers_of(r)], is_text=True)
 MAIN_COLUMNS = (
     Column("configuration", marked_label),
-    _timed("stored", format_stored, 6),
-    _timed("page faults", format_faults, 3),
-    _timed("first ms", lambda r: format_milliseconds(float(np.median(r.first_seconds))), 4),
-    _timed("runs", lambda r: str(len(r.run_seconds)), 4),
-    _timed("disturbed runs", lambda r: str(count_disturbed(r)), 6),
-    _timed("iterations", lambda r: str(len(r.seconds)), 6),
-    _timed("min ms", lambda r: format_milliseconds(min(r.samples)), 4),
-    Column("ms per iteration", format_typical),
-    _timed("95 % interval", format_interval, 5),
-    _timed("p95 ms", lambda r: format_milliseconds(percentile(r.samples, 95)), 1),
-    _timed("p99 ms", lambda r: format_milliseconds(percentile(r.samples, 99)), 4),
-    _timed("max ms", lambda r: format_milliseconds(max(r.samples)), 4),
-    _timed("variation", lambda r: f"{np.std(r.samples) / np.mean(r.samples):.0%}", 5),
-    _timed("GB/s", format_rate),
-    _timed("x memcpy", lambda r: format_significant(r.times_memcpy)),
-    _timed("x cold copy", lambda r: format_significant(r.times_cold_copy), 4),
-    _timed("x link", lambda r: format_significant(times_link(r)), is_optional=True),
-    _timed("x pipe", lambda r: format_significant(r.multiple_of(r.pipe_seconds)), 3),
+    Column("stored", format_stored, 6),
+    Column("page faults", format_faults, 3),
+    Column("first ms", lambda r: format_milliseconds(float(np.median(r.first_seconds))), 4),
+    Column("runs", lambda r: str(len(r.run_seconds)), 4),
+    Column("disturbed runs", lambda r: str(count_disturbed(r)), 6),
+    Column("iterations", lambda r: str(len(r.seconds)), 6),
+    Column("min ms", lambda r: format_milliseconds(min(r.samples)), 4),
+    TIME,
+    Column("95 % interval", format_interval, 5),
+    Column("p95 ms", lambda r: format_milliseconds(percentile(r.samples, 95)), 1),
+    Column("p99 ms", lambda r: format_milliseconds(percentile(r.samples, 99)), 4),
+    Column("max ms", lambda r: format_milliseconds(max(r.samples)), 4),
+    Column("variation", lambda r: f"{np.std(r.samples) / np.mean(r.samples):.0%}", 5),
+    Column("GB/s", format_rate),
+    Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
+    Column("x cold copy", lambda r: format_significant(r.times_cold_copy), 4),
+    Column("x link", lambda r: format_significant(times_link(r)), is_optional=True),
+    Column("x pipe", lambda r: format_significant(r.multiple_of(r.pipe_seconds)), 3),
     # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
-    _timed("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
+    Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
     OVERHEAD,
     DATA_PATH,
-    Column("peak GiB", lambda r: f"{r.peak_memory_bytes / 2**30:.1f}" if r.peak_memory_bytes else "-", 7),
-    Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}" if r.wrong_bytes or r.status == "ok" else "-", 4),
-    Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status),
+    Column("peak GiB", format_peak, 7, untimed=True),
+    Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}", 4),
+    Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status, untimed=True),
 )

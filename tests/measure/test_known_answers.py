@@ -17,7 +17,7 @@ from dataflow.measure.loop import Measurement
 from dataflow.measure.monitor import Monitor
 from dataflow.records import files
 from dataflow.records.schema import Run
-from dataflow.report.markdown import rewrite_pages
+from dataflow.report.render import rewrite_pages
 from dataflow.report.sections import sections
 from dataflow.workers.process_workers import ProcessWorkers
 

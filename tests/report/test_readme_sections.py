@@ -5,8 +5,8 @@ from made_records import make_record, make_run
 from dataflow.analysis.links import times_link
 from dataflow.analysis.result import group_results
 from dataflow.records.schema import Link
-from dataflow.report import markdown
-from dataflow.report.readme_sections import build_readme
+from dataflow.report.pages import page_sections
+from dataflow.report.render import to_markdown
 from dataflow.report.tables import format_significant
 
 NODES = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
@@ -15,7 +15,8 @@ LAYOUT = {"placement": "spread", "existing_cluster": True, "place": "reference=1
 
 def build(*records):
     """Return the text of each part by its name."""
-    return {section.name: markdown.render([section]) for section in build_readme(group_results(records))}
+    built = page_sections(group_results(records))
+    return {section.name: to_markdown([section]) for section in built if section.name in ("demo", "answers")}
 
 
 def around(seconds, **changes):

@@ -66,7 +66,7 @@ def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
         ["graph mapped --copy-out", "copy, written in place"], ["graph mapped --copy-in", "view"],
         ["graph mapped", "view"], ["torch mapped --check-every 100", "view"],
     ]  # fmt: skip
-    dots = {group: [dot.name for dot in dots] for group, dots in section.chart.groups.items()}
+    dots = {group: [dot.name for dot in dots] for group, dots in section.chart.panels.items()}
     cells = [row[0] for row in section.table.cells]
     groups = ("readers own a copy", "readers own a copy and the producer writes in place", "readers get a view")
     assert dots == dict(zip(groups, (cells[:4], cells[4:5], cells[5:]), strict=True))
@@ -130,7 +130,7 @@ def test_a_failed_run_is_named_below_the_table_and_an_impossible_result_has_no_d
     section = find(built, "results")
     assert "store refs: 1 of 2 runs failed: reward died." in section.notes
     assert column(section, "status")["graph shm"] == "impossible"
-    names = [bar.name for bars in section.chart.groups.values() for bar in bars]
+    names = [bar.name for bars in section.chart.panels.values() for bar in bars]
     assert names == ["store refs"]
 
 
@@ -187,7 +187,7 @@ def test_a_sweep_has_a_line_per_configuration_and_a_column_per_value_or_says_why
         ["store refs", "copy", "10", "80", "10.0%"], ["store bytes", "copy", "500", "disturbed", "-"],
         ["graph mapped", "view", "2", "-", "50.0%"],
     ]  # fmt: skip
-    lines = section.chart.lines
+    lines = section.chart.panels[""]
     names = [("store refs", False), ("store bytes", False), ("graph mapped", True)]
     assert [(line.name, line.is_view) for line in lines[:3]] == names
     assert lines[-1].is_limit
@@ -247,7 +247,7 @@ def test_traced_iterations_have_tables_by_cause_and_stage_and_the_headline_uses_
         and "serialise" in by_stage.table.headers
     )
     assert by_stage.chart.file_name == "stages"
-    slowest, fastest = by_cause.chart.bars
+    slowest, fastest = by_cause.chart.panels[""]
     assert (slowest.name, fastest.name) == ("store driver-queue", "store refs")
     assert sum(slowest.segments.values()) == pytest.approx(2000)
     # 4 senders serialise for 89 ms each, of which 50 ms are page faults; the driver waits in the rest of the time.
@@ -263,8 +263,8 @@ def test_the_first_chart_has_intervals_and_prefers_the_records_that_were_measure
     records += [make_record(transport, *runs, table="headline") for transport in ("driver-queue", "refs")]
     built = build(*traces, *records)
     (chart,) = [section.chart for section in built if section.chart and section.chart.file_name == "headline"]
-    assert [bar.name for bar in chart.bars] == ["store driver-queue", "store refs"]
-    assert sum(chart.bars[0].segments.values()) == pytest.approx(996.7, abs=0.1)
-    low, high = chart.bars[0].interval
+    assert [bar.name for bar in chart.panels[""]] == ["store driver-queue", "store refs"]
+    assert sum(chart.panels[""][0].segments.values()) == pytest.approx(996.7, abs=0.1)
+    low, high = chart.panels[""][0].interval
     assert low < 996 < 997 < high
     assert len(HEADLINE) == 6  # a chart with more bars is not understood at once

@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from dataflow.report.markdown import rewrite_pages
+from dataflow.report.render import rewrite_pages
 from dataflow.report.tables import Column, Section, make_table
 
 ROOT = Path(__file__).resolve().parents[2]

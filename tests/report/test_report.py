@@ -1,4 +1,4 @@
-"""plot_results.py as its user calls it: records in; tables, charts and pages out."""
+"""The verb report as its user calls it: records in; tables, charts and pages out."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from made_records import make_record, make_run, write_record
 
-from dataflow.commands import report as plot_results
+from dataflow.commands import report
 from dataflow.errors import RecordError
 from dataflow.records import files
 from dataflow.studies import studies
@@ -28,32 +28,26 @@ def write(tmp_path):
 
 def test_without_arguments_it_draws_the_newest_records_and_says_which(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "results"
-    monkeypatch.setattr(plot_results, "RESULTS", folder)
-    (folder / "published").mkdir(parents=True)
-    write_record(folder / "published" / "a.json", make_record("refs", [1.0]))
-    assert plot_results.main([]) == 0
-    assert f"records: {folder / 'published'}" in capsys.readouterr().out
-    write_record(folder / "store-refs-1.json", make_record("refs", [1.0]))
-    write_record(folder / "graph-shm-1.json", make_record("shm", [0.5], runtime="graph"))
-    (folder / "run-1").mkdir()  # the start of a run has failed
-    os.utime(folder / "run-1", (2e9, 2e9))
-    assert plot_results.main([]) == 0
-    output = capsys.readouterr().out
-    assert "If readers own a copy, graph shm is the fastest with 500 ms" in output and "\nstore refs " in output
-    assert (folder / "transports.svg").exists()
-    (folder / "run-1" / "00.json").touch()
-    os.utime(folder / "run-1", (2e9, 2e9))
-    assert plot_results.find_newest(folder) == [folder / "run-1"]
+    monkeypatch.setattr(report, "RESULTS", folder)
+    for index, name in enumerate(("published/a.json", "store-refs-1.json", "run-1/00.json")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_record(folder / name, make_record("refs", [1.0]))
+        for path in (folder / name, (folder / name).parent):
+            os.utime(path, (index, index))
+        assert report.main([]) == 0
+        shown = folder / (name if index == 1 else Path(name).parent)
+        assert f"records: {shown}\n" in capsys.readouterr().out
+    assert (folder / "run-1" / "transports.svg").exists()
 
 
 def test_records_of_different_machines_are_rejected_unless_mixed(write):
     other = {"python": "3.12"}
     records = [write("a.json", "refs", [1.0]), write("b.json", "nccl", SKIPPED, runtime="graph", environment=other)]
-    assert plot_results.main(records) == 0  # a skipped configuration was measured on no machine
+    assert report.main(records) == 0  # a skipped configuration was measured on no machine
     records.append(write("c.json", "shm", [1.0], runtime="graph", environment=other))
     with pytest.raises(RecordError, match=r"different machines or versions, python: 3\.11 → 3\.12"):
-        plot_results.main(records)
-    assert plot_results.main([*records, "--mixed"]) == 0
+        report.main(records)
+    assert report.main([*records, "--mixed"]) == 0
 
 
 def test_two_boots_in_one_table_are_rejected_and_in_published_ones_counted(write, tmp_path, monkeypatch, capsys):
@@ -61,24 +55,24 @@ def test_two_boots_in_one_table_are_rejected_and_in_published_ones_counted(write
         environment = {"boot": boot, "kernel": f"6.{boot}", "transparent_hugepages": "always [madvise] never"}
         return write(name, transport, [1.0], environment=environment, **changes)
 
-    monkeypatch.setattr(plot_results, "RESULTS", tmp_path)
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
     (tmp_path / "published").mkdir()
     records = [record("published/a.json", 1), record("published/b.json", 2, table="chatlearn-flat")]
-    assert plot_results.main(records) == 0
+    assert report.main(records) == 0
     records.append(record("published/c.json", 2, "bytes"))
-    assert plot_results.main(records) == 0
+    assert report.main(records) == 0
     text = capsys.readouterr().out
     assert (text.count("kernel 6.1, transparent huge pages madvise"), text.count("kernel 6.2")) == (2, 3)
     boots = [line[:8] for line in text.splitlines() if line.startswith("Boots")]
     assert boots == ["Boots: 1", "Boots: 1", "Boots: 2", "Boots: 1"]
     (tmp_path / "published").rename(tmp_path / "own")
     with pytest.raises(RecordError, match="of the table configurations are of different boots or kernels, kernel: "):
-        plot_results.main([str(tmp_path / "own")])
-    assert plot_results.main([str(tmp_path / "own"), "--mixed"]) == 0
+        report.main([str(tmp_path / "own")])
+    assert report.main([str(tmp_path / "own"), "--mixed"]) == 0
 
 
 def test_an_impossible_result_gives_exit_code_1(write, capsys):
-    assert plot_results.main([write("a.json", "refs", *([0.005] for _ in range(3)))]) == 1
+    assert report.main([write("a.json", "refs", *([0.005] for _ in range(3)))]) == 1
     assert "impossible" in capsys.readouterr().out
 
 
@@ -93,7 +87,7 @@ def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tm
     page.parent.mkdir()
     page.write_text(marks("in-flight", "\nold\n"))
     copies = write("a.json", "shm", [0.5], runtime="graph", arguments={"iterations": 20})
-    assert plot_results.main([write("b.json", "driver-queue", [1.0]), copies, "--publish", str(tmp_path)]) == 0
+    assert report.main([write("b.json", "driver-queue", [1.0]), copies, "--publish", str(tmp_path)]) == 0
     text = readme.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter")
     assert "`graph shm` is the fastest with 500 ms" in text and "| graph shm |" in text
@@ -102,22 +96,21 @@ def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tm
     assert page.read_text() == marks("in-flight", "\nold\n")  # there are no such records
     readme.write_text("<!-- end of results -->")
     with pytest.raises(RecordError, match="write each of these marks once"):
-        plot_results.main([copies, "--publish", str(tmp_path)])
+        report.main([copies, "--publish", str(tmp_path)])
 
 
 @pytest.mark.skipif(not studies().keys() >= PUBLISHED_STUDIES, reason="the pages have the tables of all studies")
 def test_every_generated_part_of_the_pages_and_every_chart_equals_what_the_records_give(tmp_path):
-    pages = [plot_results.ROOT / "README.md", *sorted((plot_results.ROOT / "docs").glob("*.md"))]
+    pages = [report.ROOT / "README.md", *sorted((report.ROOT / "docs").glob("*.md"))]
     (tmp_path / "docs").mkdir()
     for page in pages:
-        (tmp_path / page.relative_to(plot_results.ROOT)).write_text(page.read_text())
-    published = str(plot_results.ROOT / "results" / "published")
-    assert plot_results.main([published, "--publish", str(tmp_path)]) == 0
+        (tmp_path / page.relative_to(report.ROOT)).write_text(page.read_text())
+    published = str(report.ROOT / "results" / "published")
+    assert report.main([published, "--publish", str(tmp_path)]) == 0
     for page in pages:
-        assert (tmp_path / page.relative_to(plot_results.ROOT)).read_text() == page.read_text(), page.name
+        assert (tmp_path / page.relative_to(report.ROOT)).read_text() == page.read_text(), page.name
     drawn, published = (
-        {path.name: path.read_text() for path in folder.iterdir()}
-        for folder in (tmp_path / "img", plot_results.ROOT / "img")
+        {path.name: path.read_text() for path in folder.iterdir()} for folder in (tmp_path / "img", report.ROOT / "img")
     )
     del published["benchmark_result.svg"]  # of the script plot_results.py
     assert drawn.keys() == published.keys()
@@ -127,7 +120,7 @@ def test_every_generated_part_of_the_pages_and_every_chart_equals_what_the_recor
 def test_report_html_is_one_file_and_nothing_of_a_record_is_markup(write, tmp_path):
     failed = make_run([], status="failed", reason="<img src=x>", processes={})
     records = [write("a.json", "refs", [1.0], failed), write("b.json", "refs", [1.0], batch_size=8)]
-    assert plot_results.main([*records, "--html"]) == 0
+    assert report.main([*records, "--html"]) == 0
     page = (tmp_path / "report.html").read_text()
     assert {"transports.svg", "transports_2.svg"} <= {path.name for path in tmp_path.iterdir()}
     assert page.count("<table>") == 2 and "<svg" in page and "Test CPU" in page
@@ -143,7 +136,7 @@ def test_report_html_is_sorted_and_filtered_in_a_browser(write, tmp_path):
 
     records = [write("a.json", "driver-queue", [2.0]), write("b.json", "shm", [0.08], runtime="graph"),
                write("c.json", "refs", [0.7]), write("d.json", "nccl", SKIPPED, runtime="graph")]  # fmt: skip
-    assert plot_results.main([*records, "--html"]) == 0
+    assert report.main([*records, "--html"]) == 0
     options = webdriver.ChromeOptions()
     for flag in ("--headless", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,1000"):
         options.add_argument(flag)
@@ -178,4 +171,4 @@ def test_a_full_disk_is_named_with_the_folder(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_text", write_nothing)
     with pytest.raises(RecordError, match=r"cannot write .*/out \(No space left on device\): give another --output"):
-        plot_results.main([str(tmp_path / "record.json"), "--html", "--output", str(tmp_path / "out")])
+        report.main([str(tmp_path / "record.json"), "--html", "--output", str(tmp_path / "out")])

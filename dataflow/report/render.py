@@ -1,0 +1,142 @@
+"""Show sections as text, as Markdown between the marks of README.md and docs/, and as one HTML page.
+
+This module imports no matplotlib.
+"""
+
+import html
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dataflow.analysis.result import Result
+from dataflow.analysis.warnings import timed_seconds, warnings
+from dataflow.errors import RecordError
+from dataflow.flows.flow import Flow
+from dataflow.records.schema import Record
+from dataflow.report.tables import MAIN_COLUMNS, Section, TextTable, format_significant, make_table
+from dataflow.units import format_bytes
+
+HERE = Path(__file__).parent
+MARK = re.compile(r"<!-- (?:end of )?([\w-]+)(?:: written by make publish)? -->")
+MAX_SHOWN_EDGES = 20  # of a flow
+
+
+def to_text(table: TextTable, width: int | None = None) -> str:
+    """Return the table as text. If it is wider than `width` characters, columns of a high rank are left out."""
+    columns = [[header, *cells] for header, *cells in zip(table.headers, *table.cells, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    ranks = table.ranks or [0] * len(columns)
+    shown = list(range(len(columns)))
+    while width and sum(widths[i] + 2 for i in shown) - 2 > width and any(ranks[i] for i in shown):
+        shown.remove(max(shown, key=lambda i: ranks[i]))
+    lines = []
+    for row in zip(*columns, strict=True):
+        cells = [row[i].ljust(widths[i]) if i in table.text_columns else row[i].rjust(widths[i]) for i in shown]
+        lines.append("  ".join(cells).rstrip())
+    left_out = [header for i, header in enumerate(table.headers) if i not in shown]
+    if left_out:
+        lines.append(f"(not shown, because the terminal is too narrow: {', '.join(left_out)})")
+    return "\n".join(lines)
+
+
+def print_table(table: TextTable) -> None:
+    """Print a table at most as wide as the terminal."""
+    print(to_text(table, shutil.get_terminal_size().columns if sys.stdout.isatty() else None))
+
+
+def print_sections(built: Sequence[Section]) -> None:
+    """Print the sections that have a table."""
+    for section in built:
+        if section.table:
+            print(f"{section.title}. {section.sentence.replace('`', '')}".rstrip())
+            print_table(section.table)
+            print(*section.notes, "", sep="\n")
+
+
+def print_flow(flow: Flow) -> None:
+    print(f"{flow.title}: {format_bytes(flow.bytes_per_iteration)} per iteration")
+    for edge in flow.edges[:MAX_SHOWN_EDGES]:
+        print(f"  {edge!s:24} {format_bytes(edge.bytes):>10}")
+    if len(flow.edges) > MAX_SHOWN_EDGES:
+        print(f"  and {len(flow.edges) - MAX_SHOWN_EDGES} more messages")
+    sys.stdout.flush()
+
+
+def print_end(record: Record, path: Path) -> None:
+    """Print the table of one record, what limits the trust in it, and the time of each run."""
+    result = Result((record,))
+    print_table(make_table([result], MAIN_COLUMNS))
+    for warning in warnings(result):
+        print(f"warning: {warning}")
+    for run in result.runs:
+        if run.status != "ok":
+            print(f"error: {run.reason}", file=sys.stderr, flush=True)
+    print(f"records: {path}")
+    for run in result.runs:
+        print(f"Execution time: {format_significant(timed_seconds(run))} seconds")
+
+
+def to_markdown(built: Sequence[Section]) -> str:
+    """Return the sections without their charts, whose files the pages show."""
+    parts = []
+    for section in built:
+        title = f"**{section.title}.** " if section.title else ""
+        table = to_markdown_table(section.table) if section.table else ""
+        parts += [(title + section.sentence).strip(), table, "  \n".join(section.notes)]
+    return "\n\n".join(filter(None, parts))
+
+
+def to_markdown_table(table: TextTable) -> str:
+    rule = ["---" if index in table.text_columns else "---:" for index in range(len(table.headers))]
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in table.cells]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (table.headers, rule, *cells))
+
+
+def rewrite_pages(folder: Path, built: Sequence[Section]) -> None:
+    """Put the sections between the marks of their name, in README.md and docs/ of a folder. Others stay as they are."""
+    texts = {s.name: to_markdown([other for other in built if other.name == s.name]) for s in built}
+    for page in [*folder.glob("README.md"), *sorted(folder.glob("docs/*.md"))]:
+        text = page.read_text(encoding="utf-8")
+        for name in set(MARK.findall(text)):
+            begin, end = f"<!-- {name}: written by make publish -->", f"<!-- end of {name} -->"
+            if (text.count(begin), text.count(end)) != (1, 1):
+                raise RecordError(f"{page}: write each of these marks once: {begin} and {end}")
+            before, rest = text.split(begin)
+            after = rest.split(end)[1]
+            if name in texts:
+                text = f"{before}{begin}\n{texts[name]}\n{end}{after}"
+        page.write_text(text, encoding="utf-8")
+
+
+def to_html(built: Sequence[Section]) -> str:
+    """Return a page that loads nothing else. page.js makes its tables sortable and filterable."""
+    body = []
+    for section in built:
+        body += [f"<section><h2>{escape(section.title)}</h2>", f"<p>{escape(section.sentence)}</p>"]
+        if section.chart:
+            body.append(section.chart.to_svg())
+        if section.table:
+            body.append(to_html_table(section.table))
+        body += [f'<p class="note">{escape(note)}</p>' for note in section.notes]
+        body.append("</section>")
+    style, code = (HERE / "page.css").read_text("utf-8"), (HERE / "page.js").read_text("utf-8")
+    head = f'<meta charset="utf-8"><title>Times of transports</title><style>{style}</style>'
+    script = f"<script>{code}</script>"
+    return "\n".join([f'<!doctype html><html lang="en"><head>{head}</head><body>', *body, script, "</body></html>"])
+
+
+def to_html_table(table: TextTable) -> str:
+    """Return the table. Cells of text have a class."""
+    kinds = [' class="text"' if index in table.text_columns else "" for index in range(len(table.headers))]
+    lines = []
+    for tag, row in [("th", table.headers), *(("td", row) for row in table.cells)]:
+        cells = [f"<{tag}{kind}>{escape(cell)}</{tag}>" for cell, kind in zip(row, kinds, strict=True)]
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return f"<table><thead>{lines[0]}</thead><tbody>{''.join(lines[1:])}</tbody></table>"
+
+
+def escape(text: str) -> str:
+    """Return text as HTML; text in backquotes is code."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text))
