@@ -233,12 +233,6 @@ def test_fault_of_a_task_is_found_by_all_its_readers(measured, kind):
     assert set(done.run.wrong_bytes_by_field) == {"policy -> reference", "policy -> reward"}
 
 
-def test_injected_delay_is_in_the_latency_and_breaks_nothing(measured):
-    done = measured("--warmup", "1", "--iterations", "4", "--inject", "policy:5:delay=100ms")
-    assert done.run.status == "ok"
-    assert min(done.seconds[:4]) < 0.1 <= min(done.seconds[4:])
-
-
 BIG, SMALL = online_dpo(), online_dpo(batch_size=4, prompt_seq_len=256)  # Ray copies messages up to 100 KiB
 EDGES = [str(edge) for edge in BIG.edges]
 COPIES = [("store refs", {}), ("graph mapped", {"copy_out": True}),
