@@ -26,11 +26,6 @@ class RdtEndpoint(RingEndpoint):
         self.newest_handle = [task, number]
         return super().make_payload(number, task)
 
-    def open_for_all_tasks(self, handle: Handle) -> Payload:
-        """Return the payload of a handle, opened for each task that reads it: Ray fetches it once per actor."""
-        payloads = [self.open(task, handle) for task, sender in self.views if sender == handle[0]]
-        return payloads[0]
-
 
 class RdtActor(RdtEndpoint, Actor):
     pass
