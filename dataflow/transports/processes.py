@@ -7,6 +7,7 @@ import multiprocessing
 import os
 from functools import partial
 from itertools import cycle
+from typing import Any
 
 import torch
 import torch.multiprocessing
@@ -19,7 +20,7 @@ from dataflow.workers.worker_group import Connection, WorkerGroup
 
 
 class LoopActor(Actor):
-    def run(self):
+    def run(self: Any) -> None:
         while True:
             for task in self.tasks:
                 # No variable holds the inputs: the inbox frees them, at the same time for every transport.

@@ -53,7 +53,7 @@ def by_driver_queue(workers: WorkerGroup) -> Connection:
     """Do as the demo: a queue is a slot in the driver, over ray.put and ray.get."""
     workers.start()
     flow, device = workers.sent_flow, workers.plan.device
-    slots = {}
+    slots: dict = {}
 
     def get(edge):
         return HOST.decode(ray.get(ray.get(slots[edge])["reference"]), edge.message, device)
