@@ -6,7 +6,7 @@ from fractions import Fraction
 
 BINARY = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | BINARY  # a number alone is bytes
-SECONDS = {"s": 1, "ms": Fraction(1, 1000), "m": 60, "min": 60, "h": 3600}
+SECONDS: dict[str, Fraction | int] = {"s": 1, "ms": Fraction(1, 1000), "m": 60, "min": 60, "h": 3600}
 MAX_SECONDS = 86_400
 
 

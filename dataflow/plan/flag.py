@@ -19,7 +19,7 @@ def flag(
     do, and not what readers get.
     """
     settings = {"type": bounded(parse, bounds)} if parse else {"action": "store_true"}
-    metadata = {"group": group, "help": help, "argparse": settings | argparse_settings}
+    metadata: dict[str, Any] = {"group": group, "help": help, "argparse": settings | argparse_settings}
     metadata |= {"configuration": configuration, "size": size, "sender_only": sender_only}
     return dataclasses.field(default=default, metadata=metadata)
 
