@@ -2,7 +2,6 @@
 
     sudo .venv/bin/python -m dataflow nodes                                    the published setups
     sudo .venv/bin/python -m dataflow nodes --nodes 2 --rate 1gbit --runs 3    one setup
-    sudo .venv/bin/python -m dataflow nodes --nodes 2 --suite headline         one setup with another suite
     sudo .venv/bin/python -m dataflow nodes --nodes 2 --command "SCRIPT --address {address} ..."
 
 The nodes are network namespaces that a bridge connects, and the kernel limits the rate of each link (tc tbf). All of
@@ -10,7 +9,6 @@ them run in one process namespace whose first process is a child of this one. If
 the kernel ends all processes of the nodes, and removes their networks and their memory.
 """
 
-import argparse
 import os
 import secrets
 import shlex
@@ -34,7 +32,6 @@ SETUPS = ((2, "10gbit"), (2, "1gbit"), (2, "25gbit"), (3, "10gbit"))
 ADDRESS = "10.77.0.1:6379"
 SCRIPT = str(ROOT / "dataflow" / "nodes" / "namespaces.sh")
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
-DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 
 
 def require_namespaces() -> None:
@@ -52,7 +49,7 @@ def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
         LINK_VARIABLE: f"{rate.removesuffix('gbit')} Gbit/s",
     }  # fmt: skip
     ray = str(Path(sys.executable).with_name("ray"))
-    words = [*DIE_WITH_PARENT, *NAMESPACES, "sh", SCRIPT, str(count), rate, ray, *command]
+    words = ["setpriv", "--pdeathsig", "KILL", *NAMESPACES, "sh", SCRIPT, str(count), rate, ray, *command]
     nodes = subprocess.Popen(words, env=os.environ | variables)
     signal.signal(signal.SIGTERM, lambda *_: nodes.kill())
     while True:
@@ -62,35 +59,29 @@ def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = OneLineParser(__doc__, "python3 -m dataflow nodes [flags]")
+    parser = OneLineParser(__doc__, "python3 -m dataflow nodes [flags of dataflow run]")
     add = parser.add_argument
     add("--nodes", type=int, choices=(2, 3), help="number of nodes (default: all published setups)")
     add("--rate", choices=RATES, default="10gbit", help="rate of each node's link, with --nodes (default: %(default)s)")
-    add("--suite", help="suite of dataflow run, with --nodes (default: that of the published setup)")
-    add("--runs", type=int, default=5, help="processes per configuration (default: %(default)s)")
-    add("--output-dir", type=Path, default=RESULTS / f"run-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}",
-        help="folder of records and charts (default: results/run-<time>)")  # fmt: skip
+    new_folder = RESULTS / f"run-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    add("--output-dir", type=Path, default=new_folder, help="folder of records (default: results/run-<time>)")
     add("--command", help="run this command on the first node instead of a suite; {address} is that of the cluster")
     arguments, flags = parser.parse_known_args(argv)
-    if (arguments.command or arguments.suite) and not arguments.nodes:
-        raise UsageError("--command and --suite: give --nodes too")
-    if arguments.command and arguments.suite:
-        raise UsageError("--command and --suite: give one of them")
+    if arguments.command and not arguments.nodes:
+        raise UsageError("--command: give --nodes too")
     require_namespaces()  # before the lock, for which a user may have to wait
     codes = []
     with only_measurement():
         for count, rate in [(arguments.nodes, arguments.rate)] if arguments.nodes else SETUPS:
-            command = shlex.split((arguments.command or "").replace("{address}", ADDRESS))
-            codes.append(run_setup(count, rate, command or suite_command(count, rate, arguments, flags)))
+            if arguments.command:
+                command = shlex.split(arguments.command.replace("{address}", ADDRESS))
+            else:
+                suite = "cluster" if (count, rate) == (2, "10gbit") else "cluster-rates"
+                placement = ["--placement", "policy=0,reference=1,reward=2"] if count == 3 else []
+                folder = str(arguments.output_dir / f"{suite}-{count}-nodes-{rate}")
+                command = [sys.executable, "-m", "dataflow", "run", "--suite", suite, "--runs", "5", *placement,
+                           *flags, "--output", folder, "--address", ADDRESS]  # fmt: skip
+            codes.append(run_setup(count, rate, command))
             if codes[-1] == 130:
                 break
     return max(codes)
-
-
-def suite_command(count: int, rate: str, arguments: argparse.Namespace, flags: Sequence[str]) -> list[str]:
-    """Return the command that measures a suite on the nodes, by default the suite of the published setup."""
-    suite = arguments.suite or ("cluster" if (count, rate) == (2, "10gbit") else "cluster-rates")
-    placement = ["--placement", "policy=0,reference=1,reward=2"] if count == 3 else []
-    folder = arguments.output_dir / f"{suite}-{count}-nodes-{rate}"
-    words = [sys.executable, "-m", "dataflow", "run", "--suite", suite, "--runs", str(arguments.runs)]
-    return [*words, *placement, *flags, "--output", str(folder), "--address", ADDRESS]

@@ -18,7 +18,6 @@ from dataflow.errors import ActorRaised, RunFailed, SuiteError
 from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.loop import Measurement
 from dataflow.measure.references import measure_copies, measure_null_transport, measure_pipe
-from dataflow.nodes.placement import check_placement
 from dataflow.plan.plan import Plan
 from dataflow.records.machine import describe_environment
 from dataflow.workers.worker_group import WorkerGroup
@@ -64,15 +63,10 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
 
 def prepare_nodes(plan: Plan, workers: WorkerGroup, report: DriverReport) -> None:
     """Describe the nodes of the cluster, and measure their copies, clocks and links."""
-
-    def report_progress(link_bytes: int) -> None:
-        report.link_bytes = link_bytes
-        report.write(plan.run_folder)
-
     nodes = workers.nodes
     nodes.prepare()
-    nodes.measure(plan, lambda plan: measure_copies(plan).warm, report_progress)
     report.run.links, report.other_environments = nodes.links, nodes.environments[1:]
+    nodes.measure(plan, lambda plan: measure_copies(plan).warm, lambda: report.write(plan.run_folder))
 
 
 def measure_transport(plan: Plan, workers: WorkerGroup, report: DriverReport) -> None:
@@ -80,8 +74,6 @@ def measure_transport(plan: Plan, workers: WorkerGroup, report: DriverReport) ->
     # Imported here, because each runtime has modules of its own.
     connect = resolve_name(f"dataflow.{plan.transport.module}.TRANSPORTS")[plan.transport.name]
     connection = connect(workers)
-    if workers.nodes:
-        check_placement(workers.nodes.worker_nodes, workers.node_indices())
     report.run.data_paths, report.run.setup_seconds = connection.data_paths, connection.setup_seconds
     report.write(plan.run_folder)
     Measurement(plan, workers, connection, report).measure()

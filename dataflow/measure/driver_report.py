@@ -15,7 +15,6 @@ class DriverReport(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     run: Run  # without the times of the iterations, which are in the progress table
     environment: dict[str, Any] = {}
     other_environments: list[dict[str, Any]] = []  # of the other nodes, from the first on; empty without actors
-    link_bytes: int = 0  # that the link that is measured has carried, so that the monitor sees progress
     failure: str = ""  # why the iterations ended early
     actor_raised: bool = False  # the failure is an error that an actor raised
     finished: bool = False

@@ -1,4 +1,4 @@
-"""Know the nodes of a cluster, and measure what they do besides and during a run."""
+"""Know the nodes of a cluster, place actors on them, and measure what the nodes do besides and during a run."""
 
 import time
 from collections.abc import Callable
@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from dataflow.errors import RunFailed, UsageError
 from dataflow.flows.flow import DRIVER
-from dataflow.nodes.agent import Counters, NodeAgent, own_network
-from dataflow.nodes.link import measure_link
-from dataflow.nodes.placement import check_versions, place_actors
+from dataflow.nodes.agent import NodeAgent, own_network
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import Link, NodeCosts
 
 CLOCK_READINGS = 30
+CONNECTIONS = (1, 4)  # of TCP, at the same time, over a link
+PASSES = 3  # over a link, after one that does not count
 
 
 class ClockReading(NamedTuple):
@@ -37,10 +38,9 @@ class Nodes:
         self.addresses[0], self.interfaces[0] = own_network()
         self.agents: dict[int, Any] = {}  # of the nodes with actors, if the cluster has several nodes
         self.environments: list[dict[str, Any]] = [{} for _ in self.ids]
-        self.worker_nodes = {DRIVER: 0, **place_actors(plan, len(self.ids))}  # as requested
+        self.worker_nodes = {DRIVER: 0, **place_actors(plan, len(self.ids))}
         self.clocks: dict[int, list[ClockReading]] = {}  # the driver's node has the driver's clock
-        self.costs: dict[str, NodeCosts] = {}
-        self.before: list[Counters] = []
+        self.copies: list[list[float]] = []  # per agent: memcpy seconds
         self.links: list[Link] = []
 
     def affinity(self, index: int) -> NodeAffinitySchedulingStrategy:
@@ -52,7 +52,7 @@ class Nodes:
         return dict.fromkeys(("GLOO_SOCKET_IFNAME", "UCX_NET_DEVICES"), interface) if interface else {}
 
     def prepare(self) -> None:
-        """Start an agent on each node that has workers, and compare the nodes' versions."""
+        """Start an agent on each node that has workers, and compare their versions of torch."""
         if len(self.ids) == 1:
             return
         agent_class = ray.remote(num_cpus=0, max_concurrency=2)(NodeAgent)
@@ -61,32 +61,51 @@ class Nodes:
         described = ray.get([agent.describe.remote() for agent in self.agents.values()])
         for node, description in zip(self.agents, described, strict=True):
             self.addresses[node], self.interfaces[node], self.environments[node] = description
-        check_versions(self.environments)
+        # Ray compares the versions of Ray and Python when a node joins.
+        torch_versions = {str((environment["versions"] or {}).get("torch")) for _, _, environment in described}
+        if len(torch_versions) > 1:
+            raise RunFailed(f"the nodes have torch {', '.join(sorted(torch_versions))}: install the same version")
 
-    def measure(
-        self, plan: Plan, copy_seconds: Callable[[Plan], list[float]], report_progress: Callable[[int], Any]
-    ) -> None:
+    def measure(self, plan: Plan, copy_seconds: Callable[[Plan], list[float]], save: Callable[[], Any]) -> None:
         """Measure copies of all nodes with workers at once, their clocks, and one by one the links that messages cross.
 
-        report_progress: it is called with the bytes that the current link has carried so far.
+        save: it is called after each pass over a link, so that the monitor sees progress.
         """
-        copies = ray.get([agent.call.remote(copy_seconds, plan) for agent in self.agents.values()])
-        self.costs = {str(node): NodeCosts(memcpy_seconds=c) for node, c in zip(self.agents, copies, strict=True)}
+        self.copies = ray.get([a.__ray_call__.remote(lambda _: copy_seconds(plan)) for a in self.agents.values()])
         self.read_clocks()
         crossings = plan.crossings(self.worker_nodes)
-        for link, total in crossings.bytes_by_link(range(1, 1 + crossings.period)).items():
-            count = max(1, round(total / crossings.period))
-            self.links += measure_link(self.agents, self.addresses[link[1]], link, count, report_progress)
+        for (source, reader), total in crossings.bytes_by_link(range(1, 1 + crossings.period)).items():
+            for connections in CONNECTIONS:
+                link = Link(source, reader, connections, max(1, round(total / crossings.period)), [])
+                self.links.append(link)
+                for number in range(1 + PASSES):
+                    seconds = self.send(link)
+                    if number > 0:
+                        link.seconds.append(seconds)
+                    save()
+
+    def send(self, link: Link) -> float:
+        """Send the bytes of a link once, and return the seconds until they were read."""
+        sender, reader = self.agents[link.source], self.agents[link.reader]
+        port = ray.get(reader.listen.remote())
+        receiving = reader.receive.remote(link.connections)
+        seconds = ray.get(sender.send.remote(self.addresses[link.reader], port, link.connections, link.bytes))
+        ray.get(receiving)
+        return round(seconds, 9)
 
     def read_clocks(self) -> None:
-        """Compare the clocks of the other nodes with the driver's, and set the costs of the nodes."""
-        for node, agent in self.agents.items():
-            if node != 0:
-                readings, cost = self.clocks.setdefault(node, []), self.costs[str(node)]
-                readings.append(read_clock(agent))
-                cost.clock_offset_seconds = readings[0].offset
-                cost.clock_drift_seconds = readings[-1].offset - readings[0].offset
-                cost.clock_error_seconds = max(reading.error for reading in readings)
+        """Compare the clocks of the other nodes with the driver's.
+
+        A node's clock is read between two readings of the driver's, so half of their distance is the largest error.
+        """
+        for node in self.agents.keys() - {0}:
+            readings = []
+            for _ in range(CLOCK_READINGS):
+                begin = time.perf_counter()
+                remote = ray.get(self.agents[node].clock.remote())
+                end = time.perf_counter()
+                readings.append(ClockReading(remote, remote - (begin + end) / 2, (end - begin) / 2))
+            self.clocks.setdefault(node, []).append(min(readings, key=lambda reading: reading.error))
 
     def driver_seconds(self, worker: str, seconds: float) -> float:
         """Return a time of a worker's clock on the driver's clock. Between two readings, it drifts evenly."""
@@ -98,32 +117,30 @@ class Nodes:
         return seconds - first.offset - share * (last.offset - first.offset)
 
     def begin(self) -> None:
-        """Read the counters before the timed iterations."""
-        self.before = ray.get([agent.counters.remote() for agent in self.agents.values()])
+        """Begin to count what the nodes do, before the timed iterations."""
+        ray.get([agent.begin.remote() for agent in self.agents.values()])
 
     def end(self) -> dict[str, NodeCosts]:
-        """Read counters and clocks again, and return the costs of the nodes since `begin`."""
-        after = ray.get([agent.counters.remote() for agent in self.agents.values()])
+        """Compare the clocks again, and return the costs of the nodes since `begin`."""
+        costs = dict(zip(self.agents, ray.get([agent.end.remote() for agent in self.agents.values()]), strict=True))
         self.read_clocks()
-        for cost, then, now in zip(self.costs.values(), self.before, after, strict=True):
-            seconds = now.clock - then.clock
-            if now.received_bytes is not None:
-                cost.received_bytes = now.received_bytes - then.received_bytes
-                cost.sent_bytes = now.sent_bytes - then.sent_bytes
-            cost.busy_cores = round((now.busy_seconds - then.busy_seconds) / seconds, 3)
-            cost.steal_cores = round((now.steal_seconds - then.steal_seconds) / seconds, 3)
-        return self.costs
+        for cost, copies in zip(costs.values(), self.copies, strict=True):
+            cost.memcpy_seconds = copies
+        for node, readings in self.clocks.items():
+            costs[node].clock_offset_seconds = readings[0].offset
+            costs[node].clock_drift_seconds = readings[-1].offset - readings[0].offset
+            costs[node].clock_error_seconds = max(reading.error for reading in readings)
+        return {str(node): cost for node, cost in costs.items()}
 
 
-def read_clock(agent: Any) -> ClockReading:
-    """Compare a node's clock with the driver's.
-
-    The node's clock was read between two readings of the driver's, so half of their distance is the largest error.
-    """
-    readings = []
-    for _ in range(CLOCK_READINGS):
-        begin = time.perf_counter()
-        remote = ray.get(agent.clock.remote())
-        end = time.perf_counter()
-        readings.append(ClockReading(remote, remote - (begin + end) / 2, (end - begin) / 2))
-    return min(readings, key=lambda reading: reading.error)
+def place_actors(plan: Plan, count: int) -> dict[str, int]:
+    """Return the node of each actor: that of --placement, or round-robin with the driver's node last."""
+    names = plan.worker_names[1:]
+    if plan.options.placement == "pack":
+        return dict.fromkeys(names, 0)
+    if not plan.options.place:
+        return {name: (index + 1) % count for index, name in enumerate(names)}
+    nodes = plan.options.nodes_of_actors
+    if max(nodes.values()) >= count:
+        raise UsageError(f"--placement {plan.options.place}: the cluster has {count} nodes, numbered from 0")
+    return {name: nodes.get(plan.workers[name].actor, 0) for name in names}
