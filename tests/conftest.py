@@ -1,15 +1,14 @@
 """Provide the fixtures of all tests: plans, and real runs of the scripts with a check of what they leave behind."""
 
-import ctypes
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,13 +32,11 @@ DEFAULT_TRANSPORTS = {"store": "driver-queue", "graph": "shm", "rdt": "gloo", "t
 KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")  # 8 to 40 KiB per message, 112 KiB per iteration
 LEAVE_SECONDS = 10  # other tests that run at the same time may remove what they have made
 RUN_SECONDS = 250  # a run that takes longer is killed; on an idle machine it takes about ten
-PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-SHARED_MEMORY = Path("/dev/shm")
 
 
 def pytest_configure():
     """Make this process inherit every process that a run leaves behind, and make its runs wait only for its own."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    cleanup.become_subreaper()
     os.environ["DATA_FLOW_LOCK"] = f"tests of {os.getpid()}"  # other processes run tests too, without waiting
 
 
@@ -56,9 +53,7 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.skip(reason="it takes long: make test ARGS=--all runs it"))
         if ROOT / "tests" / "runs" in item.path.parents or "begin_run" in getattr(item, "fixturenames", ()):
             item.add_marker("runs")
-    items.sort(
-        key=lambda item: item.get_closest_marker("runs") is None
-    )  # those that start workers first, so that none is the last
+    items.sort(key=lambda item: item.get_closest_marker("runs") is None)  # long ones first, so that none is the last
 
 
 @pytest.fixture
@@ -99,22 +94,19 @@ class Finished:
 
 
 def run_words(runtime: str | Path, *flags: str) -> list[str]:
-    """Return the words after `python3` that measure the configuration of --transport, or the program in a file."""
-    if isinstance(runtime, Path):
-        return [str(runtime), *flags]
+    """Return the words after `python3` that measure the configuration of --transport, or call a verb or a file."""
+    if runtime not in DEFAULT_TRANSPORTS:
+        return [*([str(runtime)] if isinstance(runtime, Path) else ["-m", "dataflow", runtime]), *flags]
     transport, words = split_transport(runtime, flags)
     return ["-m", "dataflow", "run", f"{runtime} {transport}", *words]
 
 
 def split_transport(runtime: str, flags: Sequence[str]) -> tuple[str, list[str]]:
     """Return the value of --transport, or the default of these tests, and the other flags."""
-    words = [*map(str, flags)]
-    transport = DEFAULT_TRANSPORTS[runtime]
-    if "--transport" in words:
-        index = words.index("--transport")
-        _, transport = words[index : index + 2]
-        del words[index : index + 2]
-    return transport, words
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--transport", default=DEFAULT_TRANSPORTS[runtime])
+    known, words = parser.parse_known_args([*map(str, flags)])
+    return known.transport, words
 
 
 def parse_options(runtime: str, *flags: str) -> list[Options]:
@@ -136,25 +128,19 @@ class Script:
     """A command that runs as a child of this process, with a folder of its own for temporary files."""
 
     def __init__(
-        self,
-        runtime: str | Path,
-        *flags: str,
-        temporary: Path | None = None,
-        prefix: Sequence[str] = (),
-        output: str = "",
-    ) -> None:
+        self, runtime: str | Path, *flags: str, temporary: Path | None = None, prefix: Sequence[str] = (),
+        output: str = "", variables: Mapping[str, str] = {},
+    ) -> None:  # fmt: skip
         self.folder = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # short, because Ray puts sockets below it
         self.temporary = temporary or self.folder / "tmp"
         self.temporary.mkdir(exist_ok=True)
         self.output = Path(output or self.folder / "record.json")
-        self.shared_before = shared_memory_files(self.temporary)
-        self.descendants_before = descendants()
+        self.before = {*shared_memory_files(self.temporary), *self.temporary.iterdir(), *descendants()}
         command = [*prefix, sys.executable, *run_words(runtime, *flags), "--output", str(self.output)]
         # A token of this user would otherwise be required from the shared cluster, which has none.
-        variables = {"RAY_AUTH_MODE": "disabled", **os.environ}
-        variables |= {"TMPDIR": str(self.temporary), "DATA_FLOW_LOCK": str(self.folder)}
+        own = {"TMPDIR": str(self.temporary), "DATA_FLOW_LOCK": str(self.folder), **variables}
         self.process = subprocess.Popen(
-            command, cwd=ROOT, env=variables, text=True, errors="replace",
+            command, cwd=ROOT, env={"RAY_AUTH_MODE": "disabled", **os.environ, **own}, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
@@ -170,19 +156,9 @@ class Script:
             time.sleep(0.02)
         raise AssertionError(f"the run ended before iteration {count}: {self.process.stderr.read()}")
 
-    def run_folders(self) -> list[Path]:
-        """Return the folders of this script's runs; another script may share the temporary folder."""
-        folders = self.temporary.glob(f"{cleanup.PREFIX}*")
-        return [folder for folder in folders if self.process.pid in lock_holders(folder)]
-
-    def guard(self) -> psutil.Process:
-        """Return the process that cleans up if the supervisor cannot."""
-        (guard,) = [
-            child
-            for child in psutil.Process(self.process.pid).children()
-            if "dataflow.workers.guard" in child.cmdline()
-        ]
-        return guard
+    def run_folders(self) -> set[Path]:
+        """Return the folders of runs that began since the start; an older script may share the temporary folder."""
+        return {*self.temporary.glob(f"{cleanup.PREFIX}*")} - self.before
 
     def finish(self) -> Finished:
         try:
@@ -192,65 +168,57 @@ class Script:
             raise
         return Finished(self.process.returncode, stdout, stderr, self.output)
 
-    def leftover_processes(self) -> list[psutil.Process]:
-        """Return every process that is left of this script: those that this process has inherited since."""
-        return [process for key, process in descendants().items() if key not in self.descendants_before]
+    def remove(self) -> None:
+        """End the command and everything that it has started, and remove their files."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(30)
+        for folder in (*self.run_folders(), self.folder):
+            cleanup.clean(folder, lambda: [*descendants() - self.before])
+        with suppress(ValueError):  # the pipes are closed already
+            self.process.communicate()
 
-    def leftovers(self, seconds: float = 0) -> list[str]:
+    def leftovers(self, seconds: float = 0) -> set[psutil.Process | Path]:
         """Return processes, shared memory, semaphores and temporary files that are still there after so long."""
         deadline = time.monotonic() + seconds
         while True:
-            left = [
-                *map(str, self.leftover_processes()),
-                *map(str, shared_memory_files(self.temporary) - self.shared_before),
-            ]
-            left += map(str, self.temporary.iterdir())
-            if not left or time.monotonic() > deadline:
-                return left
+            now = {*descendants(), *shared_memory_files(self.temporary), *self.temporary.iterdir()}
+            if now <= self.before or time.monotonic() > deadline:
+                return now - self.before
             time.sleep(0.1)
 
 
 CLUSTER: list[psutil.Process] = []  # the processes of the shared Ray cluster, which keeps idle workers
 
 
-def descendants() -> dict[tuple[int, float], psutil.Process]:
-    """Return the living descendants of this process, without the shared cluster's, by process id and start time."""
-    living = {}
-    waiting = psutil.Process().children()
+def descendants() -> set[psutil.Process]:
+    """Return the living descendants of this process, without the shared cluster's."""
+    living, waiting = set(), psutil.Process().children()
     while waiting:
         process = waiting.pop()
         with suppress(psutil.Error):
             if process not in CLUSTER and process.status() != psutil.STATUS_ZOMBIE:
-                living[process.pid, process.create_time()] = process
+                living.add(process)
                 waiting += process.children()
     return living
 
 
 def shared_memory_files(temporary: Path) -> set[Path]:
-    """Return the names in /dev/shm that neither a living process outside of this one nor another test has created."""
+    """Return the files in /dev/shm without those of living processes, and of runs with another temporary folder.
+
+    Their names have the id of the process, or begin with the name of the run's folder.
+    """
+    runs = (*Path("/tmp").glob(f"{cleanup.PREFIX}*"), *Path("/tmp").glob(f"t-*/tmp/{cleanup.PREFIX}*"))
+    of_others = tuple(run.name for run in runs if run.parent != temporary)
     own = {process.pid for process in psutil.Process().children(recursive=True)} | {os.getpid()}
-    paths = {path for path in SHARED_MEMORY.iterdir() if creator_of(path.name) in own | {None}}
-    of_others = {run.name for run in Path("/tmp").glob(f"t-*/tmp/{cleanup.PREFIX}*") if run.parent != temporary}
-    return {path for path in paths if path.name.removeprefix("sem.")[: len(cleanup.PREFIX) + 8] not in of_others}
-
-
-def creator_of(name: str) -> int | None:
-    """Return the living process that created a file of /dev/shm, as far as names, run folders and commands say so."""
-    folder = name.removeprefix("sem.")[: len(cleanup.PREFIX) + 8]
-    if not folder.startswith(cleanup.PREFIX):
-        numbers = [int(number) for number in re.findall(r"\d+", name) if len(number) < 9]  # longer ones are times
-        return next((number for number in numbers if psutil.pid_exists(number)), None)
-    parents = (Path("/tmp"), *Path("/tmp").glob("t-*/tmp"))
-    return next((holder for parent in parents for holder in lock_holders(parent / folder)), None)
-
-
-def lock_holders(folder: Path) -> set[int]:
-    """Return the processes that lock the folder of a run: its supervisor and its guard."""
-    with suppress(OSError):
-        inode = folder.stat().st_ino
-        locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
-        return {int(pid) for _, kind, _, _, pid, file, *_ in locks if kind == "FLOCK" and file.endswith(f":{inode}")}
-    return set()
+    left = set()
+    for path in cleanup.SHARED_MEMORY.iterdir():
+        name = path.name.removeprefix("sem.")
+        numbers = [] if name.startswith(cleanup.PREFIX) else re.findall(r"(?<!\d)\d{1,8}(?!\d)", name)  # not times
+        if not name.startswith(of_others) and all(int(n) in own or not psutil.pid_exists(int(n)) for n in numbers):
+            left.add(path)
+    return left
 
 
 @pytest.fixture
@@ -264,18 +232,7 @@ def begin_run():
 
     yield begin
     for script in begun:
-        if script.process.poll() is None:
-            script.process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                script.process.wait(30)
-        for process in [*script.leftover_processes()]:
-            with suppress(psutil.Error):
-                process.kill()
-        with suppress(ValueError):  # the pipes are closed already
-            script.process.communicate()
-        for folder in script.temporary.glob(f"{cleanup.PREFIX}*"):
-            cleanup.clean(folder)
-        shutil.rmtree(script.folder)
+        script.remove()
 
 
 @pytest.fixture
@@ -285,7 +242,7 @@ def run_script(begin_run):
     def run(runtime: str | Path, *flags: str) -> Finished:
         begun = begin_run(runtime, *flags)
         finished = begun.finish()
-        assert begun.leftovers(LEAVE_SECONDS) == []
+        assert begun.leftovers(LEAVE_SECONDS) == set()
         return finished
 
     return run
@@ -331,15 +288,10 @@ def cluster():
     subprocess.run(command, env=environment, timeout=RUN_SECONDS, check=True, capture_output=True)
     CLUSTER.extend(process for process in psutil.Process().children() if process not in before)
     yield ("--address", (folder / "ray" / "ray_current_cluster").read_text().strip())
-    pids = []
-    for process in CLUSTER:
-        with suppress(psutil.Error):
-            for child in [*process.children(recursive=True), process]:
-                pids.append(child.pid)
-                child.kill()
+
+    def find_living() -> list[psutil.Process]:
+        roots = [process for process in CLUSTER if cleanup.process_status(process.pid)]
+        return [process for root in roots for process in (*root.children(recursive=True), root)]
+
+    cleanup.clean(folder, find_living)  # and the semaphores that Ray leaves of the channels of an example's graph
     CLUSTER.clear()
-    for path in SHARED_MEMORY.glob("sem.*-*"):  # Ray leaves those of the channels of an example's graph
-        creator = re.match(r"sem\.(?:obj|hdr)(\d+)-", path.name)
-        if creator and int(creator[1]) in pids:
-            path.unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
