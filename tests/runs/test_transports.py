@@ -11,7 +11,6 @@ from dataflow.flows.catalogue import build_flow
 # Lists, strings, booleans and views; an actor that reads from two others.
 GRPO = ("--flow", "grpo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
 DPO = ("--flow", "dpo", "--batch-size", "2", "--seq-length", "255")  # with one actor
-PPO = ("--flow", "ppo", *GRPO[2:])  # with a fourth model, and a third message for the reward model
 # Messages of more than 100 KiB, which Ray does not put into its calls.
 LARGE = ("--flow", "grpo", "--batch-size", "64", "--prompt-len", "256", "--response-len", "256")
 # Bytes that do not fill whole words.
@@ -55,7 +54,6 @@ WITH_FLAGS = [
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
     ("torch", "mapped", "--copy-in", "--copy-out", "--message", "jagged", *GRPO),
-    ("torch", "gloo", "--message", "packed", *PPO),
     ("torch", "multiprocessing", "--copy-in", "--copy-out", "--check-every", "2", "--resources", *CHAIN_ODD),
 ]
 
