@@ -21,7 +21,7 @@ from dataflow.errors import UsageError, name_broken_record
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
 from dataflow.report.render import print_table
-from dataflow.report.sentences import describe_pairs, old_and_new
+from dataflow.report.sentences import describe_other_work, old_and_new
 from dataflow.report.tables import Column, format_faults, format_milliseconds, have_equal_work, make_table
 from dataflow.units import format_bytes
 
@@ -70,6 +70,8 @@ def find_losses(pairs: Sequence[Pair], only_old: Sequence[Result], limit: float)
     lines = [f"{pair.label} fails more often: {pair.new.failure}" for pair in pairs if pair.is_worse]
     lines += [f"{result.label} is missing in NEW" for result in only_old if result.ok_runs]
     for pair in pairs:
+        if pair.is_measured and not have_equal_work(pair.old, pair.new):
+            continue
         for result in (pair.old, pair.new):
             if result.status in UNCOUNTED:
                 raise UsageError(f"--fail-above: {pair.label}: {result.failure}")
@@ -101,19 +103,25 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_all(argv)
 
 
+def print_pairs(pairs: Sequence[Pair]) -> None:
+    """Print the table of the measured pairs, and a sentence for each pair whose work differs: it has no ratio."""
+    measured = [pair for pair in pairs if pair.is_measured]
+    print_table(make_table([pair for pair in measured if have_equal_work(pair.old, pair.new)], COLUMNS))
+    for pair in measured:
+        if not have_equal_work(pair.old, pair.new):
+            print(describe_other_work(pair))
+
+
 def main(argv: Sequence[str]) -> int:
     """Print the comparison. Return 0, or 1 if --fail-above finds a loss."""
     arguments = parse_arguments(argv)
     with name_broken_record([arguments.old, arguments.new]):
         old, new = (group_results(files.load_all([path])) for path in (arguments.old, arguments.new))
         pairs, only_old, only_new = match_results(old, new, arguments.mixed)
-        unequal = [pair for pair in pairs if pair.is_measured and not have_equal_work(pair.old, pair.new)]
-        pairs = [pair for pair in pairs if pair not in unequal]  # a sentence says why the others have no ratio
-        measured = [pair for pair in pairs if pair.is_measured]
-        notes = [*write_notes(pairs, only_old, only_new), *describe_pairs(unequal)]
         losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
-        print_table(make_table(measured, COLUMNS))
-    print(*environment_differences(measured), *notes, sep="\n")
+        print_pairs(pairs)
+    differences = environment_differences([pair for pair in pairs if pair.is_measured])
+    print(*differences, *write_notes(pairs, only_old, only_new), sep="\n")
     for line in losses:
         print(f"error: {line}", file=sys.stderr)
     return 1 if losses else 0

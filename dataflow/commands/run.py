@@ -188,17 +188,18 @@ def print_stages(record: Record) -> None:
 
 
 def print_comparison(items: Sequence[Item]) -> None:
-    """Compare the others with the first configuration, in words."""
+    """Compare the others with the first configuration."""
     from dataflow.analysis.comparison import Pair
     from dataflow.analysis.result import Result
-    from dataflow.report.sentences import describe_pairs
+    from dataflow.commands.compare import print_pairs
 
     results = [Result((item.record,)) for item in items]
     pairs = [
         Pair(old, new) for new in results for old in results
         if old.label == results[0].label != new.label and old.workload.edges == new.workload.edges
     ]  # fmt: skip
-    print(*describe_pairs(pairs), sep="\n", end="\n" if pairs else "")
+    if pairs:
+        print_pairs(pairs)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -8,7 +8,6 @@ from dataflow.analysis.statistics import MIN_RUNS, NO_DIFFERENCE, TOO_NOISY, UNR
 from dataflow.catalogue.catalogue import BASELINE
 from dataflow.report import tables
 from dataflow.report.tables import Column, format_faults, format_milliseconds, format_significant
-from dataflow.units import format_bytes
 
 SIMPLEST = "store refs"  # what users of Ray begin with
 BASELINES = (BASELINE, SIMPLEST)
@@ -16,34 +15,10 @@ SHORT_SECONDS = 0.002  # less depends on the caches, which hold other data after
 FEW_RUNS = f"no interval: give --runs {MIN_RUNS} or more"
 
 
-def describe_pairs(pairs: Sequence[Pair]) -> list[str]:
-    """Return a sentence about the times of each pair that was measured."""
-    measured = [pair for pair in pairs if pair.is_measured]
-    several = len({pair.old.workload.edges for pair in measured}) > 1
-    lines = []
-    for pair in measured:
-        workload = f"{format_bytes(pair.old.workload.bytes_per_iteration)} per iteration: " if several else ""
-        lines.append(f"{workload}{_describe_pair(pair)}.")
-    return lines
-
-
-def _describe_pair(pair: Pair) -> str:
-    """Return how many times as fast the new configuration is as the old one, and how sure that is."""
-    ratio, old, new = pair.ratio, pair.old.label, pair.new.label
-    if not tables.have_equal_work(pair.old, pair.new):
-        times = [f"{result.label} takes {format_time(result)} where {tables.readers_of(result)}"
-                 for result in (pair.new, pair.old)]  # fmt: skip
-        return f"{', and '.join(times)}: different work, so there is no factor"
-    counts = dict.fromkeys(len(result.run_seconds) for result in (pair.new, pair.old))
-    runs = f"{' and '.join(map(str, counts))} {'run' if max(counts) == 1 else 'runs'} each"
-    factor = describe_factor(ratio)
-    interval = f"95 % interval {format_interval(ratio, invert=ratio.value <= 1)}"
-    if ratio.verdict in UNRANKED:
-        preposition = "from" if ratio.verdict == NO_DIFFERENCE else "against"
-        return (f"{new} {ratio.verdict} {preposition} {old} with {runs} ({factor}, {interval}; a difference below "
-                f"{ratio.detectable:.0%} would be missed: more --runs find smaller ones)")  # fmt: skip
-    sureness = f"{interval}, {runs}" if ratio.low else f"{runs}, so {FEW_RUNS}"
-    return f"{new} {'takes' if ratio.value > 1 else 'is'} {factor} as {old} ({sureness})"
+def describe_other_work(pair: Pair) -> str:
+    """Return the times of two results, which are not divided, because their readers or producers do other work."""
+    times = [f"{r.label} takes {format_time(r)} where {tables.readers_of(r)}" for r in (pair.new, pair.old)]
+    return f"{', and '.join(times)}: different work, so there is no factor."
 
 
 def describe_factor(ratio: Ratio) -> str:

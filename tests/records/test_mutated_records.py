@@ -8,10 +8,10 @@ from made_records import make_record, make_run
 
 from dataflow.analysis.comparison import match_results
 from dataflow.analysis.result import group_results
+from dataflow.commands.compare import print_pairs
 from dataflow.errors import SuiteError, name_broken_record
 from dataflow.records import files
 from dataflow.report.sections import sections
-from dataflow.report.sentences import describe_pairs
 
 VALUES = (None, 0, -1, 1e308, float("nan"), "", "x" * 50, [], {}, [None], True, 2**70, "2026-13-45", -0.0)
 
@@ -43,6 +43,6 @@ def test_a_changed_record_is_one_error_or_a_report(tmp_path):
             with name_broken_record([path]):
                 results = group_results([files.load(path)])
                 sections(results)
-                describe_pairs(match_results(results, results, mixed=True)[0])
+                print_pairs(match_results(results, results, mixed=True)[0])
         except SuiteError as error:
             assert "\n" not in str(error)
