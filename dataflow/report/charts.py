@@ -70,13 +70,12 @@ class Chart:
     x_label: str
     limits: dict[str, float] = field(default_factory=dict)
     caption: Sequence[str] = ()
+    legend_columns = 6
 
     def draw(self) -> Figure:
         """Return the figure, with the title and the legend at the top and the caption at the bottom."""
-        caption, heights = (
-            wrap("\n".join(self.caption), CAPTION_CHARACTERS),
-            [*map(self.count_rows, self.panels.values())],
-        )
+        caption = wrap("\n".join(self.caption), CAPTION_CHARACTERS)
+        heights = [*map(self.count_rows, self.panels.values())]
         height = 1.3 + ROW_HEIGHT * sum(heights) + 0.5 * len(heights) + 0.13 * caption.count("\n")
         figure = Figure(figsize=(WIDTH, min(height, MAX_HEIGHT)), layout="constrained")
         figure.supxlabel(caption, x=0.01, ha="left", fontsize=7.5)
@@ -102,9 +101,7 @@ class Chart:
         """Return the chart as SVG, equal for equal charts. Text is drawn as paths, to look equal everywhere."""
         buffer = io.StringIO()
         with rc_context({"svg.fonttype": "path", "svg.hashsalt": "chatlearn-data-flow"}):
-            self.draw().savefig(
-                buffer, format="svg", metadata={"Date": None, "Creator": None, "Type": None, "Format": None}
-            )
+            self.draw().savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Type", "Format")))
         text = buffer.getvalue()
         # Glyphs are most of the file, so they are written as briefly as possible, and without unused names and digits.
         text = text[text.index("<svg") :].replace("DejaVuSans-", "").replace("xlink:href", "href")
@@ -112,8 +109,6 @@ class Chart:
         text = re.sub(r' id="[\w.]+_\d+"', "", text)
         text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", text)
         return re.sub(r"\s*\n\s*", "\n", text)
-
-    legend_columns = 6
 
     def count_rows(self, marks: Sequence[Any]) -> float:
         return len(marks) + 0.4
@@ -160,8 +155,9 @@ class BarChart(Chart):
                 )
             starts = [start + length for start, length in zip(starts, lengths, strict=True)]
         for y, bar in enumerate(marks):
-            for width, colour in ((4, "white"), (1.6, "0.1")):  # a white edge, to be seen on dark segments
-                axes.plot(bar.interval or (), (y, y) if bar.interval else (), color=colour, linewidth=width, zorder=2.1)
+            if bar.interval:  # with a white edge, to be seen on dark segments
+                axes.plot(bar.interval, (y, y), color="white", linewidth=4, zorder=2.1)
+                axes.plot(bar.interval, (y, y), color="0.1", linewidth=1.6, zorder=2.1)
 
 
 @dataclass(frozen=True)

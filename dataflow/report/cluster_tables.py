@@ -5,8 +5,7 @@ from statistics import median
 from dataflow.analysis.links import crossings_of, link_seconds, times_link
 from dataflow.analysis.result import Result
 from dataflow.report import tables
-from dataflow.report.charts import Dot, DotChart
-from dataflow.report.groups import LOG_MILLISECONDS, Group, Table, make_dot, title_of
+from dataflow.report.groups import Table, title_of
 from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.units import format_bytes
 
@@ -52,29 +51,9 @@ COLUMNS = (
 )
 
 
-def find_layouts(group: Group) -> list[Result]:
-    """Return the results by layout, the slowest first."""
-    return sorted(group.done, key=lambda result: (describe_layout(result), -result.typical_seconds))
-
-
-def title_of_layouts(result: Result) -> str:
-    return f"{title_of(result)}, by layout"
-
-
-def draw_layouts(group: Group) -> DotChart:
-    """Return a chart with a panel per layout, with the time of the link alone as its last dot."""
-    panels: dict[str, list[Dot]] = {}
-    links: dict[str, list[float]] = {}
-    for result in find_layouts(group):
-        panels.setdefault(describe_layout(result), []).append(make_dot(result, describe_configuration(result)))
-        links.setdefault(describe_layout(result), []).append(link_seconds(result) or 0.0)
-    for layout, seconds in links.items():
-        # The least of them is that of transports that send each message once per node.
-        if least := 1e3 * min(filter(None, seconds), default=0.0):
-            panels[layout].append(
-                Dot("(the link alone)", least, least, least, f"{format_milliseconds(least / 1e3)} ms")
-            )
-    return DotChart("cluster", title_of_layouts(group.done[0]), panels, LOG_MILLISECONDS)
-
-
-CLUSTER = Table("cluster", lambda group: COLUMNS, find_layouts, title_of_layouts, chart=draw_layouts)
+CLUSTER = Table(
+    "cluster",
+    columns=lambda group: COLUMNS,
+    rows=lambda group: sorted(group.done, key=lambda result: (describe_layout(result), -result.typical_seconds)),
+    title=lambda result: f"{title_of(result)}, by layout",
+)

@@ -103,13 +103,6 @@ def provenance(results: Sequence[Result]) -> list[str]:
     ]  # fmt: skip
 
 
-def make_dot(result: Result, name: str) -> Dot:
-    """Return the time of a result in milliseconds, with its 95 % interval."""
-    low, high = interval(result.run_seconds) or (result.typical_seconds, result.typical_seconds)
-    label = format_time(result)
-    return Dot(name, 1e3 * result.typical_seconds, 1e3 * low, 1e3 * high, label, not result.readers_own_a_copy)
-
-
 def draw_dots(
     group: Group,
     file_name: str,
@@ -120,7 +113,10 @@ def draw_dots(
     """Return a chart with a dot per result, the slowest first, in groups of equal work, and the times of memcpy."""
     dots: dict[str, list[Dot]] = {}
     for result in group.ordered:
-        dots.setdefault(tables.readers_of(result), []).append(make_dot(result, label(result)))
+        low, high = interval(result.run_seconds) or (result.typical_seconds, result.typical_seconds)
+        milliseconds = (1e3 * result.typical_seconds, 1e3 * low, 1e3 * high)
+        dot = Dot(label(result), *milliseconds, format_time(result), not result.readers_own_a_copy)
+        dots.setdefault(tables.readers_of(result), []).append(dot)
     caption = (*caption, *provenance(group.done))
     return DotChart(file_name, title, dots, LOG_MILLISECONDS, memcpy_lines(group.done), caption)
 

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ GPU_ANSWER = "**GPUs:** not measured. NCCL and CUDA IPC have never run on a GPU 
 
 def page_sections(results: Sequence[Result]) -> list[Section]:
     """Return the sections that the records suffice for. Each is about the largest workload of its table."""
-    columns = [Column("flag", lambda flag: f"`{flag[0]}`"), Column("meaning", lambda flag: flag[1], is_text=True)]
+    columns = [Column("flag", lambda flag: f"`{flag[0]}`"), Column("meaning", itemgetter(1), is_text=True)]
     built = [Section("flags", "", table=make_table([*describe_flags().items()], columns))]
     shown = [result for result in headline_results(results) if result.status == "ok"]
     if {result.name for result in shown}.issuperset(SCRIPTS):
@@ -61,12 +62,8 @@ def build_demo(shown: Sequence[Result]) -> Section:
             rows.append([place, *(f"{seconds[name]} s" for name in names), factor])
     commands = [f".venv/bin/python {script:40}  # Execution time: about {seconds[name]} seconds"
                 for name, script in SCRIPTS.items()]  # fmt: skip
-    columns = [
-        Column("where", lambda row: row[0]),
-        Column("queues through the driver", lambda row: row[1]),
-        Column("compiled graph", lambda row: row[2]),
-        Column("times as fast (95 % interval)", lambda row: row[3]),
-    ]
+    headers = ("where", "queues through the driver", "compiled graph", "times as fast (95 % interval)")
+    columns = [Column(header, itemgetter(index)) for index, header in enumerate(headers)]
     edges = [edge.bytes for edge in shown[0].workload.edges]
     size = (f"{DEMO_ITERATIONS} iterations, messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}. "
             f"Here: {DEMO_ITERATIONS} times the time per iteration of the records.")  # fmt: skip

@@ -44,13 +44,10 @@ def test_the_commands_of_the_demo_have_the_time_of_100_iterations_and_the_table_
     assert "100 iterations, messages of 32 MiB to 160 MiB." in text and "Test CPU" in text
 
 
-def test_the_records_that_were_measured_for_the_first_screen_are_preferred():
+def test_the_records_of_the_first_screen_are_preferred_and_both_scripts_are_needed():
     text = build(*demo(2.0, 0.25), *demo(1.0, 0.5, table="headline"))["demo"]
     assert "| here | 100 s | 50 s | 2 (" in text
     assert "| here | 200 s" not in text
-
-
-def test_without_both_scripts_there_is_no_table_of_the_demo():
     assert set(build(make_record("refs", [1.0]))) == {"answers"} and build() == {}
 
 
