@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -174,10 +175,14 @@ class Script:
             self.process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(30)
-        for folder in (*self.run_folders(), self.folder):
-            cleanup.clean(folder, lambda: [*descendants() - self.before])
+        for process in descendants() - self.before:
+            with suppress(psutil.Error):
+                process.kill()
         with suppress(ValueError):  # the pipes are closed already
             self.process.communicate()
+        for folder in self.run_folders():
+            cleanup.clean(folder)
+        shutil.rmtree(self.folder)
 
     def leftovers(self, seconds: float = 0) -> set[psutil.Process | Path]:
         """Return processes, shared memory, semaphores and temporary files that are still there after so long."""
@@ -216,7 +221,7 @@ def shared_memory_files(temporary: Path) -> set[Path]:
     for path in cleanup.SHARED_MEMORY.iterdir():
         name = path.name.removeprefix("sem.")
         numbers = [] if name.startswith(cleanup.PREFIX) else re.findall(r"(?<!\d)\d{1,8}(?!\d)", name)  # not times
-        if not name.startswith(of_others) and all(int(n) in own or not psutil.pid_exists(int(n)) for n in numbers):
+        if not name.startswith(of_others) and all(int(n) in own or not psutil.pid_exists(int(n)) for n in numbers[:1]):
             left.add(path)
     return left
 
@@ -288,10 +293,11 @@ def cluster():
     subprocess.run(command, env=environment, timeout=RUN_SECONDS, check=True, capture_output=True)
     CLUSTER.extend(process for process in psutil.Process().children() if process not in before)
     yield ("--address", (folder / "ray" / "ray_current_cluster").read_text().strip())
-
-    def find_living() -> list[psutil.Process]:
-        roots = [process for process in CLUSTER if cleanup.process_status(process.pid)]
-        return [process for root in roots for process in (*root.children(recursive=True), root)]
-
-    cleanup.clean(folder, find_living)  # and the semaphores that Ray leaves of the channels of an example's graph
+    for process in CLUSTER:
+        with suppress(psutil.Error):
+            for child in [*process.children(recursive=True), process]:
+                child.kill()
+                for path in cleanup.SHARED_MEMORY.glob(f"sem.???{child.pid}-*"):  # of the channels of graphs
+                    path.unlink(missing_ok=True)
     CLUSTER.clear()
+    shutil.rmtree(folder, ignore_errors=True)
