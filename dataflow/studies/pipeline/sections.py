@@ -13,7 +13,7 @@ from dataflow.studies.pipeline.flow import SCHEDULES, Schedule
 
 
 def steps_of(result: Result) -> list[Steps]:
-    return [msgspec.convert(run.measured["pipeline"], Steps) for run in result.shown_runs if "pipeline" in run.measured]
+    return [msgspec.convert(run.measured["pipeline"], Steps) for run in result.shown_runs]
 
 
 def schedule_of(result: Result) -> tuple[Schedule, int, int]:
