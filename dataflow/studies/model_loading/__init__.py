@@ -61,6 +61,8 @@ def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
         yield "--flow model-loading and --load-by need each other: give both"
     if options.load_by and transport.label != "store refs":
         yield f"--load-by: {transport.label} does not pass references: use store refs"
+    if options.load_by and options.address:  # its processes have no mark of the run
+        yield f"--address {options.address}: --load-by cannot see the memory of an existing cluster: leave it out"
 
 
 STUDY = Study(

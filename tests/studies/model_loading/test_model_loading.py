@@ -15,9 +15,10 @@ MODEL_BYTES = sum(field.bytes for field in model_loading("gpt2", 0.05).tasks[0].
 
 
 @pytest.mark.parametrize("way", ["shared-memory", pytest.param("ray-arrays", marks=pytest.mark.long)])
-def test_every_process_loads_the_published_bytes_once(measure, way):
-    (run,) = measure("store refs", "--load-by", way, *SMALL).runs
-    measured = run.measured["model_loading"]
+def test_every_process_loads_the_published_bytes_once(run_script, way):
+    finished = run_script("store", "--transport", "refs", "--load-by", way, *SMALL)
+    assert (finished.code, finished.stderr) == (0, "")
+    measured = finished.run.measured["model_loading"]
     assert measured["publish_seconds"] > 0 and len(measured["loads"]) == 3
     for load in measured["loads"]:
         assert min(load["load_seconds"], load["first_read_seconds"], load["second_read_seconds"]) > 0
@@ -62,6 +63,10 @@ def test_the_model_is_loaded_in_the_first_iteration_and_wrong_bytes_end_the_run(
     [
         (("--transport", "refs", "--flow", "model-loading"), "need each other"),
         (("--transport", "refs", "--load-by", "torch-load"), "need each other"),
+        (
+            ("--transport", "refs", "--flow", "model-loading", "--load-by", "torch-load", "--address", "auto"),
+            "cannot see the memory of an existing cluster",
+        ),
         (("--transport", "bytes", "--flow", "model-loading", "--load-by", "torch-load"), "use store refs"),
     ],
 )
