@@ -39,7 +39,7 @@ def find_newest(results: Path) -> list[Path]:
 def find_runs(paths: list[Path]) -> tuple[dict[str, list[Run]], Record]:
     """Return the ok runs by configuration that moved the messages of the newest one, and its record."""
     files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*.json*")))]
-    loaded = [load(file) for file in files if file.name.endswith((".json", ".json.gz"))]
+    loaded: list[Record] = [load(file) for file in files if file.name.endswith((".json", ".json.gz"))]
     records = [record for record in loaded if any(run.status == "ok" for run in record.runs)]
     if not records:
         raise SuiteError(f"{', '.join(map(str, paths))}: no record of a run that is ok: run one of the two scripts")

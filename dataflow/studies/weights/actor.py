@@ -7,6 +7,7 @@ loaded the same checkpoint.
 
 import time
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class WeightsPart(Part):
     def use_changes(self, device: Any) -> None:
         """--message indices: send what has changed, and write it into parameters that begin with version 0."""
         for task, edges in self.edges.items():
-            self.copies[task] = [[initial_parameters(edge.source, edge.message, device) for edge in edges]]
+            self.copies[task] = cycle([[initial_parameters(edge.source, edge.message, device) for edge in edges]])
         for task, outbox in self.endpoint.outboxes.items():
             if outbox.message.is_parameters:
                 outbox.convert_with(Changes(task, outbox.message, device))
@@ -64,11 +65,10 @@ class WeightsPart(Part):
 
     def write(self, task: str, inputs: Sequence[Any]) -> list[Any]:
         """Return the parameters after they were written into the memory of the engine."""
-        copies, edges = self.copies[task], self.edges[task]
-        copies.append(copies.pop(0))
+        edges, memory = self.edges[task], next(self.copies[task])
         if not self.has_changes:
-            return [copy(received, into) for received, into in zip(inputs, copies[-1], strict=True)]
-        triples = zip(inputs, edges, copies[-1], strict=True)
+            return [copy(received, into) for received, into in zip(inputs, memory, strict=True)]
+        triples = zip(inputs, edges, memory, strict=True)
         return [apply_changes(received, edge.message, into) for received, edge, into in triples]
 
     def made(self, task: str) -> None:
