@@ -21,7 +21,7 @@ from dataflow.errors import UsageError, name_broken_record
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
 from dataflow.report.render import print_table
-from dataflow.report.sentences import describe_other_work, old_and_new
+from dataflow.report.sentences import describe_pair, old_and_new
 from dataflow.report.tables import Column, format_faults, format_milliseconds, have_equal_work, make_table
 from dataflow.units import format_bytes
 
@@ -109,7 +109,7 @@ def print_pairs(pairs: Sequence[Pair]) -> None:
     print_table(make_table([pair for pair in measured if have_equal_work(pair.old, pair.new)], COLUMNS))
     for pair in measured:
         if not have_equal_work(pair.old, pair.new):
-            print(describe_other_work(pair))
+            print(describe_pair(pair))
 
 
 def main(argv: Sequence[str]) -> int:

@@ -14,6 +14,7 @@ import argparse
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -188,18 +189,16 @@ def print_stages(record: Record) -> None:
 
 
 def print_comparison(items: Sequence[Item]) -> None:
-    """Compare the others with the first configuration."""
+    """Compare the others with the first configuration, in words."""
     from dataflow.analysis.comparison import Pair
     from dataflow.analysis.result import Result
-    from dataflow.commands.compare import print_pairs
+    from dataflow.report.sentences import describe_pair
 
     results = [Result((item.record,)) for item in items]
-    pairs = [
-        Pair(old, new) for new in results for old in results
-        if old.label == results[0].label != new.label and old.workload.edges == new.workload.edges
-    ]  # fmt: skip
-    if pairs:
-        print_pairs(pairs)
+    for old, new in product(results, results):
+        is_first = old.label == results[0].label != new.label and old.workload.edges == new.workload.edges
+        if is_first and (pair := Pair(old, new)).is_measured:
+            print(describe_pair(pair))
 
 
 def main(argv: Sequence[str]) -> int:
