@@ -8,7 +8,6 @@ from dataflow.units import format_bytes
 
 MAX_DRIFT = 0.3  # of the fastest memcpy pass, from before to after the iterations
 MIN_DRIFT_SECONDS = 0.01  # of that pass: messages that fit into caches are copied up to twice as fast at times
-MAX_THROTTLED = 0.05  # of the time of the iterations
 MAX_OVERHEAD = 0.05  # of the benchmark itself, of an iteration
 
 
@@ -22,8 +21,6 @@ def warnings_of_run(run: Run) -> list[str]:
     lines = []
     if disturbance := find_disturbance(run):
         lines.append(f"{disturbance} during the run: close other programs, and repeat it with --runs 5")
-    if (run.throttled_seconds or 0) > MAX_THROTTLED * timed_seconds(run):
-        lines.append(f"a CPU limit stopped the container for {run.throttled_seconds:.1f} s: raise the limit")
     before, after = (min(samples, default=0) for samples in (run.memcpy_before_seconds, run.memcpy_after_seconds))
     if min(before, after) > MIN_DRIFT_SECONDS and max(before / after, after / before) > 1 + MAX_DRIFT:
         lines.append(f"the memcpy time changed from {before * 1e3:.3g} to {after * 1e3:.3g} ms during the run, so the "

@@ -18,7 +18,7 @@ from dataflow.endpoints import tensors
 from dataflow.endpoints.progress_table import ENDING, ITERATING
 from dataflow.measure.data_path import find_missing_bytes, find_other_data_path, mark_requested_paths
 from dataflow.measure.driver_report import DriverReport
-from dataflow.measure.noise import CpuTime, OtherLoad, loopback_bytes, measure_resources
+from dataflow.measure.noise import CpuTime, OtherLoad, loopback_bytes
 from dataflow.measure.warm_up import WarmUp, iteration_groups
 from dataflow.plan.options import MIN_TIMED_ITERATIONS
 from dataflow.plan.plan import Plan
@@ -26,7 +26,6 @@ from dataflow.records.schema import ProcessCost
 from dataflow.studies import load, studies
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
-RESOURCE_READINGS = 20  # and one after the last iteration
 READ_AS = {True: "views", False: "copies", None: "partly copies"}  # by whether readers found views of shared memory
 
 
@@ -60,7 +59,7 @@ class Measurement:
 
     def measure(self) -> None:
         """Run all groups of iterations, and then read what was counted."""
-        options, run, table = self.plan.options, self.run, self.table
+        options, table = self.plan.options, self.table
         table.phase = ITERATING
         for numbers, is_timed in iteration_groups(self.plan, self.warm_up):
             if is_timed and not self.workers.first_timed:
@@ -69,11 +68,7 @@ class Measurement:
             is_over = options.duration and time.monotonic() - self.begin > options.duration
             if is_timed and is_over and done >= MIN_TIMED_ITERATIONS:
                 break
-            if options.resources and is_timed and done >= len(run.resources) * options.iterations / RESOURCE_READINGS:
-                run.resources.append(measure_resources(done))
             self.run_and_verify(numbers, is_timed)
-        if options.resources:
-            run.resources.append(measure_resources(options.iterations))
         table.phase = ENDING
         self.workers.call("release")  # what still holds a view could block the end of its transport
         self.read_counters()

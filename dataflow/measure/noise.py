@@ -6,8 +6,7 @@ from contextlib import suppress
 
 import psutil
 
-from dataflow.records.machine import control_groups, read_cpu_seconds
-from dataflow.records.schema import Resources
+from dataflow.records.machine import read_cpu_seconds
 
 CPUCLOCK_SCHED = 2  # Linux, include/linux/posix-timers.h: the CPU clock of process p has the number (~p << 3) | 2
 
@@ -15,27 +14,6 @@ CPUCLOCK_SCHED = 2  # Linux, include/linux/posix-timers.h: the CPU clock of proc
 def loopback_bytes() -> int:
     """Return the bytes that the loopback interface has received since the machine started."""
     return psutil.net_io_counters(pernic=True)["lo"].bytes_recv
-
-
-def throttled_seconds() -> float | None:
-    """Return for how long the CPU limit of this container has stopped processes so far; None if it is unknown."""
-    for folder, version in control_groups("cpu"):
-        counter, unit = ("throttled_usec", 1e-6) if version == 2 else ("throttled_time", 1e-9)
-        with suppress(OSError, KeyError, ValueError):
-            lines = (folder / "cpu.stat").read_text().splitlines()
-            return int(dict(line.split() for line in lines)[counter]) * unit
-    return None
-
-
-def measure_resources(iteration: int) -> Resources:
-    """Return what this process and its descendants have, now before this timed iteration."""
-    memory, descriptors = 0, 0
-    for pid in _process_tree():
-        with suppress(psutil.Error):  # it has ended
-            process = psutil.Process(pid)
-            memory += process.memory_full_info().uss
-            descriptors += process.num_fds()
-    return Resources(iteration, memory, descriptors, psutil.disk_usage("/dev/shm").used)
 
 
 class CpuTime:

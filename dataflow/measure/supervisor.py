@@ -19,7 +19,6 @@ from pathlib import Path
 from msgspec import structs
 
 from dataflow.errors import RunFailed
-from dataflow.measure import noise
 from dataflow.measure.batch import Item
 from dataflow.measure.monitor import Monitor
 from dataflow.records.schema import Record, Run
@@ -122,7 +121,6 @@ def measure_run(item: Item, order: int, pair: str = "") -> int:
     record, started_at = item.record, datetime.now(UTC).isoformat(timespec="seconds")
     record.runs.append(Run(started_at=started_at, order=order, pair=pair, store_bytes=item.plan.store_bytes))
     item.save()
-    throttled_before = noise.throttled_seconds()
     try:
         remove_dead_runs()
         with RunFolder() as run_folder:
@@ -140,8 +138,5 @@ def measure_run(item: Item, order: int, pair: str = "") -> int:
         record.runs[-1].status, record.runs[-1].reason = "failed", f"{type(error).__name__}: {error}"
         raise
     finally:
-        throttled_after = noise.throttled_seconds()
-        if throttled_before is not None and throttled_after is not None:
-            record.runs[-1].throttled_seconds = throttled_after - throttled_before
         item.save()
     return 0 if record.runs[-1].status == "ok" and item.saved_path == item.path else 1

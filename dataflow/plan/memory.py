@@ -10,7 +10,7 @@ from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import UsageError
 from dataflow.flows.flow import Flow
 from dataflow.plan.options import MIN_STORE_BYTES, Options
-from dataflow.records.machine import control_groups
+from dataflow.records.machine import memory_control_groups
 from dataflow.units import format_bytes
 
 # By version of control groups: the names of limit and usage, and how those of sums over a group and its children begin.
@@ -28,7 +28,7 @@ def limited_memory() -> float:
     Pages of files count as free, because the kernel drops them first.
     """
     free_bytes = [math.inf]
-    for folder, version in control_groups("memory"):
+    for folder, version in memory_control_groups():
         limit, usage, prefix = MEMORY_FILES[version]
         for parent in (folder, *folder.parents):  # a limit of any of them counts; in a container, the root has it
             with suppress(OSError, KeyError, ValueError):  # without a limit, it is no number

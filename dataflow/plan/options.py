@@ -106,8 +106,6 @@ class CoreOptions:
         int, Meta(ge=1, le=64), configuration=True)
     timeout: float = _measurement(120.0, "end the run with an error if its start or an iteration takes longer (in s)",
         parse_seconds, _TIME, metavar="TIME")
-    resources: bool = _measurement(False, "record the memory, file descriptors and shared memory of all processes 21 "
-        "times during the iterations, outside the clock")
     sweep: str | None = _measurement(None, "measure at several values of iteration-bytes, batch-size, fields, "
         "in-flight or actors, with one record each, and for 1 s each without --duration or --iterations: "
         "iteration-bytes=1KiB,1MiB,1GiB or fields=1,8,64", str, metavar="NAME=VALUE,...")

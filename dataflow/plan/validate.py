@@ -47,8 +47,6 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield f"--threads {options.threads}: there are {cores} cores: give {cores} or less"
     if options.address and not transport.can_cross_nodes:
         yield f"--address: {label} runs on one machine, without a cluster: leave it out"
-    if options.resources and (options.address or options.duration):
-        yield "--resources: it needs a private cluster and --iterations: leave --address and --duration out"
 
 
 def placement_errors(options: Options, flow: Flow) -> Iterator[str]:

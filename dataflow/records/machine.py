@@ -52,14 +52,14 @@ def _git(*arguments: str) -> str:
     return subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
 
-def control_groups(controller: str) -> Iterator[tuple[Path, Literal[1, 2]]]:
-    """Yield the folders of this process's control groups that may have a controller, and their versions."""
+def memory_control_groups() -> Iterator[tuple[Path, Literal[1, 2]]]:
+    """Yield the folders of this process's control groups that may limit memory, and their versions."""
     for line in MY_CGROUPS.read_text().splitlines() if MY_CGROUPS.exists() else []:
         _, controllers, group = line.split(":", 2)
         if not controllers:
             yield CGROUPS / group.lstrip("/"), 2
-        elif controller in controllers.split(","):
-            yield CGROUPS / controller / group.lstrip("/"), 1
+        elif "memory" in controllers.split(","):
+            yield CGROUPS / "memory" / group.lstrip("/"), 1
 
 
 def cuda_version() -> str | None:

@@ -80,15 +80,6 @@ class ProcessCost(msgspec.Struct, forbid_unknown_fields=True):
 Span = tuple[str, int, str, int, float, float, Count]
 
 
-class Resources(msgspec.Struct, forbid_unknown_fields=True):
-    """What all processes of a run had at one moment."""
-
-    iteration: Count  # the timed iteration that comes next
-    memory_bytes: Count  # private memory
-    descriptors: Count  # open files and sockets
-    shared_memory_bytes: Count  # used in /dev/shm, by other programs too
-
-
 class Link(msgspec.Struct, forbid_unknown_fields=True):
     """How long the bytes that cross a link per iteration took without Ray, before the iterations."""
 
@@ -119,7 +110,6 @@ class Run(record.Run, msgspec.Struct, forbid_unknown_fields=True):
     pair: str = ""  # shared by two runs of a paired measurement
     other_cores: float | None = None  # CPU use of other programs from the first iteration to the last; None: unknown
     steal_cores: float = 0.0  # CPU time in which the hypervisor ran other virtual machines, in the same period
-    throttled_seconds: float | None = None  # time for which a CPU limit stopped the container; None: unknown
     memcpy_all_cores_seconds: list[Seconds] = []  # as memcpy_before_seconds, by all cores
     cold_copy_before_seconds: list[Seconds] = []  # one copy per edge into fresh memory, by --threads threads
     cold_copy_after_seconds: list[Seconds] = []
@@ -134,7 +124,6 @@ class Run(record.Run, msgspec.Struct, forbid_unknown_fields=True):
     nodes: dict[str, int] = {}  # worker -> node on which it ran; the driver's node is 0
     node_costs: dict[str, NodeCosts] = {}  # node -> costs, if there are several
     links: list[Link] = []  # that edges cross
-    resources: list[Resources] = []  # --resources: at equal distances during the timed iterations
     data_paths: dict[str, str] = {}  # edge -> how its bytes travelled, as found at run time
     readers_own_a_copy: bool | None = None  # as found at run time; None: not seen
     settled: bool | None = None  # whether the times had settled after the warm-up; None: unknown, as with --warmup N

@@ -1,12 +1,11 @@
 """Say how the tables of the suite are shown, except those of a study."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
 
 import msgspec
-import numpy as np
 
 from dataflow.analysis.comparison import Pair, find_result, find_transports
 from dataflow.analysis.result import Result
@@ -27,10 +26,6 @@ from dataflow.report.stage_tables import stage_tables
 from dataflow.report.sweep_tables import SWEEP
 from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.units import format_bytes
-
-PARTS = 8  # of a long run, of equal numbers of iterations
-SETTLED = 2  # readings after which memory, which was new at first, should not grow any more
-COMPARED = 5  # readings at the beginning and at the end, whose medians are compared: a single one may be a spike
 
 
 def configuration_columns(group: Group) -> Sequence[Column]:
@@ -125,51 +120,6 @@ MICROBENCHMARKS = Table(
 )
 
 
-def growth_of(name: str) -> Callable[[Result], str]:
-    """Return a function for the cell of the largest growth of a resource in a run, from its second tenth to its end."""
-
-    def cell(result: Result) -> str:
-        shares = []
-        for run in result.shown_runs:
-            values = [getattr(reading, name) for reading in run.resources[SETTLED:]]
-            count = min(COMPARED, len(values) // 2)
-            if count:
-                first, last = median(values[:count]), median(values[-count:])
-                shares.append((last - first) / max(1, first))
-        return f"{max(shares):+.1%}" if shares else "-"
-
-    return cell
-
-
-def format_drift(result: Result) -> str:
-    """Return the change of the median from the second part of the first run to its last. The first has new memory.
-
-    "-" if a part has fewer than two iterations.
-    """
-    if len(result.shown_runs[0].seconds) < 2 * PARTS:
-        return "-"
-    _, second, *_, last = (np.median(part) for part in np.array_split(result.shown_runs[0].seconds, PARTS))
-    return f"{last / second - 1:+.0%}"
-
-
-SOAK = Table(
-    "soak",
-    columns=lambda group: (
-        Column("configuration", tables.marked_label),
-        Column("bytes per iteration", size_of),
-        Column("iterations", lambda r: f"{len(r.seconds):,}"),
-        Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}"),
-        tables.TIME,
-        Column("drift of the median", format_drift),
-        Column("private memory", growth_of("memory_bytes")),
-        Column("open files", growth_of("descriptors")),
-        Column("shared memory", growth_of("shared_memory_bytes")),
-    ),
-    rows=lambda group: group.done,
-    title=lambda result: f"{result.flow.title}, {len(result.seconds):,} iterations, {size_of(result)} each",
-)
-
-
 TABLES = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
     "configurations": CONFIGURATIONS,
@@ -177,7 +127,6 @@ TABLES = {  # in the order of a report
     "stages": stage_tables("stages"),
     "cluster": CLUSTER,
     "cluster-stages": stage_tables("cluster-stages"),
-    "soak": SOAK,
     "microbenchmarks": MICROBENCHMARKS,
     "retained-memory": RETAINED_SIZES,
     **dict.fromkeys(("sweep-payload", "sweep-fields", "sweep-batch-size", "sweep-actors"), SWEEP),

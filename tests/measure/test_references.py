@@ -12,9 +12,8 @@ import torch
 
 from dataflow.flows.catalogue import build_flow
 from dataflow.measure import noise, references
-from dataflow.measure.noise import CpuTime, OtherLoad, loopback_bytes, throttled_seconds
+from dataflow.measure.noise import CpuTime, OtherLoad, loopback_bytes
 from dataflow.measure.references import COLD_PASSES, WARM_PASSES, measure_copies, measure_pipe
-from dataflow.records import machine
 
 
 @pytest.mark.parametrize("name", ["online-dpo", "ppo", "round-trip", "chain", "scatter-gather", "dpo"])
@@ -147,23 +146,6 @@ def test_bytes_through_the_loopback_interface_are_counted():
     client.sendall(bytes(100_000))
     connection, _ = server.accept()
     assert connection.recv(1) and loopback_bytes() - before > 100_000
-
-
-@pytest.mark.parametrize(
-    ("group", "folder", "line"),
-    [("0::/mine", "mine", "throttled_usec 1500000"), ("3:cpu,cpuacct:/mine", "cpu/mine", "throttled_time 1500000000")],
-    ids=["cgroup v2", "cgroup v1"],
-)
-def test_throttled_time_is_read_from_the_cgroup(tmp_path, monkeypatch, group, folder, line):
-    (tmp_path / "groups").write_text(f"2:memory:/other\n{group}\n")
-    monkeypatch.setattr(machine, "CGROUPS", tmp_path)
-    monkeypatch.setattr(machine, "MY_CGROUPS", tmp_path / "groups")
-    assert throttled_seconds() is None
-    (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / folder / "cpu.stat").write_text(f"nr_throttled 2\n{line}\n")
-    assert throttled_seconds() == pytest.approx(1.5)
-    (tmp_path / folder / "cpu.stat").write_text("usage_usec 9\n")
-    assert throttled_seconds() is None
 
 
 def test_a_process_with_the_id_of_an_ended_one_counts_from_its_beginning(monkeypatch):

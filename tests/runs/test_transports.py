@@ -54,7 +54,7 @@ WITH_FLAGS = [
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
     ("torch", "mapped", "--copy-in", "--copy-out", "--message", "jagged", *GRPO),
-    ("torch", "multiprocessing", "--copy-in", "--copy-out", "--check-every", "2", "--resources", *CHAIN_ODD),
+    ("torch", "multiprocessing", "--copy-in", "--copy-out", "--check-every", "2", *CHAIN_ODD),
 ]
 
 
@@ -119,9 +119,6 @@ def test_flags_change_a_transport_as_they_say(run_script, join_cluster, flags):
     finished = run_script(runtime, "--transport", name, *more, "--iterations", "4", "--warmup", "1", *shared)
     check(finished, TRANSPORTS[f"{runtime} {name}"])
     run, bytes_per_iteration = finished.run, finished.record.workload.bytes_per_iteration
-    if "--resources" in more:
-        assert [reading.iteration for reading in run.resources] == [0, 2, 4]
-        assert all(reading.memory_bytes > 2**20 and reading.descriptors > 0 for reading in run.resources)
     if "--zero-copy" in more:
         # Of 448 bytes that readers get, the store takes in all that the driver sends by value, and all results.
         assert run.stored_bytes / 4 == pytest.approx(608 / 448 * bytes_per_iteration, rel=0.05)
