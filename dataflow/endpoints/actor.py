@@ -48,7 +48,7 @@ class Endpoint:
                 self.copies[task] = cycle(copies)
         self.digests: Digests = {}
         self.minor_faults, self.faults_before = 0, 0
-        self.progress = ProgressTable.join(plan.run_folder, name, plan.worker_names, plan.total_iterations)
+        self.progress = ProgressTable(plan.run_folder, plan.worker_names, plan.total_iterations, name)
         self.parts = [load(study, part)(self) for study, part in plan.parts.items()]
         if options.trace:
             recorder.install(self)

@@ -23,7 +23,6 @@ def flip_last_byte(payload: Payload) -> Payload:
 CHANGES = {
     "flip": flip_last_byte,
     "shape": lambda payload: map_tensors(lambda tensor: tensor.flatten()[1:].clone(), payload),
-    "dtype": lambda payload: map_tensors(lambda tensor: tensor.to(torch.float64), payload),
     "device": lambda payload: map_tensors(lambda tensor: tensor.to("meta"), payload),
     "field": lambda payload: dict(list(payload.items())[1:]),
 }
@@ -77,10 +76,6 @@ def _break(kind: str) -> None:
             ctypes.string_at(0)
         case "hang":
             ctypes.PyDLL(None).pause()  # in C, without releasing the interpreter's lock
-        case "exit":
-            os._exit(3)
-        case "sleep":  # in Python, as an endless loop or a lock that is never released
-            time.sleep(10**6)
         case "raise":
             raise OSError("injected fault")
         case "garbage":  # as a library that writes where it should not

@@ -15,30 +15,26 @@ _HEADER = 3
 
 
 class ProgressTable:
-    def __init__(self, memory: mmap.mmap | bytearray, names: Sequence[str]) -> None:
-        self.names, self.worker_index = list(names), 0
-        self.integers = memoryview(memory).cast("q")
-        end = _HEADER + 2 * len(names)
+    """The table of a run, as the supervisor makes it, or as a worker opens it."""
+
+    def __init__(self, folder: Path, names: Sequence[str], iterations: int, worker: str = "") -> None:
+        path, end = folder / "progress", _HEADER + 2 * len(names)
+        size = 8 * (end + 2 * iterations)
+        memory: mmap.mmap | bytearray
+        if not worker:
+            with path.open("xb") as file:
+                file.truncate(size)
+        if path.is_file():
+            with path.open("r+b") as file:
+                memory = mmap.mmap(file.fileno(), 0)
+        else:  # on a machine without the run's folder, all that a worker writes is lost
+            memory = bytearray(size)
+        self.names, self.integers = list(names), memoryview(memory).cast("q")
         self.pids, self.received_numbers = self.integers[_HEADER:end:2], self.integers[_HEADER + 1 : end : 2]
         self.times = self.integers[end:].cast("B").cast("d")
-
-    @classmethod
-    def create(cls, folder: Path, names: Sequence[str], iterations: int) -> "ProgressTable":
-        with (folder / "progress").open("x+b") as file:
-            file.truncate(8 * (_HEADER + 2 * len(names) + 2 * iterations))
-            return cls(mmap.mmap(file.fileno(), 0), names)
-
-    @classmethod
-    def join(cls, folder: Path, worker: str, names: Sequence[str], iterations: int) -> "ProgressTable":
-        """Return the table of a worker. On a machine without the run's folder, all that is written is lost."""
-        memory: mmap.mmap | bytearray = bytearray(8 * (_HEADER + 2 * len(names) + 2 * iterations))
-        if (folder / "progress").is_file():
-            with (folder / "progress").open("r+b") as file:
-                memory = mmap.mmap(file.fileno(), 0)
-        table = cls(memory, names)
-        table.worker_index = table.names.index(worker)
-        table.pids[table.worker_index] = os.getpid()
-        return table
+        if worker:
+            self.worker_index = self.names.index(worker)
+            self.pids[self.worker_index] = os.getpid()
 
     def received(self, number: int) -> None:
         self.received_numbers[self.worker_index] = number

@@ -34,7 +34,7 @@ class Monitor:
 
     def __init__(self, plan: Plan, record: Record) -> None:
         self.plan, self.record = plan, record
-        self.progress = ProgressTable.create(plan.run_folder, plan.worker_names, plan.total_iterations)
+        self.progress = ProgressTable(plan.run_folder, plan.worker_names, plan.total_iterations)
         DriverReport(record.runs[-1]).write(plan.run_folder)
         self.exited: list[str] = []  # the actors whose processes ended first
         self.give_up_at = math.inf  # seconds of the monotonic clock

@@ -74,7 +74,7 @@ def test_first_actor_without_the_message_is_named_unless_one_is_dead_or_stopped(
     made.progress.began(5)
     made.progress.ended(4, 0, 1)
     for name, number in zip(NAMES[1:], received, strict=True):
-        ProgressTable.join(plan.run_folder, name, NAMES, plan.total_iterations).received(number)
+        ProgressTable(plan.run_folder, NAMES, plan.total_iterations, name).received(number)
     assert made.diagnose([]) == reason
     assert made.diagnose(["reference"]) == "reference died"
     assert made.diagnose(["policy", "reward"]).startswith("policy, reward died (")
@@ -87,7 +87,7 @@ def test_first_actor_without_the_message_is_named_unless_one_is_dead_or_stopped(
 
 @pytest.mark.parametrize(("warmup", "timed"), [(3, 3), (None, 0)], ids=["ended", "interrupted in the warm-up"])
 def test_report_and_times_are_in_the_record_at_the_end(plan, made, make_driver, warmup, timed):
-    table = ProgressTable.join(plan.run_folder, "driver", NAMES, plan.total_iterations)
+    table = ProgressTable(plan.run_folder, NAMES, plan.total_iterations, "driver")
     for number in range(1, 8):  # the last 3 of 10 are missing
         table.ended(number, number, number + 0.25)
     run = Run(order=7, nodes={"driver": 0}, stored_bytes=5, warmup_iterations=warmup)

@@ -158,7 +158,7 @@ def measured(make_plan, monkeypatch, tmp_path):
     def run(*flags, spoil=lambda number, result: None):
         threads = ("--threads", str(torch.get_num_threads()))
         plan = make_plan("torch", "--transport", "memcpy", *threads, *flags, *KILOBYTES, run_folder=tmp_path)
-        table = ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
+        table = ProgressTable(tmp_path, plan.worker_names, plan.total_iterations)
         report = DriverReport(Run())
         with monkeypatch.context() as patch:
             patch.setattr(Endpoint, "verify", noting_verify)

@@ -80,7 +80,7 @@ def run(make_plan, monkeypatch, tmp_path):
     def run(*flags):
         plan = make_plan("store", *flags, *SMALL, run_folder=tmp_path)
         (tmp_path / "progress").unlink(missing_ok=True)
-        ProgressTable.create(tmp_path, plan.worker_names, plan.total_iterations)
+        ProgressTable(tmp_path, plan.worker_names, plan.total_iterations)
         workers = LocalWorkers(plan)
         ListQueue.operations.clear()
         connection = driver_module.by_ref_queue(workers)
