@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from functools import cache
-from statistics import fmean
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from dataflow.analysis.result import Result, median_of
 from dataflow.flows.changes import with_proxy_actor
 from dataflow.flows.flow import DRIVER, PROXY
 from dataflow.plan.options import FORMS, options_of
-from dataflow.plan.plan import Crossings, make_workers
+from dataflow.plan.plan import Crossings
 from dataflow.records.schema import Run
 
 MAX_CLOCK_ERROR = 0.05  # of a time that begins on one node and ends on another
@@ -34,7 +33,7 @@ def crossings_of(result: Result, run: Run) -> Crossings:
     flow = change(result.flow) if change else result.flow
     options = options_of(result.workload.flow, result.configuration.flags)
     flow = with_proxy_actor(flow) if PROXY in run.nodes else options.tasks_that_run(flow)
-    return Crossings(flow, make_workers(flow.actors, options.process_counts), run.nodes, result.transport.once_per_node)
+    return Crossings(flow, run.nodes, result.transport.once_per_node)
 
 
 def clock_error_seconds(result: Result) -> float:
@@ -50,7 +49,7 @@ def is_within_clock_error(result: Result, seconds: float) -> bool:
 
 
 def _link_seconds(run: Run, crossings: Crossings, overlap: bool) -> float:
-    """Return the time per iteration of the messages between nodes by plain TCP, the mean over the replicas.
+    """Return the time per iteration of the messages between nodes by plain TCP.
 
     The faster number of connections of each link counts. If iterations overlap, it is the time of the node that sends
     longest. Otherwise it is the time until the driver has all results: a task sends when it has all its inputs, and a
@@ -62,20 +61,17 @@ def _link_seconds(run: Run, crossings: Crossings, overlap: bool) -> float:
         pair, seconds = (link.source, link.reader), float(np.median(link.seconds)) / link.bytes
         byte_seconds[pair] = min(seconds, byte_seconds.get(pair, seconds))
     reads = {DRIVER: flow.returns} | {task.name: task.reads for task in flow.tasks}
-    times, busy = [], defaultdict[int, float](float)  # node -> seconds for which it sends
-    for number in range(1, 1 + crossings.period):
-        messages = crossings.messages(number)
-        ready = defaultdict[str, float](float)  # reader -> when it has all its inputs
-        sent = defaultdict[int, float](float)  # node -> when it has sent its last message so far
-        for source in reads:
-            arrivals = [(reader, ready[source]) for reader, sources in reads.items() if source in sources]
-            for edges, sender, node in messages:
-                if edges[0].source == source:
-                    seconds = byte_seconds.get((sender, node), 0.0) * edges[0].bytes
-                    sent[sender] = max(ready[source], sent[sender]) + seconds
-                    busy[sender] += seconds
-                    arrivals += [(edge.reader, sent[sender]) for edge in edges]
-            for reader, seconds in arrivals:
-                ready[reader] = max(ready[reader], seconds)
-        times.append(ready[DRIVER])
-    return max(busy.values(), default=0.0) / crossings.period if overlap else fmean(times)
+    busy = defaultdict[int, float](float)  # node -> seconds for which it sends
+    ready = defaultdict[str, float](float)  # reader -> when it has all its inputs
+    sent = defaultdict[int, float](float)  # node -> when it has sent its last message so far
+    for source in reads:
+        arrivals = [(reader, ready[source]) for reader, sources in reads.items() if source in sources]
+        for edges, sender, node in crossings.messages:
+            if edges[0].source == source:
+                seconds = byte_seconds.get((sender, node), 0.0) * edges[0].bytes
+                sent[sender] = max(ready[source], sent[sender]) + seconds
+                busy[sender] += seconds
+                arrivals += [(edge.reader, sent[sender]) for edge in edges]
+        for reader, seconds in arrivals:
+            ready[reader] = max(ready[reader], seconds)
+    return max(busy.values(), default=0.0) if overlap else ready[DRIVER]

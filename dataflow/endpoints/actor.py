@@ -32,9 +32,9 @@ class Endpoint:
     def __init__(self, plan: Plan, name: str) -> None:
         options, flow = plan.options, plan.task_flow
         self.plan, self.name, self.task_flow, self.sent_flow = plan, name, flow, plan.sent_flow
-        self.device, self.worker = torch.device(plan.device), plan.workers[name]
+        self.device = torch.device(plan.device)
         self.packed, self.jagged = options.message == "packed", options.message == "jagged"
-        self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(self.worker.actor)}
+        self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(name)}
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
         self.copies: dict[str, Iterator[list[Payload]]] = {}  # --copy-out: memory that each task copies its inputs into
@@ -42,7 +42,7 @@ class Endpoint:
             memory, edges = self.memory(task), flow.edges_to(task)
             arguments = (task, flow.message(task), flow.slots(options.in_flight), self.device, self.packed, memory)
             self.outboxes[task] = Outbox(*arguments, options.copy_in)
-            self.inboxes[task] = Inbox(edges, plan.device, options.in_flight, self.worker.receives)
+            self.inboxes[task] = Inbox(edges, plan.device, options.in_flight)
             if options.copy_out:
                 copies = [[tensors.like(e.message, self.device) for e in edges] for _ in range(options.in_flight)]
                 self.copies[task] = cycle(copies)
@@ -166,7 +166,7 @@ class Actor(Endpoint):
         local = [task for task in self.tasks.values() if not self.inboxes[task.name].edges]
         self.followers = {name: [task.name for task in local if task.reads[-1] == name] for name in self.tasks}
         self.local_numbers: dict[str, deque[int]] = {task.name: deque() for task in local}
-        self.model_seconds = plan.options.model_times.get(self.worker.actor)
+        self.model_seconds = plan.options.model_times.get(name)
 
     def forward_step(self, task: str, *inputs: Any) -> Any:
         """Receive a task's inputs, in the order of the flow's edges, and return the data to send."""

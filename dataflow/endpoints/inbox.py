@@ -4,7 +4,6 @@ import ctypes
 from bisect import bisect
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from itertools import count
 from typing import Any
 
 import torch
@@ -51,8 +50,8 @@ class Inbox:
     So the time to free its memory is inside the clock, however many iterations are between two verifications.
     """
 
-    def __init__(self, edges: tuple[Edge, ...], device: str, keep: int, receives: Callable[[int], bool]) -> None:
-        self.edges, self.device, self.receives = edges, device, receives
+    def __init__(self, edges: tuple[Edge, ...], device: str, keep: int) -> None:
+        self.edges, self.device = edges, device
         # Per edge: the fields with a sequence number, what `_read_numbers` needs of each, and a reader of its bytes.
         self.reads: list[list[tuple[Field, str, bool, int, Any]]] = [
             [(field, field.name, field.is_list, size, (ctypes.c_char * size).from_address)
@@ -66,13 +65,13 @@ class Inbox:
         self.expect(1)
 
     def expect(self, first: int) -> None:
-        """Take the next message as the first one from this number on that this worker receives."""
-        self.numbers, self.last = filter(self.receives, count(first)), first - 1
+        """Take the next message as that of this number."""
+        self.last = first - 1
 
     def take(self, inputs: Sequence[Payload]) -> int:
         """Hold the inputs of the next message, and return its sequence number: transports keep messages in order."""
         encoded = self._read_numbers(inputs)
-        self.last = number = next(self.numbers)
+        self.last = number = self.last + 1
         self.held.append((number, inputs))
         self.received.append(encoded)
         return number
@@ -101,7 +100,7 @@ class Inbox:
         Add the wrong bytes by edge and field to `wrong`. All bytes of a missing message are wrong.
         """
         received, self.received = self.received, []
-        due, held = list(filter(self.receives, range(first, last + 1))), dict(self.held)
+        due, held = range(first, last + 1), dict(self.held)
         for index, edge in enumerate(self.edges):
             prefix = str(edge) if edge.message.is_flat else f"{edge}, "
             for field in edge.message.fields:

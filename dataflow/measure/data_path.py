@@ -49,9 +49,9 @@ def find_missing_bytes(
     """
     if plan.transport.bypasses_kernel:
         return None
-    sent = plan.crossings(worker_nodes).bytes_by_link(numbers)
+    sent = plan.crossings(worker_nodes).bytes_by_link
     for node, cost in costs.items():
-        expected = sum(count for (_, reader), count in sent.items() if reader == int(node))
+        expected = len(numbers) * sum(count for (_, reader), count in sent.items() if reader == int(node))
         if cost.received_bytes is not None and cost.received_bytes < MIN_SOCKET_SHARE * expected:
             received, crossed = (format_bytes(round(n / len(numbers))) for n in (cost.received_bytes, expected))
             return (f"node {node} received {received} per iteration, and {crossed} were sent to it: another data path "
@@ -66,16 +66,14 @@ def mark_requested_paths(
 
     Ray shows the channels of its graphs. Transports that read the log of a library add the words themselves.
     """
-    transport, crossings = plan.transport, plan.crossings(worker_nodes)
+    transport = plan.transport
     can_be_shown = stores_messages(plan) or transport.uses_sockets or transport.gives_views
     if transport.stores == "channels" or transport.bypasses_kernel or not can_be_shown:
         return
-    counted: dict[Edge, bool] = {}  # edges between nodes -> whether all nodes that receive them count their bytes
-    for number in range(1, 1 + crossings.period):
-        for edges, _, reader in crossings.messages(number):
-            cost = run.node_costs.get(str(reader), NodeCosts())
-            for edge in edges:
-                counted[edge] = counted.get(edge, True) and cost.received_bytes is not None
+    counted: dict[Edge, bool] = {}  # edge between nodes -> whether the node that receives it counts its bytes
+    for edges, _, reader in plan.crossings(worker_nodes).messages:
+        cost = run.node_costs.get(str(reader), NodeCosts())
+        counted |= dict.fromkeys(edges, cost.received_bytes is not None)
     for edge in plan.sent_flow.edges:
         is_seen = counted.get(edge, False) or bool(plan.expects_views and views.get(str(edge)))
         if not plan.options.address and not is_seen:

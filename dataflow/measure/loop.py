@@ -206,7 +206,7 @@ def set_spans(plan: Plan, workers: WorkerGroup, connection: Connection, report: 
     groups = [times[n : n + size] for n in range(0, len(times), size)]
     intervals = [(group[0][0], group[-1][1]) for group in groups]
     spans = workers.call("spans") | connection.spans()
-    for name in plan.workers if workers.nodes else ():
+    for name in plan.worker_names if workers.nodes else ():
         seconds = partial(workers.driver_seconds, name)
         spans[name] = [(thread, stage, seconds(start), seconds(end), faults)
                        for thread, stage, start, end, faults in spans[name]]  # fmt: skip

@@ -171,17 +171,15 @@ class Monitor:
         if stopped:
             names = DRIVER if DRIVER in stopped else ", ".join(stopped)  # actors may live in the driver's process
             return f"{names} does not answer: its process is stopped"
-        received, flow, workers = self.progress.numbers(), self.plan.task_flow, self.plan.workers.items()
-        late = {name: worker.actor for name, worker in workers
-                if name != DRIVER and received[name] < worker.last_due(self.iteration)}  # fmt: skip
+        received, flow = self.progress.numbers(), self.plan.task_flow
+        late = [name for name in flow.actors if received[name] < self.iteration]
         elsewhere = [name for name in late if name not in processes]
         if self.plan.options.address and elsewhere:  # the progress of another machine is not known here
             return f"no message arrived; the actors on other nodes are {', '.join(elsewhere)}"
         for task in flow.tasks:
             senders = {flow.actor(source) for source in task.reads}
-            for name, actor in late.items():
-                if actor == task.actor and senders.isdisjoint(late.values()):
-                    return f"{name} is stuck after iteration {received[name]}"
+            if task.actor in late and senders.isdisjoint(late):
+                return f"{task.actor} is stuck after iteration {received[task.actor]}"
         return "all actors received their messages, but the result did not reach the driver"
 
     @property

@@ -73,10 +73,9 @@ class Nodes:
         """
         self.copies = ray.get([a.__ray_call__.remote(lambda _: copy_seconds(plan)) for a in self.agents.values()])
         self.read_clocks()
-        crossings = plan.crossings(self.worker_nodes)
-        for (source, reader), total in crossings.bytes_by_link(range(1, 1 + crossings.period)).items():
+        for (source, reader), count in plan.crossings(self.worker_nodes).bytes_by_link.items():
             for connections in CONNECTIONS:
-                link = Link(source, reader, connections, max(1, round(total / crossings.period)), [])
+                link = Link(source, reader, connections, max(1, count), [])
                 self.links.append(link)
                 for number in range(1 + PASSES):
                     seconds = self.send(link)
@@ -143,4 +142,4 @@ def place_actors(plan: Plan, count: int) -> dict[str, int]:
     nodes = plan.options.nodes_of_actors
     if max(nodes.values()) >= count:
         raise UsageError(f"--placement {plan.options.place}: the cluster has {count} nodes, numbered from 0")
-    return {name: nodes.get(plan.workers[name].actor, 0) for name in names}
+    return {name: nodes.get(name, 0) for name in names}

@@ -92,13 +92,11 @@ def stored_bytes(transport: Transport, options: Options, flow: Flow) -> int:
 
 def resident_bytes(transport: Transport, options: Options, flow: Flow) -> int:
     """Return the bytes of memory of a run: pools, inputs that readers hold, a trainer's samples, and the store."""
-    processes = {task.name: math.prod(options.process_counts(task.actor)) for task in flow.tasks}
-    pools = flow.query.bytes + sum(task.sends.bytes * processes[task.name] for task in flow.tasks)
+    pools = flow.sent_bytes
     if options.copy_in:  # the producers' own, and those in shared memory
         pools *= 2
-    inputs = sum(edge.bytes * processes.get(edge.reader, 1) for edge in flow.edges)
     is_in_place = flow.has_parameters and not transport.requirements.shared_memory
     slots = 1 if is_in_place else flow.slots(options.in_flight)
     # Readers hold the inputs of the last iterations while the next one arrives.
-    total = slots * pools + (options.in_flight + 1) * inputs + stored_bytes(transport, options, flow)
+    total = slots * pools + (options.in_flight + 1) * flow.bytes_per_iteration + stored_bytes(transport, options, flow)
     return total + options.added_memory_bytes(flow)

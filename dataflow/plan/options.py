@@ -158,10 +158,6 @@ class CoreOptions:
         name = self.sweep.partition("=")[0].replace("iteration-bytes", "payload")  # as in records
         return name if name == "in-flight" else f"sweep-{name}"
 
-    def process_counts(self, actor: str) -> tuple[int, int]:
-        """Return the number of replicas of an actor, and of ranks per replica."""
-        return 1, 1
-
     def tasks_that_run(self, flow: Flow) -> Flow:
         """Return the flow with the tasks that a flag adds to it."""
         return flow

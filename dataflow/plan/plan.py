@@ -3,7 +3,7 @@
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,46 +21,6 @@ from dataflow.studies import studies
 LINK_VARIABLE = "DATA_FLOW_LINK"  # name of the network between the nodes, which tables show, such as 10 Gbit/s
 
 
-@dataclass(frozen=True)
-class Worker:
-    """One process of an actor, or the driver. Replicas receive messages round-robin.
-
-    All ranks of a replica receive each of its messages, and the last one sends the result.
-    """
-
-    actor: str
-    replica: int = 0
-    replicas: int = 1
-    rank: int = 0
-    ranks: int = 1
-
-    @property
-    def answers(self) -> bool:
-        return self.rank == self.ranks - 1
-
-    def receives(self, number: int) -> bool:
-        return (number - 1) % self.replicas == self.replica
-
-    def last_due(self, number: int) -> int:
-        """Return the last iteration up to this one whose message it receives; 0 before the first."""
-        return max(0, number - (number - 1 - self.replica) % self.replicas)
-
-
-def make_workers(actors: Iterable[str], process_counts: Callable[[str], tuple[int, int]]) -> dict[str, Worker]:
-    """Return every process by name, the driver first. The names of replicas and ranks have numbers.
-
-    `process_counts` returns the number of replicas of an actor, and of ranks per replica.
-    """
-    workers = {DRIVER: Worker(DRIVER)}
-    for actor in actors:
-        replicas, ranks = process_counts(actor)
-        for replica in range(replicas):
-            for rank in range(ranks):
-                numbers = ([replica] if replicas > 1 else []) + ([rank] if ranks > 1 else [])
-                workers[".".join([actor, *map(str, numbers)])] = Worker(actor, replica, replicas, rank, ranks)
-    return workers
-
-
 Crossing = tuple[list[Edge], int, int]  # a message: the edges for which it is sent, and the nodes of sender and reader
 
 
@@ -69,36 +29,26 @@ class Crossings:
     """The messages of a flow between nodes: each once per reader, or once per node that has readers of it."""
 
     flow: Flow
-    workers: Mapping[str, Worker]
     nodes: Mapping[str, int]  # worker -> node
     once_per_node: bool
 
-    @property
-    def period(self) -> int:
-        """Return after how many iterations the same replicas receive messages again."""
-        return math.lcm(*(worker.replicas for worker in self.workers.values()))
-
-    def messages(self, number: int) -> list[Crossing]:
+    @cached_property
+    def messages(self) -> list[Crossing]:
         """Return the messages of an iteration that cross, in the order in which they are read."""
-        nodes: dict[str, list[int]] = {}  # of the ranks of each actor
-        for name, worker in self.workers.items():
-            if worker.receives(number):
-                nodes.setdefault(worker.actor, []).append(self.nodes[name])
-        crossings: dict[tuple[str, int, int], Crossing] = {}
+        crossings: dict[tuple[str, int], Crossing] = {}
         for edge in self.flow.edges:
-            sender = nodes[self.flow.actor(edge.source)][-1]  # of the last rank, which sends
-            for rank, reader in enumerate(nodes[self.flow.actor(edge.reader)]):
-                if reader != sender:
-                    key = (edge.source, reader, 0) if self.once_per_node else (str(edge), reader, rank)
-                    crossings.setdefault(key, ([], sender, reader))[0].append(edge)
+            sender, reader = (self.nodes[self.flow.actor(task)] for task in (edge.source, edge.reader))
+            if sender != reader:
+                key = (edge.source if self.once_per_node else str(edge), reader)
+                crossings.setdefault(key, ([], sender, reader))[0].append(edge)
         return [*crossings.values()]
 
-    def bytes_by_link(self, numbers: Iterable[int]) -> Counter[tuple[int, int]]:
-        """Return the bytes that these iterations send from one node to another, by sender and reader."""
+    @property
+    def bytes_by_link(self) -> Counter[tuple[int, int]]:
+        """Return the bytes per iteration from one node to another, by sender and reader."""
         total = Counter[tuple[int, int]]()
-        for number, count in Counter(number % self.period for number in numbers).items():
-            for edges, sender, reader in self.messages(number):
-                total[sender, reader] += count * edges[0].bytes
+        for edges, sender, reader in self.messages:
+            total[sender, reader] += edges[0].bytes
         return total
 
 
@@ -136,17 +86,13 @@ class Plan:
         """Return the parts of studies that the actors have, by study."""
         return {name: study.part for name, study in studies().items() if study.part and study.is_used(self)}
 
-    @cached_property
-    def workers(self) -> dict[str, Worker]:
-        return make_workers(self.task_flow.actors, self.options.process_counts)
-
     def crossings(self, worker_nodes: Mapping[str, int]) -> Crossings:
         """Return the messages between nodes if each worker runs on the given node."""
-        return Crossings(self.sent_flow, self.workers, worker_nodes, self.transport.once_per_node)
+        return Crossings(self.sent_flow, worker_nodes, self.transport.once_per_node)
 
     @property
     def worker_names(self) -> tuple[str, ...]:
-        return tuple(self.workers)
+        return (DRIVER, *self.task_flow.actors)
 
     @property
     def expects_views(self) -> bool:
@@ -171,7 +117,7 @@ class Plan:
         """Return the `num_gpus` of each actor: 1 or an equal fraction. Ray never splits an actor over several GPUs."""
         if self.gpus == 0:
             return 0
-        share = math.ceil((len(self.workers) - 1) / self.gpus)
+        share = math.ceil(len(self.task_flow.actors) / self.gpus)
         return 1 if share == 1 else math.floor(10_000 / share) / 10_000  # Ray counts in ten-thousandths
 
     def gpu_of(self, actor: str) -> str:

@@ -27,8 +27,7 @@ def describe_configuration(result: Result) -> str:
 
 def crossing_bytes(result: Result) -> int:
     """Return the bytes per iteration that cross the links."""
-    crossings = crossings_of(result, result.shown_runs[0])
-    return round(crossings.bytes_by_link(range(1, 1 + crossings.period)).total() / crossings.period)
+    return crossings_of(result, result.shown_runs[0]).bytes_by_link.total()
 
 
 def busy_cores(result: Result) -> float:

@@ -41,7 +41,7 @@ class RingEndpoint(Endpoint):
 
     def open_inputs(self) -> None:
         folder, in_flight = self.plan.shared_folder, self.plan.options.in_flight
-        for edge in self.sent_flow.edges_to_actor(self.worker.actor):
+        for edge in self.sent_flow.edges_to_actor(self.name):
             slots, readers = self.task_flow.slots(in_flight), self._readers(edge.source)
             self.views[edge.reader, edge.source] = View(folder, edge, slots, in_flight, readers)
 

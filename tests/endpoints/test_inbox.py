@@ -33,15 +33,3 @@ def test_a_message_of_an_earlier_iteration_is_wrong(message):
         edge.inbox.expect(10)
         assert edge.send(10 - age) == 10
         assert sum(edge.verify(10).values()) > (message.bytes / 2 if age % 3 and message.bytes > 13 else 0)
-
-
-def test_a_worker_verifies_only_the_messages_that_it_receives():
-    edge = LocalEdge(flat_message(64))
-    edge.inbox.receives = lambda number: number % 2 == 1
-    edge.inbox.expect(1)
-    for number in (1, 3, 5):
-        edge.send(number)
-    assert edge.verify(1, 6) == {}
-    for number in (7, 8):
-        edge.send(number)
-    assert edge.verify(7, 8) == {"policy -> reward": 64}

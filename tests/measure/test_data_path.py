@@ -90,19 +90,6 @@ def test_a_node_that_received_too_little_fails_the_run_unless_no_interface_count
         assert " received " in find_missing_bytes(plan, costs_of_nodes(*received), placed, TIMED)
 
 
-def test_each_replica_receives_its_share_on_its_own_node(make_plan):
-    """Half of the queries and of the policy's messages cross: those of the replica on node 1, and on node 0."""
-    replicas = make_plan("store", "--transport", "ref-queue", "--replicas", "policy=2", "--iteration-bytes", "448MiB")
-    placed = {"driver": 0, "policy.0": 0, "policy.1": 1, "reference": 1, "reward": 1}
-    even = range(3, 7)
-    assert replicas.crossings(placed).bytes_by_link(even) == {
-        (0, 1): 2 * MESSAGE_BYTES + 2 * 32 * MIB, (1, 0): 4 * 160 * MIB,
-    }  # fmt: skip
-    assert find_missing_bytes(replicas, costs_of_nodes(4 * 160 * MIB, 4 * 64 * MIB), placed, even) is None
-    assert "node 1" in find_missing_bytes(replicas, costs_of_nodes(4 * 160 * MIB, 4 * 50 * MIB), placed, even)
-    assert replicas.crossings(placed).bytes_by_link(TIMED)[0, 1] == 2 * MESSAGE_BYTES + 32 * MIB  # 3, 4 and 5
-
-
 NAMES = ("driver -> policy", "policy -> reference", "policy -> reward", "reference -> reward", "reward -> driver")
 CLUSTER = ("--address", "127.0.0.1:1")
 

@@ -11,9 +11,9 @@ from dataflow.plan.plan import resolve_plan
 
 def test_actors_are_on_the_cpu_or_get_the_largest_equal_share_of_a_gpu_that_fits(make_plan):
     plan = make_plan("store", *KILOBYTES)
-    assert (plan.gpus_per_actor, {plan.gpu_of(name) for name in plan.workers}) == (0, {"cpu"})
+    assert (plan.gpus_per_actor, {plan.gpu_of(name) for name in plan.worker_names}) == (0, {"cpu"})
     plan = replace(plan, device="cuda", gpus=2)
-    assert [plan.gpu_of(name) for name in plan.workers] == ["cuda:0", "cuda:0", "cuda:1", "cuda:0"]
+    assert [plan.gpu_of(name) for name in plan.worker_names] == ["cuda:0", "cuda:0", "cuda:1", "cuda:0"]
     for actors in (1, 2, 3, 7):
         plan = make_plan("store", "--flow", "chain", "--actors", str(actors))
         for gpus in range(1, 9):

@@ -97,15 +97,6 @@ def test_the_table_says_which_data_paths_nothing_has_shown(paths, cell):
     assert cells_of(section)[0].get("data path") == cell
 
 
-def test_replicas_send_over_the_links_of_their_own_nodes():
-    nodes = {"driver": 0, "policy.0": 0, "policy.1": 1, "reference": 1, "reward": 1}
-    links = [Link(0, 1, 1, 64 * MIB, [0.064]), Link(1, 0, 1, 160 * MIB, [0.16])]
-    run = make_run([1.0] * 4, nodes=nodes, links=links)
-    (result,) = group_results([make_record("ref-queue", run, flags={"replicas": "policy=2"})])
-    # The policy of node 0 sends 96 MiB, and every second query (32 MiB) goes to node 1.
-    assert link_seconds(result) == pytest.approx((0.096 + 0.032) / 2 + 0.16)
-
-
 @pytest.mark.parametrize(("error", "dashes"), [(0.0, set()), (0.0003, {"make"}), (0.003, {"make", "write"})])
 def test_the_stages_of_a_trace_are_not_shown_if_clocks_cannot_tell_them(error, dashes):
     spans, lengths, begin = [], {"make": 3e3, "write": 17e3, "wait": 80e3}, 0.0

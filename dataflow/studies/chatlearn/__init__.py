@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from dataflow.flows.flow import Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES
-from dataflow.plan.flag import flag, parse_assignments
+from dataflow.plan.flag import flag
 from dataflow.studies import Study
 
 if TYPE_CHECKING:  # Options has these flags and those of CoreOptions
@@ -21,7 +21,6 @@ else:
 TRANSPORT = "store ref-queue"
 DATASET = "stream-dataset"  # the task and actor that read the results with --sink trainer
 MAX_SAMPLES = 100_000  # per message that a trainer cuts into samples
-MAX_PROCESSES = 64  # per actor
 _flag = partial(flag, "chatlearn", configuration=True)
 _COUNT = Meta(ge=1, le=10**6)
 
@@ -37,20 +36,12 @@ class ChatLearnFlags(Base):
     episode: int | None = _flag(None, "messages per episode of ChatLearn's driver loop, with new queues and a full "
         "verification at its end. Default: no episodes", int, _COUNT)
     keep_queues: bool = _flag(False, "make the queues once instead of in each --episode")
-    replicas: str | None = _flag(None, "replicas per model, which receive messages round-robin: policy=2,reward=3", str,
-        metavar="MODEL=N,...")
-    ranks: str | None = _flag(None, "ranks per replica of a model (tensor times pipeline parallel): policy=4. All "
-        "ranks receive each message, and the last one sends the result", str, metavar="MODEL=N,...")
     train_global_batch: int = _flag(128, "samples per training step of --sink trainer", int, _COUNT)
     # fmt: on
 
     @property
     def group_size(self) -> int:
         return self.episode or self.check_every or self.in_flight
-
-    def process_counts(self, actor: str) -> tuple[int, int]:
-        replicas, ranks = (parse_assignments(f"--{name}", getattr(self, name), int) for name in ("replicas", "ranks"))
-        return replicas.get(actor, 1), ranks.get(actor, 1)
 
     def tasks_that_run(self, flow: Flow) -> Flow:
         """Return the flow with a reader of its results at the end, which acknowledges each iteration to the driver."""
@@ -79,7 +70,7 @@ class ChatLearnFlags(Base):
 def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
     given = [name for name in ChatLearnFlags.__dataclass_fields__ if name in options.configuration_flags]
     if transport.label == TRANSPORT:
-        yield from episode_errors(options, flow)
+        yield from episode_errors(options)
         yield from trainer_errors(options, flow, given)
     else:
         for name in given:
@@ -104,20 +95,12 @@ def trainer_errors(options: Any, flow: Flow, given: Sequence[str]) -> Iterator[s
                f"--train-micro-batch {options.train_micro_batch}")  # fmt: skip
 
 
-def episode_errors(options: Any, flow: Flow) -> Iterator[str]:
+def episode_errors(options: Any) -> Iterator[str]:
     group = options.group_size
     if options.episode and options.check_every:
         yield "--check-every: every episode of --episode ends with a full verification: leave it out"
     if options.in_flight < group and (options.in_flight > 1 or options.sink == "trainer"):
         yield f"--in-flight {options.in_flight}: ChatLearn sends a whole episode at once: give --in-flight {group}"
-    for name in ("replicas", "ranks"):
-        for model in parse_assignments(f"--{name}", getattr(options, name), int):
-            if model not in flow.actors:
-                yield f"--{name}: there is no model {model}: give {', '.join(flow.actors)}"
-    for model in flow.actors:
-        replicas, ranks = options.process_counts(model)
-        if min(replicas, ranks) < 1 or replicas * ranks > MAX_PROCESSES:
-            yield f"--replicas and --ranks: {model} has {replicas * ranks} processes: give 1 to {MAX_PROCESSES}"
     if options.iterations < group:
         yield f"--iterations {options.iterations}: give {group} (--episode) or more"
 

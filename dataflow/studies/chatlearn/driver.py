@@ -60,11 +60,9 @@ class Driver:
         for task in self.models:
             for number in self.waiting:
                 inputs = [self.queues[edge].get()["data"] for edge in self.flow.edges_to(task.name)]
-                for name, worker in self.plan.workers.items():
-                    if worker.actor == task.actor and worker.receives(number):
-                        answer = self.workers.actors[name].forward_step.remote(task.name, *inputs)
+                answer = self.workers.actors[task.actor].forward_step.remote(task.name, *inputs)
                 for edge in self.flow.edges_from(task.name):
-                    self.queues[edge].put({"iter": number, "data": answer})  # of the last rank
+                    self.queues[edge].put({"iter": number, "data": answer})
         queues = [self.queues[edge] for edge in self.flow.edges_to(DATASET if self.training else DRIVER)]
         while queues[0].qsize():
             self.last_queue.put({"iter": 0, "data": [queue.get()["data"] for queue in queues]})

@@ -64,7 +64,7 @@ def count_wrong(sent: Counter[int], received: Counter[int]) -> int:
 
 
 class ChatLearnActor(Actor):
-    """Be one rank of a model, or the StreamDataset, which reads the results of an episode from the last queue.
+    """Be a model, or the StreamDataset, which reads the results of an episode from the last queue.
 
     StreamDataset splits messages into samples, and pads the samples again into micro-batches. It reads a message when
     the next micro-batch needs it.
@@ -74,7 +74,7 @@ class ChatLearnActor(Actor):
         output = super().forward_step(task, *inputs)
         if task == DATASET:
             self.samples += split_samples(self.inboxes[task].held[-1][1])
-        return output if self.worker.answers else None
+        return output
 
     def begin_episode(self, queue):
         self.queue, self.unread_messages = queue, queue.qsize()

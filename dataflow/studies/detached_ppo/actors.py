@@ -29,7 +29,7 @@ class CallingActor(Actor):
         self.actors = actors
         self.arrived: dict[str, dict[str, Any]] = {task: {} for task in self.tasks}
         self.buffer: Any = Queue(BUFFER_LIMIT) if has_replay_buffer else None
-        self.edges = {edge.source: edge for edge in self.task_flow.edges_to_actor(self.worker.actor)}
+        self.edges = {edge.source: edge for edge in self.task_flow.edges_to_actor(self.name)}
 
     def call(self, task, source, message):
         """Take a message, and with the last one of a task, run it and all that follows.

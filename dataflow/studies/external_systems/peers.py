@@ -39,7 +39,7 @@ class Peer:
 
     def __init__(self, endpoint):
         self.endpoint, self.plan, self.flow = endpoint, endpoint.plan, endpoint.sent_flow
-        actor = endpoint.worker.actor
+        actor = endpoint.name
         self.reads = [edge for edge in self.flow.edges if actor == self.flow.actor(edge.reader)]
         self.sends = [edge for edge in self.flow.edges if actor == self.flow.actor(edge.source)]
 

@@ -45,8 +45,8 @@ class UpdateCollector(Collector):
         flow, self.updates = plan.task_flow, Updates()
         edges = [edge for edge in flow.edges if edge.message.is_parameters]
         sending, receiving = {flow.actor(edge.source) for edge in edges}, {flow.actor(edge.reader) for edge in edges}
-        self.senders = [name for name, worker in plan.workers.items() if worker.actor in sending]
-        self.receivers = [name for name, worker in plan.workers.items() if worker.actor in receiving]
+        self.senders = [name for name in plan.worker_names if name in sending]
+        self.receivers = [name for name in plan.worker_names if name in receiving]
         self.timed: list[Mapping[str, UpdateTimes]] = []
 
     def add(self, values: Mapping[str, UpdateTimes], is_timed: bool) -> Mapping[str, int]:

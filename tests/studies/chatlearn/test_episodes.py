@@ -1,17 +1,16 @@
-"""Run ChatLearn's episodes with Ray: replicas, ranks and the trainer."""
+"""Run ChatLearn's episodes with Ray: queues and the trainer."""
 
 CHATLEARN = ("--transport", "ref-queue")
 SMALL = ("--batch-size", "3", "--prompt-len", "uniform:4:8", "--response-len", "6", "--warmup", "0")
 
 
-def test_an_episode_with_replicas_and_ranks_is_verified(run_script, cluster):
-    layout = ("--as-sent", "--replicas", "policy=2", "--ranks", "reward=2", *cluster)
+def test_an_episode_is_verified(run_script, cluster):
     episodes = ("--episode", "2", "--in-flight", "2", "--iterations", "2")
-    finished = run_script("store", *CHATLEARN, "--flow", "online-dpo", *SMALL, *episodes, *layout)
+    finished = run_script("store", *CHATLEARN, "--flow", "online-dpo", *SMALL, *episodes, "--as-sent", *cluster)
     assert (finished.code, finished.stderr) == (0, "")
     run = finished.run
     assert (run.status, run.wrong_bytes, len(run.seconds), len(run.group_seconds)) == ("ok", 0, 2, 1)
-    assert set(run.nodes) == {"driver", "policy.0", "policy.1", "reference", "reward.0", "reward.1"}
+    assert set(run.nodes) == {"driver", "policy", "reference", "reward"}
 
 
 def test_the_store_takes_in_the_micro_batches_and_the_trace_has_the_steps_of_the_trainer(run_script):

@@ -1,4 +1,4 @@
-"""Run ChatLearn's episodes over many flows and layouts in one process: bytes are verified, operations counted.
+"""Run ChatLearn's episodes over many flows in one process: bytes are verified, operations counted.
 
 Queues are lists and remote calls are calls. test_episodes.py uses Ray.
 """
@@ -96,14 +96,12 @@ def groups(plan):
     return [len(numbers) for numbers, _ in iteration_groups(plan, WarmUp(is_fixed=True))]
 
 
-@pytest.mark.parametrize(
-    ("count", "layout"), [(1, "--replicas reference=3"), (3, "--replicas reference=2 --ranks reference=2"), (3, "")]
-)
+@pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("name", ["online-dpo", "ppo", "grpo", "grpo-math", "dpo"])
-def test_operations_equal_chatlearns_formulas(run, name, count, layout):
+def test_operations_equal_chatlearns_formulas(run, name, count):
     message = ["--as-sent"] if count == 3 and name != "dpo" else ["--message", "fields"]
     episodes = ("--episode", str(count), "--in-flight", str(count), "--iterations", str(3 * count))
-    plan, result = run("--flow", name, *message, *episodes, *layout.split())
+    plan, result = run("--flow", name, *message, *episodes)
     assert (result.status, result.reason) == ("ok", None)
     flow = build_flow(name, plan.options.sizes, "fields")
     queues, episodes, messages = len(flow.edges) + 1, len(groups(plan)), sum(groups(plan))
@@ -181,7 +179,7 @@ def test_queues_are_made_per_episode_or_once(run):
     assert ListQueue.operations["made"] == 4 * 6  # the first iteration, the warm-up, two episodes
 
 
-def test_a_wrong_byte_of_a_replica_is_found(run):
-    flags = ("--flow", "ppo", "--message", "fields", "--replicas", "policy=2", "--iterations", "8")
+def test_a_wrong_byte_is_found(run):
+    flags = ("--flow", "ppo", "--message", "fields", "--iterations", "8")
     _, result = run(*flags, "--inject", "policy:5:flip")
     assert result.status == "failed" and result.wrong_bytes > 0

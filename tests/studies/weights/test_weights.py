@@ -107,7 +107,7 @@ def test_parameters_that_are_overwritten_while_they_are_served_tear(run_script):
 @pytest.mark.parametrize(("torn_reads", "expected"), [((0, 0), None), ((1, 2), "3 of 9 reads of served parameters")])
 def test_torn_reads_fail_the_run_and_a_transfer_is_timed_on_the_drivers_clock(make_plan, torn_reads, expected):
     plan = make_plan("torch", "--transport", "gloo", *FLAGS)
-    times = {name: UpdateTimes(1.0, 2.0, 3.0, 4.0) for name in plan.workers}
+    times = {name: UpdateTimes(1.0, 2.0, 3.0, 4.0) for name in plan.worker_names}
     for name, reads, torn in zip(("rollout-1", "rollout-2"), (4, 5), torn_reads, strict=True):
         times[name].reads, times[name].torn_reads = reads, torn
     collector = UpdateCollector(plan)
