@@ -38,30 +38,26 @@ def _to_arrays(payload: Payload) -> Any:
     return map_tensors(to_array, payload)
 
 
-def _from_arrays(arrays: Any, message: Message, device: Any) -> Payload:
-    fields = []
-    for field in message.fields:
-        items = tensors_of(arrays, field)
-        fields.append(items if field.is_python else [from_array(item, field.dtype).to(device) for item in items])
-    return assemble(message, fields)
-
-
 def _to_bytes(payload: Payload) -> Any:
     return map_tensors(lambda tensor: to_array(tensor).tobytes(), payload)
 
 
-def _from_bytes(data: Any, message: Message, device: Any) -> Payload:
+def _to_tensors(data: Any, message: Message, device: Any) -> Payload:
+    """Return the payload of arrays or bytes. Its tensors share their memory on a CPU."""
     fields = []
     for field in message.fields:
-        items, dtype = tensors_of(data, field), ARRAY_DTYPES.get(field.dtype, field.dtype)
+        items = tensors_of(data, field)
         if not field.is_python:
-            items = [np.frombuffer(item, dtype).reshape(shape) for item, shape in zip(items, field.shapes, strict=True)]
+            if isinstance(items[0], bytes):
+                dtype = ARRAY_DTYPES.get(field.dtype, field.dtype)
+                items = [np.frombuffer(i, dtype).reshape(shape) for i, shape in zip(items, field.shapes, strict=True)]
+            items = [from_array(item, field.dtype).to(device) for item in items]
         fields.append(items)
-    return _from_arrays(assemble(message, fields), message, device)
+    return assemble(message, fields)
 
 
 UNCHANGED = Codec(_unchanged, _unchanged)
 DENSE = Codec(_to_contiguous, _unchanged)  # for transports that send only contiguous tensors
 HOST = Codec(to_host, _to_device)  # the sender copies to host memory, the reader to its device
-ARRAYS = Codec(_to_arrays, _from_arrays)  # numpy arrays, which share the tensors' memory on a CPU
-BYTES = Codec(_to_bytes, _from_bytes)  # Python bytes; nobody may write to the tensors of their readers
+ARRAYS = Codec(_to_arrays, _to_tensors)  # numpy arrays, which share the tensors' memory on a CPU
+BYTES = Codec(_to_bytes, _to_tensors)  # Python bytes; nobody may write to the tensors of their readers

@@ -59,7 +59,7 @@ def encode_number(field: Field, number: int) -> bytes:
     count = number_bytes(field)
     if field.dtype == "bool":
         return bytes(number >> bit & 1 for bit in range(count))
-    return (number % 256**count).to_bytes(count, "little")
+    return number.to_bytes(NUMBER_BYTES, "little")[:count]
 
 
 def digest(tensors: Sequence[Any], skip: int) -> int:
@@ -81,11 +81,9 @@ def count_wrong_bytes(
     encoded = encode_number(field, number)
     if bytes(raw_bytes(received[0])[: len(encoded)]) == encoded and digest(received, len(encoded)) == expected_digest:
         return 0
-    wrong = 0
-    for tensor, made in zip(received, make_field(field, sender, slot), strict=True):
-        actual = np.frombuffer(raw_bytes(tensor), np.uint8)
-        expected = np.frombuffer(encoded + raw_bytes(made)[len(encoded) :].tobytes(), np.uint8)
-        encoded = b""  # only the first tensor has the sequence number
-        has_same_length = len(actual) == len(expected)  # a string may have another one
-        wrong += int(np.count_nonzero(actual != expected)) if has_same_length else len(expected)
-    return wrong
+    actual = b"".join(map(raw_bytes, received))
+    expected = bytearray().join(map(raw_bytes, make_field(field, sender, slot)))
+    expected[: len(encoded)] = encoded
+    if len(actual) != len(expected):  # a string has another length
+        return field.bytes
+    return int(np.count_nonzero(np.frombuffer(actual, np.uint8) != np.frombuffer(expected, np.uint8)))

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -89,13 +89,11 @@ def check_inputs(inputs: Sequence[Payload], edges: Sequence[Edge]) -> None:
 
 def like(message: Message, device: Any) -> Payload:
     """Return a payload to copy into. Its pages are in memory already; strings and lists of numbers are empty."""
-
-    def like_field(field: Field) -> list[Any]:
-        if field.is_python:
-            return ["" if field.dtype == "str" else [] for _ in field.lengths]
-        return [torch.ones(shape, dtype=getattr(torch, field.dtype), device=device) for shape in field.shapes]
-
-    return assemble(message, map(like_field, message.fields))
+    return assemble(message, [
+        [""] * len(field.lengths) if field.is_python
+        else [torch.ones(shape, dtype=getattr(torch, field.dtype), device=device) for shape in field.shapes]
+        for field in message.fields
+    ])  # fmt: skip
 
 
 def copy(payload: Payload, into: Payload) -> Payload:
@@ -137,14 +135,17 @@ def pack(payload: Payload, message: Message, views: list[Any]) -> None:
 
 
 def unpack(buffer: torch.Tensor, message: Message) -> Payload:
-    """Return the payload whose tensors are views of a flat buffer. A list takes one call, not one per tensor."""
-    fields: list[list[Any]] = []
-    for field, part in zip(message.fields, _parts(buffer, message), strict=True):
-        if field.is_python:
-            fields.append(_python_items(part, field))
-        else:
-            fields.append(list(part.split(field.lengths)) if field.is_list else [part])
-    return assemble(message, fields)
+    """Return the payload whose tensors are views of a flat buffer."""
+    return assemble(message, map(_split, _parts(buffer, message), message.fields))
+
+
+def _split(part: torch.Tensor, field: Field) -> list[Any]:
+    """Return what follows each other in the part of a field. A list of tensors takes one call, not one per tensor."""
+    if not field.is_python:
+        return list(part.split(field.lengths)) if field.is_list else [part]
+    items: Any = part.cpu().numpy().tobytes() if field.dtype == "str" else part.tolist()
+    pieces = [items[begin:end] for begin, end in pairwise([0, *accumulate(field.lengths)])]
+    return [piece.decode(errors="replace") for piece in pieces] if field.dtype == "str" else pieces
 
 
 def _python_array(items: list[Any], field: Field) -> np.ndarray:
@@ -154,33 +155,22 @@ def _python_array(items: list[Any], field: Field) -> np.ndarray:
     return np.array([*chain.from_iterable(items)] or [0] * sum(field.lengths), PYTHON_DTYPES[field.dtype])
 
 
-def _python_items(part: torch.Tensor, field: Field) -> list[Any]:
-    """Return the strings, or the lists of numbers, that follow each other in a flat tensor."""
-    items: Any = part.cpu().numpy().tobytes() if field.dtype == "str" else part.tolist()
-    pieces = [items[begin:end] for begin, end in pairwise([0, *accumulate(field.lengths)])]
-    return [piece.decode(errors="replace") for piece in pieces] if field.dtype == "str" else pieces
-
-
 def to_tensor_list(payload: Payload, message: Message) -> list[torch.Tensor]:
     """Return all tensors one by one, for libraries that send nothing else. Strings or numbers become one tensor."""
     if message.is_flat:
         return [payload]
     tensors: list[torch.Tensor] = []
     for field in message.fields:
-        if field.is_python:  # the array of a string is read-only, so it is copied
-            tensors.append(torch.from_numpy(_python_array(payload[field.name], field).copy()))
-        else:
-            tensors += tensors_of(payload, field)
+        value = tensors_of(payload, field)
+        tensors += [torch.tensor(_python_array(value, field))] if field.is_python else value
     return tensors
 
 
 def from_tensor_list(tensors: list[torch.Tensor], message: Message) -> Payload:
     if message.is_flat:
         return tensors[0]
-    remaining, fields = iter(tensors), list[list[Any]]()
-    for field in message.fields:
-        if field.is_python:
-            fields.append(_python_items(next(remaining), field))
-        else:
-            fields.append([next(remaining) for _ in field.shapes])
-    return assemble(message, fields)
+    remaining = iter(tensors)
+    return assemble(message, [
+        _split(next(remaining), field) if field.is_python else [*islice(remaining, len(field.shapes))]
+        for field in message.fields
+    ])  # fmt: skip
