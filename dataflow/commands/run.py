@@ -25,7 +25,6 @@ from dataflow.measure.batch import (
     make_items,
     new_records,
     pair_with_checkout,
-    plan_configuration,
     plan_several,
     plan_suite,
 )
@@ -33,7 +32,6 @@ from dataflow.measure.supervisor import measure_all
 from dataflow.plan.command_line import OneLineParser, parse_with_options
 from dataflow.plan.memory import resident_bytes
 from dataflow.plan.options import RESULTS
-from dataflow.records.schema import Record
 from dataflow.units import format_bytes
 
 
@@ -75,11 +73,6 @@ def check_arguments(arguments: argparse.Namespace) -> None:
                          f"with git worktree add {checkout} COMMIT")  # fmt: skip
 
 
-def is_alone(arguments: argparse.Namespace) -> bool:
-    """Return whether one configuration is measured, and nothing that it could be compared with."""
-    return len(arguments.configurations) == 1 and not (arguments.suite or arguments.against)
-
-
 def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[list[Item], Path]:
     """Return what is measured or skipped, and the file or folder of the records.
 
@@ -88,18 +81,17 @@ def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[li
     table, names = "paired" if arguments.paired or arguments.against else "", arguments.configurations
     if arguments.suite:
         planned = plan_suite(names, arguments.suite, given, table)
-    elif is_alone(arguments):  # its time is shown with a warning if other programs disturb it
-        planned = plan_configuration(names[0], {"allow_disturbed": True, **given})
     else:
+        if len(names) == 1 and not arguments.against:  # its time is shown with a warning if something disturbs it
+            given = {"allow_disturbed": True, **given}
         planned = plan_several(names, given, "", table)
-    is_one_record = is_alone(arguments) and len(planned) == 1
+    is_file = len(planned) == 1 and not (arguments.suite or arguments.against)
     now = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-    name = f"{planned[0][0].transport.label.replace(' ', '-')}-{now}.json" if is_one_record else f"run-{now}"
+    name = f"{planned[0][0].transport.label.replace(' ', '-')}-{now}.json" if is_file else f"run-{now}"
     output = arguments.output or RESULTS / name
-    items = [Item(planned[0], output)] if is_one_record else make_items(planned, output)
+    items = [Item(planned[0], output)] if is_file else make_items(planned, output)
     if all(item.skipped for item in items):
-        many = "" if is_alone(arguments) else "this machine can measure none of the configurations: "
-        raise UsageError(f"{many}{items[0].skipped}")
+        raise UsageError(f"this machine can measure none of the configurations: {items[0].skipped}")
     return items, output
 
 
@@ -125,9 +117,9 @@ def order_runs(groups: Sequence[list[Item]], runs: int, seed: str) -> list[list[
     return [generator.sample(group, len(group)) for group in ordered]
 
 
-def print_plans(items: Sequence[Item], runs: int) -> None:
+def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
     """Print the messages, and the iterations and the memory (without Ray's own) of each configuration."""
-    from dataflow.report.render import print_flow
+    from dataflow.report.render import print_flow  # imports take time, and a wrong flag should be rejected at once
 
     for flow in {item.plan.workload.edges: item.plan.requested_flow for item in items}.values():
         print_flow(flow)
@@ -137,6 +129,7 @@ def print_plans(items: Sequence[Item], runs: int) -> None:
         memory = format_bytes(resident_bytes(item.plan.transport, options, item.plan.task_flow))
         cost = f"skipped, {item.skipped}" if item.skipped else f"{runs} x {count}, {memory} of memory"
         print(f"{item.label}: {cost}")
+    print(f"records: {output}", flush=True)
 
 
 def find_new_items(items: Sequence[Item], folder: Path, is_continued: bool) -> list[Item]:
@@ -150,55 +143,39 @@ def find_new_items(items: Sequence[Item], folder: Path, is_continued: bool) -> l
         raise UsageError(f"--output {folder}: it has records of another measurement, such as {min(others).name}, "
                          "which would be in the same charts: give a new folder")  # fmt: skip
     earlier = [item for item in items if is_continued and item.path.exists()]
-    for item in items:
-        if item.skipped:
-            print(f"{item.label}: skipped, {item.skipped}")
-        elif item in earlier:
+    for item in earlier:
+        if not item.skipped:
             item.load_finished_runs()
     return [item for item in items if item not in earlier]
 
 
 def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: Path) -> int:
     """Print the tables, draw the charts, and compare. Return 0, or the exit code of the report."""
-    from dataflow.commands import compare, report  # imports take time, and a wrong flag should be rejected at once
-    from dataflow.report import render
+    from dataflow.analysis.comparison import Pair
+    from dataflow.analysis.result import Result
+    from dataflow.commands import compare, report
+    from dataflow.report.render import print_end, print_sections
+    from dataflow.report.sections import sections
+    from dataflow.report.sentences import describe_pair
 
-    if is_alone(arguments) and len(items) == 1:
+    if len(items) == 1:
         if items[0].record.runs[-1].spans:
-            print_stages(items[0].record)
-        render.print_end(items[0].record, items[0].saved_path)
+            try:
+                print_sections(sections([Result((items[0].record,))]))
+            except RecordError as error:
+                print(f"warning: {error}")
+        print_end(items[0].record, items[0].saved_path)
         return 0
     if arguments.against or arguments.paired:
         sides = [output / "old", output / "new"] if arguments.against else [item.path for item in items]
         return compare.main([*map(str, sides), "--mixed"])
     code = report.main([str(output)])
     if not arguments.suite:
-        print_comparison([item for item in items if item.record.runs and not item.skipped])
+        measured = [result for item in items if (result := Result((item.record,))).status == "ok"]
+        for first, other in product(measured, measured):
+            if first.label == measured[0].label != other.label and first.workload.edges == other.workload.edges:
+                print(describe_pair(Pair(first, other)))
     return code
-
-
-def print_stages(record: Record) -> None:
-    """Print where the time of the iterations went."""
-    from dataflow.analysis.result import Result
-    from dataflow.report import render, sections
-
-    try:
-        render.print_sections(sections.sections([Result((record,))]))
-    except RecordError as error:
-        print(f"warning: {error}")
-
-
-def print_comparison(items: Sequence[Item]) -> None:
-    """Compare the others with the first configuration, in words."""
-    from dataflow.analysis.comparison import Pair
-    from dataflow.analysis.result import Result
-    from dataflow.report.sentences import describe_pair
-
-    results = [Result((item.record,)) for item in items]
-    for old, new in product(results, results):
-        is_first = old.label == results[0].label != new.label and old.workload.edges == new.workload.edges
-        if is_first and (pair := Pair(old, new)).is_measured:
-            print(describe_pair(pair))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -207,19 +184,13 @@ def main(argv: Sequence[str]) -> int:
     items, output = plan_items(arguments, given)
     groups = group_items(arguments, [item for item in items if not item.skipped])
     items = [item for item in items if item.skipped] + [item for group in groups for item in group]
-    if arguments.dry_run:
-        print_plans(items, arguments.runs)
-        return 0
-    with new_records(find_new_items(items, output, arguments.is_continued)):
-        if is_alone(arguments):
-            from dataflow.report.render import print_flow
-
-            print_flow(items[0].plan.requested_flow)
-        else:
-            print(f"configurations: {len(items)}, runs: {arguments.runs} each, records: {output}", flush=True)
+    with new_records([] if arguments.dry_run else find_new_items(items, output, arguments.is_continued)):
+        print_plans(items, arguments.runs, output)
+        if arguments.dry_run:
+            return 0
         # --continue has the same --output, and so the same order.
         codes = measure_all(order_runs(groups, arguments.runs, seed=output.resolve().name))
-    if 130 in codes and not (arguments.against or is_alone(arguments)):
+    if 130 in codes and len(items) > 1 and not arguments.against:
         print(f"to continue: the same command with --continue --output {output}")
         if not any(run.status == "ok" for item in items for run in item.record.runs):
             return 130

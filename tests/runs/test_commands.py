@@ -76,7 +76,7 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
     assert "3 of 3" in done.stdout
     for column in ("x memcpy", "x pipe", "overhead", "ms per iteration"):
         assert column in done.stdout
-    assert re.search(r" / torch memcpy .* one run: no verdict ", done.stdout)
+    assert re.search(r"^torch gloo .* times as .* torch memcpy \(no interval: ", done.stdout, re.MULTILINE)
     assert (tmp_path / "transports.svg").exists()
 
 
@@ -91,8 +91,7 @@ def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(t
     *measured, too_large = [record.runs[0] for record in records]
     assert all(run.status == "ok" and len(run.seconds) >= 3 and run.memcpy_before_seconds for run in measured)
     assert (too_large.status, too_large.seconds) == ("skipped", []) and "memcpy needs" in too_large.reason
-    assert done.stdout.splitlines()[-1].startswith("Execution time: ")
-    run_command("report", folder)
+    assert "2 of 3" in done.stdout
     assert (folder / "sweep_payload.svg").exists()
 
 
