@@ -1,4 +1,4 @@
-"""Compare results: a configuration with the one that it extends, and two measurements with each other."""
+"""Compare results: pairs of configurations, and two measurements with each other."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -8,7 +8,7 @@ import msgspec
 
 from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import Ratio, ratio, ratio_of_pairs
-from dataflow.catalogue.catalogue import BASELINE, CONFIGURATIONS, REFERENCE
+from dataflow.catalogue.catalogue import BASELINE, REFERENCE
 from dataflow.errors import RecordError
 from dataflow.records.machine import HARDWARE_KEYS, MACHINE_KEYS
 from dataflow.records.schema import Configuration, Workload
@@ -24,15 +24,6 @@ def find_transports(results: Sequence[Result]) -> list[Result]:
     """Return the ok results that are verified after each iteration, the demo's baseline first, not the reference."""
     transports = [r for r in results if r.status == "ok" and r.check_every == 1 and r.transport.label != REFERENCE]
     return sorted(transports, key=lambda result: result.name != BASELINE)
-
-
-def compared_result(result: Result, results: Iterable[Result]) -> Result | None:
-    """Return the result of the configuration that this one extends, with the same workload, device and layout."""
-    other = CONFIGURATIONS.get(result.variant.compared_with) if result.variant else None
-    if other is None:  # it extends no other one, or one of a study that is missing
-        return None
-    changes = {"runtime": other.transport.runtime.name, "transport": other.transport.name, "flags": dict(other.flags)}
-    return find_result(results, result.workload, msgspec.structs.replace(result.configuration, **changes))
 
 
 class Pair:

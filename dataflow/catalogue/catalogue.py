@@ -90,8 +90,7 @@ class Variant:
     transport: Transport
     iterations: int  # timed iterations per run of the full suite; 0: the suite does not have the configuration
     flags: Mapping[str, Any] = field(default_factory=dict)
-    compared_with: str = ""  # the name of the configuration that this one extends
-    explanation: str = ""  # the difference between the two
+    explanation: str = ""  # the difference from a simpler configuration
     advice: Advice | None = None
 
     @property

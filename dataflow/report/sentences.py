@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from dataflow.analysis.comparison import Pair, compared_result, find_transports
+from dataflow.analysis.comparison import Pair, find_transports
 from dataflow.analysis.result import UNCOUNTED, Result
 from dataflow.analysis.statistics import MIN_RUNS, NO_DIFFERENCE, TOO_NOISY, UNRANKED, Ratio
 from dataflow.catalogue.catalogue import BASELINE
@@ -137,20 +137,3 @@ PAIR_COLUMNS = (
     Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
     Column("page faults per iteration", old_and_new(format_faults)),
 )
-
-
-def describe_change(result: Result, results: Sequence[Result]) -> str:
-    """Return how a result compares with the configuration that it extends, and why; "-" if that was not measured."""
-    other = compared_result(result, results)
-    if other is None or result.status != "ok" or result.variant is None:
-        return "-"
-    explanation = f"({result.variant.explanation})"
-    if not tables.have_equal_work(other, result):
-        difference = result.typical_seconds - other.typical_seconds
-        milliseconds = f"{format_milliseconds(abs(difference))} ms {'more' if difference > 0 else 'less'}"
-        return f"{milliseconds} than {other.label}, other work {explanation}"
-    change = Pair(other, result).ratio
-    text = f"{change.verdict} {'from' if change.verdict == NO_DIFFERENCE else 'against'}"
-    if change.verdict in ("faster", "slower"):
-        text = f"{'takes ' if change.value > 1 else ''}{describe_factor(change)} as"
-    return f"{text} {other.label} {explanation}"

@@ -92,18 +92,6 @@ def causes_of(result: Result) -> dict[str, float]:
     return stages.mean_over_runs(stages.attribute_to_causes, result.shown_runs)
 
 
-def draw_shares(group: Group) -> BarChart:
-    """Return a chart of the shares of an iteration by cause."""
-    bars, label, notes = [], label_of(group), describe_method(group)
-    for result in group.done:
-        total = mean_seconds(result)
-        shares = {cause: 100 * seconds / total for cause, seconds in causes_of(result).items()}
-        bars.append(Bar(label(result), shares, f"{format_milliseconds(total)} ms"))
-    first, caption = group.done[0], (notes[0], notes[2], *provenance(group.done))
-    name, title = first.table.replace("-", "_"), f"Time by cause: {title_of(first)}"
-    return BarChart(name, title, {"": bars}, "per cent of an iteration", {}, caption, stages.ALL_CAUSES)
-
-
 def draw_headline(group: Group) -> BarChart | None:
     """Return the times without tracing, divided like the traced iterations, slowest first; None if there are none.
 
@@ -142,6 +130,4 @@ def stage_tables(name: str) -> Table:
     by_cause = partial(part_columns, attribute=stages.attribute_to_causes, order=stages.ALL_CAUSES)
     by_stage = partial(part_columns, attribute=lambda run: stages.attribute(run)[0], order=stages.STAGES)
     first = Table(name, by_cause, check_traces, titled("cause"), chart=draw_headline)
-    return Table(
-        name, by_stage, check_traces, titled("stage"), chart=draw_shares, notes=describe_method, before=[first]
-    )
+    return Table(name, by_stage, check_traces, titled("stage"), notes=describe_method, before=[first])

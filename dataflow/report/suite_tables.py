@@ -17,7 +17,6 @@ from dataflow.report.groups import Group, Table, draw_dots, provenance, title_of
 from dataflow.report.sentences import (
     PAIR_COLUMNS,
     SIMPLEST,
-    describe_change,
     describe_fastest,
     format_speed_up,
     old_and_new,
@@ -29,14 +28,12 @@ from dataflow.units import format_bytes
 
 
 def configuration_columns(group: Group) -> Sequence[Column]:
-    """Return the main columns, and how each configuration compares with the baselines and with the one it extends."""
+    """Return the main columns, and how each configuration compares with the baselines."""
     columns, transports = list(tables.MAIN_COLUMNS), find_transports(group.done)
     columns.insert(1, tables.READERS)
     if len(group.done) > 1:
         for baseline in [r for r in transports if r.name in (BASELINE, SIMPLEST)] or transports[:1]:
             columns.append(Column(f"speed-up over {baseline.label}", partial(format_speed_up, baseline=baseline), 1))
-        header = "compared with the configuration that it extends"
-        columns.append(Column(header, lambda result: describe_change(result, group.done), 8, is_text=True))
     return columns
 
 

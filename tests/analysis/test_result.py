@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from made_records import make_record, make_run
 
-from dataflow.analysis.comparison import compared_result, find_result
+from dataflow.analysis.comparison import find_result
 from dataflow.analysis.result import Result, group_results, with_shared_references
 from dataflow.analysis.warnings import warnings
 from dataflow.errors import RecordError
@@ -150,16 +150,14 @@ def test_results_with_as_many_threads_share_their_references_and_views_are_no_mu
     assert shared[1].times_memcpy is None and with_shared_references([make([], [])])[0].memcpy_seconds is None
 
 
-def test_a_configuration_is_compared_with_the_one_that_it_extends():
-    def make(transport, flags, **changes):
-        return make_result([1.0], transport=transport, runtime="graph", flags=flags, **changes)
+def test_a_result_is_found_by_its_workload_and_configuration_if_it_is_ok():
+    def make(flags, **changes):
+        return make_result([1.0], transport="zero-copy", runtime="graph", flags=flags, **changes)
 
-    copied, extended = make("mapped", {"copy_out": True}), make("zero-copy", {"copy_out": True})
-    assert compared_result(copied, [copied, extended]) is extended
-    others = [make("zero-copy", {}), make("zero-copy", {"copy_out": True}, batch_size=8),
-              make("zero-copy", {"copy_out": True}, device="cuda")]  # fmt: skip
-    assert compared_result(copied, [copied, *others]) is None
-    assert compared_result(make("pickle", {"threads": 8}), [copied]) is None
+    copied = make({"copy_out": True})
+    others = [make({}), make({"copy_out": True}, batch_size=8), make({"copy_out": True}, device="cuda")]
+    assert find_result([*others, copied], copied.workload, copied.configuration) is copied
+    assert find_result(others, copied.workload, copied.configuration) is None
     failed = make_result(make_run([], status="failed"))
     assert find_result([failed], failed.workload, failed.configuration) is None
 

@@ -56,9 +56,6 @@ def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
     assert speed_ups["store driver-queue"] == "1x" and speed_ups["graph shm"].startswith("10x (")
     other_work = ("graph mapped", "graph mapped --copy-out", "torch mapped --check-every 100")
     assert {speed_ups[name] for name in other_work} == {"-"}
-    change = column(section, "compared with the configuration that it extends")
-    assert change["graph mapped --copy-in"].startswith("298 ms more than graph mapped, other work (")
-    assert change["graph mapped --copy-out"].startswith("249.9 ms less than graph zero-copy --copy-out, other work (")
     assert [row[:2] for row in section.table.cells] == [
         ["store driver-queue", "copy"], ["graph zero-copy --copy-out", "copy"], ["graph shm", "copy"],
         ["torch memcpy (reference)", "copy"],
@@ -104,22 +101,6 @@ def test_two_runs_have_no_interval_in_any_table_or_sentence():
     assert "no interval: give --runs 3 or more" in section.sentence
     text = " ".join([section.sentence, *(cell for row in section.table.cells for cell in row)])
     assert not re.search(r"\d to \d", text) and "interval -" not in text
-
-
-@pytest.mark.parametrize(
-    ("slow", "fast", "text"),
-    [
-        ([[1.0], [1.1], [0.9]], [[0.1], [0.11], [0.09]], "10 times as fast as graph shm ("),
-        ([[0.1], [0.11], [0.09]], [[1.0], [1.1], [0.9]], "takes 10 times as long as graph shm ("),
-        ([[1.0], [1.1], [0.9]], [[1.0], [1.1], [0.9]], "cannot be told apart from graph shm ("),
-        ([[1.0]], [[0.1]], "one run: no verdict against graph shm ("),
-    ],
-)
-def test_a_configuration_is_compared_with_the_one_that_it_extends(slow, fast, text):
-    warm = make_record("shm", *fast, runtime="graph", flags={"retain_memory": True})
-    section = find(build(make_record("shm", *slow, runtime="graph"), warm), "results")
-    change = column(section, "compared with the configuration that it extends")
-    assert change["graph shm --retain-memory"].startswith(text) and change["graph shm"] == "-"
 
 
 def test_a_failed_run_is_named_below_the_table_and_an_impossible_result_has_no_dot():
@@ -245,7 +226,6 @@ def test_traced_iterations_have_tables_by_cause_and_stage_and_the_headline_uses_
         by_stage.table.headers[:2] == ["configuration", "mean ms per iteration"]
         and "serialise" in by_stage.table.headers
     )
-    assert by_stage.chart.file_name == "stages"
     slowest, fastest = by_cause.chart.panels[""]
     assert (slowest.name, fastest.name) == ("store driver-queue", "store refs")
     assert sum(slowest.segments.values()) == pytest.approx(2000)
