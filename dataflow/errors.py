@@ -7,10 +7,8 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, NoReturn
 
 from common import RecordError as RecordError  # other modules import it from here
@@ -36,17 +34,6 @@ class RunFailed(SuiteError):
 
 class ActorRaised(RunFailed):
     """An error that an actor raised. Other actors that end after it are a consequence."""
-
-
-@contextmanager
-def name_broken_record(paths: Iterable[Path]) -> Iterator[None]:
-    """Raise RecordError if the block fails because values in the records of these paths contradict each other."""
-    try:
-        yield
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:100]}"
-        names = ", ".join(map(str, paths))
-        raise RecordError(f"{names}: a record contradicts itself ({reason}): leave out changed ones") from error
 
 
 def did_you_mean(text: str, names: Iterable[str]) -> str:

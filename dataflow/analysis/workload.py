@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+from dataflow.errors import RecordError
 from dataflow.flows.catalogue import FLOWS_OF_FIELDS, build_flow
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import flat_message
@@ -45,7 +46,11 @@ def flow_of(workload: Workload) -> Flow:
             flow = build_flow(workload.flow, workload.sizes, message)
             if record_edges(flow) == workload.edges:
                 return flow
-    return _flow_from_edges(workload)
+    try:
+        return _flow_from_edges(workload)
+    except (LookupError, ValueError) as error:
+        raise RecordError(f"the edges of a record of {workload.flow!r} contradict each other ({error}), so something "
+                          "has changed it: leave it out") from None  # fmt: skip
 
 
 def _flow_from_edges(workload: Workload) -> Flow:

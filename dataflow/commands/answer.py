@@ -19,7 +19,7 @@ from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import NO_DIFFERENCE
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS
 from dataflow.commands.list import explain_skip
-from dataflow.errors import UsageError, name_broken_record
+from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.plan.command_line import OneLineParser, make_options, parse_with_options
 from dataflow.plan.options import FLAGS, RESULTS, SENDER_SIZES
@@ -115,9 +115,8 @@ def measuring_command(given: Mapping[str, Any]) -> str:
 def main(argv: Sequence[str]) -> int:
     """Print the rankings, or the command that measures. Return 1 if no record has the workload, else 0."""
     arguments, given, plan = parse_command(argv)
-    with name_broken_record(arguments.records):
-        results = [Result((record,)) for record in files.load_all(arguments.records)]
-        results = [result for result in results if is_asked_for(result, plan) and result.status == "ok"]
+    results = [Result((record,)) for record in files.load_all(arguments.records)]
+    results = [result for result in results if is_asked_for(result, plan) and result.status == "ok"]
     here = start_of_machine(describe_environment())
     starts: dict[str, dict[str, Result]] = {here: {}}
     for result in sorted(results, key=lambda result: result.shown_runs[0].started_at):

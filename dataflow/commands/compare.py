@@ -17,7 +17,7 @@ from pathlib import Path
 from dataflow.analysis.comparison import Pair, environment_differences, match_results
 from dataflow.analysis.result import UNCOUNTED, Result, group_results
 from dataflow.analysis.statistics import MIN_RUNS
-from dataflow.errors import UsageError, name_broken_record
+from dataflow.errors import UsageError
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
 from dataflow.report.render import print_table
@@ -115,11 +115,10 @@ def print_pairs(pairs: Sequence[Pair]) -> None:
 def main(argv: Sequence[str]) -> int:
     """Print the comparison. Return 0, or 1 if --fail-above finds a loss."""
     arguments = parse_arguments(argv)
-    with name_broken_record([arguments.old, arguments.new]):
-        old, new = (group_results(files.load_all([path])) for path in (arguments.old, arguments.new))
-        pairs, only_old, only_new = match_results(old, new, arguments.mixed)
-        losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
-        print_pairs(pairs)
+    old, new = (group_results(files.load_all([path])) for path in (arguments.old, arguments.new))
+    pairs, only_old, only_new = match_results(old, new, arguments.mixed)
+    losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
+    print_pairs(pairs)
     differences = environment_differences([pair for pair in pairs if pair.is_measured])
     print(*differences, *write_notes(pairs, only_old, only_new), sep="\n")
     for line in losses:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dataflow.analysis.comparison import check_one_machine
 from dataflow.analysis.result import group_results
-from dataflow.errors import RecordError, name_broken_record
+from dataflow.errors import RecordError
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
 from dataflow.report import render
@@ -69,11 +69,6 @@ def write_charts(built: Sequence[Section], folder: Path) -> list[Path]:
 def main(argv: Sequence[str]) -> int:
     """Return 0, or 1 if a result is impossible."""
     arguments = parse_command(argv)
-    with name_broken_record(arguments.records):
-        return present(arguments)
-
-
-def present(arguments: argparse.Namespace) -> int:
     results = group_results(files.load_all(arguments.records))
     if not results:
         raise RecordError(f"{arguments.records[0]} has no runs: measure again")

@@ -9,7 +9,7 @@ from made_records import make_record, make_run
 from dataflow.analysis.comparison import match_results
 from dataflow.analysis.result import group_results
 from dataflow.commands.compare import print_pairs
-from dataflow.errors import SuiteError, name_broken_record
+from dataflow.errors import SuiteError
 from dataflow.records import files
 from dataflow.report.sections import sections
 
@@ -31,7 +31,7 @@ def test_a_changed_record_is_one_error_or_a_report(tmp_path):
     for index in range(300):
         files.save(path, made[index % 2])
         record = json.loads(path.read_text())
-        *folders, last = generator.choice([*all_places(record)])
+        *folders, last = generator.choice([place for place in all_places(record) if place[-1] != "gpus"])
         parent = record
         for key in folders:
             parent = parent[key]
@@ -40,9 +40,8 @@ def test_a_changed_record_is_one_error_or_a_report(tmp_path):
             del parent[last]
         path.write_text(json.dumps(record))
         try:
-            with name_broken_record([path]):
-                results = group_results([files.load(path)])
-                sections(results)
-                print_pairs(match_results(results, results, mixed=True)[0])
+            results = group_results([files.load(path)])
+            sections(results)
+            print_pairs(match_results(results, results, mixed=True)[0])
         except SuiteError as error:
             assert "\n" not in str(error)
