@@ -75,6 +75,19 @@ def make_plan(no_gpu):
     return make
 
 
+def copy_project(folder: Path, *changes: tuple[str, str, str]) -> Path:
+    """Copy packages and scripts into a folder. changes: file, a text that it has once, and the text in its place."""
+    for name in ("dataflow", "common"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in ROOT.glob("*.py"):
+        shutil.copy(path, folder)
+    for name, old, new in changes:
+        text = (folder / name).read_text()
+        assert text.count(old) == 1, (name, old)
+        (folder / name).write_text(text.replace(old, new))
+    return folder
+
+
 @dataclass
 class Finished:
     """What a run printed, and the file of its record."""
@@ -130,18 +143,19 @@ class Script:
 
     def __init__(
         self, runtime: str | Path, *flags: str, temporary: Path | None = None, prefix: Sequence[str] = (),
-        output: str = "", variables: Mapping[str, str] = {},
+        output: str = "", variables: Mapping[str, str] = {}, project: Path = ROOT,
     ) -> None:  # fmt: skip
         self.folder = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # short, because Ray puts sockets below it
         self.temporary = temporary or self.folder / "tmp"
         self.temporary.mkdir(exist_ok=True)
         self.output = Path(output or self.folder / "record.json")
-        self.before = {*shared_memory_files(self.temporary), *self.temporary.iterdir(), *descendants()}
+        self.before: set[Any] = set()
+        self.before = self.leftovers()
         command = [*prefix, sys.executable, *run_words(runtime, *flags), "--output", str(self.output)]
         # A token of this user would otherwise be required from the shared cluster, which has none.
         own = {"TMPDIR": str(self.temporary), "DATA_FLOW_LOCK": str(self.folder), **variables}
         self.process = subprocess.Popen(
-            command, cwd=ROOT, env={"RAY_AUTH_MODE": "disabled", **os.environ, **own}, text=True, errors="replace",
+            command, cwd=project, env={"RAY_AUTH_MODE": "disabled", **os.environ, **own}, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
@@ -184,13 +198,14 @@ class Script:
             cleanup.clean(folder)
         shutil.rmtree(self.folder)
 
-    def leftovers(self, seconds: float = 0) -> set[psutil.Process | Path]:
-        """Return processes, shared memory, semaphores and temporary files that are still there after so long."""
+    def leftovers(self, seconds: float = 0) -> set[psutil.Process | Path | str]:
+        """Return processes, shared memory, semaphores, temporary files and networks that are there after so long."""
         deadline = time.monotonic() + seconds
         while True:
             now = {*descendants(), *shared_memory_files(self.temporary), *self.temporary.iterdir()}
-            if now <= self.before or time.monotonic() > deadline:
-                return now - self.before
+            left = now.union(psutil.net_if_addrs()) - self.before
+            if not left or time.monotonic() > deadline:
+                return left
             time.sleep(0.1)
 
 
@@ -244,8 +259,8 @@ def begin_run():
 def run_script(begin_run):
     """run_script(runtime, *flags) -> Finished, after a check that the run has left nothing behind."""
 
-    def run(runtime: str | Path, *flags: str) -> Finished:
-        begun = begin_run(runtime, *flags)
+    def run(runtime: str | Path, *flags: str, **options: Any) -> Finished:
+        begun = begin_run(runtime, *flags, **options)
         finished = begun.finish()
         assert begun.leftovers(LEAVE_SECONDS) == set()
         return finished

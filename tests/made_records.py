@@ -71,5 +71,6 @@ def rows_of(section: Section) -> list[dict[str, str]]:
 
 def write_record(path: Path, record: Record) -> str:
     """Write the record's file; return its name as an argument of plot_results.py."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     files.save(path, record)
     return str(path)

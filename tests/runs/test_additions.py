@@ -1,12 +1,11 @@
 """Add one of each thing that docs/architecture.md explains, with exactly its edits, to a copy of the project."""
 
 import re
-import shutil
 import subprocess
 import sys
 from textwrap import dedent
 
-from conftest import ROOT
+from conftest import ROOT, copy_project
 
 
 def documented(text):
@@ -49,13 +48,7 @@ EDITS = [
 
 
 def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_chart(tmp_path):
-    for name in ("dataflow", "common"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name, before, addition in EDITS:
-        path = tmp_path / "dataflow" / name
-        text = path.read_text()
-        assert text.count(before) == 1, (name, before)
-        path.write_text(text.replace(before, addition + before))
+    copy_project(tmp_path, *((f"dataflow/{name}", text, addition + text) for name, text, addition in EDITS))
 
     def run(*words):
         command = [sys.executable, "-m", "dataflow", "run", *words]

@@ -10,7 +10,7 @@ import time
 
 import psutil
 import pytest
-from conftest import ROOT, descendants, run_words, shared_memory_files
+from conftest import LEAVE_SECONDS, ROOT, run_words
 from fault_tables import store_result
 
 from dataflow.commands import nodes
@@ -29,11 +29,9 @@ needs_namespaces = pytest.mark.skipif(
 )
 
 
-def begin_commands(*commands):
-    words = [sys.executable, "-m", "dataflow", "nodes", "--nodes", "2", "--rate", "1gbit"]
-    words += ["--command", f"sh -c {shlex.quote('; '.join(commands))}"]
-    environment = os.environ | {"DATA_FLOW_LOCK": str(time.monotonic_ns())}
-    return subprocess.Popen(words, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+def nodes_command(*commands):
+    """Return the words that run shell commands on the first of two nodes."""
+    return "nodes", "--nodes", "2", "--rate", "1gbit", "--command", f"sh -c {shlex.quote('; '.join(commands))}"
 
 
 def run_command(configuration, output, *flags):
@@ -48,16 +46,6 @@ def during_iterations(action):
     return f"(until [ {ended} -gt 5 ]; do sleep 0.1; done; {action}) &"
 
 
-def find_left(tmp_path, before=frozenset(), seconds=0.0):
-    """Return network interfaces, shared memory and processes that are there after so long, and were not before."""
-    deadline = time.monotonic() + seconds
-    while True:
-        left = {*psutil.net_if_addrs(), *shared_memory_files(tmp_path), *descendants()} - before
-        if not left or time.monotonic() >= deadline:
-            return left
-        time.sleep(0.1)
-
-
 def test_a_user_or_container_without_rights_is_told_what_is_needed(monkeypatch):
     monkeypatch.setattr(nodes.os, "geteuid", lambda: 1)
     with pytest.raises(UsageError, match=r"^network namespaces need root: run sudo \.venv"):
@@ -69,22 +57,21 @@ def test_a_user_or_container_without_rights_is_told_what_is_needed(monkeypatch):
 
 
 @needs_namespaces
-def test_a_command_that_fails_while_the_nodes_start_is_named(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(nodes.signal, "signal", lambda *_: None)
-    before = find_left(tmp_path)
-    assert nodes.run_setup(2, "0.5parsec", ["true"]) == 1
-    assert re.match("error: on_node .* tc qdisc add .*rate.*: .*0.5parsec", capfd.readouterr().err)
-    assert find_left(tmp_path, before, 10) == set()
+def test_a_command_that_fails_while_the_nodes_start_is_named(tmp_path, run_script):
+    script = tmp_path / "setup.py"
+    script.write_text(
+        "from dataflow.commands import nodes\nraise SystemExit(nodes.run_setup(2, '0.5parsec', ['true']))"
+    )
+    finished = run_script(script, variables={"PYTHONPATH": str(ROOT)})
+    assert finished.code == 1 and re.match("error: on_node .* tc qdisc add .*rate.*: .*0.5parsec", finished.stderr)
 
 
 @needs_namespaces
-def test_placed_actors_exchange_messages_over_the_link(tmp_path):
+def test_placed_actors_exchange_messages_over_the_link(tmp_path, run_script):
     record, none = tmp_path / "record.json", tmp_path / "none.json"
     commands = [run_command("graph shm", record, *SIZE, "--trace")]
     commands += [run_command("store refs", none, *SIZE).replace("reward=1", "reward=2")]
-    before = find_left(tmp_path)
-    stdout, stderr = begin_commands(*commands).communicate(timeout=300)
-    assert find_left(tmp_path, before) == set()
+    finished = run_script(*nodes_command(*commands))
     (run,), environments = files.load(record).runs, files.load(record).environments
     assert (run.status, run.wrong_bytes, len(run.seconds)) == ("ok", 0, 4), run.reason
     assert run.nodes == {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
@@ -94,15 +81,15 @@ def test_placed_actors_exchange_messages_over_the_link(tmp_path):
     for link in run.links:  # at 1 Gbit/s, if its buffer of 4 MB is empty at the beginning
         assert min(link.seconds) > 8 * (link.bytes - 8e6) / 1e9
     assert set(environments) == {"0", "1"} and environments["1"]["versions"] == environments["0"]["versions"]
-    assert record.with_suffix(".trace").exists() and "x link" in stdout
-    assert "--placement policy=0,reference=1,reward=2: the cluster has 2 nodes, numbered from 0" in stderr
+    assert record.with_suffix(".trace").exists() and "x link" in finished.stdout
+    assert "--placement policy=0,reference=1,reward=2: the cluster has 2 nodes, numbered from 0" in finished.stderr
 
 
 @needs_namespaces
 @pytest.mark.long
-def test_an_actor_that_dies_on_another_node_is_named(tmp_path):
+def test_an_actor_that_dies_on_another_node_is_named(tmp_path, run_script):
     record = tmp_path / "died.json"
-    begin_commands(run_command("store refs", record, *SIZE, "--inject", "reward:3:die")).communicate(timeout=300)
+    run_script(*nodes_command(run_command("store refs", record, *SIZE, "--inject", "reward:3:die")))
     (died,) = files.load(record).runs
     store_result("faults", "an actor on another node is killed", "store refs", died.reason, 1, 0, [])
     assert "reward on node 1 died" in died.reason
@@ -110,35 +97,33 @@ def test_an_actor_that_dies_on_another_node_is_named(tmp_path):
 
 @needs_namespaces
 @pytest.mark.long
-def test_a_link_that_is_cut_is_named(tmp_path):
-    record, before, begin_seconds = tmp_path / "cut.json", find_left(tmp_path), time.monotonic()
+def test_a_link_that_is_cut_is_named(tmp_path, begin_run):
+    record, begin_seconds = tmp_path / "cut.json", time.monotonic()
     command = run_command("store refs", record, *MANY, "--timeout", "10")
-    cluster = begin_commands(f"{during_iterations('ip link set eth0 down')} {command}")
-    assert "Traceback" not in cluster.communicate(timeout=200)[1]
-    (run,), left = files.load(record).runs, find_left(tmp_path, before)
+    script = begin_run(*nodes_command(f"{during_iterations('ip link set eth0 down')} {command}"))
+    finished = script.finish()
+    (run,), left = files.load(record).runs, script.leftovers()
     seconds = time.monotonic() - begin_seconds
-    store_result("faults", "the link between nodes is cut", "store refs", run.reason, cluster.returncode, seconds, left)
+    store_result("faults", "the link between nodes is cut", "store refs", run.reason, finished.code, seconds, left)
     assert run.status == "failed" and len(run.seconds) > 0 and left == set()
-    assert re.search("reference, reward|on node 1", run.reason), run.reason
+    assert "Traceback" not in finished.stderr and re.search("reference, reward|on node 1", run.reason), run.reason
 
 
 @needs_namespaces
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_nothing_of_the_nodes_stays_after_an_interrupt(tmp_path, number):
-    before, record = find_left(tmp_path), tmp_path / "record.json"
-    began = tmp_path / "began"
-    cluster = begin_commands(f"{during_iterations(f'touch {began}')} {run_command('graph shm', record, *MANY)}")
-    while not began.exists() and cluster.poll() is None:
+def test_nothing_of_the_nodes_stays_after_an_interrupt(tmp_path, begin_run, number):
+    record, began = tmp_path / "record.json", tmp_path / "began"
+    command = run_command("graph shm", record, *MANY)
+    script = begin_run(*nodes_command(f"{during_iterations(f'touch {began}')} {command}"))
+    pid = script.process.pid
+    while not began.exists() and script.process.poll() is None:
         time.sleep(0.1)
-    if number == signal.SIGINT:  # as a terminal does, to the whole group
-        for process in [psutil.Process(cluster.pid), *psutil.Process(cluster.pid).children(recursive=True)]:
-            if os.getsid(process.pid) == os.getsid(cluster.pid):
-                process.send_signal(number)
-    else:
-        cluster.send_signal(number)
-    cluster.communicate(timeout=60)
-    assert cluster.returncode in (130, -signal.SIGKILL)
-    assert find_left(tmp_path, before, 10) == set()
+    for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+        # A terminal sends Ctrl-C to the whole group.
+        if process.pid == pid or (number == signal.SIGINT and os.getsid(process.pid) == os.getsid(pid)):
+            process.send_signal(number)
+    assert script.finish().code in (130, -signal.SIGKILL)
+    assert script.leftovers(LEAVE_SECONDS) == set()
     if number == signal.SIGINT:
         assert re.match(r"interrupted after [1-9]\d* timed iterations", files.load(record).runs[0].reason)

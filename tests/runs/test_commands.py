@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from conftest import KILOBYTES, ROOT
+from conftest import KILOBYTES, ROOT, copy_project
 
 from dataflow.analysis import stages
 from dataflow.records import files
@@ -42,28 +42,19 @@ def load_records(folder):
     return [files.load(path) for path in files.record_files([folder])]
 
 
-@pytest.fixture
-def copy_of_the_project(tmp_path):
-    """Return a copy of what a user checks out, without history, charts and records."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    for name in ("dataflow", "common"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    return folder
-
-
-def test_new_records_are_drawn_in_one_chart_and_rejected_or_skipped_configurations_leave_none(copy_of_the_project):
+def test_new_records_are_drawn_in_one_chart_and_rejected_or_skipped_configurations_leave_none(tmp_path):
     """The chart is that of a report without arguments."""
+    project = copy_project(tmp_path)
     for words in (["rdt nccl"], ["rdt gloo", "--address", "127.0.0.1:1"], ["rdt gloo", "--iterations", "0"]):
-        done = run_command("run", *words, cwd=copy_of_the_project, code=2)
+        done = run_command("run", *words, cwd=project, code=2)
         assert done.stderr.count("\n") == 1, done.stderr
-    assert not list(copy_of_the_project.rglob("*.json"))
+    assert not list(project.rglob("*.json"))
     for transport in ("gloo", "memcpy"):
-        run_command("run", f"torch {transport}", "--iterations", "3", *KILOBYTES, cwd=copy_of_the_project)
-    assert len(list((copy_of_the_project / "results").glob("*.json"))) == 2
-    done = run_command("report", cwd=copy_of_the_project)
+        run_command("run", f"torch {transport}", "--iterations", "3", *KILOBYTES, cwd=project)
+    assert len(list((project / "results").glob("*.json"))) == 2
+    done = run_command("report", cwd=project)
     assert "torch gloo" in done.stdout and "torch memcpy" in done.stdout
-    assert ".svg" in done.stdout and [*(copy_of_the_project / "results").rglob("transports.svg")]
+    assert ".svg" in done.stdout and [*(project / "results").rglob("transports.svg")]
 
 
 def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_path):
@@ -113,14 +104,10 @@ def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path):
 
 
 @pytest.mark.long
-def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_path, copy_of_the_project):
-    actor = copy_of_the_project / "dataflow" / "endpoints" / "actor.py"
-    text = actor.read_text()
-    begin = "    def make_payload(self, "
-    assert text.count(begin) == 1
-    body_start = text.index('"""', text.index('"""', text.index(begin)) + 3) + 3
-    actor.write_text(text[:body_start] + "\n        time.sleep(0.002)" + text[body_start:])
-    flags = ("--against", copy_of_the_project, "--runs", "3", "--iteration-bytes", "64KiB", "--iterations", "20")
+def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_path):
+    line = "        slot = outbox.write_number(number)\n"  # of make_payload
+    old = copy_project(tmp_path / "old", ("dataflow/endpoints/actor.py", line, f"        time.sleep(0.002)\n{line}"))
+    flags = ("--against", old, "--runs", "3", "--iteration-bytes", "64KiB", "--iterations", "20")
     done = run_command("run", "torch memcpy", *flags, "--output", tmp_path / "out")
     assert sorted(path.parent.name for path in (tmp_path / "out").rglob("*.json")) == ["new", "old"]
     assert any("torch memcpy" in line and "faster" in line for line in done.stdout.splitlines())

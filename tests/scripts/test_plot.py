@@ -6,9 +6,7 @@ import sys
 
 import pytest
 from conftest import ROOT
-from made_records import make_record, make_run
-
-from dataflow.records import files
+from made_records import make_record, make_run, write_record
 
 
 @pytest.fixture
@@ -25,50 +23,46 @@ def plot(monkeypatch, capsys):
 
 @pytest.fixture
 def write(tmp_path):
-    def write_record(name, *arguments, **changes):
-        path = tmp_path / f"{name}.json"
-        files.create(path, make_record(*arguments, **changes))
-        return path
-
-    return write_record
+    return lambda name, *arguments, **changes: write_record(tmp_path / name, make_record(*arguments, **changes))
 
 
 def test_two_scripts_are_compared(plot, write, tmp_path):
-    write("queue", "driver-queue", [2.0, 4.0, 3.0], [12.0])  # the geometric mean of the medians 3 and 12 is 6
-    write("graph", "shm", [0.5], runtime="graph")
+    write("queue.json", "driver-queue", [2.0, 4.0, 3.0], [12.0])  # the geometric mean of the medians 3 and 12 is 6
+    write("graph.json", "shm", [0.5], runtime="graph")
     assert plot(tmp_path) == [
         "store driver-queue: 600 s for 100 iterations",
         "graph shm: 50 s for 100 iterations",
         "store driver-queue takes 12.00 times as long as graph shm",
         str(tmp_path / "benchmark_result.svg"),
     ]
-    write("queue-2", "numpy", [2.0])  # readers get views, which are not compared with copies
+    write("queue-2.json", "numpy", [2.0])  # readers get views, which are not compared with copies
     (tmp_path / "queue.json").unlink()
     assert not any("times as long" in line for line in plot(tmp_path))
 
 
 def test_failed_runs_other_messages_and_a_seventh_configuration_are_left_out(plot, write, tmp_path):
     for index, transport in enumerate(("driver-queue", "ref-queue", "refs", "numpy", "bytes")):
-        write(transport, transport, [1.0 + index])
-    write("slow", "refs", [9.0], flags={"zero_copy": True})
-    write("fast", "refs", [0.1], flags={"retain_memory": True})
-    write("failed", "by-value", make_run([], status="failed", reason="policy died"))
-    write("old", "payload-queue", make_run([5.0], started_at="2020-01-01T00:00:00+00:00"), batch_size=4)
+        write(f"{transport}.json", transport, [1.0 + index])
+    write("slow.json", "refs", [9.0], flags={"zero_copy": True})
+    write("fast.json", "refs", [0.1], flags={"retain_memory": True})
+    write("failed.json", "by-value", make_run([], status="failed", reason="policy died"))
+    write("old.json", "payload-queue", make_run([5.0], started_at="2020-01-01T00:00:00+00:00"), batch_size=4)
     lines = plot(tmp_path)
     assert [line.partition(":")[0] for line in lines[:-1]] == [
         "store refs --zero-copy", "store bytes", "store numpy", "store refs", "store ref-queue", "store driver-queue",
     ]  # fmt: skip
 
 
-def test_the_newest_records_are_drawn_beside_themselves(plot, tmp_path):
+def test_the_newest_records_are_drawn_beside_themselves(plot, write, tmp_path):
     shutil.copy(ROOT / "plot_results.py", tmp_path)
-    (tmp_path / "results").mkdir()
-    files.create(tmp_path / "results" / "one.json", make_record("refs", [1.0]))
+    write("results/one.json", "refs", [1.0])
     (tmp_path / "results" / "claimed.json").touch()  # of a script that still runs
     assert plot(root=tmp_path)[-1] == str(tmp_path / "results" / "benchmark_result.svg")
-    run = tmp_path / "results" / "run-1"
-    files.create(run / "two.json", make_record("numpy", [1.0]))
-    assert plot(root=tmp_path) == ["store numpy: 100 s for 100 iterations", str(run / "benchmark_result.svg")]
+    write("results/run-1/two.json", "numpy", [1.0])
+    assert plot(root=tmp_path) == [
+        "store numpy: 100 s for 100 iterations",
+        str(tmp_path / "results" / "run-1" / "benchmark_result.svg"),
+    ]
 
 
 def test_the_published_chart_equals_what_the_published_records_give(plot, tmp_path):
