@@ -69,7 +69,7 @@ class Endpoint:
         """Return a task's payload with this sequence number. All workers do this inside the timed section."""
         outbox = self.outboxes[task]
         slot = outbox.write_number(number)
-        return self.pack(outbox, slot) if outbox.packs_on_send else outbox.payload(slot)
+        return self.pack(outbox, slot) if outbox.convert else outbox.sent[slot]
 
     def pack(self, outbox: Outbox, slot: int) -> Payload:
         """Return the payload after making it, as --message packed and --copy-in ask for; a stage of --trace."""

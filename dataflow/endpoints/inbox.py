@@ -1,9 +1,9 @@
 """Hold the messages that one task reads, and verify their sequence numbers and bytes."""
 
 import ctypes
-from bisect import bisect
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -33,13 +33,12 @@ class Views:
         self.by_edge: dict[str, bool | None] = {}  # None: only some of the edge's tensors do
         with open("/proc/self/maps") as maps:
             bounds = [line.split(" ", 1)[0].split("-") for line in maps if "/dev/shm/" in line]
-        self.ranges: list[tuple[int, float]] = sorted((int(begin, 16), int(end, 16)) for begin, end in bounds)
+        self.ranges = [(int(begin, 16), int(end, 16)) for begin, end in bounds]
 
     def add(self, edge: str, tensors: Sequence[torch.Tensor]) -> None:
         for tensor in tensors:
             if tensor.nbytes:
-                index = bisect(self.ranges, (tensor.data_ptr(), float("inf"))) - 1
-                is_view = tensor.is_cpu and index >= 0 and tensor.data_ptr() < self.ranges[index][1]
+                is_view = tensor.is_cpu and any(begin <= tensor.data_ptr() < end for begin, end in self.ranges)
                 self.by_edge[edge] = is_view if self.by_edge.get(edge, is_view) == is_view else None
 
 
@@ -52,44 +51,29 @@ class Inbox:
 
     def __init__(self, edges: tuple[Edge, ...], device: str, keep: int) -> None:
         self.edges, self.device = edges, device
-        # Per edge: the fields with a sequence number, what `_read_numbers` needs of each, and a reader of its bytes.
-        self.reads: list[list[tuple[Field, str, bool, int, Any]]] = [
-            [(field, field.name, field.is_list, size, (ctypes.c_char * size).from_address)
-             for field in edge.message.fields if (size := number_bytes(field))]
-            for edge in edges
+        self.is_flat = all(edge.message.is_flat for edge in edges)
+        # Each field with a sequence number: its name and edge, where it is in the inputs, and how its bytes are read.
+        self.reads: list[tuple[str, Field, Callable[[Any], torch.Tensor], int, Any]] = [
+            (_name(edge, field), field, _find_first_tensor(field, index), size, (ctypes.c_char * size).from_address)
+            for index, edge in enumerate(edges) for field in edge.message.fields if (size := number_bytes(field))
         ]  # fmt: skip
-        # If every message is one tensor, as in the demo: the arguments of `read_first_bytes` for each.
-        self.flat_reads = [reads[0][3:] for reads in self.reads if all(edge.message.is_flat for edge in edges)]
         self.held: deque[tuple[int, Sequence[Payload]]] = deque(maxlen=keep)
-        self.received: list[list[list[bytes]]] = []  # per message, edge and field, the number as it was read
-        self.expect(1)
-
-    def expect(self, first: int) -> None:
-        """Take the next message as that of this number."""
-        self.last = first - 1
+        self.received: list[list[bytes]] = []  # per message and field with a sequence number, the number as it was read
+        self.last = 0  # number of the newest message
 
     def take(self, inputs: Sequence[Payload]) -> int:
         """Hold the inputs of the next message, and return its sequence number: transports keep messages in order."""
-        encoded = self._read_numbers(inputs)
-        self.last = number = self.last + 1
-        self.held.append((number, inputs))
-        self.received.append(encoded)
-        return number
+        self.received.append(self._read_numbers(inputs))
+        self.last += 1
+        self.held.append((self.last, inputs))
+        return self.last
 
-    def _read_numbers(self, inputs: Sequence[Payload]) -> list[list[bytes]]:
-        """Return the encoded sequence number of each edge and field. Raise RunFailed if they have none."""
+    def _read_numbers(self, inputs: Sequence[Payload]) -> list[bytes]:
+        """Return the encoded sequence number of each field that has one. Raise RunFailed if the inputs have none."""
         try:
-            if self.flat_reads and len(inputs) == len(self.flat_reads):
-                return [[read_first_bytes(tensor, *read)] for tensor, read in zip(inputs, self.flat_reads)]  # noqa: B905
-            check_inputs(inputs, self.edges)
-            encoded = []
-            for edge, reads, payload in zip(self.edges, self.reads, inputs, strict=True):
-                values = {"": payload} if edge.message.is_flat else payload
-                encoded.append([
-                    read_first_bytes(values[name][0] if is_list else values[name], size, read_at)
-                    for _, name, is_list, size, read_at in reads
-                ])  # fmt: skip
-            return encoded
+            if not self.is_flat or len(inputs) != len(self.edges):
+                check_inputs(inputs, self.edges)
+            return [read_first_bytes(find(inputs), size, read_at) for _, _, find, size, read_at in self.reads]
         except (AttributeError, IndexError, TypeError):
             check_inputs(inputs, self.edges)
             raise RunFailed(f"expected tensors in all fields of {', '.join(map(str, self.edges))}") from None
@@ -99,45 +83,52 @@ class Inbox:
 
         Add the wrong bytes by edge and field to `wrong`. All bytes of a missing message are wrong.
         """
-        received, self.received = self.received, []
+        received, self.received, self.last = self.received, [], last
         due, held = range(first, last + 1), dict(self.held)
-        for index, edge in enumerate(self.edges):
-            prefix = str(edge) if edge.message.is_flat else f"{edge}, "
-            for field in edge.message.fields:
-                wrong[prefix + field.name] += abs(len(due) - len(received)) * field.bytes
-            for number, encoded_by_edge in zip(due, received, strict=False):
-                counts: dict[str, int] = {}
-                if number in held:
-                    counts = self._check_bytes(edge, held[number][index], number, digests, views)
-                # A sequence number that was late is wrong even if the payload has arrived by now.
-                for (field, _, _, size, _), encoded in zip(self.reads[index], encoded_by_edge[index], strict=True):
-                    if not counts.get(field.name) and encoded != encode_number(field, number):
-                        counts[field.name] = size
-                for name, wrong_bytes in counts.items():
-                    wrong[prefix + name] += wrong_bytes
-        self.expect(last + 1)
+        missing = abs(len(due) - len(received))
+        wrong.update(
+            {_name(edge, field): missing * field.bytes for edge in self.edges for field in edge.message.fields}
+        )
+        for number, encoded_numbers in zip(due, received, strict=False):
+            counts: dict[str, int] = {}
+            for edge, payload in zip(self.edges, held.get(number, ()), strict=False):
+                counts |= self._check_bytes(edge, payload, number, digests, views)
+            # A sequence number that was late is wrong even if the payload has arrived by now.
+            for (name, field, _, size, _), encoded in zip(self.reads, encoded_numbers, strict=True):
+                if not counts.get(name) and encoded != encode_number(field, number):
+                    counts[name] = size
+            wrong.update(counts)
 
     def _check_bytes(self, edge: Edge, payload: Payload, number: int, digests: Digests, views: Views) -> dict[str, int]:
         """Return the wrong bytes by field, and enter the tensors into `views`."""
-        slot, wrong = number % len(digests[edge.source]), dict[str, int]()
+        slot, counts = number % len(digests[edge.source]), {}
         for field, expected in zip(edge.message.fields, digests[edge.source][slot], strict=True):
-            tensors = tensors_of(payload, field)
-            if not self._has_type(tensors, field):
-                wrong[field.name] = max(1, field.bytes)
-                continue
-            if not field.is_python:
-                views.add(str(edge), tensors)
-                tensors = list(map(to_array, tensors))
-            wrong[field.name] = count_wrong_bytes(tensors, field, number, edge.source, slot, expected)
-        return wrong
+            tensors, count = tensors_of(payload, field), max(1, field.bytes)
+            if self._has_type(tensors, field):
+                if not field.is_python:
+                    views.add(str(edge), tensors)
+                    tensors = list(map(to_array, tensors))
+                count = count_wrong_bytes(tensors, field, number, edge.source, slot, expected)
+            counts[_name(edge, field)] = count
+        return counts
 
     def _has_type(self, tensors: Any, field: Field) -> bool:
-        if not isinstance(tensors, list) or len(tensors) != len(field.shapes):
+        kind = {"str": str, "ints": list, "floats": list}.get(field.dtype, torch.Tensor)
+        if not isinstance(tensors, list) or any(not isinstance(tensor, kind) for tensor in tensors):
             return False
         if field.is_python:
-            return all(isinstance(item, str if field.dtype == "str" else list) for item in tensors)
-        kind = getattr(torch, field.dtype), self.device
-        return all(
-            isinstance(tensor, torch.Tensor) and (tensor.dtype, tensor.device.type, tensor.shape) == (*kind, shape)
-            for tensor, shape in zip(tensors, field.shapes, strict=True)
-        )
+            return len(tensors) == len(field.lengths)
+        expected = [(getattr(torch, field.dtype), self.device, shape) for shape in field.shapes]
+        return [(tensor.dtype, tensor.device.type, tensor.shape) for tensor in tensors] == expected
+
+
+def _name(edge: Edge, field: Field) -> str:
+    return f"{edge}, {field.name}" if field.name else str(edge)
+
+
+def _find_first_tensor(field: Field, index: int) -> Callable[[Any], torch.Tensor]:
+    """Return a function that gets the inputs of a task, and returns the field's first tensor of one of them."""
+    name = field.name
+    if not name:
+        return itemgetter(index)
+    return (lambda inputs: inputs[index][name][0]) if field.is_list else (lambda inputs: inputs[index][name])

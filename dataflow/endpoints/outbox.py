@@ -36,10 +36,13 @@ class Outbox:
         self, sender: str, message: Message, slots: int, device: torch.device, is_packed: bool = False,
         memory: Memory | None = None, copy_in: bool = False,
     ) -> None:  # fmt: skip
-        self.message, self.is_packed = message, is_packed
-        self.convert: Callable[[Payload, Message], Any] | None = None
-        self.writes_buffers = self.packs_on_send = is_packed or (memory is not None and copy_in)
+        self.message = message
         self.is_in_place = message.is_parameters and not memory
+        self.convert: Callable[[int], Any] | None = None  # slot -> what is sent of it, made inside the clock
+        if is_packed or (memory and copy_in):
+            self.convert = self._pack
+        if is_packed and not memory:
+            memory = lambda slot: torch.ones(message.packed_bytes, dtype=torch.uint8, device=device)  # noqa: E731
         self.digests: list[list[int]] = []  # per slot and field
         self.pool: list[Payload] = []  # the payloads that the sequence numbers are written into
         self.sent: list[Payload] = []  # what is sent of them: themselves, or their copies in the buffers
@@ -50,46 +53,40 @@ class Outbox:
         for slot in range(slots):
             made = [(field, make_field(field, sender, slot)) for field in message.fields]
             self.digests.append([digest(arrays, number_bytes(field)) for field, arrays in made])
-            if slot == slots - 1 or not self.is_in_place:
-                payload = assemble(message, [_to_tensors(field, arrays, device) for field, arrays in made])
-                buffer = memory(slot) if memory else None
-                if is_packed and buffer is None:
-                    buffer = torch.ones(message.packed_bytes, dtype=torch.uint8, device=device)
-                self._add(payload, buffer)
+            if slot < slots - 1 and self.is_in_place:
+                continue
+            payload = sent = assemble(message, [_to_tensors(field, arrays, device) for field, arrays in made])
+            if memory:
+                self.buffers.append(buffer := memory(slot))
+                self.packed_views.append(packed_views(buffer, message))
+                pack(payload, message, self.packed_views[-1])
+                sent = unpack(buffer, message)
+                if is_packed:
+                    sent = buffer.view(torch.int64) if message.packed_bytes % 8 == 0 else buffer
+            self.sent.append(sent)
+            self.pool.append(payload if self.convert else sent)
+            self._find_areas(self.pool[-1])
 
-    def _add(self, payload: Payload, buffer: torch.Tensor | None) -> None:
-        """Add a payload, which is packed into the buffer if there is one."""
-        message, sent = self.message, payload
-        if buffer is not None:
-            self.buffers.append(buffer)
-            self.packed_views.append(packed_views(buffer, message))
-            pack(payload, message, self.packed_views[-1])
-            sent = unpack(buffer, message)
-            if not self.writes_buffers:
-                payload = sent
-            elif self.is_packed:
-                sent = buffer.view(torch.int64) if message.packed_bytes % 8 == 0 else buffer
-        self.pool.append(payload)
-        self.sent.append(sent)
-        whole, other = [], []
-        for field in message.fields:
+    def _find_areas(self, payload: Payload) -> None:
+        """Find the memory of a payload that the sequence numbers are written into."""
+        self.whole_areas.append([])
+        self.other_areas.append([])
+        for field in self.message.fields:
             if size := number_bytes(field):
                 tensor = tensors_of(payload, field)[0]
                 row = tensor[(0,) * (tensor.dim() - 1)].reshape(-1)  # a view, also of a tensor with gaps
                 if not tensor.is_cpu:
-                    other.append((field, row.view(torch.uint8)[:size]))
+                    self.other_areas[-1].append((field, row.view(torch.uint8)[:size]))
                     continue
                 area = to_array(row).view(np.uint8).data[:size]  # torch takes ten times as long to write to it
                 if size == NUMBER_BYTES and field.dtype != "bool":
-                    whole.append(area)
+                    self.whole_areas[-1].append(area)
                 else:
-                    other.append((field, area))
-        self.whole_areas.append(whole)
-        self.other_areas.append(other)
+                    self.other_areas[-1].append((field, area))
 
     def convert_with(self, convert: Callable[[Payload, Message], Any]) -> None:
         """Send what this function makes of each payload, inside the clock."""
-        self.convert, self.packs_on_send = convert, True
+        self.convert = lambda slot: convert(self.pool[slot], self.message)
 
     def write_number(self, number: int) -> int:
         """Write the sequence number into the payload of this message, and return its slot."""
@@ -106,11 +103,10 @@ class Outbox:
 
     def payload(self, slot: int) -> Payload:
         """Return the payload to send. With --message packed, --copy-in and forms of studies, make it now."""
-        payload = self.pool[slot]
-        if self.convert:
-            return self.convert(payload, self.message)
-        if self.writes_buffers:
-            pack(payload, self.message, self.packed_views[slot])
+        return self.convert(slot) if self.convert else self.sent[slot]
+
+    def _pack(self, slot: int) -> Payload:
+        pack(self.pool[slot], self.message, self.packed_views[slot])
         return self.sent[slot]
 
     def change_parameters(self, number: int) -> None:

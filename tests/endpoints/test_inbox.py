@@ -30,6 +30,6 @@ def test_a_message_of_an_earlier_iteration_is_wrong(message):
     """At multiples of the three slots, only the number differs. With two slots, a pair of buffers could hide it."""
     for age in range(1, 7):
         edge = LocalEdge(message)
-        edge.inbox.expect(10)
+        edge.inbox.last = 9
         assert edge.send(10 - age) == 10
         assert sum(edge.verify(10).values()) > (message.bytes / 2 if age % 3 and message.bytes > 13 else 0)
