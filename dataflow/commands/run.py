@@ -124,11 +124,12 @@ def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
     for flow in {item.plan.workload.edges: item.plan.requested_flow for item in items}.values():
         print_flow(flow)
     for item in items:
+        if item.skipped:
+            print(f"{item.label}: skipped, {item.skipped}")
+            continue
         options = item.plan.options
-        count = f"{options.duration:g} s" if options.duration else f"{options.iterations} iterations"
         memory = format_bytes(resident_bytes(item.plan.transport, options, item.plan.task_flow))
-        cost = f"skipped, {item.skipped}" if item.skipped else f"{runs} x {count}, {memory} of memory"
-        print(f"{item.label}: {cost}")
+        print(f"{item.label}: {runs} x {options.iterations} iterations, {memory} of memory")
     print(f"records: {output}", flush=True)
 
 

@@ -19,7 +19,7 @@ from dataflow.records import files
 from dataflow.records.machine import MACHINE_KEYS, describe_environment
 from dataflow.records.schema import Run
 
-DEFAULT_ITERATIONS = 30  # of each of several configurations, without --iterations, --duration and --sweep
+DEFAULT_ITERATIONS = 30  # of each of several configurations, without --iterations
 INTERRUPTED = ("interrupted", "the run was killed")  # how the reason of a run begins that --continue repeats
 CONTINUE_KEYS = (*MACHINE_KEYS, "git_commit")  # in which all runs of a record must agree
 Planned = tuple[Plan, UsageError | None]  # and why it cannot be measured
@@ -118,7 +118,7 @@ def plan_several(
     planned: list[Planned] = []
     for text in texts:
         runtime, transport, own = split_configuration(text)
-        is_short = not suite and not {*own, *given} & {"iterations", "duration", "sweep"}
+        is_short = not suite and "iterations" not in {*own, *given}
         iterations = {"iterations": DEFAULT_ITERATIONS} if is_short else {}
         try:
             planned += plan_configuration(text, {**given, **iterations}, suite, table, traced)

@@ -4,7 +4,6 @@ The clock runs only in `time_group`. The pools of payloads are made before it st
 it has stopped. Whatever is done for each message is inside: the sequence number, --message packed, --copy-in.
 """
 
-import time
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
@@ -20,7 +19,6 @@ from dataflow.measure.data_path import find_missing_bytes, find_other_data_path,
 from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.noise import CpuTime, OtherLoad, loopback_bytes
 from dataflow.measure.warm_up import WarmUp, iteration_groups
-from dataflow.plan.options import MIN_TIMED_ITERATIONS
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import ProcessCost
 from dataflow.studies import load, studies
@@ -42,7 +40,7 @@ class Measurement:
         self.plan, self.workers, self.connection, self.report, self.run = plan, workers, connection, report, report.run
         self.table = workers.driver.progress
         self.warm_up, self.last = WarmUp(plan.options.warmup is not None), 0
-        self.begin, self.cpu_time = time.monotonic(), CpuTime()
+        self.cpu_time = CpuTime()
         self.other_load = OtherLoad(self.cpu_time)
         self.wrong: Counter[str] = Counter()  # bytes by edge and field
         self.views: dict[str, bool | None] = {}
@@ -59,17 +57,12 @@ class Measurement:
 
     def measure(self) -> None:
         """Run all groups of iterations, and then read what was counted."""
-        options, table = self.plan.options, self.table
-        table.phase = ITERATING
+        self.table.phase = ITERATING
         for numbers, is_timed in iteration_groups(self.plan, self.warm_up):
             if is_timed and not self.workers.first_timed:
                 self.begin_timed(numbers[0])
-            done = numbers[0] - self.workers.first_timed
-            is_over = options.duration and time.monotonic() - self.begin > options.duration
-            if is_timed and is_over and done >= MIN_TIMED_ITERATIONS:
-                break
             self.run_and_verify(numbers, is_timed)
-        table.phase = ENDING
+        self.table.phase = ENDING
         self.workers.call("release")  # what still holds a view could block the end of its transport
         self.read_counters()
         self.judge()
@@ -81,7 +74,7 @@ class Measurement:
         self.report.write(self.plan.run_folder)
         self.workers.call("reset_costs")
         self.reset_counters()
-        self.begin, self.cpu_time.seconds = time.monotonic(), 0.0
+        self.cpu_time.seconds = 0.0
         if self.workers.nodes:
             self.workers.nodes.begin()
 

@@ -65,16 +65,19 @@ class Monitor:
         from tqdm import tqdm
 
         tqdm.monitor_interval = 0  # no thread that wakes up during iterations
-        total, name = None if self.plan.options.duration else self.plan.total_iterations, self.plan.transport.name
+        plan = self.plan
         # The bar prints nothing before the first iteration, and nothing into a pipe.
-        with tqdm(total=total, unit=" iterations", desc=name, disable=None, leave=False, delay=1e-3) as bar:
+        with tqdm(
+            total=plan.total_iterations, unit=" iterations", desc=plan.transport.name, disable=None, leave=False,
+            delay=1e-3,
+        ) as bar:  # fmt: skip
             while True:
                 has_ended = bool(select.select([driver.poll_handle], [], [], POLL_SECONDS)[0])
                 exited = self._find_exited_actors(driver)
                 content = (self.plan.run_folder / "report").read_bytes()
                 report = msgspec.json.decode(content, type=DriverReport)
                 self._add_to_record(report, exited)
-                if total and report.run.warmup_iterations is not None:
+                if report.run.warmup_iterations is not None:
                     bar.total = 1 + report.run.warmup_iterations + self.plan.options.iterations
                 bar.update(max(0, self.progress.progress[2] - bar.n))
                 if has_ended and report.finished:

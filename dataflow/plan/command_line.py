@@ -15,8 +15,6 @@ from dataflow.plan.options import FLAGS, PRESETS, PRESETS_TEXT, Options
 COMMON = ("flow", "message", "batch_size", "iteration_bytes", "device", "iterations", "warmup", "in_flight")
 LISTS = {"flows": catalogue.describe_flows, "presets": lambda: PRESETS_TEXT}  # other texts that --help shows
 SWEPT_FLAGS = ("batch-size", "actors", "iteration-bytes", "fields", "in-flight")
-POINT_SECONDS = 1.0  # of timed iterations per value of --sweep, without --duration or --iterations
-POINT_WARMUP = 3  # untimed iterations per value
 Flag = dataclasses.Field[Any]  # made by dataflow.plan.flag.flag
 
 
@@ -108,8 +106,6 @@ def make_options(transport: str, given: dict[str, Any]) -> list[Options]:
     if given.get("flow") in PRESETS:  # flags that are given as well override its own
         others = {name: value for name, value in given.items() if name not in ("flow", "batch_size")}
         given = {"preset": given["flow"], **parse_flags(preset_flags(given["flow"], given.get("batch_size"))), **others}
-    if given.keys() >= {"iterations", "duration"}:
-        raise UsageError("--iterations and --duration: leave one of them out")
     given = {"transport": transport, **given}
     return expand_sweep(given) if "sweep" in given else [Options(**given)]
 
@@ -123,8 +119,6 @@ def expand_sweep(given: dict[str, Any]) -> list[Options]:
     field = next(field for field in FLAGS if flag_name(field.name) == f"--{name}")
     if field.name in given:
         raise UsageError(f"--sweep {text} and --{name}: leave one of them out")
-    if not given.keys() & {"iterations", "duration"}:
-        given = {"warmup": POINT_WARMUP, **given, "duration": POINT_SECONDS}
     try:
         points = sorted(set(map(field.metadata["argparse"]["type"], values.split(","))))
     except argparse.ArgumentTypeError as error:

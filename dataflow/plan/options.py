@@ -24,7 +24,6 @@ PRESETS_TEXT = "\n".join(path.read_text(encoding="utf-8") for path in _PRESET_FI
 PRESETS = tomllib.loads(PRESETS_TEXT)
 FORMS = {form: change for study in studies().values() for form, change in study.forms.items()}  # of --message
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
-MIN_TIMED_ITERATIONS, MAX_TIMED_ITERATIONS = 3, 10**6  # with --duration, whatever time an iteration takes
 MAX_WARMUP, MIN_WARMUP_GROUPS = 60, 10  # untimed iterations; groups of --in-flight of them, which are compared
 
 
@@ -89,13 +88,9 @@ class CoreOptions:
     object_store_bytes: int | None = _transport(None, "object store of a private Ray cluster, such as 4GiB. Default: "
         "30 %% of the free memory, as in Ray", parse_bytes, Meta(ge=MIN_STORE_BYTES, le=10**15))
     iterations: int = _measurement(100, "timed iterations", int, Meta(ge=1, le=10**7))
-    duration: float | None = _measurement(None, "measure for this time instead of --iterations, such as 10s; "
-        "verification is included", parse_seconds, _TIME, metavar="TIME")
     warmup: int | None = _measurement(None, "untimed iterations after the first one: a number, or steady, which goes "
         "on until neither the times nor the page faults change (10 to 60 iterations, or 30 s; at least 10 times "
-        "--in-flight). "
-        "Default: steady; 3 with --sweep and without --iterations", parse_warmup,
-        metavar="N|steady")
+        "--in-flight). Default: steady", parse_warmup, metavar="N|steady")
     check_every: int | None = _measurement(None, "iterations between two full verifications. All bytes of the last "
         "--in-flight iterations and the sequence numbers of the others are verified. Default: the value of "
         "--in-flight, so that all bytes of every iteration are verified", int, _COUNT, configuration=True)
@@ -107,8 +102,8 @@ class CoreOptions:
     timeout: float = _measurement(120.0, "end the run with an error if its start or an iteration takes longer (in s)",
         parse_seconds, _TIME, metavar="TIME")
     sweep: str | None = _measurement(None, "measure at several values of iteration-bytes, batch-size, fields, "
-        "in-flight or actors, with one record each, and for 1 s each without --duration or --iterations: "
-        "iteration-bytes=1KiB,1MiB,1GiB or fields=1,8,64", str, metavar="NAME=VALUE,...")
+        "in-flight or actors, with one record each: iteration-bytes=1KiB,1MiB,1GiB or fields=1,8,64", str,
+        metavar="NAME=VALUE,...")
     model_seconds: str | None = _measurement(None, "time that actors sleep per message instead of computing: "
         "policy=200ms,reward=50ms", str, metavar="ACTOR=TIME,...", configuration=True)
     threads: int = _measurement(1, "torch threads per actor, for copies", int, _COUNT, configuration=True)
@@ -121,8 +116,6 @@ class CoreOptions:
     place: str | None = None  # the node numbers of --placement
 
     def __post_init__(self) -> None:
-        if self.duration:
-            object.__setattr__(self, "iterations", MAX_TIMED_ITERATIONS)
         if self.as_sent and self.message is None:
             object.__setattr__(self, "message", "fields")
         if "=" in (self.placement or ""):
@@ -186,7 +179,7 @@ class CoreOptions:
         values = dataclasses.asdict(self) | {"address": bool(self.address)}
         if ".py:" in self.flow:
             values["flow"] = Path(self.flow).name  # others have the file elsewhere
-        return values | {"iterations": None if self.duration else self.iterations}
+        return values
 
 
 FLAGS_OF_STUDIES = [study.flags for study in studies().values() if study.flags is not object]

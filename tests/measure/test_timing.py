@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 import torch
-from conftest import KILOBYTES, parse_options
+from conftest import KILOBYTES
 
 import dataflow.transports.processes as script
 from common.timing import time_group
@@ -138,11 +138,6 @@ def test_several_iterations_in_flight_have_ten_groups_and_at_most_sixty_iteratio
     flags = ("--transport", "refs", *KILOBYTES, "--in-flight")
     counts = [make_plan("store", *flags, str(count)).max_warmup for count in (1, 4, 8)]
     assert counts == [60, 60, 80]
-
-
-def test_measurements_that_cannot_wait_for_a_steady_state_have_a_fixed_warm_up(make_plan):
-    assert make_plan("torch", *KILOBYTES).options.warmup is None
-    assert {options.warmup for options in parse_options("store", "--sweep", "iteration-bytes=1KiB,1MiB")} == {3}
 
 
 @pytest.fixture

@@ -56,13 +56,12 @@ def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(c
         ("store", ["--prompt-seq-len", "1" + "0" * 400], "--prompt-seq-len"),
         ("store", ["--batch", "4"], "did you mean --batch-size?"),
         ("store", ["--flow", "offline-dpo"], "unknown flow offline-dpo"),
-        ("torch", ["--duration", "10s", "--iterations", "5"], "leave one of them out"),
         ("torch", ["--check-every", "3", "--in-flight", "4"], "a verification after 3 iterations: give 3 or less"),
         ("store", ["--as-sent", "--message", "packed"], "packed messages have what a view shows"),
         ("store", ["--flow", "dpo", "--message", "jagged"], "no message of dpo has a list of tensors"),
         ("store", ["--flow", "chain", "--message", "packed"], "one tensor already: leave it out"),
         ("store", ["--model-seconds", "trainer=1s"], "there is no actor trainer: give policy, reference, reward"),
-        ("torch", ["--duration", "9" * 9], "is too large: give 86400 s or less"),
+        ("torch", ["--timeout", "9" * 9], "is too large: give 86400 s or less"),
         ("store", ["--threads", "9999"], "cores: give"),
         ("store", ["--transport", "refs", "--copy-out"], "readers of store refs own a copy already"),
         ("store", ["--transport", "bytes", "--zero-copy"], "puts no tensors into the object store"),
@@ -101,7 +100,7 @@ def test_values_that_follow_from_other_flags():
     assert parse("--in-flight", "4").group_size == 4
     assert parse("--in-flight", "4", "--check-every", "8").group_size == 8
     assert (parse(*CLUSTER).placement, parse(*CLUSTER, "--placement", "pack").placement) == ("spread", "pack")
-    assert (parse("--as-sent").message, parse("--duration", "2s").iterations) == ("fields", 10**6)
+    assert parse("--as-sent").message == "fields"
 
 
 def test_flags_that_make_another_configuration_are_part_of_its_name():
@@ -143,8 +142,7 @@ def test_a_sweep_has_options_for_each_value():
     ):
         name, options = text.partition("=")[0].replace("-", "_"), parse_options("torch", "--sweep", text)
         assert [getattr(point, name) for point in options] == values
-        assert {(point.duration, point.table) for point in options} == {(1.0, table)}
-        assert parse_options("torch", "--sweep", text, "--iterations", "100")[0].duration is None
+        assert {point.table for point in options} == {table}
 
 
 def test_the_manifest_for_kuberay_runs_a_command_of_the_suite_on_the_nodes_that_it_asks_for():

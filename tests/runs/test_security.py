@@ -18,7 +18,7 @@ RUNS = [
 def test_a_run_listens_only_on_loopback_and_its_files_are_its_owners(begin_run, runtime, transport):
     if runtime == "peers":
         pytest.importorskip("zmq", reason="zmq: it is not installed: make peers")
-    flags = ("--transport", transport, "--flow", "round-trip", "--duration", "60s", "--timeout", "90")
+    flags = ("--transport", transport, "--flow", "round-trip", "--iterations", "1000000", "--timeout", "90")
     script = begin_run(runtime, *flags)
     script.wait_for_iterations(3)
     processes = {script.process.pid} | {process.pid for process in script.leftover_processes()}
