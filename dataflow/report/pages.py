@@ -11,10 +11,10 @@ from dataflow.analysis.links import times_link
 from dataflow.analysis.result import Result
 from dataflow.catalogue.catalogue import BASELINE, VARIANTS, Variant
 from dataflow.plan.command_line import describe_flags
-from dataflow.report.cluster_tables import describe_layout
 from dataflow.report.groups import provenance
 from dataflow.report.sentences import describe_alone, describe_fastest, format_factor, format_interval, format_time
 from dataflow.report.stage_tables import headline_results
+from dataflow.report.suite_tables import describe_layout
 from dataflow.report.tables import OWN_COPY, VIEW, Column, Section, format_significant, make_table, readers_of
 from dataflow.units import format_bytes
 

@@ -15,7 +15,7 @@ from dataflow.analysis.warnings import timed_seconds, warnings
 from dataflow.errors import RecordError
 from dataflow.flows.flow import Flow
 from dataflow.records.schema import Record
-from dataflow.report.tables import MAIN_COLUMNS, Section, TextTable, format_significant, make_table
+from dataflow.report.tables import MAIN_COLUMNS, Column, Section, TextTable, format_significant, make_table
 from dataflow.units import format_bytes
 
 HERE = Path(__file__).parent
@@ -25,19 +25,18 @@ MAX_SHOWN_EDGES = 20  # of a flow
 
 def to_text(table: TextTable, width: int | None = None) -> str:
     """Return the table as text. If it is wider than `width` characters, columns of a high rank are left out."""
-    columns = [[header, *cells] for header, *cells in zip(table.headers, *table.cells, strict=True)]
-    widths = [max(map(len, column)) for column in columns]
-    ranks = table.ranks or [0] * len(columns)
-    shown = list(range(len(columns)))
-    while width and sum(widths[i] + 2 for i in shown) - 2 > width and any(ranks[i] for i in shown):
-        shown.remove(max(shown, key=lambda i: ranks[i]))
-    lines = []
-    for row in zip(*columns, strict=True):
-        cells = [row[i].ljust(widths[i]) if i in table.text_columns else row[i].rjust(widths[i]) for i in shown]
-        lines.append("  ".join(cells).rstrip())
-    left_out = [header for i, header in enumerate(table.headers) if i not in shown]
+    texts: dict[Column, list[str]] = {}
+    for column, header, *cells in zip(table.columns, table.headers, *table.cells, strict=True):
+        longest = max(map(len, (header, *cells)))
+        texts[column] = [cell.ljust(longest) if column.is_text else cell.rjust(longest) for cell in (header, *cells)]
+    left_out = []
+    while width and sum(len(cells[0]) + 2 for cells in texts.values()) - 2 > width and any(c.rank for c in texts):
+        left_out.append(max(texts, key=lambda column: column.rank))
+        del texts[left_out[-1]]
+    lines = ["  ".join(row).rstrip() for row in zip(*texts.values(), strict=True)]
     if left_out:
-        lines.append(f"(not shown, because the terminal is too narrow: {', '.join(left_out)})")
+        headers = ", ".join(column.header for column in table.columns if column in left_out)
+        lines.append(f"(not shown, because the terminal is too narrow: {headers})")
     return "\n".join(lines)
 
 
@@ -89,7 +88,7 @@ def to_markdown(built: Sequence[Section]) -> str:
 
 
 def to_markdown_table(table: TextTable) -> str:
-    rule = ["---" if index in table.text_columns else "---:" for index in range(len(table.headers))]
+    rule = ["---" if column.is_text else "---:" for column in table.columns]
     cells = [[cell.replace("|", "\\|") for cell in row] for row in table.cells]
     return "\n".join(f"| {' | '.join(row)} |" for row in (table.headers, rule, *cells))
 
@@ -129,7 +128,7 @@ def to_html(built: Sequence[Section]) -> str:
 
 def to_html_table(table: TextTable) -> str:
     """Return the table. Cells of text have a class."""
-    kinds = [' class="text"' if index in table.text_columns else "" for index in range(len(table.headers))]
+    kinds = [' class="text"' if column.is_text else "" for column in table.columns]
     lines = []
     for tag, row in [("th", table.headers), *(("td", row) for row in table.cells)]:
         cells = [f"<{tag}{kind}>{escape(cell)}</{tag}>" for cell, kind in zip(row, kinds, strict=True)]

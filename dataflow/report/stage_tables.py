@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
+from typing import Any
 
 from dataflow.analysis import stages
 from dataflow.analysis.comparison import find_transports
@@ -12,10 +13,9 @@ from dataflow.analysis.statistics import interval
 from dataflow.catalogue.catalogue import BASELINE
 from dataflow.records.schema import Run
 from dataflow.report.charts import Bar, BarChart
-from dataflow.report.cluster_tables import describe_configuration
 from dataflow.report.groups import Group, Table, memcpy_lines, provenance, title_of
 from dataflow.report.sentences import SIMPLEST, format_time
-from dataflow.report.tables import Column, format_milliseconds
+from dataflow.report.tables import Column, format_milliseconds, label_without_layout
 
 # The first chart of README.md has these configurations. Their readers own a copy.
 HEADLINE = [f"{name}{flag}" for name in (BASELINE, SIMPLEST, "graph shm") for flag in ("", " --retain-memory")]
@@ -30,16 +30,6 @@ def headline_results(results: Sequence[Result]) -> list[Result]:
             largest = max((result.workload for result in chosen), key=lambda workload: workload.bytes_per_iteration)
             return with_shared_references([result for result in chosen if result.workload == largest])
     return []
-
-
-def have_one_layout(group: Group) -> bool:
-    """Return whether all results ran on the same nodes, so that labels need not name them."""
-    layout = group.done[0].configuration.layout
-    return layout.existing_cluster and all(result.configuration.layout == layout for result in group.done)
-
-
-def label_of(group: Group) -> Callable[[Result], str]:
-    return describe_configuration if have_one_layout(group) else lambda result: result.label
 
 
 def mean_seconds(result: Result) -> float:
@@ -66,7 +56,7 @@ def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Se
 
     names = [name for name in order if any(name in seconds for seconds in parts.values())]
     return (
-        Column("configuration", label_of(group)),
+        Column("configuration", label_without_layout),
         Column("mean ms per iteration", lambda result: format_milliseconds(mean_seconds(result))),
         *(Column(name, cell(name)) for name in names),
     )
@@ -74,8 +64,7 @@ def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Se
 
 def describe_method(group: Group) -> Sequence[str]:
     """Return how the time was attributed, what a page fault costs, and how much of an iteration is explained."""
-    label = label_of(group)
-    explained = {label(r): fmean(stages.attribute(run)[1] for run in r.shown_runs) for r in group.done}
+    explained = {label_without_layout(r): fmean(stages.attribute(run)[1] for run in r.shown_runs) for r in group.done}
     worst = max(explained, key=lambda name: abs(1 - explained[name]))
     faults = [stages.fault_seconds(run) * 1e6 for result in group.done for run in result.shown_runs]
     return (
@@ -93,14 +82,11 @@ def causes_of(result: Result) -> dict[str, float]:
 
 
 def draw_headline(group: Group) -> BarChart | None:
-    """Return the times without tracing, divided like the traced iterations, slowest first; None if there are none.
-
-    Untraced iterations run on one node, so those of several nodes have no such chart.
-    """
+    """Return the times without tracing, divided like the traced iterations, slowest first; None if there are none."""
     causes = {result.label: causes_of(result) for result in group.done}
     untraced = [result for result in headline_results(group.report) if result.workload == group.done[0].workload]
     shown = [result for result in find_transports(untraced) if result.name in HEADLINE and result.label in causes]
-    if have_one_layout(group) or not shown:
+    if not shown:
         return None
     shown.sort(key=lambda result: -result.typical_seconds)
     bars = []
@@ -121,13 +107,12 @@ def draw_headline(group: Group) -> BarChart | None:
     )
 
 
-def stage_tables(name: str) -> Table:
-    """Return two tables: by cause and by stage."""
-
-    def titled(kind: str) -> Callable[[Result], str]:
-        return lambda result: f"Milliseconds by {kind}: {title_of(result)}"
-
+def stage_tables(name: str, chart: Callable[[Group], Any] = lambda group: None) -> Table:
+    """Return two tables: by cause, with a chart, and by stage."""
     by_cause = partial(part_columns, attribute=stages.attribute_to_causes, order=stages.ALL_CAUSES)
     by_stage = partial(part_columns, attribute=lambda run: stages.attribute(run)[0], order=stages.STAGES)
-    first = Table(name, by_cause, check_traces, titled("cause"), chart=draw_headline)
-    return Table(name, by_stage, check_traces, titled("stage"), notes=describe_method, before=[first])
+    first = Table(name, by_cause, check_traces, lambda r: f"Milliseconds by cause: {title_of(r)}", chart=chart)
+    return Table(
+        name, by_stage, check_traces, lambda r: f"Milliseconds by stage: {title_of(r)}", notes=describe_method,
+        before=[first],
+    )  # fmt: skip

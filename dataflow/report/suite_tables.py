@@ -8,11 +8,11 @@ from statistics import median
 import msgspec
 
 from dataflow.analysis.comparison import Pair, find_result, find_transports
+from dataflow.analysis.links import crossings_of, link_seconds, times_link
 from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import percentile
 from dataflow.catalogue.catalogue import BASELINE
 from dataflow.report import tables
-from dataflow.report.cluster_tables import CLUSTER
 from dataflow.report.groups import Group, Table, draw_dots, provenance, title_of
 from dataflow.report.sentences import (
     PAIR_COLUMNS,
@@ -21,7 +21,7 @@ from dataflow.report.sentences import (
     format_speed_up,
     old_and_new,
 )
-from dataflow.report.stage_tables import stage_tables
+from dataflow.report.stage_tables import draw_headline, stage_tables
 from dataflow.report.sweep_tables import SWEEP
 from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.units import format_bytes
@@ -117,11 +117,53 @@ MICROBENCHMARKS = Table(
 )
 
 
+def describe_layout(result: Result) -> str:
+    """Return where the actors run, and the network between the nodes."""
+    nodes = {node for run in result.ok_runs for node in run.nodes.values()}
+    if len(nodes) == 1:
+        return "all actors on the driver's node"
+    link = result.configuration.layout.link
+    return f"{len(nodes)} nodes" + (f", {link}" if link else "")
+
+
+def crossing_bytes(result: Result) -> int:
+    """Return the bytes per iteration that cross the links."""
+    return crossings_of(result, result.shown_runs[0]).bytes_by_link.total()
+
+
+def busy_cores(result: Result) -> float:
+    """Return the cores that the busiest node used."""
+    return median(max((cost.busy_cores for cost in run.node_costs.values()), default=0) for run in result.shown_runs)
+
+
+CLUSTER_COLUMNS = (
+    Column("layout", describe_layout, is_text=True),
+    Column("configuration", tables.label_without_layout, is_text=True, untimed=True),
+    tables.READERS,
+    tables.TIME,
+    Column("95 % interval", tables.format_interval, 4),
+    Column("crosses the links", lambda r: format_bytes(crossing_bytes(r)), 3),
+    Column("ms of the link alone", lambda r: format_milliseconds(link_seconds(r))),
+    Column("x link", lambda r: format_significant(times_link(r))),
+    Column("busy cores (largest of all nodes)", lambda r: format_significant(busy_cores(r)), 4),
+    tables.OVERHEAD,
+    tables.DATA_PATH,
+)
+
+
+CLUSTER = Table(
+    "cluster",
+    columns=lambda group: CLUSTER_COLUMNS,
+    rows=lambda group: sorted(group.done, key=lambda result: (describe_layout(result), -result.typical_seconds)),
+    title=lambda result: f"{title_of(result)}, by layout",
+)
+
+
 TABLES = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
     "configurations": CONFIGURATIONS,
     "paired": CONFIGURATIONS,
-    "stages": stage_tables("stages"),
+    "stages": stage_tables("stages", draw_headline),
     "cluster": CLUSTER,
     "cluster-stages": stage_tables("cluster-stages"),
     "microbenchmarks": MICROBENCHMARKS,

@@ -1,17 +1,19 @@
 """Define tables, the formats of their numbers, and the columns that all results share."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from dataflow.analysis.links import times_link
 from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance
 from dataflow.analysis.statistics import interval, percentile
+from dataflow.analysis.workload import label_of
 from dataflow.catalogue.catalogue import REFERENCE, configuration_name
 from dataflow.flows.message import NUMBER_BYTES
-from dataflow.records.schema import AS_REQUESTED
+from dataflow.records.schema import AS_REQUESTED, Layout
 from dataflow.units import format_bytes
 
 # The groups of configurations whose times are compared, and the cells of the column "readers get". The groups do not do
@@ -41,12 +43,14 @@ class Column:
 
 @dataclass(frozen=True)
 class TextTable:
-    """The cells of a table as text. `text_columns` are the indices of columns that are aligned to the left."""
+    """The cells of a table as text, by row."""
 
-    headers: list[str]
+    columns: Sequence[Column]
     cells: list[list[str]]
-    text_columns: Collection[int] = (0,)
-    ranks: Sequence[int] = ()
+
+    @property
+    def headers(self) -> list[str]:
+        return [column.header for column in self.columns]
 
 
 @dataclass(frozen=True)
@@ -62,17 +66,15 @@ class Section:
 
 
 def make_table(items: Sequence[Any], columns: Sequence[Column]) -> TextTable:
-    """Return a table with one line per item. The first column is text."""
+    """Return a table with one line per item. The first column is text, and has a value for every item."""
 
     def format_cell(column: Column, item: Any) -> str:
-        is_known = column is columns[0] or column.untimed or not isinstance(item, Result) or item.seconds
-        return column.cell(item) if is_known else "-"
+        return column.cell(item) if column.untimed or not isinstance(item, Result) or item.seconds else "-"
 
-    by_column = {column: [format_cell(column, item) for item in items] for column in columns}
-    shown = [column for column in columns if not column.is_optional or {*by_column[column]} != {"-"}]
-    cells = [[by_column[column][row] for column in shown] for row in range(len(items))]
-    text_columns = {0, *(index for index, column in enumerate(shown) if column.is_text)}
-    return TextTable([column.header for column in shown], cells, text_columns, [column.rank for column in shown])
+    first = replace(columns[0], is_text=True, untimed=True)
+    by_column = {column: [format_cell(column, item) for item in items] for column in (first, *columns[1:])}
+    shown = {column: cells for column, cells in by_column.items() if not column.is_optional or {*cells} != {"-"}}
+    return TextTable([*shown], [list(row) for row in zip(*shown.values(), strict=True)])
 
 
 def format_significant(value: float | None) -> str:
@@ -156,6 +158,11 @@ def marked_label(result: Result) -> str:
     """Return the label with what readers must know about it, for example that it is no transport."""
     label = result.label + (" (spilled to disk)" if result.spilled_bytes else "")
     return f"{label} (reference)" if result.transport.label == REFERENCE else label
+
+
+def label_without_layout(result: Result) -> str:
+    """Return the label without the nodes and the links, for tables that name them elsewhere."""
+    return label_of(result.workload, msgspec.structs.replace(result.configuration, layout=Layout()))
 
 
 def short_label(result: Result, swept: str = "") -> str:
