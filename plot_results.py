@@ -21,19 +21,13 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from common import SuiteError
-from common.record import Record, Run, load
+from common.record import Record, Run, find_newest, load
 
 ROOT = Path(__file__).resolve().parent
+RESULTS = ROOT / "results"
 ITERATIONS, MAX_BARS, DEMO_MEBIBYTES = 100, 6, 448
 DEMO_SECONDS = {"demo, compiled graph with NCCL": 35.37, "demo, queues": 279.23}  # for 100 iterations of 448 MiB
 OF_SCRIPTS = {f"{runtime} {transport}" for runtime, transports in TRANSPORTS.items() for transport in transports}
-
-
-def find_newest(results: Path) -> list[Path]:
-    """Return the newest run-* folder in results/, or the single records if one of them is newer, or published ones."""
-    records = [path for path in results.glob("*.json") if path.stat().st_size]
-    newest = max([*records, *results.glob("run-*")], key=lambda path: path.stat().st_mtime, default=None)
-    return sorted(records) if newest in records else [newest or results / "published" / "headline"]
 
 
 def find_runs(paths: list[Path]) -> tuple[dict[str, list[Run]], Record]:
@@ -97,8 +91,8 @@ def draw(seconds: dict[str, float], record: Record, counts: list[int]) -> Figure
 def main() -> None:
     parser = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", nargs="*", type=Path, help="records, or folders of records")
-    paths = parser.parse_args().records or find_newest(ROOT / "results")
-    is_published = ROOT / "results" / "published" in (paths[0].resolve(), *paths[0].resolve().parents)
+    paths = parser.parse_args().records or find_newest(RESULTS) or [RESULTS / "published" / "headline"]
+    is_published = RESULTS / "published" in (paths[0].resolve(), *paths[0].resolve().parents)
     folder = ROOT / "img" if is_published else paths[0] if paths[0].is_dir() else paths[0].parent
     try:
         runs, record = find_runs(paths)

@@ -114,3 +114,11 @@ def load(path: Path, kind: type[AnyRecord] = Record) -> AnyRecord:  # type: igno
         return msgspec.json.decode(text, type=kind)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise RecordError(f"{path} cannot be read as a record ({str(error)[:120]}): leave it out") from None
+
+
+def find_newest(results: Path) -> list[Path]:
+    """Return the newest folder run-* with records, or all single records if one of them is newer; [] without any."""
+    records = sorted(path for path in results.glob("*.json") if path.stat().st_size)
+    runs = [run for run in results.glob("run-*") if any(run.rglob("*.json"))]
+    newest = max([*records, *runs], key=lambda path: path.stat().st_mtime, default=None)
+    return records if newest in records else [newest] if newest else []

@@ -63,9 +63,8 @@ def flags_and_sizes(configuration: Configuration, workload: Workload) -> tuple[A
 def is_asked_for(result: Result, plan: Plan) -> bool:
     """Return whether a result is of the planned workload, with any transport and its flags."""
     work, asked = result.workload, plan.workload
-    if flags_and_sizes(result.configuration, work) != flags_and_sizes(plan.configuration, asked):
-        return False
-    if result.traced or result.paired:
+    is_equal = flags_and_sizes(result.configuration, work) == flags_and_sizes(plan.configuration, asked)
+    if not is_equal or result.status != "ok" or result.traced or result.paired:
         return False
     if plan.requested_flow.has_parameters:
         return True
@@ -92,7 +91,6 @@ def print_ranking(results: Sequence[Result]) -> None:
             print(f"{result.label} needs: {advice.needs}. What breaks it: {advice.breaks}.")
     columns = [
         *(column for column in tables.MAIN_COLUMNS if column.header in SHOWN),
-        Column("x fastest", lambda result: tables.format_significant(result.typical_seconds / best.typical_seconds)),
         Column("compared with the fastest", lambda result: verdicts[result], is_text=True),
         Column("day", lambda result: result.shown_runs[0].started_at[:10], is_text=True),
     ]
@@ -116,7 +114,7 @@ def main(argv: Sequence[str]) -> int:
     """Print the rankings, or the command that measures. Return 1 if no record has the workload, else 0."""
     arguments, given, plan = parse_command(argv)
     results = [Result((record,)) for record in files.load_all(arguments.records)]
-    results = [result for result in results if is_asked_for(result, plan) and result.status == "ok"]
+    results = [result for result in results if is_asked_for(result, plan)]
     here = start_of_machine(describe_environment())
     starts: dict[str, dict[str, Result]] = {here: {}}
     for result in sorted(results, key=lambda result: result.shown_runs[0].started_at):

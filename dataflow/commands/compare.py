@@ -21,8 +21,8 @@ from dataflow.errors import UsageError
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
 from dataflow.report.render import print_table
-from dataflow.report.sentences import describe_pair, old_and_new
-from dataflow.report.tables import Column, format_faults, format_milliseconds, have_equal_work, make_table
+from dataflow.report.sentences import PAIR_COLUMNS, describe_pair
+from dataflow.report.tables import Column, have_equal_work, make_table
 from dataflow.units import format_bytes
 
 
@@ -37,28 +37,10 @@ def format_workload(pair: Pair) -> str:
 COLUMNS = (
     Column("configuration", lambda pair: pair.label),
     Column("flow and bytes per iteration", format_workload, 3, is_text=True),
-    Column("old ms", lambda pair: format_milliseconds(pair.old.typical_seconds)),
-    Column("new ms", lambda pair: format_milliseconds(pair.new.typical_seconds)),
-    Column("new / old", lambda pair: f"{pair.ratio.value:.3f}"),
-    Column("95 % interval", lambda p: f"{p.ratio.low:.3f} to {p.ratio.high:.3f}" if p.ratio.low else "-", 1),
+    *PAIR_COLUMNS,
     Column("runs", lambda pair: f"{len(pair.old.run_seconds)}, {len(pair.new.run_seconds)}", 2),
-    Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
     Column("detectable slowdown", lambda pair: format_share(pair.ratio.detectable), 1),
-    Column("page faults", old_and_new(format_faults), 2),
 )
-
-
-def write_notes(pairs: Sequence[Pair], only_old: Sequence[Result], only_new: Sequence[Result]) -> list[str]:
-    """Return what the table does not show, one line each."""
-    lines = []
-    for side, results in (("OLD", only_old), ("NEW", only_new)):
-        if results:
-            lines.append(f"Only in {side}: {', '.join(result.label for result in results)}")
-    for pair in pairs:
-        if pair.is_worse or not pair.is_measured:
-            lines.append(f"{pair.label} was {pair.old.status} in OLD and is {pair.new.status} in NEW: "
-                         f"{pair.new.failure or pair.old.failure}")  # fmt: skip
-    return lines
 
 
 def find_losses(pairs: Sequence[Pair], only_old: Sequence[Result], limit: float) -> list[str]:
@@ -70,16 +52,16 @@ def find_losses(pairs: Sequence[Pair], only_old: Sequence[Result], limit: float)
     lines = [f"{pair.label} fails more often: {pair.new.failure}" for pair in pairs if pair.is_worse]
     lines += [f"{result.label} is missing in NEW" for result in only_old if result.ok_runs]
     for pair in pairs:
-        if pair.is_measured and not have_equal_work(pair.old, pair.new):
-            continue
         for result in (pair.old, pair.new):
             if result.status in UNCOUNTED:
                 raise UsageError(f"--fail-above: {pair.label}: {result.failure}")
-        if pair.is_measured and pair.ratio.runs < MIN_RUNS:
+        if not pair.is_measured or not have_equal_work(pair.old, pair.new):
+            continue
+        if pair.ratio.runs < MIN_RUNS:
             raise UsageError(f"--fail-above: {pair.label} has too few runs for a verdict: measure with --runs 5")
-        if pair.is_measured and pair.ratio.verdict == "slower" and pair.ratio.value > 1 + limit:
+        if pair.ratio.verdict == "slower" and pair.ratio.value > 1 + limit:
             lines.append(f"{pair.label} is slower by {pair.ratio.value - 1:.1%}")
-        elif pair.is_measured and (pair.ratio.detectable or 0) > limit:
+        elif (pair.ratio.detectable or 0) > limit:
             print(f"warning: {pair.label}: a slowdown below {format_share(pair.ratio.detectable)} could be missed: "
                   "give more --runs, or compare with --against", file=sys.stderr)  # fmt: skip
     return lines
@@ -104,11 +86,14 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def print_pairs(pairs: Sequence[Pair]) -> None:
-    """Print the table of the measured pairs, and a sentence for each pair whose work differs: it has no ratio."""
-    measured = [pair for pair in pairs if pair.is_measured]
-    print_table(make_table([pair for pair in measured if have_equal_work(pair.old, pair.new)], COLUMNS))
-    for pair in measured:
-        if not have_equal_work(pair.old, pair.new):
+    """Print the table of the measured pairs, and a sentence for each pair that has no ratio."""
+    equal = [pair for pair in pairs if pair.is_measured and have_equal_work(pair.old, pair.new)]
+    print_table(make_table(equal, COLUMNS))
+    for pair in pairs:
+        if not pair.is_measured:
+            print(f"{pair.label} was {pair.old.status} in OLD and is {pair.new.status} in NEW: "
+                  f"{pair.new.failure or pair.old.failure}")  # fmt: skip
+        elif pair not in equal:
             print(describe_pair(pair))
 
 
@@ -119,8 +104,10 @@ def main(argv: Sequence[str]) -> int:
     pairs, only_old, only_new = match_results(old, new, arguments.mixed)
     losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
     print_pairs(pairs)
-    differences = environment_differences([pair for pair in pairs if pair.is_measured])
-    print(*differences, *write_notes(pairs, only_old, only_new), sep="\n")
+    for side, results in (("OLD", only_old), ("NEW", only_new)):
+        if results:
+            print(f"Only in {side}: {', '.join(result.label for result in results)}")
+    print(*environment_differences([pair for pair in pairs if pair.is_measured]), sep="\n")
     for line in losses:
         print(f"error: {line}", file=sys.stderr)
     return 1 if losses else 0

@@ -1,8 +1,8 @@
 """Measure several nodes on one Linux machine: each node has its own network, its own shared memory and its own raylet.
 
-    sudo .venv/bin/python -m dataflow nodes                                    the published setups
-    sudo .venv/bin/python -m dataflow nodes --nodes 2 --rate 1gbit --runs 3    one setup
-    sudo .venv/bin/python -m dataflow nodes --nodes 2 --command "SCRIPT --address {address} ..."
+    sudo .venv/bin/python -m dataflow nodes                                    suite cluster on two nodes, five runs
+    sudo .venv/bin/python -m dataflow nodes --rate 1gbit "graph shm" --runs 3  configurations and flags of run
+    sudo .venv/bin/python -m dataflow nodes --nodes 3 --command "SCRIPT --address {address} ..."
 
 The nodes are network namespaces that a bridge connects, and the kernel limits the rate of each link (tc tbf). All of
 them run in one process namespace whose first process is a child of this one. If this process ends, even by kill -9,
@@ -15,7 +15,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,13 +22,12 @@ from pathlib import Path
 from dataflow.errors import UsageError
 from dataflow.measure.supervisor import only_measurement
 from dataflow.plan.command_line import OneLineParser
-from dataflow.plan.options import RESULTS
 from dataflow.plan.plan import LINK_VARIABLE
 from dataflow.workers.cleanup import ROOT
 
 RATES = ("1gbit", "10gbit", "25gbit")
-SETUPS = ((2, "10gbit"), (2, "1gbit"), (2, "25gbit"), (3, "10gbit"))
 ADDRESS = "10.77.0.1:6379"
+DEFAULT_RUN = ("--suite", "cluster", "--runs", "5")
 SCRIPT = str(ROOT / "dataflow" / "nodes" / "namespaces.sh")
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
@@ -59,29 +57,15 @@ def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = OneLineParser(__doc__, "python3 -m dataflow nodes [flags of dataflow run]")
+    parser = OneLineParser(__doc__, "python3 -m dataflow nodes [flags of this verb] [configurations and flags of run]")
     add = parser.add_argument
-    add("--nodes", type=int, choices=(2, 3), help="number of nodes (default: all published setups)")
-    add("--rate", choices=RATES, default="10gbit", help="rate of each node's link, with --nodes (default: %(default)s)")
-    new_folder = RESULTS / f"run-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    add("--output-dir", type=Path, default=new_folder, help="folder of records (default: results/run-<time>)")
-    add("--command", help="run this command on the first node instead of a suite; {address} is that of the cluster")
-    arguments, flags = parser.parse_known_args(argv)
-    if arguments.command and not arguments.nodes:
-        raise UsageError("--command: give --nodes too")
+    add("--nodes", type=int, choices=(2, 3), default=2, help="number of nodes (default: %(default)s)")
+    add("--rate", choices=RATES, default="10gbit", help="rate of each node's link (default: %(default)s)")
+    add("--command", help="run this command on the first node; {address} is that of the cluster")
+    arguments, words = parser.parse_known_args(argv)
+    command = [sys.executable, "-m", "dataflow", "run", *(words or DEFAULT_RUN), "--address", ADDRESS]
+    if arguments.command:
+        command = shlex.split(arguments.command.replace("{address}", ADDRESS))
     require_namespaces()  # before the lock, for which a user may have to wait
-    codes = []
     with only_measurement():
-        for count, rate in [(arguments.nodes, arguments.rate)] if arguments.nodes else SETUPS:
-            if arguments.command:
-                command = shlex.split(arguments.command.replace("{address}", ADDRESS))
-            else:
-                suite = "cluster" if (count, rate) == (2, "10gbit") else "cluster-rates"
-                placement = ["--placement", "policy=0,reference=1,reward=2"] if count == 3 else []
-                folder = str(arguments.output_dir / f"{suite}-{count}-nodes-{rate}")
-                command = [sys.executable, "-m", "dataflow", "run", "--suite", suite, "--runs", "5", *placement,
-                           *flags, "--output", folder, "--address", ADDRESS]  # fmt: skip
-            codes.append(run_setup(count, rate, command))
-            if codes[-1] == 130:
-                break
-    return max(codes)
+        return run_setup(arguments.nodes, arguments.rate, command)

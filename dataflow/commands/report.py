@@ -13,6 +13,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.record import find_newest
 from dataflow.analysis.comparison import check_one_machine
 from dataflow.analysis.result import group_results
 from dataflow.errors import RecordError
@@ -39,20 +40,12 @@ def parse_command(argv: Sequence[str]) -> argparse.Namespace:
     add("--mixed", action="store_true", help="allow records of different machines or boots in one table")
     arguments = parser.parse_all(argv)
     if not arguments.records:
-        arguments.records = find_newest(RESULTS)
+        arguments.records = find_newest(RESULTS) or [RESULTS / "published"]
         print(f"records: {', '.join(map(str, arguments.records))}")
     first = arguments.records[0]
-    default = first if first.is_dir() else first.parent
-    arguments.output = arguments.output or (arguments.publish / "img" if arguments.publish else default)
+    folder = arguments.publish / "img" if arguments.publish else first if first.is_dir() else first.parent
+    arguments.output = arguments.output or folder
     return arguments
-
-
-def find_newest(folder: Path) -> list[Path]:
-    """Return the newest run-* folder of results/, or the single records if one is newer; without both, published/."""
-    records = sorted(folder.glob("*.json"))
-    runs = [run for run in folder.glob("run-*") if any(run.rglob("*.json"))]
-    newest = max([*records, *runs], key=lambda path: path.stat().st_mtime, default=folder / "published")
-    return records if newest in records else [newest]
 
 
 def write_charts(built: Sequence[Section], folder: Path) -> list[Path]:
