@@ -15,8 +15,8 @@ import msgspec
 import torch
 
 from dataflow.errors import ActorRaised, RunFailed, SuiteError
-from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.loop import Measurement
+from dataflow.measure.monitor import DriverReport
 from dataflow.measure.references import measure_copies, measure_null_transport, measure_pipe
 from dataflow.plan.plan import Plan
 from dataflow.records.machine import describe_environment
@@ -35,7 +35,7 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
     copies = measure_copies(plan)
     run.memcpy_before_seconds, run.memcpy_all_cores_seconds = copies.warm, copies.all_cores
     run.cold_copy_before_seconds, run.cold_copy_faults = copies.cold, copies.cold_faults
-    report.environment = describe_environment()
+    report.environments = [describe_environment()]
     report.write(plan.run_folder)
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak memory of the references
@@ -65,7 +65,7 @@ def prepare_nodes(plan: Plan, workers: WorkerGroup, report: DriverReport) -> Non
     """Describe the nodes of the cluster, and measure their copies, clocks and links."""
     nodes = workers.nodes
     nodes.prepare()
-    report.run.links, report.other_environments = nodes.links, nodes.environments[1:]
+    report.run.links, report.environments[1:] = nodes.links, nodes.environments[1:]
     nodes.measure(plan, lambda plan: measure_copies(plan).warm, lambda: report.write(plan.run_folder))
 
 

@@ -10,14 +10,15 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import psutil
 
 from common.timing import time_group
 from dataflow.catalogue.catalogue import INLINED_BYTES
 from dataflow.endpoints import tensors
 from dataflow.endpoints.progress_table import ENDING, ITERATING
 from dataflow.measure.data_path import find_missing_bytes, find_other_data_path, mark_requested_paths
-from dataflow.measure.driver_report import DriverReport
-from dataflow.measure.noise import CpuTime, OtherLoad, loopback_bytes
+from dataflow.measure.monitor import DriverReport
+from dataflow.measure.noise import CpuTime
 from dataflow.measure.warm_up import WarmUp, iteration_groups
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import ProcessCost
@@ -25,12 +26,6 @@ from dataflow.studies import load, studies
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 READ_AS = {True: "views", False: "copies", None: "partly copies"}  # by whether readers found views of shared memory
-
-
-def count_faults(workers: WorkerGroup) -> int:
-    """Return the page faults of all workers and raylets so far; those of verifications are not counted."""
-    costs = costs_by_process(workers.call("costs")).values()
-    return sum(cost.minor_faults or 0 for cost in costs) + workers.raylet_faults()
 
 
 class Measurement:
@@ -41,19 +36,22 @@ class Measurement:
         self.table = workers.driver.progress
         self.warm_up, self.last = WarmUp(plan.options.warmup is not None), 0
         self.cpu_time = CpuTime()
-        self.other_load = OtherLoad(self.cpu_time)
         self.wrong: Counter[str] = Counter()  # bytes by edge and field
         self.views: dict[str, bool | None] = {}
-        self.faults_so_far = 0
         collectors = {name: studies()[name].collector for name in plan.parts}
         self.collectors = {name: load(name, path)(plan) for name, path in collectors.items() if path}
-        # Stored bytes are counted over the timed iterations, spilled bytes over all: spilling slows later ones too.
-        _, self.spilled_before = workers.store_counters()
-        self.reset_counters()
+        self.first_counted = self.counted = self.count()
 
-    def reset_counters(self) -> None:
-        self.stored_before, _ = self.workers.store_counters()
-        self.raylet_faults_before, self.loopback_before = self.workers.raylet_faults(), loopback_bytes()
+    def count(self) -> dict[str, int]:
+        """Return what Ray, the page tables of all processes and the loopback interface have counted so far.
+
+        Page faults of verifications are not counted.
+        """
+        counters = self.workers.counters()
+        costs = costs_by_process(self.workers.call("costs")).values()
+        faults = counters["raylet_faults"] + sum(cost.minor_faults or 0 for cost in costs)
+        loopback_bytes = psutil.net_io_counters(pernic=True)["lo"].bytes_recv
+        return counters | {"faults": faults, "loopback_bytes": loopback_bytes}
 
     def measure(self) -> None:
         """Run all groups of iterations, and then read what was counted."""
@@ -73,7 +71,7 @@ class Measurement:
         self.run.warmup_iterations, self.run.settled = number - 2, self.warm_up.settled
         self.report.write(self.plan.run_folder)
         self.workers.call("reset_costs")
-        self.reset_counters()
+        self.counted = self.count()
         self.cpu_time.seconds = 0.0
         if self.workers.nodes:
             self.workers.nodes.begin()
@@ -104,11 +102,11 @@ class Measurement:
             self.add_views(views_of_worker)
         self.wrong.update(connection.check())
         if not is_timed and not self.warm_up.is_fixed:
-            self.faults_so_far, faults_before = count_faults(workers), self.faults_so_far
+            counted_before, self.counted = self.counted, self.count()
             if numbers[0] > 1:
                 seconds = table.iteration(self.last)[1] - table.iteration(numbers[0])[0]
                 self.warm_up.seconds.append(seconds / len(numbers))
-                self.warm_up.faults.append((self.faults_so_far - faults_before) / len(numbers))
+                self.warm_up.faults.append((self.counted["faults"] - counted_before["faults"]) / len(numbers))
         self.run.wrong_bytes, self.run.wrong_bytes_by_field = self.wrong.total(), dict(self.wrong)
         if numbers[0] == 1:
             # Views of a GPU's memory cannot be seen. The transport's own check of its data path stands for them.
@@ -126,18 +124,20 @@ class Measurement:
     def read_counters(self) -> None:
         """Set the costs of the timed iterations."""
         plan, workers, run = self.plan, self.workers, self.run
-        run.loopback_bytes = loopback_bytes() - self.loopback_before
-        stored_after, spilled_after = workers.store_counters()
-        run.stored_bytes, run.spilled_bytes = stored_after - self.stored_before, spilled_after - self.spilled_before
+        counted = self.count()
+        for name in ("stored_bytes", "loopback_bytes"):
+            setattr(run, name, counted[name] - self.counted[name])
+        # Spilled bytes are those of all iterations: spilling slows later ones too.
+        run.spilled_bytes = counted["spilled_bytes"] - self.first_counted["spilled_bytes"]
         if workers.nodes:
             run.node_costs = workers.nodes.end()
         run.processes = costs_by_process(workers.call("costs"))
         if not plan.options.address:  # the processes of an existing cluster are not descendants of this one
             run.cpu_seconds = self.cpu_time.seconds
             if plan.transport.runtime.uses_ray:
-                faults = workers.raylet_faults() - self.raylet_faults_before
+                faults = counted["raylet_faults"] - self.counted["raylet_faults"]
                 run.processes["raylet"] = ProcessCost(minor_faults=faults)
-            run.other_cores, run.steal_cores = self.other_load.stop()
+            run.other_cores, run.steal_cores = self.cpu_time.other_cores()
         for name, value in self.connection.facts().items():
             setattr(run, name, value)
         if plan.options.trace:

@@ -4,6 +4,7 @@ The monitor asks no process anything, because a process that hangs does not answ
 """
 
 import math
+import os
 import pickle
 import select
 import signal
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,15 +20,29 @@ import psutil
 
 from dataflow.endpoints.progress_table import ENDING, STARTING, ProgressTable
 from dataflow.flows.flow import DRIVER
-from dataflow.measure.driver_report import DriverReport
 from dataflow.plan.plan import Plan
-from dataflow.records.schema import Record
+from dataflow.records.schema import Record, Run
 from dataflow.workers.cleanup import ROOT, RunFolder, process_status
 from dataflow.workers.variables import driver_environment
 
 MIN_START_SECONDS = 120  # time to start and to end, if --timeout is shorter
 POLL_SECONDS = 0.2  # not shorter: on few cores, a process that wakes up takes a core from an iteration
 GRACE_SECONDS = 2  # for the driver to report the error of an actor that ended
+
+
+class DriverReport(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The file "report" of the run folder: what the driver process knows. It replaces the file in one step."""
+
+    run: Run  # without the times of the iterations, which are in the progress table
+    environments: list[dict[str, Any]] = []  # of the nodes, the driver's first; empty for a node without actors
+    failure: str = ""  # why the iterations ended early
+    actor_raised: bool = False  # the failure is an error that an actor raised
+    finished: bool = False
+
+    def write(self, folder: Path) -> None:
+        partial = folder / "report.partial"
+        partial.write_bytes(msgspec.json.encode(self))
+        os.replace(partial, folder / "report")
 
 
 class Monitor:
@@ -94,9 +110,7 @@ class Monitor:
         first ones. Ray ends all actors of a cluster at once, and only the report knows which one died on another node.
         """
         self.record.runs[-1] = report.run
-        if report.environment:
-            environments = [report.environment, *report.other_environments]
-            self.record.environments |= {str(node): known for node, known in enumerate(environments) if known}
+        self.record.environments |= {str(node): known for node, known in enumerate(report.environments) if known}
         is_explained = self.plan.options.address and report.failure
         if not self.exited and not report.run.nodes and not is_explained:
             self.exited = exited
@@ -128,12 +142,12 @@ class Monitor:
 
     def collect_samples(self) -> None:
         """Set the times of all iterations that have ended, whatever happened after them."""
-        run, size, warmup = self.record.runs[-1], self.plan.options.group_size, self.plan.options.warmup
+        run, size = self.record.runs[-1], self.plan.options.group_size
         # The clock counts nanoseconds; more digits would only make the record larger.
         ended = [self.progress.iteration(number) for number in range(1, 1 + self.progress.progress[2])]
         seconds = [round(end - start, 9) for start, end in ended]
-        warmup = run.warmup_iterations if warmup is None else warmup
-        untimed = len(ended) if warmup is None else 1 + warmup  # it is known when the warm-up has ended
+        # The number is known when the warm-up has ended.
+        untimed = len(ended) if run.warmup_iterations is None else 1 + run.warmup_iterations
         groups = [ended[untimed:][n : n + size] for n in range(0, len(ended) - untimed, size)]
         run.first_seconds = seconds[0] if seconds else None
         run.warmup_seconds, run.seconds = seconds[1:untimed], seconds[untimed:]

@@ -76,14 +76,14 @@ class RayWorkers(WorkerGroup):
         ids = self.run_in_all(lambda _: ray.get_runtime_context().get_node_id())
         return {name: self.nodes.ids.index(node) for name, node in ids.items()}
 
-    def store_counters(self) -> tuple[int, int]:
+    def counters(self) -> dict[str, int]:
+        """Return the bytes that all object stores have taken in and spilled, and the page faults of private raylets."""
         stats = get_memory_info_reply(ray._private.state.state).store_stats
-        return stats.cumulative_created_bytes, stats.spilled_bytes_total
-
-    def raylet_faults(self) -> int:
         # The tenth field of /proc/PID/stat, after the name of the process, which can contain spaces.
         texts = [Path(f"/proc/{pid}/stat").read_text() for pid in self.raylets]
-        return sum(int(text.rpartition(")")[2].split()[7]) for text in texts)
+        faults = sum(int(text.rpartition(")")[2].split()[7]) for text in texts)
+        return {"stored_bytes": stats.cumulative_created_bytes, "spilled_bytes": stats.spilled_bytes_total,
+                "raylet_faults": faults}  # fmt: skip
 
     def explain(self, error: Exception) -> SuiteError | None:
         if not all(map(process_status, self.raylets)):

@@ -73,13 +73,9 @@ class WorkerGroup:
         """Return the node of each worker as an index; the driver's node is 0."""
         return dict.fromkeys(self.plan.worker_names, 0)
 
-    def store_counters(self) -> tuple[int, int]:
-        """Return the bytes that all object stores have taken in, and spilled to disk, since they started."""
-        return 0, 0
-
-    def raylet_faults(self) -> int:
-        """Return the minor page faults of all raylets of a private cluster since they started."""
-        return 0
+    def counters(self) -> dict[str, int]:
+        """Return what the processes of Ray have counted since they started: see RayWorkers."""
+        return dict.fromkeys(("stored_bytes", "spilled_bytes", "raylet_faults"), 0)
 
     def explain(self, error: Exception) -> SuiteError | None:
         """Return an error with one line that names the actor; None if the error is a defect of the suite itself."""

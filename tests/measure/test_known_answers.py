@@ -12,9 +12,8 @@ from made_records import ENVIRONMENT
 import dataflow.transports.processes as script
 from dataflow.analysis.result import group_results
 from dataflow.endpoints import fault_injection
-from dataflow.measure.driver_report import DriverReport
 from dataflow.measure.loop import Measurement
-from dataflow.measure.monitor import Monitor
+from dataflow.measure.monitor import DriverReport, Monitor
 from dataflow.records import files
 from dataflow.records.schema import Run
 from dataflow.report.render import rewrite_pages

@@ -12,8 +12,7 @@ from conftest import KILOBYTES
 
 from dataflow.endpoints.progress_table import ITERATING, ProgressTable
 from dataflow.measure import monitor
-from dataflow.measure.driver_report import DriverReport
-from dataflow.measure.monitor import Monitor
+from dataflow.measure.monitor import DriverReport, Monitor
 from dataflow.records.schema import Run
 
 NAMES = ("driver", "policy", "reference", "reward")
@@ -91,7 +90,7 @@ def test_report_and_times_are_in_the_record_at_the_end(plan, made, make_driver, 
     for number in range(1, 8):  # the last 3 of 10 are missing
         table.ended(number, number, number + 0.25)
     run = Run(order=7, nodes={"driver": 0}, stored_bytes=5, warmup_iterations=warmup)
-    DriverReport(run, environment={"python": "3"}, finished=True).write(plan.run_folder)
+    DriverReport(run, environments=[{"python": "3"}], finished=True).write(plan.run_folder)
     assert made.wait(make_driver(0)) is None
     made.collect_samples()
     (run,) = made.record.runs
