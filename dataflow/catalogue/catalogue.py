@@ -50,7 +50,8 @@ class Transport:
     runtime: Runtime
     name: str
     summary: str  # one line for --help
-    module: str  # of dataflow, whose TRANSPORTS has its function
+    module: str  # of dataflow
+    function: str  # its name in TRANSPORTS of the module; default: that of the transport
     requirements: Requirements = Requirements()
     # What the object store takes in per iteration: each message once ("messages"), also once per reader as an argument
     # of a call ("arguments"), only once per reader ("calls"), twice per reader, into and out of a queue actor
@@ -128,8 +129,8 @@ RUNTIMES = {fields["name"]: Runtime(**fields) for fields in _read_data("runtimes
 def _read_transports() -> Iterator[Transport]:
     for fields in _read_data("transports"):
         requirements, runtime = Requirements(**fields.pop("requirements", {})), RUNTIMES[fields.pop("runtime")]
-        fields.setdefault("module", runtime.module)
-        yield Transport(runtime, requirements=requirements, **fields)
+        defaults = {"module": runtime.module, "function": fields["name"]}
+        yield Transport(runtime, requirements=requirements, **defaults | fields)
 
 
 TRANSPORTS = {transport.label: transport for transport in _read_transports()}

@@ -72,7 +72,7 @@ def prepare_nodes(plan: Plan, workers: WorkerGroup, report: DriverReport) -> Non
 def measure_transport(plan: Plan, workers: WorkerGroup, report: DriverReport) -> None:
     """Connect the workers by the transport, and measure all iterations."""
     # Imported here, because each runtime has modules of its own.
-    connect = resolve_name(f"dataflow.{plan.transport.module}.TRANSPORTS")[plan.transport.name]
+    connect = resolve_name(f"dataflow.{plan.transport.module}.TRANSPORTS")[plan.transport.function]
     connection = connect(workers)
     report.run.data_paths, report.run.setup_seconds = connection.data_paths, connection.setup_seconds
     report.write(plan.run_folder)

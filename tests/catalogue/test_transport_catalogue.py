@@ -21,8 +21,8 @@ def test_variants_differ_and_have_only_flags_of_configurations():
 @pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=lambda runtime: runtime.name)
 def test_every_transport_of_the_catalogue_is_in_its_module_and_the_other_way_round(runtime):
     by_module = defaultdict(set)
-    for name, transport in transports_of(runtime.name).items():
-        by_module[transport.module].add(name)
+    for transport in transports_of(runtime.name).values():
+        by_module[transport.module].add(transport.function)
     for module, names in by_module.items():
         assert set(importlib.import_module(f"dataflow.{module}").TRANSPORTS) == names
 

@@ -1,14 +1,14 @@
 """ChatLearn's own driver loop: episodes over queue actors, its dataset, and the trainer behind it."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Meta
 
-from dataflow.flows.flow import Flow, Task
+from dataflow.flows.flow import Edge, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES
 from dataflow.plan.flag import flag
 from dataflow.studies import Study
@@ -54,35 +54,32 @@ class ChatLearnFlags(Base):
 
     def added_store_bytes(self, flow: Flow) -> int:
         """Return the bytes of the micro-batches of ChatLearn's dataset, all samples as long as the longest."""
-        if self.sink != "trainer":
-            return 0
-        fields = [field for edge in flow.edges_to(DATASET) for field in edge.message.fields]
+        fields = [field for edge in dataset_edges(flow) for field in edge.message.fields]
         return sum(ITEM_BYTES[f.dtype] * len(f.shapes) * max(map(math.prod, f.shapes)) for f in fields)
 
     def added_memory_bytes(self, flow: Flow) -> int:
         """Return the bytes of the samples that the dataset keeps, views with their storage, and of the trainer."""
-        if self.sink != "trainer":
-            return 0
-        edges = flow.edges_to(DATASET)
-        return self.group_size * sum(edge.message.serialised_bytes + edge.bytes for edge in edges)
+        return self.group_size * sum(edge.message.serialised_bytes + edge.bytes for edge in dataset_edges(flow))
+
+
+def dataset_edges(flow: Flow) -> list[Edge]:
+    """Return what the dataset of a trainer reads; nothing without --sink trainer."""
+    return [edge for edge in flow.edges if edge.reader == DATASET]
 
 
 def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
-    given = [name for name in ChatLearnFlags.__dataclass_fields__ if name in options.configuration_flags]
+    for name in ChatLearnFlags.__dataclass_fields__:
+        if name in options.configuration_flags and transport.label != TRANSPORT:
+            yield f"--{name.replace('_', '-')} is a flag of --transport ref-queue: give this transport, or leave it out"
+        elif name in options.configuration_flags and name.startswith("train_") and options.sink != "trainer":
+            yield f"--{name.replace('_', '-')} is a flag of the trainer: give --sink trainer too"
     if transport.label == TRANSPORT:
         yield from episode_errors(options)
-        yield from trainer_errors(options, flow, given)
-    else:
-        for name in given:
-            yield f"--{name.replace('_', '-')} is a flag of --transport ref-queue: give this transport, or leave it out"
+        if options.sink == "trainer":
+            yield from trainer_errors(options, flow)
 
 
-def trainer_errors(options: Any, flow: Flow, given: Sequence[str]) -> Iterator[str]:
-    if options.sink != "trainer":
-        for name in ("train_micro_batch", "train_global_batch"):
-            if name in given:
-                yield f"--{name.replace('_', '-')} is a flag of the trainer: give --sink trainer too"
-        return
+def trainer_errors(options: Any, flow: Flow) -> Iterator[str]:
     results = [flow.message(name) for name in flow.returns]
     counts = {count for message in results for count in message.sample_counts}
     has_samples = len(counts) == 1 and max(counts) <= MAX_SAMPLES and not any(m.is_flat for m in results)

@@ -70,12 +70,6 @@ class ChatLearnActor(Actor):
     the next micro-batch needs it.
     """
 
-    def forward_step(self, task, *inputs):
-        output = super().forward_step(task, *inputs)
-        if task == DATASET:
-            self.samples += split_samples(self.inboxes[task].held[-1][1])
-        return output
-
     def begin_episode(self, queue):
         self.queue, self.unread_messages = queue, queue.qsize()
         self.acknowledgements = []  # for the driver, one per message
@@ -89,6 +83,7 @@ class ChatLearnActor(Actor):
             self.queue.qsize()  # ChatLearn asks once per message
             inputs = ray.get(self.queue.get()["data"])
             self.acknowledgements.append([self.forward_step(DATASET, *inputs)])
+            self.samples += split_samples(self.inboxes[DATASET].held[-1][1])
             self.unread_messages -= 1
         self.given_samples = min(end, len(self.samples))
         return pad_samples(self.samples[begin:end]) if begin < self.given_samples else None

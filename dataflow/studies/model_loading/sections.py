@@ -9,7 +9,7 @@ from dataflow.analysis.statistics import interval, typical_seconds
 from dataflow.report import tables
 from dataflow.report.groups import Table, by_sizes
 from dataflow.report.tables import Column, format_milliseconds
-from dataflow.studies.model_loading import WAYS, Loading
+from dataflow.studies.model_loading import WAYS, Load, Loading
 
 
 def loadings_of(result: Result) -> list[Loading]:
@@ -18,10 +18,11 @@ def loadings_of(result: Result) -> list[Loading]:
 
 def run_seconds(result: Result, *parts: str) -> list[float]:
     """Return the time of these parts of a load in each run: the median of its processes."""
-    sums = [
-        [sum(getattr(load, f"{part}_seconds") for part in parts) for load in run.loads] for run in loadings_of(result)
-    ]
-    return [median(seconds) for seconds in sums]
+
+    def seconds_of(load: Load) -> float:
+        return sum(getattr(load, f"{part}_seconds") for part in parts)
+
+    return [median(map(seconds_of, run.loads)) for run in loadings_of(result)]
 
 
 def part_column(header: str, *parts: str) -> Column:
@@ -52,10 +53,7 @@ COLUMNS = (
 )
 SECTIONS = {
     "model-loading": Table(
-        "loading",
-        columns=lambda group: COLUMNS,
+        "loading", columns=lambda group: COLUMNS, title=lambda result: result.flow.title, group_by=by_sizes(),
         rows=lambda group: sorted(group.done, key=lambda r: WAYS.index(r.configuration.flags["load_by"])),
-        title=lambda result: result.flow.title,
-        group_by=by_sizes(),
-    )
-}
+    ),
+}  # fmt: skip

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -19,12 +19,9 @@ class Steps(msgspec.Struct, forbid_unknown_fields=True):
     held_activations: dict[str, int] = {}  # stage -> largest number at the same time
 
 
-class StageStep(NamedTuple):
-    """One step of one stage."""
-
-    compute_seconds: float  # of all tasks
-    stage_seconds: float  # from the beginning of the first task to the end of the last one
-    held_activations: int  # largest number at the same time, in this step and those before
+# Of a step of a stage: seconds of all tasks, seconds from the beginning of the first to the end of the last one, and
+# the largest number of activations held at the same time, in this step and those before.
+StageStep = tuple[float, float, int]
 
 
 class StagePart(Part):
@@ -56,8 +53,7 @@ class StagePart(Part):
         intervals, self.intervals = self.intervals, []
         if not intervals:
             return None
-        compute_seconds = sum(end - begin for begin, end in intervals)
-        return StageStep(compute_seconds, intervals[-1][1] - intervals[0][0], self.most_held)
+        return sum(end - begin for begin, end in intervals), intervals[-1][1] - intervals[0][0], self.most_held
 
 
 class StepCollector(Collector):
@@ -67,8 +63,9 @@ class StepCollector(Collector):
 
     def add(self, values: Mapping[str, StageStep | None], is_timed: bool) -> Mapping[str, int]:
         stages = {name: step for name, step in values.items() if step}
+        compute_seconds, stage_seconds, held = zip(*stages.values(), strict=True)
         if is_timed:
-            self.measured.compute_seconds.append(fmean(step.compute_seconds for step in stages.values()))
-            self.measured.stage_seconds.append(max(step.stage_seconds for step in stages.values()))
-        self.measured.held_activations = {name: step.held_activations for name, step in stages.items()}
+            self.measured.compute_seconds.append(fmean(compute_seconds))
+            self.measured.stage_seconds.append(max(stage_seconds))
+        self.measured.held_activations = dict(zip(stages, held, strict=True))
         return {}

@@ -85,11 +85,7 @@ def title_of(result: Result) -> str:
 
 SECTIONS = {
     "pipeline": Table(
-        "pipeline",
-        columns=lambda group: COLUMNS,
-        rows=by_schedule,
-        title=title_of,
-        sentence=describe_differences,
+        "pipeline", columns=lambda group: COLUMNS, rows=by_schedule, title=title_of, sentence=describe_differences,
         group_by=by_sizes("schedule"),
-    )
-}
+    ),
+}  # fmt: skip

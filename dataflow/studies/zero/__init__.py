@@ -46,7 +46,7 @@ def zero(model: str = "gpt2", ranks: int = 4, stage: int = 2, scale: float = 1.0
 
 
 def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
-    if transport.module.startswith("studies.zero.") != (flow.name == "zero"):
+    if (transport.name == "collectives") != (flow.name == "zero"):
         yield f"{transport.label}: --flow zero and the collectives of rdt and torch need each other: give both"
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,7 +10,6 @@ import torch.distributed as dist
 
 from dataflow.studies import Collector, Part
 from dataflow.studies.zero import ALL_GATHER, ALL_REDUCE, NUMBER_BYTES, REDUCE_SCATTER
-from dataflow.workers.worker_group import Connection, WorkerGroup
 
 MAX_SUM = 2047  # float16 holds whole numbers up to this one exactly, so the order of additions does not matter
 
@@ -23,22 +23,20 @@ def make_numbers(ranks: int, count: int, step: int) -> torch.Tensor:
 
 def make_collectives(plan: Any) -> dict[str, Callable[[torch.Tensor, torch.Tensor], Any]]:
     """Return the collectives of a plan's runtime, which get the result and the input. An all-reduce works in place."""
-    if plan.transport.runtime.uses_ray:
-        from dataflow.transports.rdt import collective, group_name  # processes of torch do not import Ray
-
-        name = group_name(plan)
+    if not plan.transport.runtime.uses_ray:
+        group = dist.new_group(range(1, dist.get_world_size()), use_local_synchronization=True)  # of the actors
         return {
-            ALL_REDUCE: lambda result, _: collective.allreduce(result, name),
-            REDUCE_SCATTER: lambda result, numbers: collective.reducescatter(
-                result, list(numbers.split(len(result))), name
-            ),
-            ALL_GATHER: lambda result, part: collective.allgather(list(result.split(len(part))), part, name),
+            ALL_REDUCE: lambda result, _: dist.all_reduce(result, group=group),
+            REDUCE_SCATTER: partial(dist.reduce_scatter_single, group=group),
+            ALL_GATHER: partial(dist.all_gather_single, group=group),
         }
-    group = dist.new_group(range(1, dist.get_world_size()), use_local_synchronization=True)  # of the actors
+    from dataflow.transports.rdt import collective, group_name  # processes of torch do not import Ray
+
+    name = group_name(plan)
     return {
-        ALL_REDUCE: lambda result, _: dist.all_reduce(result, group=group),
-        REDUCE_SCATTER: lambda result, numbers: dist.reduce_scatter_single(result, numbers, group=group),
-        ALL_GATHER: lambda result, part: dist.all_gather_single(result, part, group=group),
+        ALL_REDUCE: lambda result, _: collective.allreduce(result, name),
+        REDUCE_SCATTER: lambda part, numbers: collective.reducescatter(part, [*numbers.split(len(part))], name),
+        ALL_GATHER: lambda numbers, part: collective.allgather([*numbers.split(len(part))], part, name),
     }
 
 
@@ -89,17 +87,3 @@ class CollectivePart(Part):
 class CollectiveCollector(Collector):
     def add(self, values: Mapping[str, Mapping[str, int]], is_timed: bool) -> Mapping[str, int]:
         return {name: count for wrong in values.values() for name, count in wrong.items()}
-
-
-def by_collectives(workers: WorkerGroup) -> Connection:
-    """Send queries and acknowledgements as transports of the runtime do; CollectivePart does the rest."""
-    if workers.plan.transport.runtime.uses_ray:
-        from dataflow.transports.rdt import by_broadcast
-
-        return by_broadcast(workers)
-    from dataflow.transports.process_group import by_process_group
-
-    return by_process_group(workers)
-
-
-TRANSPORTS = {"collectives": by_collectives}

@@ -24,14 +24,9 @@ COLUMNS = (
     Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
     tables.OVERHEAD,
 )
-
-
 SECTIONS = {
     "zero": Table(
-        "zero",
-        columns=lambda group: COLUMNS,
+        "zero", columns=lambda group: COLUMNS, title=lambda result: result.flow.title, group_by=by_sizes(),
         rows=lambda group: sorted(group.done, key=lambda result: -result.typical_seconds),
-        title=lambda result: result.flow.title,
-        group_by=by_sizes(),
-    )
-}
+    ),
+}  # fmt: skip
