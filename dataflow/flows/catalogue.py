@@ -3,7 +3,6 @@
 Each size is a flag. A user's flow can also be text or a function in another file.
 """
 
-import dataclasses
 import inspect
 import runpy
 import traceback
@@ -14,7 +13,7 @@ from itertools import pairwise
 from types import NoneType
 from typing import Any
 
-from common.sizes import message_bytes
+from common import sizes as demo_sizes
 from dataflow.errors import did_you_mean
 from dataflow.flows.changes import cut_messages, scale_flow
 from dataflow.flows.chatlearn_messages import dpo, of_samples, rlhf, slime
@@ -35,7 +34,7 @@ def online_dpo(
     The sizes are a lower bound of what ChatLearn moves; docs/demo.md lists the differences. Raise ValueError if a
     message is not whole int64 words.
     """
-    sizes = message_bytes(batch_size, prompt_seq_len, num_samples, max_new_tokens)
+    sizes = demo_sizes.message_bytes(batch_size, prompt_seq_len, num_samples, max_new_tokens)
     tasks = (
         Task("policy", (DRIVER,), flat_message(sizes["policy"])),
         Task("reference", ("policy",), flat_message(sizes["reference"])),
@@ -44,22 +43,22 @@ def online_dpo(
     return Flow("online-dpo", "online DPO", flat_message(sizes["driver"]), tasks, returns=("reward",))
 
 
-def round_trip(payload_bytes: int = 1024) -> Flow:
-    return chain(payload_bytes, 1)
+def round_trip(message_bytes: int = 1024) -> Flow:
+    return chain(message_bytes, 1)
 
 
-def chain(payload_bytes: int = 1024, actors: int = 4) -> Flow:
+def chain(message_bytes: int = 1024, actors: int = 4) -> Flow:
     """Driver -> actor-1 -> actor-2 -> ... -> driver, the same number of bytes on every edge."""
     names = [DRIVER, *(f"actor-{index}" for index in range(1, actors + 1))]
-    links = tuple(Task(name, (before,), flat_message(payload_bytes)) for before, name in pairwise(names))
+    links = tuple(Task(name, (before,), flat_message(message_bytes)) for before, name in pairwise(names))
     name, title = (f"chain-{actors}", f"chain of {actors}") if actors > 1 else ("round-trip", "round trip")
-    return Flow(name, title, flat_message(payload_bytes), links, returns=(names[-1],))
+    return Flow(name, title, flat_message(message_bytes), links, returns=(names[-1],))
 
 
-def scatter_gather(payload_bytes: int = 1024, actors: int = 4) -> Flow:
+def scatter_gather(message_bytes: int = 1024, actors: int = 4) -> Flow:
     """The driver sends one message to every actor at once and waits for all answers."""
     names = tuple(f"actor-{index}" for index in range(1, actors + 1))
-    message = flat_message(payload_bytes)
+    message = flat_message(message_bytes)
     answers = tuple(Task(name, (DRIVER,), message) for name in names)
     return Flow(f"scatter-gather-{actors}", f"scatter-gather of {actors}", message, answers, returns=names)
 
@@ -130,20 +129,20 @@ def flow_sizes(name: str, message: str | None = None) -> dict[str, Any]:
 def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) -> Flow:
     """Return the flow at these sizes. Sizes that are None or missing have the flow's defaults.
 
-    `payload` (bytes per iteration) is a size of every flow of flat messages, `fields` (parts of each tensor) of every
+    `iteration_bytes` is a size of every flow of flat messages, `fields` (parts of each tensor) of every
     flow.
     Raise ValueError if the sizes do not make a flow, or if one of them belongs to another flow.
     """
     given = {size: value for size, value in sizes.items() if value is not None}
-    iteration_bytes, fields = given.pop("payload", None), given.pop("fields", None)
+    iteration_bytes, fields = given.pop("iteration_bytes", None), given.pop("fields", None)
     if fields:
         message = None  # --fields cuts the flat message
     defaults = flow_sizes(name, message)
     for size in given.keys() - defaults.keys():
         owners = [flow for flow in FLOWS if size in flow_sizes(flow)]
         owners += [f"{flow} --message fields" for flow in FLOWS_OF_FIELDS if size in flow_sizes(flow, "fields")]
-        others = f"; {name} has {', '.join(map(size_flag, defaults))}" if defaults else ""
-        raise ValueError(f"{size_flag(size)} is a size of {', '.join(owners)}: leave it out{others}")
+        others = f"; {name} has {', '.join(map(flag_name, defaults))}" if defaults else ""
+        raise ValueError(f"{flag_name(size)} is a size of {', '.join(owners)}: leave it out{others}")
     function = flow_function(name, message)
     if ".py:" in name:
         with name_errors(name):
@@ -166,7 +165,7 @@ def describe_flows() -> str:
     lines = []
     for name, message in [(flow, None) for flow in FLOWS] + [(flow, "fields") for flow in FLOWS_OF_FIELDS]:
         flow = build_flow(name, {}, message)
-        sizes = ", ".join(f"{size_flag(size)} {value}" for size, value in flow_sizes(name, message).items() if value)
+        sizes = ", ".join(f"{flag_name(size)} {value}" for size, value in flow_sizes(name, message).items() if value)
         form = " --message fields" if message else ""
         lines.append(f"{name}{form}: {flow.title}, {format_bytes(flow.bytes_per_iteration)} per iteration ({sizes})")
         for sender in (DRIVER, *(task.name for task in flow.tasks)):
@@ -181,12 +180,3 @@ def describe_flows() -> str:
 
 def flag_name(option: str) -> str:
     return "--" + option.replace("_", "-")
-
-
-def size_flag(size: str) -> str:
-    """Return the flag that sets a size of a flow. Records keep the size's name, and the flag says more."""
-    names = {"payload": "iteration_bytes", "payload_bytes": "message_bytes"}
-    for study in studies().values():
-        fields = dataclasses.fields(study.flags) if dataclasses.is_dataclass(study.flags) else ()
-        names |= {field.metadata["size"]: field.name for field in fields if isinstance(field.metadata["size"], str)}
-    return flag_name(names.get(size, size))

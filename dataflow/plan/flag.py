@@ -10,13 +10,12 @@ from msgspec import Meta, ValidationError, convert
 
 def flag(
     group: str, default: Any, help: str, parse: Callable[[str], Any] | None = None, bounds: Meta | None = None, *,
-    configuration: bool = False, size: bool | str = False, sender_only: bool = False, **argparse_settings: Any,
+    configuration: bool = False, size: bool = False, sender_only: bool = False, **argparse_settings: Any,
 ) -> Any:  # fmt: skip
     """Return a dataclass field that is a flag, or a switch if it has no `parse`. An empty help hides it.
 
-    With `configuration`, the flag makes another configuration, so it is a part of the name. `size` is the name of the
-    flow's parameter that the flag sets; True: the name of the flag. With `sender_only`, the size changes what senders
-    do, and not what readers get.
+    With `configuration`, the flag makes another configuration, so it is a part of the name. With `size`, it sets the
+    flow's parameter of its name. With `sender_only`, the size changes what senders do, and not what readers get.
     """
     settings = {"type": bounded(parse, bounds)} if parse else {"action": "store_true"}
     metadata: dict[str, Any] = {"group": group, "help": help, "argparse": settings | argparse_settings}

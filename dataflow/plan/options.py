@@ -56,16 +56,16 @@ class CoreOptions:
     seq_length: int | None = _size("tokens per sample, to which shorter samples are padded", int, _COUNT)
     as_sent: bool | None = _size("send views of larger tensors, as ChatLearn does; pickle writes all of a view's "
         "storage. Without this flag, each tensor has its own storage")
-    message_bytes: int | None = flag("sizes", None, "bytes per message of round-trip, chain and scatter-gather, such "
-        "as 12MB or 64KiB", parse_bytes, _BYTES, size="payload_bytes")
+    message_bytes: int | None = _size("bytes per message of round-trip, chain and scatter-gather, such "
+        "as 12MB or 64KiB", parse_bytes, _BYTES)
     actors: int | None = _size("actors of the flows chain and scatter-gather", int, Meta(ge=1, le=64))
-    iteration_bytes: int | None = flag("sizes", None, "scale all flat messages to this number of bytes per iteration, "
-        "such as 64MiB", parse_bytes, _BYTES, size="payload")
+    iteration_bytes: int | None = _size("scale all flat messages to this number of bytes per iteration, "
+        "such as 64MiB", parse_bytes, _BYTES)
     fields: int | None = _size("cut each tensor of a message into this many tensors", int, Meta(ge=1, le=10_000))
     model: str | None = _size(f"tensors of flows of models: {', '.join(MODELS)}, or the size of one flat tensor, such "
         "as 1GiB", str)
-    model_scale: float | None = flag("sizes", None, "multiply the first dimension of all tensors of --model by this "
-        "share", float, Meta(gt=0, le=1), size="scale")
+    model_scale: float | None = _size("multiply the first dimension of all tensors of --model by this "
+        "share", float, Meta(gt=0, le=1))
     lora_rank: int | None = _size("send adapters of this rank for the matrices of the layers of --model instead of all "
         "weights", int, Meta(ge=1, le=4096))
     device: str = _transport("auto", "device of the tensors; auto: GPUs if there are any and the transport uses them",
@@ -126,8 +126,7 @@ class CoreOptions:
     @property
     def sizes(self) -> dict[str, Any]:
         """Return the parameters of the flow by name; None: the flow's default."""
-        fields = [field for field in FLAGS if field.metadata["size"]]
-        return {size_name(field): getattr(self, field.name) for field in fields}
+        return {field.name: getattr(self, field.name) for field in FLAGS if field.metadata["size"]}
 
     @property
     def group_size(self) -> int:
@@ -148,7 +147,7 @@ class CoreOptions:
         if not self.sweep:
             tables = {flow: table for study in studies().values() for flow, table in study.tables.items()}
             return "stages" if self.trace else tables.get(self.flow, "configurations")
-        name = self.sweep.partition("=")[0].replace("iteration-bytes", "payload")  # as in records
+        name = self.sweep.partition("=")[0]
         return name if name == "in-flight" else f"sweep-{name}"
 
     def tasks_that_run(self, flow: Flow) -> Flow:
@@ -196,11 +195,6 @@ def options_of(flow: str, flags: Mapping[str, Any]) -> Options:
     return Options(flow=flow, **{name: value for name, value in flags.items() if name in known})
 
 
-def size_name(field: dataclasses.Field[Any]) -> str:
-    """Return the parameter of flows that a flag sets."""
-    return field.name if field.metadata["size"] is True else field.metadata["size"]
-
-
 FLAGS = [field for field in dataclasses.fields(Options) if field.metadata]  # those of studies are last
 # Sizes that change how senders send, but not what readers get.
-SENDER_SIZES = {size_name(field) for field in FLAGS if field.metadata["sender_only"]}
+SENDER_SIZES = {field.name for field in FLAGS if field.metadata["sender_only"]}

@@ -168,6 +168,6 @@ TABLES = {  # in the order of a report
     "cluster-stages": stage_tables("cluster-stages"),
     "microbenchmarks": MICROBENCHMARKS,
     "retained-memory": RETAINED_SIZES,
-    **dict.fromkeys(("sweep-payload", "sweep-fields", "sweep-batch-size", "sweep-actors"), SWEEP),
+    **dict.fromkeys(("sweep-iteration-bytes", "sweep-fields", "sweep-batch-size", "sweep-actors"), SWEEP),
     "in-flight": replace(SWEEP, name="in-flight"),
 }

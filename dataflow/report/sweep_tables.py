@@ -10,7 +10,7 @@ from dataflow.report.groups import Group, Table, provenance, title_of
 from dataflow.report.tables import Column
 from dataflow.units import format_bytes
 
-SWEPT = {"payload": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
+SWEPT = {"iteration_bytes": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
          "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
 Points = dict[int, Result]  # the results of a configuration, in ascending order of the swept value
 
@@ -51,7 +51,7 @@ def sweep_columns(group: Group) -> Sequence[Column]:
     def time_at(value: int) -> Callable[[tuple[str, Points]], str]:
         return lambda row: tables.TIME.cell(row[1][value]) if value in row[1] else "-"
 
-    is_bytes = swept_point(group.done[0])[0] == "payload"
+    is_bytes = swept_point(group.done[0])[0] == "iteration_bytes"
     values = sorted({value for _, points in find_points(group) for value in points})
     return (
         Column("configuration", lambda row: row[0]),
@@ -63,7 +63,7 @@ def sweep_columns(group: Group) -> Sequence[Column]:
 
 def sweep_title(result: Result) -> str:
     swept = swept_point(result)[0]
-    workload = result.flow.title if swept == "payload" else title_of(result)
+    workload = result.flow.title if swept == "iteration_bytes" else title_of(result)
     return f"Milliseconds per iteration by {SWEPT[swept]}: {workload}"
 
 
@@ -86,7 +86,7 @@ def draw_sweep(group: Group) -> LineChart:
         lines.append(Series("memcpy", limit, is_limit=True))
     caption = ("Dashed: readers get a view. Bands: fastest to slowest run.", *provenance(group.done))
     return LineChart(f"sweep_{swept}", sweep_title(group.done[0]), {"": lines}, SWEPT[swept], {}, caption,
-                     "milliseconds per iteration", swept == "payload")  # fmt: skip
+                     "milliseconds per iteration", swept == "iteration_bytes")  # fmt: skip
 
 
 SWEEP = Table("sweeps", sweep_columns, find_points, sweep_title, chart=draw_sweep, group_by=lambda result: ())

@@ -71,7 +71,7 @@ def test_a_difference_whose_interval_excludes_1_is_no_equality_however_noisy_it_
 
 def test_only_ok_records_of_exactly_this_flow_these_sizes_and_these_flags_answer(ask):
     others = (
-        {"traced": True}, {"device": "cuda"}, {"flags": {"inject": "policy:1:delay=1s"}}, {"payload": 10**6},
+        {"traced": True}, {"device": "cuda"}, {"flags": {"inject": "policy:1:delay=1s"}}, {"iteration_bytes": 10**6},
         {"layout": {"placement": "spread"}}, {"flags": {"in_flight": 2}}, {"flow": "chain", "actors": 3},
     )  # fmt: skip
     runs = [make_run([0.002], pair="x"), make_run([0.003], status="failed")]

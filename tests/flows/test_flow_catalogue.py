@@ -22,9 +22,9 @@ def test_a_flow_has_its_default_sizes_unless_they_are_given(name):
     [
         ("chain", {"max_new_tokens": 0}, "--max-new-tokens is a size of online-dpo: .*chain has --message-bytes"),
         ("online-dpo", {"prompt_len": 4}, "--prompt-len is a size of ppo, .*, online-dpo --message fields"),
-        ("ppo", {"payload": 2**20}, "--iteration-bytes changes flat messages.*--batch-size"),
-        ("online-dpo", {"payload": 39}, "give 40 or more"),
-        ("round-trip", {"payload_bytes": 512, "fields": 65}, r"--fields 65: .* 512 bytes"),
+        ("ppo", {"iteration_bytes": 2**20}, "--iteration-bytes changes flat messages.*--batch-size"),
+        ("online-dpo", {"iteration_bytes": 39}, "give 40 or more"),
+        ("round-trip", {"message_bytes": 512, "fields": 65}, r"--fields 65: .* 512 bytes"),
         ("online-dpo", {"batch_size": 3, "prompt_seq_len": 5, "num_samples": 1}, "odd"),
         ("ppo", {"padding": "vllm", "seq_length": 20}, "a sample has 1024 tokens, more than --seq-length 20"),
         ("offline-dpo", {}, "unknown flow offline-dpo: did you mean online-dpo?"),
@@ -46,7 +46,10 @@ def test_scaled_messages_keep_their_share_and_cut_messages_their_bytes_and_ackno
     original = build_flow(name, {})
     acknowledged = sum(edge.bytes for edge in original.edges if edge.message == ACKNOWLEDGEMENT)
     for count in (1024, 2**20 + 1, 10**9):
-        flow, cut = build_flow(name, {"payload": count}), build_flow(name, {"payload": count, "fields": 3}, "packed")
+        flow, cut = (
+            build_flow(name, {"iteration_bytes": count}),
+            build_flow(name, {"iteration_bytes": count, "fields": 3}, "packed"),
+        )
         assert flow.bytes_per_iteration == pytest.approx(count, abs=4 * len(flow.edges))  # 4 bytes per message
         for before, after, parts in zip(original.edges, flow.edges, cut.edges, strict=True):
             if before.message == ACKNOWLEDGEMENT:

@@ -136,7 +136,7 @@ def test_presets_have_the_bytes_of_their_sources():
 
 def test_a_sweep_has_options_for_each_value():
     for text, values, table in (
-        ("iteration-bytes=1KiB,64KiB", [2**10, 2**16], "sweep-payload"),
+        ("iteration-bytes=1KiB,64KiB", [2**10, 2**16], "sweep-iteration-bytes"),
         ("batch-size=8,2,8,4", [2, 4, 8], "sweep-batch-size"),
         ("in-flight=1,2", [1, 2], "in-flight"),
     ):

@@ -145,7 +145,7 @@ def test_small_messages_are_compared_with_references_of_the_same_kind_size_and_l
 
     built = build(
         record("refs", 1e-3), record("bytes", 8e-4), record("bytes", 2e-4, runtime="graph"),
-        record("mapped", 1e-4, runtime="graph"), record("mapped", 1e-4, runtime="graph", payload_bytes=1),
+        record("mapped", 1e-4, runtime="graph"), record("mapped", 1e-4, runtime="graph", message_bytes=1),
         record("shm", 1e-4, runtime="graph", layout={"placement": "spread"}),
     )  # fmt: skip
     rows = find(built, "microbenchmarks").table.cells
@@ -158,9 +158,9 @@ def test_small_messages_are_compared_with_references_of_the_same_kind_size_and_l
 
 def test_a_sweep_has_a_line_per_configuration_and_a_column_per_value_or_says_why_it_has_no_time():
     null = {"null_transport_seconds": [0.001]}
-    records = make_sweep("refs", "payload", {2**20: make_run([0.01], **null), 2**23: make_run([0.08], **null)})
-    records += make_sweep("mapped", "payload", {2**20: views([0.002], **null)}, runtime="graph")
-    records += make_sweep("bytes", "payload", {2**20: [0.5], 2**23: make_run([1.0], other_cores=1.0)})
+    records = make_sweep("refs", "iteration_bytes", {2**20: make_run([0.01], **null), 2**23: make_run([0.08], **null)})
+    records += make_sweep("mapped", "iteration_bytes", {2**20: views([0.002], **null)}, runtime="graph")
+    records += make_sweep("bytes", "iteration_bytes", {2**20: [0.5], 2**23: make_run([1.0], other_cores=1.0)})
     section = find(build(*records), "sweeps")
     assert section.table.headers == ["configuration", "readers get", "1 MiB", "8 MiB", "largest overhead"]
     assert section.table.cells == [
@@ -171,7 +171,7 @@ def test_a_sweep_has_a_line_per_configuration_and_a_column_per_value_or_says_why
     names = [("store refs", False), ("store bytes", False), ("graph mapped", True)]
     assert [(line.name, line.is_view) for line in lines[:3]] == names
     assert lines[-1].is_limit
-    assert section.chart.file_name == "sweep_payload" and section.chart.x_is_bytes
+    assert section.chart.file_name == "sweep_iteration_bytes" and section.chart.x_is_bytes
 
 
 def test_every_table_of_a_suite_can_be_shown_and_an_unknown_one_too():
@@ -184,7 +184,7 @@ def test_retained_memory_is_compared_for_each_configuration_and_size_with_what_i
     def record(size, seconds, faults, peak, table="retained-memory", **flags):
         costs = {"driver": ProcessCost(peak_memory_bytes=peak << 30, minor_faults=faults)}
         runs = [make_run([factor * seconds], processes=costs) for factor in (1.0, 1.1, 0.9)]
-        return make_record("refs", *runs, table=table, flow="a -> b: 1MiB", payload=size, flags=flags)
+        return make_record("refs", *runs, table=table, flow="a -> b: 1MiB", iteration_bytes=size, flags=flags)
 
     for table, first in (("retained-memory", ["1 MiB", "64 MiB"]), ("configurations", ["store refs"])):
         records = []

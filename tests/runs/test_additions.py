@@ -29,7 +29,7 @@ EDITS = [
     ("catalogue/variants.toml", '[[variants]]\ntransport = "torch memcpy"', f"[[variants]]{VARIANT_ENTRY}"),
     ("transports/processes.py", "\nTRANSPORTS = {\n", documented("def by_clone")),
     ("transports/processes.py", '    "multiprocessing": by_multiprocessing,\n', '    "clone": by_clone,\n'),
-    ("flows/catalogue.py", "FLOWS: dict[str,", documented("def two_judges").replace("payload_bytes", "samples")),
+    ("flows/catalogue.py", "FLOWS: dict[str,", documented("def two_judges").replace("message_bytes", "samples")),
     ("flows/catalogue.py", '    "online-dpo": online_dpo,\n', '    "two-judges": two_judges,\n'),
     ("plan/options.py", "    huge_pages: bool =",
      '    samples: int | None = _size("samples of the judges", int, _COUNT)\n'

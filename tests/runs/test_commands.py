@@ -76,14 +76,14 @@ def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(t
     sweep = "iteration-bytes=4KiB,1MiB,100TB"
     flags = ("--sweep", sweep, "--iterations", "5", "--warmup", "1", "--output", folder)
     done = run_command("run", "torch memcpy", *flags)
-    records = sorted(load_records(folder), key=lambda record: record.workload.sizes["payload"])
-    assert [record.workload.sizes["payload"] for record in records] == [2**12, 2**20, 10**14]
-    assert {record.table for record in records} == {"sweep-payload"}
+    records = sorted(load_records(folder), key=lambda record: record.workload.sizes["iteration_bytes"])
+    assert [record.workload.sizes["iteration_bytes"] for record in records] == [2**12, 2**20, 10**14]
+    assert {record.table for record in records} == {"sweep-iteration-bytes"}
     *measured, too_large = [record.runs[0] for record in records]
     assert all(run.status == "ok" and len(run.seconds) == 5 and run.memcpy_before_seconds for run in measured)
     assert (too_large.status, too_large.seconds) == ("skipped", []) and "memcpy needs" in too_large.reason
     assert "2 of 2" in done.stdout
-    assert (folder / "sweep_payload.svg").exists()
+    assert (folder / "sweep_iteration_bytes.svg").exists()
 
 
 def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path):

@@ -18,7 +18,7 @@ K = 4  # iterations in flight
 LATE = Message((Field("empty", "float32", (0,)), Field("number", "int64", (1,))))
 LATE_TENSOR = Flow("late", "late", LATE, (Task("one", (DRIVER,), LATE), Task("two", ("one",), LATE)), ("two",))
 FORK = Flow("fork", "fork", LATE, tuple(Task(n, (DRIVER,), LATE, actor="one") for n in ("a", "b")), ("a", "b"))
-SCATTER = build_flow("scatter-gather", {"payload_bytes": 13, "actors": 3})
+SCATTER = build_flow("scatter-gather", {"message_bytes": 13, "actors": 3})
 MODES = [  # message, flags, iterations between verifications
     ("fields", {}, 1), ("packed", {}, 20), ("packed", {"copy_out": True, "in_flight": K}, 11),
     ("fields", {"copy_in": True, "copy_out": True, "in_flight": K}, K), ("jagged", {"copy_in": True}, 20),

@@ -20,14 +20,14 @@ class Sizes:
     """The sizes of the flow, which are flags."""
 
     makers: int = 1
-    trainers: int = 1
+    ppo_trainers: int = 1
     batch_size: int = 8
     seq_length: int = 512
     prompt_seq_len: int = 256
     items: str = "views"
     model: str = "gpt2"
     lora_rank: int = 0
-    scale: float = 1.0
+    model_scale: float = 1.0
 
 
 def detached_ppo(sizes: Sizes) -> Flow:
@@ -35,28 +35,28 @@ def detached_ppo(sizes: Sizes) -> Flow:
 
     With more trainers than makers, a maker distributes its samples to several trainers, some of which send no weights.
     """
-    makers, trainers = range(sizes.makers), range(sizes.trainers)
+    makers, trainers = range(sizes.makers), range(sizes.ppo_trainers)
     if sizes.seq_length <= sizes.prompt_seq_len:
         raise ValueError("--seq-length contains the prompt: give more than --prompt-seq-len")
     making = [task for maker in makers for task in making_tasks(sizes, maker)]
     reads = {trainer: [task.name for task, reader in making if reader == trainer] for trainer in trainers}
-    weights = Message(tuple(two_models(sizes.model, sizes.scale, sizes.lora_rank)))
-    senders = {maker % sizes.trainers for maker in makers}
+    weights = Message(tuple(two_models(sizes.model, sizes.model_scale, sizes.lora_rank)))
+    senders = {maker % sizes.ppo_trainers for maker in makers}
     training = [Task(f"trainer-{trainer}", tuple(reads[trainer]), weights if trainer in senders else ACKNOWLEDGEMENT)
                 for trainer in trainers]  # fmt: skip
-    updates = [Task(f"maker-{maker}.update", (training[maker % sizes.trainers].name,), ACKNOWLEDGEMENT,
+    updates = [Task(f"maker-{maker}.update", (training[maker % sizes.ppo_trainers].name,), ACKNOWLEDGEMENT,
                     actor=f"maker-{maker}") for maker in makers]  # fmt: skip
     tasks = (*(task for task, _ in making), *training, *updates)
     returns = [task.name for task in updates] + [
         training[trainer].name for trainer in trainers if trainer not in senders
     ]
-    title = f"detached PPO, makers: {sizes.makers}, trainers: {sizes.trainers}"
+    title = f"detached PPO, makers: {sizes.makers}, trainers: {sizes.ppo_trainers}"
     return Flow("detached-ppo", title, ACKNOWLEDGEMENT, tasks, tuple(returns))
 
 
 def making_tasks(sizes: Sizes, maker: int) -> list[tuple[Task, int]]:
     """Return a task for each trainer of a maker, and the number of the trainer. Samples are distributed in turn."""
-    count, trainers = sizes.batch_size, sizes.trainers
+    count, trainers = sizes.batch_size, sizes.ppo_trainers
     readers = [trainer for trainer in range(trainers) if trainer % sizes.makers == maker] or [maker % trainers]
     if count < len(readers):
         raise ValueError(f"--batch-size {count}: a maker has {len(readers)} trainers: give as many or more")

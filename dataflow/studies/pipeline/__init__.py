@@ -15,7 +15,7 @@ _size = partial(flag, "pipeline", None, size=True)
 @dataclass(frozen=True, kw_only=True)
 class PipelineFlags:
     # fmt: off
-    pipeline_stages: int | None = flag("pipeline", None, "stages, each an actor", int, Meta(ge=1, le=64), size="stages")
+    pipeline_stages: int | None = _size("stages, each an actor", int, Meta(ge=1, le=64))
     micro_batches: int | None = _size("micro-batches per step", int, Meta(ge=1, le=1024))
     schedule: str | None = _size("order of the tasks: all forward, then all backward (afab), one forward and one "
         "backward (1f1b), with two chunks per stage (interleaved), or with gradients of the weights that fill the gaps "

@@ -86,8 +86,8 @@ class Computation:
 
 
 def pipeline(
-    stages: int = 4, micro_batches: int = 8, schedule: str = "1f1b", task_seconds: str = "20ms", batch_size: int = 1,
-    sequence_length: int = 512, hidden_size: int = 1024,
+    pipeline_stages: int = 4, micro_batches: int = 8, schedule: str = "1f1b", task_seconds: str = "20ms",
+    batch_size: int = 1, sequence_length: int = 512, hidden_size: int = 1024,
 ) -> Flow:  # fmt: skip
     """Activations and gradients are bfloat16 tensors of [batch_size, sequence_length, hidden_size].
 
@@ -96,7 +96,7 @@ def pipeline(
     """
     if schedule not in SCHEDULES:
         raise ValueError(f"--schedule {schedule}: give {', '.join(SCHEDULES)}")
-    chosen = SCHEDULES[schedule]
+    chosen, stages = SCHEDULES[schedule], pipeline_stages
     if chosen.chunks > 1 and micro_batches % stages:
         raise ValueError(f"--schedule {schedule}: give a --micro-batches that is a multiple of {stages} stages")
     needed = chosen.held(0, stages, sys.maxsize)

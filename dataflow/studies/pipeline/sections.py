@@ -19,7 +19,7 @@ def steps_of(result: Result) -> list[Steps]:
 def schedule_of(result: Result) -> tuple[Schedule, int, int]:
     """Return the schedule, the number of stages, and the micro-batches per step."""
     sizes = result.workload.sizes
-    return SCHEDULES[str(sizes["schedule"])], int(sizes["stages"]), int(sizes["micro_batches"])
+    return SCHEDULES[str(sizes["schedule"])], int(sizes["pipeline_stages"]), int(sizes["micro_batches"])
 
 
 def expected_bubble(result: Result) -> float:

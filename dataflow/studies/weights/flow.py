@@ -29,12 +29,12 @@ class Sizes:
     sharded: bool = False
     lora_rank: int = 0
     changed: float = 1.0
-    scale: float = 1.0
+    model_scale: float = 1.0
 
     @property
     def title(self) -> str:
         details = {
-            f" at scale {self.scale:g}": self.scale < 1,
+            f" at scale {self.model_scale:g}": self.model_scale < 1,
             f", adapters of rank {self.lora_rank}": self.lora_rank,
             f", {self.changed:.2%} changed": self.changed < 1,
             f" from {self.senders} senders": self.senders > 1,
@@ -54,7 +54,7 @@ def weights(sizes: Sizes) -> Flow:
     senders, receivers = sizes.senders, sizes.receivers
     if sizes.sharded and senders != receivers:
         raise ValueError(f"--sharded: {senders} senders and {receivers} receivers: give the same number of both")
-    fields = model_fields(sizes.model, sizes.scale, sizes.lora_rank)
+    fields = model_fields(sizes.model, sizes.model_scale, sizes.lora_rank)
     parts = split_evenly([replace(field, changed_share=sizes.changed) for field in fields], senders)
     buckets = [cut_into_buckets(part, sizes.bucket_size) for part in parts]
     count = sum(map(len, buckets))

@@ -20,7 +20,7 @@ EDGES = {  # coati/ray/utils.py, get_receivers_per_sender: experience, then weig
 
 @pytest.mark.parametrize(("makers", "trainers"), EDGES)
 def test_makers_and_trainers_are_paired_as_in_colossalai(makers, trainers):
-    flow = build_flow("detached-ppo", {"makers": makers, "trainers": trainers})
+    flow = build_flow("detached-ppo", {"makers": makers, "ppo_trainers": trainers})
     pairs = [(flow.actor(edge.source), flow.actor(edge.reader), edge) for edge in flow.edges]
     experiences = {(a, b) for a, b, edge in pairs if a.startswith("maker") and b.startswith("trainer")}
     weights = {(a, b) for a, b, edge in pairs if edge.message.is_parameters}
@@ -50,7 +50,7 @@ def test_an_update_has_the_bytes_of_actor_and_critic_in_half_precision():
 
 @pytest.mark.parametrize(
     ("sizes", "error"),
-    [({"trainers": 4, "batch_size": 3}, "as many or more"), ({"seq_length": 256}, "contains the prompt")],
+    [({"ppo_trainers": 4, "batch_size": 3}, "as many or more"), ({"seq_length": 256}, "contains the prompt")],
 )
 def test_sizes_that_do_not_fit_are_rejected(sizes, error):
     with pytest.raises(ValueError, match=error):

@@ -83,7 +83,7 @@ def test_the_table_has_medians_over_processes_and_the_memory_of_later_ones():
             for seconds, n in ((0.4, MODEL_BYTES), (0.2, MODEL_BYTES // 10), (0.3, MODEL_BYTES // 5))
         ]
         run = make_run([0.001], measured={"model_loading": {"publish_seconds": 1.0, "loads": loads}})
-        sizes = {"flow": "model-loading", "table": "model-loading", "model": "gpt2", "scale": 0.05}
+        sizes = {"flow": "model-loading", "table": "model-loading", "model": "gpt2", "model_scale": 0.05}
         records.append(make_record("refs", run, flags={"load_by": way}, **sizes))
     (section,) = sections(group_results(records))
     rows = rows_of(section)

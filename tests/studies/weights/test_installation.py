@@ -12,7 +12,7 @@ from dataflow.endpoints.codecs import Codec
 from dataflow.endpoints.tensors import list_tensors
 from dataflow.flows.catalogue import build_flow
 
-SMALL = {"model": "gpt2", "scale": 0.001}
+SMALL = {"model": "gpt2", "model_scale": 0.001}
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def test_the_sender_of_a_copy_keeps_its_parameters_once():
 @pytest.mark.parametrize("model", ["gpt2", "opt-350m", "qwen2.5-0.5b"])
 def test_changes_give_the_same_parameters_as_all_values(model):
     """The verification compares all parameters of the receivers, not only what was sent."""
-    endpoints = make(sizes={"model": model, "scale": 0.001, "changed": 0.05}, message="indices")
+    endpoints = make(sizes={"model": model, "model_scale": 0.001, "changed": 0.05}, message="indices")
     for number in (1, 2, 3, 4):
         assert update(endpoints, number)[0] == {}
     sent = endpoints.plan.sent_flow.bytes_per_iteration

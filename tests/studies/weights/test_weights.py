@@ -13,7 +13,7 @@ from dataflow.report.sections import sections
 from dataflow.studies.weights.flow import changes_flow
 from dataflow.studies.weights.updates import UpdateCollector, UpdateTimes, updates_of
 
-SMALL = {"flow": "weights", "model": "gpt2", "scale": 0.01}
+SMALL = {"flow": "weights", "model": "gpt2", "model_scale": 0.01}
 FLAGS = ("--flow", "weights", "--model", "gpt2", "--model-scale", "0.01")
 LONG = pytest.mark.long
 
@@ -142,7 +142,8 @@ def test_a_transfer_is_not_shown_if_its_clocks_are_wrong_by_more_than_a_twentiet
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"), [({}, True), ({"bucket_size": 2**20, "message": "packed"}, True), ({"scale": 0.02}, False)]
+    ("changes", "expected"),
+    [({}, True), ({"bucket_size": 2**20, "message": "packed"}, True), ({"model_scale": 0.02}, False)],
 )
 def test_records_with_messages_of_every_size_and_form_answer(make_plan, changes, expected):
     result = Result([make_record("broadcast", [0.1], runtime="torch", **SMALL | changes)])

@@ -25,14 +25,14 @@ def test_memory_and_bytes_are_those_of_the_paper():
     memory = [f"{state_bytes(7.5e9, 64, stage) / 1e9:.1f} GB" for stage in range(4)]
     assert memory == ["120.0 GB", "31.4 GB", "16.6 GB", "1.9 GB"]
     assert all(f"| {text} |" in (ROOT / "docs" / "zero.md").read_text() for text in memory)
-    flows = [build_flow("zero", {"model": "8MB", "ranks": 4, "stage": stage}) for stage in (1, 2, 3)]
+    flows = [build_flow("zero", {"model": "8MB", "zero_ranks": 4, "zero_stage": stage}) for stage in (1, 2, 3)]
     units = [flow.tasks[0].other_bytes for flow in flows]
     assert units == [bytes_per_rank * 2 * 1_000_000 * 3 / 4 for bytes_per_rank in (2, 2, 3)]
 
 
 @pytest.mark.parametrize(("stage", "names"), [(1, {ALL_REDUCE}), (3, {ALL_GATHER, REDUCE_SCATTER})])
 def test_every_wrong_number_is_counted(stage, names):
-    flow = build_flow("zero", {"model": "8KB", "ranks": 2, "stage": stage})
+    flow = build_flow("zero", {"model": "8KB", "zero_ranks": 2, "zero_stage": stage})
     flow = replace(flow, tasks=flow.tasks[:1], returns=flow.returns[:1])  # a rank that is alone
     plan = Plan(TRANSPORTS["torch collectives"], Options(transport="collectives"), flow)
     (part,) = Actor(plan, "rank-1").parts
