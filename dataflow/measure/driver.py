@@ -77,7 +77,7 @@ def measure_transport(plan: Plan, workers: WorkerGroup, report: DriverReport) ->
     report.run.data_paths, report.run.setup_seconds = connection.data_paths, connection.setup_seconds
     report.write(plan.run_folder)
     Measurement(plan, workers, connection, report).measure()
-    report.run.nodes = workers.node_indices()
+    report.run.nodes = workers.worker_nodes
     report.write(plan.run_folder)
 
 

@@ -125,8 +125,8 @@ class Measurement:
         """Set the costs of the timed iterations."""
         plan, workers, run = self.plan, self.workers, self.run
         counted = self.count()
-        for name in ("stored_bytes", "loopback_bytes"):
-            setattr(run, name, counted[name] - self.counted[name])
+        run.stored_bytes = counted["stored_bytes"] - self.counted["stored_bytes"]
+        run.loopback_bytes = counted["loopback_bytes"] - self.counted["loopback_bytes"]
         # Spilled bytes are those of all iterations: spilling slows later ones too.
         run.spilled_bytes = counted["spilled_bytes"] - self.first_counted["spilled_bytes"]
         if workers.nodes:
@@ -145,19 +145,15 @@ class Measurement:
 
     def judge(self) -> None:
         """Set the status, and the reason if the run has failed."""
-        plan, run, nodes = self.plan, self.run, self.workers.node_indices()
-        timed, failures = range(self.workers.first_timed, self.last + 1), []
+        plan, run, nodes = self.plan, self.run, self.workers.worker_nodes
+        timed, failures = range(self.workers.first_timed, self.last + 1), [find_failure(plan, self.wrong, self.views)]
         for name, collector in self.collectors.items():
             measured, failure = collector.result(self.workers.driver_seconds)
             failures.append(failure)
             if measured is not None:
                 run.measured[name] = msgspec.to_builtins(measured)
-        run.reason = (
-            find_failure(plan, self.wrong, self.views)
-            or next(filter(None, failures), None)
-            or find_other_data_path(plan, run, timed)
-            or find_missing_bytes(plan, run.node_costs, nodes, timed)
-        )
+        failures += [find_other_data_path(plan, run, timed), find_missing_bytes(plan, run.node_costs, nodes, timed)]
+        run.reason = next(filter(None, failures), None)
         mark_requested_paths(plan, run, nodes, self.views)
         run.status = "failed" if run.reason else "ok"
 

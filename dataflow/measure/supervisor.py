@@ -30,8 +30,10 @@ MAX_REPEATS = 2  # of a run that other programs or virtual machines disturbed
 def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:
     """Measure one run after the other, and leave out what an earlier call finished. The runs of a group are a pair.
 
-    Return the exit codes of the runs; after 130, nothing more is measured.
+    A run is measured again, at most MAX_REPEATS times, if something disturbed it. All of them are in the record; the
+    times of disturbed runs do not count. Return the last exit code of each run; after 130, nothing more is measured.
     """
+    from dataflow.analysis.result import find_disturbance
     from dataflow.trace.spans import write_chrome
 
     counts: Counter[Path] = Counter()
@@ -51,7 +53,10 @@ def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:
                 waiting.append((order, pair, item))
         begin = time.monotonic()
         for position, (order, pair, item) in enumerate(waiting, 1):
-            codes.append(measure_undisturbed(item, order, pair))
+            codes.append(measure_run(item, order, pair))
+            for _ in range(0 if item.plan.options.allow_disturbed else MAX_REPEATS):
+                if codes[-1] == 0 and find_disturbance(item.record.runs[-1]):
+                    codes[-1] = measure_run(item, order, pair)
             took = time.monotonic() - begin
             left = took / position * (len(waiting) - position)
             run = item.record.runs[-1]
@@ -64,21 +69,6 @@ def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:
             if codes[-1] == 130:
                 break
     return codes
-
-
-def measure_undisturbed(item: Item, order: int, pair: str) -> int:
-    """Measure a run; again, at most MAX_REPEATS times, if something disturbed it. Return the last exit code.
-
-    All of them are in the record. The times of disturbed runs do not count.
-    """
-    from dataflow.analysis.result import find_disturbance
-
-    code = measure_run(item, order, pair)
-    for _ in range(MAX_REPEATS):
-        if code or item.plan.options.allow_disturbed or not find_disturbance(item.record.runs[-1]):
-            break
-        code = measure_run(item, order, pair)
-    return code
 
 
 @contextmanager

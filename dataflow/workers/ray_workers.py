@@ -35,6 +35,7 @@ class RayWorkers(WorkerGroup):
             start_cluster(plan)
         self.raylets = find_processes("raylet")
         self.nodes = Nodes(plan)
+        self.worker_nodes = self.nodes.worker_nodes  # Ray starts an actor on its node, or not at all
         if plan.options.address:
             os.environ.update(self.nodes.network_settings(0))
         self.loops: dict[str, Any] = {}  # of actors that loop by themselves, as those of torch.distributed
@@ -44,7 +45,7 @@ class RayWorkers(WorkerGroup):
         if threads := getattr(actor_class, "threads", ()):
             options["concurrency_groups"] = dict.fromkeys(threads, 1)
         for name in self.plan.worker_names[1:]:
-            node = self.nodes.worker_nodes[name]
+            node = self.worker_nodes[name]
             if self.plan.options.address:  # a private cluster has them already
                 options["runtime_env"] = {"env_vars": self.nodes.network_settings(node)}
             # The name of the class is the actor's name, so Ray also names its process after it.
@@ -72,10 +73,6 @@ class RayWorkers(WorkerGroup):
         with socket.create_server((self.nodes.addresses[0], 0)) as unused:
             return f"tcp://{self.nodes.addresses[0]}:{unused.getsockname()[1]}"
 
-    def node_indices(self) -> dict[str, int]:
-        ids = self.run_in_all(lambda _: ray.get_runtime_context().get_node_id())
-        return {name: self.nodes.ids.index(node) for name, node in ids.items()}
-
     def counters(self) -> dict[str, int]:
         """Return the bytes that all object stores have taken in and spilled, and the page faults of private raylets."""
         stats = get_memory_info_reply(ray._private.state.state).store_stats
@@ -99,8 +96,8 @@ class RayWorkers(WorkerGroup):
 
     def _describe_actor(self, name: str) -> str:
         """Return the name of an actor, with its node if there are several."""
-        node = self.nodes.worker_nodes.get(name)
-        return name if node is None or len(self.nodes.ids) == 1 else f"{name} on node {node}"
+        is_placed = name in self.worker_nodes and len(self.nodes.ids) > 1
+        return f"{name} on node {self.worker_nodes[name]}" if is_placed else name
 
 
 def explain_ray_error(error: Exception, describe_actor: Callable[[str], str], address: str | None) -> SuiteError | None:

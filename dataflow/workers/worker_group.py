@@ -36,6 +36,7 @@ class WorkerGroup:
         self.actors: dict[str, Any] = {}  # worker name -> Ray actor handle, process, or endpoint in this process
         self.driver: Any = None  # the driver's endpoint
         self.nodes: Any = None  # of a Ray cluster
+        self.worker_nodes = dict.fromkeys(plan.worker_names, 0)  # the driver's node is 0
         self.first_iteration = 0  # of the current group
         self.first_timed = 0  # iteration; 0 during the warm-up
         self.closing = ExitStack()  # is closed after the last iteration, while the actors are still there
@@ -68,10 +69,6 @@ class WorkerGroup:
     def rendezvous(self) -> str:
         """Return the URL at which torch.distributed forms a group of all workers."""
         return f"file://{self.plan.run_folder}/rendezvous"
-
-    def node_indices(self) -> dict[str, int]:
-        """Return the node of each worker as an index; the driver's node is 0."""
-        return dict.fromkeys(self.plan.worker_names, 0)
 
     def counters(self) -> dict[str, int]:
         """Return what the processes of Ray have counted since they started: see RayWorkers."""

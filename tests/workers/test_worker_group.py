@@ -41,7 +41,6 @@ def test_every_worker_learns_all_digests_and_is_called_with_the_driver_last(work
     assert workers.driver.digests == workers.actors["policy"].digests == {name: [5] for name in names}
     assert workers.call("verify", 1, 2) == {name: (1, 2, "codec" if name != DRIVER else None) for name in names}
     assert calls == [*names[1:], DRIVER]
-    assert workers.node_indices() == dict.fromkeys(names, 0)
 
 
 def test_only_errors_of_the_suite_and_of_lost_peers_are_explained(workers):
