@@ -11,7 +11,6 @@ from dataflow.analysis.statistics import MIN_RUNS, typical_seconds
 from dataflow.analysis.workload import flow_of, label_of
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS, Transport, Variant, producer_writes_in_place
 from dataflow.errors import RecordError
-from dataflow.flows.flow import Flow
 from dataflow.plan.options import FORMS, options_of
 from dataflow.records.schema import Record, Run
 
@@ -66,7 +65,7 @@ class Result:
         self.memcpy_seconds = median_of(run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs)
         self.cold_copy_seconds = median_of(run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs)
         self.pipe_seconds = median_of(run.pipe_before_seconds + run.pipe_after_seconds for run in self.quiet_runs)
-        self.impossible = explain_impossible(self.shown_runs, self.flow, self.transport)
+        self.impossible = self._explain_impossible()
         if self.impossible:
             self.status = "impossible"
         measured = [record for record in records if any(run.status == "ok" for run in record.runs)]  # others have none
@@ -82,6 +81,30 @@ class Result:
         if settled:
             return "ok", settled
         return NOT_SETTLED if quiet else DISTURBED, []
+
+    def copy_seconds(self, run: Run, reduce: Callable[[Sequence[float]], float]) -> float | None:
+        """Return the least time that copies of all messages took in a run: by all cores if actors can copy at once."""
+        passes = [run.memcpy_before_seconds + run.memcpy_after_seconds]
+        if len(self.flow.edges) > self.flow.path_length(max) and not self.transport.requirements.single_process:
+            passes.append(run.memcpy_all_cores_seconds)
+        return min((float(reduce(seconds)) for seconds in passes if seconds), default=None)
+
+    def _explain_impossible(self) -> str | None:
+        """Return why readers that own a copy cannot have got it in so little time; None if they can.
+
+        As the machine may have been slower while the memcpy time of one run was measured, every run must be too fast,
+        and there must be MIN_RUNS. Several readers that copy a message at once may read it from memory only once.
+        """
+        runs, edges = self.shown_runs, self.flow.edges
+        if len(runs) < MIN_RUNS or not all(run.readers_own_a_copy and run.seconds for run in runs):
+            return None
+        written, read = (sum(edge.bytes for edge in some) for some in (edges, {e.source: e for e in edges}.values()))
+        bounds = [(self.copy_seconds(run, min) or 0) * (read + written) / (2 * written) for run in runs]
+        share = max(np.median(run.seconds) / bound if bound else 1 for run, bound in zip(runs, bounds, strict=True))
+        if share >= MIN_SHARE:
+            return None
+        return (f"in each of {len(runs)} runs the median iteration took less time than the fastest memcpy of its "
+                f"bytes, by {1 - share:.0%} or more: find out which bytes were not copied")  # fmt: skip
 
     @property
     def failure(self) -> str | None:
@@ -209,31 +232,3 @@ def find_disturbance(run: Run) -> str | None:
         return f"other programs used {run.other_cores:.1f} cores"
     stolen = max([run.steal_cores, *(cost.steal_cores for cost in run.node_costs.values())])
     return f"the hypervisor took {stolen:.1f} cores" if stolen > MAX_STEAL_CORES else None
-
-
-def copy_seconds(
-    run: Run, flow: Flow, transport: Transport, reduce: Callable[[Sequence[float]], float]
-) -> float | None:
-    """Return the least time that copies of all messages took in a run: by all cores if actors can copy at once."""
-    passes = [run.memcpy_before_seconds + run.memcpy_after_seconds]
-    if len(flow.edges) > flow.path_length(max) and not transport.requirements.single_process:
-        passes.append(run.memcpy_all_cores_seconds)
-    return min((float(reduce(seconds)) for seconds in passes if seconds), default=None)
-
-
-def explain_impossible(runs: Sequence[Run], flow: Flow, transport: Transport) -> str | None:
-    """Return why readers that own a copy cannot have got it in so little time; None if they can.
-
-    As the machine may have been slower while the memcpy time of one run was measured, every run must be too fast,
-    and there must be MIN_RUNS. Several readers that copy a message at once may read it from memory only once.
-    """
-    if len(runs) < MIN_RUNS or not all(run.readers_own_a_copy and run.seconds for run in runs):
-        return None
-    written = sum(edge.bytes for edge in flow.edges)
-    read = sum(edge.bytes for edge in {edge.source: edge for edge in flow.edges}.values())
-    bounds = [(copy_seconds(run, flow, transport, min) or 0) * (read + written) / (2 * written) for run in runs]
-    share = max(np.median(run.seconds) / bound if bound else 1 for run, bound in zip(runs, bounds, strict=True))
-    if share >= MIN_SHARE:
-        return None
-    return (f"in each of {len(runs)} runs the median iteration took less time than the fastest memcpy of its "
-            f"bytes, by {1 - share:.0%} or more: find out which bytes were not copied")  # fmt: skip

@@ -45,13 +45,12 @@ def attribute(run: Run) -> tuple[dict[str, float], float]:
     for number in iterations:
         spans = [span for span in run.spans if span[3] == number]
         times = sorted({time for span in spans for time in span[4:6]})
-        intervals = [((end - begin) * 1e-6, _innermost(spans, begin, end)) for begin, end in pairwise(times)]
+        intervals = [((end - begin) * 1e-6, *_working(spans, begin, end)) for begin, end in pairwise(times)]
         own_seconds: dict[Span, float] = defaultdict(float)  # outside of inner spans
-        for length, innermost in intervals:
+        for length, innermost, _ in intervals:
             for span in innermost:
                 own_seconds[span] += length
-        for length, innermost in intervals:
-            working = _working(innermost)
+        for length, _, working in intervals:
             for span in working:
                 seconds = length / len(working) / len(iterations)
                 in_faults = min(1.0, span[6] * seconds_per_fault / own_seconds[span])
@@ -129,20 +128,18 @@ def _edge_problem(result: Result, run: Run) -> str | None:
     return None
 
 
-def _innermost(spans: Sequence[Span], begin: float, end: float) -> list[Span]:
-    """Return the innermost span of each thread in an interval in which no span begins or ends."""
+def _working(spans: Sequence[Span], begin: float, end: float) -> tuple[list[Span], list[Span]]:
+    """Return the innermost span of each thread in an interval in which no span begins or ends, and those that share it.
+
+    These work, or else they are of the first of LAST_STAGES.
+    """
     innermost: dict[tuple[str, int], Span] = {}
     for span in spans:
         process, thread, _, _, start, stop, _ = span
         key = process, thread
         if start <= begin and stop >= end and (key not in innermost or start >= innermost[key][4]):
             innermost[key] = span
-    return list(innermost.values())
-
-
-def _working(innermost: Sequence[Span]) -> list[Span]:
-    """Return the spans that share an interval: those that work, or else those of the first of LAST_STAGES."""
-    working = [span for span in innermost if span[2] not in LAST_STAGES]
+    working = [span for span in innermost.values() if span[2] not in LAST_STAGES]
     for stage in LAST_STAGES:
-        working = working or [span for span in innermost if span[2] == stage]
-    return working
+        working = working or [span for span in innermost.values() if span[2] == stage]
+    return [*innermost.values()], working

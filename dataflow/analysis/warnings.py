@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dataflow.analysis.result import MIN_SHARE, NOT_SETTLED, Result, copy_seconds, find_disturbance
+from dataflow.analysis.result import MIN_SHARE, NOT_SETTLED, Result, find_disturbance
 from dataflow.records.schema import Run
 from dataflow.units import format_bytes
 
@@ -39,7 +39,7 @@ def warnings(result: Result) -> list[str]:
     if (result.overhead_share or 0) > MAX_OVERHEAD:
         lines.append(f"{result.overhead_share:.1%} of an iteration is the benchmark's own work (as over a null "
                      "transport): the transport itself is faster")  # fmt: skip
-    bounds = [copy_seconds(run, result.flow, result.transport, np.median) for run in result.shown_runs if run.seconds]
+    bounds = [result.copy_seconds(run, np.median) for run in result.shown_runs if run.seconds]
     shares = [seconds / bound for seconds, bound in zip(result.run_seconds, bounds, strict=True) if bound]
     if result.readers_own_a_copy and min(shares, default=1) < MIN_SHARE:
         lines.append(f"the median iteration of a run takes {min(shares):.2f} times the memcpy time of the same run: "

@@ -36,7 +36,7 @@ def _size_flag(name: str, value: object) -> str:
 
 
 def flow_of(workload: Workload) -> Flow:
-    """Return the flow as its user draws it: from the catalogue if it has the record's edges, else from the edges.
+    """Return the flow as its user draws it: from the catalogue if it has the record's edges, else flat messages.
 
     A flow in a file is never executed, because the file may have changed.
     """
@@ -47,18 +47,13 @@ def flow_of(workload: Workload) -> Flow:
             if record_edges(flow) == workload.edges:
                 return flow
     try:
-        return _flow_from_edges(workload)
+        messages = {edge.source: flat_message(edge.bytes) for edge in workload.edges}
+        reads: dict[str, tuple[str, ...]] = {}
+        for edge in workload.edges:
+            reads[edge.reader] = (*reads.get(edge.reader, ()), edge.source)
+        returns = reads.pop(DRIVER)
+        tasks = tuple(Task(reader, sources, messages[reader]) for reader, sources in reads.items())
+        return Flow(workload.flow, workload.flow, messages[DRIVER], tasks, returns)
     except (LookupError, ValueError) as error:
         raise RecordError(f"the edges of a record of {workload.flow!r} contradict each other ({error}), so something "
                           "has changed it: leave it out") from None  # fmt: skip
-
-
-def _flow_from_edges(workload: Workload) -> Flow:
-    """Return a flow of flat messages with the edges of a record."""
-    messages = {edge.source: flat_message(edge.bytes) for edge in workload.edges}
-    reads: dict[str, tuple[str, ...]] = {}
-    for edge in workload.edges:
-        reads[edge.reader] = (*reads.get(edge.reader, ()), edge.source)
-    returns = reads.pop(DRIVER)
-    tasks = tuple(Task(reader, sources, messages[reader]) for reader, sources in reads.items())
-    return Flow(workload.flow, workload.flow, messages[DRIVER], tasks, returns)
