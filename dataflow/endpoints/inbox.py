@@ -3,7 +3,6 @@
 import ctypes
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -52,10 +51,11 @@ class Inbox:
     def __init__(self, edges: tuple[Edge, ...], device: str, keep: int) -> None:
         self.edges, self.device = edges, device
         self.is_flat = all(edge.message.is_flat for edge in edges)
-        # Each field with a sequence number: its name and edge, where it is in the inputs, and how its bytes are read.
-        self.reads: list[tuple[str, Field, Callable[[Any], torch.Tensor], int, Any]] = [
-            (_name(edge, field), field, _find_first_tensor(field, index), size, (ctypes.c_char * size).from_address)
-            for index, edge in enumerate(edges) for field in edge.message.fields if (size := number_bytes(field))
+        # Per edge: name, whether it is a list, bytes and a reader of each sequence number.
+        self.reads: list[list[tuple[str, bool, int, Any]]] = [
+            [(field.name, field.is_list, size, (ctypes.c_char * size).from_address)
+             for field in edge.message.fields if (size := number_bytes(field))]
+            for edge in edges
         ]  # fmt: skip
         self.held: deque[tuple[int, Sequence[Payload]]] = deque(maxlen=keep)
         self.received: list[list[bytes]] = []  # per message and field with a sequence number, the number as it was read
@@ -73,7 +73,11 @@ class Inbox:
         try:
             if not self.is_flat or len(inputs) != len(self.edges):
                 check_inputs(inputs, self.edges)
-            return [read_first_bytes(find(inputs), size, read_at) for _, _, find, size, read_at in self.reads]
+            return [
+                read_first_bytes(payload[name][0] if is_list else payload[name] if name else payload, size, read_at)
+                for payload, reads in zip(inputs, self.reads)  # noqa: B905  # it was checked, and strict takes time
+                for name, is_list, size, read_at in reads
+            ]
         except (AttributeError, IndexError, TypeError):
             check_inputs(inputs, self.edges)
             raise RunFailed(f"expected tensors in all fields of {', '.join(map(str, self.edges))}") from None
@@ -86,6 +90,7 @@ class Inbox:
         received, self.received, self.last = self.received, [], last
         due, held = range(first, last + 1), dict(self.held)
         missing = abs(len(due) - len(received))
+        numbered = [(edge, field) for edge in self.edges for field in edge.message.fields if number_bytes(field)]
         wrong.update(
             {_name(edge, field): missing * field.bytes for edge in self.edges for field in edge.message.fields}
         )
@@ -94,9 +99,9 @@ class Inbox:
             for edge, payload in zip(self.edges, held.get(number, ()), strict=False):
                 counts |= self._check_bytes(edge, payload, number, digests, views)
             # A sequence number that was late is wrong even if the payload has arrived by now.
-            for (name, field, _, size, _), encoded in zip(self.reads, encoded_numbers, strict=True):
-                if not counts.get(name) and encoded != encode_number(field, number):
-                    counts[name] = size
+            for (edge, field), encoded in zip(numbered, encoded_numbers, strict=True):
+                if not counts.get(_name(edge, field)) and encoded != encode_number(field, number):
+                    counts[_name(edge, field)] = number_bytes(field)
             wrong.update(counts)
 
     def _check_bytes(self, edge: Edge, payload: Payload, number: int, digests: Digests, views: Views) -> dict[str, int]:
@@ -124,11 +129,3 @@ class Inbox:
 
 def _name(edge: Edge, field: Field) -> str:
     return f"{edge}, {field.name}" if field.name else str(edge)
-
-
-def _find_first_tensor(field: Field, index: int) -> Callable[[Any], torch.Tensor]:
-    """Return a function that gets the inputs of a task, and returns the field's first tensor of one of them."""
-    name = field.name
-    if not name:
-        return itemgetter(index)
-    return (lambda inputs: inputs[index][name][0]) if field.is_list else (lambda inputs: inputs[index][name])
