@@ -6,13 +6,13 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from dataflow.analysis.result import UNCOUNTED, Result
+from dataflow.analysis.result import Result, find_disturbance
 from dataflow.analysis.statistics import interval
 from dataflow.records.machine import machine_line
 from dataflow.report import tables
 from dataflow.report.charts import Dot, DotChart
 from dataflow.report.sentences import format_time
-from dataflow.report.tables import Column, Section, format_milliseconds, make_table
+from dataflow.report.tables import Column, format_milliseconds
 from dataflow.units import format_bytes
 
 LOG_MILLISECONDS = "milliseconds (logarithmic axis)"
@@ -52,7 +52,8 @@ class Table:
     """How the results of one table of records are shown: one section per group with equal `group_by`.
 
     The first value of `group_by` is the order of the sections. `rows` are the items of the columns: results or others.
-    A section without rows is left out. The tables `before` are made of the same groups.
+    A section without rows is left out. The tables `before` are made of the same groups. If the rows are results, those
+    whose runs do not count follow, with the reason in place of the time.
     """
 
     name: str  # of its sections, as in the marks of the pages
@@ -65,42 +66,29 @@ class Table:
     group_by: Callable[[Result], tuple[Any, ...]] = by_edges
     before: Sequence["Table"] = ()
 
-    def build(self, group: Group) -> list[Section]:
-        """Return the sections of a group that has a result with a time.
-
-        If the rows are results, those whose runs do not count follow, with the reason in place of the time.
-        """
-        built = [section for table in self.before for section in table.build(group)]
-        rows, columns = [*self.rows(group)], self.columns(group)
-        if rows and isinstance(rows[0], Result):
-            rows += [result for result in group.results if result.status in UNCOUNTED and result not in rows]
-        if rows:
-            table, title = make_table(rows, columns) if columns else None, self.title(group.done[0])
-            built.append(Section(self.name, title, self.sentence(group), table, self.chart(group), self.notes(group)))
-        return built
-
 
 def provenance(results: Sequence[Result]) -> list[str]:
     """Return the machines and versions, and last the boots, the runs, the day and the commits."""
     environments = [environment for result in results for environment in result.environments]
-    boots, commits = len({environment.get("boot") for environment in environments}), set()
+    ok_runs = [run for result in results for run in result.ok_runs]
+    commits = set()
     for environment in environments:
         changed = " with changes that are not committed" if environment.get("git_dirty") else ""
         commits.add((environment.get("git_commit") or "unknown")[:10] + changed)
     days = sorted({run.started_at[:10] for result in results for run in result.shown_runs})
     counts = sorted({len(result.run_seconds) for result in results})
-    ok_runs = [run for result in results for run in result.ok_runs]
-    disturbed = sum(map(tables.count_disturbed, results))
     verb = "Counted, although" if any(result.allows_disturbed for result in results) else "Left out, because"
-    notes = f" {verb} they were disturbed: {disturbed} of {len(ok_runs)} runs." if disturbed else ""
-    unsettled = sum(run.settled is False for run in ok_runs)
-    if unsettled:
-        notes += f" Left out, because their times had not settled: {unsettled} of {len(ok_runs)} runs."
+    left_out = {
+        f"{verb} they were disturbed": sum(bool(find_disturbance(run)) for run in ok_runs),
+        "Left out, because their times had not settled": sum(run.settled is False for run in ok_runs),
+    }
+    notes = [f"{reason}: {count} of {len(ok_runs)} runs. " for reason, count in left_out.items() if count]
     return [
         *sorted(set(map(machine_line, environments))),
-        f"Boots: {boots}. Runs per configuration: {' to '.join(map(str, dict.fromkeys([min(counts), max(counts)])))}."
-        f"{notes} Measured on {' and '.join(days)}, commit {', '.join(sorted(commits))}.",
-    ]  # fmt: skip
+        f"Boots: {len({environment.get('boot') for environment in environments})}. "
+        f"Runs per configuration: {' to '.join(map(str, dict.fromkeys([counts[0], counts[-1]])))}. {''.join(notes)}"
+        f"Measured on {' and '.join(days)}, commit {', '.join(sorted(commits))}.",
+    ]
 
 
 def draw_dots(

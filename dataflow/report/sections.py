@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from dataflow.analysis.result import Result, with_shared_references
+from dataflow.analysis.result import UNCOUNTED, Result, with_shared_references
 from dataflow.flows.catalogue import FLOWS
 from dataflow.report import tables
 from dataflow.report.groups import Group, Table, provenance, title_of
@@ -41,9 +41,10 @@ def sections(results: Sequence[Result]) -> list[Section]:
         key = ([*by_name].index(result.table), [*FLOWS, flow].index(flow), flow, *table.group_by(result))
         # A paired measurement can have the same configuration twice, from two checkouts.
         groups[key] += [Result((record,)) for record in result.records] if result.paired else [result]
-    ordered = [groups[key] for key in sorted(groups, key=lambda key: key[:4])]
-    built = [build_group(by_name[group[0].table], Group(with_shared_references(group), results)) for group in ordered]
-    return [section for some in built for section in some]
+    built = []
+    for key in sorted(groups, key=lambda key: key[:4]):
+        built += build_group(by_name[groups[key][0].table], Group(with_shared_references(groups[key]), results))
+    return built
 
 
 def build_group(table: Table, group: Group) -> list[Section]:
@@ -52,5 +53,13 @@ def build_group(table: Table, group: Group) -> list[Section]:
     if not group.done:
         cells = make_table(group.results, tables.MAIN_COLUMNS)
         return [Section("results", title_of(group.results[0]), "Nothing was measured.", cells, notes=failures)]
-    *others, last = table.build(group)
-    return [*others, replace(last, notes=[*last.notes, *failures, *provenance(group.done)])]
+    built = []
+    for part in (*table.before, table):
+        rows, columns = [*part.rows(group)], part.columns(group)
+        if rows and isinstance(rows[0], Result):
+            rows += [result for result in group.results if result.status in UNCOUNTED and result not in rows]
+        if rows:
+            notes = [*part.notes(group), *(failures + provenance(group.done) if part is table else ())]
+            cells, title = make_table(rows, columns) if columns else None, part.title(group.done[0])
+            built.append(Section(part.name, title, part.sentence(group), cells, part.chart(group), notes))
+    return built
