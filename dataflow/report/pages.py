@@ -6,19 +6,30 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from dataflow.analysis.comparison import Pair, find_transports
+from dataflow.analysis.comparison import Pair, find_transports, match_results
 from dataflow.analysis.links import times_link
-from dataflow.analysis.result import Result
+from dataflow.analysis.result import Result, group_results
 from dataflow.catalogue.catalogue import BASELINE, VARIANTS, Variant
 from dataflow.plan.command_line import describe_flags
+from dataflow.records import files
 from dataflow.report.groups import provenance
 from dataflow.report.sentences import describe_alone, describe_fastest, format_factor, format_interval, format_time
 from dataflow.report.stage_tables import headline_results
 from dataflow.report.suite_tables import describe_layout
-from dataflow.report.tables import OWN_COPY, VIEW, Column, Section, format_significant, make_table, readers_of
+from dataflow.report.tables import (
+    OWN_COPY,
+    VIEW,
+    Column,
+    Section,
+    format_milliseconds,
+    format_significant,
+    make_table,
+    readers_of,
+)
 from dataflow.units import format_bytes
 
 SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))["systems"]
+AGREEMENT = Path(__file__).parents[2] / "results" / "evidence" / "agreement"
 DEMO_SECONDS = (279.23, 35.37)  # published by the demo for its queues and its compiled graph: docs/demo.md
 DEMO_ITERATIONS = 100
 SCRIPTS = {BASELINE: "simulate_chat_learn_data_flow.py", "graph shm": "ray_cg_simulate_chat_learn_data_flow.py"}
@@ -30,6 +41,7 @@ def page_sections(results: Sequence[Result]) -> list[Section]:
     """Return the sections that the records suffice for. Each is about the largest workload of its table."""
     columns = [Column("flag", lambda flag: f"`{flag[0]}`"), Column("meaning", itemgetter(1), is_text=True)]
     built = [Section("flags", "", table=make_table([*describe_flags().items()], columns))]
+    built.append(build_agreement(AGREEMENT))
     shown = [result for result in headline_results(results) if result.status == "ok"]
     if {result.name for result in shown}.issuperset(SCRIPTS):
         built.append(build_demo(shown))
@@ -69,6 +81,21 @@ def build_demo(shown: Sequence[Result]) -> Section:
             f"Here: {DEMO_ITERATIONS} times the time per iteration of the records.")  # fmt: skip
     code = "\n".join(["```", *commands, "```"])
     return Section("demo", "", code, make_table(rows, columns), notes=[size, *provenance(used)])
+
+
+def build_agreement(folder: Path) -> Section:
+    """Return how long the scripts take beside the suite, from the records in suite/ and scripts/ of a folder."""
+    suite, scripts = (group_results(files.load_all([folder / side])) for side in ("suite", "scripts"))
+    columns = [
+        Column("configuration", lambda pair: pair.label),
+        Column("script ms", lambda pair: format_milliseconds(pair.new.typical_seconds)),
+        Column("suite ms", lambda pair: format_milliseconds(pair.old.typical_seconds)),
+        Column("script / suite", lambda pair: format_significant(pair.ratio.value)),
+        Column("95 % interval", lambda pair: format_interval(pair.ratio)),
+        Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
+    ]
+    pairs = match_results(suite, scripts, mixed=True)[0]  # the scripts store less about the machine
+    return Section("agreement", "", table=make_table(pairs, columns), notes=provenance(suite))
 
 
 def build_answers(results: Sequence[Result], shown: Sequence[Result]) -> str:
