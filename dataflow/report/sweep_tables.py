@@ -52,11 +52,12 @@ def sweep_columns(group: Group) -> Sequence[Column]:
         return lambda points: tables.TIME.cell(points[value]) if value in points else "-"
 
     swept = swept_size(group.done[0])
+    header = format_bytes if swept == "iteration_bytes" else str
     values = sorted({value for points in find_points(group) for value in points})
     return (
         Column("configuration", lambda points: tables.short_label(largest_point(points), swept)),
         Column("readers get", lambda points: tables.READERS.cell(largest_point(points)), is_text=True),
-        *(Column(format_bytes(value) if swept == "iteration_bytes" else str(value), time_at(value)) for value in values),
+        *(Column(header(value), time_at(value)) for value in values),
         Column("largest overhead", format_largest_overhead),
     )
 
