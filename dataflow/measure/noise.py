@@ -21,6 +21,7 @@ class CpuTime:
 
     def __init__(self) -> None:
         self.seconds, self._total = 0.0, 0.0
+        self._pids: list[int] = []
         self._clocks: dict[int, float] = {}
         self._begin = self._read_machine()
 
