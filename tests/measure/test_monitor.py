@@ -123,7 +123,9 @@ def test_an_actor_that_ends_after_the_error_of_another_one_is_not_the_cause(
     assert made.wait(make_driver(code)) == problem  # after GRACE_SECONDS, if the driver does not end
 
 
-@pytest.mark.parametrize(("code", "problem"), [(None, "the GCS ended"), (0, "exit code 0")])
+@pytest.mark.parametrize(("code", "problem"), [
+    (None, "the GCS ended"), (0, "exit code 0"), (-signal.SIGKILL, "the driver's process ended with signal SIGKILL"),
+])  # fmt: skip
 def test_the_end_of_the_gcs_is_named_unless_the_driver_has_ended_too(plan, made, make_driver, code, problem):
     (plan.run_folder / "gcs").write_text(f"{2**22 + 1}\n")  # above the largest process id
     assert problem in made.wait(make_driver(code))
@@ -170,7 +172,3 @@ def test_a_report_that_cannot_be_read_fails_the_run_and_the_times_are_kept(made,
     (run,) = made.record.runs
     assert run.reason.startswith("iteration 7: the report of the driver's process cannot be read (")
     assert (run.status, run.seconds) == ("failed", [0.25] * 2)
-
-
-def test_the_signal_that_ended_the_driver_is_named(made, make_driver):
-    assert made.wait(make_driver(-signal.SIGKILL)) == "the driver's process ended with signal SIGKILL"

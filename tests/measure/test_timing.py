@@ -265,13 +265,8 @@ def test_wrong_bytes_fail_the_run_with_the_field_that_has_most_of_them():
     assert reason.startswith("10 bytes differ from what was sent, most of them in policy -> reward, mask")
 
 
-def test_the_clock_stops_after_the_driver_has_waited_for_its_gpus(measured, monkeypatch):
-    monkeypatch.setattr("dataflow.measure.loop.tensors.synchronise", lambda: time.sleep(0.02))
-    assert min(measured("--warmup", "1", "--iterations", "3").seconds) > 0.02
-
-
 @pytest.mark.parametrize("flags", [(), ("--check-every", "2")], ids=" ".join)
-def test_the_clock_runs_while_the_driver_packs_or_copies_its_query(measured, monkeypatch, flags):
+def test_the_clock_runs_while_the_driver_makes_its_query_and_waits_for_its_gpus(measured, monkeypatch, flags):
     make_payload = Endpoint.make_payload
 
     def make_slowly(self, number, task=DRIVER):
@@ -280,4 +275,5 @@ def test_the_clock_runs_while_the_driver_packs_or_copies_its_query(measured, mon
         return make_payload(self, number, task)
 
     monkeypatch.setattr(Endpoint, "make_payload", make_slowly)
-    assert min(measured("--warmup", "1", "--iterations", "4", *flags).seconds) > 0.02
+    monkeypatch.setattr("dataflow.measure.loop.tensors.synchronise", lambda: time.sleep(0.03))
+    assert min(measured("--warmup", "1", "--iterations", "4", *flags).seconds) > 0.05

@@ -122,11 +122,8 @@ def test_only_nodes_with_workers_are_prepared_and_need_the_same_torch(observed):
 
 
 def test_each_link_that_messages_cross_is_timed_and_its_first_pass_does_not_count(observed, make_plan):
-    observed.agents, observed.addresses, save = (
-        {node: Mock(**{"__ray_call__": Mock()}) for node in (0, 2)},
-        {0: "first", 2: "other"},
-        Mock(),
-    )
+    observed.agents = {node: Mock(**{"__ray_call__": Mock()}) for node in (0, 2)}
+    observed.addresses, save = {0: "first", 2: "other"}, Mock()
     observed.read_clocks = lambda: None
     observed.measure(make_plan("graph", "--transport", "shm"), lambda _: [0.5], save)
     assert [(link.source, link.reader, link.connections, link.seconds) for link in observed.links] == [

@@ -186,9 +186,7 @@ def test_a_run_has_two_private_folders(monkeypatch, temporary, parent, expected)
     with RunFolder() as run_folder:
         assert str(run_folder.folder.parent) == expected
         assert {path.stat().st_mode & 0o777 for path in (run_folder.folder, run_folder.shared)} == {0o700}
-        assert run_folder.shared.name == run_folder.folder.name
-    assert not run_folder.folder.exists()
-    assert not run_folder.shared.exists()
+    assert not run_folder.folder.exists() and not run_folder.shared.exists()
 
 
 @pytest.fixture
