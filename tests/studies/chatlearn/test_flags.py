@@ -19,30 +19,23 @@ def parse(*flags):
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        (["--transport", "refs", "--episode", "8"], "--episode is a flag of --transport ref-queue: give"),
-        ([*REF_QUEUE, "--episode", "8", "--in-flight", "4"], "give --in-flight 8"),
-        ([*REF_QUEUE, "--episode", "2", "--in-flight", "4"], "a verification after 2 iterations: give 2 or less"),
-        ([*REF_QUEUE, "--episode", "2", "--in-flight", "2", "--check-every", "2"], "--check-every: every episode"),
-        ([*REF_QUEUE, "--episode", "200"], "--iterations 100: give 200"),
-        (["--transport", "refs", "--sink", "trainer"], "--sink is a flag of --transport ref-queue: give"),
-        ([*REF_QUEUE, "--sink", "trainer", "--flow", "slime"], "give --message fields, or one of ChatLearn's flows"),
-        (
-            [*REF_QUEUE, "--sink", "trainer"],
-            "the flat messages of online-dpo cannot be cut into samples: give --message fields",
-        ),
-        ([*REF_QUEUE, "--train-micro-batch", "4"], "give --sink trainer too"),
-        (
-            [*REF_QUEUE, "--flow", "ppo", "--message", "jagged", "--sink", "trainer"],
-            "jagged messages of ppo cannot be cut",
-        ),
-        ([*TRAINED, "--episode", "4"], "give --in-flight 4"),
-        ([*TRAINED, "--train-global-batch", "4"], "give a multiple of --train-micro-batch 8"),
-        (["--model-seconds", "trainer=1s"], "there is no actor trainer: give policy, reference, reward"),
+        ("refs --episode 8", "--episode is a flag of --transport ref-queue: give"),
+        ("ref-queue --episode 8 --in-flight 4", "give --in-flight 8"),
+        ("ref-queue --episode 2 --in-flight 4", "a verification after 2 iterations: give 2 or less"),
+        ("ref-queue --episode 2 --in-flight 2 --check-every 2", "--check-every: every episode"),
+        ("ref-queue --episode 200", "--iterations 100: give 200"),
+        ("refs --sink trainer", "--sink is a flag of --transport ref-queue: give"),
+        ("ref-queue --sink trainer --flow slime", "give --message fields, or one of ChatLearn's flows"),
+        ("ref-queue --sink trainer", "the flat messages of online-dpo cannot be cut into samples: give --message"),
+        ("ref-queue --train-micro-batch 4", "give --sink trainer too"),
+        ("ref-queue --flow ppo --message jagged --sink trainer", "jagged messages of ppo cannot be cut"),
+        ("ref-queue --message fields --sink trainer --episode 4", "give --in-flight 4"),
+        ("ref-queue --message fields --sink trainer --train-global-batch 4", "a multiple of --train-micro-batch 8"),
+        ("driver-queue --model-seconds trainer=1s", "there is no actor trainer: give policy, reference, reward"),
     ],
-    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
 def test_flags_that_cannot_be_used_are_rejected_in_one_line(flags, reason):
-    assert reason in reject_options("store", *flags)
+    assert reason in reject_options("store", "--transport", *flags.split())
 
 
 def test_an_episode_is_a_group_of_iterations():

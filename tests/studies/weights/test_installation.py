@@ -92,14 +92,9 @@ def test_updates_through_rings_arrive(tmp_path, copy_in, copy_out):
     assert own.isdisjoint(sent) == copy_in
     for number in (1, 2, 3, 4):
         assert update(endpoints, number)[0] == {}
-
-
-@pytest.mark.parametrize("copy_in", [False, True])
-def test_a_late_write_into_a_ring_is_found(tmp_path, copy_in):
-    endpoints = make(LocalRingEndpoints, tmp_path, copy_in=copy_in, copy_out=True)
-    endpoints.actors["rollout-1"].parts[0].write = lambda task, inputs: inputs  # does not copy
-    wrong, _ = update(endpoints, 1)
-    assert {name.partition(",")[0] for name in wrong} == {"trainer -> rollout-1"}
+    if copy_out:
+        endpoints.actors["rollout-1"].parts[0].write = lambda task, inputs: inputs  # does not copy: a late write
+        assert {name.partition(",")[0] for name in update(endpoints, 5)[0]} == {"trainer -> rollout-1"}
 
 
 def test_torn_reads_are_found_in_memory_that_changes_while_it_is_served():
