@@ -19,7 +19,6 @@ from dataflow.records import files
 from dataflow.records.machine import MACHINE_KEYS, describe_environment
 from dataflow.records.schema import Run
 
-DEFAULT_ITERATIONS = 30  # of each of several configurations, without --iterations
 INTERRUPTED = ("interrupted", "the run was killed")  # how the reason of a run begins that --continue repeats
 CONTINUE_KEYS = (*MACHINE_KEYS, "git_commit")  # in which all runs of a record must agree
 Planned = tuple[Plan, UsageError | None]  # and why it cannot be measured
@@ -117,11 +116,9 @@ def plan_several(
     """Return the plans of several configurations. An error names the configuration."""
     planned: list[Planned] = []
     for text in texts:
-        runtime, transport, own = split_configuration(text)
-        is_short = not suite and "iterations" not in {*own, *given}
-        iterations = {"iterations": DEFAULT_ITERATIONS} if is_short else {}
+        runtime, transport, _ = split_configuration(text)
         try:
-            planned += plan_configuration(text, {**given, **iterations}, suite, table, traced)
+            planned += plan_configuration(text, given, suite, table, traced)
         except UsageError as error:
             raise UsageError(f"{runtime} {transport}: {error}") from None
     return planned

@@ -87,7 +87,7 @@ class CoreOptions:
         "driver's node is 0, and so is that of other actors", str, metavar="pack|spread|ACTOR=NODE,...")
     object_store_bytes: int | None = _transport(None, "object store of a private Ray cluster, such as 4GiB. Default: "
         "30 %% of the free memory, as in Ray", parse_bytes, Meta(ge=MIN_STORE_BYTES, le=10**15))
-    iterations: int = _measurement(100, "timed iterations", int, Meta(ge=1, le=10**7))
+    iterations: int = _measurement(30, "timed iterations", int, Meta(ge=1, le=10**7))
     warmup: int | None = _measurement(None, "untimed iterations after the first one: a number, or steady, which goes "
         "on until neither the times nor the page faults change (10 to 60 iterations, or 30 s; at least 10 times "
         "--in-flight). Default: steady", parse_warmup, metavar="N|steady")
