@@ -105,21 +105,19 @@ def prepare_channels(endpoint):
 
 def read_data_paths(graph: Any, flow: Flow) -> dict[str, str]:
     """Return the type hint and the channel of each edge, as the compiled graph has them."""
-
-    def task_name(node: DAGNode) -> str:
-        return node.get_args()[0] if isinstance(node, ClassMethodNode) else DRIVER
-
     paths = {}
     for task in graph.idx_to_task.values():
-        for argument in task.args:
-            if isinstance(argument, DAGNode):
-                source = graph.idx_to_task[graph.dag_node_to_idx[argument]]
-                if not source.output_channels:
-                    continue  # the message stays on its actor
+        for argument in filter(lambda argument: isinstance(argument, DAGNode), task.args):
+            source = graph.idx_to_task[graph.dag_node_to_idx[argument]]
+            if source.output_channels:  # otherwise the message stays on its actor
+                sender, reader = (
+                    node.get_args()[0] if isinstance(node, ClassMethodNode) else DRIVER
+                    for node in (argument, task.dag_node)
+                )
                 channel = source.output_channels[0]
                 channels = {type(part).__name__ for part in getattr(channel, "_channels", [channel])}
-                edge = f"{task_name(argument)} -> {task_name(task.dag_node)}"
-                paths[edge] = f"{type(source.dag_node.type_hint).__name__} over {' + '.join(sorted(channels))}"
+                hint = type(source.dag_node.type_hint).__name__
+                paths[f"{sender} -> {reader}"] = f"{hint} over {' + '.join(sorted(channels))}"
     return {str(edge): paths[str(edge)] for edge in flow.edges}
 
 

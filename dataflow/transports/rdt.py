@@ -73,12 +73,11 @@ class BroadcastActor(Actor):
         self.buffers = {edge: cycle([like(edge.message, self.device) for _ in range(copies)]) for edge in edges}
         self.ranks = {task.name: flow.actors.index(task.actor) for task in flow.tasks}
 
-    def run_task(self, task, *queries):
-        inputs, from_driver = [], iter(queries)
-        for edge in self.sent_flow.edges_to(task):
-            inputs.append(
-                next(from_driver) if edge.source == DRIVER else self.broadcast(next(self.buffers[edge]), edge)
-            )
+    def run_task(self, task, query):
+        inputs = [
+            query if edge.source == DRIVER else self.broadcast(next(self.buffers[edge]), edge)
+            for edge in self.sent_flow.edges_to(task)
+        ]
         payload, edges = self.forward_step(task, *inputs), self.sent_flow.edges_from(task)
         if all(edge.reader == DRIVER for edge in edges):
             return payload
@@ -98,10 +97,10 @@ def by_broadcast(workers: WorkerGroup, actor_class: type[Actor] = BroadcastActor
     ray.get([actor.prepare.remote() for actor in actors.values()])
 
     def submit(query):
-        calls = {}
-        for task in flow.tasks:
-            queries = [query] if DRIVER in task.reads else []
-            calls[task.name] = actors[task.actor].run_task.remote(task.name, *queries)
+        calls = {
+            task.name: actors[task.actor].run_task.remote(task.name, query if DRIVER in task.reads else None)
+            for task in flow.tasks
+        }
         return [calls[source] for source in flow.returns]
 
     return Connection(submit, ray.get, data_paths(flow, "ray.util.collective, GLOO", True), setup_seconds)

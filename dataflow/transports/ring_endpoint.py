@@ -67,12 +67,11 @@ class RingEndpoint(Endpoint):
 
     def make_payload(self, number: int, task: str = DRIVER) -> Payload:
         """Wait until the slot's last message is released, write the sequence number, and publish the payload."""
-        ring = self.rings.get(task)
-        if ring is None:
-            return super().make_payload(number, task)
-        ring.acquire(number)
+        if ring := self.rings.get(task):
+            ring.acquire(number)
         payload = super().make_payload(number, task)
-        ring.publish(number)
+        if ring:
+            ring.publish(number)
         return payload
 
     def release(self) -> None:
