@@ -65,17 +65,15 @@ def write_chrome(path: Path, run: Run, edges: Sequence[Edge]) -> None:
         add("M", process, thread, "thread_name", args={"name": name})
     for number, (start, end) in enumerate(run.iterations_us):
         add("X", DRIVER, 0, f"{kind} {number}", cat="iteration", ts=start, dur=end - start, args={"iteration": number})
-    made, read = dict[tuple[str, int], Moment](), dict[tuple[str, int], Moment]()
+    moments: dict[tuple[str, str, int], Moment] = {}  # the end of "make", and the start of the other stages
     for process, thread, stage, number, start, end, faults in run.spans:
         args = {"iteration": number, "page faults": faults}
         add("X", process, thread, stage, cat="stage", ts=start, dur=end - start, args=args)
-        if stage == "make":
-            made[process, number] = thread, end
-        elif stage == "sequence number":
-            read[process, number] = thread, start
-    for index, (edge, (number, (start, _))) in enumerate(product(edges, enumerate(run.iterations_us))):
-        sent = (0, start) if edge.source == DRIVER else made.get((edge.source, number))
-        received = read.get((edge.reader, number))
+        moments[stage, process, number] = thread, end if stage == "make" else start
+    moments |= {("make", DRIVER, number): (0, start) for number, (start, _) in enumerate(run.iterations_us)}
+    for index, (edge, number) in enumerate(product(edges, range(len(run.iterations_us)))):
+        sent = moments.get(("make", edge.source, number))
+        received = moments.get(("sequence number", edge.reader, number))
         if sent and received:
             for phase, process, (thread, moment) in (("s", edge.source, sent), ("f", edge.reader, received)):
                 args = {"iteration": number}
