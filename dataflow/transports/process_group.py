@@ -64,12 +64,11 @@ class Rank(Endpoint):
 
     def send(self, task, payload):
         """Begin to send a payload to its readers, tensor by tensor, and return what must be waited for."""
-        requests = []
-        for edge in self.sent_flow.edges_from(task):
-            for tensor in tensors.to_tensor_list(payload, edge.message):
-                tensor = tensor.to(self.device_of(edge)).contiguous()
-                requests.append(dist.isend(tensor, self.ranks[edge.reader], tag=self.tags[edge]))
-        return requests
+        return [
+            dist.isend(tensor.to(self.device_of(edge)).contiguous(), self.ranks[edge.reader], tag=self.tags[edge])
+            for edge in self.sent_flow.edges_from(task)
+            for tensor in tensors.to_tensor_list(payload, edge.message)
+        ]
 
     def receive_message(self, edge, receive):
         """Return the tensors of an edge that were used longest ago, and what `receive` returns for each of them."""

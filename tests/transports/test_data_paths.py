@@ -1,15 +1,39 @@
-"""The data paths that the logs of NCCL and UCX name, and the settings for several ranks on one GPU."""
+"""The data paths that a compiled graph and the logs of NCCL and UCX show, and NCCL's settings on one GPU."""
 
 from pathlib import Path
 
+import pytest
+from in_process import COLOCATED, DEMO
+
+from dataflow.errors import RunFailed
+from dataflow.transports.graph import check_data_paths
 from dataflow.transports.process_group import nccl_settings, read_logged_paths
 
-NCCL = """\
+SHARED_MEMORY = "TorchTensorType over BufferedSharedMemoryChannel"
+NCCL = "TorchTensorType over TorchTensorAcceleratorChannel"
+UNTYPED = "SharedMemoryType over BufferedSharedMemoryChannel"
+
+
+@pytest.mark.parametrize("flow", [DEMO, COLOCATED], ids=lambda flow: flow.name)
+@pytest.mark.parametrize(("hint", "path"), [(None, UNTYPED), ("shm", SHARED_MEMORY), ("nccl", NCCL)])
+def test_a_graph_with_another_channel_for_one_edge_is_rejected(flow, hint, path):
+    expected = {}
+    for edge in flow.edges:
+        is_drivers = "driver" in (edge.source, edge.reader)  # never over NCCL
+        expected[str(edge)] = SHARED_MEMORY if is_drivers and hint == "nccl" else path
+    check_data_paths(expected, flow, hint, "this")
+    for edge, data_path in expected.items():
+        for other in {NCCL, SHARED_MEMORY, UNTYPED} - {data_path}:
+            with pytest.raises(RunFailed, match=f"{edge} uses {other}, which is not the data path of this"):
+                check_data_paths(expected | {edge: other}, flow, hint, "this")
+
+
+NCCL_LOG = """\
 host:101:101 [0] NCCL INFO NCCL version 2.28.9+cuda13.0
 host:101:140 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] via {path}
 host:101:140 [0] NCCL INFO Connected all rings, use ring PXN 0 GDR 1
 """
-UCX = """\
+UCX_LOG = """\
 [1] [vm:1:0]   | {operation} into host memory from host |
 [1] [vm:1:0]   +--------+-------------+-------------+
 [1] [vm:1:0]   | Range  | Description |   Config    |
@@ -22,7 +46,7 @@ UCX = """\
 def test_each_data_path_in_the_logs_of_nccl_is_returned_once(tmp_path):
     paths = ["NET/Socket/0", "P2P/IPC", "SHM/direct/direct"]
     for pid, path in enumerate(paths * 2):
-        (tmp_path / f"nccl.host.{pid}.log").write_text(NCCL.format(path=path))
+        (tmp_path / f"nccl.host.{pid}.log").write_text(NCCL_LOG.format(path=path))
     (tmp_path / "nccl.host.7.log").write_text("NCCL INFO Bootstrap: Using lo:127.0.0.1\n")
     (tmp_path / "rendezvous").write_text("0 via Nothing/else")
     assert read_logged_paths(tmp_path, "nccl") == paths
@@ -39,6 +63,8 @@ def test_before_2_30_each_rank_on_one_gpu_has_another_host_name():
 def test_the_transports_of_one_sided_reads_are_found_in_the_logs_of_ucx(tmp_path):
     read = "remote memory read by ucp_get*(multi)"
     for pid, transport in enumerate(["tcp/lo", "cma/memory", "tcp/lo"]):
-        (tmp_path / f"ucx.{pid}.log").write_text(UCX.format(operation=read, transport=transport))
-    (tmp_path / "ucx.9.log").write_text(UCX.format(operation="active message by ucp_am_send*", transport="sysv/memory"))
+        (tmp_path / f"ucx.{pid}.log").write_text(UCX_LOG.format(operation=read, transport=transport))
+    (tmp_path / "ucx.9.log").write_text(
+        UCX_LOG.format(operation="active message by ucp_am_send*", transport="sysv/memory")
+    )
     assert read_logged_paths(tmp_path, "ucx") == ["cma/memory", "tcp/lo"]
