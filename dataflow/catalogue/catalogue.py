@@ -75,16 +75,6 @@ class Transport:
 
 
 @dataclass(frozen=True)
-class Advice:
-    """When to use a configuration, what it needs, the copies per edge, and what breaks it."""
-
-    use_when: str
-    needs: str
-    copies: str
-    breaks: str
-
-
-@dataclass(frozen=True)
 class Variant:
     """A transport with flags: one configuration of the published tables."""
 
@@ -92,7 +82,7 @@ class Variant:
     iterations: int  # timed iterations per run of the full suite; 0: the suite does not have the configuration
     flags: Mapping[str, Any] = field(default_factory=dict)
     explanation: str = ""  # the difference from a simpler configuration
-    advice: Advice | None = None
+    advice: Mapping[str, str] = field(default_factory=dict)  # use_when, needs, copies (per edge), breaks
 
     @property
     def name(self) -> str:
@@ -144,8 +134,7 @@ def transports_of(runtime: str) -> dict[str, Transport]:
 def _read_variants() -> Iterator[Variant]:
     entries = [entry for entry in _read_data("variants") if entry["transport"] in TRANSPORTS]  # a study may be missing
     for fields in entries:
-        advice = Advice(**fields.pop("advice")) if "advice" in fields else None
-        yield Variant(TRANSPORTS[fields.pop("transport")], advice=advice, **fields)
+        yield Variant(TRANSPORTS[fields.pop("transport")], **fields)
 
 
 VARIANTS = tuple(_read_variants())  # in the order of the published tables

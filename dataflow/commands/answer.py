@@ -88,7 +88,7 @@ def print_ranking(results: Sequence[Result]) -> None:
           f"use {' or '.join(result.label for result in candidates)}.")  # fmt: skip
     for result in candidates:
         if result.variant and (advice := result.variant.advice):
-            print(f"{result.label} needs: {advice.needs}. What breaks it: {advice.breaks}.")
+            print(f"{result.label} needs: {advice['needs']}. What breaks it: {advice['breaks']}.")
     columns = [
         *(column for column in tables.MAIN_COLUMNS if column.header in SHOWN),
         Column("compared with the fastest", lambda result: verdicts[result], is_text=True),

@@ -127,9 +127,8 @@ def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
         if item.skipped:
             print(f"{item.label}: skipped, {item.skipped}")
             continue
-        options = item.plan.options
-        memory = format_bytes(resident_bytes(item.plan.transport, options, item.plan.task_flow))
-        print(f"{item.label}: {runs} x {options.iterations} iterations, {memory} of memory")
+        memory = format_bytes(resident_bytes(item.plan))
+        print(f"{item.label}: {runs} x {item.plan.options.iterations} iterations, {memory} of memory")
     print(f"records: {output}", flush=True)
 
 

@@ -23,8 +23,6 @@ from dataflow.flows.parser import ARROW, check_reserved, parse_flow
 from dataflow.studies import studies
 from dataflow.units import format_bytes
 
-MAX_SHOWN_FIELDS = 20  # of a message in --help flows
-
 
 def online_dpo(
     batch_size: int = 1024, prompt_seq_len: int = 4096, max_new_tokens: int = 0, num_samples: int = 2
@@ -161,21 +159,14 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
 
 
 def describe_flows() -> str:
-    """Return each flow with its sizes, the readers and bytes of each message, and the fields of each message."""
+    """Return each flow with its bytes and its sizes. --dry-run shows the messages."""
     lines = []
     for name, message in [(flow, None) for flow in FLOWS] + [(flow, "fields") for flow in FLOWS_OF_FIELDS]:
         flow = build_flow(name, {}, message)
         sizes = ", ".join(f"{flag_name(size)} {value}" for size, value in flow_sizes(name, message).items() if value)
         form = " --message fields" if message else ""
         lines.append(f"{name}{form}: {flow.title}, {format_bytes(flow.bytes_per_iteration)} per iteration ({sizes})")
-        for sender in (DRIVER, *(task.name for task in flow.tasks)):
-            readers, fields = ", ".join(edge.reader for edge in flow.edges_from(sender)), flow.message(sender).fields
-            lines.append(f"  {f'{sender} -> {readers}':42} {format_bytes(flow.message(sender).bytes):>10}")
-            for field in fields[:MAX_SHOWN_FIELDS] if fields[0].name else ():
-                lines.append(f"      {field.name:28} {field.dtype:8} {format_bytes(field.bytes)}")
-            if len(fields) > MAX_SHOWN_FIELDS:
-                lines.append(f"      and {len(fields) - MAX_SHOWN_FIELDS} more")
-    return "\n".join(lines)
+    return "\n".join([*lines, "--dry-run shows the messages of a flow."])
 
 
 def flag_name(option: str) -> str:

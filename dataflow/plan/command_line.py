@@ -1,7 +1,6 @@
 """Parse the flags of every verb, and explain them for --help."""
 
 import argparse
-import dataclasses
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NoReturn
@@ -15,7 +14,6 @@ from dataflow.plan.options import FLAGS, PRESETS, PRESETS_TEXT, Options
 COMMON = ("flow", "message", "batch_size", "iteration_bytes", "device", "iterations", "warmup", "in_flight")
 LISTS = {"flows": catalogue.describe_flows, "presets": lambda: PRESETS_TEXT}  # other texts that --help shows
 SWEPT_FLAGS = ("batch-size", "actors", "iteration-bytes", "fields", "in-flight")
-Flag = dataclasses.Field[Any]  # made by dataflow.plan.flag.flag
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -76,7 +74,10 @@ class Help(argparse.Action):
 def add_options(parser: OneLineParser) -> None:
     """Add the flags of a configuration. A namespace has only those that are given."""
     for field in FLAGS:
-        settings = {"help": describe_flag(field), "default": argparse.SUPPRESS, **field.metadata["argparse"]}
+        text, default = field.metadata["help"] or argparse.SUPPRESS, field.default
+        if default not in (None, False):
+            text += f" (default: {default})"
+        settings = {"help": text, "default": argparse.SUPPRESS, **field.metadata["argparse"]}
         action = parser.add_argument(flag_name(field.name), **settings)
         parser.groups.setdefault(field.metadata["group"], []).append(action)
 
@@ -126,15 +127,11 @@ def expand_sweep(given: dict[str, Any]) -> list[Options]:
     return [Options(**{**given, field.name: point}) for point in points]
 
 
-def describe_flag(field: Flag) -> str:
-    text, default = field.metadata["help"] or argparse.SUPPRESS, field.default
-    return text if default in (None, False) else f"{text} (default: {default})"
-
-
 def describe_flags() -> dict[str, str]:
     """Return what each flag of a configuration does."""
-    shown = (field for field in FLAGS if field.metadata["help"])
-    return {flag_name(field.name): describe_flag(field).replace("%%", "%") for field in shown}
+    actions = [action for actions in option_parser().groups.values() for action in actions]
+    shown = (action for action in actions if action.help != argparse.SUPPRESS)
+    return {action.option_strings[0]: str(action.help).replace("%%", "%") for action in shown}
 
 
 def preset_flags(name: str, samples: int | None) -> list[str]:

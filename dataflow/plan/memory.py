@@ -3,15 +3,17 @@
 import math
 import os
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import psutil
 
-from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import UsageError
-from dataflow.flows.flow import Flow
-from dataflow.plan.options import MIN_STORE_BYTES, Options
+from dataflow.plan.options import MIN_STORE_BYTES
 from dataflow.records.machine import memory_control_groups
 from dataflow.units import format_bytes
+
+if TYPE_CHECKING:  # plan.py imports this module
+    from dataflow.plan.plan import Plan
 
 # By version of control groups: the names of limit and usage, and how those of sums over a group and its children begin.
 MEMORY_FILES = {
@@ -47,12 +49,12 @@ def available_memory() -> tuple[int, str]:
     return machine_bytes, "memory"
 
 
-def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
+def require_memory(plan: "Plan") -> int:
     """Return the bytes of a private cluster's object store, 0 without Ray; raise UsageError if memory is too small."""
     if not os.access("/dev/shm", os.W_OK):
         raise UsageError("/dev/shm is missing or cannot be written, and a run needs it: mount a tmpfs there")
     shared_bytes, (memory_bytes, memory_name) = psutil.disk_usage("/dev/shm").free, available_memory()
-    in_store_bytes = stored_bytes(transport, options, flow)
+    transport, options, flow, in_store_bytes = plan.transport, plan.options, plan.task_flow, stored_bytes(plan)
     # 30 % is Ray's own default.
     default_bytes = 2 * in_store_bytes if options.preallocate_store else min(0.3 * memory_bytes, 0.95 * shared_bytes)
     store_bytes = options.object_store_bytes or max(MIN_STORE_BYTES, int(default_bytes))
@@ -62,7 +64,7 @@ def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
     smaller, enlarge = "send smaller messages (--help sizes)", "enlarge it (docker run --shm-size), or"
     for name, needed_bytes, free_bytes, advice in (
         ("/dev/shm for messages", pool_bytes, shared_bytes, f"{enlarge} {smaller}"),
-        (memory_name, resident_bytes(transport, options, flow), memory_bytes, smaller),
+        (memory_name, resident_bytes(plan), memory_bytes, smaller),
         ("/dev/shm for the object store", store_bytes, shared_bytes, f"{enlarge} lower --object-store-bytes"),
         ("object store", in_store_bytes, store_bytes, f"{smaller}, or raise --object-store-bytes"),
     ):
@@ -72,31 +74,32 @@ def require_memory(transport: Transport, options: Options, flow: Flow) -> int:
     return store_bytes
 
 
-def stored_iterations(transport: Transport, options: Options) -> int:
+def stored_iterations(plan: "Plan") -> int:
     """Return how many iterations the object store holds: those in flight, and the one before, in queues."""
-    if transport.gives_views and transport.stores == "channels":
+    in_flight = plan.options.in_flight
+    if plan.transport.gives_views and plan.transport.stores == "channels":
         # Readers hold as many views until verification. With fewer buffers, a view blocks the writer forever.
-        return 2 * options.in_flight
-    return options.in_flight + 1
+        return 2 * in_flight
+    return in_flight + 1
 
 
-def stored_bytes(transport: Transport, options: Options, flow: Flow) -> int:
+def stored_bytes(plan: "Plan") -> int:
     """Return the bytes that are in the object store at the same time."""
-    if not transport.stores:
+    flow, stores = plan.task_flow, plan.transport.stores
+    if not stores:
         return 0
     added_bytes = sum(edge.message.serialised_bytes for edge in flow.edges)  # of readers that get them by value
-    if transport.stores == "channels":  # they are objects of the store, made once
+    if stores == "channels":  # they are objects of the store, made once
         added_bytes = (len(flow.tasks) + 1) * CHANNEL_HEADROOM_BYTES
-    return stored_iterations(transport, options) * (flow.serialised_bytes + added_bytes)
+    return stored_iterations(plan) * (flow.serialised_bytes + added_bytes)
 
 
-def resident_bytes(transport: Transport, options: Options, flow: Flow) -> int:
+def resident_bytes(plan: "Plan") -> int:
     """Return the bytes of memory of a run: pools, inputs that readers hold, a trainer's samples, and the store."""
-    pools = flow.sent_bytes
-    if options.copy_in:  # the producers' own, and those in shared memory
-        pools *= 2
-    is_in_place = flow.has_parameters and not transport.requirements.shared_memory
+    options, flow = plan.options, plan.task_flow
+    copies = 2 if options.copy_in else 1  # the producers' own, and those in shared memory
+    is_in_place = flow.has_parameters and not plan.transport.requirements.shared_memory
     slots = 1 if is_in_place else flow.slots(options.in_flight)
     # Readers hold the inputs of the last iterations while the next one arrives.
-    total = slots * pools + (options.in_flight + 1) * flow.bytes_per_iteration + stored_bytes(transport, options, flow)
-    return total + options.added_memory_bytes(flow)
+    pools, inputs = slots * copies * flow.sent_bytes, (options.in_flight + 1) * flow.bytes_per_iteration
+    return pools + inputs + stored_bytes(plan) + options.added_memory_bytes(flow)

@@ -167,5 +167,5 @@ def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: st
         return plan, reason
     if options.address:
         validate.require_cluster(options.address)
-    store_bytes = memory.require_memory(transport, options, plan.task_flow)
+    store_bytes = memory.require_memory(plan)
     return replace(plan, gpus=gpus, store_bytes=store_bytes), None

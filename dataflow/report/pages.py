@@ -130,10 +130,10 @@ def build_advice(results: Sequence[Result]) -> Section:
 
     columns = [
         Column("configuration", lambda variant: f"`{variant.name}`"),
-        Column("use it for", lambda variant: variant.advice.use_when, is_text=True),
-        Column("needs", lambda variant: variant.advice.needs, is_text=True),
-        Column("copies per edge", lambda variant: variant.advice.copies, is_text=True),
-        Column("what breaks it", lambda variant: variant.advice.breaks, is_text=True),
+        Column("use it for", lambda variant: variant.advice["use_when"], is_text=True),
+        Column("needs", lambda variant: variant.advice["needs"], is_text=True),
+        Column("copies per edge", lambda variant: variant.advice["copies"], is_text=True),
+        Column("what breaks it", lambda variant: variant.advice["breaks"], is_text=True),
         Column("published ms (95 % interval)", measured),
     ]
     return Section("advice", "", table=make_table([variant for variant in VARIANTS if variant.advice], columns))

@@ -62,7 +62,7 @@ def compile_graph(workers: WorkerGroup, hint: str | None):
     plan, flow = workers.plan, workers.sent_flow
     workers.run_in_all(prepare_channels)
     # As many buffers per channel: a reader may hold views of some messages while others are written.
-    buffers = stored_iterations(plan.transport, plan.options)
+    buffers = stored_iterations(plan)
     graph = bind(flow, workers.actors, hint).experimental_compile(_max_inflight_executions=buffers)
     # Ray starts one process per graph, which would otherwise still be starting in the first iterations.
     ray.get(graph._proxy_actor.__ray_ready__.remote())

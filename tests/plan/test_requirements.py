@@ -60,14 +60,14 @@ def test_messages_that_do_not_fit_are_rejected(machine, make_plan, configuration
 @pytest.mark.parametrize(("transport", "iterations"), [("shm", 3), ("zero-copy", 4), ("mapped", 0)])
 def test_channels_are_counted_with_the_iterations_that_they_hold(make_plan, transport, iterations):
     plan = make_plan("graph", "--transport", transport, "--in-flight", "2", "--iteration-bytes", "1MiB")
-    count = memory.stored_bytes(plan.transport, plan.options, plan.task_flow)
+    count = memory.stored_bytes(plan)
     assert count == iterations * (plan.task_flow.sent_bytes + 4 * memory.CHANNEL_HEADROOM_BYTES)
 
 
 def test_memory_of_the_producers_own_messages_is_needed_with_copy_in(machine, make_plan):
     machine()
     plans = [make_plan("torch", "--transport", "mapped", *flags) for flags in ((), ("--copy-in",))]
-    in_place, copied = (memory.resident_bytes(plan.transport, plan.options, plan.task_flow) for plan in plans)
+    in_place, copied = (memory.resident_bytes(plan) for plan in plans)
     assert copied - in_place == 3 * SENT
 
 
