@@ -92,11 +92,7 @@ def provenance(results: Sequence[Result]) -> list[str]:
 
 
 def draw_dots(
-    group: Group,
-    file_name: str,
-    title: str,
-    label: Callable[[Result], str] = tables.marked_label,
-    caption: Sequence[str] = (),
+    group: Group, file_name: str, title: str, label: Callable[[Result], str] = tables.marked_label
 ) -> DotChart:
     """Return a chart with a dot per result, the slowest first, in groups of equal work, and the times of memcpy."""
     dots: dict[str, list[Dot]] = {}
@@ -105,7 +101,7 @@ def draw_dots(
         milliseconds = (1e3 * result.typical_seconds, 1e3 * low, 1e3 * high)
         dot = Dot(label(result), *milliseconds, format_time(result), not result.readers_own_a_copy)
         dots.setdefault(tables.readers_of(result), []).append(dot)
-    caption = (*caption, *provenance(group.done))
+    caption = ("Line: 95 % interval of the time, from the medians of the runs.", *provenance(group.done))
     return DotChart(file_name, title, dots, LOG_MILLISECONDS, memcpy_lines(group.done), caption)
 
 

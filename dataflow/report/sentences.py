@@ -19,19 +19,16 @@ def describe_pair(pair: Pair) -> str:
     """Return how many times as fast the new configuration is as the old one, and how sure that is."""
     old, new, ratio = pair.old, pair.new, pair.ratio
     if not tables.have_equal_work(old, new):
-        times = [f"{r.label} takes {format_time(r)} where {tables.readers_of(r)}" for r in (new, old)]
-        return f"{', and '.join(times)}: different work, so there is no factor."
-    factor, is_slower = describe_factor(ratio), ratio.value > 1
+        texts = [f"{r.label} takes {format_time(r)} where {tables.readers_of(r)}" for r in (new, old)]
+        return f"{', and '.join(texts)}: different work, so there is no factor."
+    is_slower, times = ratio.value > 1, format_significant(max(ratio.value, 1 / ratio.value))
+    factor = f"{times} times as {'long' if is_slower else 'fast'}"
     interval = f"95 % interval {format_interval(ratio, invert=not is_slower)}" if ratio.low else FEW_RUNS
     if ratio.verdict in UNRANKED:
         preposition = "from" if ratio.verdict == NO_DIFFERENCE else "against"
         missed = f"a difference below {ratio.detectable:.0%} would be missed"
         return f"{new.label} {ratio.verdict} {preposition} {old.label} ({factor}, {interval}; {missed})."
     return f"{new.label} {'takes' if is_slower else 'is'} {factor} as {old.label} ({interval})."
-
-
-def describe_factor(ratio: Ratio) -> str:
-    return f"{format_significant(max(ratio.value, 1 / ratio.value))} times as {'long' if ratio.value > 1 else 'fast'}"
 
 
 def old_and_new(cell: Callable[[Result], str]) -> Callable[[Pair], str]:

@@ -32,10 +32,6 @@ def headline_results(results: Sequence[Result]) -> list[Result]:
     return []
 
 
-def mean_seconds(result: Result) -> float:
-    return fmean(map(stages.iteration_seconds, result.shown_runs))
-
-
 def check_traces(group: Group) -> list[Result]:
     """Return the results with a time; raise RecordError for a trace that must not be shown."""
     for result in group.done:
@@ -47,18 +43,18 @@ def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Se
     """Return a column for each name in `order` that has a time."""
     parts = {result: stages.mean_over_runs(attribute, result.shown_runs) for result in group.done}
 
-    def cell(name: str) -> Callable[[Result], str]:
-        def format_part(result: Result) -> str:
-            seconds = parts[result].get(name)
-            return format_milliseconds(None if seconds and is_within_clock_error(result, seconds) else seconds)
+    def format_part(result: Result, name: str) -> str:
+        seconds = parts[result].get(name)
+        return format_milliseconds(None if seconds and is_within_clock_error(result, seconds) else seconds)
 
-        return format_part
+    def format_mean(result: Result) -> str:
+        return format_milliseconds(fmean(map(stages.iteration_seconds, result.shown_runs)))
 
     names = [name for name in order if any(name in seconds for seconds in parts.values())]
     return (
         Column("configuration", label_without_layout),
-        Column("mean ms per iteration", lambda result: format_milliseconds(mean_seconds(result))),
-        *(Column(name, cell(name)) for name in names),
+        Column("mean ms per iteration", format_mean),
+        *(Column(name, partial(format_part, name=name)) for name in names),
     )
 
 
@@ -77,13 +73,9 @@ def describe_method(group: Group) -> Sequence[str]:
     )
 
 
-def causes_of(result: Result) -> dict[str, float]:
-    return stages.mean_over_runs(stages.attribute_to_causes, result.shown_runs)
-
-
 def draw_headline(group: Group) -> BarChart | None:
     """Return the times without tracing, divided like the traced iterations, slowest first; None if there are none."""
-    causes = {result.label: causes_of(result) for result in group.done}
+    causes = {r.label: stages.mean_over_runs(stages.attribute_to_causes, r.shown_runs) for r in group.done}
     untraced = [result for result in headline_results(group.report) if result.workload == group.done[0].workload]
     shown = [result for result in find_transports(untraced) if result.name in HEADLINE and result.label in causes]
     if not shown:

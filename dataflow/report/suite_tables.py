@@ -41,8 +41,7 @@ def draw_configurations(group: Group) -> object:
     """Return the chart of the times. If a report has the tables "headline" and "configurations", the latter has it."""
     if group.results[0].table == "headline" and any(result.table == "configurations" for result in group.report):
         return None
-    caption = "Line: 95 % interval of the time, from the medians of the runs."
-    return draw_dots(group, "transports", f"Time per iteration: {title_of(group.done[0])}", caption=(caption,))
+    return draw_dots(group, "transports", f"Time per iteration: {title_of(group.done[0])}")
 
 
 def pair_retained(group: Group) -> list[Pair]:

@@ -129,11 +129,6 @@ def format_peak(result: Result) -> str:
     return f"{result.peak_memory_bytes / 2**30:.1f}" if result.peak_memory_bytes else "-"
 
 
-def count_disturbed(result: Result) -> int:
-    """Return the number of ok runs that were disturbed. They are left out, except with --allow-disturbed."""
-    return sum(bool(find_disturbance(run)) for run in result.ok_runs)
-
-
 def readers_of(result: Result) -> str:
     """Return the group of a result whose times are compared with each other."""
     if not result.readers_own_a_copy:
@@ -196,7 +191,8 @@ MAIN_COLUMNS = (
     Column("page faults", format_faults, 3),
     Column("first ms", lambda r: format_milliseconds(float(np.median(r.first_seconds))), 4),
     Column("runs", lambda r: str(len(r.run_seconds)), 4),
-    Column("disturbed runs", lambda r: str(count_disturbed(r)), 6),
+    # Of the ok runs. They are left out, except with --allow-disturbed.
+    Column("disturbed runs", lambda r: str(sum(bool(find_disturbance(run)) for run in r.ok_runs)), 6),
     Column("iterations", lambda r: str(len(r.seconds)), 6),
     Column("min ms", lambda r: format_milliseconds(min(r.samples)), 4),
     TIME,
