@@ -66,7 +66,10 @@ def test_a_save_that_fails_leaves_the_old_file_or_none(tmp_path, record, monkeyp
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_record_that_cannot_be_saved_is_kept_in_the_temporary_folder(tmp_path, record, monkeypatch, capsys):
+@pytest.mark.parametrize("became_folder", [False, True])
+def test_a_record_that_cannot_be_saved_is_kept_in_the_temporary_folder(
+    tmp_path, record, monkeypatch, capsys, became_folder
+):
     """The old file is removed, because it has some of the same runs."""
     path, temporary, replace = tmp_path / "results" / "record.json", tmp_path / "temporary", files.replace
     temporary.mkdir()
@@ -78,10 +81,14 @@ def test_a_record_that_cannot_be_saved_is_kept_in_the_temporary_folder(tmp_path,
         replace(path, content)
 
     monkeypatch.setattr(files.tempfile, "gettempdir", lambda: str(temporary))
-    monkeypatch.setattr(files, "replace", fail_in_folder)
+    if became_folder:
+        path.unlink()
+        path.mkdir()
+    else:
+        monkeypatch.setattr(files, "replace", fail_in_folder)
     saved = files.save_somewhere(path, record)
     assert files.load(saved) == record
-    assert [*tmp_path.rglob("*.json")] == [saved]
+    assert [found for found in tmp_path.rglob("*.json") if found.is_file()] == [saved]
     message = capsys.readouterr().err
     assert message.startswith(f"error: cannot write {path} (") and f" is now {saved}: " in message
 
