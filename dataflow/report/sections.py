@@ -60,6 +60,6 @@ def build_group(table: Table, group: Group) -> list[Section]:
             rows += [result for result in group.results if result.status in UNCOUNTED and result not in rows]
         if rows:
             notes = [*part.notes(group), *(failures + provenance(group.done) if part is table else ())]
-            cells, title = make_table(rows, columns) if columns else None, part.title(group.done[0])
-            built.append(Section(part.name, title, part.sentence(group), cells, part.chart(group), notes))
+            shown, title = make_table(rows, columns) if columns else None, part.title(group.done[0])
+            built.append(Section(part.name, title, part.sentence(group), shown, part.chart(group), notes))
     return built
