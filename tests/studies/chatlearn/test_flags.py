@@ -23,7 +23,7 @@ def parse(*flags):
         ("ref-queue --episode 8 --in-flight 4", "give --in-flight 8"),
         ("ref-queue --episode 2 --in-flight 4", "a verification after 2 iterations: give 2 or less"),
         ("ref-queue --episode 2 --in-flight 2 --check-every 2", "--check-every: every episode"),
-        ("ref-queue --episode 200", "--iterations 100: give 200"),
+        ("ref-queue --episode 200", "--iterations 30: give 200"),
         ("refs --sink trainer", "--sink is a flag of --transport ref-queue: give"),
         ("ref-queue --sink trainer --flow slime", "give --message fields, or one of ChatLearn's flows"),
         ("ref-queue --sink trainer", "the flat messages of online-dpo cannot be cut into samples: give --message"),
