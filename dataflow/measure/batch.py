@@ -130,9 +130,14 @@ def plan_suite(names: Sequence[str], suite: str, given: Mapping[str, Any], table
     missing = {*names}
     for part in SUITES[suite]:
         named = {name: select_commands(part, name) for name in names}
-        missing -= {name for name, commands in named.items() if commands}
-        texts = [text for text in part.commands if not names or any(text in commands for commands in named.values())]
-        planned += plan_several(texts, given, suite, table or part.table, part.traced)
+        for text in part.commands:
+            chosen = [name for name, commands in named.items() if text in commands]
+            if names and not chosen:
+                continue
+            points = plan_several([text], given, suite, table or part.table, part.traced)
+            found = {name: [point for point in points if is_point(point[0], name)] for name in chosen}
+            planned += [point for point in points if not names or any(point in some for some in found.values())]
+            missing -= {name for name, some in found.items() if some}
     for name in missing:
         known = [text for part in SUITES[suite] for text in part.configurations]
         raise UsageError(f"{suite} has no {name}{did_you_mean(name, known)}")
@@ -142,12 +147,24 @@ def plan_suite(names: Sequence[str], suite: str, given: Mapping[str, Any], table
 def select_commands(part: Part, name: str) -> list[str]:
     """Return the configurations of this transport that have the flags of the name, and of those the fewest others."""
     runtime, transport, flags = split_configuration(name)
-    counts = {}
+    counts, defaults = {}, {flag.name: flag.default for flag in FLAGS}
     for text in part.commands:
         *label, own = split_configuration(text)
-        if label == [runtime, transport] and flags.items() <= own.items():
+        others = flags.keys() - {swept_flag(own.get("sweep"))}
+        own |= {"message": "fields"} if own.get("as_sent") else {}  # as Options has it
+        if label == [runtime, transport] and all({**defaults, **own}[flag] == flags[flag] for flag in others):
             counts[text] = len(own)
     return [text for text, count in counts.items() if count == min(counts.values())]
+
+
+def is_point(plan: Plan, name: str) -> bool:
+    """Return whether a plan is the point of its sweep that a name has, if the name has one."""
+    flags, swept = split_configuration(name)[2], swept_flag(plan.options.sweep)
+    return swept not in flags or flags[swept] == getattr(plan.options, swept)
+
+
+def swept_flag(sweep: str | None) -> str:
+    return (sweep or "").partition("=")[0].replace("-", "_")
 
 
 def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:

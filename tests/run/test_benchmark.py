@@ -1,6 +1,7 @@
 """Test the verb `run`: which configurations it measures in which order, what it rejects, and what it continues."""
 
 import re
+from pathlib import Path
 
 import pytest
 from made_records import make_record, make_run
@@ -134,6 +135,9 @@ def test_every_name_of_a_suite_selects_its_configurations(suite, no_gpu, monkeyp
             plans = [plan for plan, _ in plan_suite([name], suite, {})]
             assert all(plan in plans for plan, _ in expected), name
             assert {plan.transport.label for plan in plans} == {expected[0][0].transport.label}
+    for item in batch.make_items(plan_suite([], suite, {}), Path())[::4]:  # as --dry-run and tables name them
+        plans = [plan for plan, _ in plan_suite([item.label], suite, {})]
+        assert item.plan in plans, item.label
 
 
 def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
