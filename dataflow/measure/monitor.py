@@ -6,6 +6,7 @@ The monitor asks no process anything, because a process that hangs does not answ
 import math
 import os
 import pickle
+import resource
 import select
 import signal
 import sys
@@ -123,7 +124,7 @@ class Monitor:
         if has_ended and not report.failure:
             code = driver.returncode() or 0
             cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} and no report"
-            return f"the driver's process ended with {cause}"
+            return f"the driver's process ended with {cause}{describe_limits()}"
         if (report.failure or self.exited) and self.give_up_at == math.inf:
             self.give_up_at = time.monotonic() + GRACE_SECONDS
         if has_ended or time.monotonic() > self.give_up_at:
@@ -182,7 +183,7 @@ class Monitor:
         """Return which actor died (first), is stopped, or has not passed on the message of the open iteration."""
         if exited:
             consequence = " (Ray ends actors that wait for an actor that died)" if len(exited) > 1 else ""
-            return f"{', '.join(exited)} died{consequence}"
+            return f"{', '.join(exited)} died{consequence}{describe_limits()}"
         processes = self.progress.processes()
         stopped = [name for name, pid in processes.items() if process_status(pid) == psutil.STATUS_STOPPED]
         if stopped:
@@ -204,3 +205,12 @@ class Monitor:
         """Return the number of the oldest iteration that is open, or else of the last one."""
         _, began, ended = self.progress.progress
         return min(began, ended + 1)
+
+
+def describe_limits() -> str:
+    """Return a part of a message about a process that was ended: the limits that the user's shell has set."""
+    limits = []
+    for flag, limit, unit in (("v", resource.RLIMIT_AS, 1024), ("t", resource.RLIMIT_CPU, 1)):
+        if (value := resource.getrlimit(limit)[0]) != resource.RLIM_INFINITY:
+            limits.append(f"ulimit -{flag} {value // unit}")
+    return f" (limits of this shell: {', '.join(limits)})" if limits else ""

@@ -5,7 +5,9 @@ Every rule prevents a hang, a crash, a wrong number, or a record of something th
 
 import importlib.util
 import os
+import re
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.flow import DRIVER, Flow
 from dataflow.flows.message import jagged_message
-from dataflow.plan.options import Options
+from dataflow.plan.options import RESULTS, Options
 from dataflow.records.machine import cuda_version
 from dataflow.studies import studies
 
@@ -43,6 +45,8 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield "--preallocate-store is for the object store of a private Ray cluster: leave it out"
     if options.huge_pages and not (HUGE_PAGES.exists() and "[never]" not in HUGE_PAGES.read_text()):
         yield f"--huge-pages: this machine does not give any: write madvise into {HUGE_PAGES}"
+    if transport.runtime.uses_ray and re.search("[\udc80-\udcff]", str(RESULTS)):  # bytes that Python could not decode
+        yield f"{label}: Ray cannot start in a folder whose name is not {sys.getfilesystemencoding()}: set PYTHONUTF8=1"
     if options.threads > cores:
         yield f"--threads {options.threads}: there are {cores} cores: give {cores} or less"
     if options.address and not transport.can_cross_nodes:

@@ -21,6 +21,7 @@ from dataflow.workers.cleanup import ROOT, process_status, remember
 from dataflow.workers.worker_group import WorkerGroup
 
 STOP_SECONDS = 5  # for actors that were killed to end
+MIN_PORTS = 32  # that must be free for a private cluster: for the GCS, the raylet, its agents and the workers
 
 
 class RayWorkers(WorkerGroup):
@@ -129,6 +130,13 @@ def explain_ray_error(error: Exception, describe_actor: Callable[[str], str], ad
 
 def start_cluster(plan: Plan) -> None:
     """Start a private cluster on this machine, with its files below the run folder."""
+    with ExitStack() as sockets:
+        try:
+            servers = [sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(MIN_PORTS)]
+            sockets.enter_context(socket.create_connection(servers[0].getsockname(), timeout=STOP_SECONDS))
+        except OSError as error:
+            advice = "see `ip link show lo` and /proc/sys/net/ipv4/ip_local_port_range"
+            raise RunFailed(f"Ray cannot use {MIN_PORTS} ports of 127.0.0.1 ({error.strerror}): {advice}") from None
     for is_last in (False, True):
         try:
             ray.init(

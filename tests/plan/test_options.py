@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 import yaml
@@ -155,3 +156,11 @@ def test_the_manifest_for_kuberay_runs_a_command_of_the_suite_on_the_nodes_that_
     nodes = 1 + sum(group["replicas"] for group in cluster["workerGroupSpecs"])
     assert {*options.nodes_of_actors.values()} == {*range(nodes)}
     assert f"=={cluster['rayVersion']}" in (ROOT / "requirements.txt").read_text()
+
+
+def test_a_folder_whose_name_ray_cannot_read_is_named_before_the_start(monkeypatch):
+    # As Python decodes "ü" in a locale without it.
+    monkeypatch.setattr(validate, "RESULTS", Path("/tmp/x \udcc3\udcbc/results"))
+    error = reject_options("store", "--transport", "refs")
+    assert re.search("store refs: Ray cannot start in a folder .*: set PYTHONUTF8=1", error)
+    resolve_plan("torch", parse_options("torch", "--transport", "gloo", *KILOBYTES)[0])
