@@ -4,7 +4,8 @@
 # make quick                the suite quick: seven configurations with a quarter of the payload (two minutes)
 # make published            five runs of everything in results/published (several hours), into results/run-published
 # make gpu                  everything that a machine with GPUs can run (25 minutes)
-# make test                 lint, and all tests except the long ones; ARGS="--all" runs these too
+# make test                 lint, and all tests except the long ones; ARGS adds flags of pytest
+# make test-all             all tests, also the long ones
 # make unit                 only the tests that start no workers
 # make lint                 ruff and mypy
 # make peers                install ZeroMQ, Arrow Flight, TransferQueue and tensordict, which some tests and suites need
@@ -20,7 +21,7 @@ ARGS ?=
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: demo agreement run quick published gpu test unit lint peers faults publish clean
+.PHONY: demo agreement run quick published gpu test test-all unit lint peers faults publish clean
 .DELETE_ON_ERROR:
 # Without compiled modules, each of the hundreds of processes would compile torch and Ray again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -55,6 +56,9 @@ gpu: .venv/installed
 
 test: lint
 	$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
+
+test-all:
+	$(MAKE) test ARGS=--all
 
 unit: .venv/installed
 	$(PY) -m pytest -n 2 --dist worksteal -m "not runs"
