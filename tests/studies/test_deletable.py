@@ -101,6 +101,7 @@ def test_unit_tests_and_runs_pass_without_a_study(tmp_path, name):
     """Its records are left out, and the pages are written again."""
     copy_without([name], tmp_path)
     remove_records(tmp_path / "results" / "published", name)
+    remove_records(tmp_path / "results" / "evidence" / "agreement", name)
     run_in(tmp_path, "-m", "dataflow", *RUN)
     run_in(tmp_path, "-m", "dataflow", "report", "results/published", "--publish")
     tests = ("-m", "pytest", "-q", "-m", "not runs", "-n", "2", "--ignore", "tests/studies/test_deletable.py")
