@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from dataflow.endpoints.payload import Digests, count_wrong_bytes, encode_number, number_bytes
+from dataflow.endpoints.payload import Digests, count_wrong_bytes, encode_number, number_bytes, raw_bytes
 from dataflow.endpoints.tensors import Payload, check_inputs, tensors_of, to_array
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import Edge
-from dataflow.flows.message import Field
+from dataflow.flows.message import ITEM_BYTES, Field
 
 
 def read_first_bytes(tensor: torch.Tensor, size: int, read_at: Callable[[int], Any]) -> bytes:
@@ -122,7 +122,8 @@ class Inbox:
         if not isinstance(tensors, list) or any(not isinstance(tensor, kind) for tensor in tensors):
             return False
         if field.is_python:
-            return len(tensors) == len(field.lengths)
+            counts = [len(raw_bytes(item)) for item in tensors]  # the hash covers all of them without their borders
+            return counts == [length * ITEM_BYTES[field.dtype] for length in field.lengths]
         expected = [(getattr(torch, field.dtype), self.device, shape) for shape in field.shapes]
         return [(tensor.dtype, tensor.device.type, tensor.shape) for tensor in tensors] == expected
 

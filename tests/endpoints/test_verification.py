@@ -123,6 +123,7 @@ def test_a_message_of_a_group_that_is_missing_or_arrives_twice_is_wrong(in_fligh
         ("words", lambda value: None),
         ("words", lambda value: ["", "", ""]),
         ("words", lambda value: [text + "é" for text in value]),
+        ("words", lambda value: ["".join(value), *[""] * (len(value) - 1)]),  # the same letters in other strings
     ],
 )
 def test_all_bytes_of_a_field_with_another_type_shape_or_length_are_wrong(name, change):
