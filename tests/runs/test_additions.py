@@ -38,7 +38,7 @@ EDITS = [
      '[[judges]]\ntable = "judges"\nconfigurations = ["torch clone", "torch memcpy"]\n'
      'flags = "--flow two-judges --samples 3 --iterations 4 --colour"\n\n'),
     ("records/schema.py", "    spilled_bytes: Count = 0", "    birds: int = 0  # how many came\n"),
-    ("measure/loop.py", "        run.stored_bytes, run.spilled_bytes =", "        run.birds = 7\n"),
+    ("measure/loop.py", "        run.stored_bytes =", "        run.birds = 7\n"),
     ("report/suite_tables.py", "from dataflow.report.groups import Group, Table, draw_dots, provenance, title_of\n",
      "from dataflow.report.charts import Bar, BarChart\n"),
     ("report/suite_tables.py", "TABLES = {", CHART + documented("JUDGES = Table")),

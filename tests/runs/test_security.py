@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from conftest import descendants
 
 # One of each worker group: rdt gloo has the sockets of Ray, and those of torch.distributed between its actors.
 RUNS = [
@@ -21,7 +22,7 @@ def test_a_run_listens_only_on_loopback_and_its_files_are_its_owners(begin_run, 
     flags = ("--transport", transport, "--flow", "round-trip", "--iterations", "1000000", "--timeout", "90")
     script = begin_run(runtime, *flags)
     script.wait_for_iterations(3)
-    processes = {script.process.pid} | {process.pid for process in script.leftover_processes()}
+    processes = {script.process.pid} | {process.pid for process in descendants()}
     sockets = [socket for socket in psutil.net_connections("inet") if socket.pid in processes]
     listening = [socket.laddr for socket in sockets if socket.status == psutil.CONN_LISTEN]
     assert listening
