@@ -2,7 +2,7 @@
 # make agreement            five runs of each script's transports, and of the suite's, and the ratios of their times (an hour)
 # make run SUITE=headline   measure a suite; FLAGS="--runs 5" adds flags (python3 -m dataflow run --help lists the suites)
 # make quick                the suite quick: seven configurations with a quarter of the payload (two minutes)
-# make published            five runs of everything in results/published (several hours), into results/run-published
+# make published            five runs of all one-node tables (several hours), into results/run-published
 # make gpu                  everything that a machine with GPUs can run (25 minutes)
 # make test                 lint, and all tests except the long ones; ARGS adds flags of pytest
 # make test-all             all tests, also the long ones

@@ -1,11 +1,15 @@
 """Define the record of a measurement, write it to a file, and read it. It holds samples and no derived number."""
 
 import argparse
+import errno
 import gzip
 import os
 import re
 import secrets
+import socket
 import sys
+import tempfile
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -69,16 +73,17 @@ def recorded_run(flags: argparse.Namespace) -> Iterator[Run]:
     configuration["layout"] = {"existing_cluster": bool(flags.address)}
     run = Run(started_at=datetime.now(UTC).isoformat(timespec="seconds"), warmup_iterations=flags.warmup)
     record = Record(workload=workload, configuration=configuration, environments={"0": describe_machine()}, runs=[run])
-    try:
-        yield run
-        run.status, run.reason = "ok", None
-    except (SuiteError, KeyboardInterrupt) as error:
-        is_interrupt = isinstance(error, KeyboardInterrupt)
-        run.reason = f"interrupted after {len(run.seconds)} timed iterations" if is_interrupt else str(error)
-        print(f"error: {run.reason}", file=sys.stderr)
-        sys.exit(130 if is_interrupt else 1)
-    finally:
-        replace(flags.output, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+    with only_measurement():
+        try:
+            yield run
+            run.status, run.reason = "ok", None
+        except (SuiteError, KeyboardInterrupt) as error:
+            is_interrupt = isinstance(error, KeyboardInterrupt)
+            run.reason = f"interrupted after {len(run.seconds)} timed iterations" if is_interrupt else str(error)
+            print(f"error: {run.reason}", file=sys.stderr)
+            sys.exit(130 if is_interrupt else 1)
+        finally:
+            flags.output = save_somewhere(flags.output, record)
 
 
 def describe_machine() -> dict[str, Any]:
@@ -92,6 +97,47 @@ def describe_machine() -> dict[str, Any]:
         "gpus": [name.strip() for text in gpus for name in re.findall(r"Model:(.+)", text)],
         "versions": {name: version(name) for name in ("ray", "torch", "numpy")},
     }
+
+
+@contextmanager
+def only_measurement() -> Iterator[None]:
+    """Wait while another script or suite measures on this machine, because both would disturb each other."""
+    is_waiting, name = False, os.environ.get("DATA_FLOW_LOCK", "")  # tests set the variable
+    with socket.socket(socket.AF_UNIX) as lock:
+        while True:
+            try:
+                lock.bind(f"\0data-flow-suite {name}")  # no file; free when this process has ended
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            if not is_waiting:
+                print("waiting until another measurement of this suite on this machine has ended", flush=True)
+            is_waiting = True
+            time.sleep(1)
+        yield
+
+
+def save(path: Path, record: msgspec.Struct) -> None:
+    """Replace the record's file; raise RecordError if it cannot be written."""
+    replace(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+
+
+def save_somewhere(path: Path, record: msgspec.Struct) -> Path:
+    """Save the record, or, if its file cannot be written, a new file in the temporary folder, and say so.
+
+    Return the path of the file; raise RecordError if neither can be written.
+    """
+    try:
+        save(path, record)
+        return path
+    except RecordError as error:
+        saved = Path(tempfile.gettempdir()) / f"{path.stem[:200]}-{secrets.token_hex(4)}.json"
+        save(saved, record)
+        with suppress(OSError):  # it has fewer runs, and would be counted as another record
+            path.unlink()
+        print(f"error: {error}. The record is now {saved}: move it back before --continue", file=sys.stderr)
+        return saved
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -111,9 +157,12 @@ def load(path: Path, kind: type[AnyRecord] = Record) -> AnyRecord:  # type: igno
     """Return a record, which may be compressed (.gz); raise RecordError if it cannot be read."""
     try:
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        return msgspec.json.decode(text, type=kind)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, msgspec.MsgspecError) as error:
+        record: Any = msgspec.json.decode(text, type=kind)
+    except (OSError, EOFError, RecursionError, zlib.error, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise RecordError(f"{path} cannot be read as a record ({str(error)[:120]}): leave it out") from None
+    if any(run.status == "ok" and not run.seconds for run in record.runs):
+        raise RecordError(f"{path} has an ok run without times, so something has changed it: leave it out")
+    return record
 
 
 def find_newest(results: Path) -> list[Path]:

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from common.record import only_measurement
 from dataflow.errors import UsageError
-from dataflow.measure.supervisor import only_measurement
 from dataflow.plan.command_line import OneLineParser
 from dataflow.plan.plan import LINK_VARIABLE
 from dataflow.workers.cleanup import ROOT

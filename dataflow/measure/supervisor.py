@@ -4,20 +4,17 @@ This module imports neither Ray nor torch. Each run has a new driver process, wh
 starts.
 """
 
-import errno
-import os
 import secrets
-import socket
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from msgspec import structs
 
+from common.record import only_measurement
 from dataflow.errors import RunFailed
 from dataflow.measure.batch import Item
 from dataflow.measure.monitor import Monitor
@@ -69,25 +66,6 @@ def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:
             if codes[-1] == 130:
                 break
     return codes
-
-
-@contextmanager
-def only_measurement() -> Iterator[None]:
-    """Wait while another call of this suite measures on this machine, because both would disturb each other."""
-    is_waiting, name = False, os.environ.get("DATA_FLOW_LOCK", "")  # tests set the variable
-    with socket.socket(socket.AF_UNIX) as lock:
-        while True:
-            try:
-                lock.bind(f"\0data-flow-suite {name}")  # no file; free when this process has ended
-                break
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    raise
-            if not is_waiting:
-                print("waiting until another measurement of this suite on this machine has ended", flush=True)
-            is_waiting = True
-            time.sleep(1)
-        yield
 
 
 def describe_last_run(record: Record) -> str:

@@ -1,18 +1,13 @@
 """Read and write records as files. A file is replaced in one step, and a new record never overwrites another file."""
 
 import os
-import secrets
-import sys
-import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from common import record as common_record
-from common.record import replace
+from common.record import save as save  # other modules import both from here
+from common.record import save_somewhere as save_somewhere
 from dataflow.errors import RecordError
 from dataflow.records.schema import Record
 
@@ -27,28 +22,6 @@ def create(path: Path, record: Record) -> None:
     except OSError as error:
         raise RecordError(f"cannot write {path} ({error.strerror}): give another name") from None
     save(path, record)
-
-
-def save(path: Path, record: Record) -> None:
-    """Replace the record's file; raise RecordError if it cannot be written."""
-    replace(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
-
-
-def save_somewhere(path: Path, record: Record) -> Path:
-    """Save the record, or, if its file cannot be written, a new file in the temporary folder, and say so.
-
-    Return the path of the file; raise RecordError if neither can be written.
-    """
-    try:
-        save(path, record)
-        return path
-    except RecordError as error:
-        saved = Path(tempfile.gettempdir()) / f"{path.stem[:200]}-{secrets.token_hex(4)}.json"
-        save(saved, record)
-        with suppress(OSError):  # it has fewer runs, and would be counted as another record
-            path.unlink()
-        print(f"error: {error}. The record is now {saved}: move it back before --continue", file=sys.stderr)
-        return saved
 
 
 def record_files(paths: Iterable[Path]) -> list[Path]:
@@ -81,7 +54,4 @@ def load_all(paths: Iterable[Path]) -> list[Record]:
 
 def load(path: Path) -> Record:
     """Return a record, which may be compressed (.gz); raise RecordError if it cannot be read."""
-    record = common_record.load(path, Record)
-    if any(run.status == "ok" and not run.seconds for run in record.runs):
-        raise RecordError(f"{path} has an ok run without times, so something has changed it: leave it out")
-    return record
+    return common_record.load(path, Record)

@@ -48,7 +48,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Layout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     placement: Literal["pack", "spread"] = "pack"
     existing_cluster: bool = False  # --address
-    place: str = ""  # --place
+    place: str = ""  # the node numbers of --placement
     link: str = ""  # the name of the network between the nodes
 
 

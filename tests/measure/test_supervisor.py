@@ -12,6 +12,7 @@ import pytest
 from conftest import KILOBYTES, ROOT, run_words
 from made_records import make_run
 
+from common import record as records
 from dataflow.__main__ import main
 from dataflow.catalogue.catalogue import RUNTIMES
 from dataflow.commands import run
@@ -136,12 +137,12 @@ def test_the_reason_of_a_run_is_what_ended_it_first(no_gpu, monkeypatch, tmp_pat
 def test_a_disk_that_is_full_at_the_end_of_a_run_loses_no_time_and_stops_no_other_run(monkeypatch, tmp_path):
     """The record of the first run cannot be replaced. Its times are in a new file, and the second run is measured."""
     items = make_items([plan_configuration(name, {})[0] for name in ("torch memcpy", "torch mapped")], tmp_path)
-    replace = files.replace
+    replace = records.replace
 
     def follow_driver(monitor, run_folder):
         monitor.record.runs[-1] = make_run([1.0])
         if monitor.plan.transport.name == "memcpy":
-            monkeypatch.setattr(files, "replace", fail_at_first_path)
+            monkeypatch.setattr(records, "replace", fail_at_first_path)
 
     def fail_at_first_path(path, content):
         if path == items[0].path:

@@ -12,6 +12,7 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
+from common import record as records
 from common.record import SCHEMA_VERSION
 from dataflow.errors import RecordError
 from dataflow.plan.options import RESULTS
@@ -71,7 +72,7 @@ def test_a_record_that_cannot_be_saved_is_kept_in_the_temporary_folder(
     tmp_path, record, monkeypatch, capsys, became_folder
 ):
     """The old file is removed, because it has some of the same runs."""
-    path, temporary, replace = tmp_path / "results" / "record.json", tmp_path / "temporary", files.replace
+    path, temporary, replace = tmp_path / "results" / "record.json", tmp_path / "temporary", records.replace
     temporary.mkdir()
     files.create(path, record)
 
@@ -80,12 +81,12 @@ def test_a_record_that_cannot_be_saved_is_kept_in_the_temporary_folder(
             raise RecordError(f"cannot write {path} (No space left on device)")
         replace(path, content)
 
-    monkeypatch.setattr(files.tempfile, "gettempdir", lambda: str(temporary))
+    monkeypatch.setattr(records.tempfile, "gettempdir", lambda: str(temporary))
     if became_folder:
         path.unlink()
         path.mkdir()
     else:
-        monkeypatch.setattr(files, "replace", fail_in_folder)
+        monkeypatch.setattr(records, "replace", fail_in_folder)
     saved = files.save_somewhere(path, record)
     assert files.load(saved) == record
     assert [found for found in tmp_path.rglob("*.json") if found.is_file()] == [saved]

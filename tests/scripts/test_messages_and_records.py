@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -63,7 +64,8 @@ def test_anything_but_a_tensor_of_the_right_size_is_an_error(endpoints, data):
 
 
 @pytest.fixture
-def flags(tmp_path):
+def flags(tmp_path, monkeypatch):
+    monkeypatch.setenv("DATA_FLOW_LOCK", str(tmp_path))
     values = {"batch_size": 4, "prompt_seq_len": 256, "sizes": SIZES, "address": None, "runtime": "store"}
     more = {"transport": "refs", "device": "cpu", "warmup": 2, "output": tmp_path / "record.json"}
     return argparse.Namespace(**values, **more)
@@ -97,7 +99,25 @@ def test_an_error_is_one_line_and_the_samples_are_kept(flags, capsys, error, cod
     assert (run.status, run.reason, run.seconds) == ("failed", reason, [0.5])
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"schema_version": 6}', "[1]", "\x00"])
+def test_the_samples_of_a_record_whose_path_became_a_folder_are_saved_elsewhere(flags, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(records.tempfile, "gettempdir", lambda: str(tmp_path))
+    path = flags.output
+    with records.recorded_run(flags) as run:
+        run.seconds.append(0.5)
+        path.mkdir()
+    assert flags.output.parent == tmp_path and str(flags.output) in capsys.readouterr().err
+    assert records.load(flags.output).runs[0].seconds == [0.5]
+
+
+def test_a_script_waits_while_another_one_or_the_suite_measures(flags, capsys, monkeypatch):
+    with records.only_measurement():
+        monkeypatch.setattr(records.time, "sleep", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt), records.recorded_run(flags):
+            pass
+    assert capsys.readouterr().out.startswith("waiting until another measurement")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[" * 10**5, '{"schema_version": 6}', "[1]", "\x00"])
 def test_what_is_no_record_is_one_error(tmp_path, text):
     (tmp_path / "record.json").write_text(text)
     for name in ("record.json", "missing.json"):
