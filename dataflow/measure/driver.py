@@ -92,6 +92,8 @@ def main() -> None:
             pass
         elif isinstance(error, SuiteError):
             report.failure = str(error)
+        elif "allocate memory" in str(error):  # by torch
+            report.failure = str(error).partition("\n")[0]
         else:  # a defect of the suite
             traceback.print_exc()
             report.failure = f"{type(error).__name__}: {error}"

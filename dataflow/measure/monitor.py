@@ -147,8 +147,9 @@ class Monitor:
         # The clock counts nanoseconds; more digits would only make the record larger.
         ended = [self.progress.iteration(number) for number in range(1, 1 + self.progress.progress[2])]
         seconds = [round(end - start, 9) for start, end in ended]
-        # The number is known when the warm-up has ended.
-        untimed = len(ended) if run.warmup_iterations is None else 1 + run.warmup_iterations
+        # A number that is not given is known when the warm-up has ended.
+        warmup = run.warmup_iterations if self.plan.options.warmup is None else self.plan.options.warmup
+        untimed = len(ended) if warmup is None else 1 + warmup
         groups = [ended[untimed:][n : n + size] for n in range(0, len(ended) - untimed, size)]
         run.first_seconds = seconds[0] if seconds else None
         run.warmup_seconds, run.seconds = seconds[1:untimed], seconds[untimed:]

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+from dataclasses import replace
 from types import SimpleNamespace
 
 import psutil
@@ -156,7 +157,7 @@ GARBAGE = ["", "\xff\x00{garbage\n", '{"run": {"secnods": []}}', '{"run": {"orde
 
 @pytest.mark.parametrize("content", GARBAGE)
 def test_a_report_that_cannot_be_read_fails_the_run_and_the_times_are_kept(made, tmp_path, content):
-    made.record.runs[-1].warmup_iterations = 3
+    made.plan = replace(made.plan, options=replace(made.plan.options, warmup=3))  # no report has been read
     made.progress.phase = ITERATING
     made.progress.began(7)
     for number in range(1, 7):

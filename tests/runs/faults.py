@@ -124,7 +124,7 @@ FAULTS = [
           action=send(signal.SIGINT), after=8, code=130),
     Fault("the terminal is closed", "torch multiprocessing", r"^interrupted after \d+ timed iterations",
           action=send(signal.SIGHUP), code=130),
-    Fault("the object store is too small", "store refs", "error: refs needs .* of object store .* are free",
+    Fault("the object store is too small", "store refs", "error: store refs: refs needs .* of object store .* are free",
           flags=("--object-store-bytes", "80MiB"), code=2, keeps=0),
     Fault("/dev/shm is nearly full", "torch mapped", "needs .* of /dev/shm for messages .* are free",
           flags=("--iteration-bytes", "448MiB"), code=2, keeps=0, prefix=SMALL_MEMORY),
