@@ -41,7 +41,8 @@ def find_runs(paths: list[Path]) -> tuple[dict[str, list[Run]], Record]:
     runs: dict[str, list[Run]] = defaultdict(list)
     for record in records:
         if record.workload["edges"] == newest.workload["edges"]:
-            runs[name_of(record.configuration)] += [run for run in record.runs if run.status == "ok"]
+            known = runs[name_of(record.configuration)]
+            known += [run for run in record.runs if run.status == "ok" and run not in known]  # a copy counts once
     return runs, newest
 
 

@@ -1,5 +1,6 @@
 """Compute the bytes of the messages of one iteration, and check that this machine can hold them."""
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -49,6 +50,8 @@ def store_bytes(sizes: dict[str, int]) -> int:
 
 def check_memory(sizes: dict[str, int], batch_size: int) -> None:
     """Raise ValueError, with the largest batch size that fits, if memory or /dev/shm is too small for the messages."""
+    if not os.access("/dev/shm", os.W_OK):
+        raise ValueError("/dev/shm is missing or cannot be written, and Ray needs it: mount a tmpfs there")
     available = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
     free = {"/dev/shm": shutil.disk_usage("/dev/shm").free, "memory": 1024 * int(available[1]) if available else 0}
     needed = {"/dev/shm": STORED_ITERATIONS, "memory": STORED_ITERATIONS + RESIDENT_ITERATIONS}

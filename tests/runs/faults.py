@@ -152,6 +152,7 @@ HOSTILE = [
     use("/dev/shm is read-only", "torch memcpy", "memcpy: /dev/shm is missing or cannot be written", *THREE,
         prefix=READ_ONLY_MEMORY),
     use("a user without a home", "torch memcpy", "memcpy: --copy-in", *THREE, "--copy-in", prefix=NO_HOME),
+    use("several nodes without root", "nodes", "error: network namespaces need root", prefix=NO_HOME),
     use("PYTHONOPTIMIZE=2 and PYTHONSAFEPATH=1", "torch gloo", "^Execution time: ", *THREE, code=0,
         variables=ISOLATED, is_quick=False),
     use("PYTHONOPTIMIZE=2 and PYTHONSAFEPATH=1 with Ray", "store refs", "^Execution time: ", *THREE, code=0,

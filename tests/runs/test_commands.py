@@ -113,13 +113,16 @@ def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_pat
     assert any("torch memcpy" in line and "faster" in line for line in done.stdout.splitlines())
 
 
-def test_an_older_python_is_told_which_one_is_needed():
+@pytest.mark.parametrize("start", ["runpy.run_module('dataflow', run_name='__main__', alter_sys=True)",
+                                   "runpy.run_path('simulate_chat_learn_data_flow.py', run_name='__main__')",
+                                   "runpy.run_path('plot_results.py', run_name='__main__')"])  # fmt: skip
+def test_an_older_python_is_told_which_one_is_needed(start):
     """This Python says that it is 3.10, and has no datetime.UTC as 3.10; a module that imports it first would fail."""
     code = (
         "import datetime, runpy, sys\ndel datetime.UTC\nsys.version_info, sys.version = (3, 10, 13), '3.10.13 (main)'\n"
-        f"sys.path.insert(0, {str(ROOT)!r})\nrunpy.run_module('dataflow', run_name='__main__', alter_sys=True)"
+        f"sys.path.insert(0, {str(ROOT)!r})\n{start}"
     )
-    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (2, "error: Python 3.11 or newer is needed: this is 3.10.13\n")
 
 

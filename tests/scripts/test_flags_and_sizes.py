@@ -57,6 +57,12 @@ def test_too_little_memory_is_rejected_with_the_largest_batch_that_fits(monkeypa
         sizes.check_memory(sizes.message_bytes(701, 4096), 701)
 
 
+def test_a_machine_without_dev_shm_is_rejected(monkeypatch):
+    monkeypatch.setattr(sizes.os, "access", lambda path, mode: False)
+    with pytest.raises(ValueError, match="/dev/shm is missing or cannot be written"):
+        sizes.check_memory(sizes.message_bytes(1, 2), 1)
+
+
 @pytest.mark.parametrize(
     ("runtime", "words", "message"),
     [
