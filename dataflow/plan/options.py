@@ -67,7 +67,7 @@ class CoreOptions:
     model_scale: float | None = _size("multiply the first dimension of all tensors of --model by this "
         "share", float, Meta(gt=0, le=1))
     lora_rank: int | None = _size("send adapters of this rank for the matrices of the layers of --model instead of all "
-        "weights", int, Meta(ge=1, le=4096))
+        "tensors", int, Meta(ge=1, le=4096))
     device: str = _transport("auto", "device of the tensors; auto: GPUs if there are any and the transport uses them",
         str, choices=("auto", "cpu", "cuda"))
     zero_copy: bool = _transport(False, "object store: readers map tensors and do not copy them", configuration=True)
