@@ -23,7 +23,7 @@ import msgspec
 from common import RecordError, SuiteError
 from common.sizes import EDGES
 
-SCHEMA_VERSION: Literal[9] = 9
+SCHEMA_VERSION: Literal[10] = 10
 AnyRecord = TypeVar("AnyRecord", bound=msgspec.Struct)
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]  # longer than any iteration: such a number is an error
 
@@ -56,7 +56,7 @@ class Run(msgspec.Struct):
 class Record(msgspec.Struct, kw_only=True):
     """One configuration and its runs: one JSON file. The suite in dataflow/ adds fields, which others pass over."""
 
-    schema_version: Literal[9] = SCHEMA_VERSION  # the script or suite of another version writes others
+    schema_version: Literal[10] = SCHEMA_VERSION  # the script or suite of another version writes others
     workload: dict[str, Any]  # what is moved: flow, message, sizes, and edges with from, to and bytes
     configuration: dict[str, Any]  # how it is moved: runtime, transport, flags, device, layout
     environments: dict[str, dict[str, Any]] = {}  # node -> machine and versions

@@ -64,7 +64,6 @@ class Result:
         runs = [run for r in alike if not FORMS.get(r.workload.message) for run in r.quiet_runs]
         self.memcpy_seconds = median_of(run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs)
         self.cold_copy_seconds = median_of(run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs)
-        self.pipe_seconds = median_of(run.pipe_before_seconds + run.pipe_after_seconds for run in self.quiet_runs)
         self.impossible = self._explain_impossible()
         if self.impossible:
             self.status = "impossible"

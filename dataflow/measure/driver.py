@@ -17,7 +17,7 @@ import torch
 from dataflow.errors import ActorRaised, RunFailed, SuiteError
 from dataflow.measure.loop import Measurement
 from dataflow.measure.monitor import DriverReport
-from dataflow.measure.references import measure_copies, measure_null_transport, measure_pipe
+from dataflow.measure.references import measure_copies, measure_null_transport
 from dataflow.plan.plan import Plan
 from dataflow.records.machine import describe_environment
 from dataflow.workers.worker_group import WorkerGroup
@@ -30,7 +30,6 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
     run, runtime = report.run, plan.transport.runtime
     if plan.gpus > torch.cuda.device_count():
         raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs, the machine has {plan.gpus}: see nvidia-smi")
-    run.pipe_before_seconds = measure_pipe(plan.task_flow)
     run.null_transport_seconds = measure_null_transport(plan)
     copies = measure_copies(plan)
     run.memcpy_before_seconds, run.memcpy_all_cores_seconds = copies.warm, copies.all_cores
@@ -54,7 +53,6 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
                 report.write(plan.run_folder)  # now, because it may take long to close the transport
                 raise
         workers.stop()
-    run.pipe_after_seconds = measure_pipe(plan.task_flow)
     copies = measure_copies(plan)
     run.memcpy_after_seconds, run.cold_copy_after_seconds = copies.warm, copies.cold
     report.finished = True

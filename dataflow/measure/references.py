@@ -1,11 +1,8 @@
-"""Measure reference times of this machine per edge: a warm copy (memcpy), a cold copy, and 8 bytes through a pipe."""
+"""Measure reference times of this machine: a warm copy per edge (memcpy), a cold copy, and the benchmark's own work."""
 
 import mmap
 import os
-import signal
-import time
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -15,12 +12,11 @@ from dataflow.catalogue.catalogue import REFERENCE, TRANSPORTS
 from dataflow.endpoints.actor import Actor, Endpoint, pass_messages
 from dataflow.endpoints.tensors import synchronise
 from dataflow.flows.changes import shrink_messages
-from dataflow.flows.flow import DRIVER, Flow
+from dataflow.flows.flow import DRIVER
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
 from dataflow.trace.recorder import count_faults
 
-MESSAGE = bytes(8)  # as long as a sequence number
 WARM_PASSES, COLD_PASSES = 4, 2
 MAX_EVICTED_BYTES = 64 * 2**20  # larger than most caches
 
@@ -67,38 +63,6 @@ def _copy_all(pairs: Sequence[Sequence[torch.Tensor]], threads: int) -> float:
     return copy_seconds(pairs, synchronise)
 
 
-def measure_pipe(flow: Flow, passes: int = 50) -> list[float]:
-    """Return the seconds of each pass: each task reads 8 bytes from each input and writes 8 bytes to each output.
-
-    Each actor is a forked process that sleeps while it waits. If one of them dies, the monitor ends this process. They
-    use no lock that another thread of this process may hold: they import, print and log nothing.
-    """
-    pipes = {edge: os.pipe() for edge in flow.edges}
-    tasks = [DRIVER, *(task.name for task in flow.tasks)]
-    inputs = {task: [pipes[edge][0] for edge in flow.edges_to(task)] for task in tasks}
-    outputs = {task: [pipes[edge][1] for edge in flow.edges_from(task)] for task in tasks}
-    children = []
-    for actor in flow.actors:
-        child = os.fork()
-        if not child:
-            _run_actor([(inputs[task.name], outputs[task.name]) for task in flow.tasks_of(actor)])
-        children.append(child)
-    samples = []
-    for _ in range(passes // 10 + passes):
-        start = time.perf_counter()
-        for descriptor in outputs[DRIVER]:
-            os.write(descriptor, MESSAGE)
-        for descriptor in inputs[DRIVER]:
-            os.read(descriptor, len(MESSAGE))
-        samples.append(round(time.perf_counter() - start, 9))
-    for child in children:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    for descriptor in chain(*pipes.values()):
-        os.close(descriptor)
-    return samples[passes // 10 :]
-
-
 def measure_null_transport(plan: Plan, passes: int = 20) -> list[float]:
     """Return the seconds of each pass of the benchmark's own work: an iteration whose messages are passed by calls.
 
@@ -125,16 +89,3 @@ def measure_null_transport(plan: Plan, passes: int = 20) -> list[float]:
     torch.set_num_threads(threads_before)
     times = [driver.progress.iteration(number) for number in numbers[1:]]
     return [round(end - start, 9) for start, end in times]
-
-
-def _run_actor(tasks: list[tuple[list[int], list[int]]]) -> None:
-    """Read and write the messages of an actor's tasks until this process is killed."""
-    try:
-        while True:
-            for inputs, outputs in tasks:
-                for descriptor in inputs:
-                    os.read(descriptor, len(MESSAGE))
-                for descriptor in outputs:
-                    os.write(descriptor, MESSAGE)
-    finally:
-        os._exit(1)

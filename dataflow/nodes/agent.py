@@ -35,13 +35,13 @@ class NodeAgent:
         seconds, busy, stolen, *moved = [now - then for now, then in zip(self._count(), self.before, strict=True)]
         costs = NodeCosts(busy_cores=round(busy / seconds, 3), steal_cores=round(stolen / seconds, 3))
         if moved:
-            costs.received_bytes, costs.sent_bytes = map(int, moved)
+            costs.received_bytes = int(moved[0])
         return costs
 
     def _count(self) -> list[float]:
         """Return the time, the busy and stolen seconds of all cores, and the bytes of the interface if it is known."""
         network = psutil.net_io_counters(pernic=True).get(self.interface)
-        return [time.monotonic(), *read_cpu_seconds(), *([network.bytes_recv, network.bytes_sent] if network else [])]
+        return [time.monotonic(), *read_cpu_seconds(), *([network.bytes_recv] if network else [])]
 
     def listen(self) -> int:
         """Return the port at which `receive` accepts connections."""

@@ -127,7 +127,6 @@ class Nodes:
             cost.memcpy_seconds = copies
         for node, readings in self.clocks.items():
             costs[node].clock_offset_seconds = readings[0].offset
-            costs[node].clock_drift_seconds = readings[-1].offset - readings[0].offset
             costs[node].clock_error_seconds = max(reading.error for reading in readings)
         return {str(node): cost for node, cost in costs.items()}
 

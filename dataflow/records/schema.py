@@ -95,10 +95,8 @@ class NodeCosts(msgspec.Struct, forbid_unknown_fields=True):
 
     memcpy_seconds: list[Seconds] = []  # one warm copy per edge, one sample per pass
     clock_offset_seconds: float = 0.0  # how far its clock was ahead of the driver's before the iterations
-    clock_drift_seconds: float = 0.0  # how much further ahead it was after the iterations
     clock_error_seconds: float = 0.0  # the largest possible error of both
     received_bytes: Count | None = None  # by the interface of the node's address; None: it is not known
-    sent_bytes: Count | None = None
     busy_cores: float = 0.0  # of all processes; nodes on one machine count each other's too
     steal_cores: float = 0.0
 
@@ -114,8 +112,6 @@ class Run(record.Run, msgspec.Struct, forbid_unknown_fields=True):
     cold_copy_before_seconds: list[Seconds] = []  # one copy per edge into fresh memory, by --threads threads
     cold_copy_after_seconds: list[Seconds] = []
     cold_copy_faults: Count = 0  # page faults of one pass
-    pipe_before_seconds: list[Seconds] = []  # 8 bytes through a pipe per edge, between as many processes
-    pipe_after_seconds: list[Seconds] = []
     null_transport_seconds: list[Seconds] = []  # the benchmark's own work for one iteration, one sample per pass
     # What was done once before the first iteration -> its time. What it contains depends on the transport: torch and
     # peers start their processes in it, rdt does not. So it is not compared between transports.
@@ -141,7 +137,7 @@ class Run(record.Run, msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Record(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    schema_version: Literal[9] = SCHEMA_VERSION
+    schema_version: Literal[10] = SCHEMA_VERSION
     suite: str = ""  # of `dataflow run`; "" if the user chose the configuration
     table: str = "configurations"  # the table that the record belongs to
     workload: Workload

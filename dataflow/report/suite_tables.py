@@ -102,7 +102,6 @@ def microbenchmark_columns(group: Group) -> Sequence[Column]:
         Column("p95 µs", lambda r: f"{1e6 * p95:,.0f}" if (p95 := percentile(r.samples, 95)) else "-", 1),
         Column("µs per hop", lambda r: f"{r.typical_seconds / r.flow.path_length(max) * 1e6:,.0f}"),
         Column("speed-up over store refs or bytes", speed_up),
-        Column("x pipe", lambda r: format_significant(r.multiple_of(r.pipe_seconds))),
         tables.OVERHEAD,
     )
 

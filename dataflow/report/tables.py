@@ -205,7 +205,6 @@ MAIN_COLUMNS = (
     Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
     Column("x cold copy", lambda r: format_significant(r.times_cold_copy), 4),
     Column("x link", lambda r: format_significant(times_link(r)), is_optional=True),
-    Column("x pipe", lambda r: format_significant(r.multiple_of(r.pipe_seconds)), 3),
     # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
     Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
     OVERHEAD,

@@ -79,7 +79,7 @@ def test_the_ok_runs_count_and_without_any_the_failed_ones():
 
 @pytest.mark.parametrize("change", [{"other_cores": 0.31}, {"steal_cores": 0.11}, {"settled": False}])
 def test_runs_that_were_disturbed_or_did_not_settle_have_no_part_in_the_time(change):
-    left_out = make_run([9.0], memcpy_before_seconds=[7.0], pipe_before_seconds=[7.0], **change)
+    left_out = make_run([9.0], memcpy_before_seconds=[7.0], **change)
     mixed = make_result([1.0], left_out, [2.0])
     assert (mixed.status, mixed.run_seconds, mixed.seconds) == ("ok", [1.0, 2.0], [1.0, 2.0])
     alone = make_result(left_out, left_out)
@@ -89,7 +89,7 @@ def test_runs_that_were_disturbed_or_did_not_settle_have_no_part_in_the_time(cha
     allowed = make_result(left_out, arguments={"allow_disturbed": True})
     assert allowed.status == ("ok" if status == "disturbed" else status)
     if status == "disturbed":
-        assert (mixed.memcpy_seconds, mixed.pipe_seconds) == (0.02, None)
+        assert mixed.memcpy_seconds == 0.02
         some = [
             make_record("refs", left_out, arguments={"allow_disturbed": True}),
             make_record("refs", [1.0], left_out),
@@ -101,7 +101,7 @@ def test_numbers_per_iteration():
     counts = {"driver": (3, 30), "policy": (2, 60)}
     costs = {name: ProcessCost(peak_memory_bytes=peak, minor_faults=faults) for name, (peak, faults) in counts.items()}
     run = make_run([1.0, 2.0, 3.0], processes=costs, cpu_seconds=9.0, stored_bytes=30, spilled_bytes=4,
-                   group_seconds=[7.5], pipe_before_seconds=[0.5], memcpy_after_seconds=[0.06],
+                   group_seconds=[7.5], memcpy_after_seconds=[0.06],
                    null_transport_seconds=[0.1, 0.2, 9.0])  # fmt: skip
     result = make_result(run, flags={"check_every": 3, "in_flight": 2})
     assert result.typical_seconds == 2.5  # per iteration of a group, because latencies include waiting

@@ -9,27 +9,9 @@ import psutil
 import pytest
 import torch
 
-from dataflow.flows.catalogue import build_flow
 from dataflow.measure import noise, references
 from dataflow.measure.noise import CpuTime
-from dataflow.measure.references import COLD_PASSES, WARM_PASSES, measure_copies, measure_pipe
-
-
-@pytest.mark.parametrize("name", ["online-dpo", "ppo", "round-trip", "chain", "scatter-gather", "dpo"])
-def test_pipe_measurement_waits_for_every_task_and_leaves_no_process_and_no_file(monkeypatch, name):
-    def slow_read(descriptor, count):
-        content = read(descriptor, count)
-        if os.getpid() != test_process:
-            time.sleep(0.01)
-        return content
-
-    read, test_process, flow = os.read, os.getpid(), build_flow(name, {})
-    monkeypatch.setattr(references.os, "read", slow_read)
-    files, children = os.listdir("/proc/self/fd"), psutil.Process().children()
-    samples = measure_pipe(flow, passes=3)
-    assert len(samples) == 3 and min(samples) > 0.01 * (3 if name == "chain" else 1)
-    assert os.listdir("/proc/self/fd") == files
-    assert psutil.Process().children() == children
+from dataflow.measure.references import COLD_PASSES, WARM_PASSES, measure_copies
 
 
 def test_copies_are_of_every_edge_in_every_pass_and_cold_ones_touch_every_page(make_plan, monkeypatch):

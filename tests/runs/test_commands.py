@@ -65,7 +65,7 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
     done = run_command("run", *configurations, quoted, *flags)
     assert [record.workload.flow for record in load_records(tmp_path)] == [flow, flow, "a -> b: 64kB"]
     assert "3 of 3" in done.stdout
-    for column in ("x memcpy", "x pipe", "overhead", "ms per iteration"):
+    for column in ("x memcpy", "overhead", "ms per iteration"):
         assert column in done.stdout
     assert re.search(r"^torch gloo .* times as .* torch memcpy \(no interval: ", done.stdout, re.MULTILINE)
     assert (tmp_path / "transports.svg").exists()
