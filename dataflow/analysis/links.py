@@ -32,7 +32,7 @@ def crossings_of(result: Result, run: Run) -> Crossings:
     change = FORMS.get(result.workload.message)
     flow = change(result.flow) if change else result.flow
     options = options_of(result.workload.flow, result.configuration.flags)
-    flow = with_proxy_actor(flow) if PROXY in run.nodes else options.tasks_that_run(flow)
+    flow = with_proxy_actor(flow) if PROXY in run.nodes else options.add_tasks(flow).flow
     return Crossings(flow, run.nodes, result.transport.once_per_node)
 
 

@@ -25,7 +25,7 @@ def find_other_data_path(plan: Plan, run: Run, numbers: range) -> str | None:
     low, high = 0.0, MAX_STORED_SHARE * sum(edge.bytes for edge in flow.edges)
     if stores_messages(plan):
         headers_bytes = PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in flow.edges)
-        high = 1.1 * (expected_stored_bytes(plan) + plan.options.added_store_bytes(plan.task_flow)) + headers_bytes
+        high = 1.1 * (expected_stored_bytes(plan) + plan.added.store_bytes) + headers_bytes
         low = 0.99 * expected
     has_large = any(stored_size(plan, message) > INLINED_BYTES for message in flow.messages)
     if has_large and not low <= stored <= high:

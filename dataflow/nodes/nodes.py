@@ -136,9 +136,9 @@ def place_actors(plan: Plan, count: int) -> dict[str, int]:
     names = plan.worker_names[1:]
     if plan.options.placement == "pack":
         return dict.fromkeys(names, 0)
-    if not plan.options.place:
-        return {name: (index + 1) % count for index, name in enumerate(names)}
     nodes = plan.options.nodes_of_actors
+    if not nodes:
+        return {name: (index + 1) % count for index, name in enumerate(names)}
     if max(nodes.values()) >= count:
-        raise UsageError(f"--placement {plan.options.place}: the cluster has {count} nodes, numbered from 0")
+        raise UsageError(f"--placement {plan.options.placement}: the cluster has {count} nodes, numbered from 0")
     return {name: nodes.get(name, 0) for name in names}

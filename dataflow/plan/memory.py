@@ -102,4 +102,4 @@ def resident_bytes(plan: "Plan") -> int:
     slots = 1 if is_in_place else flow.slots(options.in_flight)
     # Readers hold the inputs of the last iterations while the next one arrives.
     pools, inputs = slots * copies * flow.sent_bytes, (options.in_flight + 1) * flow.bytes_per_iteration
-    return pools + inputs + stored_bytes(plan) + options.added_memory_bytes(flow)
+    return pools + inputs + stored_bytes(plan) + plan.added.memory_bytes

@@ -15,7 +15,7 @@ from dataflow.flows.flow import Flow
 from dataflow.flows.models import MODELS
 from dataflow.plan.flag import flag, parse_assignments
 from dataflow.studies import FOLDER as STUDIES
-from dataflow.studies import studies
+from dataflow.studies import Added, studies
 from dataflow.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
@@ -113,15 +113,11 @@ class CoreOptions:
     # fmt: on
     transport: str | None = None
     preset: str | None = None  # the known system that --flow names
-    place: str | None = None  # the node numbers of --placement
 
     def __post_init__(self) -> None:
         if self.as_sent and self.message is None:
             object.__setattr__(self, "message", "fields")
-        if "=" in (self.placement or ""):
-            object.__setattr__(self, "place", self.placement)
-        is_spread = self.place or (self.address and not self.placement)
-        object.__setattr__(self, "placement", "spread" if is_spread else self.placement or "pack")
+        object.__setattr__(self, "placement", self.placement or ("spread" if self.address else "pack"))
 
     @property
     def sizes(self) -> dict[str, Any]:
@@ -139,7 +135,8 @@ class CoreOptions:
 
     @property
     def nodes_of_actors(self) -> dict[str, int]:
-        return parse_assignments("--placement", self.place, int)
+        """Return the node numbers of --placement; nothing for pack and spread."""
+        return parse_assignments("--placement", self.placement if "=" in str(self.placement) else None, int)
 
     @property
     def table(self) -> str:
@@ -150,21 +147,9 @@ class CoreOptions:
         name = self.sweep.partition("=")[0]
         return name if name == "in-flight" else f"sweep-{name}"
 
-    def tasks_that_run(self, flow: Flow) -> Flow:
-        """Return the flow with the tasks that a flag adds to it."""
-        return flow
-
-    def timed_actors(self, flow: Flow) -> tuple[str, ...]:
-        """Return the names that --model-seconds takes."""
-        return flow.actors
-
-    def added_store_bytes(self, flow: Flow) -> int:
-        """Return the bytes per iteration that added tasks put into the object store at most."""
-        return 0
-
-    def added_memory_bytes(self, flow: Flow) -> int:
-        """Return the bytes of memory that added tasks need."""
-        return 0
+    def add_tasks(self, flow: Flow) -> Added:
+        """Return the flow with the tasks that a flag adds to it, and what these need."""
+        return Added(flow)
 
     @property
     def configuration_flags(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dataflow.flows.flow import DRIVER, Edge, Flow
 from dataflow.plan import memory, validate
 from dataflow.plan.options import FORMS, MAX_WARMUP, MIN_WARMUP_GROUPS, Options
 from dataflow.records.schema import Configuration, Layout, Record, Workload, record_edges
-from dataflow.studies import studies
+from dataflow.studies import Added, studies
 
 LINK_VARIABLE = "DATA_FLOW_LINK"  # name of the network between the nodes, which tables show, such as 10 Gbit/s
 
@@ -69,10 +69,12 @@ class Plan:
     @cached_property
     def task_flow(self) -> Flow:
         """Return the tasks that run: those of the flow, and the suite's own proxy actor or dataset."""
+        return with_proxy_actor(self.added.flow) if self.transport.requirements.proxy_actor else self.added.flow
+
+    @cached_property
+    def added(self) -> Added:
         flow = jagged_flow(self.requested_flow) if self.options.message == "jagged" else self.requested_flow
-        if self.transport.requirements.proxy_actor:
-            return with_proxy_actor(flow)
-        return self.options.tasks_that_run(flow)
+        return self.options.add_tasks(flow)
 
     @cached_property
     def sent_flow(self) -> Flow:
@@ -139,7 +141,10 @@ class Plan:
     def configuration(self) -> Configuration:
         options, transport, flags = self.options, self.transport, self.options.configuration_flags
         link = os.environ.get(LINK_VARIABLE, "")
-        layout = Layout(options.placement, bool(options.address), options.place or "", link)  # type: ignore[arg-type]
+        placement = str(options.placement)
+        layout = Layout(placement, bool(options.address), "", link)  # type: ignore[arg-type]
+        if "=" in placement:
+            layout = Layout("spread", bool(options.address), placement, link)
         return Configuration(transport.runtime.name, transport.name, flags, self.device, layout)  # type: ignore[arg-type]
 
     def new_record(self) -> Record:

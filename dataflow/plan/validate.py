@@ -54,9 +54,9 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
 
 
 def placement_errors(options: Options, flow: Flow) -> Iterator[str]:
-    if options.placement == "spread" and not options.address:
+    if options.placement != "pack" and not options.address:
         yield "--placement: a private cluster has one node: give --address too, or use dataflow nodes"
-    if options.placement not in ("pack", "spread"):
+    if options.placement not in ("pack", "spread") and not options.nodes_of_actors:
         yield f"--placement {options.placement}: give pack, spread or ACTOR=NODE,..."
     for actor, node in options.nodes_of_actors.items():
         if actor not in flow.actors or node < 0:
@@ -89,7 +89,7 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
         yield f"--message jagged: no message of {flow.name} has a list of tensors: leave it out"
     if options.as_sent and options.message != "fields":
         yield f"--as-sent: {options.message} messages have what a view shows, and not its storage: leave it out"
-    actors = options.timed_actors(flow)
+    actors = (*flow.actors, *options.add_tasks(flow).timed_names)
     for actor in options.model_times.keys() - set(actors):
         yield f"--model-seconds: there is no actor {actor}: give {', '.join(actors)}"
 

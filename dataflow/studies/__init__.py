@@ -31,6 +31,16 @@ class Study:
     collector: str = ""  # a Collector of what its parts measure
 
 
+@dataclass(frozen=True)
+class Added:
+    """A flow with the tasks that a flag of a study adds to it, and what these need."""
+
+    flow: Any  # a Flow
+    timed_names: tuple[str, ...] = ()  # that --model-seconds takes besides the actors
+    store_bytes: int = 0  # that they put into the object store per iteration, at most
+    memory_bytes: int = 0  # that they keep
+
+
 class Part:
     """What an actor of a study does besides sending. Each worker has an object of its own."""
 

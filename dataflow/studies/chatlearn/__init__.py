@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Meta
 
-from dataflow.flows.flow import Edge, Flow, Task
+from dataflow.flows.flow import Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES
 from dataflow.plan.flag import flag
-from dataflow.studies import Study
+from dataflow.studies import Added, Study
 
 if TYPE_CHECKING:  # Options has these flags and those of CoreOptions
     from dataflow.plan.options import CoreOptions as Base
@@ -43,28 +43,17 @@ class ChatLearnFlags(Base):
     def group_size(self) -> int:
         return self.episode or self.check_every or self.in_flight
 
-    def tasks_that_run(self, flow: Flow) -> Flow:
+    def add_tasks(self, flow: Flow) -> Added:
         """Return the flow with a reader of its results at the end, which acknowledges each iteration to the driver."""
         if self.sink != "trainer":
-            return flow
-        return replace(flow, tasks=(*flow.tasks, Task(DATASET, flow.returns, ACKNOWLEDGEMENT)), returns=(DATASET,))
-
-    def timed_actors(self, flow: Flow) -> tuple[str, ...]:
-        return (*flow.actors, "trainer") if self.sink == "trainer" else flow.actors
-
-    def added_store_bytes(self, flow: Flow) -> int:
-        """Return the bytes of the micro-batches of ChatLearn's dataset, all samples as long as the longest."""
-        fields = [field for edge in dataset_edges(flow) for field in edge.message.fields]
-        return sum(ITEM_BYTES[f.dtype] * len(f.shapes) * max(map(math.prod, f.shapes)) for f in fields)
-
-    def added_memory_bytes(self, flow: Flow) -> int:
-        """Return the bytes of the samples that the dataset keeps, views with their storage, and of the trainer."""
-        return self.group_size * sum(edge.message.serialised_bytes + edge.bytes for edge in dataset_edges(flow))
-
-
-def dataset_edges(flow: Flow) -> list[Edge]:
-    """Return what the dataset of a trainer reads; nothing without --sink trainer."""
-    return [edge for edge in flow.edges if edge.reader == DATASET]
+            return Added(flow)
+        flow = replace(flow, tasks=(*flow.tasks, Task(DATASET, flow.returns, ACKNOWLEDGEMENT)), returns=(DATASET,))
+        messages = [edge.message for edge in flow.edges_to(DATASET)]
+        # The dataset keeps samples, views with their storage. In its micro-batches, all are as long as the longest.
+        memory_bytes = self.group_size * sum(message.serialised_bytes + message.bytes for message in messages)
+        fields = [field for message in messages for field in message.fields]
+        store_bytes = sum(ITEM_BYTES[f.dtype] * len(f.shapes) * max(map(math.prod, f.shapes)) for f in fields)
+        return Added(flow, ("trainer",), store_bytes, memory_bytes)
 
 
 def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:

@@ -55,6 +55,5 @@ def test_the_micro_batches_of_the_trainer_are_stored_too(make_plan):
         problem = find_other_data_path(plan, Run(stored_bytes=4 * stored), range(2, 6))
         assert (problem is None) == is_expected
     uneven = make_plan("store", *flags, "--prompt-len", "uniform:10:100")  # the longest sample sets the length
-    assert uneven.options.added_store_bytes(uneven.task_flow) > uneven.task_flow.edges_to("stream-dataset")[0].bytes
-    plan = make_plan("store", *flags[:-2])
-    assert plan.options.added_store_bytes(plan.task_flow) == 0
+    assert uneven.added.store_bytes > uneven.task_flow.edges_to("stream-dataset")[0].bytes
+    assert make_plan("store", *flags[:-2]).added.store_bytes == 0
