@@ -6,8 +6,7 @@ from functools import cache
 import numpy as np
 
 from dataflow.analysis.result import Result, median_of
-from dataflow.flows.changes import with_proxy_actor
-from dataflow.flows.flow import DRIVER, PROXY
+from dataflow.flows.flow import DRIVER, PROXY, with_proxy_actor
 from dataflow.plan.options import FORMS, options_of
 from dataflow.plan.plan import Crossings
 from dataflow.records.schema import Run

@@ -34,7 +34,7 @@ class Endpoint:
         self.plan, self.name, self.task_flow, self.sent_flow = plan, name, flow, plan.sent_flow
         self.device = torch.device(plan.device)
         self.packed, self.jagged = options.message == "packed", options.message == "jagged"
-        self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks_of(name)}
+        self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks if task.actor == name}
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
         self.copies: dict[str, Iterator[list[Payload]]] = {}  # --copy-out: memory that each task copies its inputs into

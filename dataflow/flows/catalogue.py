@@ -6,19 +6,17 @@ Each size is a flag. A user's flow can also be text or a function in another fil
 import inspect
 import runpy
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import cache, partial, wraps
 from itertools import pairwise
 from types import NoneType
 from typing import Any
 
 from common import sizes as demo_sizes
 from dataflow.errors import did_you_mean
-from dataflow.flows.changes import cut_messages, scale_flow
 from dataflow.flows.chatlearn_messages import dpo, of_samples, rlhf, slime
 from dataflow.flows.flow import DRIVER, Flow, Task
-from dataflow.flows.message import flat_message
+from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, NUMBER_BYTES, Field, Message, flat_message
 from dataflow.flows.parser import ARROW, check_reserved, parse_flow
 from dataflow.studies import studies
 from dataflow.units import format_bytes
@@ -76,59 +74,65 @@ for _study in studies().values():
     FLOWS.update(_study.flows)
 # The demo sends flat tensors; with --message fields or packed, the flow has ChatLearn's fields instead.
 FLOWS_OF_FIELDS = {"online-dpo": of_samples(partial(rlhf, "online-dpo", "online DPO"))}
+ALL_FLOWS = [(name, name, None) for name in FLOWS] + [(f"{n} --message fields", n, "fields") for n in FLOWS_OF_FIELDS]
 
 
-@contextmanager
-def name_errors(name: str) -> Iterator[None]:
-    """Raise ValueError, with the line of FILE.py, for anything that the user's file raises."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        path = name.rpartition(":")[0]
-        lines = [
-            f", line {frame.lineno}" for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path
-        ]
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ValueError(f"{name}{''.join(lines[-1:])}: {reason}: give FILE.py:FUNCTION") from None
-
-
+@cache  # so that the file of a user is read once
 def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
     """Return the function that builds the flow of this name, text or FILE.py:FUNCTION; raise ValueError for others."""
     if ARROW in name:
         return lambda: parse_flow(name)
     if ".py:" in name:
-        path, _, function = name.rpartition(":")
-        with name_errors(name):
-            value = runpy.run_path(path)[function]
-        if not callable(value):
-            raise ValueError(f"{name} is of type {type(value).__name__}: give FILE.py:FUNCTION")
-        return value
+        return load_function(name)
     if name not in FLOWS:
         others = f": give {', '.join(FLOWS)}, 'rollout -> trainer: 12MB', or my_flow.py:my_flow"
         raise ValueError(f"unknown flow {name}{did_you_mean(name, FLOWS) or others}")
     return FLOWS_OF_FIELDS.get(name, FLOWS[name]) if message else FLOWS[name]
 
 
-def flow_sizes(name: str, message: str | None = None) -> dict[str, Any]:
-    """Return the sizes of a flow with their defaults. A flow that is written as text has none.
+def load_function(name: str) -> Callable[..., Flow]:
+    """Return a user's function. Raise ValueError, with the line of FILE.py, for anything that the file raises."""
+    path, _, function_name = name.rpartition(":")
 
-    Raise ValueError if a parameter of a user's function has no default, or one that no record can hold.
-    """
-    parameters = inspect.signature(flow_function(name, message)).parameters
-    sizes = {size: parameter.default for size, parameter in parameters.items()}
-    for size, default in sizes.items():
-        if not isinstance(default, (int, float, str, NoneType)):  # without a default, it is a class
+    def call(function: Callable[..., Any], **sizes: Any) -> Any:
+        try:
+            return function(**sizes)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            lines = [f", line {frame.lineno}" for frame in frames if frame.filename == path]
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ValueError(f"{name}{''.join(lines[-1:])}: {reason}: give FILE.py:FUNCTION") from None
+
+    function = call(lambda: runpy.run_path(path)[function_name])
+    if not callable(function):
+        raise ValueError(f"{name} is of type {type(function).__name__}: give FILE.py:FUNCTION")
+    for size, parameter in inspect.signature(function).parameters.items():
+        if not isinstance(parameter.default, (int, float, str, NoneType)):  # without a default, it is a class
             raise ValueError(f"{name}: give its parameter {size} a number or a text as default")
-    return sizes
+
+    @wraps(function)
+    def build(**sizes: Any) -> Flow:
+        flow = call(function, **sizes)
+        if not isinstance(flow, Flow):
+            raise ValueError(f"{name} returned a {type(flow).__name__}: it must return a dataflow.flows.flow.Flow")
+        check_reserved([*flow.actors, *(task.name for task in flow.tasks)])
+        return flow
+
+    return build
+
+
+def flow_sizes(name: str, message: str | None = None) -> dict[str, Any]:
+    """Return the sizes of a flow with their defaults. A flow that is written as text has none."""
+    parameters = inspect.signature(flow_function(name, message)).parameters
+    return {size: parameter.default for size, parameter in parameters.items()}
 
 
 def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) -> Flow:
     """Return the flow at these sizes. Sizes that are None or missing have the flow's defaults.
 
-    `iteration_bytes` is a size of every flow of flat messages, `fields` (parts of each tensor) of every
-    flow.
+    `iteration_bytes` is a size of every flow of flat messages, `fields` (parts of each tensor) of every flow.
     Raise ValueError if the sizes do not make a flow, or if one of them belongs to another flow.
     """
     given = {size: value for size, value in sizes.items() if value is not None}
@@ -137,19 +141,10 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
         message = None  # --fields cuts the flat message
     defaults = flow_sizes(name, message)
     for size in given.keys() - defaults.keys():
-        owners = [flow for flow in FLOWS if size in flow_sizes(flow)]
-        owners += [f"{flow} --message fields" for flow in FLOWS_OF_FIELDS if size in flow_sizes(flow, "fields")]
+        owners = [label for label, flow, form in ALL_FLOWS if size in flow_sizes(flow, form)]
         others = f"; {name} has {', '.join(map(flag_name, defaults))}" if defaults else ""
         raise ValueError(f"{flag_name(size)} is a size of {', '.join(owners)}: leave it out{others}")
-    function = flow_function(name, message)
-    if ".py:" in name:
-        with name_errors(name):
-            flow = function(**{**defaults, **given})
-        if not isinstance(flow, Flow):
-            raise ValueError(f"{name} returned a {type(flow).__name__}: it must return a dataflow.flows.flow.Flow")
-        check_reserved([*flow.actors, *(task.name for task in flow.tasks)])
-    else:
-        flow = function(**{**defaults, **given})
+    flow = flow_function(name, message)(**given)
     if iteration_bytes and not flow.is_flat:
         raise ValueError(f"--iteration-bytes changes flat messages, and {name} has messages of fields: leave it out, "
                          "and use --batch-size")  # fmt: skip
@@ -158,14 +153,53 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
     return cut_messages(flow, fields) if fields else flow
 
 
+def scale_flow(flow: Flow, iteration_bytes: int) -> Flow:
+    """Return the flat flow with about `iteration_bytes` per iteration: each message keeps its share, in int64 words.
+
+    Acknowledgements keep their 8 bytes, unless the flow has no other messages.
+    """
+    smallest = NUMBER_BYTES * len(flow.edges)
+    if iteration_bytes < smallest:
+        raise ValueError(f"--iteration-bytes {iteration_bytes}: {flow.name} has {len(flow.edges)} messages of at least "
+                         f"8 bytes per iteration: give {smallest} or more")  # fmt: skip
+    kept = {ACKNOWLEDGEMENT} if any(message != ACKNOWLEDGEMENT for message in flow.messages) else set()
+    kept_bytes = sum(edge.bytes for edge in flow.edges if edge.message in kept)
+    factor = (iteration_bytes - kept_bytes) / (flow.bytes_per_iteration - kept_bytes)
+
+    def scale(message: Message) -> Message:
+        count = NUMBER_BYTES * max(1, round(message.bytes * factor / NUMBER_BYTES))
+        return message if message in kept else flat_message(count)
+
+    return flow.with_messages(scale)
+
+
+def cut_messages(flow: Flow, count: int) -> Flow:
+    """Return the flow with each tensor cut into `count` tensors of nearly equal size. Lists stay as they are."""
+
+    def cut(message: Message) -> Message:
+        fields: list[Field] = []
+        for field in message.fields:
+            items, remainder = divmod(field.bytes // ITEM_BYTES[field.dtype], count)
+            if field.is_list or message == ACKNOWLEDGEMENT:
+                fields.append(field)
+            elif items:
+                name, lengths = field.name or "part", [items + (n < remainder) for n in range(count)]
+                fields += [Field(f"{name}_{n}", field.dtype, (length,)) for n, length in enumerate(lengths)]
+            else:
+                raise ValueError(f"--fields {count}: {flow.name} has a tensor of only {field.bytes} bytes: give fewer "
+                                 "fields or a larger --iteration-bytes")  # fmt: skip
+        return Message(tuple(fields))
+
+    return flow.with_messages(cut)
+
+
 def describe_flows() -> str:
     """Return each flow with its bytes and its sizes. --dry-run shows the messages."""
     lines = []
-    for name, message in [(flow, None) for flow in FLOWS] + [(flow, "fields") for flow in FLOWS_OF_FIELDS]:
+    for label, name, message in ALL_FLOWS:
         flow = build_flow(name, {}, message)
         sizes = ", ".join(f"{flag_name(size)} {value}" for size, value in flow_sizes(name, message).items() if value)
-        form = " --message fields" if message else ""
-        lines.append(f"{name}{form}: {flow.title}, {format_bytes(flow.bytes_per_iteration)} per iteration ({sizes})")
+        lines.append(f"{label}: {flow.title}, {format_bytes(flow.bytes_per_iteration)} per iteration ({sizes})")
     return "\n".join([*lines, "--dry-run shows the messages of a flow."])
 
 

@@ -20,49 +20,42 @@ LENGTH_SEED = 20241019
 MAX_LENGTH = 2**20
 
 
-@dataclass(frozen=True)
+@dataclass
 class Batch:
-    """The samples of a message: the tokens of each prompt and response, and the length that tensors are padded to."""
+    """The samples of every message of a flow; raise ValueError if a sample is longer than seq_length.
 
-    prompts: tuple[int, ...]
-    responses: tuple[int, ...]
-    padded: int
+    Tensors are padded to the longest prompt plus the longest response of the batch (megatron), or to seq_length (vllm).
+    """
+
+    batch_size: int = 128
+    prompt_len: int | str = "512"
+    response_len: int | str = "512"
+    seq_length: int = 1024
+    padding: str = "megatron"
     as_sent: bool = False  # some fields are views of larger tensors, as ChatLearn sends them
 
-    @property
-    def size(self) -> int:
-        return len(self.prompts)
+    def __post_init__(self) -> None:
+        self.prompts = draw_lengths(self.prompt_len, self.batch_size, "--prompt-len")
+        self.responses = draw_lengths(self.response_len, self.batch_size, "--response-len")
+        longest = max(map(sum, zip(self.prompts, self.responses, strict=True)))
+        if self.padding == "vllm" and longest > self.seq_length:
+            raise ValueError(f"a sample has {longest} tokens, more than --seq-length {self.seq_length}: raise "
+                             "--seq-length, or give a shorter --prompt-len or --response-len")  # fmt: skip
+        self.padded = self.seq_length if self.padding == "vllm" else max(self.prompts) + max(self.responses)
 
     def per_sample(self, name: str, dtype: str, lengths: tuple[int, ...], view_of: int = 0) -> Field:
         """Return a list of one tensor per sample; as sent by ChatLearn, views of one tensor of [samples, view_of]."""
-        return Field(name, dtype, lengths=lengths, storage=(self.size, view_of) if view_of and self.as_sent else ())
+        storage = (self.batch_size, view_of) if view_of and self.as_sent else ()
+        return Field(name, dtype, lengths=lengths, storage=storage)
 
     def strings(self, name: str, lengths: tuple[int, ...]) -> Field:
         return Field(name, "str", lengths=tuple(CHARACTERS_PER_TOKEN * tokens for tokens in lengths))
 
     def padded_to(self, name: str, dtype: str, shorter: int = 0) -> Field:
-        return Field(name, dtype, (self.size, self.padded - shorter))
+        return Field(name, dtype, (self.batch_size, self.padded - shorter))
 
 
-def make_batch(
-    batch_size: int = 128, prompt_len: int | str = "512", response_len: int | str = "512", seq_length: int = 1024,
-    padding: str = "megatron", as_sent: bool = False,
-) -> Batch:  # fmt: skip
-    """Return the samples of every message of a flow; raise ValueError if a sample is longer than seq_length.
-
-    Tensors are padded to the longest prompt plus the longest response of the batch (megatron), or to seq_length (vllm).
-    """
-    prompts = draw_lengths(prompt_len, batch_size, "--prompt-len")
-    responses = draw_lengths(response_len, batch_size, "--response-len")
-    longest = max(map(sum, zip(prompts, responses, strict=True)))
-    if padding == "vllm" and longest > seq_length:
-        raise ValueError(f"a sample has {longest} tokens, more than --seq-length {seq_length}: raise --seq-length, or "
-                         "give a shorter --prompt-len or --response-len")  # fmt: skip
-    padded = seq_length if padding == "vllm" else max(prompts) + max(responses)
-    return Batch(prompts, responses, padded, as_sent)
-
-
-of_samples = partial(of_sizes, make_batch)  # a flow of messages of samples
+of_samples = partial(of_sizes, Batch)  # a flow of messages of samples
 
 
 def draw_lengths(spec: int | str, count: int, flag: str) -> tuple[int, ...]:
@@ -115,7 +108,7 @@ def reward(batch: Batch, values: bool = False) -> Message:
     """
     fields = [
         batch.padded_to("all_token_ids_right_padded", "int64"),
-        Field("action_start_indices", "int64", (batch.size,)),
+        Field("action_start_indices", "int64", (batch.batch_size,)),
         # Views of tensors that the reward model received, old_logprobs and old_values (reward_inference.py:445).
         batch.per_sample("action_logprobs", "float32", batch.responses, view_of=batch.padded - 1),
     ]
@@ -128,14 +121,14 @@ def reward(batch: Batch, values: bool = False) -> Message:
         batch.padded_to("old_logprobs", "float32", 1),
         batch.per_sample("no_padded_query_ids", "int64", batch.prompts),
         batch.strings("str_prompts", batch.prompts),
-        Field("rm_rewards", "floats", lengths=(1,) * batch.size),
+        Field("rm_rewards", "floats", lengths=(1,) * batch.batch_size),
     ]
     return Message(tuple(fields))
 
 
 def pairs(batch: Batch, scored: bool) -> Message:
     """DPO's chosen and rejected answers, 24 B S + 8 B; with the reference's two sums (`scored`), 24 B S + 16 B."""
-    size, length = batch.size, batch.padded
+    size, length = batch.batch_size, batch.padded
     fields = [
         Field("chosen", "int64", (size, length)),
         Field("rejected", "int64", (size, length)),
@@ -154,9 +147,9 @@ def slime(batch: Batch) -> Flow:
     The ids of the samples are a tensor here, so that the message can hold its sequence number.
     """
     both = tuple(map(sum, zip(batch.prompts, batch.responses, strict=True)))
-    one = (1,) * batch.size
+    one = (1,) * batch.batch_size
     message = Message((
-        Field("sample_indices", "int64", (batch.size,)),
+        Field("sample_indices", "int64", (batch.batch_size,)),
         Field("tokens", "ints", lengths=both),
         Field("response_lengths", "ints", lengths=one),
         Field("rewards", "floats", lengths=one),
@@ -184,7 +177,7 @@ def rlhf(name: str, title: str, batch: Batch, has_value: bool = False, has_rule:
         tasks.append(Task("value", ("policy",), Message((batch.padded_to("old_values", "float32"),))))
     tasks.append(Task("reward", tuple(task.name for task in tasks), reward(batch, has_value)))
     if has_rule:
-        scores = Message((Field("math_rewards", "float64", (batch.size,)),))
+        scores = Message((Field("math_rewards", "float64", (batch.batch_size,)),))
         tasks.append(Task("reward1", (DRIVER, "policy"), scores))
     returns = tuple(task.name for task in tasks if task.name in ("value", "reward", "reward1"))
     return Flow(name, title, query(batch), tuple(tasks), returns)

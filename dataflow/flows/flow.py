@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
-from dataflow.flows.message import Message
+from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
 
 DRIVER = "driver"
 PROXY = "proxy"  # the actor that `with_proxy_actor` adds; a user's flow may have a trainer of its own
@@ -69,11 +69,9 @@ class Flow:
             check_name(task.actor)
             if task.name in names or task.actor == DRIVER:
                 raise ValueError(f"flow {self.name}: the name {task.name} is taken")
-            if not task.reads:
-                raise ValueError(f"flow {self.name}: {task.name} reads nothing")
-            for source in task.reads:
-                if source not in names:
-                    raise ValueError(f"flow {self.name}: {task.name} reads {source}, which does not come before it")
+            if not task.reads or not names.issuperset(task.reads):
+                raise ValueError(f"flow {self.name}: {task.name} reads {list(task.reads)}: give names of tasks before "
+                                 f"it or {DRIVER}, at least one")  # fmt: skip
             names.add(task.name)
         if not self.returns or DRIVER in self.returns or not names.issuperset(self.returns):
             raise ValueError(f"flow {self.name} returns {list(self.returns)}: give names of its tasks, at least one")
@@ -94,9 +92,6 @@ class Flow:
     @property
     def actors(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(task.actor for task in self.tasks))
-
-    def tasks_of(self, actor: str) -> tuple[Task, ...]:
-        return tuple(task for task in self.tasks if task.actor == actor)
 
     def message(self, name: str) -> Message:
         return self.query if name == DRIVER else self.task(name).sends
@@ -125,11 +120,10 @@ class Flow:
     @cached_property
     def _inputs(self) -> dict[str, tuple[Edge, ...]]:  # cached, because transports ask inside the timed section
         reads = {task.name: task.reads for task in self.tasks} | {DRIVER: self.returns}
-        inputs: dict[str, tuple[Edge, ...]] = {}
-        for reader, sources in reads.items():
-            others = [source for source in sources if self.actor(source) != self.actor(reader)]
-            inputs[reader] = tuple(Edge(source, reader, self.message(source)) for source in others)
-        return inputs
+        return {
+            reader: tuple(Edge(s, reader, self.message(s)) for s in sources if self.actor(s) != self.actor(reader))
+            for reader, sources in reads.items()
+        }
 
     @cached_property
     def _outputs(self) -> dict[str, tuple[Edge, ...]]:
@@ -141,17 +135,9 @@ class Flow:
     def edges_to_actor(self, actor: str) -> tuple[Edge, ...]:
         return tuple(edge for edge in self.edges if self.actor(edge.reader) == actor)
 
-    def edges_from_actor(self, actor: str) -> tuple[Edge, ...]:
-        return tuple(edge for edge in self.edges if self.actor(edge.source) == actor)
-
     @property
     def has_parameters(self) -> bool:
         return any(message.is_parameters for message in self.messages)
-
-    @property
-    def has_work(self) -> bool:
-        """Return whether tasks do more than send messages. Then an iteration begins after the last one has ended."""
-        return any(task.work is not None for task in self.tasks)
 
     def slots(self, in_flight: int) -> int:
         """Return the payloads per sender: those in flight, as many that readers still hold, and the next one.
@@ -175,13 +161,29 @@ class Flow:
         return sum(edge.bytes for edge in self.edges)
 
     @property
-    def serialised_bytes(self) -> int:
-        """Return the bytes of `messages` as they are pickled."""
-        return sum(message.serialised_bytes for message in self.messages)
-
-    @property
     def sent_bytes(self) -> int:
         return sum(message.bytes for message in self.messages)
+
+    def with_messages(self, change: Callable[[Message], Message]) -> "Flow":
+        """Return the flow with other messages."""
+        tasks = tuple(replace(task, sends=change(task.sends)) for task in self.tasks)
+        return replace(self, query=change(self.query), tasks=tasks)
+
+
+def with_proxy_actor(flow: Flow) -> Flow:
+    """Return the same flow with an actor that sends the query and reads the results in place of the driver.
+
+    The driver starts each iteration with 8 bytes and gets an acknowledgement.
+    """
+    tasks = [replace(task, reads=tuple("query" if s == DRIVER else s for s in task.reads)) for task in flow.tasks]
+    begin, end = Task("query", (DRIVER,), flow.query, PROXY), Task("result", flow.returns, ACKNOWLEDGEMENT, PROXY)
+    return replace(flow, query=ACKNOWLEDGEMENT, tasks=(begin, *tasks, end), returns=("result",))
+
+
+def shrink_messages(flow: Flow) -> Flow:
+    """Return the flow with as many fields in each message, of one tensor of 8 bytes each, and tasks that only send."""
+    shrunk = flow.with_messages(lambda message: Message(tuple(Field(name, "int64", (1,)) for name in message.names)))
+    return replace(shrunk, tasks=tuple(replace(task, work=None, other_bytes=0) for task in shrunk.tasks))
 
 
 def of_sizes(make_sizes: Callable[..., T], build: Callable[[T], Flow]) -> Callable[..., Flow]:

@@ -1,12 +1,17 @@
-"""Define messages: their fields with dtype and shape, and the layout of a packed message."""
+"""Define messages: their fields with dtype and shape, the layout of a packed message, and the tensors of models."""
 
 import math
 import operator
+import tomllib
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from common.sizes import NUMBER_BYTES
+from dataflow.errors import did_you_mean
+from dataflow.units import parse_bytes
 
+MODELS = tomllib.loads(Path(__file__).with_name("models.toml").read_text(encoding="utf-8"))
 ITEM_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
               "str": 1, "ints": 8, "floats": 8}  # fmt: skip
 PYTHON_DTYPES = {"str": "uint8", "ints": "int64", "floats": "float64"}  # Python objects -> the dtype they are packed as
@@ -161,3 +166,35 @@ def flat_message(count: int) -> Message:
 
 
 ACKNOWLEDGEMENT = flat_message(8)  # the sequence number and nothing else
+
+
+def model_fields(model: str, scale: float, lora_rank: int = 0) -> list[Field]:
+    """Return the tensors of a model, or two adapter matrices per matrix of a layer. A size is one flat tensor.
+
+    With a scale, the first dimension of each tensor is smaller.
+    """
+    if model not in MODELS:
+        try:
+            items = round(parse_bytes(model) * scale) // NUMBER_BYTES
+        except ValueError:
+            items = 0
+        if not items:
+            raise ValueError(f"unknown --model {model}{did_you_mean(model, MODELS)}: give {', '.join(MODELS)}, or the "
+                             "size of one flat tensor of at least 8 bytes, such as 1GiB")  # fmt: skip
+        if lora_rank:
+            raise ValueError(f"--lora-rank: a --model of {model} has no matrices: leave it out")
+        return [Field("flat", "int64", (items,), is_parameter=True)]
+    known = MODELS[model]
+    lines = [] if lora_rank else list(known["once"])
+    for layer in range(known["layers"]):
+        lines += [f"{layer}.{line}" for line in known["layer"]]
+        lines += [f"{layer}.{expert}.{line}" for expert in range(known.get("experts", 0)) for line in known["expert"]]
+    shapes: dict[str, tuple[int, ...]] = {}
+    for line in lines:
+        name, first, *rest = line.split()
+        rows, columns = max(1, round(int(first) * scale)), tuple(map(int, rest))
+        if not lora_rank:
+            shapes[name] = (rows, *columns)
+        elif columns:
+            shapes |= {f"{name}.lora_A": (lora_rank, *columns), f"{name}.lora_B": (rows, lora_rank)}
+    return [Field(name, known["dtype"], shape, is_parameter=True) for name, shape in shapes.items()]

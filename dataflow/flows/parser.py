@@ -9,11 +9,8 @@ from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, PYTHON_DTYPES, F
 from dataflow.units import parse_bytes
 
 ARROW = "->"
-
 FIELD_DTYPES = [name for name in ITEM_BYTES if name not in PYTHON_DTYPES]
-
 MAX_TENSORS = 100_000  # of a message that is written as text
-
 RESERVED_NAMES = (PROXY, "query", "result")  # tasks and actors that the suite adds to flows
 
 

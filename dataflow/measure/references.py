@@ -11,8 +11,7 @@ from common.timing import copy_seconds, time_group
 from dataflow.catalogue.catalogue import REFERENCE, TRANSPORTS
 from dataflow.endpoints.actor import Actor, Endpoint, pass_messages
 from dataflow.endpoints.tensors import synchronise
-from dataflow.flows.changes import shrink_messages
-from dataflow.flows.flow import DRIVER
+from dataflow.flows.flow import DRIVER, shrink_messages
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
 from dataflow.trace.recorder import count_faults

@@ -91,7 +91,7 @@ def stored_bytes(plan: "Plan") -> int:
     added_bytes = sum(edge.message.serialised_bytes for edge in flow.edges)  # of readers that get them by value
     if stores == "channels":  # they are objects of the store, made once
         added_bytes = (len(flow.tasks) + 1) * CHANNEL_HEADROOM_BYTES
-    return stored_iterations(plan) * (flow.serialised_bytes + added_bytes)
+    return stored_iterations(plan) * (sum(message.serialised_bytes for message in flow.messages) + added_bytes)
 
 
 def resident_bytes(plan: "Plan") -> int:

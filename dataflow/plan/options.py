@@ -12,7 +12,7 @@ from msgspec import Meta, convert
 
 from dataflow.flows.catalogue import FLOWS
 from dataflow.flows.flow import Flow
-from dataflow.flows.models import MODELS
+from dataflow.flows.message import MODELS
 from dataflow.plan.flag import flag, parse_assignments
 from dataflow.studies import FOLDER as STUDIES
 from dataflow.studies import Added, studies

@@ -11,8 +11,8 @@ from pathlib import Path
 from dataflow.catalogue.catalogue import Transport, readers_get_views, transports_of
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.catalogue import build_flow, flow_sizes
-from dataflow.flows.changes import jagged_flow, packed_flow, with_proxy_actor
-from dataflow.flows.flow import DRIVER, Edge, Flow
+from dataflow.flows.flow import DRIVER, Edge, Flow, with_proxy_actor
+from dataflow.flows.message import flat_message, jagged_message
 from dataflow.plan import memory, validate
 from dataflow.plan.options import FORMS, MAX_WARMUP, MIN_WARMUP_GROUPS, Options
 from dataflow.records.schema import Configuration, Layout, Record, Workload, record_edges
@@ -73,15 +73,15 @@ class Plan:
 
     @cached_property
     def added(self) -> Added:
-        flow = jagged_flow(self.requested_flow) if self.options.message == "jagged" else self.requested_flow
-        return self.options.add_tasks(flow)
+        flow = self.requested_flow
+        return self.options.add_tasks(flow.with_messages(jagged_message) if self.options.message == "jagged" else flow)
 
     @cached_property
     def sent_flow(self) -> Flow:
+        if self.options.message == "packed":
+            return self.task_flow.with_messages(lambda message: flat_message(message.packed_bytes))
         change = FORMS.get(self.options.message or "")
-        if change:
-            return change(self.task_flow)
-        return packed_flow(self.task_flow) if self.options.message == "packed" else self.task_flow
+        return change(self.task_flow) if change else self.task_flow
 
     @cached_property
     def parts(self) -> dict[str, str]:

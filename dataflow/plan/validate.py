@@ -81,7 +81,8 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
             readers = {flow.actor(edge.reader) for edge in flow.edges_from(task.name)}
             if readers not in (set(), {DRIVER}, {*flow.actors} - {task.actor}):
                 yield f"{transport.label}: not all actors read the message of {task.name}: use another --transport"
-    if (flow.has_work or flow.has_parameters) and (options.in_flight > 1 or options.group_size > 1):
+    has_steps = flow.has_parameters or any(task.work for task in flow.tasks)
+    if has_steps and (options.in_flight > 1 or options.group_size > 1):
         yield f"--in-flight and --check-every: a step of {flow.name} begins after the last one: leave them out"
     if options.message == "packed" and flow.is_flat:
         yield f"--message packed: every message of {flow.name} is one tensor already: leave it out"

@@ -12,7 +12,7 @@ from dataflow.endpoints import tensors
 from dataflow.endpoints.payload import number_bytes
 from dataflow.errors import RunFailed
 from dataflow.flows.catalogue import build_flow, chain, scatter_gather
-from dataflow.flows.changes import with_proxy_actor
+from dataflow.flows.flow import with_proxy_actor
 from dataflow.flows.message import ITEM_BYTES, flat_message
 
 K, GROUP = 4, 10  # iterations in flight, and between two verifications

@@ -9,8 +9,7 @@ hpcaitech/ColossalAI, applications/Chat/coati/ray and coati/experience_maker, co
 from dataclasses import dataclass, replace
 
 from dataflow.flows.flow import DRIVER, Flow, Task
-from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
-from dataflow.flows.models import model_fields
+from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message, model_fields
 
 ITEMS = ("views", "clones", "batch")
 

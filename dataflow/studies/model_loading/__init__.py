@@ -14,8 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from dataflow.flows.flow import DRIVER, Flow, Task
-from dataflow.flows.message import ACKNOWLEDGEMENT
-from dataflow.flows.models import model_fields
+from dataflow.flows.message import ACKNOWLEDGEMENT, model_fields
 from dataflow.plan.flag import flag
 from dataflow.studies import Study
 from dataflow.units import format_bytes

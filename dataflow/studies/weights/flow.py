@@ -9,10 +9,8 @@ import math
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
-from dataflow.flows.changes import change_messages
 from dataflow.flows.flow import DRIVER, Flow, Task
-from dataflow.flows.message import ACKNOWLEDGEMENT, VALUES, Field, Message
-from dataflow.flows.models import model_fields
+from dataflow.flows.message import ACKNOWLEDGEMENT, VALUES, Field, Message, model_fields
 
 MAX_MESSAGES = 2000  # per iteration: each needs its own memory and its own entry in the record
 INDICES = "_indices"  # the end of the name of a field: where the values of changed parameters belong
@@ -119,4 +117,4 @@ def changes_flow(flow: Flow) -> Flow:
             fields.append(Field(field.name + INDICES, "int32", (count,)))
         return Message(tuple(fields)) if fields else message
 
-    return change_messages(flow, change)
+    return flow.with_messages(change)
