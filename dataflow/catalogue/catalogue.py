@@ -54,9 +54,9 @@ class Transport:
     function: str  # its name in TRANSPORTS of the module; default: that of the transport
     requirements: Requirements = Requirements()
     # What the object store takes in per iteration: each message once ("messages"), also once per reader as an argument
-    # of a call ("arguments"), only once per reader ("calls"), twice per reader, into and out of a queue actor
-    # ("queues"), or all three ("buffers"). "channels": nothing: the channels of a compiled graph are made once.
-    stores: Literal["", "messages", "arguments", "calls", "queues", "buffers", "channels"] = ""
+    # of a call ("arguments"), only once per reader ("calls"), or also twice per reader, into and out of a queue actor
+    # ("buffers"). "channels": nothing: the channels of a compiled graph are made once.
+    stores: Literal["", "messages", "arguments", "calls", "buffers", "channels"] = ""
     carries_objects: bool = False  # any Python object that can be pickled, also one that is no dict of tensors
     uses_sockets: bool = False  # payloads pass through a network interface: on one machine, the loopback
     once_per_node: bool = False  # a message crosses once to a node, however many of its readers are there

@@ -110,7 +110,6 @@ def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:
         "messages": flow.messages,
         "arguments": [task.sends for task in flow.tasks] + [e.message for e in flow.edges if e.reader != DRIVER],
         "calls": by_value,
-        "queues": 2 * by_value,
         "buffers": by_value,
     }
     sizes = [stored_size(plan, message) for message in stored.get(plan.transport.stores, ())]

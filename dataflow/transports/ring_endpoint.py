@@ -57,11 +57,6 @@ class RingEndpoint(Endpoint):
             raise RunFailed(f"{task} received a handle of {handle[0]}, whose messages it does not read: {handle}")
         return view.open(handle)
 
-    def open_for_all_tasks(self, handle: Handle) -> Payload:
-        """Return the payload of a handle, opened for each task that reads it: Ray fetches it once per actor."""
-        payloads = [self.open(task, handle) for task, sender in self.views if sender == handle[0]]
-        return payloads[0]
-
     def handle(self, task: str) -> Handle:
         return [task, self.rings[task].newest]
 

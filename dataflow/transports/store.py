@@ -1,4 +1,4 @@
-"""Send messages over Ray's object store: by value, as references, or through queue actors.
+"""Send messages over Ray's object store: by value through the driver, or as references.
 
 python3 -m dataflow run "store refs"
 """
@@ -7,46 +7,13 @@ import warnings
 from functools import partial
 
 import ray
-from ray.util.queue import Queue
 
 from dataflow.catalogue.catalogue import INLINED_BYTES
-from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.codecs import ARRAYS, BYTES, HOST, Codec
 from dataflow.flows.flow import DRIVER
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 warnings.filterwarnings("ignore", message="Zero-copy tensor")  # Ray warns about writes to views; there are none
-
-
-class QueueActor(Actor):
-    def run_task(self, task, inputs, outputs):
-        result = self.forward_step(task, *(queue.get() for queue in inputs))
-        for queue in outputs:
-            queue.put(result)
-
-
-def by_payload_queue(workers: WorkerGroup) -> Connection:
-    """Send each payload itself through a queue actor: a common mistake."""
-    workers.start(QueueActor, codec=HOST)
-    flow, device = workers.sent_flow, workers.plan.device
-    queues = {edge: Queue() for edge in flow.edges}
-    results = flow.edges_to(DRIVER)
-
-    def submit(query):
-        for edge in flow.edges_from(DRIVER):
-            queues[edge].put(HOST.encode(query))
-        calls = []
-        for task in flow.tasks:
-            inputs = [queues[edge] for edge in flow.edges_to(task.name)]
-            outputs = [queues[edge] for edge in flow.edges_from(task.name)]
-            calls.append(workers.actors[task.actor].run_task.remote(task.name, inputs, outputs))
-        return calls
-
-    def collect(calls):
-        ray.get(calls)  # raises if an actor dies; reading a queue would wait for ever
-        return HOST.decode_all([queues[edge].get() for edge in results], results, device)
-
-    return Connection(submit, collect, {str(edge): "object store, payload by Queue" for edge in flow.edges})
 
 
 def by_driver_queue(workers: WorkerGroup) -> Connection:
@@ -98,7 +65,6 @@ def by_calls(workers: WorkerGroup, codec: Codec) -> Connection:
 
 
 TRANSPORTS = {
-    "payload-queue": by_payload_queue,
     "driver-queue": by_driver_queue,
     "refs": partial(by_calls, codec=HOST),  # tensors, which Ray pickles
     "bytes": partial(by_calls, codec=BYTES),  # Python bytes, which Ray does not pickle

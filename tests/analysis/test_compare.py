@@ -81,7 +81,7 @@ def test_a_configuration_that_is_not_ok_or_has_more_failures_fails(write_sides, 
     new = [make_record("bytes", *[died] * 5), make_record("refs", *QUIET, died), make_record("numpy", *QUIET)]
     never = make_record("zmq-ipc", make_run([], status="skipped", reason="no zmq"), runtime="peers")
     # Failures are compared as shares: 1 of 5, and 2 of 17.
-    one, two = (make_record("payload-queue", *runs, died) for runs in (QUIET[:4], [*QUIET * 3, died]))
+    one, two = (make_record("by-value", *runs, died) for runs in (QUIET[:4], [*QUIET * 3, died]))
     sides = write_sides(
         [*OLD, make_record("numpy", died), never, one], [*new, make_record("driver-queue", *QUIET), two]
     )

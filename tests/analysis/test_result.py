@@ -124,7 +124,7 @@ def test_numbers_per_iteration():
 @pytest.mark.parametrize(
     ("runtime", "transport", "changes", "expected"),
     [
-        ("graph", "mapped", {}, True), ("rdt", "mapped", {}, True), ("torch", "multiprocessing", {}, True),
+        ("graph", "mapped", {}, True), ("torch", "multiprocessing", {}, True),
         ("torch", "mapped", {"flags": {"copy_out": True}}, True),
         ("torch", "mapped", {"flags": {"copy_in": True, "copy_out": True}}, False),
         ("torch", "mapped", {"message": "packed"}, False), ("torch", "mapped", {"message": "fields"}, True),

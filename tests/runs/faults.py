@@ -120,7 +120,7 @@ FAULTS = [
     Fault("the guard is killed", "torch gloo", "driver's process ended|guard", action=kill("dataflow.workers.guard")),
     Fault("Ctrl-C during the start", "graph shm", "interrupted", action=send(signal.SIGINT), after=0, code=130,
           keeps=0),
-    Fault("Ctrl-C at the end", "rdt mapped", r"^interrupted after \d+", flags=("--warmup", "0", *FEW),
+    Fault("Ctrl-C at the end", "graph mapped", r"^interrupted after \d+", flags=("--warmup", "0", *FEW),
           action=send(signal.SIGINT), after=8, code=130),
     Fault("the terminal is closed", "torch multiprocessing", r"^interrupted after \d+ timed iterations",
           action=send(signal.SIGHUP), code=130),

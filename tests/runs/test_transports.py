@@ -19,14 +19,12 @@ CHANNEL = "SharedMemoryType over BufferedSharedMemoryChannel"
 
 # The data path between actors, for each transport. Nothing shows that of small messages over the store.
 DATA_PATHS = {
-    "store payload-queue": "object store, payload by Queue (as requested)",
     "store driver-queue": "object store, driver (as requested)",
     "store refs": "inlined in a call (as requested)",
     "store bytes": "inlined in a call (as requested)",
     "store numpy": "object store, reference",
     "rdt nixl": "NIXL over UCX, cma/memory",
     "rdt gloo": "Ray Direct Transport, GLOO",
-    "rdt mapped": "Ray Direct Transport, MAPPED",
     "graph pickle": CHANNEL,
     "graph bytes": CHANNEL,
     "graph shm": "TorchTensorType over BufferedSharedMemoryChannel",
@@ -48,7 +46,7 @@ OF_STUDIES = ("ref-queue", "by-value", "replay-buffer", "transfer-queue", "broad
 ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.requirements.gpu_per_actor
           and t.name not in OF_STUDIES]  # fmt: skip
 # To save time.
-ONE_ACTOR = ("store payload-queue", "store driver-queue", "store bytes", "rdt nixl", "graph pickle", "graph bytes",
+ONE_ACTOR = ("store driver-queue", "store bytes", "rdt nixl", "graph pickle", "graph bytes",
              "graph zero-copy")  # fmt: skip
 WITH_FLAGS = [
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),

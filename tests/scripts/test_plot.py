@@ -48,7 +48,7 @@ def test_failed_runs_other_messages_and_a_seventh_configuration_are_left_out(plo
     write("slow.json", "refs", [9.0], flags={"zero_copy": True})
     write("fast.json", "refs", [0.1], flags={"retain_memory": True})
     write("failed.json", "by-value", make_run([], status="failed", reason="policy died"))
-    write("old.json", "payload-queue", make_run([5.0], started_at="2020-01-01T00:00:00+00:00"), batch_size=4)
+    write("old.json", "ref-queue", make_run([5.0], started_at="2020-01-01T00:00:00+00:00"), batch_size=4)
     lines = plot(tmp_path)
     assert [line.partition(":")[0] for line in lines[:-1]] == [
         "store refs --zero-copy", "store bytes", "store numpy", "store refs", "store ref-queue", "store driver-queue",

@@ -68,14 +68,6 @@ def test_what_is_no_handle_of_a_message_for_the_task_is_rejected(make, handle, e
         make().run(1, on_edge("driver -> policy", lambda _: handle))
 
 
-def test_a_message_with_two_reading_tasks_of_one_actor_is_opened_for_both(make):
-    """Ray Direct Transport fetches it once for the actor. If one task did not open it, the sender would wait."""
-    endpoints = make(FORK)
-    for number in range(1, 6):
-        endpoints.driver.make_payload(number)
-        assert int(endpoints.actors["one"].open_for_all_tasks([DRIVER, number])["number"]) == number
-
-
 def test_a_sender_that_waits_for_the_oldest_result_can_send_all_that_may_be_in_flight(make):
     """A reader may be as far behind as iterations are in flight, if it waits until a result has been read."""
     endpoints = make(in_flight=K)

@@ -47,7 +47,7 @@ def zero(model: str = "gpt2", zero_ranks: int = 4, zero_stage: int = 2, model_sc
 
 def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
     if (transport.name == "collectives") != (flow.name == "zero"):
-        yield f"{transport.label}: --flow zero and the collectives of rdt and torch need each other: give both"
+        yield f"{transport.label}: --flow zero and the transport collectives need each other: give both"
 
 
 STUDY = Study(

@@ -21,22 +21,13 @@ def make_numbers(ranks: int, count: int, step: int) -> torch.Tensor:
     return numbers.to(torch.float16).repeat(1, count // period + 1)[:, :count]
 
 
-def make_collectives(plan: Any) -> dict[str, Callable[[torch.Tensor, torch.Tensor], Any]]:
-    """Return the collectives of a plan's runtime, which get the result and the input. An all-reduce works in place."""
-    if not plan.transport.runtime.uses_ray:
-        group = dist.new_group(range(1, dist.get_world_size()), use_local_synchronization=True)  # of the actors
-        return {
-            ALL_REDUCE: lambda result, _: dist.all_reduce(result, group=group),
-            REDUCE_SCATTER: partial(dist.reduce_scatter_single, group=group),
-            ALL_GATHER: partial(dist.all_gather_single, group=group),
-        }
-    from dataflow.transports.rdt import collective, group_name  # processes of torch do not import Ray
-
-    name = group_name(plan)
+def make_collectives() -> dict[str, Callable[[torch.Tensor, torch.Tensor], Any]]:
+    """Return the collectives of torch.distributed, which get the result and the input. An all-reduce works in place."""
+    group = dist.new_group(range(1, dist.get_world_size()), use_local_synchronization=True)  # of the actors
     return {
-        ALL_REDUCE: lambda result, _: collective.allreduce(result, name),
-        REDUCE_SCATTER: lambda part, numbers: collective.reducescatter(part, [*numbers.split(len(part))], name),
-        ALL_GATHER: lambda numbers, part: collective.allgather([*numbers.split(len(part))], part, name),
+        ALL_REDUCE: lambda result, _: dist.all_reduce(result, group=group),
+        REDUCE_SCATTER: partial(dist.reduce_scatter_single, group=group),
+        ALL_GATHER: partial(dist.all_gather_single, group=group),
     }
 
 
@@ -51,15 +42,14 @@ class CollectivePart(Part):
             actors = endpoint.task_flow.actors
             self.rank, self.ranks, (kinds, self.count) = actors.index(endpoint.name), len(actors), task.work
             numbers = make_numbers(self.ranks, self.count, 1)[self.rank].clone()
-            # No view of the numbers: a reduce-scatter of ray.util.collective writes into its input.
-            part = numbers.chunk(self.ranks)[self.rank].clone()
-            self.inputs = {ALL_REDUCE: numbers, REDUCE_SCATTER: numbers, ALL_GATHER: part}
+            self.inputs = dict.fromkeys((ALL_REDUCE, REDUCE_SCATTER), numbers)
+            self.inputs[ALL_GATHER] = numbers.chunk(self.ranks)[self.rank].clone()
             for kind in kinds:
                 result = numbers if kind == ALL_REDUCE else torch.zeros_like(self.expected(kind, 1))
                 self.results.append((kind, result))
 
     def run(self, task: str, number: int) -> None:
-        self.collectives = self.collectives or make_collectives(self.endpoint.plan)  # in the first iteration
+        self.collectives = self.collectives or make_collectives()  # in the first iteration
         for kind, result in self.results:
             self.collectives[kind](result, self.inputs[kind])
 

@@ -77,7 +77,6 @@ def test_sizes_that_do_not_fit_are_rejected(sizes, error):
     ("configuration", "flags"),
     [
         ("store refs", "--copy-out --bucket-size 8MiB"),
-        ("rdt broadcast", "--copy-out --bucket-size 8MiB"),
         pytest.param("graph zero-copy", "", marks=LONG),
         ("torch broadcast", "--bucket-size 8MiB"),
         pytest.param("torch gloo", "--senders 2 --sharded --message packed", marks=LONG),
