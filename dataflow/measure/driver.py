@@ -45,7 +45,7 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
         with workers.closing:
             try:
                 if workers.nodes:
-                    prepare_nodes(plan, workers, report)
+                    workers.nodes.measure(plan, lambda plan: measure_copies(plan).warm, report)
                 measure_transport(plan, workers, report)
             except Exception as error:
                 cause = workers.explain(error)
@@ -57,14 +57,6 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
     run.memcpy_after_seconds, run.cold_copy_after_seconds = copies.warm, copies.cold
     report.finished = True
     report.write(plan.run_folder)
-
-
-def prepare_nodes(plan: Plan, workers: WorkerGroup, report: DriverReport) -> None:
-    """Describe the nodes of the cluster, and measure their copies, clocks and links."""
-    nodes = workers.nodes
-    nodes.prepare()
-    report.run.links, report.environments[1:] = nodes.links, nodes.environments[1:]
-    nodes.measure(plan, lambda plan: measure_copies(plan).warm, lambda: report.write(plan.run_folder))
 
 
 def measure_transport(plan: Plan, workers: WorkerGroup, report: DriverReport) -> None:

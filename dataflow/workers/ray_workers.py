@@ -71,8 +71,8 @@ class RayWorkers(WorkerGroup):
             time.sleep(0.01)
 
     def rendezvous(self) -> str:
-        with socket.create_server((self.nodes.addresses[0], 0)) as unused:
-            return f"tcp://{self.nodes.addresses[0]}:{unused.getsockname()[1]}"
+        with socket.create_server((self.nodes.address, 0)) as unused:
+            return f"tcp://{self.nodes.address}:{unused.getsockname()[1]}"
 
     def counters(self) -> dict[str, int]:
         """Return the bytes that all object stores have taken in and spilled, and the page faults of private raylets."""
