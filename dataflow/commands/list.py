@@ -18,7 +18,7 @@ def explain_skip(variant: Variant, given: Mapping[str, Any]) -> str | None:
     try:
         reason = plan_configuration(variant.name, given)[0][1]
     except UsageError as error:
-        reason = error
+        return str(error).removeprefix(f"{variant.transport.label}: ")
     return str(reason) if reason else None
 
 

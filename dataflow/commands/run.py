@@ -25,7 +25,7 @@ from dataflow.measure.batch import (
     make_items,
     new_records,
     pair_with_checkout,
-    plan_several,
+    plan_configuration,
     plan_suite,
 )
 from dataflow.measure.supervisor import measure_all
@@ -79,17 +79,20 @@ def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[li
     Raise UsageError if this machine can measure nothing of it.
     """
     table, names = "paired" if arguments.paired or arguments.against else "", arguments.configurations
+    now = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    output = arguments.output or RESULTS / f"run-{now}"
     if arguments.suite:
-        planned = plan_suite(names, arguments.suite, given, table)
+        items = plan_suite(names, arguments.suite, given, output, table)
     else:
         if len(names) == 1 and not arguments.against:  # its time is shown with a warning if something disturbs it
             given = {"allow_disturbed": True, **given}
-        planned = plan_several(names, given, "", table)
-    is_file = len(planned) == 1 and not (arguments.suite or arguments.against)
-    now = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-    name = f"{planned[0][0].transport.label.replace(' ', '-')}-{now}.json" if is_file else f"run-{now}"
-    output = arguments.output or RESULTS / name
-    items = [Item(planned[0], output)] if is_file else make_items(planned, output)
+        planned = [planned for name in names for planned in plan_configuration(name, given, "", table)]
+        if len(planned) == 1 and not arguments.against:
+            label = planned[0][0].transport.label.replace(" ", "-")
+            output = arguments.output or RESULTS / f"{label}-{now}.json"
+            items = [Item(planned[0], output)]
+        else:
+            items = make_items(planned, output)
     if all(item.skipped for item in items):
         raise UsageError(f"this machine can measure none of the configurations: {items[0].skipped}")
     return items, output

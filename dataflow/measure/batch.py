@@ -2,14 +2,14 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS
-from dataflow.catalogue.suites import SUITES, Part
+from dataflow.catalogue.suites import SUITES
 from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.plan.command_line import make_options, parse_flags
@@ -90,7 +90,8 @@ def plan_configuration(
     """Return the plan of a configuration, such as "graph shm --huge-pages"; with --sweep, one per value.
 
     `given` are the flags of all configurations. They override the flags of a suite, but not those that a user writes
-    into the text. A value of a sweep that does not fit is skipped, unless it is the smallest one.
+    into the text. A value of a sweep that does not fit is skipped, unless it is the smallest one. An error names the
+    configuration.
     """
     runtime, transport, own = split_configuration(text)
     values = {**own, **given} if suite else {**given, **own}
@@ -105,66 +106,9 @@ def plan_configuration(
                 flow = build_flow(options.flow, options.sizes, options.message)
                 smallest, _ = planned[0]
             except (ValueError, IndexError):
-                raise error from None
+                raise UsageError(f"{runtime} {transport}: {error}") from None
             planned.append((replace(smallest, options=options, requested_flow=flow), error))
     return planned
-
-
-def plan_several(
-    texts: Iterable[str], given: Mapping[str, Any], suite: str = "", table: str = "", traced: bool = False
-) -> list[Planned]:
-    """Return the plans of several configurations. An error names the configuration."""
-    planned: list[Planned] = []
-    for text in texts:
-        runtime, transport, _ = split_configuration(text)
-        try:
-            planned += plan_configuration(text, given, suite, table, traced)
-        except UsageError as error:
-            raise UsageError(f"{runtime} {transport}: {error}") from None
-    return planned
-
-
-def plan_suite(names: Sequence[str], suite: str, given: Mapping[str, Any], table: str = "") -> list[Planned]:
-    """Return the plans of a suite, or those of the configurations that are named; UsageError if there is none."""
-    planned: list[Planned] = []
-    missing = {*names}
-    for part in SUITES[suite]:
-        named = {name: select_commands(part, name) for name in names}
-        for text in part.commands:
-            chosen = [name for name, commands in named.items() if text in commands]
-            if names and not chosen:
-                continue
-            points = plan_several([text], given, suite, table or part.table, part.traced)
-            found = {name: [point for point in points if is_point(point[0], name)] for name in chosen}
-            planned += [point for point in points if not names or any(point in some for some in found.values())]
-            missing -= {name for name, some in found.items() if some}
-    for name in missing:
-        known = [text for part in SUITES[suite] for text in part.configurations]
-        raise UsageError(f"{suite} has no {name}{did_you_mean(name, known)}")
-    return planned
-
-
-def select_commands(part: Part, name: str) -> list[str]:
-    """Return the configurations of this transport that have the flags of the name, and of those the fewest others."""
-    runtime, transport, flags = split_configuration(name)
-    counts, defaults = {}, {flag.name: flag.default for flag in FLAGS}
-    for text in part.commands:
-        *label, own = split_configuration(text)
-        others = flags.keys() - {swept_flag(own.get("sweep"))}
-        own |= {"message": "fields"} if own.get("as_sent") else {}  # as Options has it
-        if label == [runtime, transport] and all({**defaults, **own}[flag] == flags[flag] for flag in others):
-            counts[text] = len(own)
-    return [text for text, count in counts.items() if count == min(counts.values())]
-
-
-def is_point(plan: Plan, name: str) -> bool:
-    """Return whether a plan is the point of its sweep that a name has, if the name has one."""
-    flags, swept = split_configuration(name)[2], swept_flag(plan.options.sweep)
-    return swept not in flags or flags[swept] == getattr(plan.options, swept)
-
-
-def swept_flag(sweep: str | None) -> str:
-    return (sweep or "").partition("=")[0].replace("-", "_")
 
 
 def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
@@ -184,6 +128,29 @@ def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
         path = folder / f"{index:02}-{slug}.json"
         items.append(Item((plan, skipped), path, label))
     return items
+
+
+def plan_suite(names: Sequence[str], suite: str, given: Mapping[str, Any], folder: Path, table: str = "") -> list[Item]:
+    """Return the items of a suite, or those that are named as in the suite, in --dry-run or in tables.
+
+    Raise UsageError for an unknown name. Flags need not fit configurations of transports that are not named.
+    """
+    planned: list[Planned] = []
+    written: list[str] = []  # how the suite names each of them
+    needed = [name.split()[:2] for name in names]
+    for part in SUITES[suite]:
+        for text in part.commands:
+            try:
+                planned += plan_configuration(text, given, suite, table or part.table, part.traced)
+            except UsageError:
+                if not names or text.split()[:2] in needed:
+                    raise
+            written += [text.removesuffix(part.flags).strip()] * (len(planned) - len(written))
+    items = make_items(planned, folder)
+    labels = [{item.label, item.plan.configuration.name, text} for item, text in zip(items, written, strict=True)]
+    for name in set(names).difference(*labels):
+        raise UsageError(f"{suite} has no {name}{did_you_mean(name, set().union(*labels))} (--dry-run shows all)")
+    return [item for item, own in zip(items, labels, strict=True) if not names or not own.isdisjoint(names)]
 
 
 def pair_with_checkout(item: Item, checkout: Path) -> list[Item]:

@@ -13,8 +13,8 @@ from dataflow.commands import list as list_command
 from dataflow.commands import report
 from dataflow.commands import run as benchmark
 from dataflow.errors import RecordError, UsageError
-from dataflow.measure import batch, supervisor
-from dataflow.measure.batch import make_items, plan_several, plan_suite
+from dataflow.measure import supervisor
+from dataflow.measure.batch import plan_configuration, plan_suite
 from dataflow.plan import memory, validate
 from dataflow.records import files
 from dataflow.records.machine import describe_environment
@@ -80,7 +80,7 @@ def test_dry_run_prints_messages_memory_and_iterations_and_measures_nothing(caps
 
 def test_flags_of_a_configuration_override_common_flags_which_override_those_of_a_suite():
     for flags, suite, iterations in (({}, "", 5), ({"iterations": 7}, "", 5), ({"iterations": 7}, "quick", 7)):
-        ((plan, _),) = plan_several(["torch memcpy --iterations 5"], flags, suite)
+        ((plan, _),) = plan_configuration("torch memcpy --iterations 5", flags, suite)
         assert plan.options.iterations == iterations
 
 
@@ -88,7 +88,7 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
     ("argv", "reason"),
     [
         ([], "give a configuration, or --suite (--help"),
-        (["store ref", "--suite", "peers"], "unknown configuration store ref: did you mean store refs?"),
+        (["store ref", "--suite", "peers"], "peers has no store ref: did you mean store refs?"),
         (["--suite", "benchmark", "graph shm --copy-in"], "benchmark has no graph shm --copy-in"),
         (["--suite", "quikc"], "--suite: invalid choice: 'quikc' (choose from"),
         (["graph shmm"], "did you mean graph shm?"),
@@ -116,7 +116,7 @@ def test_wrong_flags_are_rejected_in_one_line(no_gpu, argv, reason):
 def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "require_memory", lambda *_: 2**33)  # whatever other programs use
     flags = {"device": "cpu"} | ({"address": "auto"} if suite.startswith("cluster") else {})
-    items = make_items(plan_suite([], suite, flags), tmp_path)
+    items = plan_suite([], suite, flags, tmp_path)
     tables = {part.table: part.traced for part in SUITES[suite]}
     assert len({item.path for item in items}) == len(items)
     for item in items:
@@ -127,32 +127,29 @@ def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
 @pytest.mark.parametrize("suite", ["benchmark", "hops", "sweeps", "peers", "headline"])
 def test_every_name_of_a_suite_selects_its_configurations(suite, no_gpu, monkeypatch):
     monkeypatch.setattr(memory, "require_memory", lambda *_: 2**33)  # whatever other programs use
-    for part in SUITES[suite]:
-        for text in part.commands:
-            assert text in batch.select_commands(part, text)
-        for name in part.configurations:
-            expected = plan_several([f"{name} {part.flags}"], {}, suite, part.table, part.traced)
-            plans = [plan for plan, _ in plan_suite([name], suite, {})]
-            assert all(plan in plans for plan, _ in expected), name
-            assert {plan.transport.label for plan in plans} == {expected[0][0].transport.label}
-    for item in batch.make_items(plan_suite([], suite, {}), Path())[::4]:  # as --dry-run and tables name them
-        plans = [plan for plan, _ in plan_suite([item.label], suite, {})]
-        assert item.plan in plans, item.label
+    items = plan_suite([], suite, {}, Path())
+    for name in {name for part in SUITES[suite] for name in part.configurations}:
+        labels = {item.plan.transport.label for item in plan_suite([name], suite, {}, Path())}
+        assert labels == {" ".join(name.split()[:2])}
+    for item in items[:: 1 + len(items) // 8]:  # as --dry-run and tables name them
+        assert item.plan in [selected.plan for selected in plan_suite([item.label], suite, {}, Path())]
 
 
 def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
     for name, is_copied in (("graph mapped", False), ("graph mapped --copy-out", True)):
-        assert {plan.options.copy_out for plan, _ in plan_suite([name], "sweeps", {})} == {is_copied}
-    ((plan, _),) = plan_suite(["store ref-queue"], "quick", {"episode": 4, "in_flight": 4})  # it does not fit others
-    assert (plan.transport.name, plan.options.episode) == ("ref-queue", 4)
+        assert {item.plan.options.copy_out for item in plan_suite([name], "sweeps", {}, Path())} == {is_copied}
+    flags = {"episode": 4, "in_flight": 4}  # they do not fit others
+    (item,) = plan_suite(["store ref-queue"], "quick", flags, Path())
+    assert (item.plan.transport.name, item.plan.options.episode) == ("ref-queue", 4)
 
 
 def test_gpu_suite_on_a_machine_with_one_gpu(monkeypatch):
     monkeypatch.setattr(validate, "count_gpus", lambda: 1)
     monkeypatch.setattr(validate, "require_modules", lambda *_: None)
-    planned = plan_suite([], "gpu", {})
-    assert {plan.device for plan, _ in planned} == {"cuda"}
-    ready = {f"{plan.workload.flow} {plan.transport.label}" for plan, skipped in planned if not skipped}
+    items = plan_suite([], "gpu", {}, Path())
+    assert {item.plan.device for item in items} == {"cuda"}
+    plans = [item.plan for item in items if not item.skipped]
+    ready = {f"{plan.workload.flow} {plan.transport.label}" for plan in plans}
     assert {"online-dpo rdt cuda-ipc", "round-trip rdt cuda-ipc"} <= ready
 
 

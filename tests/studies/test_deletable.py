@@ -14,6 +14,8 @@ from dataflow.studies import studies
 
 # Plan in the copy all that can be measured on one machine, whatever memory, modules and GPUs it has.
 PLAN_ALL = """
+from pathlib import Path
+
 from dataflow.catalogue.catalogue import VARIANTS
 from dataflow.catalogue.suites import SUITES
 from dataflow.commands import list as list_command
@@ -31,7 +33,7 @@ for variant in VARIANTS:
     plan_configuration(variant.name, {})
 for suite, parts in SUITES.items():
     if not any("--place" in command for part in parts for command in part.commands):
-        plan_suite([], suite, {})
+        plan_suite([], suite, {}, Path("records"))
 """
 PACKAGES = ("dataflow/", "common/")
 RUN = ("run", "store refs", "graph shm", "--batch-size", "8", "--prompt-seq-len", "64", "--iterations", "3",
