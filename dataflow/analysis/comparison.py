@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from dataflow.analysis.result import Result
-from dataflow.analysis.statistics import Ratio, ratio, ratio_of_pairs
+from dataflow.analysis.statistics import Ratio, ratio
 from dataflow.catalogue.catalogue import BASELINE, REFERENCE
 from dataflow.errors import RecordError
 from dataflow.records.machine import HARDWARE_KEYS, MACHINE_KEYS
@@ -42,8 +42,8 @@ class Pair:
         """Return new time / old time; of runs that were paired, pair by pair."""
         if not self.paired_runs:
             return ratio(self.new.run_seconds, self.old.run_seconds)
-        old = [self.old.seconds_of(run) for run, _ in self.paired_runs]
-        return ratio_of_pairs([self.new.seconds_of(run) for _, run in self.paired_runs], old)
+        new = [self.new.seconds_of(run) for _, run in self.paired_runs]
+        return ratio(new, [self.old.seconds_of(run) for run, _ in self.paired_runs], paired=True)
 
 
 def _failed_share(result: Result) -> float:

@@ -1,11 +1,15 @@
 """Test percentiles and ratios, and by simulated runs how often a verdict is right."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from dataflow.analysis import statistics
-from dataflow.analysis.statistics import NO_DIFFERENCE, interval, percentile, ratio, ratio_of_pairs, typical_seconds
+from dataflow.analysis.statistics import NO_DIFFERENCE, interval, percentile, ratio, typical_seconds
+
+ratio_of_pairs = partial(ratio, paired=True)
 
 
 @pytest.mark.parametrize(("count", "p95", "p99"), [(99, None, None), (100, 95.05, None), (500, 475.05, 495.01)])
@@ -90,13 +94,6 @@ def test_a_detectable_slowdown_is_found_in_nine_of_ten_comparisons():
     rng = np.random.default_rng(6)
     detectable = np.mean([ratio(new, old).detectable for old, new in zip(simulate(rng), simulate(rng), strict=True)])
     assert 0.8 < share_called(simulate(rng), simulate(rng) * (1 + detectable), "slower") < 0.97
-
-
-def test_one_disturbed_run_of_ten_does_not_move_the_ratio():
-    calm = simulate(np.random.default_rng(12), runs=10)[0]
-    disturbed = [*calm[:9], 9.0]
-    assert ratio(disturbed, calm).value == pytest.approx(1, abs=0.02)
-    assert ratio(disturbed[5:], calm[5:]).value > 1.2
 
 
 @pytest.mark.parametrize("runs", [3, 5, 20])
