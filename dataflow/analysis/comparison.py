@@ -1,17 +1,22 @@
-"""Compare results: pairs of configurations, and two measurements with each other."""
+"""Compare results: pairs of configurations, two measurements, and messages between nodes with the links alone."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from dataflow.analysis.result import Result
+from dataflow.analysis.result import Result, median_of
 from dataflow.analysis.statistics import Ratio, ratio
 from dataflow.catalogue.catalogue import BASELINE, REFERENCE
 from dataflow.errors import RecordError
+from dataflow.flows.flow import DRIVER, PROXY, with_proxy_actor
+from dataflow.plan.options import FORMS, options_of
+from dataflow.plan.plan import Crossings
 from dataflow.records.machine import HARDWARE_KEYS, MACHINE_KEYS
-from dataflow.records.schema import Configuration, Workload
+from dataflow.records.schema import Configuration, Run, Workload
 
 
 def find_result(results: Iterable[Result], workload: Workload, configuration: Configuration) -> Result | None:
@@ -129,3 +134,53 @@ def _check_equal(results: Sequence[Result], keys: Sequence[str], problem: str) -
     for machine in machines:
         for difference in find_differences(machines[0], machine):
             raise RecordError(f"{problem}, {difference}: name those of one, or give --mixed")
+
+
+@cache
+def link_seconds(result: Result) -> float | None:
+    """Return the time of the messages between nodes by plain TCP; None if all actors are on one node."""
+    complete = [run for run in result.shown_runs if run.links and run.nodes]  # failed runs do not name the nodes
+    return median_of([_link_seconds(run, crossings_of(result, run), result.in_flight > 1)] for run in complete)
+
+
+def times_link(result: Result) -> float | None:
+    """Return time / time of the link alone."""
+    return result.multiple_of(link_seconds(result))
+
+
+def crossings_of(result: Result, run: Run) -> Crossings:
+    """Return the messages that crossed between the nodes of a run."""
+    change = FORMS.get(result.workload.message)
+    flow = change(result.flow) if change else result.flow
+    options = options_of(result.workload.flow, result.configuration.flags)
+    flow = with_proxy_actor(flow) if PROXY in run.nodes else options.add_tasks(flow).flow
+    return Crossings(flow, run.nodes, result.transport.once_per_node)
+
+
+def _link_seconds(run: Run, crossings: Crossings, overlap: bool) -> float:
+    """Return the time per iteration of the messages between nodes by plain TCP.
+
+    The faster number of connections of each link counts. If iterations overlap, it is the time of the node that sends
+    longest. Otherwise it is the time until the driver has all results: a task sends when it has all its inputs, and a
+    node sends one message at a time.
+    """
+    flow = crossings.flow
+    byte_seconds: dict[tuple[int, int], float] = {}
+    for link in run.links:
+        pair, seconds = (link.source, link.reader), float(np.median(link.seconds)) / link.bytes
+        byte_seconds[pair] = min(seconds, byte_seconds.get(pair, seconds))
+    reads = {DRIVER: flow.returns} | {task.name: task.reads for task in flow.tasks}
+    busy = defaultdict[int, float](float)  # node -> seconds for which it sends
+    ready = defaultdict[str, float](float)  # reader -> when it has all its inputs
+    sent = defaultdict[int, float](float)  # node -> when it has sent its last message so far
+    for source in reads:
+        arrivals = [(reader, ready[source]) for reader, sources in reads.items() if source in sources]
+        for edges, sender, node in crossings.messages:
+            if edges[0].source == source:
+                seconds = byte_seconds.get((sender, node), 0.0) * edges[0].bytes
+                sent[sender] = max(ready[source], sent[sender]) + seconds
+                busy[sender] += seconds
+                arrivals += [(edge.reader, sent[sender]) for edge in edges]
+        for reader, seconds in arrivals:
+            ready[reader] = max(ready[reader], seconds)
+    return max(busy.values(), default=0.0) if overlap else ready[DRIVER]

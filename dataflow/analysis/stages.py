@@ -1,11 +1,10 @@
 """Attribute the time of an iteration to stages and causes, from the spans of a traced run."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 from statistics import fmean, median
 
-from dataflow.analysis.links import clock_error_seconds
 from dataflow.analysis.result import Result
 from dataflow.errors import RecordError
 from dataflow.flows.flow import DRIVER
@@ -31,6 +30,7 @@ CAUSES = {
 ALL_CAUSES = (*CAUSES, OTHER_CAUSES)
 TYPE_HINT = "TorchTensorType"  # a data path with it does not pickle tensors: Ray's deserialisation copies them
 MAX_UNEXPLAINED = 0.05  # of an iteration
+MAX_CLOCK_ERROR = 0.05  # of a time that begins on one node and ends on another
 
 
 def attribute(run: Run) -> tuple[dict[str, float], float]:
@@ -44,18 +44,17 @@ def attribute(run: Run) -> tuple[dict[str, float], float]:
     totals = dict.fromkeys(STAGES, 0.0)
     for number in iterations:
         spans = [span for span in run.spans if span[3] == number]
-        times = sorted({time for span in spans for time in span[4:6]})
-        intervals = [((end - begin) * 1e-6, *_working(spans, begin, end)) for begin, end in pairwise(times)]
+        shares: list[tuple[Span, float]] = []
         own_seconds: dict[Span, float] = defaultdict(float)  # outside of inner spans
-        for length, innermost, _ in intervals:
+        for begin, end in pairwise(sorted({time for span in spans for time in span[4:6]})):
+            innermost, working = _working(spans, begin, end)
             for span in innermost:
-                own_seconds[span] += length
-        for length, _, working in intervals:
-            for span in working:
-                seconds = length / len(working) / len(iterations)
-                in_faults = min(1.0, span[6] * seconds_per_fault / own_seconds[span])
-                totals[span[2]] += (1 - in_faults) * seconds
-                totals[PAGE_FAULTS] += in_faults * seconds
+                own_seconds[span] += (end - begin) * 1e-6
+            shares += [(span, (end - begin) * 1e-6 / len(working)) for span in working]
+        for span, seconds in shares:
+            in_faults = min(1.0, span[6] * seconds_per_fault / own_seconds[span])
+            totals[span[2]] += (1 - in_faults) * seconds / len(iterations)
+            totals[PAGE_FAULTS] += in_faults * seconds / len(iterations)
     return {stage: total for stage, total in totals.items() if total}, sum(totals.values()) / iteration_seconds(run)
 
 
@@ -81,11 +80,8 @@ def attribute_to_causes(run: Run) -> dict[str, float]:
 
 def mean_over_runs(function: Callable[[Run], Mapping[str, float]], runs: Sequence[Run]) -> dict[str, float]:
     """Return the mean of the seconds that `function` returns for each run."""
-    totals: dict[str, float] = defaultdict(float)
-    for run in runs:
-        for name, seconds in function(run).items():
-            totals[name] += seconds / len(runs)
-    return dict(totals)
+    parts = [function(run) for run in runs]
+    return {name: fmean(part.get(name, 0.0) for part in parts) for name in dict.fromkeys(chain(*parts))}
 
 
 def iteration_seconds(run: Run) -> float:
@@ -95,37 +91,46 @@ def iteration_seconds(run: Run) -> float:
 
 def middle_iterations(run: Run) -> dict[int, float]:
     """Return number and seconds of the middle half of the iterations by time, because some may have stalled."""
-    seconds = [(end - start) * 1e-6 for start, end in run.iterations_us]
-    order = sorted(range(len(seconds)), key=seconds.__getitem__)
-    left_out = len(order) // 4
+    seconds = {number: (end - start) * 1e-6 for number, (start, end) in enumerate(run.iterations_us)}
+    order, left_out = sorted(seconds, key=seconds.__getitem__), len(seconds) // 4
     return {number: seconds[number] for number in order[left_out : len(order) - left_out]}
 
 
+def clock_error_seconds(result: Result) -> float:
+    """Return the largest error of a time between two nodes. The driver's node has the driver's clock."""
+    errors = [[cost.clock_error_seconds for node, cost in run.node_costs.items() if node != "0"]
+              for run in result.shown_runs]  # fmt: skip
+    return max((sum(sorted(of_run)[-2:]) for of_run in errors), default=0.0)
+
+
+def is_within_clock_error(result: Result, seconds: float) -> bool:
+    """Return whether a time between processes is too short for the clocks of the nodes."""
+    return clock_error_seconds(result) > MAX_CLOCK_ERROR * abs(seconds)
+
+
 def check_trace(result: Result) -> None:
-    """Raise RecordError for a trace that must not be shown: time is not explained, or an edge was not seen."""
+    """Raise RecordError for a trace that must not be shown."""
     for run in result.shown_runs:
-        explained, problem = attribute(run)[1], _edge_problem(result, run)
-        if not problem and abs(1 - explained) > MAX_UNEXPLAINED:
-            problem = f"the stages add up to {explained:.1%} of the iteration"
-        if problem:
+        for problem in _find_problems(result, run):
             raise RecordError(f"{result.label}: {problem}: repeat the trace on an idle machine")
 
 
-def _edge_problem(result: Result, run: Run) -> str | None:
-    """Return the first edge that its sender or its reader did not see, or that was read before it was sent."""
-    if result.transport.requirements.single_process:  # the driver's spans are those of all actors
-        return None
+def _find_problems(result: Result, run: Run) -> Iterator[str]:
+    """Yield edges that a process did not see or that were read before they were sent, and a wrong sum of the stages."""
     made = {(process, number): start for process, _, stage, number, start, *_ in run.spans if stage == "make"}
     read = {(process, number): end for process, _, stage, number, _, end, _ in run.spans if stage == "sequence number"}
-    for edge in result.workload.edges:
+    # In a single process, the driver's spans are those of all actors.
+    for edge in [] if result.transport.requirements.single_process else result.workload.edges:
         for number, (begin, _) in enumerate(run.iterations_us):
             sent = begin if edge.source == DRIVER else made.get((edge.source, number))
             received = read.get((edge.reader, number))
             if sent is None or received is None:
-                return f"no process saw {edge} in iteration {number}"
-            if received < sent - 1e6 * clock_error_seconds(result):
-                return f"{edge} was read before it was sent in iteration {number}: the clocks of the processes differ"
-    return None
+                yield f"no process saw {edge} in iteration {number}"
+            elif received < sent - 1e6 * clock_error_seconds(result):
+                yield f"{edge} was read before it was sent in iteration {number}: the clocks of the processes differ"
+    explained = attribute(run)[1]
+    if abs(1 - explained) > MAX_UNEXPLAINED:
+        yield f"the stages add up to {explained:.1%} of the iteration"
 
 
 def _working(spans: Sequence[Span], begin: float, end: float) -> tuple[list[Span], list[Span]]:
@@ -133,13 +138,9 @@ def _working(spans: Sequence[Span], begin: float, end: float) -> tuple[list[Span
 
     These work, or else they are of the first of LAST_STAGES.
     """
-    innermost: dict[tuple[str, int], Span] = {}
-    for span in spans:
-        process, thread, _, _, start, stop, _ = span
-        key = process, thread
-        if start <= begin and stop >= end and (key not in innermost or start >= innermost[key][4]):
-            innermost[key] = span
-    working = [span for span in innermost.values() if span[2] not in LAST_STAGES]
+    open_spans = sorted((span for span in spans if span[4] <= begin and span[5] >= end), key=lambda span: span[4])
+    innermost = [*{span[:2]: span for span in open_spans}.values()]  # of each thread, the one that began last
+    working = [span for span in innermost if span[2] not in LAST_STAGES]
     for stage in LAST_STAGES:
-        working = working or [span for span in innermost.values() if span[2] == stage]
-    return [*innermost.values()], working
+        working = working or [span for span in innermost if span[2] == stage]
+    return innermost, working

@@ -6,8 +6,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from dataflow.analysis.comparison import Pair, find_transports, match_results
-from dataflow.analysis.links import times_link
+from dataflow.analysis.comparison import Pair, find_transports, match_results, times_link
 from dataflow.analysis.result import Result, group_results
 from dataflow.catalogue.catalogue import BASELINE, VARIANTS, Variant
 from dataflow.plan.command_line import describe_flags

@@ -7,7 +7,6 @@ from typing import Any
 
 from dataflow.analysis import stages
 from dataflow.analysis.comparison import find_transports
-from dataflow.analysis.links import is_within_clock_error
 from dataflow.analysis.result import Result, with_shared_references
 from dataflow.analysis.statistics import interval
 from dataflow.catalogue.catalogue import BASELINE
@@ -45,7 +44,7 @@ def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Se
 
     def format_part(result: Result, name: str) -> str:
         seconds = parts[result].get(name)
-        return format_milliseconds(None if seconds and is_within_clock_error(result, seconds) else seconds)
+        return format_milliseconds(None if seconds and stages.is_within_clock_error(result, seconds) else seconds)
 
     def format_mean(result: Result) -> str:
         return format_milliseconds(fmean(map(stages.iteration_seconds, result.shown_runs)))

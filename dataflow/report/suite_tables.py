@@ -7,8 +7,7 @@ from statistics import median
 
 import msgspec
 
-from dataflow.analysis.comparison import Pair, find_result, find_transports
-from dataflow.analysis.links import crossings_of, link_seconds, times_link
+from dataflow.analysis.comparison import Pair, crossings_of, find_result, find_transports, link_seconds, times_link
 from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import percentile
 from dataflow.catalogue.catalogue import BASELINE

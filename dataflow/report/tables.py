@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dataflow.analysis.links import times_link
+from dataflow.analysis.comparison import times_link
 from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance
 from dataflow.analysis.statistics import interval, percentile
 from dataflow.analysis.workload import label_of

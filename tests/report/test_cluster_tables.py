@@ -3,7 +3,7 @@
 import pytest
 from made_records import make_record, make_run
 
-from dataflow.analysis.links import link_seconds, times_link
+from dataflow.analysis.comparison import link_seconds, times_link
 from dataflow.analysis.result import Result, group_results
 from dataflow.analysis.stages import check_trace
 from dataflow.errors import RecordError

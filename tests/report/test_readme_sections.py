@@ -2,7 +2,7 @@
 
 from made_records import make_record, make_run, rows_of, write_record
 
-from dataflow.analysis.links import times_link
+from dataflow.analysis.comparison import times_link
 from dataflow.analysis.result import group_results
 from dataflow.records.schema import Link
 from dataflow.report.pages import build_agreement, page_sections

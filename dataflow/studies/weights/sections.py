@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from statistics import median
 
-from dataflow.analysis.links import is_within_clock_error
 from dataflow.analysis.result import Result
+from dataflow.analysis.stages import is_within_clock_error
 from dataflow.analysis.statistics import typical_seconds
 from dataflow.plan.options import SENDER_SIZES
 from dataflow.report import tables

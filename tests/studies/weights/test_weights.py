@@ -3,7 +3,7 @@
 import pytest
 from made_records import make_record, make_run, rows_of
 
-from dataflow.analysis.links import link_seconds
+from dataflow.analysis.comparison import link_seconds
 from dataflow.analysis.result import Result, group_results
 from dataflow.commands.answer import is_asked_for
 from dataflow.flows.catalogue import build_flow
