@@ -12,14 +12,8 @@ from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import percentile
 from dataflow.catalogue.catalogue import BASELINE
 from dataflow.report import tables
-from dataflow.report.groups import Group, Table, draw_dots, provenance, title_of
-from dataflow.report.sentences import (
-    PAIR_COLUMNS,
-    SIMPLEST,
-    describe_fastest,
-    format_speed_up,
-    old_and_new,
-)
+from dataflow.report.groups import Group, Table, draw_dots, title_of
+from dataflow.report.sentences import PAIR_COLUMNS, SIMPLEST, describe_fastest, format_speed_up
 from dataflow.report.stage_tables import draw_headline, stage_tables
 from dataflow.report.sweep_tables import SWEEP
 from dataflow.report.tables import Column, format_milliseconds, format_significant
@@ -43,46 +37,32 @@ def draw_configurations(group: Group) -> object:
     return draw_dots(group, "transports", f"Time per iteration: {title_of(group.done[0])}")
 
 
-def pair_retained(group: Group) -> list[Pair]:
-    """Return each configuration that was measured without and with --retain-memory."""
-    pairs = []
-    for result in group.done:
-        flags = {name: value for name, value in result.configuration.flags.items() if name != "retain_memory"}
-        plain = find_result(group.done, result.workload, msgspec.structs.replace(result.configuration, flags=flags))
-        if plain and plain is not result:
-            pairs.append(Pair(plain, result))
-    return pairs
-
-
-def size_of(result: Result) -> str:
-    return format_bytes(result.workload.bytes_per_iteration)
-
-
-RETAINED = Table(
-    "retain-memory",
-    columns=lambda group: (
-        Column("configuration", lambda pair: tables.short_label(pair.old)),
-        *PAIR_COLUMNS,
-        Column("first iteration ms", old_and_new(lambda r: format_milliseconds(median(r.first_seconds)))),
-        Column("peak GiB", old_and_new(tables.format_peak)),
-    ),
-    rows=pair_retained,
-    notes=lambda group: provenance([result for pair in pair_retained(group) for result in (pair.old, pair.new)]),
-)
 CONFIGURATIONS = Table(
     "results",
     columns=configuration_columns,
     rows=lambda group: tables.order_by_readers(group.results),
     sentence=lambda group: describe_fastest(group.results),
     chart=draw_configurations,
-    before=(RETAINED,),
 )
-RETAINED_SIZES = Table(
+
+
+def size_of(result: Result) -> str:
+    return format_bytes(result.workload.bytes_per_iteration)
+
+
+def pair_retained(group: Group) -> list[Pair]:
+    """Return the results without and with --retain-memory of each size of an iteration."""
+    done = sorted(group.done, key=lambda result: result.workload.bytes_per_iteration)
+    plain = {size_of(result): result for result in done if "retain_memory" not in result.configuration.flags}
+    return [Pair(plain[size_of(r)], r) for r in done if size_of(r) in plain and r not in plain.values()]
+
+
+RETAINED_MEMORY = Table(
     "retained-memory",
     columns=lambda group: (Column("bytes per iteration", lambda pair: size_of(pair.old)), *PAIR_COLUMNS),
-    rows=lambda group: sorted(pair_retained(group), key=lambda pair: pair.old.workload.bytes_per_iteration),
+    rows=pair_retained,
     title=lambda result: f"{result.flow.title}: one message per iteration, {result.transport.label}",
-    group_by=lambda result: (),
+    group_by=lambda result: (result.transport.label,),
 )
 
 
@@ -164,7 +144,7 @@ TABLES = {  # in the order of a report
     "cluster": CLUSTER,
     "cluster-stages": stage_tables("cluster-stages"),
     "microbenchmarks": MICROBENCHMARKS,
-    "retained-memory": RETAINED_SIZES,
+    "retained-memory": RETAINED_MEMORY,
     **dict.fromkeys(("sweep-iteration-bytes", "sweep-fields", "sweep-batch-size", "sweep-actors"), SWEEP),
     "in-flight": replace(SWEEP, name="in-flight"),
 }

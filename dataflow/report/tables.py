@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from dataflow.analysis.comparison import times_link
 from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance
@@ -189,18 +188,12 @@ MAIN_COLUMNS = (
     Column("configuration", marked_label),
     Column("stored", format_stored, 6),
     Column("page faults", format_faults, 3),
-    Column("first ms", lambda r: format_milliseconds(float(np.median(r.first_seconds))), 4),
     Column("runs", lambda r: str(len(r.run_seconds)), 4),
     # Of the ok runs. They are left out, except with --allow-disturbed.
     Column("disturbed runs", lambda r: str(sum(bool(find_disturbance(run)) for run in r.ok_runs)), 6),
-    Column("iterations", lambda r: str(len(r.seconds)), 6),
-    Column("min ms", lambda r: format_milliseconds(min(r.samples)), 4),
     TIME,
     Column("95 % interval", format_interval, 5),
     Column("p95 ms", lambda r: format_milliseconds(percentile(r.samples, 95)), 1),
-    Column("p99 ms", lambda r: format_milliseconds(percentile(r.samples, 99)), 4),
-    Column("max ms", lambda r: format_milliseconds(max(r.samples)), 4),
-    Column("variation", lambda r: f"{np.std(r.samples) / np.mean(r.samples):.0%}", 5),
     Column("GB/s", format_rate),
     Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
     Column("x cold copy", lambda r: format_significant(r.times_cold_copy), 4),

@@ -55,7 +55,7 @@ def publish(make_plan, monkeypatch, tmp_path):
 
 
 def milliseconds(cells):
-    return [float(cells[header].replace(",", "")) for header in ("min ms", "ms per iteration", "max ms")]
+    return float(cells["ms per iteration"].replace(",", ""))
 
 
 @pytest.mark.parametrize("flags", [(), ("--check-every", "4")], ids=["check-every-1", "check-every-4"])
@@ -68,11 +68,11 @@ def test_five_milliseconds_on_one_edge_are_five_milliseconds_in_the_published_ce
         slept.append(1e3 * (time.perf_counter() - begin))
 
     before = publish(lambda: None, *flags)
-    least, typical, most = milliseconds(publish(sleep, *flags))
+    typical = milliseconds(publish(sleep, *flags))
     assert re.fullmatch(r"\| torch memcpy.*reference.*", next(iter(before.values())))
-    moved = typical - milliseconds(before)[1]
+    moved = typical - milliseconds(before)
     assert 0.7 * median(slept) < moved < 1.6 * median(slept)  # 0 if the clock does not run, 2 if it counts twice
-    assert 5 < least <= typical <= most
+    assert typical > 5
 
 
 def test_another_copy_of_64_mib_takes_as_long_in_the_published_cell_as_alone(publish):
@@ -86,7 +86,7 @@ def test_another_copy_of_64_mib_takes_as_long_in_the_published_cell_as_alone(pub
             alone.append(1e3 * (time.perf_counter() - begin))
 
     copy_alone()
-    before = milliseconds(publish(lambda: None))[1]
-    after = milliseconds(publish(lambda: target.copy_(source)))[1]
+    before = milliseconds(publish(lambda: None))
+    after = milliseconds(publish(lambda: target.copy_(source)))
     copy_alone()
     assert 0.4 < (after - before) / median(alone) < 2.5

@@ -59,11 +59,10 @@ def test_times_of_a_row_are_per_iteration_however_many_iterations_are_in_flight(
     """The times of the iterations, 4 ms and once 9 ms, are 24 ms with six in flight, because each waits for five."""
     groups = [0.024] * 119 + [0.054]
     row = cells("gloo", make_run([0.024] * 720, group_seconds=groups), runtime="torch", flags={"in_flight": 6})
-    times = [row[name] for name in ("min ms", "ms per iteration", "p95 ms", "max ms")]
-    assert times == ["4", "4", "4", "9"]
+    assert (row["ms per iteration"], row["p95 ms"]) == ("4", "4")
     row = cells("gloo", make_run([0.004] * 714 + [0.009] * 6, group_seconds=groups), runtime="torch",
                 flags={"check_every": 6})  # fmt: skip
-    assert [row[name] for name in ("min ms", "ms per iteration", "p95 ms", "max ms")] == times
+    assert (row["ms per iteration"], row["p95 ms"]) == ("4", "4")
 
 
 def test_a_script_prints_the_flow_first_and_warnings_and_record_last(tmp_path, capsys):

@@ -39,11 +39,11 @@ EDITS = [
      'flags = "--flow two-judges --samples 3 --iterations 4 --colour"\n\n'),
     ("records/schema.py", "    spilled_bytes: Count = 0", "    birds: int = 0  # how many came\n"),
     ("measure/loop.py", "        run.stored_bytes =", "        run.birds = 7\n"),
-    ("report/suite_tables.py", "from dataflow.report.groups import Group, Table, draw_dots, provenance, title_of\n",
+    ("report/suite_tables.py", "from dataflow.report.groups import Group, Table, draw_dots, title_of\n",
      "from dataflow.report.charts import Bar, BarChart\n"),
     ("report/suite_tables.py", "TABLES = {", CHART + documented("JUDGES = Table")),
     ("report/suite_tables.py", '    "paired": CONFIGURATIONS,', '    "judges": JUDGES,\n'),
-    ("report/tables.py", '    Column("first ms",', '    Column("birds", lambda result: str(result.runs[0].birds)),\n'),
+    ("report/tables.py", '    Column("runs",', '    Column("birds", lambda result: str(result.runs[0].birds)),\n'),
 ]  # fmt: skip
 
 

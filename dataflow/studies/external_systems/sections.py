@@ -4,7 +4,7 @@ from dataflow.report.groups import Table, draw_dots, title_of
 from dataflow.report.sentences import describe_fastest
 from dataflow.report.tables import MAIN_COLUMNS
 
-COLUMNS = [column for column in MAIN_COLUMNS if column.header not in ("status", "GB/s", "p95 ms", "p99 ms")]
+COLUMNS = [column for column in MAIN_COLUMNS if column.header not in ("status", "GB/s", "p95 ms")]
 
 SECTIONS = {
     "peers": Table(
