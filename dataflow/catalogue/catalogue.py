@@ -39,7 +39,6 @@ class Requirements:
     one_input: bool = False  # each task reads one message: readers of a broadcast that wait for each other block
     ray_cpus: int | None = None  # CPUs that a private Ray cluster says it has; None: those of the machine
     ray_actors: bool = False  # without Ray on one machine; with --address, its processes are Ray actors
-    read_by_all: bool = False  # each message of an actor is read by all others
     single_buffer_channels: bool = False  # a channel holds one message, so a path holds a fixed number of iterations
 
 

@@ -32,8 +32,7 @@ def find_other_data_path(plan: Plan, run: Run, numbers: range) -> str | None:
         return (f"the object store took in {format_bytes(round(stored))} per iteration, and {format_bytes(expected)} "
                 f"are expected of {plan.configuration.name}: another data path was used")  # fmt: skip
     received = (run.loopback_bytes or 0) / len(numbers)
-    sent = sum(edge.bytes for edge in flow.edges if uses_sockets(plan, edge))
-    sent += sum(task.other_bytes for task in flow.tasks)
+    sent = sum(edge.bytes for edge in flow.edges) + sum(task.other_bytes for task in flow.tasks)
     if plan.transport.uses_sockets and received < MIN_SOCKET_SHARE * sent:
         return (f"the loopback interface received {format_bytes(round(received))} per iteration, and "
                 f"{format_bytes(round(sent))} were sent: another data path was used")  # fmt: skip
@@ -78,7 +77,7 @@ def mark_requested_paths(
         is_seen = counted.get(edge, False) or bool(plan.expects_views and views.get(str(edge)))
         if not plan.options.address and not is_seen:
             is_stored = stores_messages(plan) and stored_size(plan, edge.message) > INLINED_BYTES
-            is_seen = is_stored or uses_sockets(plan, edge)
+            is_seen = is_stored or transport.uses_sockets
         if not is_seen and edge.message != ACKNOWLEDGEMENT and AS_REQUESTED not in run.data_paths[str(edge)]:
             run.data_paths[str(edge)] += AS_REQUESTED
 
@@ -90,12 +89,6 @@ def stores_messages(plan: Plan) -> bool:
 def stored_size(plan: Plan, message: Message) -> int:
     """Return the bytes of a message in the store. Pickle writes each view with its full storage."""
     return message.serialised_bytes if plan.transport.carries_objects else message.bytes
-
-
-def uses_sockets(plan: Plan, edge: Edge) -> bool:
-    """Return whether a message passes through sockets. A broadcast between actors does not reach the driver."""
-    is_call = plan.transport.requirements.read_by_all and DRIVER in (edge.source, edge.reader)
-    return plan.transport.uses_sockets and not is_call
 
 
 def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from common import flags as script_flags
 from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import Skipped, UsageError
-from dataflow.flows.flow import DRIVER, Flow
+from dataflow.flows.flow import Flow
 from dataflow.flows.message import jagged_message
 from dataflow.plan.options import RESULTS, Options
 from dataflow.records.machine import cuda_version
@@ -76,11 +76,6 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
         yield f"--in-flight {options.in_flight}: there is a verification after {group} iterations: give {group} or less"
     if transport.requirements.one_input and any(len(flow.edges_to(task.name)) > 1 for task in flow.tasks):
         yield f"{transport.label}: {flow.name} has a task that reads two messages: use another --transport"
-    if transport.requirements.read_by_all:
-        for task in flow.tasks:
-            readers = {flow.actor(edge.reader) for edge in flow.edges_from(task.name)}
-            if readers not in (set(), {DRIVER}, {*flow.actors} - {task.actor}):
-                yield f"{transport.label}: not all actors read the message of {task.name}: use another --transport"
     has_steps = flow.has_parameters or any(task.work for task in flow.tasks)
     if has_steps and (options.in_flight > 1 or options.group_size > 1):
         yield f"--in-flight and --check-every: a step of {flow.name} begins after the last one: leave them out"
