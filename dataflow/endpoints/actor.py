@@ -131,6 +131,8 @@ class Endpoint:
         wrong, views = Counter[str](), Views()
         for inbox in self.inboxes.values():
             inbox.verify(first, last, self.digests, wrong, views)
+        for part in self.parts:
+            wrong.update(part.verify(last))
         self.faults_before = recorder.count_faults()  # those of the verification do not count
         return {name: count for name, count in wrong.items() if count}, views.by_edge
 

@@ -38,8 +38,8 @@ class Measurement:
         self.cpu_time = CpuTime()
         self.wrong: Counter[str] = Counter()  # bytes by edge and field
         self.views: dict[str, bool | None] = {}
-        collectors = {name: studies()[name].collector for name in plan.parts}
-        self.collectors = {name: load(name, path)(plan) for name, path in collectors.items() if path}
+        # What the parts of each study have measured: by worker, for each group, and whether it was timed.
+        self.groups: dict[str, list[tuple[dict[str, Any], bool]]] = {name: [] for name in plan.parts}
         self.first_counted = self.counted = self.count()
 
     def count(self) -> dict[str, int]:
@@ -95,8 +95,8 @@ class Measurement:
         self.cpu_time.stop()
         if self.plan.parts or self.plan.task_flow.has_parameters:
             measured = workers.call("end_group", self.last)
-            for name, collector in self.collectors.items():
-                self.wrong.update(collector.add({worker: of[name] for worker, of in measured.items()}, is_timed))
+            for name, groups in self.groups.items():
+                groups.append(({worker: of[name] for worker, of in measured.items()}, is_timed))
         for wrong_of_worker, views_of_worker in workers.call("verify", numbers[0], self.last).values():
             self.wrong.update(wrong_of_worker)
             self.add_views(views_of_worker)
@@ -147,10 +147,10 @@ class Measurement:
         """Set the status, and the reason if the run has failed."""
         plan, run, nodes = self.plan, self.run, self.workers.worker_nodes
         timed, failures = range(self.workers.first_timed, self.last + 1), [find_failure(plan, self.wrong, self.views)]
-        for name, collector in self.collectors.items():
-            measured, failure = collector.result(self.workers.driver_seconds)
-            failures.append(failure)
-            if measured is not None:
+        for name, groups in self.groups.items():
+            if collect := studies()[name].collect:
+                measured, failure = load(name, collect)(plan, groups, self.workers.driver_seconds)
+                failures.append(failure)
                 run.measured[name] = msgspec.to_builtins(measured)
         failures += [find_other_data_path(plan, run, timed), find_missing_bytes(plan, run.node_costs, nodes, timed)]
         run.reason = next(filter(None, failures), None)

@@ -142,8 +142,8 @@ class CoreOptions:
     def table(self) -> str:
         """Return the table of a record that no suite asked for."""
         if not self.sweep:
-            tables = {flow: table for study in studies().values() for flow, table in study.tables.items()}
-            return "stages" if self.trace else tables.get(self.flow, "configurations")
+            is_of_study = any(self.flow in study.flows for study in studies().values())
+            return "stages" if self.trace else self.flow if is_of_study else "configurations"
         name = self.sweep.partition("=")[0]
         return name if name == "in-flight" else f"sweep-{name}"
 

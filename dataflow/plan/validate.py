@@ -16,7 +16,7 @@ from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.flow import Flow
 from dataflow.flows.message import jagged_message
-from dataflow.plan.options import RESULTS, Options
+from dataflow.plan.options import FORMS, RESULTS, Options
 from dataflow.records.machine import cuda_version
 from dataflow.studies import studies
 
@@ -117,7 +117,7 @@ def require_gpus(transport: Transport, gpus: int, actors: int) -> int:
 
 def require_modules(transport: Transport, message: str | None) -> None:
     """Raise Skipped if a module that the transport, or the form of the messages, needs is not installed."""
-    needed = [module for study in studies().values() for form, module in study.modules.items() if form == message]
+    needed = [form for form, change in FORMS.items() if form == message and change is None]
     for module in (*transport.requirements.modules, *needed):
         if not importlib.util.find_spec(module):
             install = transport.requirements.install or f"pip install {module}"

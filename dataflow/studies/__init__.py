@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules, resolve_name
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 FOLDER = Path(__file__).parent
 
@@ -19,20 +19,21 @@ FOLDER = Path(__file__).parent
 class Study:
     """What a study adds. Names of the form "module:object" are relative to its folder, and imported when needed."""
 
-    flows: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # name -> function that returns a Flow
-    tables: Mapping[str, str] = field(default_factory=dict)  # flow -> table of its records
+    flows: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # name, also of the table -> function
     flags: type = object  # a dataclass of flags, which is a base of Options
-    # --message: name -> the flow as it is sent, from the flow of the user; None: as the user draws it.
+    # --message: name -> the flow as it is sent, from the flow of the user. None: as the user draws it, and the form
+    # needs the package of its name.
     forms: Mapping[str, Callable[[Any], Any] | None] = field(default_factory=dict)
-    modules: Mapping[str, str] = field(default_factory=dict)  # --message -> the package that it needs
     find_errors: Callable[[Any, Any, Any], Iterator[str]] = lambda transport, options, flow: iter(())
     is_used: Callable[[Any], bool] = lambda plan: False  # whether the actors of a plan have its part
     part: str = ""  # a Part
-    collector: str = ""  # a Collector of what its parts measure
+    # A function that returns what the record keeps, and why the run has failed, or None. Its arguments are the plan,
+    # what `end_group` returned for each group of iterations (by worker) and whether the group was timed, and a function
+    # that returns the seconds of the driver's clock for a worker and the seconds of its clock.
+    collect: str = ""
 
 
-@dataclass(frozen=True)
-class Added:
+class Added(NamedTuple):
     """A flow with the tasks that a flag of a study adds to it, and what these need."""
 
     flow: Any  # a Flow
@@ -63,20 +64,9 @@ class Part:
     def end_group(self, number: int) -> Any:
         """Return what was measured of the iterations up to this one, outside of the clock."""
 
-
-class Collector:
-    """What the parts of all workers measure in a run, in the measuring process."""
-
-    def __init__(self, plan: Any) -> None:
-        self.measured: Any = None  # what the record keeps
-
-    def add(self, values: Mapping[str, Any], is_timed: bool) -> Mapping[str, int]:
-        """Take what `end_group` of each worker returned; return the wrong bytes by edge."""
+    def verify(self, number: int) -> Mapping[str, int]:
+        """Return the wrong bytes of the work of this iteration by name, outside of the clock."""
         return {}
-
-    def result(self, driver_seconds: Callable[[str, float], float]) -> tuple[Any, str | None]:
-        """Return the measurement that the record keeps, and why the run has failed, if it has."""
-        return self.measured, None
 
 
 @cache

@@ -26,6 +26,5 @@ class DetachedPpoFlags:
 
 STUDY = Study(
     flows={"detached-ppo": of_sizes(Sizes, detached_ppo)},
-    tables={"detached-ppo": "detached-ppo"},
     flags=DetachedPpoFlags,
 )

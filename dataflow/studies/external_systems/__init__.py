@@ -18,7 +18,6 @@ def find_errors(transport: Any, options: Any, flow: Any) -> Iterator[str]:
 
 STUDY = Study(
     forms={"tensordict": None},
-    modules={"tensordict": "tensordict"},
     find_errors=find_errors,
     is_used=lambda plan: plan.options.message == "tensordict",
     part="tensordicts:TensorDictPart",

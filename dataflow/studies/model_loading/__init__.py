@@ -40,11 +40,6 @@ class Load(Struct):
     added_bytes: int  # memory of all processes together, from before the load to after the reads
 
 
-class Loading(Struct):
-    publish_seconds: float
-    loads: list[Load]
-
-
 def model_loading(model: str = "bert-base", model_scale: float = 1.0) -> Flow:
     """Return a publisher, and three processes that load one after the other; raise ValueError for an unknown model."""
     fields = tuple(replace(field, name=field.name.replace(".", "_")) for field in model_fields(model, model_scale))
@@ -65,11 +60,6 @@ def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
 
 
 STUDY = Study(
-    flows={"model-loading": model_loading},
-    tables={"model-loading": "model-loading"},
-    flags=LoadingFlags,
-    find_errors=find_errors,
-    is_used=lambda plan: bool(plan.options.load_by),
-    part="loading:LoadingPart",
-    collector="loading:LoadingCollector",
-)
+    flows={"model-loading": model_loading}, flags=LoadingFlags, find_errors=find_errors,
+    is_used=lambda plan: bool(plan.options.load_by), part="loading:LoadingPart", collect="loading:find_loads",
+)  # fmt: skip

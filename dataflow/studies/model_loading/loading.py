@@ -21,8 +21,8 @@ from dataflow.endpoints.payload import digest, make_field
 from dataflow.endpoints.tensors import from_array, pack, packed_views, to_array, unpack
 from dataflow.errors import RunFailed
 from dataflow.flows.message import Field, Message
-from dataflow.studies import Collector, Part
-from dataflow.studies.model_loading import PUBLISHER, Load, Loading
+from dataflow.studies import Part
+from dataflow.studies.model_loading import PUBLISHER, Load
 from dataflow.workers.cleanup import SHARED_MEMORY, find_marked
 
 Tensors = dict[str, torch.Tensor]
@@ -121,12 +121,11 @@ class LoadingPart(Part):
         return Load(load, first_read, second_read, max(0, memory_bytes(folder) - before))
 
     def end_group(self, number: int) -> float | Load | None:
-        measured, self.measured = self.measured, None
-        return measured
+        return self.measured
 
 
-class LoadingCollector(Collector):
-    def add(self, values: Mapping[str, Any], is_timed: bool) -> Mapping[str, int]:
-        if values[PUBLISHER]:  # in the first iteration
-            self.measured = Loading(values[PUBLISHER], [load for load in values.values() if isinstance(load, Load)])
-        return {}
+def find_loads(plan: Any, groups: Sequence[tuple[Mapping[str, Any], bool]], _: Any) -> tuple[dict[str, Any], None]:
+    """Return what was measured in the first iteration: the seconds of the publisher, and the load of each process."""
+    values, _ = groups[0]
+    loads = [load for load in values.values() if isinstance(load, Load)]
+    return {"publish_seconds": values[PUBLISHER], "loads": loads}, None

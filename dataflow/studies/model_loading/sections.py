@@ -2,31 +2,27 @@
 
 from statistics import median
 
-import msgspec
-
 from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import interval, typical_seconds
 from dataflow.report import tables
 from dataflow.report.groups import Table, by_sizes
 from dataflow.report.tables import Column, format_milliseconds
-from dataflow.studies.model_loading import WAYS, Load, Loading
-
-
-def loadings_of(result: Result) -> list[Loading]:
-    return [msgspec.convert(run.measured["model_loading"], Loading) for run in result.shown_runs]
+from dataflow.studies.model_loading import WAYS
 
 
 def run_seconds(result: Result, *parts: str) -> list[float]:
     """Return the time of these parts of a load in each run: the median of its processes."""
-
-    def seconds_of(load: Load) -> float:
-        return sum(getattr(load, f"{part}_seconds") for part in parts)
-
-    return [median(map(seconds_of, run.loads)) for run in loadings_of(result)]
+    runs = [run.measured["model_loading"]["loads"] for run in result.shown_runs]
+    return [median(sum(load[f"{part}_seconds"] for part in parts) for load in loads) for loads in runs]
 
 
 def part_column(header: str, *parts: str) -> Column:
     return Column(header, lambda result: format_milliseconds(typical_seconds(run_seconds(result, *parts))))
+
+
+def format_publish(result: Result) -> str:
+    seconds = [run.measured["model_loading"]["publish_seconds"] for run in result.shown_runs]
+    return format_milliseconds(typical_seconds(seconds))
 
 
 def format_interval(result: Result) -> str:
@@ -36,14 +32,13 @@ def format_interval(result: Result) -> str:
 
 def format_added_memory(result: Result) -> str:
     model_bytes = sum(field.bytes for field in result.flow.tasks[0].work)
-    return f"{median(load.added_bytes for run in loadings_of(result) for load in run.loads[1:]) / model_bytes:.1%}"
+    later = [load for run in result.shown_runs for load in run.measured["model_loading"]["loads"][1:]]
+    return f"{median(load['added_bytes'] for load in later) / model_bytes:.1%}"
 
 
 COLUMNS = (
     Column("configuration", tables.marked_label),
-    Column(
-        "publish ms", lambda r: format_milliseconds(typical_seconds([run.publish_seconds for run in loadings_of(r)]))
-    ),
+    Column("publish ms", format_publish),
     part_column("load ms", "load"),
     part_column("first read ms", "first_read"),
     part_column("second read ms", "second_read"),

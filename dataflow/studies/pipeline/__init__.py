@@ -27,10 +27,6 @@ class PipelineFlags:
 
 
 STUDY = Study(
-    flows={"pipeline": pipeline},
-    tables={"pipeline": "pipeline"},
-    flags=PipelineFlags,
+    flows={"pipeline": pipeline}, flags=PipelineFlags, part="actor:StagePart", collect="actor:collect_steps",
     is_used=lambda plan: any(isinstance(task.work, Computation) for task in plan.task_flow.tasks),
-    part="actor:StagePart",
-    collector="actor:StepCollector",
-)
+)  # fmt: skip

@@ -1,14 +1,14 @@
 """Compute for the time of each task of a stage, in the order of the schedule."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 import msgspec
 
 from dataflow.errors import RunFailed
-from dataflow.studies import Collector, Part
+from dataflow.studies import Part
 
 
 class Steps(msgspec.Struct, forbid_unknown_fields=True):
@@ -22,6 +22,7 @@ class Steps(msgspec.Struct, forbid_unknown_fields=True):
 # Of a step of a stage: seconds of all tasks, seconds from the beginning of the first to the end of the last one, and
 # the largest number of activations held at the same time, in this step and those before.
 StageStep = tuple[float, float, int]
+Groups = Sequence[tuple[Mapping[str, StageStep | None], bool]]  # by worker, and whether they are timed
 
 
 class StagePart(Part):
@@ -56,16 +57,14 @@ class StagePart(Part):
         return sum(end - begin for begin, end in intervals), intervals[-1][1] - intervals[0][0], self.most_held
 
 
-class StepCollector(Collector):
-    def __init__(self, plan: Any) -> None:
-        super().__init__(plan)
-        self.measured = Steps()
-
-    def add(self, values: Mapping[str, StageStep | None], is_timed: bool) -> Mapping[str, int]:
+def collect_steps(plan: Any, groups: Groups, driver_seconds: Any) -> tuple[Steps, None]:
+    """Return the timed steps, and the activations that stages have held at most in all steps."""
+    measured = Steps()
+    for values, is_timed in groups:
         stages = {name: step for name, step in values.items() if step}
         compute_seconds, stage_seconds, held = zip(*stages.values(), strict=True)
         if is_timed:
-            self.measured.compute_seconds.append(fmean(compute_seconds))
-            self.measured.stage_seconds.append(max(stage_seconds))
-        self.measured.held_activations = dict(zip(stages, held, strict=True))
-        return {}
+            measured.compute_seconds.append(fmean(compute_seconds))
+            measured.stage_seconds.append(max(stage_seconds))
+        measured.held_activations = dict(zip(stages, held, strict=True))
+    return measured, None

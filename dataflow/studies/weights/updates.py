@@ -1,13 +1,12 @@
 """Collect the parts of each update of weights."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from dataflow.records.schema import Run
-from dataflow.studies import Collector
 
 
 @dataclass
@@ -39,35 +38,24 @@ def updates_of(run: Run) -> Updates:
     return msgspec.convert(run.measured["weights"], Updates)
 
 
-class UpdateCollector(Collector):
-    def __init__(self, plan: Any) -> None:
-        super().__init__(plan)
-        flow, self.updates = plan.task_flow, Updates()
-        edges = [edge for edge in flow.edges if edge.message.is_parameters]
-        sending, receiving = {flow.actor(edge.source) for edge in edges}, {flow.actor(edge.reader) for edge in edges}
-        self.senders = [name for name in plan.worker_names if name in sending]
-        self.receivers = [name for name in plan.worker_names if name in receiving]
-        self.timed: list[Mapping[str, UpdateTimes]] = []
-
-    def add(self, values: Mapping[str, UpdateTimes], is_timed: bool) -> Mapping[str, int]:
-        senders, receivers = ([values[name] for name in names] for names in (self.senders, self.receivers))
-        updates = self.updates
-        updates.reads = sum(receiver.reads for receiver in receivers)
-        updates.torn_reads = sum(receiver.torn_reads for receiver in receivers)
-        if is_timed:
-            self.timed.append(values)
-            updates.publish_seconds.append(max(sender.last_end - sender.first_begin for sender in senders))
-            updates.install_seconds.append(max(receiver.install_seconds for receiver in receivers))
-            updates.stall_seconds.append(max(receiver.stall_seconds for receiver in receivers))
-        return {}
-
-    def result(self, driver_seconds: Callable[[str, float], float]) -> tuple[Updates, str | None]:
-        """Return the updates; a run fails if a read of served parameters found two versions."""
-        for times in self.timed:
-            first_sent = min(driver_seconds(name, times[name].first_end) for name in self.senders)
-            arrived = max(driver_seconds(name, times[name].last_begin) for name in self.receivers)
-            self.updates.transfer_seconds.append(arrived - first_sent)
-        if not self.updates.torn_reads:
-            return self.updates, None
-        count = f"{self.updates.torn_reads} of {self.updates.reads} reads of served parameters found two versions"
-        return self.updates, f"{count}: this transport writes into memory that is still read: give --copy-out"
+def collect_updates(
+    plan: Any, groups: Sequence[tuple[Mapping[str, UpdateTimes], bool]], driver_seconds: Callable[[str, float], float]
+) -> tuple[Updates, str | None]:
+    """Return the updates; a run fails if a read of served parameters found two versions."""
+    flow, updates = plan.task_flow, Updates()
+    edges = [edge for edge in flow.edges if edge.message.is_parameters]
+    senders, receivers = {flow.actor(edge.source) for edge in edges}, {flow.actor(edge.reader) for edge in edges}
+    for times in (times for times, is_timed in groups if is_timed):
+        updates.publish_seconds.append(max(times[name].last_end - times[name].first_begin for name in senders))
+        first_sent = min(driver_seconds(name, times[name].first_end) for name in senders)
+        arrived = max(driver_seconds(name, times[name].last_begin) for name in receivers)
+        updates.transfer_seconds.append(arrived - first_sent)
+        updates.install_seconds.append(max(times[name].install_seconds for name in receivers))
+        updates.stall_seconds.append(max(times[name].stall_seconds for name in receivers))
+    last, _ = groups[-1]
+    updates.reads = sum(last[name].reads for name in receivers)
+    updates.torn_reads = sum(last[name].torn_reads for name in receivers)
+    if not updates.torn_reads:
+        return updates, None
+    count = f"{updates.torn_reads} of {updates.reads} reads of served parameters found two versions"
+    return updates, f"{count}: this transport writes into memory that is still read: give --copy-out"

@@ -7,8 +7,7 @@ Gradients and parameters are float16. Each rank owns an equal part of them.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 from msgspec import Meta
@@ -22,27 +21,23 @@ ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all-reduce", "reduce-scatter", "all-ga
 # The gradients; gradients, then updated parameters; parameters for forward and backward pass, then gradients.
 STAGES = {1: (ALL_REDUCE,), 2: (REDUCE_SCATTER, ALL_GATHER), 3: (ALL_GATHER, ALL_GATHER, REDUCE_SCATTER)}
 NUMBER_BYTES = 2
-_size = partial(flag, "zero", None, size=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroFlags:
-    zero_stage: int | None = _size("stage of ZeRO: 1, 2 or 3", int, Meta(ge=1, le=3))
-    zero_ranks: int | None = _size("ranks of the model (default: 4)", int, Meta(ge=2, le=64))
+    zero_stage: int | None = flag("zero", None, "stage of ZeRO: 1, 2 or 3", int, Meta(ge=1, le=3), size=True)
+    zero_ranks: int | None = flag("zero", None, "ranks of the model (default: 4)", int, Meta(ge=2, le=64), size=True)
 
 
 def zero(model: str = "gpt2", zero_ranks: int = 4, zero_stage: int = 2, model_scale: float = 1.0) -> Flow:
     """Return a step of `zero_ranks` actors, each with the bytes that it sends by the ring algorithms of textbooks."""
-    count = sum(prod(field.shape) for field in model_fields(model, model_scale))
-    count += -count % zero_ranks  # equal parts
-    passes = sum(2 if kind == ALL_REDUCE else 1 for kind in STAGES[zero_stage])
-    sent_bytes = passes * NUMBER_BYTES * (count - count // zero_ranks)
-    names = tuple(f"rank-{rank}" for rank in range(1, zero_ranks + 1))
-    work = STAGES[zero_stage], count  # what a rank takes part in: the kinds of the collectives, and their numbers
+    part = ceil(sum(prod(field.shape) for field in model_fields(model, model_scale)) / zero_ranks)  # of each rank
+    kinds, names = STAGES[zero_stage], tuple(f"rank-{rank}" for rank in range(1, zero_ranks + 1))
+    sent_bytes = (len(kinds) + kinds.count(ALL_REDUCE)) * NUMBER_BYTES * part * (zero_ranks - 1)
+    work = kinds, zero_ranks * part  # what a rank takes part in: the kinds of the collectives, and their numbers
     tasks = tuple(Task(name, (DRIVER,), ACKNOWLEDGEMENT, work=work, other_bytes=sent_bytes) for name in names)
     scale = f" at scale {model_scale:g}" if model_scale < 1 else ""
-    title = f"ZeRO stage {zero_stage} of {model}{scale}, {zero_ranks} ranks"
-    return Flow("zero", title, ACKNOWLEDGEMENT, tasks, returns=names)
+    return Flow("zero", f"ZeRO stage {zero_stage} of {model}{scale}, {zero_ranks} ranks", ACKNOWLEDGEMENT, tasks, names)
 
 
 def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
@@ -51,11 +46,6 @@ def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
 
 
 STUDY = Study(
-    flows={"zero": zero},
-    tables={"zero": "zero"},
-    flags=ZeroFlags,
-    find_errors=find_errors,
-    is_used=lambda plan: any(task.other_bytes for task in plan.task_flow.tasks),
-    part="collectives:CollectivePart",
-    collector="collectives:CollectiveCollector",
-)
+    flows={"zero": zero}, flags=ZeroFlags, find_errors=find_errors, part="collectives:CollectivePart",
+    is_used=lambda plan: plan.requested_flow.name == "zero",
+)  # fmt: skip

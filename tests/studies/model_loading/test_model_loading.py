@@ -35,15 +35,14 @@ def test_the_model_is_loaded_in_the_first_iteration_and_wrong_bytes_end_the_run(
     plan = SimpleNamespace(run_folder=tmp_path, options=SimpleNamespace(load_by=way))
     publisher, loader = (loading.LoadingPart(SimpleNamespace(name=name, plan=plan, tasks={name: task}))
                          for name in ("publisher", "loader-1"))  # fmt: skip
-    collector = loading.LoadingCollector(None)
+    groups = []
     for number in (1, 2):
         publisher.run("publisher", number)
         loader.run("loader-1", number)
         values = {"driver": None, "publisher": publisher.end_group(number), "loader-1": loader.end_group(number)}
-        assert (values["loader-1"] is None) == (number == 2)
-        collector.add(values, is_timed=number == 2)
-    measured, failure = collector.result(None)
-    assert failure is None and len(measured.loads) == 1
+        groups.append((values, number == 2))
+    measured, failure = loading.find_loads(plan, groups, None)
+    assert failure is None and len(measured["loads"]) == 1
     load_module = loading.load_module
 
     def load_other_bytes(*arguments):

@@ -11,7 +11,7 @@ from dataflow.flows.flow import DRIVER
 from dataflow.records.schema import Link, NodeCosts
 from dataflow.report.sections import sections
 from dataflow.studies.weights.flow import changes_flow
-from dataflow.studies.weights.updates import UpdateCollector, UpdateTimes, updates_of
+from dataflow.studies.weights.updates import UpdateTimes, collect_updates, updates_of
 
 SMALL = {"flow": "weights", "model": "gpt2", "model_scale": 0.01}
 FLAGS = ("--flow", "weights", "--model", "gpt2", "--model-scale", "0.01")
@@ -110,10 +110,8 @@ def test_torn_reads_fail_the_run_and_a_transfer_is_timed_on_the_drivers_clock(ma
     times = {name: UpdateTimes(1.0, 2.0, 3.0, 4.0) for name in plan.worker_names}
     for name, reads, torn in zip(("rollout-1", "rollout-2"), (4, 5), torn_reads, strict=True):
         times[name].reads, times[name].torn_reads = reads, torn
-    collector = UpdateCollector(plan)
-    collector.add(times, is_timed=True)
     offsets = {"trainer": 0.0, "rollout-1": 0.25, "rollout-2": 0.125}
-    updates, failure = collector.result(lambda name, seconds: seconds + offsets[name])
+    updates, failure = collect_updates(plan, [(times, True)], lambda name, seconds: seconds + offsets[name])
     assert (updates.reads, updates.publish_seconds, updates.transfer_seconds) == (9, [3.0], [1.25])
     assert failure is None if expected is None else failure.startswith(expected)
 

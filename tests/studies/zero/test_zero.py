@@ -12,7 +12,7 @@ from dataflow.flows.catalogue import build_flow
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
 from dataflow.studies.zero import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
-from dataflow.studies.zero.collectives import CollectiveCollector, make_numbers
+from dataflow.studies.zero.collectives import make_numbers
 
 
 def state_bytes(parameters: float, ranks: int, stage: int) -> float:
@@ -35,19 +35,20 @@ def test_every_wrong_number_is_counted(stage, names):
     flow = build_flow("zero", {"model": "8KB", "zero_ranks": 2, "zero_stage": stage})
     flow = replace(flow, tasks=flow.tasks[:1], returns=flow.returns[:1])  # a rank that is alone
     plan = Plan(TRANSPORTS["torch collectives"], Options(transport="collectives"), flow)
-    (part,) = Actor(plan, "rank-1").parts
+    actor = Actor(plan, "rank-1")
+    (part,) = actor.parts
     part.collectives = dict.fromkeys((ALL_GATHER, REDUCE_SCATTER), torch.Tensor.copy_) | {ALL_REDUCE: lambda *_: None}
     part.run("rank-1", 1)
-    assert part.end_group(1) == {}
-    assert set(part.end_group(2)) == {f"rank-1, {name}" for name in names if name != ALL_REDUCE}  # no result
+    assert part.verify(1) == {}
+    assert set(part.verify(2)) == {f"rank-1, {name}" for name in names if name != ALL_REDUCE}  # no result
     part.run("rank-1", 3)
-    for _, tensor in part.results:
+    for _, _, tensor in part.buffers:
         tensor[3] += 1
-    wrong = part.end_group(3)
+    actor.inboxes.clear()  # nothing was sent to it
+    wrong, _ = actor.verify(3, 3)
     assert wrong == {f"rank-1, {name}": (4 if name == ALL_GATHER else 2) for name in names}
-    assert CollectiveCollector(plan).add({"driver": {}, "rank-1": wrong}, is_timed=True) == wrong
     part.run("rank-1", 3)  # with the numbers of step 4
-    assert set(part.end_group(3)) == set(wrong)
+    assert set(part.verify(3)) == set(wrong)
 
 
 def test_numbers_of_ranks_and_steps_differ_and_sums_are_exact():
