@@ -1,6 +1,6 @@
-"""Compute what tables, charts and comparisons show of a configuration and its runs."""
+"""Compute what tables, charts and comparisons show of a configuration and its runs, and what limits the trust in it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -9,16 +9,20 @@ import numpy as np
 
 from dataflow.analysis.statistics import MIN_RUNS, typical_seconds
 from dataflow.analysis.workload import flow_of, label_of
-from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS, Transport, Variant, producer_writes_in_place
+from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS, VARIANTS, Transport, producer_writes_in_place
 from dataflow.errors import RecordError
 from dataflow.plan.options import FORMS, options_of
 from dataflow.records.schema import Record, Run
+from dataflow.units import format_bytes
 
 MAX_OTHER_CORES = 0.3  # that other programs use during a run; the times of a run with more are disturbed
 MAX_STEAL_CORES = 0.1  # that the hypervisor takes, for other virtual machines
 DISTURBED, NOT_SETTLED = "disturbed", "not settled"  # statuses: runs are ok, but none of them has a time that counts
 UNCOUNTED = (DISTURBED, NOT_SETTLED)
 MIN_SHARE = 0.9  # of the memcpy time, which was measured at another time, for readers that own a copy
+MAX_DRIFT = 1.3  # of the fastest memcpy pass: the ratio of its times before and after the iterations
+MIN_DRIFT_SECONDS = 0.01  # of that pass: messages that fit into caches are copied up to twice as fast at times
+MAX_OVERHEAD = 0.05  # of the benchmark itself, of an iteration
 
 
 class Result:
@@ -31,19 +35,18 @@ class Result:
     """
 
     def __init__(self, records: Sequence[Record], peers: Sequence["Result"] = ()) -> None:
-        self.records, self.record = tuple(records), records[0]
-        self.workload, self.configuration = self.record.workload, self.record.configuration
-        self.table, self.traced, self.name = self.record.table, self.record.traced, self.configuration.name
-        transport = f"{self.configuration.runtime} {self.configuration.transport}"
+        self.records, record = tuple(records), records[0]
+        self.workload, self.configuration = record.workload, record.configuration
+        self.table, self.traced, self.name = record.table, record.traced, record.configuration.name
+        transport, flags = f"{self.configuration.runtime} {self.configuration.transport}", self.configuration.flags
         if transport not in TRANSPORTS:
             raise RecordError(f"this version has no transport {transport}: leave its record out")
         self.transport: Transport = TRANSPORTS[transport]
-        flags = self.configuration.flags
+        self.variant = next((v for v in VARIANTS if v.transport == self.transport and v.flags == flags), None)
         self.label, self.flow = label_of(self.workload, self.configuration), flow_of(self.workload)
         # The producer's copy is outside of the clock. A packed message is always copied inside.
         is_packed = self.workload.message == "packed"
         self.producer_writes_in_place = producer_writes_in_place(self.transport, flags) and not is_packed
-        self.variant = _find_variant(self.transport, flags)
         self.in_flight, self.threads = flags.get("in_flight", 1), flags.get("threads", 1)
         # Iterations between two full verifications, which are timed as one group.
         self.check_every = options_of(self.workload.flow, flags).group_size
@@ -52,7 +55,7 @@ class Result:
         self.allows_disturbed = all(record.arguments.get("allow_disturbed") for record in records)
         self.ok_runs = [run for run in self.runs if run.status == "ok"]
         self.quiet_runs = [run for run in self.runs if self.allows_disturbed or not find_disturbance(run)]
-        self.status, self.shown_runs = self._choose_runs()
+        self.status, self.shown_runs, self.failure = self._choose_runs()
         self.seconds = [seconds for run in self.shown_runs for seconds in run.seconds]
         self.run_seconds = [self.seconds_of(run) for run in self.shown_runs if run.seconds]
         self.first_seconds = [run.first_seconds for run in self.shown_runs if run.first_seconds]
@@ -64,29 +67,41 @@ class Result:
         runs = [run for r in alike if not FORMS.get(r.workload.message) for run in r.quiet_runs]
         self.memcpy_seconds = median_of(run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs)
         self.cold_copy_seconds = median_of(run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs)
-        self.impossible = self._explain_impossible()
-        if self.impossible:
-            self.status = "impossible"
+        if problem := self._explain_impossible():
+            self.status, self.failure = "impossible", f"impossible: {problem}"
         measured = [record for record in records if any(run.status == "ok" for run in record.runs)]  # others have none
         self.environments: list[dict[str, Any]] = [record.environments.get("0", {}) for record in measured]
 
-    def _choose_runs(self) -> tuple[str, list[Run]]:
-        """Return the status, and the runs whose times are shown."""
+    def _choose_runs(self) -> tuple[str, list[Run], str | None]:
+        """Return the status, the runs whose times are shown, and the reason why other runs are not."""
+        others = [run for run in self.runs if run.status != "ok"]
+        reason = f"{others[0].status}: {others[0].reason}" if others else None
         if not self.ok_runs:
-            failed = [run for run in self.runs if run.status == "failed"]
-            return ("failed", failed) if failed else ("skipped", self.runs)
-        quiet = [run for run in self.quiet_runs if run.status == "ok"]
+            failed = [run for run in others if run.status == "failed"]
+            return ("failed", failed, reason) if failed else ("skipped", others, reason)
+        quiet, disturbance = [run for run in self.quiet_runs if run.status == "ok"], find_disturbance(self.ok_runs[0])
         settled = [run for run in quiet if run.settled is not False]
         if settled:
-            return "ok", settled
-        return NOT_SETTLED if quiet else DISTURBED, []
+            return "ok", settled, reason and f"{len(others)} of {len(self.runs)} runs {reason}"
+        if quiet:
+            return NOT_SETTLED, [], (f"{NOT_SETTLED}: after {quiet[-1].warmup_iterations} untimed iterations, the "
+                "times still changed or the page faults still fell: give --warmup a larger number")  # fmt: skip
+        return DISTURBED, [], (f"{DISTURBED}: none of {len(self.ok_runs)} runs counts, as {disturbance}: measure "
+                "again on an idle machine, or with --allow-disturbed")  # fmt: skip
 
-    def copy_seconds(self, run: Run, reduce: Callable[[Sequence[float]], float]) -> float | None:
-        """Return the least time that copies of all messages took in a run: by all cores if actors can copy at once."""
-        passes = [run.memcpy_before_seconds + run.memcpy_after_seconds]
-        if len(self.flow.edges) > self.flow.path_length(max) and not self.transport.requirements.single_process:
-            passes.append(run.memcpy_all_cores_seconds)
-        return min((float(reduce(seconds)) for seconds in passes if seconds), default=None)
+    def copy_shares(self, reduce: Callable[[Sequence[float]], float]) -> list[float]:
+        """Return the median iteration of each shown run / the least time that copies of all messages took in the run.
+
+        If actors can copy at once, copies by all cores count too. A run that has measured no copies is left out.
+        """
+        is_serial = self.transport.requirements.single_process or len(self.flow.edges) == self.flow.path_length(max)
+        shares = []
+        for run in self.shown_runs:
+            all_cores = [] if is_serial else run.memcpy_all_cores_seconds
+            passes = [run.memcpy_before_seconds + run.memcpy_after_seconds, all_cores]
+            if run.seconds and any(passes):
+                shares.append(float(np.median(run.seconds)) / min(reduce(seconds) for seconds in passes if seconds))
+        return shares
 
     def _explain_impossible(self) -> str | None:
         """Return why readers that own a copy cannot have got it in so little time; None if they can.
@@ -94,33 +109,14 @@ class Result:
         As the machine may have been slower while the memcpy time of one run was measured, every run must be too fast,
         and there must be MIN_RUNS. Several readers that copy a message at once may read it from memory only once.
         """
-        runs, edges = self.shown_runs, self.flow.edges
-        if len(runs) < MIN_RUNS or not all(run.readers_own_a_copy and run.seconds for run in runs):
+        runs, edges, shares = self.shown_runs, self.flow.edges, self.copy_shares(min)
+        if not MIN_RUNS <= len(runs) == len(shares) or not all(run.readers_own_a_copy for run in runs):
             return None
         written, read = (sum(edge.bytes for edge in some) for some in (edges, {e.source: e for e in edges}.values()))
-        bounds = [(self.copy_seconds(run, min) or 0) * (read + written) / (2 * written) for run in runs]
-        share = max(np.median(run.seconds) / bound if bound else 1 for run, bound in zip(runs, bounds, strict=True))
-        if share >= MIN_SHARE:
-            return None
-        return (f"in each of {len(runs)} runs the median iteration took less time than the fastest memcpy of its "
-                f"bytes, by {1 - share:.0%} or more: find out which bytes were not copied")  # fmt: skip
-
-    @property
-    def failure(self) -> str | None:
-        """Return why the times are impossible, or how many runs are not ok and the reason of the first; else None."""
-        if self.impossible:
-            return f"impossible: {self.impossible}"
-        if self.status == DISTURBED:
-            return (f"{DISTURBED}: none of {len(self.ok_runs)} runs counts, as {find_disturbance(self.ok_runs[0])}: "
-                    "measure again on an idle machine, or with --allow-disturbed")  # fmt: skip
-        if self.status == NOT_SETTLED:
-            return (f"{NOT_SETTLED}: after {self.ok_runs[-1].warmup_iterations} untimed iterations, the times still "
-                    "changed or the page faults still fell: give --warmup a larger number")  # fmt: skip
-        others = [run for run in self.runs if run.status != "ok"]
-        if not others:
-            return None
-        count = f"{len(others)} of {len(self.runs)} runs " if self.status == "ok" else ""
-        return f"{count}{others[0].status}: {others[0].reason}"
+        share = max(shares) * 2 * written / max(1, read + written)
+        return None if share >= MIN_SHARE else (
+            f"in each of {len(runs)} runs the median iteration took less time than the fastest memcpy of its bytes, by "
+            f"{1 - share:.0%} or more: find out which bytes were not copied")  # fmt: skip
 
     def seconds_of(self, run: Run) -> float:
         """Return a run's median time per iteration, in seconds."""
@@ -202,16 +198,10 @@ def group_results(records: Iterable[Record]) -> list[Result]:
         key = (record.table, record.workload, record.configuration, record.traced, paired)
         if record.runs:
             groups.setdefault(key, []).append(record)
-    return sorted(map(Result, groups.values()), key=_catalogue_position)
-
-
-def _catalogue_position(result: Result) -> tuple[int, str]:
-    variant = result.variant or _find_variant(result.transport, {})
-    return VARIANTS.index(variant) if variant else len(VARIANTS), result.label
-
-
-def _find_variant(transport: Transport, flags: Mapping[str, Any]) -> Variant | None:
-    return next((variant for variant in VARIANTS if variant.transport == transport and variant.flags == flags), None)
+    variants = [*VARIANTS, None]  # None: neither the configuration nor its transport without flags is in the catalogue
+    return sorted(map(Result, groups.values()), key=lambda result: (
+        variants.index(result.variant or CONFIGURATIONS.get(result.transport.label)), result.label,
+    ))  # fmt: skip
 
 
 def with_shared_references(results: Sequence[Result]) -> list[Result]:
@@ -231,3 +221,29 @@ def find_disturbance(run: Run) -> str | None:
         return f"other programs used {run.other_cores:.1f} cores"
     stolen = max([run.steal_cores, *(cost.steal_cores for cost in run.node_costs.values())])
     return f"the hypervisor took {stolen:.1f} cores" if stolen > MAX_STEAL_CORES else None
+
+
+def warnings(result: Result) -> list[str]:
+    """Return what limits the trust in a result, one line each, with what to do. Empty if nothing was timed."""
+    lines = []
+    for run in (run for run in result.runs if run.seconds):
+        if disturbance := find_disturbance(run):
+            lines.append(f"{disturbance} during the run: close other programs, and repeat it with --runs 5")
+        before, after = (min(passes, default=0) for passes in (run.memcpy_before_seconds, run.memcpy_after_seconds))
+        if min(before, after) > MIN_DRIFT_SECONDS and max(before / after, after / before) > MAX_DRIFT:
+            lines.append(f"the memcpy time changed from {before * 1e3:.3g} to {after * 1e3:.3g} ms during the run, so "
+                         "the speed of the machine changed: repeat it with --runs 5")  # fmt: skip
+    if not result.seconds:
+        return [*lines, str(result.failure)] if result.status == NOT_SETTLED else lines
+    if result.spilled_bytes:
+        lines.append(f"{format_bytes(result.spilled_bytes)} were spilled to disk, so iterations were slower: raise "
+                     "--object-store-bytes")  # fmt: skip
+    if (result.overhead_share or 0) > MAX_OVERHEAD:
+        lines.append(f"{result.overhead_share:.1%} of an iteration is the benchmark's own work (as over a null "
+                     "transport): the transport itself is faster")  # fmt: skip
+    share = min(result.copy_shares(np.median), default=1)
+    if result.readers_own_a_copy and share < MIN_SHARE:
+        lines.append(f"the median iteration of a run takes {share:.2f} times the memcpy time of the same run: "
+                     "the machine was slower while memcpy was measured, or one copy serves several readers; repeat "
+                     "it on an idle machine")  # fmt: skip
+    return lines

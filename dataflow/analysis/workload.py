@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+from dataflow.catalogue.catalogue import configuration_name
 from dataflow.errors import RecordError
 from dataflow.flows.catalogue import FLOWS_OF_FIELDS, build_flow
 from dataflow.flows.flow import DRIVER, Flow, Task
@@ -14,25 +15,20 @@ from dataflow.units import format_bytes
 def label_of(workload: Workload, configuration: Configuration) -> str:
     """Return the name of a configuration with the flags for message form, layout and device."""
     form, sizes, layout = workload.message, workload.sizes, configuration.layout
-    plain_fields = form == "fields" and not sizes.get("as_sent") and "fields" not in sizes
+    always_fields = workload.flow not in FLOWS_OF_FIELDS or sizes.get("as_sent") or "fields" in sizes
     flags = {
-        f"--message {form}": form not in ("flat", "fields"),
-        "--as-sent": sizes.get("as_sent"),
-        f"--fields {sizes.get('fields')}": "fields" in sizes,
-        **{_size_flag(name, sizes[name]): sizes[name] for name in SENDER_SIZES if name in sizes},
-        "--message fields": plain_fields and workload.flow in FLOWS_OF_FIELDS,  # others always have fields
-        "--address": layout.existing_cluster,
-        "--placement spread": layout.placement == "spread" and not layout.place,
-        f"--placement {layout.place}": layout.place,
-        f"over {layout.link}": layout.link,
-        "--device cuda": configuration.device == "cuda",
-    }
-    return " ".join([configuration.name, *(flag for flag, is_set in flags.items() if is_set)])
-
-
-def _size_flag(name: str, value: object) -> str:
-    text = value if isinstance(value, str) else format_bytes(int(str(value or 0))).replace(" ", "")
-    return f"--{name.replace('_', '-')} {text}"
+        "message": form if form != "flat" and not (form == "fields" and always_fields) else "",
+        "as_sent": sizes.get("as_sent"),
+        "fields": sizes.get("fields"),
+        **{name: size if isinstance(size, str) else format_bytes(int(size)).replace(" ", "")
+           for name, size in sizes.items() if size and name in SENDER_SIZES},
+        "address": layout.existing_cluster,
+        "placement": layout.place or ("spread" if layout.placement == "spread" else ""),
+        "device": "cuda" if configuration.device == "cuda" else "",
+    }  # fmt: skip
+    shown = configuration.flags | {name: value for name, value in flags.items() if value}
+    name = configuration_name(configuration.runtime, configuration.transport, shown)
+    return f"{name} over {layout.link}" if layout.link else name
 
 
 def flow_of(workload: Workload) -> Flow:

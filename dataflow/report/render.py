@@ -10,8 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dataflow.analysis.result import Result
-from dataflow.analysis.warnings import timed_seconds, warnings
+from dataflow.analysis.result import Result, warnings
 from dataflow.errors import RecordError
 from dataflow.flows.flow import Flow
 from dataflow.records.schema import Record
@@ -74,7 +73,8 @@ def print_end(record: Record, path: Path) -> None:
             print(f"error: {run.reason}", file=sys.stderr, flush=True)
     print(f"records: {path}")
     for run in result.runs:
-        print(f"Execution time: {format_significant(timed_seconds(run))} seconds")
+        timed_seconds = sum(run.group_seconds or run.seconds)  # of groups: from the first query to the last result
+        print(f"Execution time: {format_significant(timed_seconds)} seconds")
 
 
 def to_markdown(built: Sequence[Section]) -> str:

@@ -5,8 +5,7 @@ import pytest
 from made_records import make_record, make_run
 
 from dataflow.analysis.comparison import find_result
-from dataflow.analysis.result import Result, group_results, with_shared_references
-from dataflow.analysis.warnings import warnings
+from dataflow.analysis.result import Result, group_results, warnings, with_shared_references
 from dataflow.errors import RecordError
 from dataflow.records.schema import Edge, ProcessCost, record_edges
 
