@@ -18,7 +18,6 @@ class Runtime:
 
     name: str  # the first word of every configuration of this runtime
     module: str  # of dataflow, which has its transports; those of a study may have modules of their own
-    worker_group: str = "ray_workers.RayWorkers"  # module and class of dataflow/workers that start its workers
     uses_ray: bool = True
     busy_waits: bool = False  # readers use a CPU core while they wait
 

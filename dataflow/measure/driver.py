@@ -7,7 +7,7 @@ import os
 import pickle
 import sys
 import traceback
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -22,12 +22,10 @@ from dataflow.plan.plan import Plan
 from dataflow.records.machine import describe_environment
 from dataflow.workers.worker_group import WorkerGroup
 
-ON_RAY = "ray_workers.RayWorkers"
-
 
 def measure_plan(plan: Plan, report: DriverReport) -> None:
     """Measure the references, start the workers, connect the transport, measure, and measure the references again."""
-    run, runtime = report.run, plan.transport.runtime
+    run = report.run
     if plan.gpus > torch.cuda.device_count():
         raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs, the machine has {plan.gpus}: see nvidia-smi")
     run.null_transport_seconds = measure_null_transport(plan)
@@ -38,21 +36,20 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
     report.write(plan.run_folder)
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak memory of the references
-    worker_group = ON_RAY if plan.options.address else runtime.worker_group
-    worker_group_class = resolve_name(f"dataflow.workers.{worker_group}")
-    with ExitStack() as exit_stack:
-        workers = worker_group_class(plan, exit_stack)
-        with workers.closing:
-            try:
-                if workers.nodes:
-                    workers.nodes.measure(plan, lambda plan: measure_copies(plan).warm, report)
-                measure_transport(plan, workers, report)
-            except Exception as error:
-                cause = workers.explain(error)
-                report.failure, report.actor_raised = str(cause or ""), isinstance(cause, ActorRaised)
-                report.write(plan.run_folder)  # now, because it may take long to close the transport
-                raise
-        workers.stop()
+    uses_ray = plan.transport.runtime.uses_ray or plan.options.address  # otherwise, Ray is not imported
+    worker_group = "ray_workers:RayWorkers" if uses_ray else "worker_group:WorkerGroup"
+    workers = resolve_name(f"dataflow.workers.{worker_group}")(plan)
+    with workers.closing:
+        try:
+            if workers.nodes:
+                workers.nodes.measure(plan, lambda plan: measure_copies(plan).warm, report)
+            measure_transport(plan, workers, report)
+        except Exception as error:
+            cause = workers.explain(error)
+            report.failure, report.actor_raised = str(cause or ""), isinstance(cause, ActorRaised)
+            report.write(plan.run_folder)  # now, because it may take long to close the transport
+            raise
+    workers.stop()
     copies = measure_copies(plan)
     run.memcpy_after_seconds, run.cold_copy_after_seconds = copies.warm, copies.cold
     report.finished = True

@@ -122,7 +122,7 @@ class Monitor:
         if not has_ended and self._has_gcs_ended() and process_status(driver.pid):
             return "the GCS ended (Ray's process that keeps the state of the cluster)"
         if has_ended and not report.failure:
-            code = driver.returncode() or 0
+            code = driver.returncode()
             cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} and no report"
             return f"the driver's process ended with {cause}{describe_limits()}"
         if (report.failure or self.exited) and self.give_up_at == math.inf:

@@ -1,20 +1,24 @@
 """Create the folders of a run, start its driver process, and remove every process and file of it, whatever happens.
 
-The guard (guard.py) is the parent of the driver process. It cleans up when the supervisor leaves the block of RunFolder
-or has been killed. If the guard has been killed, the supervisor cleans up. If both have, the next run does.
+The guard is the parent of the driver process, and the kernel makes every process of the run that loses its parent a
+child of the guard. The guard cleans up when the supervisor leaves the block of RunFolder or has been killed. If the
+guard has been killed, the supervisor cleans up. If both have, the next run does.
+
+    python3 -m dataflow.workers.cleanup RUN_FOLDER SOCKET DIRECTORY COMMAND...     runs the guard
 """
 
 import ctypes
 import fcntl
 import os
+import resource
 import secrets
-import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
@@ -45,7 +49,6 @@ class RunFolder:
         self.pid = 0  # of the driver process
         self.poll_handle = -1  # a file descriptor that becomes readable when the driver process has ended
         self._guard: subprocess.Popen | None = None
-        self._returncode: int | None = None
 
     def __enter__(self) -> "RunFolder":
         if shutil.disk_usage(self.folder.parent).free < MIN_FREE_BYTES:
@@ -84,7 +87,7 @@ class RunFolder:
             variables.pop(name, None)
         self._socket, guard_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with guard_socket:
-            guard = [sys.executable, "-m", "dataflow.workers.guard", str(self.folder), str(guard_socket.fileno())]
+            guard = [sys.executable, "-m", "dataflow.workers.cleanup", str(self.folder), str(guard_socket.fileno())]
             self._guard = subprocess.Popen(
                 [*guard, str(cwd), *command], cwd=ROOT, env=variables, stdin=subprocess.DEVNULL, stdout=sys.stderr,
                 process_group=0, pass_fds=[guard_socket.fileno()],
@@ -94,12 +97,45 @@ class RunFolder:
             raise RunFailed("the driver process cannot be started: see the error above")
         self.pid, self.poll_handle = int(message), self._socket.fileno()
 
-    def returncode(self) -> int | None:
-        """Return None while the driver process runs, then its exit code, or minus the signal that ended it."""
-        if self._returncode is None and select.select([self.poll_handle], [], [], 0)[0]:
-            message = self._socket.recv(32)
-            self._returncode = int(message) if message else -signal.SIGKILL  # the guard was killed: the run is over
-        return self._returncode
+    def returncode(self) -> int:
+        """Wait for the end of the driver process. Return its exit code, or minus the signal that ended it."""
+        message = self._socket.recv(32)
+        return int(message) if message else -signal.SIGKILL  # the guard was killed: the run is over
+
+
+def run_guard() -> None:
+    """Start the driver process, and end the whole run when the supervisor closes its end of the socket or has died.
+
+    The id of the driver process, and later its exit code, are written to the file descriptor SOCKET.
+    """
+    folder, handle = Path(sys.argv[1]), int(sys.argv[2])
+    fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)  # until this process ends
+    resource.setrlimit(resource.RLIMIT_RTTIME, (mark_of(folder), resource.RLIM_INFINITY))
+    os.set_inheritable(handle, False)
+    os.chdir(sys.argv[3])
+    become_subreaper()
+    driver = os.posix_spawn(sys.argv[4], sys.argv[4:], os.environ, setsid=True)
+
+    def send(number: int) -> None:
+        with suppress(BrokenPipeError):  # the supervisor has closed its end, or died
+            os.write(handle, str(number).encode())
+
+    def reap_children() -> None:
+        """Wait for every child, so that no zombie stays, until there is none."""
+        with suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, 0)
+                if pid == driver:
+                    send(os.waitstatus_to_exitcode(status))
+
+    send(driver)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # only the supervisor ends the guard
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=reap_children, daemon=True).start()
+    with suppress(ConnectionResetError):  # the supervisor has not read everything
+        os.read(handle, 1)  # returns when the other end is closed
+    if clean(folder):
+        sys.exit(1)  # the supervisor inherits the processes that are left, and names them
 
 
 def become_subreaper() -> None:
@@ -192,3 +228,7 @@ def unlink_semaphores(names: Iterable[str]) -> None:
     for name in names:
         with suppress(OSError):  # it is gone, or another user's, whose process had the same id
             (SHARED_MEMORY / name).unlink()
+
+
+if __name__ == "__main__":
+    run_guard()

@@ -5,7 +5,7 @@ import re
 import socket
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,15 @@ from dataflow.workers.cleanup import ROOT, process_status, remember
 from dataflow.workers.worker_group import WorkerGroup
 
 STOP_SECONDS = 5  # for actors that were killed to end
-MIN_PORTS = 32  # that must be free for a private cluster: for the GCS, the raylet, its agents and the workers
 
 
 class RayWorkers(WorkerGroup):
-    def __init__(self, plan: Plan, exit_stack: ExitStack) -> None:
+    def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         # The raylet's advice to its users (many workers, one that died) would be printed despite log_to_driver=False.
         ray._private.worker.print_to_stdstream = lambda *_, **__: None
         if plan.options.address:
             _join_cluster(plan)
-            exit_stack.callback(ray.shutdown)  # a private cluster ends with its processes
         else:
             start_cluster(plan)
         self.raylets = find_processes("raylet")
@@ -67,8 +65,10 @@ class RayWorkers(WorkerGroup):
             ray.kill(actor)
         deadline = time.monotonic() + STOP_SECONDS
         pids = [pid for name, pid in self.driver.progress.processes().items() if name != DRIVER]
-        while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < deadline:
+        while any(map(process_status, pids)) and time.monotonic() < deadline:
             time.sleep(0.01)
+        if self.plan.options.address:  # a private cluster ends with its processes
+            ray.shutdown()
 
     def rendezvous(self) -> str:
         with socket.create_server((self.nodes.address, 0)) as unused:
@@ -93,50 +93,42 @@ class RayWorkers(WorkerGroup):
                 ray.get(ended)
             except ray.exceptions.RayError as cause:
                 error = cause
-        return explain_ray_error(error, self._describe_actor, self.plan.options.address)
+        return self._explain_ray_error(error)
 
-    def _describe_actor(self, name: str) -> str:
-        """Return the name of an actor, with its node if there are several."""
-        is_placed = name in self.worker_nodes and len(self.nodes.ids) > 1
-        return f"{name} on node {self.worker_nodes[name]}" if is_placed else name
-
-
-def explain_ray_error(error: Exception, describe_actor: Callable[[str], str], address: str | None) -> SuiteError | None:
-    """Return an error with one line; None if Ray did not raise it. Ray's texts are of 2.60, and others may differ.
-
-    describe_actor: returns the words for an actor of this name.
-    """
-    message = str(error).strip()
-    if isinstance(error, ray.exceptions.ActorDiedError) and "error raised in its" in message:
-        names = re.findall(r"ray::([\w-]+)\.__init__", message) or ["an actor"]
-        reason = re.sub(r"^\s*(\w+\.)*(?=\w+:)", "", message.splitlines()[-1])  # without the module of its class
-        return ActorRaised(f"{names[-1]} raised {reason}")
-    if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(error.cause, ray.exceptions.RayActorError):
-        # All actors that wait for the result raise an actor's error again; the innermost one comes last.
-        name = re.findall(r"ray::([\w-]+)", message)[-1]
-        kind = "" if isinstance(error.cause, SuiteError) else f" raised {type(error.cause).__name__}"
-        return ActorRaised(f"{name}{kind}: {str(error.cause).partition(chr(10))[0]}")
-    if isinstance(error, ray.exceptions.RayActorError):
-        died = re.search(r"class_name: ([\w-]+)", message)
-        because = re.search(r"is dead because (?:.* exit detail: )?(.*?)(?: Some common causes|$)", message, re.M)
-        text = describe_actor(died[1] if died else "an actor") + " died" + (f": {because[1]}" if because else "")
-        if address and "all references to the actor" in text:  # the cluster sent no token
-            text += " Set RAY_AUTH_MODE=disabled if the cluster was started without a token."
-        return RunFailed(text)
-    if isinstance(error, (ray.exceptions.RayError, SuiteError)):
-        return RunFailed(message.partition("\n")[0])
-    return None
+    def _explain_ray_error(self, error: Exception) -> SuiteError | None:
+        """Return an error with one line; None if Ray did not raise it. Its texts are of 2.60, and others may differ."""
+        message = str(error).strip()
+        if isinstance(error, ray.exceptions.ActorDiedError) and "error raised in its" in message:
+            names = re.findall(r"ray::([\w-]+)\.__init__", message) or ["an actor"]
+            reason = re.sub(r"^\s*(\w+\.)*(?=\w+:)", "", message.splitlines()[-1])  # without the module of its class
+            return ActorRaised(f"{names[-1]} raised {reason}")
+        if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(error.cause, ray.exceptions.RayActorError):
+            # All actors that wait for the result raise an actor's error again; the innermost one comes last.
+            name = re.findall(r"ray::([\w-]+)", message)[-1]
+            kind = "" if isinstance(error.cause, SuiteError) else f" raised {type(error.cause).__name__}"
+            return ActorRaised(f"{name}{kind}: {str(error.cause).partition(chr(10))[0]}")
+        if isinstance(error, ray.exceptions.RayActorError):
+            died = re.search(r"class_name: ([\w-]+)", message)
+            because = re.search(r"is dead because (?:.* exit detail: )?(.*?)(?: Some common causes|$)", message, re.M)
+            name = died[1] if died else "an actor"
+            if name in self.worker_nodes and len(self.nodes.ids) > 1:
+                name += f" on node {self.worker_nodes[name]}"
+            text = f"{name} died" + (f": {because[1]}" if because else "")
+            if self.plan.options.address and "all references to the actor" in text:  # the cluster sent no token
+                text += " Set RAY_AUTH_MODE=disabled if the cluster was started without a token."
+            return RunFailed(text)
+        if isinstance(error, (ray.exceptions.RayError, SuiteError)):
+            return RunFailed(message.partition("\n")[0])
+        return None
 
 
 def start_cluster(plan: Plan) -> None:
     """Start a private cluster on this machine, with its files below the run folder."""
-    with ExitStack() as sockets:
-        try:
-            servers = [sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(MIN_PORTS)]
-            sockets.enter_context(socket.create_connection(servers[0].getsockname(), timeout=STOP_SECONDS))
-        except OSError as error:
-            advice = "see `ip link show lo` and /proc/sys/net/ipv4/ip_local_port_range"
-            raise RunFailed(f"Ray cannot use {MIN_PORTS} ports of 127.0.0.1 ({error.strerror}): {advice}") from None
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=STOP_SECONDS).close()
+    except OSError as error:
+        raise RunFailed(f"Ray cannot use 127.0.0.1 ({error}): see `ip link show lo`") from None
     for is_last in (False, True):
         try:
             ray.init(
@@ -147,10 +139,8 @@ def start_cluster(plan: Plan) -> None:
             )  # fmt: skip
             break
         except Exception as error:  # now and then, a raylet does not answer
-            if "timed out during startup" not in str(error):
-                raise
-            if is_last:
-                raise RunFailed("Ray did not start in time: try again when the machine has less to do") from None
+            if is_last or "timed out during startup" not in str(error):
+                raise RunFailed(f"Ray did not start: {str(error).strip().partition(chr(10))[0]}") from None
             for process in psutil.Process().children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
                     process.kill()

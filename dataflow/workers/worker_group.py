@@ -1,15 +1,18 @@
 """Define the workers of a run as a transport sees them, and the connection that a transport makes between them."""
 
+import multiprocessing
+import sys
+import threading
 from collections import ChainMap
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from operator import methodcaller
 from typing import Any
 
 from dataflow.endpoints.actor import Actor, Endpoint
 from dataflow.endpoints.codecs import Codec
-from dataflow.errors import SuiteError
+from dataflow.errors import ActorRaised, RunFailed, SuiteError
 from dataflow.flows.flow import DRIVER
 from dataflow.plan.plan import Plan
 
@@ -29,17 +32,25 @@ class Connection:
 
 
 class WorkerGroup:
-    """The workers of a run. A transport function gets it, and starts the workers with classes of its choice."""
+    """The workers of a run. A transport function gets it, and starts the workers with classes of its choice.
+
+    Actors are Python processes, or endpoints in the driver's process. They are Ray actors in the subclass RayWorkers.
+    The main thread of an actor's process runs the transport's loop, `run()` of its class. A second thread answers the
+    driver's calls, such as `verify`, as Ray's actors do while their graph's loop runs.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.sent_flow = plan, plan.sent_flow
         self.actors: dict[str, Any] = {}  # worker name -> Ray actor handle, process, or endpoint in this process
+        self.pipes: dict[str, Any] = {}  # to the processes
         self.driver: Any = None  # the driver's endpoint
         self.nodes: Any = None  # of a Ray cluster
         self.worker_nodes = dict.fromkeys(plan.worker_names, 0)  # the driver's node is 0
         self.first_iteration = 0  # of the current group
         self.first_timed = 0  # iteration; 0 during the warm-up
         self.closing = ExitStack()  # is closed after the last iteration, while the actors are still there
+        # The names of queues' semaphores begin with the run's name, so that cleanup finds them.
+        multiprocessing.current_process()._config["semprefix"] = f"/{plan.run_folder.name}"  # type: ignore[attr-defined]
 
     def start(
         self, actor_class: type = Actor, driver_class: type = Endpoint, *extra: Any, codec: Codec | None = None
@@ -48,6 +59,24 @@ class WorkerGroup:
         self._start_actors(actor_class, (*extra, codec) if codec else extra)
         self.driver = driver_class(self.plan, DRIVER, *extra)
         self.call("learn_digests", dict(ChainMap(*self.call("payload_digests").values())))
+
+    def _start_actors(self, actor_class: type, extra: tuple) -> None:
+        names = self.plan.worker_names[1:]
+        if self.plan.transport.requirements.single_process:
+            self.actors = {name: actor_class(self.plan, name, *extra) for name in names}
+            return
+        # All actors are forked from one process that has imported torch and does nothing else. The import of torch
+        # starts no thread and uses no GPU.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["torch"])
+        for name in names:
+            self.pipes[name], actor_pipe = context.Pipe()
+            arguments = (actor_class, self.plan, name, extra, actor_pipe)
+            self.actors[name] = context.Process(target=_run_actor, args=arguments, name=name, daemon=True)
+            self.actors[name].start()
+            actor_pipe.close()
+        for name in names:
+            self._read_answer(name)
 
     def call(self, method: str, *arguments: Any) -> dict[str, Any]:
         """Call a method of every worker, of all actors at once; return the results by worker name."""
@@ -58,13 +87,32 @@ class WorkerGroup:
         # The driver's own call comes last, so that the actors have been idle for a while at the next iteration.
         return self._run_in_actors(function) | {DRIVER: function(self.driver)}
 
+    def _run_in_actors(self, function: Callable[[Any], Any]) -> dict[str, Any]:
+        if not self.pipes:
+            return {name: function(actor) for name, actor in self.actors.items()}
+        for pipe in self.pipes.values():
+            with suppress(OSError):  # the actor has died, and _read_answer says so
+                pipe.send(function)
+        return {name: self._read_answer(name) for name in self.pipes}
+
+    def _read_answer(self, name: str) -> Any:
+        try:
+            succeeded, result = self.pipes[name].recv()
+        except (OSError, EOFError):
+            raise RunFailed(f"{name} died") from None
+        if not succeeded:
+            raise ActorRaised(f"{name} raised {result}")
+        return result
+
     def driver_seconds(self, worker: str, seconds: float) -> float:
         """Return a time of a worker's clock on the driver's clock, after the last iteration."""
         return self.nodes.driver_seconds(worker, seconds) if self.nodes else seconds
 
     def stop(self) -> None:
         """End the actors, so that none of them busy-waits while something else is timed."""
-        raise NotImplementedError
+        for name in self.pipes:
+            self.actors[name].kill()
+            self.actors[name].join()
 
     def rendezvous(self) -> str:
         """Return the URL at which torch.distributed forms a group of all workers."""
@@ -76,10 +124,34 @@ class WorkerGroup:
 
     def explain(self, error: Exception) -> SuiteError | None:
         """Return an error with one line that names the actor; None if the error is a defect of the suite itself."""
-        raise NotImplementedError
+        if isinstance(error, SuiteError):
+            return error
+        # A library raises this if a peer that died has closed the connection. The monitor knows which one.
+        if self.pipes and isinstance(error, (RuntimeError, OSError)):
+            return RunFailed(str(error).partition("\n")[0])
+        return None
 
-    def _start_actors(self, actor_class: type, extra: tuple) -> None:
-        raise NotImplementedError
 
-    def _run_in_actors(self, function: Callable[[Any], Any]) -> dict[str, Any]:
-        raise NotImplementedError
+def _run_actor(actor_class: type, plan: Plan, name: str, extra: tuple, pipe: Any) -> None:
+    """Construct an actor in its process, answer the pipe in a thread, and run the transport's loop in this one."""
+
+    def answer_calls() -> None:
+        with suppress(EOFError):  # the driver has ended, and cleanup will end this process
+            while True:
+                function = pipe.recv()
+                try:
+                    pipe.send((True, function(actor)))
+                except Exception as error:
+                    pipe.send((False, f"{type(error).__name__}: {error}"))
+
+    try:
+        actor = actor_class(plan, name, *extra)
+        pipe.send((True, None))
+        threading.Thread(target=answer_calls, daemon=True).start()
+        actor.run()
+    except Exception as error:
+        message = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        with suppress(OSError):  # the driver has ended, or waits in a library that does not notice our end
+            (plan.run_folder / f"{name}.error").write_text(message, encoding="utf-8")
+            pipe.send((False, message))
+        sys.exit(1)

@@ -18,7 +18,7 @@ from dataflow.records import files
 from dataflow.records.schema import Run
 from dataflow.report.render import rewrite_pages
 from dataflow.report.sections import sections
-from dataflow.workers.process_workers import ProcessWorkers
+from dataflow.workers.worker_group import WorkerGroup
 
 MARKS = "<!-- results: written by make publish -->\n<!-- end of results -->\n"
 ITERATIONS = ("--warmup", "1", "--iterations", "12", "--inject")
@@ -41,7 +41,7 @@ def publish(make_plan, monkeypatch, tmp_path):
         monitor = Monitor(plan, record)
         with monkeypatch.context() as patch:
             patch.setattr(fault_injection, "_break", lambda kind: slow_down())
-            workers = ProcessWorkers(plan, None)
+            workers = WorkerGroup(plan)
             Measurement(plan, workers, script.by_memcpy(workers), DriverReport(record.runs[-1])).measure()
         monitor.collect_samples()
         files.save(folder / "record.json", record)

@@ -22,7 +22,7 @@ from dataflow.measure.warm_up import WarmUp, iteration_groups
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import Run
-from dataflow.workers.process_workers import ProcessWorkers
+from dataflow.workers.worker_group import WorkerGroup
 
 WORKERS = ("driver", "policy", "reference", "reward")
 
@@ -157,7 +157,7 @@ def measured(make_plan, monkeypatch, tmp_path):
         report = DriverReport(Run())
         with monkeypatch.context() as patch:
             patch.setattr(Endpoint, "verify", noting_verify)
-            workers = ProcessWorkers(plan, None)
+            workers = WorkerGroup(plan)
             connection = script.by_memcpy(workers)
 
             def collect(results):

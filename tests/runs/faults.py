@@ -117,7 +117,7 @@ FAULTS = [
           action=kill("dataflow.measure.driver")),
     Fault("the script is killed", "graph shm", "the run was killed", action=send(signal.SIGKILL),
           code=-signal.SIGKILL, keeps=0, is_quick=True),
-    Fault("the guard is killed", "torch gloo", "driver's process ended|guard", action=kill("dataflow.workers.guard")),
+    Fault("the guard is killed", "torch gloo", "driver's process ended|guard", action=kill("dataflow.workers.cleanup")),
     Fault("Ctrl-C during the start", "graph shm", "interrupted", action=send(signal.SIGINT), after=0, code=130,
           keeps=0),
     Fault("Ctrl-C at the end", "graph mapped", r"^interrupted after \d+", flags=("--warmup", "0", *FEW),

@@ -135,7 +135,7 @@ def test_a_driver_has_its_environment_directory_session_and_exit_code(temporary,
         driver.start_driver([sys.executable, "-c", code], temporary, {"SETTING": "1"})
         assert select.select([driver.poll_handle], [], [], 30)[0] == [driver.poll_handle]
         if returncode is not None:  # otherwise, nobody asks for it
-            assert driver.returncode() == driver.returncode() == returncode
+            assert driver.returncode() == returncode
     assert not driver.folder.exists()
     assert capfd.readouterr().err.split() == ["True", str(temporary), "1", str(driver.folder)]
 
@@ -163,9 +163,8 @@ def test_processes_that_cannot_be_ended_fail_the_run_and_are_named(temporary, mo
 
 def test_the_guard_reports_processes_that_it_cannot_end(temporary):
     """The supervisor inherits them, and tries again."""
-    replaced = "import dataflow.workers.cleanup as cleanup; cleanup.clean = lambda *_: ['a process']; "
+    code = "from dataflow.workers import cleanup; cleanup.clean = lambda _: ['a process']; cleanup.run_guard()"
     own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    code = replaced + "import dataflow.workers.guard as guard; guard.main()"
     command = [sys.executable, "-c", code, str(temporary), str(other.fileno()), "/", "/bin/sleep", "0"]
     with own, other:
         guard = subprocess.Popen(command, cwd=ROOT, pass_fds=[other.fileno()])
