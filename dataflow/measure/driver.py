@@ -42,7 +42,7 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
     with workers.closing:
         try:
             if workers.nodes:
-                workers.nodes.measure(plan, lambda plan: measure_copies(plan).warm, report)
+                workers.nodes.measure(plan, report)
             measure_transport(plan, workers, report)
         except Exception as error:
             cause = workers.explain(error)

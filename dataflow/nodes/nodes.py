@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 import ray
@@ -23,14 +23,6 @@ CONNECTIONS = (1, 4)  # of TCP, at the same time, over a link
 PASSES = 3  # over a link, after one that does not count
 BUFFER_BYTES = 2**20
 CONNECT_SECONDS = 20
-
-
-class ClockReading(NamedTuple):
-    """A comparison of a node's clock with the driver's."""
-
-    node_seconds: float  # the node's clock
-    offset: float  # seconds by which it was ahead of the driver's
-    error: float  # the largest possible error of the offset
 
 
 class NodeAgent:
@@ -103,8 +95,9 @@ class Nodes:
         self.interfaces = {0: interface}
         self.agents: dict[int, Any] = {}  # of the nodes with actors, if the cluster has several nodes
         self.worker_nodes = {DRIVER: 0, **place_actors(plan, len(self.ids))}
-        self.clocks: dict[int, list[ClockReading]] = {}  # the driver's node has the driver's clock
-        self.copies: dict[int, list[float]] = {}  # memcpy seconds
+        # Readings of the clock of each node except the driver's: the largest possible error, the time, and the seconds
+        # by which it was ahead of the driver's clock.
+        self.clocks: dict[int, list[tuple[float, float, float]]] = {}
 
     def affinity(self, index: int) -> NodeAffinitySchedulingStrategy:
         return NodeAffinitySchedulingStrategy(self.ids[index], soft=False)
@@ -114,11 +107,11 @@ class Nodes:
         interface = self.interfaces[index]
         return dict.fromkeys(("GLOO_SOCKET_IFNAME", "UCX_NET_DEVICES"), interface) if interface else {}
 
-    def measure(self, plan: Plan, copy_seconds: Callable[[Plan], list[float]], report: Any) -> None:
-        """Describe the nodes that have workers; measure their copies, clocks, and the links that messages cross.
+    def measure(self, plan: Plan, report: Any) -> None:
+        """Describe the nodes that have workers; measure their clocks and, one by one, the links that messages cross.
 
-        All copies are measured at once, and the links one by one. The report (measure/monitor.py) gets the environments
-        and links, and is written after each pass over a link, so that the monitor sees progress.
+        The report (measure/monitor.py) gets the environments and links, and is written after each pass over a link, so
+        that the monitor sees progress.
         """
         if len(self.ids) == 1:
             return
@@ -132,7 +125,6 @@ class Nodes:
         torch_versions = {str((environment["versions"] or {}).get("torch")) for _, _, environment in described.values()}
         if len(torch_versions) > 1:
             raise RunFailed(f"the nodes have torch {', '.join(sorted(torch_versions))}: install the same version")
-        self.copies = self._call_agents(lambda _: copy_seconds(plan))
         self.read_clocks()
         for (source, reader), count in plan.crossings(self.worker_nodes).bytes_by_link.items():
             for connections in CONNECTIONS:
@@ -162,17 +154,16 @@ class Nodes:
                 begin = time.perf_counter()
                 remote = ray.get(self.agents[node].clock.remote())
                 end = time.perf_counter()
-                readings.append(ClockReading(remote, remote - (begin + end) / 2, (end - begin) / 2))
-            self.clocks.setdefault(node, []).append(min(readings, key=lambda reading: reading.error))
+                readings.append(((end - begin) / 2, remote, remote - (begin + end) / 2))
+            self.clocks.setdefault(node, []).append(min(readings))
 
     def driver_seconds(self, worker: str, seconds: float) -> float:
         """Return a time of a worker's clock on the driver's clock. Between two readings, it drifts evenly."""
         readings = self.clocks.get(self.worker_nodes.get(worker, 0))
         if not readings:
             return seconds
-        first, last = readings[0], readings[-1]
-        share = (seconds - first.node_seconds) / ((last.node_seconds - first.node_seconds) or 1.0)
-        return seconds - first.offset - share * (last.offset - first.offset)
+        (_, begin, first_offset), (_, end, last_offset) = readings[0], readings[-1]
+        return seconds - first_offset - (seconds - begin) / ((end - begin) or 1.0) * (last_offset - first_offset)
 
     def begin(self) -> None:
         """Begin to count what the nodes do, before the timed iterations."""
@@ -182,11 +173,8 @@ class Nodes:
         """Compare the clocks again, and return the costs of the nodes since `begin`."""
         costs = self._call_agents(NodeAgent.end)
         self.read_clocks()
-        for node, cost in costs.items():
-            cost.memcpy_seconds = self.copies[node]
-            if readings := self.clocks.get(node):
-                cost.clock_offset_seconds = readings[0].offset
-                cost.clock_error_seconds = max(reading.error for reading in readings)
+        for node, readings in self.clocks.items():
+            costs[node].clock_error_seconds = max(readings)[0]
         return {str(node): cost for node, cost in costs.items()}
 
 
@@ -194,8 +182,7 @@ def own_network() -> tuple[str, str]:
     """Return the address of this node in the cluster, and the name of its network interface; "" if none has it."""
     address = ray.util.get_node_ip_address()
     interfaces = psutil.net_if_addrs().items()
-    names = [name for name, entries in interfaces if any(entry.address == address for entry in entries)]
-    return address, names[0] if names else ""
+    return address, next((name for name, entries in interfaces if address in [e.address for e in entries]), "")
 
 
 def place_actors(plan: Plan, count: int) -> dict[str, int]:

@@ -23,11 +23,9 @@ def driver_environment(plan: Plan) -> dict[str, str]:
     # gRPC, which Ray and Arrow Flight use, would send messages to this machine and to the cluster to http_proxy.
     hosts = ["127.0.0.1", "localhost", (options.address or "").rpartition(":")[0]]
     direct = ",".join(filter(None, [os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), *hosts]))
-    variables = {"no_proxy": direct, "NO_PROXY": direct}
+    variables = {"no_proxy": direct, "NO_PROXY": direct} | (RETAIN_MEMORY if options.retain_memory else {})
     if options.huge_pages:
         variables["THP_MEM_ALLOC_ENABLE"] = "1"
-    if options.retain_memory:
-        variables |= RETAIN_MEMORY
     if options.threads > 1:  # threads that have copied would busy-wait, on the cores of the next process that copies
         variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
     if not plan.transport.runtime.uses_ray and not options.address:
@@ -37,7 +35,6 @@ def driver_environment(plan: Plan) -> dict[str, str]:
     variables |= {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_enable_metrics_collection": "0",
-        "RAY_DEDUP_LOGS": "0",
         "NIXL_LOG_LEVEL": "WARN",
         "RAY_CGRAPH_get_timeout": seconds,
         "RAY_CGRAPH_submit_timeout": seconds,

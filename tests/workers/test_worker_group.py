@@ -58,7 +58,7 @@ def test_a_start_of_ray_that_times_out_is_repeated_once(make_plan, monkeypatch, 
     starts: list[int] = []
     monkeypatch.setattr(ray_workers.ray, "init", init)
     monkeypatch.setattr(ray_workers.psutil.Process, "children", lambda *_, **__: [])
-    with pytest.raises(RunFailed, match="^Ray did not start: The current node timed out"):
+    with pytest.raises(RunFailed, match=r"^Ray did not start: The current node timed out"):
         ray_workers.start_cluster(make_plan("store", "--transport", "refs", *KILOBYTES, run_folder=tmp_path))
     assert len(starts) == 2
 
