@@ -47,5 +47,5 @@ def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
 
 STUDY = Study(
     flows={"zero": zero}, flags=ZeroFlags, find_errors=find_errors, part="collectives:CollectivePart",
-    is_used=lambda plan: plan.requested_flow.name == "zero",
+    is_used=lambda plan: any(task.other_bytes for task in plan.task_flow.tasks),
 )  # fmt: skip
