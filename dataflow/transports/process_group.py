@@ -7,7 +7,6 @@ import os
 import re
 import time
 from datetime import timedelta
-from functools import partial
 from itertools import chain, cycle, zip_longest
 
 import torch
@@ -46,7 +45,14 @@ class Rank(Endpoint):
         # Two messages between the same ranks may be read in another order than they were sent. NCCL has no tags.
         self.tags = {edge: tag for tag, edge in enumerate(flow.edges)}
         self.receive_buffers = {}  # edge -> lists of tensors, which are received into in turn
-        self.receives_begun = {}  # task -> what `receive_message` returned for each edge, after `begin_receive`
+        self.receives_begun = {}  # task -> what `receive_message` returned for each edge
+        # `torch broadcast`: sending task -> the group of its actor and of its readers. All ranks form all groups.
+        self.groups = {}
+        if plan.transport.name == "broadcast":
+            readers = {task: {self.ranks[e.reader] for e in flow.edges_from(task)} for task in self.ranks}
+            members = {task: (self.ranks[task], *sorted(readers[task])) for task in readers if readers[task]}
+            groups = {ranks: dist.new_group(ranks) for ranks in dict.fromkeys(members.values())}
+            self.groups = {task: groups[ranks] for task, ranks in members.items()}
         # Parameters are served until the next ones have arrived.
         count = 2 if plan.task_flow.has_parameters else plan.options.in_flight
         for edge in flow.edges:
@@ -64,6 +70,10 @@ class Rank(Endpoint):
 
     def send(self, task, payload):
         """Begin to send a payload to its readers, tensor by tensor, and return what must be waited for."""
+        if task in self.groups:
+            arguments = {"src": self.ranks[task], "group": self.groups[task], "async_op": True}
+            listed = tensors.to_tensor_list(payload, self.sent_flow.message(task))
+            return [dist.broadcast(tensor.contiguous(), **arguments) for tensor in listed]
         return [
             dist.isend(tensor.to(self.device_of(edge)).contiguous(), self.ranks[edge.reader], tag=self.tags[edge])
             for edge in self.sent_flow.edges_from(task)
@@ -73,11 +83,9 @@ class Rank(Endpoint):
     def receive_message(self, edge, receive):
         """Return the tensors of an edge that were used longest ago, and what `receive` returns for each of them."""
         buffers, rank, tag = next(self.receive_buffers[edge]), self.ranks[edge.source], self.tags[edge]
+        if self.groups:
+            return buffers, [dist.broadcast(tensor, rank, self.groups[edge.source]) for tensor in buffers]
         return buffers, [receive(tensor, rank, tag=tag) for tensor in buffers]
-
-    def begin_receive(self, task):
-        """Let gloo receive the messages of a task while this actor works on the one before."""
-        self.receives_begun[task] = [self.receive_message(e, dist.irecv) for e in self.sent_flow.edges_to(task)]
 
     def receive_all(self, task):
         """Return the payloads of a task's edges."""
@@ -96,44 +104,18 @@ class RankActor(Rank, Actor):
     def run(self):
         self.join()
         names = list(self.tasks)
+        # NCCL's messages to and from a GPU wait for each other, and broadcasts are not matched by a tag.
+        receives_ahead = self.plan.device == "cpu" and not self.groups
         while True:
             requests = []
             for task, following in zip_longest(names, names[1:]):
                 inputs = self.receive_all(task)
-                if following and self.plan.device == "cpu":  # NCCL's messages to and from a GPU wait for each other
-                    self.begin_receive(following)
+                if following and receives_ahead:  # gloo receives while this actor works
+                    edges = self.sent_flow.edges_to(following)
+                    self.receives_begun[following] = [self.receive_message(edge, dist.irecv) for edge in edges]
                 requests += self.send(task, self.forward_step(task, *inputs))
             for request in requests:
                 request.wait()
-
-
-class BroadcastRank(Rank):
-    """Each sender and its readers are a group, and a message is one broadcast per tensor."""
-
-    def join(self):
-        super().join()
-        readers = {task: sorted({self.ranks[e.reader] for e in self.sent_flow.edges_from(task)}) for task in self.ranks}
-        members = {task: (self.ranks[task], *readers[task]) for task in readers if readers[task]}
-        groups = {ranks: dist.new_group(ranks) for ranks in dict.fromkeys(members.values())}  # by all, in equal order
-        self.groups = {task: groups[ranks] for task, ranks in members.items()}
-
-    def send(self, task, payload):
-        if task not in self.groups:
-            return []
-        tensors_to_send = tensors.to_tensor_list(payload, self.sent_flow.message(task))
-        arguments = {"src": self.ranks[task], "group": self.groups[task], "async_op": True}
-        return [dist.broadcast(tensor.contiguous(), **arguments) for tensor in tensors_to_send]
-
-    def begin_receive(self, task):
-        """Receive later: a broadcast is not matched by a tag."""
-
-    def receive_message(self, edge, receive):
-        buffers, rank, group = next(self.receive_buffers[edge]), self.ranks[edge.source], self.groups[edge.source]
-        return buffers, [dist.broadcast(tensor, rank, group) for tensor in buffers]
-
-
-class BroadcastActor(BroadcastRank, RankActor):
-    pass
 
 
 def nccl_settings(folder, version, one_gpu, rank):
@@ -163,10 +145,10 @@ def read_logged_paths(folder, library):
     return sorted(set(re.findall(LOGGED_PATHS[library], text)))
 
 
-def by_process_group(workers: WorkerGroup, actor_class=RankActor, driver_class=Rank) -> Connection:
+def by_process_group(workers: WorkerGroup) -> Connection:
     """Send by torch.distributed: over loopback by gloo, between GPUs by NCCL."""
     start = time.perf_counter()
-    workers.start(actor_class, driver_class, workers.rendezvous())
+    workers.start(RankActor, Rank, workers.rendezvous())
     driver = workers.driver
     driver.join()
     nccl_paths = read_logged_paths(workers.plan.run_folder, "nccl")
@@ -188,9 +170,4 @@ def by_process_group(workers: WorkerGroup, actor_class=RankActor, driver_class=R
     )
 
 
-TRANSPORTS = {
-    "gloo": by_process_group,
-    "broadcast": partial(by_process_group, actor_class=BroadcastActor, driver_class=BroadcastRank),
-    "nccl-one-gpu": by_process_group,
-    "nccl": by_process_group,
-}
+TRANSPORTS = dict.fromkeys(("gloo", "broadcast", "nccl-one-gpu", "nccl"), by_process_group)
