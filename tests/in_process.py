@@ -16,7 +16,7 @@ from dataflow.flows.flow import DRIVER, Edge, Flow, Task
 from dataflow.flows.message import Field, Message
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
-from dataflow.transports.ring_endpoint import RingActor, RingEndpoint
+from dataflow.transports.shared_ring import RingActor, RingEndpoint
 
 DEMO = online_dpo(batch_size=4, prompt_seq_len=256)
 # Every dtype, tensors, lists and strings: with odd numbers of bytes, with gaps, with one item and with none.

@@ -15,7 +15,7 @@ from dataflow.endpoints.codecs import ARRAYS, BYTES, DENSE, UNCHANGED, Codec
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER, Flow
 from dataflow.plan.memory import CHANNEL_HEADROOM_BYTES, stored_iterations
-from dataflow.transports.ring_endpoint import RingActor, RingEndpoint, start_with_rings
+from dataflow.transports.shared_ring import RingActor, RingEndpoint, start_with_rings
 from dataflow.workers import cleanup
 from dataflow.workers.worker_group import Connection, WorkerGroup
 

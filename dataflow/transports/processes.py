@@ -15,7 +15,7 @@ import torch.multiprocessing
 from dataflow.endpoints import tensors
 from dataflow.endpoints.actor import Actor, Endpoint, pass_messages
 from dataflow.flows.flow import DRIVER
-from dataflow.transports.ring_endpoint import RingEndpoint, start_with_rings
+from dataflow.transports.shared_ring import RingEndpoint, start_with_rings
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 
