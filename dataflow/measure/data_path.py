@@ -14,47 +14,38 @@ PICKLED_TENSOR_BYTES = 1024  # of each tensor besides its data, at most
 MIN_SOCKET_SHARE = 0.95  # of the payload, by transports that use sockets
 
 
-def find_other_data_path(plan: Plan, run: Run, numbers: range) -> str | None:
-    """Return how the bytes in the object store or on the loopback interface differ from those that are expected.
+def find_other_data_path(plan: Plan, run: Run, worker_nodes: Mapping[str, int], numbers: range) -> str | None:
+    """Return which counter shows another data path than expected: of the object store, the loopback interface, a node.
 
-    numbers: the timed iterations. Ray may keep messages of up to INLINED_BYTES out of the store.
+    numbers: the timed iterations. Ray may keep messages of up to INLINED_BYTES out of the store. Other jobs may use the
+    store of an existing cluster. Some transports bypass the kernel, and the interface of a node can be unknown.
     """
-    if plan.options.address:  # other jobs may use an existing cluster
-        return None
-    flow, stored, expected = plan.sent_flow, run.stored_bytes / len(numbers), expected_stored_bytes(plan, INLINED_BYTES)
-    low, high = 0.0, MAX_STORED_SHARE * sum(edge.bytes for edge in flow.edges)
-    if stores_messages(plan):
-        headers_bytes = PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in flow.edges)
-        high = 1.1 * (expected_stored_bytes(plan) + plan.added.store_bytes) + headers_bytes
-        low = 0.99 * expected
-    has_large = any(stored_size(plan, message) > INLINED_BYTES for message in flow.messages)
-    if has_large and not low <= stored <= high:
-        return (f"the object store took in {format_bytes(round(stored))} per iteration, and {format_bytes(expected)} "
-                f"are expected of {plan.configuration.name}: another data path was used")  # fmt: skip
-    received = (run.loopback_bytes or 0) / len(numbers)
-    sent = sum(edge.bytes for edge in flow.edges) + sum(task.other_bytes for task in flow.tasks)
-    if plan.transport.uses_sockets and received < MIN_SOCKET_SHARE * sent:
-        return (f"the loopback interface received {format_bytes(round(received))} per iteration, and "
-                f"{format_bytes(round(sent))} were sent: another data path was used")  # fmt: skip
-    return None
-
-
-def find_missing_bytes(
-    plan: Plan, costs: Mapping[str, NodeCosts], worker_nodes: Mapping[str, int], numbers: range
-) -> str | None:
-    """Return which node received fewer bytes in these iterations than messages crossed to it; None if none did.
-
-    Nothing is known of a node whose interface is unknown, and of transports that bypass the kernel.
-    """
-    if plan.transport.bypasses_kernel:
-        return None
-    sent = plan.crossings(worker_nodes).bytes_by_link
-    for node, cost in costs.items():
-        expected = len(numbers) * sum(count for (_, reader), count in sent.items() if reader == int(node))
-        if cost.received_bytes is not None and cost.received_bytes < MIN_SOCKET_SHARE * expected:
-            received, crossed = (format_bytes(round(n / len(numbers))) for n in (cost.received_bytes, expected))
-            return (f"node {node} received {received} per iteration, and {crossed} were sent to it: another data path "
-                    "was used")  # fmt: skip
+    flow = plan.sent_flow
+    received: list[tuple[str, int | None, int]] = []  # by whom, in all iterations, and what an iteration sent to it
+    if not plan.options.address:
+        stored, expected = run.stored_bytes / len(numbers), expected_stored_bytes(plan, INLINED_BYTES)
+        low, high = 0.0, MAX_STORED_SHARE * sum(edge.bytes for edge in flow.edges)
+        if stores_messages(plan):
+            headers_bytes = PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in flow.edges)
+            high = 1.1 * (expected_stored_bytes(plan) + plan.added.store_bytes) + headers_bytes
+            low = 0.99 * expected
+        has_large = any(stored_size(plan, message) > INLINED_BYTES for message in flow.messages)
+        if has_large and not low <= stored <= high:
+            took_in, name = format_bytes(round(stored)), plan.configuration.name
+            return (f"the object store took in {took_in} per iteration, and {format_bytes(expected)} are expected of "
+                    f"{name}: another data path was used")  # fmt: skip
+        if plan.transport.uses_sockets:
+            sent = sum(edge.bytes for edge in flow.edges) + sum(task.other_bytes for task in flow.tasks)
+            received.append(("the loopback interface", run.loopback_bytes or 0, sent))
+    if not plan.transport.bypasses_kernel:
+        for node, cost in run.node_costs.items():
+            crossed = plan.crossings(worker_nodes).bytes_by_link.items()
+            sent = sum(count for (_, reader), count in crossed if reader == int(node))
+            received.append((f"node {node}", cost.received_bytes, sent))
+    for name, count, sent in received:
+        if count is not None and count < MIN_SOCKET_SHARE * sent * len(numbers):
+            return (f"{name} received {format_bytes(round(count / len(numbers)))} per iteration, and "
+                    f"{format_bytes(sent)} were sent to it: another data path was used")  # fmt: skip
     return None
 
 

@@ -16,7 +16,7 @@ from common.timing import time_group
 from dataflow.catalogue.catalogue import INLINED_BYTES
 from dataflow.endpoints import tensors
 from dataflow.endpoints.progress_table import ENDING, ITERATING
-from dataflow.measure.data_path import find_missing_bytes, find_other_data_path, mark_requested_paths
+from dataflow.measure.data_path import find_other_data_path, mark_requested_paths
 from dataflow.measure.monitor import DriverReport
 from dataflow.measure.noise import CpuTime
 from dataflow.measure.warm_up import WarmUp, iteration_groups
@@ -152,8 +152,7 @@ class Measurement:
                 measured, failure = load(name, collect)(plan, groups, self.workers.driver_seconds)
                 failures.append(failure)
                 run.measured[name] = msgspec.to_builtins(measured)
-        failures += [find_other_data_path(plan, run, timed), find_missing_bytes(plan, run.node_costs, nodes, timed)]
-        run.reason = next(filter(None, failures), None)
+        run.reason = next(filter(None, [*failures, find_other_data_path(plan, run, nodes, timed)]), None)
         mark_requested_paths(plan, run, nodes, self.views)
         run.status = "failed" if run.reason else "ok"
 

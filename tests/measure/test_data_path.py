@@ -6,12 +6,7 @@ import pytest
 from conftest import KILOBYTES
 
 from dataflow.catalogue.catalogue import TRANSPORTS
-from dataflow.measure.data_path import (
-    expected_stored_bytes,
-    find_missing_bytes,
-    find_other_data_path,
-    mark_requested_paths,
-)
+from dataflow.measure.data_path import expected_stored_bytes, find_other_data_path, mark_requested_paths
 from dataflow.plan import validate
 from dataflow.records.schema import NodeCosts, Run
 
@@ -25,7 +20,7 @@ def find_problem(plan, stored=0.0, received=0.0, numbers=TIMED):
     """Return the problem of a run that stored and received so many bytes per iteration; "" if there is none."""
     count = len(numbers)
     run = Run(stored_bytes=round(count * stored), loopback_bytes=round(count * received))
-    return find_other_data_path(plan, run, numbers) or ""
+    return find_other_data_path(plan, run, {}, numbers) or ""
 
 
 @pytest.mark.parametrize(("runtime", "transport", "stored_mib", "loopback_mib", "words"), [
@@ -83,11 +78,14 @@ def test_a_node_that_received_too_little_fails_the_run_unless_no_interface_count
 ):
     """The policy's message has two readers on node 1: Ray sends it once, and torch once per reader."""
     plan, placed = replace(make_plan("store"), transport=TRANSPORTS[transport]), PLACED | {"proxy": 0}
-    enough = costs_of_nodes(3 * 160 * MIB, 3 * messages * MESSAGE_BYTES)
-    assert find_missing_bytes(plan, enough, placed, TIMED) is None
-    assert find_missing_bytes(plan, costs_of_nodes(10**9, None), placed, TIMED) is None
-    for received in ((3 * 100 * MIB, 10**12), (10**12, (3 * messages - 1) * MESSAGE_BYTES)) if messages else ():
-        assert " received " in find_missing_bytes(plan, costs_of_nodes(*received), placed, TIMED)
+    plan = replace(plan, options=replace(plan.options, address="127.0.0.1:1"))
+
+    def find(*received):
+        return find_other_data_path(plan, Run(node_costs=costs_of_nodes(*received)), placed, TIMED)
+
+    assert find(3 * 160 * MIB, 3 * messages * MESSAGE_BYTES) is find(10**9, None) is None
+    for node, received in enumerate(((3 * 100 * MIB, 10**12), (10**12, (3 * messages - 1) * MESSAGE_BYTES))):
+        assert not messages or f"node {node} received " in find(*received)
 
 
 NAMES = ("driver -> policy", "policy -> reference", "policy -> reward", "reference -> reward", "reward -> driver")

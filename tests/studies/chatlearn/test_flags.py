@@ -52,7 +52,7 @@ def test_the_micro_batches_of_the_trainer_are_stored_too(make_plan):
     plan = make_plan("store", *flags)
     messages, batches = expected_stored_bytes(plan), plan.task_flow.edges_to("stream-dataset")[0].bytes
     for stored, is_expected in ((messages + batches, True), (messages + 2 * batches, False)):
-        problem = find_other_data_path(plan, Run(stored_bytes=4 * stored), range(2, 6))
+        problem = find_other_data_path(plan, Run(stored_bytes=4 * stored), {}, range(2, 6))
         assert (problem is None) == is_expected
     uneven = make_plan("store", *flags, "--prompt-len", "uniform:10:100")  # the longest sample sets the length
     assert uneven.added.store_bytes > uneven.task_flow.edges_to("stream-dataset")[0].bytes
