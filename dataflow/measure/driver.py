@@ -75,15 +75,11 @@ def main() -> None:
     try:
         measure_plan(pickle.loads((folder / "plan").read_bytes()), report)
     except BaseException as error:
-        if report.failure:  # the actor is known that caused it
-            pass
-        elif isinstance(error, SuiteError):
-            report.failure = str(error)
-        elif "allocate memory" in str(error):  # by torch
-            report.failure = str(error).partition("\n")[0]
-        else:  # a defect of the suite
+        is_known = isinstance(error, SuiteError) or "allocate memory" in str(error)  # the latter is of torch
+        if not report.failure and not is_known:  # a defect of the suite
             traceback.print_exc()
-            report.failure = f"{type(error).__name__}: {error}"
+        text = str(error).partition("\n")[0] if is_known else f"{type(error).__name__}: {error}"
+        report.failure = report.failure or text  # an actor may be known that caused it
         report.write(folder)
     sys.stdout.flush()
     os._exit(0)

@@ -4,7 +4,6 @@ The monitor asks no process anything, because a process that hangs does not answ
 """
 
 import math
-import os
 import pickle
 import resource
 import select
@@ -19,6 +18,7 @@ from typing import Any
 import msgspec
 import psutil
 
+from common.record import replace
 from dataflow.endpoints.progress_table import ENDING, STARTING, ProgressTable
 from dataflow.flows.flow import DRIVER
 from dataflow.plan.plan import Plan
@@ -41,9 +41,7 @@ class DriverReport(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     finished: bool = False
 
     def write(self, folder: Path) -> None:
-        partial = folder / "report.partial"
-        partial.write_bytes(msgspec.json.encode(self))
-        os.replace(partial, folder / "report")
+        replace(folder / "report", msgspec.json.encode(self))
 
 
 class Monitor:
@@ -82,20 +80,26 @@ class Monitor:
         from tqdm import tqdm
 
         tqdm.monitor_interval = 0  # no thread that wakes up during iterations
-        plan = self.plan
+        options, total = self.plan.options, self.plan.total_iterations
         # The bar prints nothing before the first iteration, and nothing into a pipe.
         with tqdm(
-            total=plan.total_iterations, unit=" iterations", desc=plan.transport.name, disable=None, leave=False,
-            delay=1e-3,
-        ) as bar:  # fmt: skip
+            total=total, unit=" iterations", desc=self.plan.transport.name, disable=None, leave=False, delay=1e-3
+        ) as bar:
             while True:
                 has_ended = bool(select.select([driver.poll_handle], [], [], POLL_SECONDS)[0])
+                # The report is read afterwards, so it has all that was reported before these actors ended.
                 exited = self._find_exited_actors(driver)
                 content = (self.plan.run_folder / "report").read_bytes()
                 report = msgspec.json.decode(content, type=DriverReport)
-                self._add_to_record(report, exited)
+                self.record.runs[-1] = report.run
+                known = enumerate(report.environments)
+                self.record.environments |= {str(node): environment for node, environment in known if environment}
+                # Actors may end when the report names the nodes, after the last iteration. Others end because the first
+                # ones did. Ray ends all actors of a cluster at once; only the report knows which died on another node.
+                if not self.exited and not report.run.nodes and not (options.address and report.failure):
+                    self.exited = exited
                 if report.run.warmup_iterations is not None:
-                    bar.total = 1 + report.run.warmup_iterations + self.plan.options.iterations
+                    bar.total = 1 + report.run.warmup_iterations + options.iterations
                 bar.update(max(0, self.progress.progress[2] - bar.n))
                 if has_ended and report.finished:
                     return None
@@ -103,21 +107,11 @@ class Monitor:
                 if problem:
                     return problem
 
-    def _add_to_record(self, report: DriverReport, exited: list[str]) -> None:
-        """Add what the driver process has reported to the record, and note the actors that ended too early.
-
-        The report is read after the actors were looked up, so it has all that was reported before they ended. It names
-        the nodes after the last iteration, and from then on actors may end. Other actors end as a consequence of the
-        first ones. Ray ends all actors of a cluster at once, and only the report knows which one died on another node.
-        """
-        self.record.runs[-1] = report.run
-        self.record.environments |= {str(node): known for node, known in enumerate(report.environments) if known}
-        is_explained = self.plan.options.address and report.failure
-        if not self.exited and not report.run.nodes and not is_explained:
-            self.exited = exited
-
     def _find_end(self, driver: RunFolder, has_ended: bool, report: DriverReport) -> str | None:
-        """Return why the run has ended or must be ended, although the report is not finished; None if it goes on."""
+        """Return why the run has ended or must be ended, although the report is not finished; None if it goes on.
+
+        The cause is what an actor raised before it ended, or an actor that died, or else the failure of the driver.
+        """
         # The end of the driver process also ends the GCS.
         if not has_ended and self._has_gcs_ended() and process_status(driver.pid):
             return "the GCS ended (Ray's process that keeps the state of the cluster)"
@@ -127,9 +121,15 @@ class Monitor:
             return f"the driver's process ended with {cause}{describe_limits()}"
         if (report.failure or self.exited) and self.give_up_at == math.inf:
             self.give_up_at = time.monotonic() + GRACE_SECONDS
-        if has_ended or time.monotonic() > self.give_up_at:
-            return self._explain_failure(report)
-        return None
+        if not has_ended and time.monotonic() <= self.give_up_at:
+            return None
+        # The first error comes first: other actors may have failed because they lost their peer.
+        paths = sorted(self.plan.run_folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)
+        errors = {path.stem: f"{path.stem} raised {path.read_text('utf-8')}" for path in paths}
+        silent = [name for name in self.exited if name not in errors]
+        if silent and not report.actor_raised:
+            return self.diagnose(silent)
+        return next(iter(errors.values()), report.failure)
 
     def _find_exited_actors(self, driver: RunFolder) -> list[str]:
         """Return the actors whose processes have ended, except those that live in the driver's process."""
@@ -154,16 +154,6 @@ class Monitor:
         run.first_seconds = seconds[0] if seconds else None
         run.warmup_seconds, run.seconds = seconds[1:untimed], seconds[untimed:]
         run.group_seconds = [round(group[-1][1] - group[0][0], 9) for group in groups]
-
-    def _explain_failure(self, report: DriverReport) -> str:
-        """Return what an actor raised before it ended, or which actor died, or else the failure of the driver."""
-        # The first error comes first: other actors may have failed because they lost their peer.
-        paths = sorted(self.plan.run_folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)
-        errors = {path.stem: f"{path.stem} raised {path.read_text('utf-8')}" for path in paths}
-        silent = [name for name in self.exited if name not in errors]
-        if silent and not report.actor_raised:
-            return self.diagnose(silent)
-        return next(iter(errors.values()), report.failure)
 
     def _explain_timeout(self, report: bytes, exited: Sequence[str]) -> str | None:
         """Return which actor is late if neither the progress nor the report has changed for too long."""
@@ -210,8 +200,7 @@ class Monitor:
 
 def describe_limits() -> str:
     """Return a part of a message about a process that was ended: the limits that the user's shell has set."""
-    limits = []
-    for flag, limit, unit in (("v", resource.RLIMIT_AS, 1024), ("t", resource.RLIMIT_CPU, 1)):
-        if (value := resource.getrlimit(limit)[0]) != resource.RLIM_INFINITY:
-            limits.append(f"ulimit -{flag} {value // unit}")
+    known = (("v", resource.RLIMIT_AS, 1024), ("t", resource.RLIMIT_CPU, 1))
+    values = [(flag, resource.getrlimit(limit)[0], unit) for flag, limit, unit in known]
+    limits = [f"ulimit -{flag} {value // unit}" for flag, value, unit in values if value != resource.RLIM_INFINITY]
     return f" (limits of this shell: {', '.join(limits)})" if limits else ""

@@ -1,10 +1,13 @@
-"""Measure reference times of this machine: a warm copy per edge (memcpy), a cold copy, and the benchmark's own work."""
+"""Measure what else a time depends on: warm and cold copies, the benchmark's own work, and the use of the CPUs."""
 
 import mmap
 import os
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+import psutil
 import torch
 
 from common.timing import copy_seconds, time_group
@@ -14,10 +17,12 @@ from dataflow.endpoints.tensors import synchronise
 from dataflow.flows.flow import DRIVER, shrink_messages
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
+from dataflow.records.machine import read_cpu_seconds
 from dataflow.trace.recorder import count_faults
 
 WARM_PASSES, COLD_PASSES = 4, 2
 MAX_EVICTED_BYTES = 64 * 2**20  # larger than most caches
+CPUCLOCK_SCHED = 2  # Linux, include/linux/posix-timers.h: the CPU clock of process p has the number (~p << 3) | 2
 
 
 class Copies(NamedTuple):
@@ -88,3 +93,57 @@ def measure_null_transport(plan: Plan, passes: int = 20) -> list[float]:
     torch.set_num_threads(threads_before)
     times = [driver.progress.iteration(number) for number in numbers[1:]]
     return [round(end - start, 9) for start, end in times]
+
+
+class CpuTime:
+    """Add up the CPU seconds of this process and its descendants, and those between `start` and `stop`.
+
+    To read the clock of another process takes a microsecond; the clock of a running process advances with the ticks of
+    the kernel. Processes that begin between `start` and `stop` count from their beginning, and processes that end count
+    until their clock was read last.
+    """
+
+    def __init__(self) -> None:
+        self.seconds, self._total = 0.0, 0.0
+        self._pids: list[int] = []
+        self._clocks: dict[int, float] = {}
+        self._begin = self._read_machine()
+
+    def start(self) -> None:
+        self._advance(self._pids)
+
+    def stop(self) -> None:
+        self.seconds += self._advance(self._pids)
+        # New processes are searched last, because the search takes longer than reading all clocks.
+        known, self._pids = set(self._pids), _process_tree()
+        self.seconds += self._advance([pid for pid in self._pids if pid not in known])
+
+    def other_cores(self) -> tuple[float, float]:
+        """Return the cores that other programs, and other virtual machines, have used since this was made.
+
+        The kernel counts the time of all processes in ticks of 10 ms per core, so short periods are not precise.
+        """
+        seconds, busy, steal, own = (now - then for now, then in zip(self._read_machine(), self._begin, strict=True))
+        return round(max(0.0, busy - own) / seconds, 3), round(steal / seconds, 3)
+
+    def _read_machine(self) -> tuple[float, float, float, float]:
+        """Return the seconds of: clock, all processes of the machine, hypervisor, and this run."""
+        self._pids = _process_tree()
+        self._advance(self._pids)
+        return time.monotonic(), *read_cpu_seconds(), self._total
+
+    def _advance(self, pids: list[int]) -> float:
+        """Read the clocks of these processes, and return the seconds since they were read last."""
+        added = 0.0
+        for pid in pids:
+            with suppress(OSError):  # the process has ended
+                seconds, earlier = time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED), self._clocks.get(pid, 0.0)
+                added += seconds - earlier if earlier <= seconds else seconds  # another process has this id now
+                self._clocks[pid] = seconds
+        self._total += added
+        return added
+
+
+def _process_tree() -> list[int]:
+    """Return the process ids of this process and its descendants."""
+    return [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]

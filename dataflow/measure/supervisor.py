@@ -18,7 +18,7 @@ from common.record import only_measurement
 from dataflow.errors import RunFailed
 from dataflow.measure.batch import Item
 from dataflow.measure.monitor import Monitor
-from dataflow.records.schema import Record, Run
+from dataflow.records.schema import Run
 from dataflow.workers.cleanup import RunFolder, remove_dead_runs
 
 MAX_REPEATS = 2  # of a run that other programs or virtual machines disturbed
@@ -30,54 +30,41 @@ def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:
     A run is measured again, at most MAX_REPEATS times, if something disturbed it. All of them are in the record; the
     times of disturbed runs do not count. Return the last exit code of each run; after 130, nothing more is measured.
     """
-    from dataflow.analysis.result import find_disturbance
+    from dataflow.analysis.result import Result, find_disturbance
+    from dataflow.report.tables import format_milliseconds
     from dataflow.trace.spans import write_chrome
 
+    pairs = [secrets.token_hex(4) if len(items) > 1 else "" for items in groups]
+    runs = [(item, pair) for items, pair in zip(groups, pairs, strict=True) for item in items]
     counts: Counter[Path] = Counter()
-    waiting: list[tuple[int, str, Item]] = []
-    runs: list[tuple[Item, str]] = []
-    for items in groups:
-        pair = secrets.token_hex(4) if len(items) > 1 else ""
-        runs += [(item, pair) for item in items]
     codes: list[int] = []
     with only_measurement():
         for item in {item for item, _ in runs if item.is_continued}:
             item.load_finished_runs()  # again, because the call that held the lock may have finished more
+        begin = time.monotonic()
         for order, (item, pair) in enumerate(runs):
             counts[item.path] += 1
             # A run that was disturbed and its repetitions have the same position.
-            if counts[item.path] > len({run.order for run in item.record.runs}):
-                waiting.append((order, pair, item))
-        begin = time.monotonic()
-        for position, (order, pair, item) in enumerate(waiting, 1):
+            if counts[item.path] <= len({run.order for run in item.record.runs}):
+                continue
             codes.append(measure_run(item, order, pair))
             for _ in range(0 if item.plan.options.allow_disturbed else MAX_REPEATS):
                 if codes[-1] == 0 and find_disturbance(item.record.runs[-1]):
                     codes[-1] = measure_run(item, order, pair)
-            took = time.monotonic() - begin
-            left = took / position * (len(waiting) - position)
             run = item.record.runs[-1]
             if run.spans:
                 write_chrome(item.path.with_suffix(".trace"), run, item.record.workload.edges)
             if len(runs) > 1:
+                result = Result((structs.replace(item.record, runs=[run]),))
+                took = time.monotonic() - begin
+                left = took / len(codes) * (len(runs) - order - 1)
                 times = f"{timedelta(seconds=round(took))} so far, about {timedelta(seconds=round(left))} left"
-                print(f"{order + 1:3} of {len(runs)}  {item.label}: {describe_last_run(item.record)} ({times})",
-                      flush=True)  # fmt: skip
+                median = format_milliseconds(result.seconds_of(run)) if run.seconds else ""
+                print(f"{order + 1:3} of {len(runs)}  {item.label}: {result.failure or f'{median} ms per iteration'} "
+                      f"({times})", flush=True)  # fmt: skip
             if codes[-1] == 130:
                 break
     return codes
-
-
-def describe_last_run(record: Record) -> str:
-    from dataflow.analysis.result import UNCOUNTED, Result
-    from dataflow.report.tables import format_milliseconds
-
-    run = record.runs[-1]
-    if run.status != "ok":
-        return str(run.reason)
-    result = Result((structs.replace(record, runs=[run]),))
-    uncounted = f", {result.status}" if result.status in UNCOUNTED else ""
-    return f"{format_milliseconds(result.seconds_of(run))} ms, {len(run.seconds)} iterations{uncounted}"
 
 
 def measure_run(item: Item, order: int, pair: str = "") -> int:

@@ -9,9 +9,8 @@ import psutil
 import pytest
 import torch
 
-from dataflow.measure import noise, references
-from dataflow.measure.noise import CpuTime
-from dataflow.measure.references import COLD_PASSES, WARM_PASSES, measure_copies
+from dataflow.measure import references
+from dataflow.measure.references import COLD_PASSES, WARM_PASSES, CpuTime, measure_copies
 
 
 def test_copies_are_of_every_edge_in_every_pass_and_cold_ones_touch_every_page(make_plan, monkeypatch):
@@ -109,7 +108,7 @@ def test_cpu_time_is_that_of_all_descendants_between_start_and_stop():
 
 def test_the_load_of_other_programs_is_that_of_the_machine_without_that_of_descendants(monkeypatch):
     seconds = [(5.0, 1.0), (17.0, 4.0)]  # of all processes, and of the hypervisor
-    monkeypatch.setattr(noise, "read_cpu_seconds", lambda: seconds.pop(0))
+    monkeypatch.setattr(references, "read_cpu_seconds", lambda: seconds.pop(0))
     cpu_time = CpuTime()
     own, begin = cpu_time._total, time.monotonic()
     cpu_time.start()

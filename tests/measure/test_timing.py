@@ -16,9 +16,8 @@ from dataflow.endpoints.actor import Endpoint
 from dataflow.endpoints.progress_table import ENDING, ProgressTable
 from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER
-from dataflow.measure.loop import Measurement, find_failure
+from dataflow.measure.loop import Measurement, WarmUp, find_failure, iteration_groups
 from dataflow.measure.monitor import DriverReport
-from dataflow.measure.warm_up import WarmUp, iteration_groups
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import Run

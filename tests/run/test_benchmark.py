@@ -172,7 +172,7 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
     assert [path.name for path in sorted(tmp_path.iterdir())] == names
     assert [files.load(tmp_path / name).runs[-1].status for name in names] == ["ok", "failed", "skipped"]
     assert "  4 of 4  torch " in output
-    assert "torch gloo: policy died (0:00:00 so far" in output
+    assert "torch gloo: failed: policy died (0:00:00 so far" in output
     with pytest.raises(RecordError, match="exists"):
         benchmark.main([*argv, "--runs", "3"])
     with pytest.raises(UsageError, match=r"it has records of another measurement, such as 00-torch-memcpy\.json"):

@@ -12,9 +12,8 @@ import ray
 
 from dataflow.endpoints.progress_table import ProgressTable
 from dataflow.flows.catalogue import build_flow
-from dataflow.measure.loop import Measurement
+from dataflow.measure.loop import Measurement, WarmUp, iteration_groups
 from dataflow.measure.monitor import DriverReport
-from dataflow.measure.warm_up import WarmUp, iteration_groups
 from dataflow.records.schema import Run
 from dataflow.studies.chatlearn import driver as driver_module
 from dataflow.studies.chatlearn import models
