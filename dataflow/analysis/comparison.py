@@ -1,8 +1,9 @@
 """Compare results: pairs of configurations, two measurements, and messages between nodes with the links alone."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -17,12 +18,6 @@ from dataflow.plan.options import FORMS, options_of
 from dataflow.plan.plan import Crossings
 from dataflow.records.machine import HARDWARE_KEYS, MACHINE_KEYS
 from dataflow.records.schema import Configuration, Run, Workload
-
-
-def find_result(results: Iterable[Result], workload: Workload, configuration: Configuration) -> Result | None:
-    """Return the first ok result of this workload and configuration; None if there is none."""
-    alike = (r for r in results if r.configuration == configuration and r.workload == workload and r.status == "ok")
-    return next(alike, None)
 
 
 def find_transports(results: Sequence[Result]) -> list[Result]:
@@ -122,18 +117,15 @@ def environment_differences(pairs: Sequence[Pair]) -> list[str]:
 
 def check_one_machine(results: Sequence[Result], several_boots: bool = False) -> None:
     """Raise RecordError for results of different machines or versions, or in one table of two boots or kernels."""
-    _check_equal(results, HARDWARE_KEYS, "the records are of different machines or versions")
-    for table in dict.fromkeys([] if several_boots else [result.table for result in results]):
-        group = [result for result in results if result.table == table]
-        _check_equal(group, MACHINE_KEYS, f"the records of the table {table} are of different boots or kernels")
-
-
-def _check_equal(results: Sequence[Result], keys: Sequence[str], problem: str) -> None:
-    environments = [environment for result in results for environment in result.environments]
-    machines = [{key: environment.get(key) for key in keys} for environment in environments]
-    for machine in machines:
-        for difference in find_differences(machines[0], machine):
-            raise RecordError(f"{problem}, {difference}: name those of one, or give --mixed")
+    first: dict[str, dict[str, Any]] = {}
+    for result in results:
+        groups: dict[str, Sequence[str]] = {"the records are of different machines or versions": HARDWARE_KEYS}
+        if not several_boots:
+            groups[f"the records of the table {result.table} are of different boots or kernels"] = MACHINE_KEYS
+        for environment, (problem, keys) in product(result.environments, groups.items()):
+            machine = {key: environment.get(key) for key in keys}
+            for difference in find_differences(first.setdefault(problem, machine), machine):
+                raise RecordError(f"{problem}, {difference}: name those of one, or give --mixed")
 
 
 @cache

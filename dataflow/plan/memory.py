@@ -3,18 +3,19 @@
 import math
 import os
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
 from dataflow.errors import UsageError
 from dataflow.plan.options import MIN_STORE_BYTES
-from dataflow.records.machine import memory_control_groups
 from dataflow.units import format_bytes
 
 if TYPE_CHECKING:  # plan.py imports this module
     from dataflow.plan.plan import Plan
 
+CGROUPS, MY_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 # By version of control groups: the names of limit and usage, and how those of sums over a group and its children begin.
 MEMORY_FILES = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
@@ -30,8 +31,12 @@ def limited_memory() -> float:
     Pages of files count as free, because the kernel drops them first.
     """
     free_bytes = [math.inf]
-    for folder, version in memory_control_groups():
-        limit, usage, prefix = MEMORY_FILES[version]
+    for line in MY_CGROUPS.read_text().splitlines() if MY_CGROUPS.exists() else []:
+        _, controllers, group = line.split(":", 2)  # version 2 names no controllers
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        folder = CGROUPS / ("memory" if controllers else "") / group.lstrip("/")
+        limit, usage, prefix = MEMORY_FILES[1 if controllers else 2]
         for parent in (folder, *folder.parents):  # a limit of any of them counts; in a container, the root has it
             with suppress(OSError, KeyError, ValueError):  # without a limit, it is no number
                 statistics = dict(line.split() for line in (parent / "memory.stat").read_text().splitlines())

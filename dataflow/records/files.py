@@ -24,8 +24,11 @@ def create(path: Path, record: Record) -> None:
     save(path, record)
 
 
-def record_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files, and the records below each folder by name (*.json, *.json.gz); raise RecordError for none."""
+def load_all(paths: Iterable[Path]) -> list[Record]:
+    """Return the records in these files, and below these folders by name (*.json, *.json.gz).
+
+    Raise RecordError for a path without records, and if two records have the same run, for example copies.
+    """
     files: dict[Path, None] = {}
     for path in paths:
         if not path.exists():
@@ -34,22 +37,14 @@ def record_files(paths: Iterable[Path]) -> list[Path]:
         if not below:
             raise RecordError(f"{path} has no records (*.json): name a folder of records")
         files |= dict.fromkeys(below)
-    return [*files]
-
-
-def load_all(paths: Iterable[Path]) -> list[Record]:
-    """Return the records in these files and folders; raise RecordError if two have the same run, for example copies."""
-    records: list[Record] = []
-    files: dict[tuple[Any, ...], Path] = {}
-    for path in record_files(paths):
-        record = load(path)
+    records = {path: load(path) for path in files}
+    seen: dict[tuple[Any, ...], Path] = {}
+    for path, record in records.items():
         for run in record.runs:
             key = (record.table, record.workload, record.configuration, run.started_at, run.order, *run.seconds)
-            first = files.setdefault(key, path)
-            if first != path and run.status != "skipped":
-                raise RecordError(f"{path} has a run that {first} has too: leave one of them out")
-        records.append(record)
-    return records
+            if run.status != "skipped" and seen.setdefault(key, path) != path:
+                raise RecordError(f"{path} has a run that {seen[key]} has too: leave one of them out")
+    return [*records.values()]
 
 
 def load(path: Path) -> Record:

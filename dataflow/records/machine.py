@@ -10,10 +10,10 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import psutil
 
@@ -23,7 +23,6 @@ from common.record import describe_machine
 VARIABLE = re.compile("(RAY_|MALLOC_|MIMALLOC_|OMP_|MKL_|TORCH_|PYTORCH_|NCCL_|UCX_|GLOO_|CUDA_|THP_)|"
                       "(GLIBC_TUNABLES|LD_PRELOAD)$")  # fmt: skip
 PRIVATE = re.compile("TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|ADDRESS|HOST|USER|URI|URL|EMAIL|_IP|JSON|RUNTIME_ENV")
-CGROUPS, MY_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x", "nixl")
 # Records that differ in one of these are of different machines. The records of one table also have one boot: times of
 # another start of the machine, or of another machine of the same kind, are not comparable.
@@ -50,16 +49,6 @@ def _variables() -> dict[str, str]:
 def _git(*arguments: str) -> str:
     command, here = ("git", *arguments), Path(__file__).parent
     return subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-
-
-def memory_control_groups() -> Iterator[tuple[Path, Literal[1, 2]]]:
-    """Yield the folders of this process's control groups that may limit memory, and their versions."""
-    for line in MY_CGROUPS.read_text().splitlines() if MY_CGROUPS.exists() else []:
-        _, controllers, group = line.split(":", 2)
-        if not controllers:
-            yield CGROUPS / group.lstrip("/"), 2
-        elif "memory" in controllers.split(","):
-            yield CGROUPS / "memory" / group.lstrip("/"), 1
 
 
 def cuda_version() -> str | None:

@@ -7,7 +7,7 @@ from statistics import median
 
 import msgspec
 
-from dataflow.analysis.comparison import Pair, crossings_of, find_result, find_transports, link_seconds, times_link
+from dataflow.analysis.comparison import Pair, crossings_of, find_transports, link_seconds, times_link
 from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import percentile
 from dataflow.catalogue.catalogue import BASELINE
@@ -71,7 +71,8 @@ def microbenchmark_columns(group: Group) -> Sequence[Column]:
         name = "bytes" if result.configuration.transport == "bytes" else "refs"
         flags = {flag: value for flag, value in result.configuration.flags.items() if flag in tables.GROUP_FLAGS}
         references = msgspec.structs.replace(result.configuration, runtime="store", transport=name, flags=flags)
-        return format_speed_up(result, find_result(group.done, result.workload, references))
+        same_work = (r for r in group.done if (r.workload, r.configuration) == (result.workload, references))
+        return format_speed_up(result, next(same_work, None))
 
     return (
         Column("configuration", tables.short_label),

@@ -4,7 +4,6 @@ import msgspec
 import pytest
 from made_records import make_record, make_run
 
-from dataflow.analysis.comparison import find_result
 from dataflow.analysis.result import Result, group_results, warnings, with_shared_references
 from dataflow.errors import RecordError
 from dataflow.records.schema import Edge, ProcessCost, record_edges
@@ -147,18 +146,6 @@ def test_results_with_as_many_threads_share_their_references_and_views_are_no_mu
     assert [result.memcpy_seconds for result in shared] == [pytest.approx(0.03), pytest.approx(0.03), 0.01, 0.001]
     assert [result.times_cold_copy for result in shared] == [pytest.approx(1 / 0.3), None, 10, None]
     assert shared[1].times_memcpy is None and with_shared_references([make([], [])])[0].memcpy_seconds is None
-
-
-def test_a_result_is_found_by_its_workload_and_configuration_if_it_is_ok():
-    def make(flags, **changes):
-        return make_result([1.0], transport="zero-copy", runtime="graph", flags=flags, **changes)
-
-    copied = make({"copy_out": True})
-    others = [make({}), make({"copy_out": True}, batch_size=8), make({"copy_out": True}, device="cuda")]
-    assert find_result([*others, copied], copied.workload, copied.configuration) is copied
-    assert find_result(others, copied.workload, copied.configuration) is None
-    failed = make_result(make_run([], status="failed"))
-    assert find_result([failed], failed.workload, failed.configuration) is None
 
 
 PASSES = {"memcpy_before_seconds": [0.2, 0.3], "memcpy_after_seconds": [0.25], "memcpy_all_cores_seconds": [0.09]}

@@ -14,7 +14,6 @@ from dataflow.catalogue.catalogue import TRANSPORTS, Requirements
 from dataflow.errors import Skipped, UsageError
 from dataflow.plan import memory, validate
 from dataflow.plan.plan import resolve_plan
-from dataflow.records import machine as machine_record
 
 MIB = 2**20
 DELIVERED = 448 * MIB  # bytes per iteration of the demo for all readers
@@ -25,7 +24,7 @@ LARGE = 2**40
 @pytest.fixture
 def machine(monkeypatch):
     """machine(memory, shared): make this many bytes free."""
-    monkeypatch.setattr(machine_record, "MY_CGROUPS", Path("/nonexistent"))  # a container may have a limit
+    monkeypatch.setattr(memory, "MY_CGROUPS", Path("/nonexistent"))  # a container may have a limit
 
     def change(memory=LARGE, shared=LARGE):
         monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": memory}))
@@ -80,8 +79,8 @@ def write_cgroup(folder, limit, used, prefix="", names=("memory.max", "memory.cu
 
 
 def test_the_memory_limit_of_a_container_and_of_those_around_it_counts(monkeypatch, tmp_path):
-    monkeypatch.setattr(machine_record, "CGROUPS", tmp_path)
-    monkeypatch.setattr(machine_record, "MY_CGROUPS", tmp_path / "self")
+    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
+    monkeypatch.setattr(memory, "MY_CGROUPS", tmp_path / "self")
     assert memory.limited_memory() == float("inf")
     (tmp_path / "self").write_text("3:cpu:/x\n0::/outer/inner\n")
     write_cgroup(tmp_path / "outer" / "inner", "max", 5 * MIB)

@@ -39,7 +39,7 @@ def run_command(verb, *words, cwd=ROOT, code=0, timeout=240):
 
 
 def load_records(folder):
-    return [files.load(path) for path in files.record_files([folder])]
+    return files.load_all([folder])
 
 
 def test_new_records_are_drawn_in_one_chart_and_rejected_or_skipped_configurations_leave_none(tmp_path):

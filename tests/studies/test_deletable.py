@@ -60,7 +60,7 @@ def remove_records(folder, name):
     path = ROOT / "dataflow" / "studies" / name / "transports.toml"
     entries = tomllib.loads(path.read_text())["transports"] if path.exists() else []
     transports = {(entry["runtime"], entry["name"]) for entry in entries}
-    for path in files.record_files([folder]):
+    for path in [*folder.rglob("*.json"), *folder.rglob("*.json.gz")]:
         record = files.load(path)
         transport = (record.configuration.runtime, record.configuration.transport)
         if transport in transports or record.workload.flow in studies()[name].flows:
