@@ -1,7 +1,9 @@
-"""Handle a message as torch tensors: walk over it, check it, copy it, pack it, and list its tensors."""
+"""Handle a message as torch tensors: walk over it, check it, copy it, pack it, list its tensors, and convert it."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, chain, islice, pairwise
 from typing import Any
 
@@ -10,7 +12,7 @@ import torch
 
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import Edge
-from dataflow.flows.message import ITEM_BYTES, PYTHON_DTYPES, Field, Message
+from dataflow.flows.message import ARRAY_DTYPES, ITEM_BYTES, PYTHON_DTYPES, Field, Message
 
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of an item
 Payload = Any  # a torch.Tensor, or dict[str, Tensor | list[Tensor] | list[str] | list[list[int | float]]]
@@ -44,10 +46,6 @@ def from_array(array: np.ndarray, dtype: str) -> torch.Tensor:
     """Return an array as a tensor of this dtype, which shares its memory."""
     tensor = torch.from_numpy(array)
     return tensor.view(torch.bfloat16) if dtype == "bfloat16" else tensor
-
-
-def to_host(payload: Payload) -> Payload:
-    return map_tensors(lambda tensor: tensor.cpu(), payload)
 
 
 def synchronise() -> None:
@@ -174,3 +172,53 @@ def from_tensor_list(tensors: list[torch.Tensor], message: Message) -> Payload:
         _split(next(remaining), field) if field.is_python else [*islice(remaining, len(field.shapes))]
         for field in message.fields
     ])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Codec:
+    """Convert payloads to the form in which a transport carries them, and back. Ray sends both functions to actors."""
+
+    encode: Callable[[Payload], Any]  # payload -> the data to send
+    decode: Callable[[Any, Message, Any], Payload]  # the data, its message, the reader's device -> payload
+
+    def decode_all(self, received: Sequence[Any], edges: Sequence[Edge], device: Any) -> list[Payload]:
+        return [self.decode(data, edge.message, device) for data, edge in zip(received, edges, strict=True)]
+
+
+def _unchanged(payload: Payload, *_: Any) -> Payload:
+    return payload
+
+
+def _to_device(payload: Payload, message: Message, device: Any) -> Payload:
+    return map_tensors(lambda tensor: tensor.to(device), payload)
+
+
+def _to_bytes(tensor: torch.Tensor) -> bytes:
+    return to_array(tensor).tobytes()
+
+
+def _to_tensors(data: Any, message: Message, device: Any) -> Payload:
+    """Return the payload of arrays or bytes. Its tensors share their memory on a CPU."""
+    fields = []
+    for field in message.fields:
+        items = tensors_of(data, field)
+        if not field.is_python:
+            if isinstance(items[0], bytes):
+                dtype = ARRAY_DTYPES.get(field.dtype, field.dtype)
+                items = [np.frombuffer(i, dtype).reshape(shape) for i, shape in zip(items, field.shapes, strict=True)]
+            items = [from_array(item, field.dtype).to(device) for item in items]
+        fields.append(items)
+    return assemble(message, fields)
+
+
+UNCHANGED = Codec(_unchanged, _unchanged)
+DENSE = Codec(
+    partial(map_tensors, torch.Tensor.contiguous), _unchanged
+)  # for transports that send only contiguous tensors
+HOST = Codec(
+    partial(map_tensors, torch.Tensor.cpu), _to_device
+)  # the sender copies to host memory, the reader to its device
+ARRAYS = Codec(partial(map_tensors, to_array), _to_tensors)  # numpy arrays, which share the tensors' memory on a CPU
+BYTES = Codec(
+    partial(map_tensors, _to_bytes), _to_tensors
+)  # Python bytes; nobody may write to the tensors of their readers

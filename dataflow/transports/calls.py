@@ -17,8 +17,7 @@ import ray
 import torch.distributed as dist
 
 from dataflow.catalogue.catalogue import INLINED_BYTES
-from dataflow.endpoints.codecs import ARRAYS, BYTES, DENSE, HOST, Codec
-from dataflow.endpoints.tensors import map_tensors
+from dataflow.endpoints.tensors import ARRAYS, BYTES, DENSE, HOST, Codec, map_tensors
 from dataflow.flows.flow import DRIVER, Flow
 from dataflow.records.schema import AS_REQUESTED
 from dataflow.transports.process_group import read_logged_paths

@@ -11,7 +11,7 @@ from ray.dag import ClassMethodNode, DAGNode, InputNode, MultiOutputNode
 from ray.dag.context import DAGContext
 
 from dataflow.endpoints.actor import Actor
-from dataflow.endpoints.codecs import ARRAYS, BYTES, DENSE, UNCHANGED, Codec
+from dataflow.endpoints.tensors import ARRAYS, BYTES, DENSE, UNCHANGED, Codec
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER, Flow
 from dataflow.plan.memory import CHANNEL_HEADROOM_BYTES, stored_iterations

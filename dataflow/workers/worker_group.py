@@ -11,7 +11,7 @@ from operator import methodcaller
 from typing import Any
 
 from dataflow.endpoints.actor import Actor, Endpoint
-from dataflow.endpoints.codecs import Codec
+from dataflow.endpoints.tensors import Codec
 from dataflow.errors import ActorRaised, RunFailed, SuiteError
 from dataflow.flows.flow import DRIVER
 from dataflow.plan.plan import Plan

@@ -10,11 +10,10 @@ import torch
 from in_process import FIELDS, RICH, LocalEndpoints
 
 from dataflow.endpoints import tensors
-from dataflow.endpoints.codecs import ARRAYS, BYTES, DENSE, HOST
 from dataflow.endpoints.inbox import read_first_bytes
 from dataflow.endpoints.outbox import Outbox
 from dataflow.endpoints.payload import encode_number
-from dataflow.endpoints.tensors import tensors_of, unpack
+from dataflow.endpoints.tensors import ARRAYS, BYTES, DENSE, HOST, tensors_of, unpack
 from dataflow.flows.message import Field, Message, flat_message
 
 CPU = torch.device("cpu")

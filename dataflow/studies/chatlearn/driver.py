@@ -9,7 +9,7 @@ import math
 import ray
 from ray.util.queue import Queue
 
-from dataflow.endpoints.codecs import HOST
+from dataflow.endpoints.tensors import HOST
 from dataflow.flows.flow import DRIVER
 from dataflow.studies.chatlearn import DATASET
 from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer, count_wrong

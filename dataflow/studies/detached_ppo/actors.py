@@ -13,8 +13,7 @@ import torch
 from ray.util.queue import Queue
 
 from dataflow.endpoints.actor import Actor
-from dataflow.endpoints.codecs import HOST
-from dataflow.endpoints.tensors import to_host
+from dataflow.endpoints.tensors import HOST
 from dataflow.flows.flow import DRIVER
 from dataflow.flows.message import ACKNOWLEDGEMENT
 from dataflow.workers.worker_group import Connection, WorkerGroup
@@ -81,7 +80,7 @@ def by_value(workers: WorkerGroup, has_replay_buffer: bool = False) -> Connectio
 
     def submit(query):
         edges = flow.edges_from(DRIVER)
-        return [actors[flow.actor(edge.reader)].call.remote(edge.reader, DRIVER, to_host(query)) for edge in edges]
+        return [actors[flow.actor(edge.reader)].call.remote(edge.reader, DRIVER, HOST.encode(query)) for edge in edges]
 
     def collect(calls):
         results: dict = {}

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from dataflow.endpoints.actor import Actor
-from dataflow.endpoints.codecs import ARRAYS
+from dataflow.endpoints.tensors import ARRAYS
 from dataflow.flows.flow import DRIVER
 from dataflow.workers.worker_group import Connection, WorkerGroup
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 from in_process import LocalEndpoints, LocalRingEndpoints
 
-from dataflow.endpoints.codecs import Codec
-from dataflow.endpoints.tensors import list_tensors
+from dataflow.endpoints.tensors import Codec, list_tensors
 from dataflow.flows.catalogue import build_flow
 
 SMALL = {"model": "gpt2", "model_scale": 0.001}
