@@ -1,4 +1,4 @@
-"""Shared memory that readers map: both sides in one process, and in two."""
+"""Shared memory that readers map, with handles: the ring in one process and in two, and the endpoints that use it."""
 
 import errno
 import faulthandler
@@ -11,22 +11,38 @@ from pathlib import Path
 
 import pytest
 import torch
+from in_process import COLOCATED, DEMO, RICH, LocalRingEndpoints, on_edge
 
 from dataflow.errors import RunFailed
-from dataflow.flows.flow import Edge
-from dataflow.flows.message import flat_message
+from dataflow.flows.catalogue import build_flow
+from dataflow.flows.flow import DRIVER, Edge, Flow, Task
+from dataflow.flows.message import Field, Message, flat_message
 from dataflow.transports.shared_ring import Ring, View
 
 READERS = ["reference", "reward"]
 TIMEOUT = 0.05  # seconds that a sender waits for readers that do not release
 BYTES = 4096
-FORK = multiprocessing.get_context("fork")  # a fresh Python would import torch for seconds
+PROCESSES = multiprocessing.get_context("fork")  # a fresh Python would import torch for seconds
+K = 4  # iterations in flight
+LATE = Message((Field("empty", "float32", (0,)), Field("number", "int64", (1,))))
+LATE_TENSOR = Flow("late", "late", LATE, (Task("one", (DRIVER,), LATE), Task("two", ("one",), LATE)), ("two",))
+FORK = Flow("fork", "fork", LATE, tuple(Task(n, (DRIVER,), LATE, actor="one") for n in ("a", "b")), ("a", "b"))
+SCATTER = build_flow("scatter-gather", {"message_bytes": 13, "actors": 3})
+MODES = [  # message, flags, iterations between verifications
+    ("fields", {}, 1), ("packed", {}, 20), ("packed", {"copy_out": True, "in_flight": K}, 11),
+    ("fields", {"copy_in": True, "copy_out": True, "in_flight": K}, K), ("jagged", {"copy_in": True}, 20),
+]  # fmt: skip
 
 
 @pytest.fixture
 def folder():
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix=f"test-ring-{os.getpid()}-") as path:
         yield Path(path)
+
+
+@pytest.fixture
+def make_endpoints(folder):
+    return lambda flow=DEMO, **options: LocalRingEndpoints(flow, folder, timeout=2 * TIMEOUT, **options)
 
 
 def make(folder, count=BYTES, keep=1, timeout=TIMEOUT):
@@ -93,21 +109,18 @@ def test_a_handle_of_another_message_than_the_slot_holds_is_rejected(folder, han
 
 
 @pytest.mark.parametrize("where", [(os, "posix_fallocate"), (Path, "open")], ids=["bytes", "name"])
-def test_full_shared_memory_is_an_error_and_leaves_no_file(monkeypatch, folder, where):
+def test_full_shared_memory_is_an_error_before_the_first_message_and_leaves_no_file(monkeypatch, folder, where):
     def fail(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    make(folder)
+    file = (folder / "policy").stat()
+    assert file.st_blocks * 512 >= file.st_size > 3 * BYTES  # otherwise a SIGBUS in the middle of an iteration
+    (folder / "policy").unlink()
     monkeypatch.setattr(*where, fail)
     with pytest.raises(RunFailed, match=r"policy needs 4,096 MiB of shared memory.*--shm-size"):
         make(folder, 2**32 // 3)
     assert list(folder.iterdir()) == []
-
-
-def test_all_memory_is_allocated_before_the_first_message(folder):
-    """Otherwise a full /dev/shm would be a SIGBUS in the middle of an iteration."""
-    make(folder)
-    file = (folder / "policy").stat()
-    assert file.st_blocks * 512 >= file.st_size > 3 * BYTES
 
 
 def test_a_tensor_is_written_if_it_fills_the_slot(folder):
@@ -122,7 +135,7 @@ def test_a_tensor_is_written_if_it_fills_the_slot(folder):
 def test_a_reader_in_another_process_never_sees_a_torn_message_and_keeps_the_memory(folder):
     """The sender writes at full speed. Its slots remain after its end and after the removal of the name."""
     ring, views = make(folder, 2**18, timeout=60)
-    sender = FORK.Process(target=lambda: [send(ring, number) for number in range(1, 201)])
+    sender = PROCESSES.Process(target=lambda: [send(ring, number) for number in range(1, 201)])
     sender.start()
     (folder / "policy").unlink()
     for number in range(1, 201):
@@ -148,8 +161,53 @@ def test_a_reader_that_writes_into_its_view_dies_and_changes_nothing(folder):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         held[0] = 99
 
-    reader = FORK.Process(target=write)
+    reader = PROCESSES.Process(target=write)
     reader.start()
     reader.join()
     assert reader.exitcode == -signal.SIGSEGV
     assert has(held, 1)
+
+
+@pytest.mark.parametrize("flow", [DEMO, RICH, COLOCATED, LATE_TENSOR, FORK, SCATTER], ids=lambda flow: flow.name)
+@pytest.mark.parametrize(("message", "options", "group"), MODES, ids=str)
+def test_iterations_by_handle_arrive_unchanged_as_views_or_copies(make_endpoints, flow, message, options, group):
+    endpoints = make_endpoints(flow, message=message, **options)
+    for first in range(1, 3 * group + 1, group):
+        for number in range(first, first + group):
+            endpoints.run(number)
+        assert endpoints.verify(first, number) == {}
+        assert endpoints.views == dict.fromkeys(map(str, flow.edges), "copy_out" not in options)
+
+
+@pytest.mark.parametrize("handle", [["policy", 1], ["reference", 2]], ids=["old message", "another sender"])
+def test_a_handle_of_another_message_that_is_there_is_found_by_the_verification(make_endpoints, handle):
+    endpoints = make_endpoints()
+    endpoints.run(1)
+    endpoints.verify(1)
+    endpoints.run(2, on_edge("policy -> reward", lambda _: handle))
+    wrong = endpoints.verify(2)
+    assert list(wrong) == ["policy -> reward"] and wrong["policy -> reward"] > 20_000
+
+
+@pytest.mark.parametrize(
+    ("handle", "error"),
+    [
+        (["nobody", 1], "policy received a handle of nobody"),
+        (["reference", 1], "policy received a handle of reference"),
+        (None, "policy expected a handle, got NoneType"),
+        (torch.ones(8), "policy expected a handle, got Tensor"),
+    ],
+)
+def test_what_is_no_handle_of_a_message_for_the_task_is_rejected(make_endpoints, handle, error):
+    with pytest.raises(RunFailed, match=error):
+        make_endpoints().run(1, on_edge("driver -> policy", lambda _: handle))
+
+
+def test_a_sender_that_waits_for_the_oldest_result_can_send_all_that_may_be_in_flight(make_endpoints):
+    """A reader may be as far behind as iterations are in flight, if it waits until a result has been read."""
+    endpoints = make_endpoints(in_flight=K)
+    handles = {}
+    for number in range(1, 6 * K):
+        handles[number] = endpoints.make_query(number)  # raises if a slot is never released
+        if number > K:
+            endpoints.actors["policy"].open("policy", handles[number - K])
