@@ -24,20 +24,9 @@ def plan(make_plan, tmp_path):
     return make_plan("torch", "--transport", "gloo", *KILOBYTES, "--iterations", "6", run_folder=tmp_path)
 
 
-@pytest.fixture
-def make_driver():
-    """make_driver(code) -> a started RunFolder whose driver process has ended with this code; None: it runs."""
-    pipes = []
-
-    def make(code=None):
-        pipes.extend(os.pipe())
-        if code is not None:
-            os.write(pipes[-1], b".")
-        return SimpleNamespace(pid=os.getpid(), poll_handle=pipes[-2], returncode=lambda: code)
-
-    yield make
-    for pipe in pipes:
-        os.close(pipe)
+def make_driver(code=None):
+    """Return a started RunFolder whose driver process has ended with this code; None: it runs."""
+    return SimpleNamespace(pid=os.getpid(), poll_handle=os.eventfd(int(code is not None)), returncode=lambda: code)
 
 
 @pytest.fixture
@@ -59,18 +48,15 @@ def sleeper():
 
 
 def set_process(made, name, pid):
-    made.progress.integers[3 + 2 * NAMES.index(name)] = pid
+    made.progress.pids[NAMES.index(name)] = pid
 
 
 @pytest.mark.parametrize(("received", "reason"), [
-    ((4, 4, 4), "policy is stuck after iteration 4"),
-    ((5, 4, 4), "reference is stuck after iteration 4"),
+    ((4, 4, 4), "policy is stuck after iteration 4"), ((5, 4, 4), "reference is stuck after iteration 4"),
     ((5, 5, 4), "reward is stuck after iteration 4"),
     ((5, 5, 5), "all actors received their messages, but the result did not reach the driver"),
 ])  # fmt: skip
-def test_first_actor_without_the_message_is_named_unless_one_is_dead_or_stopped(
-    plan, made, sleeper, received, reason
-):  # fmt: skip
+def test_first_actor_without_the_message_is_named_unless_one_is_dead_or_stopped(plan, made, sleeper, received, reason):
     made.progress.began(5)
     made.progress.ended(4, 0, 1)
     for name, number in zip(NAMES[1:], received, strict=True):
@@ -86,7 +72,7 @@ def test_first_actor_without_the_message_is_named_unless_one_is_dead_or_stopped(
 
 
 @pytest.mark.parametrize(("warmup", "timed"), [(3, 3), (None, 0)], ids=["ended", "interrupted in the warm-up"])
-def test_report_and_times_are_in_the_record_at_the_end(plan, made, make_driver, warmup, timed):
+def test_report_and_times_are_in_the_record_at_the_end(plan, made, warmup, timed):
     table = ProgressTable(plan.run_folder, NAMES, plan.total_iterations, "driver")
     for number in range(1, 8):  # the last 3 of 10 are missing
         table.ended(number, number, number + 0.25)
@@ -102,7 +88,7 @@ def test_report_and_times_are_in_the_record_at_the_end(plan, made, make_driver, 
 
 
 @pytest.mark.parametrize(("nodes", "problem"), [({"driver": 0}, None), ({}, "policy died")])
-def test_end_of_an_actor_is_a_failure_only_before_the_nodes_are_reported(plan, made, make_driver, nodes, problem):
+def test_end_of_an_actor_is_a_failure_only_before_the_nodes_are_reported(plan, made, nodes, problem):
     """The actor ends between two looks of the monitor, directly after the driver has written its report."""
     made.give_up_at = 0.0
 
@@ -116,9 +102,7 @@ def test_end_of_an_actor_is_a_failure_only_before_the_nodes_are_reported(plan, m
 
 @pytest.mark.parametrize(("actor_raised", "problem"), [(True, "policy: a reason"), (False, "reference died")])
 @pytest.mark.parametrize("code", [0, None])
-def test_an_actor_that_ends_after_the_error_of_another_one_is_not_the_cause(
-    plan, made, make_driver, code, actor_raised, problem
-):
+def test_an_actor_that_ends_after_the_error_of_another_one_is_not_the_cause(plan, made, code, actor_raised, problem):
     made._find_exited_actors = lambda _: ["reference"]
     DriverReport(Run(), failure="policy: a reason", actor_raised=actor_raised).write(plan.run_folder)
     assert made.wait(make_driver(code)) == problem  # after GRACE_SECONDS, if the driver does not end
@@ -127,12 +111,12 @@ def test_an_actor_that_ends_after_the_error_of_another_one_is_not_the_cause(
 @pytest.mark.parametrize(("code", "problem"), [
     (None, "the GCS ended"), (0, "exit code 0"), (-signal.SIGKILL, "the driver's process ended with signal SIGKILL"),
 ])  # fmt: skip
-def test_the_end_of_the_gcs_is_named_unless_the_driver_has_ended_too(plan, made, make_driver, code, problem):
+def test_the_end_of_the_gcs_is_named_unless_the_driver_has_ended_too(plan, made, code, problem):
     (plan.run_folder / "gcs").write_text(f"{2**22 + 1}\n")  # above the largest process id
     assert problem in made.wait(make_driver(code))
 
 
-def test_ended_processes_are_found_except_those_of_the_driver(made, make_driver, sleeper):
+def test_ended_processes_are_found_except_those_of_the_driver(made, sleeper):
     dead = subprocess.Popen(["true"])
     os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie now
     driver = make_driver()
@@ -143,7 +127,7 @@ def test_ended_processes_are_found_except_those_of_the_driver(made, make_driver,
     dead.wait()
 
 
-def test_run_without_progress_times_out(plan, made, make_driver, monkeypatch):
+def test_run_without_progress_times_out(plan, made, monkeypatch):
     monkeypatch.setattr(monitor, "MIN_START_SECONDS", 0.2)
     object.__setattr__(plan.options, "timeout", 0.1)
     assert made.wait(make_driver()) == "startup timed out after 0.2 s"
@@ -152,10 +136,7 @@ def test_run_without_progress_times_out(plan, made, make_driver, monkeypatch):
     assert made.wait(make_driver()) == "did not end within 0.1 s (--timeout); policy is stuck after iteration 0"
 
 
-GARBAGE = ["", "\xff\x00{garbage\n", '{"run": {"secnods": []}}', '{"run": {"order": "one"}}']
-
-
-@pytest.mark.parametrize("content", GARBAGE)
+@pytest.mark.parametrize("content", ["", "\xff\x00{garbage\n", '{"run": {"secnods": []}}', '{"run": {"order": "one"}}'])
 def test_a_report_that_cannot_be_read_fails_the_run_and_the_times_are_kept(made, tmp_path, content):
     made.plan = replace(made.plan, options=replace(made.plan.options, warmup=3))  # no report has been read
     made.progress.phase = ITERATING
@@ -176,7 +157,7 @@ def test_a_report_that_cannot_be_read_fails_the_run_and_the_times_are_kept(made,
 
 
 @pytest.mark.parametrize(("bytes_", "limits"), [(-1, ""), (2**29, " (limits of this shell: ulimit -v 524288)")])
-def test_limits_of_the_shell_are_named_if_a_process_was_ended(made, make_driver, monkeypatch, bytes_, limits):
+def test_limits_of_the_shell_are_named_if_a_process_was_ended(made, monkeypatch, bytes_, limits):
     unlimited = monitor.resource.RLIM_INFINITY
     values = {monitor.resource.RLIMIT_AS: (bytes_, -1), monitor.resource.RLIMIT_CPU: (unlimited, unlimited)}
     monkeypatch.setattr(monitor.resource, "getrlimit", values.get)
