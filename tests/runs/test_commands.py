@@ -1,13 +1,10 @@
 """Run the commands of the README as a user does: suites, own flows, sweeps, comparisons, charts."""
 
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 from itertools import product
-from pathlib import Path
 
 import pytest
 from conftest import KILOBYTES, ROOT, copy_project
@@ -15,81 +12,68 @@ from conftest import KILOBYTES, ROOT, copy_project
 from dataflow.analysis import stages
 from dataflow.records import files
 
-# Tests that look for files that their run has left ignore those below such a folder of another process.
-TEMPORARY = Path(f"/tmp/t-{os.getpid()}/tmp")
 
+@pytest.fixture
+def measure_all(run_script):
+    """measure_all(*words, output=...) -> what the verb run printed, and its records."""
 
-@pytest.fixture(scope="module", autouse=True)
-def temporary():
-    TEMPORARY.mkdir(parents=True)
-    yield
-    shutil.rmtree(TEMPORARY.parent)
+    def run(*words, output):
+        finished = run_script("run", *words, "--allow-disturbed", output=output)  # other tests run at the same time
+        assert finished.code == 0, finished.stdout + finished.stderr
+        return finished.stdout, files.load_all([output])
 
-
-def run_command(verb, *words, cwd=ROOT, code=0, timeout=240):
-    command = ["-m", "dataflow", verb, *words]
-    if verb == "run":
-        command.append("--allow-disturbed")  # other tests run at the same time
-    done = subprocess.run(
-        [sys.executable, *map(str, command)], cwd=cwd, env=os.environ | {"TMPDIR": str(TEMPORARY)},
-        capture_output=True, text=True, timeout=timeout,
-    )  # fmt: skip
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
-
-
-def load_records(folder):
-    return files.load_all([folder])
+    return run
 
 
 def test_new_records_are_drawn_in_one_chart_and_rejected_or_skipped_configurations_leave_none(tmp_path):
     """The chart is that of a report without arguments."""
+
+    def run(*words):
+        command = [sys.executable, "-m", "dataflow", *words]
+        return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=240)
+
     project = copy_project(tmp_path)
     for words in (["rdt nccl"], ["rdt gloo", "--address", "127.0.0.1:1"], ["rdt gloo", "--iterations", "0"]):
-        done = run_command("run", *words, cwd=project, code=2)
-        assert done.stderr.count("\n") == 1, done.stderr
+        done = run("run", *words)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert not list(project.rglob("*.json"))
     for transport in ("gloo", "memcpy"):
-        run_command("run", f"torch {transport}", "--iterations", "3", *KILOBYTES, cwd=project)
+        done = run("run", f"torch {transport}", "--iterations", "3", *KILOBYTES, "--allow-disturbed")
+        assert done.returncode == 0, done.stderr
     assert len(list((project / "results").glob("*.json"))) == 2
-    done = run_command("report", cwd=project)
-    assert "torch gloo" in done.stdout and "torch memcpy" in done.stdout
-    assert ".svg" in done.stdout and [*(project / "results").rglob("transports.svg")]
+    printed = run("report").stdout
+    assert "torch gloo" in printed and "torch memcpy" in printed
+    assert ".svg" in printed and [*(project / "results").rglob("transports.svg")]
 
 
-def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_path):
+def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_path, measure_all):
     flow = "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB"
     configurations = ("torch memcpy", "torch gloo --in-flight 2 --message packed")
     quoted = 'torch memcpy --flow "a -> b: 64kB"'  # a flag of one configuration, with spaces
-    flags = ("--flow", flow, "--iterations", "4", "--output", tmp_path)
-    done = run_command("run", *configurations, quoted, *flags)
-    assert [record.workload.flow for record in load_records(tmp_path)] == [flow, flow, "a -> b: 64kB"]
-    assert "3 of 3" in done.stdout
-    for column in ("x memcpy", "overhead", "ms per iteration"):
-        assert column in done.stdout
-    assert re.search(r"^torch gloo .* times as .* torch memcpy \(no interval: ", done.stdout, re.MULTILINE)
+    printed, records = measure_all(*configurations, quoted, "--flow", flow, "--iterations", "4", output=tmp_path)
+    assert [record.workload.flow for record in records] == [flow, flow, "a -> b: 64kB"]
+    for text in ("3 of 3", "x memcpy", "overhead", "ms per iteration"):
+        assert text in printed
+    assert re.search(r"^torch gloo .* times as .* torch memcpy \(no interval: ", printed, re.MULTILINE)
     assert (tmp_path / "transports.svg").exists()
 
 
-def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(tmp_path):
-    folder = tmp_path / "sweep"
-    sweep = "iteration-bytes=4KiB,1MiB,100TB"
-    flags = ("--sweep", sweep, "--iterations", "5", "--warmup", "1", "--output", folder)
-    done = run_command("run", "torch memcpy", *flags)
-    records = sorted(load_records(folder), key=lambda record: record.workload.sizes["iteration_bytes"])
+def test_a_sweep_writes_a_record_per_point_and_skips_a_point_that_does_not_fit(tmp_path, measure_all):
+    flags = ("--sweep", "iteration-bytes=4KiB,1MiB,100TB", "--iterations", "5", "--warmup", "1")
+    printed, records = measure_all("torch memcpy", *flags, output=tmp_path)
+    records.sort(key=lambda record: record.workload.sizes["iteration_bytes"])
     assert [record.workload.sizes["iteration_bytes"] for record in records] == [2**12, 2**20, 10**14]
     assert {record.table for record in records} == {"sweep-iteration-bytes"}
     *measured, too_large = [record.runs[0] for record in records]
     assert all(run.status == "ok" and len(run.seconds) == 5 and run.memcpy_before_seconds for run in measured)
     assert (too_large.status, too_large.seconds) == ("skipped", []) and "memcpy needs" in too_large.reason
-    assert "2 of 2" in done.stdout
-    assert (folder / "sweep_iteration_bytes.svg").exists()
+    assert "2 of 2" in printed and (tmp_path / "sweep_iteration_bytes.svg").exists()
 
 
-def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path):
-    flags = (*KILOBYTES, "--iterations", "8", "--output", tmp_path / "record.json")
-    done = run_command("run", "torch gloo", *flags, "--trace")
-    (run,) = files.load(tmp_path / "record.json").runs
+def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path, measure_all):
+    flags = (*KILOBYTES, "--iterations", "8", "--trace")
+    printed, (record,) = measure_all("torch gloo", *flags, output=tmp_path / "record.json")
+    (run,) = record.runs
     seen = {(process, number) for process, _, _, number, *_ in run.spans}
     assert seen == set(product(("driver", "policy", "reference", "reward"), range(8)))
     events = json.loads((tmp_path / "record.trace").read_text())["traceEvents"]
@@ -98,39 +82,37 @@ def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path):
     explained = stages.attribute(run)[1]
     assert explained == pytest.approx(1, abs=0.3)
     is_shown = abs(1 - explained) <= stages.MAX_UNEXPLAINED
-    assert ("Milliseconds by stage: online DPO" in done.stdout) == is_shown
-    assert (f"warning: torch gloo: the stages add up to {explained:.1%} of" in done.stdout) != is_shown
-    assert done.stdout.splitlines()[-1].startswith("Execution time: ")
+    assert ("Milliseconds by stage: online DPO" in printed) == is_shown
+    assert (f"warning: torch gloo: the stages add up to {explained:.1%} of" in printed) != is_shown
+    assert printed.splitlines()[-1].startswith("Execution time: ")
 
 
 @pytest.mark.long
-def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_path):
+def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_path, measure_all):
     line = "        slot = outbox.write_number(number)\n"  # of make_payload
     old = copy_project(tmp_path / "old", ("dataflow/endpoints/actor.py", line, f"        time.sleep(0.002)\n{line}"))
-    flags = ("--against", old, "--runs", "3", "--iteration-bytes", "64KiB", "--iterations", "20")
-    done = run_command("run", "torch memcpy", *flags, "--output", tmp_path / "out")
+    flags = ("--against", str(old), "--runs", "3", "--iteration-bytes", "64KiB", "--iterations", "20")
+    printed, _ = measure_all("torch memcpy", *flags, output=tmp_path / "out")
     assert sorted(path.parent.name for path in (tmp_path / "out").rglob("*.json")) == ["new", "old"]
-    assert any("torch memcpy" in line and "faster" in line for line in done.stdout.splitlines())
+    assert any("torch memcpy" in line and "faster" in line for line in printed.splitlines())
 
 
-@pytest.mark.parametrize("start", ["runpy.run_module('dataflow', run_name='__main__', alter_sys=True)",
-                                   "runpy.run_path('simulate_chat_learn_data_flow.py', run_name='__main__')",
-                                   "runpy.run_path('plot_results.py', run_name='__main__')"])  # fmt: skip
-def test_an_older_python_is_told_which_one_is_needed(start):
-    """This Python says that it is 3.10, and has no datetime.UTC as 3.10; a module that imports it first would fail."""
-    code = (
-        "import datetime, runpy, sys\ndel datetime.UTC\nsys.version_info, sys.version = (3, 10, 13), '3.10.13 (main)'\n"
-        f"sys.path.insert(0, {str(ROOT)!r})\n{start}"
-    )
-    done = subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (2, "error: Python 3.11 or newer is needed: this is 3.10.13\n")
+NO_PACKAGES = "import runpy, sys; sys.path.insert(0, {root!r}); sys.argv[1:] = ['list']; "
+# This Python says that it is 3.10, and has no datetime.UTC as 3.10; a module that imports it first would fail.
+OLD = "import datetime, sys; del datetime.UTC; sys.version_info, sys.version = (3, 10, 13), '3.10.13 (main)'; "
+MODULE = "runpy.run_module('dataflow', run_name='__main__', alter_sys=True)"
+SCRIPTS = [f"runpy.run_path('{name}', run_name='__main__')"
+           for name in ("simulate_chat_learn_data_flow.py", "plot_results.py")]  # fmt: skip
 
 
-def test_a_missing_package_is_named_with_the_way_to_install_it():
-    command = [sys.executable, "-E", "-s", "-S", "-m", "dataflow", "list"]
+@pytest.mark.parametrize(("code", "expected"), [
+    (MODULE, "is not installed: run make, or pip install -r requirements.txt"),
+    *((OLD + start, "Python 3.11 or newer is needed: this is 3.10.13") for start in (MODULE, *SCRIPTS)),
+])  # fmt: skip
+def test_a_missing_package_and_an_older_python_are_told_in_one_line(code, expected):
+    command = [sys.executable, "-E", "-s", "-S", "-c", NO_PACKAGES.format(root=str(ROOT)) + code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "is not installed: run make, or pip install -r requirements.txt" in done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and expected in done.stderr, done.stderr
 
 
 def test_a_flow_in_a_file_is_measured_in_two_processes_and_drawn_without_the_file(run_script, tmp_path):
@@ -148,7 +130,6 @@ def test_a_flow_in_a_file_is_measured_in_two_processes_and_drawn_without_the_fil
     record = finished.record
     assert (finished.code, finished.stderr) == (0, "")
     assert (record.workload.flow, record.arguments["iterations"]) == ("mine.py:mine", 9)
-    assert [(run.order, run.status) for run in record.runs] == [(0, "ok"), (1, "ok")]
-    assert all(len(run.seconds) == 9 for run in record.runs)
+    assert [(run.order, run.status, len(run.seconds)) for run in record.runs] == [(0, "ok", 9), (1, "ok", 9)]
     path.unlink()
-    run_command("report", finished.output, "--output", tmp_path)
+    assert run_script("report", str(finished.output), output=tmp_path).code == 0
