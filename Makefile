@@ -73,7 +73,7 @@ peers: .venv/installed-peers
 faults: .venv/installed
 	rm -f results/evidence/faults.jsonl results/evidence/hostile.jsonl
 	FAULT_RESULTS=results/evidence $(PY) -m pytest -n 2 tests/runs/test_faults.py tests/runs/test_cluster.py --all; \
-		code=$$?; PYTHONPATH=. $(PY) tests/runs/fault_tables.py; exit $$code
+		code=$$?; PYTHONPATH=. $(PY) tests/runs/faults.py; exit $$code
 
 publish: .venv/installed
 	$(PY) -m dataflow report $(RECORDS) --publish

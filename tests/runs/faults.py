@@ -1,15 +1,26 @@
-"""List the faults that a run must survive, and hostile uses of the commands: how each is provoked, and what it says."""
+"""List the faults that a run must survive, and hostile uses of the commands: how each is provoked, and what it says.
 
+`make faults` stores what comes of them; this program then writes it into the tables of docs/failures.md.
+"""
+
+import json
+import os
 import re
 import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import psutil
-from conftest import ROOT
 
+from dataflow.report.render import rewrite_pages
+from dataflow.report.tables import Column, Section, make_table
+
+ROOT = Path(__file__).resolve().parents[2]
 MANY = ("--warmup", "0", "--iterations", "1000000")
 CHAIN = ("--flow", "chain", "--actors", "2")
 FEW = ("--iterations", "8", *CHAIN)
@@ -20,28 +31,34 @@ ENOUGH = 6  # iterations before something happens
 CANNOT_PREPARE = 77  # exit code of LITTLE_MEMORY
 
 
-def mount(options: str, folder: str, command: str = "") -> tuple[str, ...]:
-    """Return a shell in a mount namespace of its own, in which a folder is a small file system."""
-    return ("unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o {options} none {folder}; {command} exec "$@"', "sh")
+def shell(script: str) -> dict[str, Any]:
+    """Return the option of begin_run for a command that runs in a shell, as "$@"."""
+    return {"prefix": ("sh", "-c", script, "sh")}
+
+
+def mount(options: str, folder: str, command: str = "") -> dict[str, Any]:
+    """Return the option for a mount namespace of its own, in which a folder is a small file system."""
+    words = shell(f'mount -t tmpfs -o {options} none {folder}; {command} exec "$@"')["prefix"]
+    return {"prefix": ("unshare", "--mount", *words)}
 
 
 SMALL_MEMORY, READ_ONLY_MEMORY = mount("size=90m", "/dev/shm"), mount("ro", "/dev/shm")
 FULL_DISK = mount("size=8k", "/mnt", "cat /dev/zero > /mnt/full 2>/dev/null;")
-SMALL_LIMIT = ("sh", "-c", 'ulimit -v 3000000; exec "$@"', "sh")
+SMALL_LIMIT = shell('ulimit -v 3000000; exec "$@"')
 # A control group of version 1.
-LITTLE_MEMORY = ("sh", "-c", """group=/sys/fs/cgroup/memory/hostile-$$; mkdir $group || exit 77
+LITTLE_MEMORY = shell("""group=/sys/fs/cgroup/memory/hostile-$$; mkdir $group || exit 77
     echo 400M > $group/memory.limit_in_bytes; (echo 0 > $group/cgroup.procs; exec "$@"); code=$?
-    rmdir $group; exit $code""", "sh")  # fmt: skip
+    rmdir $group; exit $code""")
 # Two runs; exactly one of them says that it waits.
-TWICE = ("sh", "-c", """"$@" --output "$TMPDIR/other" >"$TMPDIR/1" & "$@" >"$TMPDIR/2"; code=$?; wait $! || code=$?
+TWICE = shell(""""$@" --output "$TMPDIR/other" >"$TMPDIR/1" & "$@" >"$TMPDIR/2"; code=$?; wait $! || code=$?
     [ $(cat "$TMPDIR/1" "$TMPDIR/2" | grep -c "^waiting until another measurement") = 1 ] || code=3
-    cat "$TMPDIR/2"; rm "$TMPDIR/other" "$TMPDIR/1" "$TMPDIR/2"; exit $code""", "sh")  # fmt: skip
+    cat "$TMPDIR/2"; rm "$TMPDIR/other" "$TMPDIR/1" "$TMPDIR/2"; exit $code""")
 LISTEN = "import socket, time; s = socket.create_server(('127.0.0.1', 26399)); time.sleep(300)"
-LISTENER = ("sh", "-c", f'{sys.executable} -c "{LISTEN}" & "$@"; code=$?; kill $!; exit $code', "sh")
-NO_HOME = ("setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", "--inh-caps=+dac_read_search",
-           "--ambient-caps=+dac_read_search", "env", "-u", "HOME")  # fmt: skip
-ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-ISOLATED = {"PYTHONOPTIMIZE": "2", "PYTHONSAFEPATH": "1", "PYTHONPATH": str(ROOT)}
+LISTENER = shell(f'{sys.executable} -c "{LISTEN}" & "$@"; code=$?; kill $!; exit $code')
+NO_HOME = {"prefix": ("setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", "--inh-caps",
+                      "+dac_read_search", "--ambient-caps", "+dac_read_search", "env", "-u", "HOME")}  # fmt: skip
+ASCII = {"variables": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}}
+ISOLATED = {"variables": {"PYTHONOPTIMIZE": "2", "PYTHONSAFEPATH": "1", "PYTHONPATH": str(ROOT)}}
 RECORD = str(min((ROOT / "results" / "published" / "hops").glob("*.json*")))
 
 
@@ -49,6 +66,7 @@ def kill(name: str) -> Callable:
     """Return a function that kills the first process of a run with this in its command line or title."""
 
     def kill_process(script) -> None:
+        script.wait_for_iterations(ENOUGH)
         for process in psutil.Process(script.process.pid).children(recursive=True):
             with suppress(psutil.Error):
                 if re.search(name, " ".join(process.cmdline()) or process.name()):
@@ -59,8 +77,19 @@ def kill(name: str) -> Callable:
     return kill_process
 
 
-def send(number: signal.Signals) -> Callable:
-    return lambda script: script.process.send_signal(number)
+def send(number: signal.Signals, after: int = ENOUGH) -> Callable:
+    """Return a function that sends a signal after so many iterations; 0: while the run starts."""
+
+    def send_signal(script) -> None:
+        if after:
+            script.wait_for_iterations(after)
+        else:
+            while not script.run_folders():
+                time.sleep(0.01)
+            time.sleep(1)
+        script.process.send_signal(number)
+
+    return send_signal
 
 
 @dataclass(frozen=True)
@@ -71,15 +100,10 @@ class Fault:
     inject: str = ""  # the value of --inject: actor, iteration and what happens
     flags: tuple[str, ...] = (*MANY, *CHAIN)
     action: Callable | None = None  # what is done from outside
-    after: int = ENOUGH  # iterations; 0: while the run starts
     code: int = 1
     keeps: int = 4  # samples, at least
-    prefix: tuple[str, ...] = ()  # of the command
-    variables: dict[str, str] = field(default_factory=dict)
-    output: str = ""  # the file of the record, instead of a new one
-    is_quick: bool = (
-        False  # `make test` provokes it too: one fault of each class, and what takes no longer than a second
-    )
+    where: dict[str, Any] = field(default_factory=dict)  # options of begin_run: prefix, variables, output
+    is_quick: bool = False  # `make test` provokes it too: one fault of each class, and those that take a second
 
 
 FAULTS = [
@@ -118,49 +142,80 @@ FAULTS = [
     Fault("the script is killed", "graph shm", "the run was killed", action=send(signal.SIGKILL),
           code=-signal.SIGKILL, keeps=0, is_quick=True),
     Fault("the guard is killed", "torch gloo", "driver's process ended|guard", action=kill("dataflow.workers.cleanup")),
-    Fault("Ctrl-C during the start", "graph shm", "interrupted", action=send(signal.SIGINT), after=0, code=130,
+    Fault("Ctrl-C during the start", "graph shm", "interrupted", action=send(signal.SIGINT, after=0), code=130,
           keeps=0),
     Fault("Ctrl-C at the end", "graph mapped", r"^interrupted after \d+", flags=("--warmup", "0", *FEW),
-          action=send(signal.SIGINT), after=8, code=130),
+          action=send(signal.SIGINT, after=8), code=130),
     Fault("the terminal is closed", "torch multiprocessing", r"^interrupted after \d+ timed iterations",
           action=send(signal.SIGHUP), code=130),
     Fault("the object store is too small", "store refs", "error: store refs: refs needs .* of object store .* are free",
           flags=("--object-store-bytes", "80MiB"), code=2, keeps=0),
     Fault("/dev/shm is nearly full", "torch mapped", "needs .* of /dev/shm for messages .* are free",
-          flags=("--iteration-bytes", "448MiB"), code=2, keeps=0, prefix=SMALL_MEMORY),
-    Fault("the disk is full", "torch memcpy", "No space left", code=2, keeps=0, prefix=FULL_DISK, flags=THREE,
-          output="/mnt/record.json", is_quick=True),
+          flags=("--iteration-bytes", "448MiB"), code=2, keeps=0, where=SMALL_MEMORY),
+    Fault("the disk is full", "torch memcpy", "No space left", code=2, keeps=0, flags=THREE, is_quick=True,
+          where=FULL_DISK | {"output": "/mnt/record.json"}),
     Fault("an allocation exceeds the limit of a process", "torch gloo", "before the first iteration: .*alloc",
-          keeps=0, prefix=SMALL_LIMIT, flags=("--iteration-bytes", "4GiB", "--iterations", "3")),
-    Fault("another run of the suite measures", "torch memcpy", "^Execution time: ", code=0, keeps=0, prefix=TWICE,
-          flags=THREE),
+          keeps=0, where=SMALL_LIMIT, flags=("--iteration-bytes", "4GiB", "--iterations", "3")),
+    Fault("another run of the suite measures", "torch memcpy", "^Execution time: ", flags=THREE, code=0, keeps=0,
+          where=TWICE),
     Fault("another program listens at the address", "store refs", "startup timed out .* --address", keeps=0,
-          prefix=LISTENER, flags=("--address", "127.0.0.1:26399")),
+          where=LISTENER, flags=("--address", "127.0.0.1:26399")),
 ]  # fmt: skip
 
 
-def use(name: str, command: str, expected: str, *flags: str, code: int = 2, **changes) -> Fault:
-    """Return a hostile use of a command, of which `make test` has those that do not measure."""
-    return Fault(name, command, expected, flags=flags, code=code, keeps=0, **{"is_quick": True} | changes)
+def use(name: str, command: str, expected: str, *flags: str, code: int = 2, where: Mapping[str, Any] = {}) -> Fault:
+    """Return a hostile use of a command. It is quick if it does not measure a configuration."""
+    is_quick = code > 0 or " " not in command
+    return Fault(name, command, expected, flags=flags, code=code, keeps=0, where={**where}, is_quick=is_quick)
 
 
 HOSTILE = [
     use("two model times of one actor", "torch memcpy", "several names separated by commas and each of them once",
         *THREE, "--model-seconds", "policy=1ms,policy=2ms"),
     use("a memory limit of a container", "torch mapped", "of memory under the limit of this container .* are free",
-        *THREE[-2:], prefix=LITTLE_MEMORY),
+        *THREE[-2:], where=LITTLE_MEMORY),
     use("/dev/shm is read-only", "torch memcpy", "memcpy: /dev/shm is missing or cannot be written", *THREE,
-        prefix=READ_ONLY_MEMORY),
-    use("a user without a home", "torch memcpy", "memcpy: --copy-in", *THREE, "--copy-in", prefix=NO_HOME),
-    use("several nodes without root", "nodes", "error: network namespaces need root", prefix=NO_HOME),
-    use("PYTHONOPTIMIZE=2 and PYTHONSAFEPATH=1", "torch gloo", "^Execution time: ", *THREE, code=0,
-        variables=ISOLATED, is_quick=False),
+        where=READ_ONLY_MEMORY),
+    use("a user without a home", "torch memcpy", "memcpy: --copy-in", *THREE, "--copy-in", where=NO_HOME),
+    use("several nodes without root", "nodes", "error: network namespaces need root", where=NO_HOME),
+    use("PYTHONOPTIMIZE=2 and PYTHONSAFEPATH=1", "torch gloo", "^Execution time: ", *THREE, code=0, where=ISOLATED),
     use("PYTHONOPTIMIZE=2 and PYTHONSAFEPATH=1 with Ray", "store refs", "^Execution time: ", *THREE, code=0,
-        variables=ISOLATED, is_quick=False),
-    use("--help with PYTHONOPTIMIZE=2", "run", "new file for the record", "--help", code=0, variables=ISOLATED),
-    use("charts in an ASCII locale", "report", "^charts: .*report.html", RECORD, "--html", code=0, variables=ASCII),
-    use("a trace in an ASCII locale", "torch memcpy", "^Execution time: ", *THREE, "--trace", code=0, variables=ASCII,
-        is_quick=False),
+        where=ISOLATED),
+    use("--help with PYTHONOPTIMIZE=2", "run", "new file for the record", "--help", code=0, where=ISOLATED),
+    use("charts in an ASCII locale", "report", "^charts: .*report.html", RECORD, "--html", code=0, where=ASCII),
+    use("a trace in an ASCII locale", "torch memcpy", "^Execution time: ", *THREE, "--trace", code=0, where=ASCII),
     use("charts on a full disk", "report", "cannot write /mnt/x.* .No space left on device.: give another --output",
-        RECORD, "--html", prefix=FULL_DISK, output="/mnt/x"),
+        RECORD, "--html", where=FULL_DISK | {"output": "/mnt/x"}),
 ]  # fmt: skip
+
+COLUMNS = (
+    Column("case", lambda row: row["name"], is_text=True),
+    Column("configuration or command", lambda row: row["configuration"], is_text=True),
+    Column("message", lambda row: f"`{row['message']}`", is_text=True),
+    Column("exit code", lambda row: str(row["code"])),
+    Column("seconds", lambda row: f"{row['seconds']:.0f}"),
+    Column("left behind", lambda row: str(len(row["left"]))),
+)
+
+
+def store_result(table: str, name: str, command: str, message: str, code: int, seconds: float, left: Iterable) -> None:
+    """Append a row to the file of a table below the folder in FAULT_RESULTS, without the folders of this machine."""
+    if folder := os.environ.get("FAULT_RESULTS"):
+        message = re.sub(rf"{ROOT}/|/tmp/[^ ]*/", "", message)
+        row = {"name": name, "configuration": command, "message": message, "code": code,
+               "seconds": round(seconds, 1), "left": [*map(str, left)]}  # fmt: skip
+        with open(Path(folder) / f"{table}.jsonl", "a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def write_tables(folder: Path) -> None:
+    """Write a row per line of each file, which is a JSON object, between the marks with the name of the file."""
+    built = []
+    for path in sorted((ROOT / "results" / "evidence").glob("*.jsonl")):
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        built.append(Section(path.stem, "", table=make_table(sorted(rows, key=lambda row: row["name"]), COLUMNS)))
+    rewrite_pages(folder, built)
+
+
+if __name__ == "__main__":
+    write_tables(ROOT)

@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 from conftest import LEAVE_SECONDS, ROOT, run_words
-from fault_tables import store_result
+from faults import store_result
 
 from dataflow.commands import nodes
 from dataflow.errors import UsageError

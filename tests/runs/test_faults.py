@@ -11,9 +11,8 @@ import time
 
 import psutil
 import pytest
-from conftest import KILOBYTES, LEAVE_SECONDS, ROOT
-from fault_tables import store_result, write_tables
-from faults import CANNOT_PREPARE, CHAIN, FAULTS, HOSTILE, MANY
+from conftest import LEAVE_SECONDS, ROOT
+from faults import CANNOT_PREPARE, CHAIN, FAULTS, HOSTILE, MANY, store_result, write_tables
 
 from dataflow.workers.cleanup import SHARED_MEMORY
 
@@ -23,20 +22,14 @@ IS_ROOT = subprocess.run(["unshare", "--mount", "true"], capture_output=True).re
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name, marks=() if fault.is_quick else pytest.mark.long)
                                    for fault in FAULTS + HOSTILE])  # fmt: skip
 def test_a_fault_is_named_and_leaves_nothing_behind(begin_run, fault):
-    if {"unshare", "setpriv"} & {*fault.prefix} and not IS_ROOT:
+    if {"unshare", "setpriv"} & {*fault.where.get("prefix", ())} and not IS_ROOT:
         pytest.skip("only root can make the surroundings of this case")
     runtime, *transport = fault.command.split()
     flags = ("--transport", *transport, *fault.flags) if transport else fault.flags
     if fault.inject:
         flags += ("--inject", fault.inject)
     begin = time.monotonic()
-    script = begin_run(runtime, *flags, prefix=fault.prefix, output=fault.output, variables=fault.variables)
-    if fault.action and fault.after:
-        script.wait_for_iterations(fault.after)
-    elif fault.action:
-        while not script.run_folders():
-            time.sleep(0.01)
-        time.sleep(1)
+    script = begin_run(runtime, *flags, **fault.where)
     if fault.action:
         fault.action(script)
     finished = script.finish()
@@ -86,18 +79,6 @@ def test_the_next_run_removes_what_a_killed_script_and_guard_left_and_nothing_of
     alive.process.send_signal(signal.SIGINT)
     assert alive.finish().code == 130
     assert dead.leftovers(LEAVE_SECONDS) == set()
-
-
-def test_wrong_bytes_are_shown_at_their_edges(run_script):
-    flags = ("--transport", "gloo", *KILOBYTES, "--iterations", "8", "--inject", "policy:6:stale")
-    finished = run_script("torch", *flags)
-    run = finished.run
-    assert (finished.code, run.status, len(run.seconds)) == (1, "failed", 8)
-    assert re.search(r"error: .*\d+ .*bytes.* policy -> re\w+", finished.stderr)
-    assert set(run.wrong_bytes_by_field) == {"policy -> reference", "policy -> reward"}
-    assert run.wrong_bytes == sum(run.wrong_bytes_by_field.values()) >= 2
-    lines = [line for line in finished.stdout.splitlines() if line.startswith("torch gloo ")]
-    assert "WRONG" in lines[-1]
 
 
 @pytest.mark.skipif("FAULT_RESULTS" in os.environ, reason="make faults writes the tables after the tests")
