@@ -1,6 +1,5 @@
 """Check the exit codes and the standard streams of a program that ends."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -43,10 +42,3 @@ def test_exit_codes_and_messages(capfd, error, code, message):
         run_main(fail)
     assert exited.value.code == code
     assert capfd.readouterr().err.startswith(message)
-
-
-def test_letters_that_the_terminal_lacks_are_replaced():
-    code = "from dataflow.errors import run_main\nrun_main(lambda: print('12 µs') or 0)"
-    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "12 ?s\n", "")

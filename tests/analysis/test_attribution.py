@@ -11,7 +11,6 @@ from dataflow.analysis.result import Result
 from dataflow.errors import RecordError
 from dataflow.flows.flow import DRIVER
 from dataflow.records.schema import Edge
-from dataflow.trace import recorder
 
 
 def make_trace(*iterations, **changes):
@@ -76,20 +75,6 @@ def test_time_without_a_span_is_not_explained():
     assert attribute((100, [("a", 0, "write", 0, 40), ("b", 0, "copy", 50, 100)])) == ({"write": 40, "copy": 50}, 0.9)
 
 
-def test_stages_are_means_of_the_middle_iterations():
-    both = [("a", 0, "copy", 0, 100), ("a", 0, "make", 100, 300)]
-    assert attribute((100, both[:1]), (300, both)) == ({"make": 100, "copy": 100}, 1)
-    stalled = (90_000, [("a", 0, "wait", 0, 90_000)])
-    assert attribute(*[(100, both[:1])] * 3, stalled) == ({"copy": 100}, 1)
-
-
-def test_every_traced_stage_has_its_position_and_at_most_one_cause():
-    assert {stage for *_, stage in (*recorder.POINTS, *recorder.ON_GPUS)} <= set(stages.STAGES)
-    causes = [stage for names in stages.CAUSES.values() for stage in names]
-    assert len(causes) == len(set(causes))
-    assert set(stages.STAGES) - set(causes) == {"make", "submit", "compute", "train", "sequence number", "synchronise"}
-
-
 EDGES = (Edge(DRIVER, "a", 8), Edge("a", DRIVER, 8))
 SPANS = [
     ("a", 0, "sequence number", 0, 20.0, 30.0, 0), ("a", 0, "make", 0, 30.0, 40.0, 0),
@@ -149,9 +134,3 @@ def test_causes_add_up_to_the_iteration(result, expected):
     causes = stages.mean_over_runs(stages.attribute_to_causes, result.shown_runs)
     assert {cause: pytest.approx(seconds * 1e6) for cause, seconds in causes.items()} == expected
     assert sum(causes.values()) == pytest.approx(stages.iteration_seconds(result.shown_runs[0]))
-
-
-def test_causes_are_means_over_the_runs():
-    runs = [make_trace((100, [("a", 0, "write", 0, 100)])), make_trace((300, [("a", 0, "copy", 0, 300)]))]
-    means = stages.mean_over_runs(lambda run: stages.attribute(run)[0], runs)
-    assert {name: pytest.approx(seconds * 1e6) for name, seconds in means.items()} == {"write": 50, "copy": 150}

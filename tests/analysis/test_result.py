@@ -5,7 +5,6 @@ import pytest
 from made_records import make_record, make_run
 
 from dataflow.analysis.result import Result, group_results, warnings, with_shared_references
-from dataflow.errors import RecordError
 from dataflow.records.schema import Edge, ProcessCost, record_edges
 
 
@@ -22,19 +21,6 @@ def test_runs_of_equal_records_are_one_result_and_other_records_are_apart():
     assert len(results) == 8
     (merged,) = [result for result in results if len(result.records) == 2]
     assert merged.run_seconds == [1.0, 3.0, 2.0] and merged.typical_seconds == pytest.approx(6 ** (1 / 3))
-
-
-def test_flags_are_compared_as_data_and_results_are_in_the_order_of_the_catalogue():
-    orders = ({"copy_out": True, "threads": 2}, {"threads": 2, "copy_out": True})
-    records = [make_record("mapped", [1.0], runtime="graph", flags=flags) for flags in orders]
-    assert group_results(records)[0].variant.name == "graph mapped --copy-out --threads 2"
-    records += [make_record(name, [1.0], runtime="graph") for name in ("shm", "pickle")]
-    records += [make_record("pickle", [1.0], runtime="graph", flags={"threads": 4}), make_record("refs", [1.0])]
-    assert [result.name for result in group_results(records)] == [
-        "store refs", "graph pickle", "graph pickle --threads 4", "graph shm", "graph mapped --copy-out --threads 2",
-    ]  # fmt: skip
-    with pytest.raises(RecordError, match="no transport store pigeon"):
-        group_results([make_record("pigeon", [1.0])])
 
 
 @pytest.mark.parametrize(
@@ -167,13 +153,6 @@ def test_times_below_those_of_copies_are_impossible(runs, name, expected):
     result = make_result(*runs, runtime=name[0], transport=name[1])
     assert result.status == expected
     assert ("find out which bytes were not copied" in str(result.failure)) == (expected == "impossible")
-
-
-@pytest.mark.parametrize(("seconds", "expected"), [(0.065, "ok"), (0.055, "impossible")])
-def test_readers_that_copy_one_message_at_once_read_it_from_memory_once(seconds, expected):
-    """The bytes that cross the memory are those of one read and two writes, three quarters of two copies."""
-    result = make_result(*[make_run([seconds], **PASSES)] * 3, flow="driver -> a: 8B; a -> b, c: 1MB")
-    assert result.status == expected
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,9 @@ from collections import defaultdict
 
 import pytest
 
-from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS, VARIANTS
+from dataflow.catalogue.catalogue import TRANSPORTS
 from dataflow.catalogue.suites import SUITES
 from dataflow.plan.command_line import make_options, parse_flags
-from dataflow.plan.options import FLAGS
-
-
-def test_variants_differ_and_have_only_flags_of_configurations():
-    known_flags = {field.name for field in FLAGS if field.metadata["configuration"]}
-    assert len(CONFIGURATIONS) == len(VARIANTS)
-    assert all(set(variant.flags) <= known_flags for variant in VARIANTS)
 
 
 def test_every_transport_of_the_catalogue_is_in_its_module_and_the_other_way_round():

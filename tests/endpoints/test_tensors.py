@@ -1,6 +1,5 @@
 """Test that a message survives every conversion, and that its sequence number is read where it was written."""
 
-import ctypes
 import itertools
 import pickle
 
@@ -10,9 +9,7 @@ import torch
 from in_process import FIELDS, RICH, LocalEndpoints
 
 from dataflow.endpoints import tensors
-from dataflow.endpoints.inbox import read_first_bytes
 from dataflow.endpoints.outbox import Outbox
-from dataflow.endpoints.payload import encode_number
 from dataflow.endpoints.tensors import ARRAYS, BYTES, DENSE, HOST, tensors_of, unpack
 from dataflow.flows.message import Field, Message, flat_message
 
@@ -104,14 +101,3 @@ def test_payloads_lie_in_the_given_memory_with_copy_in_only_when_they_are_sent(i
     payload = outbox.payload(1)
     assert (payload if is_packed else payload["tokens"]).data_ptr() == memory[1].data_ptr()
     assert_equal(unpack(memory[1], FIELDS), send(FIELDS), FIELDS)
-
-
-@pytest.mark.parametrize("shape", [(), (13,), (2, 3, 4)], ids=str)
-@pytest.mark.parametrize("gap", [0, 2])
-def test_a_sequence_number_is_read_where_it_was_written(shape, gap):
-    field = Field("view", "int32", shape, storage=tuple(count + gap for count in shape))
-    (tensor,) = tensors_of(send(Message((field,))), field)
-    encoded = encode_number(field, 4)
-    count = len(encoded)
-    assert tensor.contiguous().numpy().tobytes()[:count] == encoded
-    assert read_first_bytes(tensor, count, (ctypes.c_char * count).from_address) == encoded

@@ -133,14 +133,6 @@ def test_all_bytes_of_a_field_with_another_type_shape_or_length_are_wrong(name, 
     assert endpoints.verify(1) == {edge: all_bytes(*RICH.edges)[edge]}
 
 
-def test_fields_on_another_device_are_wrong():
-    edge = LocalEdge(FIELDS)
-    edge.send(1)
-    edge.inbox.device = "cuda"
-    fields = [field for field in FIELDS.fields if not field.is_python]
-    assert edge.verify(1) == {f"policy -> reward, {field.name}": max(1, field.bytes) for field in fields}
-
-
 @pytest.mark.parametrize("options", [{}, {"message": "packed"}, {"copy_out": True}], ids=str)
 @pytest.mark.parametrize(
     "inputs",

@@ -2,21 +2,12 @@
 
 import pytest
 
-from dataflow.flows.catalogue import FLOWS, build_flow, flow_sizes, online_dpo
+from dataflow.flows.catalogue import build_flow, online_dpo
 from dataflow.flows.chatlearn_messages import Batch, draw_lengths
 from dataflow.flows.flow import DRIVER
 from dataflow.flows.message import ACKNOWLEDGEMENT
 
 MIB = 2**20
-
-
-@pytest.mark.parametrize("name", FLOWS)
-def test_a_flow_has_its_default_sizes_unless_they_are_given(name):
-    every_size = {size for flow in FLOWS for size in flow_sizes(flow)}
-    assert build_flow(name, dict.fromkeys(every_size)) == build_flow(name, {}) == FLOWS[name]()
-    for size, default in flow_sizes(name).items():
-        if type(default) is int and size != "seq_length":  # only vllm pads to it
-            assert build_flow(name, {size: default + 1}) == FLOWS[name](**{size: default + 1}) != FLOWS[name]()
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,6 @@ def test_the_driver_starts_senders_without_a_source_and_actors_that_send_nothing
     assert (tensors.name, tensors.dtype, tensors.lengths) == ("tensors", "bfloat16", (2000,) * 250)
 
 
-def test_the_driver_can_send_and_read_and_the_order_of_the_steps_does_not_matter():
-    assert edges("judge -> driver: 1kB; left -> judge: 2kB; driver -> left, judge: 4kB") == [
-        ("driver", "left", 4000), ("left", "judge", 2000), ("driver", "judge", 4000), ("judge", "driver", 1000)
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -113,8 +107,3 @@ def test_a_function_in_a_file_builds_a_flow_from_its_own_sizes(write):
     name = f"{write(FLOW_FILE)}:fine"
     assert flow_sizes(name) == {"n": 1, "m": None, "x": 0.5, "t": "a"}
     assert edges(name, n=2) == [("driver", "policy-1.forward", 16), ("policy-1.forward", "driver", 16)]
-
-
-def test_ctrl_c_is_no_error_of_a_file(write):
-    with pytest.raises(KeyboardInterrupt):
-        build_flow(f"{write('raise KeyboardInterrupt')}:make", {})

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager, suppress
-from unittest.mock import Mock
 
 import pytest
 from conftest import KILOBYTES, ROOT, run_words
@@ -58,14 +57,6 @@ def test_a_second_measurement_on_the_machine_waits_for_the_first(monkeypatch, tm
 @pytest.fixture
 def item(tmp_path):
     return make_items([plan_configuration("torch memcpy", {})[0]], tmp_path)[0]
-
-
-def test_an_interrupt_while_it_waits_leaves_no_record(monkeypatch, item):
-    monkeypatch.setattr(supervisor, "only_measurement", Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt), new_records([item]):
-        assert item.path.exists()
-        supervisor.measure_all([[item]])
-    assert not item.path.exists()
 
 
 def test_runs_that_another_call_finishes_while_this_one_waits_are_kept(monkeypatch, item):
@@ -145,15 +136,3 @@ def test_rejection_is_one_line_and_imports_neither_ray_nor_torch(runtime, tmp_pa
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith("error: ")
     assert ": --device cuda: no GPU found" in done.stderr
-
-
-def test_one_configuration_shows_the_time_of_a_disturbed_run_and_is_measured_once(monkeypatch, tmp_path, capsys):
-    def measure_run(item, order, pair):
-        item.record.runs.append(make_run([0.5], other_cores=1.5))
-        return 0
-
-    monkeypatch.setattr(supervisor, "measure_run", measure_run)
-    assert run.main(["torch memcpy", *KILOBYTES, "--output", str(tmp_path / "record.json")]) == 0
-    output = capsys.readouterr().out
-    assert output.count("Execution time: ") == 1 and "500" in output
-    assert "warning: other programs used 1.5 cores during the run" in output

@@ -2,18 +2,15 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 import yaml
-from conftest import KILOBYTES, ROOT, parse_options, reject_options
+from conftest import ROOT, parse_options, reject_options
 
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow
-from dataflow.plan import validate
 from dataflow.plan.command_line import COMMON, OneLineParser, describe_flags, flag_name, parse_with_options
 from dataflow.plan.options import FLAGS, PRESETS
-from dataflow.plan.plan import resolve_plan
 
 CLUSTER = ("--address", "127.0.0.1:6379")
 pytestmark = pytest.mark.usefixtures("no_gpu")
@@ -87,26 +84,12 @@ def test_flags_that_cannot_be_used_are_rejected_in_one_line(runtime, flags, reas
     assert reason in reject_options(runtime, *flags)
 
 
-def test_huge_pages_are_rejected_if_the_kernel_does_not_give_them(monkeypatch, tmp_path):
-    monkeypatch.setattr(validate, "HUGE_PAGES", tmp_path / "enabled")
-    for content in (None, "always madvise [never]"):
-        assert content is None or (tmp_path / "enabled").write_text(content)
-        assert "write madvise into" in reject_options("store", "--huge-pages", *KILOBYTES)
-    (tmp_path / "enabled").write_text("always [madvise] never")
-    resolve_plan("store", parse("--huge-pages", *KILOBYTES))
-
-
 def test_values_that_follow_from_other_flags():
     assert (parse().transport, parse().group_size, parse().placement) == ("driver-queue", 1, "pack")
     assert parse("--in-flight", "4").group_size == 4
     assert parse("--in-flight", "4", "--check-every", "8").group_size == 8
     assert (parse(*CLUSTER).placement, parse(*CLUSTER, "--placement", "pack").placement) == ("spread", "pack")
     assert parse("--as-sent").message == "fields"
-
-
-def test_flags_that_make_another_configuration_are_part_of_its_name():
-    flags = ["--copy-out", "--in-flight", "4", "--iterations", "7", "--threads", "1"]
-    assert parse(*flags, runtime="graph").configuration_flags == {"copy_out": True, "in_flight": 4}
 
 
 def test_every_flag_is_in_the_record_without_folders_and_addresses(make_plan, tmp_path):
@@ -156,11 +139,3 @@ def test_the_manifest_for_kuberay_runs_a_command_of_the_suite_on_the_nodes_that_
     nodes = 1 + sum(group["replicas"] for group in cluster["workerGroupSpecs"])
     assert {*options.nodes_of_actors.values()} == {*range(nodes)}
     assert f"=={cluster['rayVersion']}" in (ROOT / "requirements.txt").read_text()
-
-
-def test_a_folder_whose_name_ray_cannot_read_is_named_before_the_start(monkeypatch):
-    # As Python decodes "ü" in a locale without it.
-    monkeypatch.setattr(validate, "RESULTS", Path("/tmp/x \udcc3\udcbc/results"))
-    error = reject_options("store", "--transport", "refs")
-    assert re.search("store refs: Ray cannot start in a folder .*: set PYTHONUTF8=1", error)
-    resolve_plan("torch", parse_options("torch", "--transport", "gloo", *KILOBYTES)[0])

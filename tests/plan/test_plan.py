@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-import pytest
 from conftest import KILOBYTES
 
-from dataflow.flows.flow import PROXY
 from dataflow.plan.plan import resolve_plan
 
 
@@ -33,15 +31,3 @@ def test_the_record_has_workload_configuration_and_table(make_plan):
     assert (plan.new_record().suite, plan.new_record().table) == ("quick", "configurations")
     given = make_plan("store", "--flow", "ppo", "--prompt-len", "512").workload
     assert given == make_plan("store", "--flow", "ppo").workload
-
-
-def test_the_record_has_the_flow_of_the_user_and_not_the_proxy_actor(make_plan):
-    plan = make_plan("rdt", *KILOBYTES)
-    assert plan.worker_names == ("driver", PROXY, "policy", "reference", "reward")
-    edges = [f"{edge.source} -> {edge.reader}" for edge in plan.new_record().workload.edges]
-    assert edges == [str(edge) for edge in plan.requested_flow.edges]
-
-
-@pytest.mark.parametrize(("flags", "views"), [("", False), ("--zero-copy", True), ("--zero-copy --copy-out", False)])
-def test_readers_end_with_views_unless_they_copy_them(make_plan, flags, views):
-    assert make_plan("store", *KILOBYTES, "--transport", "refs", *flags.split()).expects_views == views

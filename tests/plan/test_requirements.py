@@ -2,7 +2,6 @@
 
 import importlib.util
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -10,7 +9,6 @@ import pytest
 from conftest import KILOBYTES, parse_options
 
 from common import flags as script_flags
-from dataflow.catalogue.catalogue import TRANSPORTS, Requirements
 from dataflow.errors import Skipped, UsageError
 from dataflow.plan import memory, validate
 from dataflow.plan.plan import resolve_plan
@@ -56,20 +54,6 @@ def test_messages_that_do_not_fit_are_rejected(machine, make_plan, configuration
         make_plan(runtime, "--transport", transport, *flags)
 
 
-@pytest.mark.parametrize(("transport", "iterations"), [("shm", 3), ("zero-copy", 4), ("mapped", 0)])
-def test_channels_are_counted_with_the_iterations_that_they_hold(make_plan, transport, iterations):
-    plan = make_plan("graph", "--transport", transport, "--in-flight", "2", "--iteration-bytes", "1MiB")
-    count = memory.stored_bytes(plan)
-    assert count == iterations * (plan.task_flow.sent_bytes + 4 * memory.CHANNEL_HEADROOM_BYTES)
-
-
-def test_memory_of_the_producers_own_messages_is_needed_with_copy_in(machine, make_plan):
-    machine()
-    plans = [make_plan("torch", "--transport", "mapped", *flags) for flags in ((), ("--copy-in",))]
-    in_place, copied = (memory.resident_bytes(plan) for plan in plans)
-    assert copied - in_place == 3 * SENT
-
-
 def write_cgroup(folder, limit, used, prefix="", names=("memory.max", "memory.current")):
     """Write the files of a memory controller, in which 3 MiB of the used memory are pages of files."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -112,22 +96,6 @@ def test_a_configuration_is_skipped_if_a_requirement_is_missing(monkeypatch, no_
     ):
         plan, skipped = resolve_plan(runtime, *parse_options(runtime, "--transport", transport, *KILOBYTES))
         assert isinstance(skipped, Skipped) and reason in str(skipped) and plan.transport.name == transport
-
-
-def test_modules_must_be_installed():
-    needs = Requirements(modules=("json", "invented_module"))
-    with pytest.raises(Skipped, match="refs needs invented_module, which is not installed: pip install invented"):
-        validate.require_modules(replace(TRANSPORTS["store refs"], requirements=needs), None)
-
-
-def test_gpus_are_used_unless_the_cpu_is_asked_for_or_the_transport_moves_host_memory(monkeypatch):
-    monkeypatch.setattr(validate, "count_gpus", lambda: 2)
-    refs, gloo = TRANSPORTS["store refs"], TRANSPORTS["torch gloo"]
-    assert validate.resolve_device(refs, "auto") == validate.resolve_device(refs, "cuda") == ("cuda", 2)
-    assert validate.resolve_device(refs, "cpu") == validate.resolve_device(gloo, "auto") == ("cpu", 0)
-    with pytest.raises(UsageError, match=r"--device cuda: gloo moves host memory. Use --device cpu."):
-        validate.resolve_device(gloo, "cuda")
-    assert validate.require_gpus(TRANSPORTS["rdt cuda-ipc"], 4, 4) == 1  # which all actors share
 
 
 def test_gpus_are_counted_without_torch(monkeypatch, tmp_path):

@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
 from dataflow.catalogue.catalogue import VARIANTS
@@ -109,14 +108,6 @@ def test_dots_have_their_interval_and_views_are_hollow_on_the_same_axis():
     assert [text.get_text() for text in draw("dots").legends[0].get_texts()] == list(LIMITS)
 
 
-@pytest.mark.parametrize("values", [(1.01, 1.02), (2.1, 2.2), (2.1, 9.9), (0.4, 0.9), (3, 90), (0.05, 2000)])
-def test_every_logarithmic_axis_has_at_least_two_labels(values):
-    dots = [Dot("store refs", value, value, value, "") for value in values]
-    (axes,) = DotChart("dots", "", {"": dots}, "").draw().axes
-    low, high = axes.get_xlim()
-    assert sum(low <= tick <= high for tick in axes.get_xticks()) >= 2 and low < values[0] < values[1] < high
-
-
 def test_bars_start_at_zero_and_have_their_interval_and_the_memcpy_line():
     (axes,) = draw("bars").axes
     assert axes.get_xlim()[0] == 0
@@ -128,41 +119,3 @@ def test_bars_start_at_zero_and_have_their_interval_and_the_memcpy_line():
     (axes,) = BarChart("bars", "", {"": bars}, "", segment_names=CAUSES).draw().axes
     assert axes.get_xlim()[1] >= 8  # the interval is inside
     assert [(patch.get_x(), patch.get_width()) for patch in axes.patches] == [(0, 2), (2, 3)]  # in the order of CAUSES
-
-
-def test_the_legend_has_the_segments_that_occur_and_each_keeps_its_colour():
-    def colours(names):
-        segments = dict.fromkeys(CAUSES, 0.0) | dict.fromkeys(names, 1.0)
-        (legend,) = (
-            BarChart("bars", "", {"": [Bar("store refs", segments, "")]}, "", segment_names=CAUSES).draw().legends
-        )
-        texts = [text.get_text() for text in legend.get_texts()]
-        return {text: patch.get_facecolor() for text, patch in zip(texts, legend.get_patches(), strict=True)}
-
-    some, every = colours(["other", "copying", "waiting"]), colours(CAUSES)
-    assert list(some) == ["copying", "waiting", "other"] and some.items() <= every.items()
-    assert to_hex(every["waiting"]) == "#ffffff"
-
-
-def test_lines_are_told_apart_and_the_legend_has_the_highest_first():
-    chart, axes = CHARTS["lines"], draw("lines").axes[0]
-    drawn = {line.get_label(): line for line in axes.lines}
-    assert [*drawn] == [line.name for line in sorted(chart.panels[""], key=lambda line: -line.points[-1][1])]
-    assert len({(line.get_color(), line.get_marker()) for line in drawn.values()}) == len(drawn)
-    for series in chart.panels[""]:
-        line = drawn[series.name]
-        assert list(line.get_ydata()) == [point[1] for point in series.points]
-        assert ((line.get_linestyle() == "--"), line.get_linewidth() > 4) == (series.is_view, series.is_limit)
-
-
-def test_long_lines_do_not_break_inside_a_flag():
-    flags = " ".join(["--retain-memory"] * 20)
-    figure = DotChart("dots", flags, {"": [Dot("store refs", 1, 1, 1, "")]}, "", caption=(flags,)).draw()
-    for text in (figure.legends[0].get_title(), figure._supxlabel):
-        assert len(text.get_text().splitlines()) > 1 and set(text.get_text().split()) == {"--retain-memory"}
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("lines", [[], [Series("store refs", [(1.0, 2.0, 2.0, 2.0)])]])
-def test_no_line_and_a_line_of_one_point_can_be_drawn(lines):
-    assert LineChart("lines", "", {"": lines}, "").to_svg().startswith("<svg")

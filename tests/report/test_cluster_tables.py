@@ -3,10 +3,8 @@
 import pytest
 from made_records import make_record, make_run
 
-from dataflow.analysis.comparison import link_seconds, times_link
+from dataflow.analysis.comparison import link_seconds
 from dataflow.analysis.result import Result, group_results
-from dataflow.analysis.stages import check_trace
-from dataflow.errors import RecordError
 from dataflow.records.schema import Link, NodeCosts
 from dataflow.report.sections import sections
 
@@ -41,13 +39,6 @@ def test_transports_are_compared_with_the_link_alone():
     row = rows["2 nodes, 10 Gbit/s", "graph shm"]
     headers = ("ms of the link alone", "crosses the links", "busy cores (largest of all nodes)")
     assert [row[header] for header in headers] == ["26", "256 MiB", "1.5"]
-
-
-def test_a_table_of_one_node_has_no_column_for_links():
-    (section,) = sections(group_results([make_record("refs", [0.1, 0.2])]))
-    assert "x link" not in section.table.headers
-    (section,) = sections(group_results([make_record("refs", placed_run(0.1))]))
-    assert cells_of(section)[0]["x link"] == "3.85"
 
 
 @pytest.mark.parametrize(("in_flight", "seconds"), [
@@ -109,26 +100,3 @@ def test_the_stages_of_a_trace_are_not_shown_if_clocks_cannot_tell_them(error, d
     (by_stage,) = [section for section in built if section.title.startswith("Milliseconds by stage")]
     (row,) = cells_of(by_stage)
     assert {stage for stage in lengths if row[stage] == "-"} == dashes
-
-
-def test_a_message_may_be_read_before_it_was_sent_within_the_error_of_the_clocks():
-    def read_at(microseconds, error):
-        spans = [("driver", 0, "wait", 0, 0.0, 100e3, 0)]
-        for source, begin in (("policy", 10e3), ("reference", 30e3), ("reward", 50e3)):
-            spans += [(source, 0, "sequence number", 0, begin, begin + 1e3, 0),
-                      (source, 0, "make", 0, begin + 1e3, begin + 2e3, 0)]  # fmt: skip
-        spans.append(("driver", 0, "sequence number", 0, microseconds - 1e3, microseconds, 0))
-        costs = {"1": NodeCosts(clock_error_seconds=error)}
-        run = make_run([0.1], spans=spans, iterations_us=[(0.0, 100e3)], nodes=NODES, node_costs=costs)
-        return Result([make_record("refs", run, table="cluster-stages", traced=True)])
-
-    check_trace(read_at(60e3, 0.0))
-    check_trace(read_at(50.5e3, 0.001))
-    for result in (read_at(50.5e3, 0.0), read_at(49e3, 0.001)):
-        with pytest.raises(RecordError, match="reward -> driver was read before it was sent"):
-            check_trace(result)
-
-
-def test_a_run_that_failed_between_nodes_has_no_time_of_the_link():
-    failed = make_run([9.0] * 3, links=LINKS, status="failed", reason="reward on node 1 died")
-    assert times_link(Result([make_record("refs", failed)])) is None

@@ -21,13 +21,6 @@ def test_multiples_of_memcpy_are_of_the_median_and_a_view_copies_nothing():
     assert (row["GB/s"], row["x memcpy"]) == ("-", "-")
 
 
-def test_overhead_is_the_share_of_the_null_transport_and_unknown_for_records_without_it():
-    times = {"null_transport_seconds": [0.001, 0.002, 0.009]}
-    assert cells("refs", make_run([0.05], **times))["overhead"] == "4.0%"
-    assert cells("refs", make_run([0.5], **times))["overhead"] == "0.4%"
-    assert "overhead" not in cells("refs", make_run([0.05]))
-
-
 def test_the_reference_a_skipped_configuration_and_wrong_bytes_are_marked():
     assert cells("memcpy", [0.1], runtime="torch")["configuration"] == "torch memcpy (reference)"
     skipped = make_run([], status="skipped", reason="no GPU", first_seconds=None, processes={})
@@ -45,14 +38,6 @@ def test_a_narrow_terminal_leaves_out_columns_by_rank_and_names_them():
     assert lines[0] == "name  often  always" and lines[-1].endswith("rare)")
     assert render.to_text(table, 3).splitlines()[0] == "name  always"
     assert render.to_markdown_table(table).splitlines()[-1] == "| a\\|b | a\\|b | a\\|b | a\\|b |"
-
-
-def test_the_execution_time_of_each_run_is_the_time_that_passed_and_not_the_sum_of_latencies(tmp_path, capsys):
-    overlapped = make_run([3.5, 3.6, 3.7, 3.8], group_seconds=[4.0, 0.25])  # three of four iterations overlapped
-    failed = make_run([4.0], status="failed", reason="reward died")
-    render.print_end(make_record("gloo", overlapped, failed, runtime="torch", flags={"in_flight": 3}), tmp_path)
-    last = capsys.readouterr().out.splitlines()[-3:]
-    assert last == [f"records: {tmp_path}", "Execution time: 4.25 seconds", "Execution time: 4 seconds"]
 
 
 def test_times_of_a_row_are_per_iteration_however_many_iterations_are_in_flight():

@@ -15,7 +15,7 @@ from dataflow.commands import run as benchmark
 from dataflow.errors import RecordError, UsageError
 from dataflow.measure import supervisor
 from dataflow.measure.batch import plan_configuration, plan_suite
-from dataflow.plan import memory, validate
+from dataflow.plan import memory
 from dataflow.records import files
 from dataflow.records.machine import describe_environment
 
@@ -141,16 +141,6 @@ def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
     flags = {"episode": 4, "in_flight": 4}  # they do not fit others
     (item,) = plan_suite(["store ref-queue"], "quick", flags, Path())
     assert (item.plan.transport.name, item.plan.options.episode) == ("ref-queue", 4)
-
-
-def test_gpu_suite_on_a_machine_with_one_gpu(monkeypatch):
-    monkeypatch.setattr(validate, "count_gpus", lambda: 1)
-    monkeypatch.setattr(validate, "require_modules", lambda *_: None)
-    items = plan_suite([], "gpu", {}, Path())
-    assert {item.plan.device for item in items} == {"cuda"}
-    plans = [item.plan for item in items if not item.skipped]
-    ready = {f"{plan.workload.flow} {plan.transport.label}" for plan in plans}
-    assert {"online-dpo rdt cuda-ipc", "round-trip rdt cuda-ipc"} <= ready
 
 
 def test_runs_are_interleaved_in_an_order_that_the_seed_repeats():

@@ -3,7 +3,6 @@
 `make faults` provokes all of them and writes results/evidence/*.jsonl; `make test` the quick ones.
 """
 
-import os
 import re
 import signal
 import subprocess
@@ -11,8 +10,8 @@ import time
 
 import psutil
 import pytest
-from conftest import LEAVE_SECONDS, ROOT
-from faults import CANNOT_PREPARE, CHAIN, FAULTS, HOSTILE, MANY, store_result, write_tables
+from conftest import LEAVE_SECONDS
+from faults import CANNOT_PREPARE, CHAIN, FAULTS, HOSTILE, MANY, store_result
 
 from dataflow.workers.cleanup import SHARED_MEMORY
 
@@ -79,12 +78,3 @@ def test_the_next_run_removes_what_a_killed_script_and_guard_left_and_nothing_of
     alive.process.send_signal(signal.SIGINT)
     assert alive.finish().code == 130
     assert dead.leftovers(LEAVE_SECONDS) == set()
-
-
-@pytest.mark.skipif("FAULT_RESULTS" in os.environ, reason="make faults writes the tables after the tests")
-def test_the_tables_of_the_page_are_those_of_make_faults(tmp_path):
-    published = (ROOT / "docs" / "failures.md").read_text()
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "failures.md").write_text(published.replace(" | 0 |\n", " | 9 |\n"))
-    write_tables(tmp_path)
-    assert (tmp_path / "docs" / "failures.md").read_text() == published

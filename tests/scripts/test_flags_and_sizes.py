@@ -40,11 +40,6 @@ def test_messages_have_the_bytes_of_the_formulas(arguments, expected):
     assert sizes.iteration_bytes(sizes.message_bytes(*arguments)) == query + 2 * policy + reference + reward
 
 
-def test_an_odd_number_of_log_probabilities_is_rejected():
-    with pytest.raises(ValueError, match="make one of the three even"):
-        sizes.message_bytes(1, 1, samples_per_query=1)
-
-
 @pytest.mark.parametrize("name", ["/dev/shm", "memory"])
 def test_too_little_memory_is_rejected_with_the_largest_batch_that_fits(monkeypatch, name):
     needed = {"/dev/shm": sizes.STORED_ITERATIONS, "memory": sizes.STORED_ITERATIONS + sizes.RESIDENT_ITERATIONS}
@@ -55,12 +50,6 @@ def test_too_little_memory_is_rejected_with_the_largest_batch_that_fits(monkeypa
     sizes.check_memory(sizes.message_bytes(700, 4096), 700)
     with pytest.raises(ValueError, match=rf"--batch-size 701 .* free in {name}: the largest that fits is 700$"):
         sizes.check_memory(sizes.message_bytes(701, 4096), 701)
-
-
-def test_a_machine_without_dev_shm_is_rejected(monkeypatch):
-    monkeypatch.setattr(sizes.os, "access", lambda path, mode: False)
-    with pytest.raises(ValueError, match="/dev/shm is missing or cannot be written"):
-        sizes.check_memory(sizes.message_bytes(1, 2), 1)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +90,6 @@ def test_defaults_depend_on_the_gpus(parse, monkeypatch, runtime, gpus, words, d
     monkeypatch.setattr(script_flags, "count_gpus", lambda: gpus)
     flags = parse(runtime, *words)
     assert (flags.device, flags.transport, flags.gpus_per_model) == (device, transport, gpus_per_model)
-
-
-def test_a_missing_package_is_one_line_with_the_command_that_installs_it():
-    with pytest.raises(SystemExit, match=r"^error: no_such_package is not installed: run pip install .* make demo$"):
-        script_flags.require_packages("json", "no_such_package")
 
 
 @pytest.mark.parametrize("script", [STORE, GRAPH])

@@ -8,8 +8,6 @@ import pytest
 from conftest import ROOT
 from made_records import make_record, make_run, write_record
 
-import plot_results
-
 
 @pytest.fixture
 def plot(monkeypatch, capsys):
@@ -53,12 +51,6 @@ def test_failed_runs_other_messages_and_a_seventh_configuration_are_left_out(plo
     assert [line.partition(":")[0] for line in lines[:-1]] == [
         "store refs --zero-copy", "store bytes", "store numpy", "store refs", "store ref-queue", "store driver-queue",
     ]  # fmt: skip
-
-
-def test_a_copy_of_a_record_counts_once(write, tmp_path):
-    write("one.json", "refs", [1.0, 2.0])
-    shutil.copy(tmp_path / "one.json", tmp_path / "copy.json")
-    assert [len(runs) for runs in plot_results.find_runs([tmp_path])[0].values()] == [1]
 
 
 def test_the_newest_records_are_drawn_beside_themselves(plot, write, tmp_path):

@@ -1,13 +1,11 @@
 """The data paths that a compiled graph and the logs of NCCL and UCX show, and NCCL's settings on one GPU."""
 
-from pathlib import Path
-
 import pytest
 from in_process import COLOCATED, DEMO
 
 from dataflow.errors import RunFailed
 from dataflow.transports.graph import check_data_paths
-from dataflow.transports.process_group import nccl_settings, read_logged_paths
+from dataflow.transports.process_group import read_logged_paths
 
 SHARED_MEMORY = "TorchTensorType over BufferedSharedMemoryChannel"
 NCCL = "TorchTensorType over TorchTensorAcceleratorChannel"
@@ -58,10 +56,3 @@ def test_each_data_path_in_the_logs_of_a_library_is_returned_once(tmp_path, libr
     (tmp_path / f"{library}.host.7.log").write_text(other)
     (tmp_path / "rendezvous").write_text("0 via Nothing/else")
     assert read_logged_paths(tmp_path, library) == paths
-
-
-def test_before_2_30_each_rank_on_one_gpu_has_another_host_name():
-    new, old = (nccl_settings(Path("/tmp"), version, True, 2) for version in ((2, 30, 1), (2, 29, 9)))
-    assert new["NCCL_MULTI_RANK_GPU_ENABLE"] == "1" and "NCCL_HOSTID" not in new
-    assert "NCCL_MULTI_RANK_GPU_ENABLE" not in old and old["NCCL_HOSTID"] == "rank-2"
-    assert set(nccl_settings(Path("/tmp"), (2, 30), False, 1)) == {"NCCL_DEBUG", "NCCL_DEBUG_FILE"}

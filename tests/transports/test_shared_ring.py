@@ -201,13 +201,3 @@ def test_a_handle_of_another_message_that_is_there_is_found_by_the_verification(
 def test_what_is_no_handle_of_a_message_for_the_task_is_rejected(make_endpoints, handle, error):
     with pytest.raises(RunFailed, match=error):
         make_endpoints().run(1, on_edge("driver -> policy", lambda _: handle))
-
-
-def test_a_sender_that_waits_for_the_oldest_result_can_send_all_that_may_be_in_flight(make_endpoints):
-    """A reader may be as far behind as iterations are in flight, if it waits until a result has been read."""
-    endpoints = make_endpoints(in_flight=K)
-    handles = {}
-    for number in range(1, 6 * K):
-        handles[number] = endpoints.make_query(number)  # raises if a slot is never released
-        if number > K:
-            endpoints.actors["policy"].open("policy", handles[number - K])

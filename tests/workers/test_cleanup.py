@@ -6,7 +6,6 @@ import resource
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -140,13 +139,6 @@ def test_a_driver_has_its_environment_directory_session_and_exit_code(temporary,
     assert capfd.readouterr().err.split() == ["True", str(temporary), "1", str(driver.folder)]
 
 
-def test_a_command_that_does_not_exist_is_an_error_and_leaves_nothing(temporary, capfd):
-    with pytest.raises(RunFailed, match="cannot be started"), RunFolder() as run_folder:
-        run_folder.start_driver(["/nowhere/python"], ROOT, {})
-    assert "/nowhere/python" in capfd.readouterr().err
-    assert not run_folder.folder.exists()
-
-
 def test_processes_that_cannot_be_ended_fail_the_run_and_are_named(temporary, monkeypatch, capfd):
     for error in (None, KeyboardInterrupt):
         with pytest.raises(error or RunFailed) as raised, RunFolder() as run_folder:
@@ -161,31 +153,11 @@ def test_processes_that_cannot_be_ended_fail_the_run_and_are_named(temporary, mo
         os.waitpid(run_folder.pid, 0)
 
 
-def test_the_guard_reports_processes_that_it_cannot_end(temporary):
-    """The supervisor inherits them, and tries again."""
-    code = "from dataflow.workers import cleanup; cleanup.clean = lambda _: ['a process']; cleanup.run_guard()"
-    own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-c", code, str(temporary), str(other.fileno()), "/", "/bin/sleep", "0"]
-    with own, other:
-        guard = subprocess.Popen(command, cwd=ROOT, pass_fds=[other.fileno()])
-    assert guard.wait(30) == 1
-
-
 def test_a_temporary_folder_that_is_nearly_full_is_named(temporary, monkeypatch):
     monkeypatch.setattr(cleanup, "MIN_FREE_BYTES", 2**60)
     with pytest.raises(RunFailed, match=r"^/.* is nearly full: free 16 MiB"), RunFolder():
         pass
     assert files_left(temporary) == []
-
-
-@pytest.mark.parametrize(("parent", "expected"), [("/var/tmp", "/var/tmp"), ("/var/tmp/" + "long" * 9, "/tmp")])
-def test_a_run_has_two_private_folders(monkeypatch, temporary, parent, expected):
-    """They are below /tmp if the path of TMPDIR is too long for the sockets of Ray."""
-    monkeypatch.setattr(cleanup.tempfile, "gettempdir", lambda: parent)
-    with RunFolder() as run_folder:
-        assert str(run_folder.folder.parent) == expected
-        assert {path.stat().st_mode & 0o777 for path in (run_folder.folder, run_folder.shared)} == {0o700}
-    assert not run_folder.folder.exists() and not run_folder.shared.exists()
 
 
 @pytest.fixture

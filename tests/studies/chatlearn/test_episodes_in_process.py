@@ -169,8 +169,3 @@ def test_a_sample_that_the_dataset_loses_or_repeats_fails_the_run(run, monkeypat
     monkeypatch.setattr(models, "split_samples", lambda messages: change(split_samples(messages)))
     _, result = run(*TRAINED, "--iterations", "2")
     assert result.status == "failed" and "stream-dataset" in result.wrong_bytes_by_field
-
-
-def test_queues_can_be_kept(run):
-    run(*GRPO, "--iterations", "4", "--keep-queues")
-    assert ListQueue.operations["made"] == 6

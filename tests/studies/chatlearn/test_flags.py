@@ -1,19 +1,13 @@
 """Test the flags of ChatLearn's transport and trainer: what is rejected, and what follows."""
 
 import pytest
-from conftest import parse_options, reject_options
+from conftest import reject_options
 
 from dataflow.measure.data_path import expected_stored_bytes, find_other_data_path
 from dataflow.records.schema import Run
 
 REF_QUEUE = ("--transport", "ref-queue")
-TRAINED = (*REF_QUEUE, "--message", "fields", "--sink", "trainer")
 pytestmark = pytest.mark.usefixtures("no_gpu")
-
-
-def parse(*flags):
-    (options,) = parse_options("store", *flags)
-    return options
 
 
 @pytest.mark.parametrize(
@@ -36,13 +30,6 @@ def parse(*flags):
 )
 def test_flags_that_cannot_be_used_are_rejected_in_one_line(flags, reason):
     assert reason in reject_options("store", "--transport", *flags.split())
-
-
-def test_an_episode_is_a_group_of_iterations():
-    assert parse("--in-flight", "4", "--episode", "4").group_size == 4
-    assert parse("--model-seconds", "trainer=1s", *TRAINED).model_times == {"trainer": 1}
-    flags = ["--sink", "trainer", "--in-flight", "8", "--episode", "8"]
-    assert parse(*flags).configuration_flags == {"in_flight": 8, "sink": "trainer", "episode": 8}
 
 
 def test_the_micro_batches_of_the_trainer_are_stored_too(make_plan):

@@ -41,13 +41,6 @@ def test_an_experience_has_the_bytes_of_the_formula_and_views_are_pickled_with_t
     assert sum(dealt) == 64 * 64 * expected  # two trainers do not change the sum
 
 
-def test_an_update_has_the_bytes_of_actor_and_critic_in_half_precision():
-    flow = build_flow("detached-ppo", {})
-    assert flow.message("trainer-0").bytes == 497_760_770
-    adapters = build_flow("detached-ppo", {"model": "opt-350m", "lora_rank": 2})
-    assert adapters.message("trainer-0").bytes == 2 * 2 * 18_432 * 24 * 2
-
-
 @pytest.mark.parametrize(
     ("sizes", "error"),
     [({"ppo_trainers": 4, "batch_size": 3}, "as many or more"), ({"seq_length": 256}, "contains the prompt")],

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from conftest import reject_options
 from in_process import LocalEndpoints, on_edge
 
 from dataflow.errors import RunFailed
@@ -45,12 +44,3 @@ def test_every_byte_of_a_tensordict_is_compared(response_len):
     assert endpoints.verify(2) == {"reward -> driver, action_logprobs": 1}
     with pytest.raises(RunFailed, match="expected a TensorDict for policy -> reference; got dict"):
         endpoints.actors["reference"].receive([{}], "reference")
-
-
-@pytest.mark.parametrize(
-    ("runtime", "flags", "reason"),
-    [("torch", [], "torch gloo carries tensors and no Python objects: give jagged"),
-     ("store", ["--flow", "chain"], "no common number of samples")],
-)  # fmt: skip
-def test_tensordicts_need_a_transport_of_objects_and_samples(no_gpu, runtime, flags, reason):
-    assert reason in reject_options(runtime, "--message", "tensordict", *flags)

@@ -3,12 +3,11 @@
 import pytest
 from made_records import make_record, make_run, rows_of
 
-from dataflow.analysis.comparison import link_seconds
 from dataflow.analysis.result import Result, group_results
 from dataflow.commands.answer import is_asked_for
 from dataflow.flows.catalogue import build_flow
 from dataflow.flows.flow import DRIVER
-from dataflow.records.schema import Link, NodeCosts
+from dataflow.records.schema import NodeCosts
 from dataflow.report.sections import sections
 from dataflow.studies.weights.flow import changes_flow
 from dataflow.studies.weights.updates import UpdateTimes, collect_updates, updates_of
@@ -114,16 +113,6 @@ def test_torn_reads_fail_the_run_and_a_transfer_is_timed_on_the_drivers_clock(ma
     updates, failure = collect_updates(plan, [(times, True)], lambda name, seconds: seconds + offsets[name])
     assert (updates.reads, updates.publish_seconds, updates.transfer_seconds) == (9, [3.0], [1.25])
     assert failure is None if expected is None else failure.startswith(expected)
-
-
-def test_messages_of_several_tasks_of_an_actor_cross_one_after_the_other():
-    nodes = {"driver": 0, "trainer": 0, "rollout-1": 1, "rollout-2": 1}
-    run = make_run([20.0] * 3, nodes=nodes)
-    record = make_record("gloo", run, runtime="torch", bucket_size=200_000, **SMALL)
-    assert len(record.workload.edges) > 8
-    sent = sum(edge.bytes for edge in record.workload.edges if edge.reader != "driver")
-    run.links = [Link(0, 1, 1, sent, [10.0]), Link(1, 0, 1, 16, [0.0001])]
-    assert link_seconds(Result([record])) == pytest.approx(10, rel=1e-3)
 
 
 @pytest.mark.parametrize(("errors", "cell"), [
