@@ -166,13 +166,14 @@ def _link_seconds(run: Run, crossings: Crossings, overlap: bool) -> float:
     ready = defaultdict[str, float](float)  # reader -> when it has all its inputs
     sent = defaultdict[int, float](float)  # node -> when it has sent its last message so far
     for source in reads:
-        arrivals = [(reader, ready[source]) for reader, sources in reads.items() if source in sources]
+        for reader, sources in reads.items():
+            if source in sources:
+                ready[reader] = max(ready[reader], ready[source])
         for edges, sender, node in crossings.messages:
             if edges[0].source == source:
                 seconds = byte_seconds.get((sender, node), 0.0) * edges[0].bytes
                 sent[sender] = max(ready[source], sent[sender]) + seconds
                 busy[sender] += seconds
-                arrivals += [(edge.reader, sent[sender]) for edge in edges]
-        for reader, seconds in arrivals:
-            ready[reader] = max(ready[reader], seconds)
+                for edge in edges:
+                    ready[edge.reader] = max(ready[edge.reader], sent[sender])
     return max(busy.values(), default=0.0) if overlap else ready[DRIVER]

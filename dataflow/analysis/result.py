@@ -22,6 +22,7 @@ UNCOUNTED = (DISTURBED, NOT_SETTLED)
 MIN_SHARE = 0.9  # of the memcpy time, which was measured at another time, for readers that own a copy
 MAX_DRIFT = 1.3  # of the fastest memcpy pass: the ratio of its times before and after the iterations
 MIN_DRIFT_SECONDS = 0.01  # of that pass: messages that fit into caches are copied up to twice as fast at times
+MIN_P95_SAMPLES = 100  # five are above the percentile; of fewer, it would be nearly the largest one
 MAX_OVERHEAD = 0.05  # of the benchmark itself, of an iteration
 
 
@@ -139,16 +140,15 @@ class Result:
         """Return the time per iteration of this configuration: the geometric mean of its runs' medians of groups."""
         return typical_seconds(self.run_seconds)
 
-    @cached_property
-    def samples(self) -> list[float]:
-        """Return the times per iteration in seconds: of single iterations, or of groups if several overlap.
+    @property
+    def p95_seconds(self) -> float | None:
+        """Return the 95th percentile of the times per iteration; None if fewer than five of them are above it.
 
-        The latency of one of several iterations in flight includes the wait for those before it, so it is larger than
-        the time per iteration.
+        If several iterations overlap, it is that of groups, because the latency of one includes the wait for others.
         """
-        if self.in_flight == 1:
-            return self.seconds
-        return [mean for run in self.shown_runs for mean in self._group_means(run)]
+        groups = [mean for run in self.shown_runs for mean in self._group_means(run)]
+        samples = self.seconds if self.in_flight == 1 else groups
+        return float(np.percentile(samples, 95)) if len(samples) >= MIN_P95_SAMPLES else None
 
     @property
     def times_memcpy(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Compute percentiles of samples, and ratios of configurations. docs/statistics.md explains the methods."""
+"""Compute times and ratios of configurations, and their intervals. docs/statistics.md explains the methods."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,19 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 MIN_RUNS = 3  # per configuration, for an interval and a verdict
-MIN_SAMPLES_ABOVE = 5  # a percentile
 CONFIDENCE = 0.95  # of the intervals
 POWER = 0.9  # share of the comparisons in which a difference of `detectable` is found
 SIGNIFICANCE = 0.01  # at 0.05, two or three of 50 equal configurations would be called different
 NO_DIFFERENCE = "cannot be told apart"
 TOO_NOISY = "varied too much to be ranked"  # the interval does not contain 1, and p is above SIGNIFICANCE
 UNRANKED = (NO_DIFFERENCE, TOO_NOISY)
-
-
-def percentile(seconds: Sequence[float], per_cent: int) -> float | None:
-    """Return a percentile of samples; None if too few are above it: it would be nearly the maximum."""
-    enough = len(seconds) * (100 - per_cent) >= 100 * MIN_SAMPLES_ABOVE
-    return float(np.percentile(seconds, per_cent)) if enough else None
 
 
 @dataclass(frozen=True)

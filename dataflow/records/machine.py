@@ -36,16 +36,6 @@ def read_cpu_seconds() -> tuple[float, float]:
     return cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq, cpu.steal
 
 
-def _versions() -> dict[str, str]:
-    installed = [found for name in DISTRIBUTIONS for found in metadata.distributions(name=name)]
-    return {found.name: found.version for found in installed}
-
-
-def _variables() -> dict[str, str]:
-    names = [name for name in sorted(os.environ) if VARIABLE.match(name) and not PRIVATE.search(name.upper())]
-    return {name: Path(os.environ[name]).name for name in names}  # without the folders of a path
-
-
 def _git(*arguments: str) -> str:
     command, here = ("git", *arguments), Path(__file__).parent
     return subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
@@ -68,12 +58,16 @@ PROBES: dict[str, Callable[[], Any]] = {
     "transparent_hugepages": lambda: Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip(),
     "kernel": platform.release,
     "python": platform.python_version,
-    "versions": _versions,
+    "versions": lambda: {found.name: found.version for n in DISTRIBUTIONS for found in metadata.distributions(name=n)},
     "gpu_driver": lambda: Path("/sys/module/nvidia/version").read_text().strip(),
     "cuda": cuda_version,
     "git_commit": lambda: _git("rev-parse", "HEAD"),
     "git_dirty": lambda: bool(_git("status", "--porcelain", "--untracked-files=no")),
-    "variables": _variables,
+    "variables": lambda: {
+        name: Path(value).name
+        for name, value in sorted(os.environ.items())  # no folders of paths
+        if VARIABLE.match(name) and not PRIVATE.search(name.upper())
+    },
 }
 
 

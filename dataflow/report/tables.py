@@ -8,7 +8,7 @@ import msgspec
 
 from dataflow.analysis.comparison import times_link
 from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance
-from dataflow.analysis.statistics import interval, percentile
+from dataflow.analysis.statistics import interval
 from dataflow.analysis.workload import label_of
 from dataflow.catalogue.catalogue import REFERENCE, configuration_name
 from dataflow.flows.message import NUMBER_BYTES
@@ -193,7 +193,7 @@ MAIN_COLUMNS = (
     Column("disturbed runs", lambda r: str(sum(bool(find_disturbance(run)) for run in r.ok_runs)), 6),
     TIME,
     Column("95 % interval", format_interval, 5),
-    Column("p95 ms", lambda r: format_milliseconds(percentile(r.samples, 95)), 1),
+    Column("p95 ms", lambda r: format_milliseconds(r.p95_seconds), 1),
     Column("GB/s", format_rate),
     Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
     Column("x cold copy", lambda r: format_significant(r.times_cold_copy), 4),

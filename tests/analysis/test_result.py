@@ -93,9 +93,12 @@ def test_numbers_per_iteration():
     assert make_result([1.0]).overhead_share is None
     assert (result.cpu_seconds_per_iteration, result.spilled_bytes, result.first_seconds) == (3, 4, [5.0])
     assert (result.in_flight, result.check_every, result.peak_memory_bytes) == (2, 3, 5)
-    assert (result.samples, make_result([1.0, 3.0]).samples) == ([2.5], [1.0, 3.0])
     assert result.times_memcpy == pytest.approx(2.5 / 0.04)
     assert (result.faults_per_iteration, make_result([1.0]).faults_per_iteration) == (30, None)
+    numbers = [float(number) for number in range(1, 101)]  # the first 95 % of 100 numbers, and too few of them
+    assert (make_result(numbers).p95_seconds, make_result(numbers[1:]).p95_seconds) == (pytest.approx(95.05), None)
+    grouped = make_run([9.0] * 200, group_seconds=[2 * number for number in numbers])
+    assert make_result(grouped, flags={"in_flight": 2}).p95_seconds == pytest.approx(95.05)
     partial = make_run([1.0] * 5, group_seconds=[4.0, 4.4, 2.1])
     for in_flight in (1, 2):
         flags = {"check_every": 2, "in_flight": in_flight}

@@ -1,4 +1,4 @@
-"""Test percentiles and ratios, and by simulated runs how often a verdict is right."""
+"""Test ratios and intervals, and by simulated runs how often a verdict is right."""
 
 from functools import partial
 
@@ -7,15 +7,9 @@ import pytest
 from scipy import stats
 
 from dataflow.analysis import statistics
-from dataflow.analysis.statistics import interval, percentile, ratio, typical_seconds
+from dataflow.analysis.statistics import interval, ratio, typical_seconds
 
 ratio_of_pairs = partial(ratio, paired=True)
-
-
-@pytest.mark.parametrize(("count", "p95", "p99"), [(99, None, None), (100, 95.05, None), (500, 475.05, 495.01)])
-def test_a_percentile_has_five_samples_above_it(count, p95, p99):
-    samples = [float(number) for number in range(1, 1 + count)]
-    assert (percentile(samples, 95), percentile(samples, 99)) == (p95 and pytest.approx(p95), p99)
 
 
 def test_ratio_is_that_of_the_typical_seconds_with_the_interval_of_welch():
