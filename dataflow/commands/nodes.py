@@ -28,15 +28,7 @@ from dataflow.workers.cleanup import ROOT
 RATES = ("1gbit", "10gbit", "25gbit")
 ADDRESS = "10.77.0.1:6379"
 DEFAULT_RUN = ("--suite", "cluster", "--runs", "5")
-SCRIPT = str(ROOT / "dataflow" / "nodes" / "namespaces.sh")
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
-
-
-def require_namespaces() -> None:
-    if os.geteuid():
-        raise UsageError("network namespaces need root: run sudo .venv/bin/python -m dataflow nodes ...")
-    if subprocess.run([*NAMESPACES, "true"], capture_output=True).returncode:
-        raise UsageError("the kernel does not allow network namespaces here: a container needs --privileged")
 
 
 def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
@@ -46,8 +38,9 @@ def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
         "RAY_worker_niceness": "0", "RAY_enable_worker_prestart": "0", "TMPDIR": "/dev/shm/tmp",  # of each node
         LINK_VARIABLE: f"{rate.removesuffix('gbit')} Gbit/s",
     }  # fmt: skip
+    shell = ["sh", str(ROOT / "dataflow" / "nodes" / "namespaces.sh"), str(count), rate]
     ray = str(Path(sys.executable).with_name("ray"))
-    words = ["setpriv", "--pdeathsig", "KILL", *NAMESPACES, "sh", SCRIPT, str(count), rate, ray, *command]
+    words = ["setpriv", "--pdeathsig", "KILL", *NAMESPACES, *shell, ray, *command]
     nodes = subprocess.Popen(words, env=os.environ | variables)
     signal.signal(signal.SIGTERM, lambda *_: nodes.kill())
     while True:
@@ -66,6 +59,9 @@ def main(argv: Sequence[str]) -> int:
     command = [sys.executable, "-m", "dataflow", "run", *(words or DEFAULT_RUN), "--address", ADDRESS]
     if arguments.command:
         command = shlex.split(arguments.command.replace("{address}", ADDRESS))
-    require_namespaces()  # before the lock, for which a user may have to wait
+    if os.geteuid():
+        raise UsageError("network namespaces need root: run sudo .venv/bin/python -m dataflow nodes ...")
+    if subprocess.run([*NAMESPACES, "true"], capture_output=True).returncode:
+        raise UsageError("the kernel does not allow network namespaces here: a container needs --privileged")
     with only_measurement():
         return run_setup(arguments.nodes, arguments.rate, command)

@@ -22,8 +22,6 @@ from dataflow.workers.worker_group import Connection, WorkerGroup
 class Rank(Endpoint):
     """One rank of a process group: the driver is 0, the actors follow in the flow's order."""
 
-    threads = ("loop",)  # of a Ray actor: with --address, the actors' loops run in them
-
     def __init__(self, plan, name, rendezvous):
         if plan.device == "cuda":
             torch.cuda.set_device(plan.gpu_of(name))

@@ -41,8 +41,9 @@ class RayWorkers(WorkerGroup):
 
     def _start_actors(self, actor_class: type, extra: tuple) -> None:
         options: dict[str, Any] = {"num_cpus": 0, "enable_tensor_transport": self.plan.transport.runtime.name == "rdt"}
-        if threads := getattr(actor_class, "threads", ()):
-            options["concurrency_groups"] = dict.fromkeys(threads, 1)
+        has_loop = hasattr(actor_class, "run")  # beside the thread that answers calls
+        if has_loop:
+            options["concurrency_groups"] = {"loop": 1}
         for name in self.plan.worker_names[1:]:
             node = self.worker_nodes[name]
             if self.plan.options.address:  # a private cluster has them already
@@ -52,7 +53,7 @@ class RayWorkers(WorkerGroup):
                 num_gpus=self.plan.gpus_per_actor, scheduling_strategy=self.nodes.affinity(node)
             )
             self.actors[name] = remote_class.remote(self.plan, name, *extra)
-        if hasattr(actor_class, "run"):
+        if has_loop:
             self.loops = {name: actor.run.options(concurrency_group="loop").remote()
                           for name, actor in self.actors.items()}  # fmt: skip
 

@@ -46,10 +46,7 @@ def during_iterations(action):
     return f"(until [ {ended} -gt 5 ]; do sleep 0.1; done; {action}) &"
 
 
-def test_a_user_or_container_without_rights_is_told_what_is_needed(monkeypatch):
-    monkeypatch.setattr(nodes.os, "geteuid", lambda: 1)
-    with pytest.raises(UsageError, match=r"^network namespaces need root: run sudo \.venv"):
-        nodes.main([])
+def test_a_container_without_rights_is_told_what_is_needed(monkeypatch):
     monkeypatch.setattr(nodes.os, "geteuid", lambda: 0)
     monkeypatch.setattr(nodes, "NAMESPACES", ("false",))
     with pytest.raises(UsageError, match="does not allow network namespaces here: a container needs --privileged"):
@@ -87,26 +84,19 @@ def test_placed_actors_exchange_messages_over_the_link(tmp_path, run_script):
 
 @needs_namespaces
 @pytest.mark.long
-def test_an_actor_that_dies_on_another_node_is_named(tmp_path, run_script):
-    record = tmp_path / "died.json"
-    run_script(*nodes_command(run_command("store refs", record, *SIZE, "--inject", "reward:3:die")))
-    (died,) = files.load(record).runs
-    store_result("faults", "an actor on another node is killed", "store refs", died.reason, 1, 0, [])
-    assert "reward on node 1 died" in died.reason
-
-
-@needs_namespaces
-@pytest.mark.long
-def test_a_link_that_is_cut_is_named(tmp_path, begin_run):
-    record, begin_seconds = tmp_path / "cut.json", time.monotonic()
-    command = run_command("store refs", record, *MANY, "--timeout", "10")
-    script = begin_run(*nodes_command(f"{during_iterations('ip link set eth0 down')} {command}"))
+@pytest.mark.parametrize(("fault", "action", "flags", "expected"), [
+    ("an actor on another node is killed", "true", (*SIZE, "--inject", "reward:5:die"), "reward on node 1 died"),
+    ("the link between nodes is cut", "ip link set eth0 down", (*MANY, "--timeout", "10"), "reference, reward|on node"),
+])  # fmt: skip
+def test_a_fault_of_another_node_is_named(tmp_path, begin_run, fault, action, flags, expected):
+    record, begin_seconds = tmp_path / "record.json", time.monotonic()
+    command = run_command("store refs", record, *flags)
+    script = begin_run(*nodes_command(f"{during_iterations(action)} {command}"))
     finished = script.finish()
     (run,), left = files.load(record).runs, script.leftovers()
-    seconds = time.monotonic() - begin_seconds
-    store_result("faults", "the link between nodes is cut", "store refs", run.reason, finished.code, seconds, left)
+    store_result("faults", fault, "store refs", run.reason, finished.code, time.monotonic() - begin_seconds, left)
     assert run.status == "failed" and len(run.seconds) > 0 and left == set()
-    assert "Traceback" not in finished.stderr and re.search("reference, reward|on node 1", run.reason), run.reason
+    assert "Traceback" not in finished.stderr and re.search(expected, run.reason), run.reason
 
 
 @needs_namespaces

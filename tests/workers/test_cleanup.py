@@ -12,6 +12,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -57,40 +58,32 @@ def descendants():
     return {(process.pid, process.create_time()) for process in psutil.Process().children(recursive=True)}
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-class Tree:
-    """A supervisor with its guard, its driver process, and the orphans of the driver."""
-
-    def __init__(self, folder: Path) -> None:
-        cleanup.become_subreaper()  # so that this process inherits every process that is left
-        self.before, pids = descendants(), folder / "pids"
-        self.supervisor = subprocess.Popen(
-            [sys.executable, "-c", SUPERVISOR, DRIVER, str(pids)], cwd=ROOT, text=True, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)},
-        )  # fmt: skip
-        self.folder = Path(self.supervisor.stdout.readline().strip())
-        (self.guard,) = psutil.Process(self.supervisor.pid).children()
-        wait_for(lambda: pids.exists() and len(pids.read_text().splitlines()) == WAITING)
-        self.orphans = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
-
-
 @pytest.fixture
 def tree(monkeypatch):
-    """Return a Tree. Nothing of it outlives the test."""
-    folder = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
+    """Return a supervisor, its guard, the orphans of its driver process, and its run folder. Nothing outlives the test.
+
+    before: the descendants that this process had already.
+    """
+    cleanup.become_subreaper()  # so that this process inherits every process that is left
+    folder, before = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp")), descendants()
+    pids = folder / "pids"
     monkeypatch.setattr(cleanup.tempfile, "gettempdir", lambda: str(folder))
-    started = Tree(folder)
-    yield started
-    for pid, _ in descendants() - started.before:
+    supervisor = subprocess.Popen(
+        [sys.executable, "-c", SUPERVISOR, DRIVER, str(pids)], cwd=ROOT, text=True, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)},
+    )  # fmt: skip
+    run_folder = Path(supervisor.stdout.readline().strip())
+    (guard,) = psutil.Process(supervisor.pid).children()
+    deadline = time.monotonic() + 30
+    while not pids.exists() or len(pids.read_text().splitlines()) < WAITING:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    orphans = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
+    yield SimpleNamespace(supervisor=supervisor, guard=guard, orphans=orphans, folder=run_folder, before=before)
+    for pid, _ in descendants() - before:
         with suppress(psutil.Error):
             psutil.Process(pid).kill()
-    clean(started.folder)
+    clean(run_folder)
     shutil.rmtree(folder)
 
 
@@ -122,10 +115,6 @@ def test_nothing_is_left_whatever_is_killed_and_whatever_signals_the_guard_gets(
     assert not tree.folder.exists() and not (cleanup.SHARED_MEMORY / tree.folder.name).exists()
 
 
-def start_sleep(run_folder):
-    run_folder.start_driver(["/bin/sleep", "600"], ROOT, {})
-
-
 @pytest.mark.parametrize(("end", "returncode"), [("exit(3)", 3), ("os.kill(os.getpid(), 15)", -15), ("exit(4)", None)])
 def test_a_driver_has_its_environment_directory_session_and_exit_code(temporary, capfd, end, returncode):
     code = "import os, sys; print(os.getsid(0) == os.getpid(), os.getcwd(), sys.stdin.read(), *map(os.environ.get, {}))"
@@ -142,7 +131,7 @@ def test_a_driver_has_its_environment_directory_session_and_exit_code(temporary,
 def test_processes_that_cannot_be_ended_fail_the_run_and_are_named(temporary, monkeypatch, capfd):
     for error in (None, KeyboardInterrupt):
         with pytest.raises(error or RunFailed) as raised, RunFolder() as run_folder:
-            start_sleep(run_folder)
+            run_folder.start_driver(["/bin/sleep", "600"], ROOT, {})
             monkeypatch.setattr(cleanup, "CLEAN_SECONDS", 0)  # so that the time is over before a process can end
             if error:
                 raise error
