@@ -51,17 +51,10 @@ def make_record(transport: str, *runs: Run | list[float], runtime: str = "store"
     )
 
 
-def make_sweep(transport: str, size: str, points: dict[int, Run | list[float]], **changes: Any) -> list[Record]:
-    """Return a record per value of a size that is swept, or of `in_flight`."""
-    records = []
-    for value, run in points.items():
-        if size == "in_flight":
-            flags = changes.get("flags", {}) | ({"in_flight": value} if value > 1 else {})
-            records.append(make_record(transport, run, table="in-flight", **changes | {"flags": flags}))
-        else:
-            table = f"sweep-{size.replace('_', '-')}"
-            records.append(make_record(transport, run, table=table, **changes | {size: value}))
-    return records
+def make_sweep(transport: str, points: dict[int, Run | list[float]], **changes: Any) -> list[Record]:
+    """Return a record per value of --iteration-bytes."""
+    changes["table"] = "sweep-iteration-bytes"
+    return [make_record(transport, run, iteration_bytes=size, **changes) for size, run in points.items()]
 
 
 def rows_of(section: Section) -> list[dict[str, str]]:

@@ -95,6 +95,8 @@ def test_without_a_record_the_command_that_measures_is_printed(ask, capsys, tmp_
     assert "store driver-queue" not in lines  # it holds one iteration
     with pytest.raises(UsageError, match=r"store driver-queue: .* needs .* TiB of memory"):
         ask([measured("refs", 1.0)], "--iteration-bytes", "1TiB")
+    with pytest.raises(UsageError, match="--sweep: leave it out"):
+        ask([], "--sweep", "iteration-bytes=1MiB,2MiB")
 
 
 @pytest.mark.study("weights")
@@ -106,13 +108,3 @@ def test_the_commands_of_the_docs_have_an_answer(capsys):
     for command in commands:
         assert answer.main([*command.split(), "--records", *records]) == 0
         assert "\nReaders own a copy: use " in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [("--prompt-len 8", "is a size of"), ("--flow gpro", "unknown flow"), ("--reads all", "unknown flag"),
-     ("--sweep iteration-bytes=1MiB,2MiB", "leave it out"), ("--transport refs", "unknown flag --transport")],
-)  # fmt: skip
-def test_what_is_no_workload_is_rejected(flags, words):
-    with pytest.raises(UsageError, match=words):
-        answer.main(flags.split())

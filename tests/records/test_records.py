@@ -11,7 +11,6 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from common import record as records
 from common.record import SCHEMA_VERSION
 from dataflow.errors import RecordError
 from dataflow.plan.options import RESULTS
@@ -65,33 +64,6 @@ def test_a_save_that_fails_leaves_the_old_file_or_none(tmp_path, record, monkeyp
     with pytest.raises(raised):
         save(path, record)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-@pytest.mark.parametrize("became_folder", [False, True])
-def test_a_record_that_cannot_be_saved_is_kept_in_the_temporary_folder(
-    tmp_path, record, monkeypatch, capsys, became_folder
-):
-    """The old file is removed, because it has some of the same runs."""
-    path, temporary, replace = tmp_path / "results" / "record.json", tmp_path / "temporary", records.replace
-    temporary.mkdir()
-    files.create(path, record)
-
-    def fail_in_folder(path, content):
-        if path.parent != temporary:
-            raise RecordError(f"cannot write {path} (No space left on device)")
-        replace(path, content)
-
-    monkeypatch.setattr(records.tempfile, "gettempdir", lambda: str(temporary))
-    if became_folder:
-        path.unlink()
-        path.mkdir()
-    else:
-        monkeypatch.setattr(records, "replace", fail_in_folder)
-    saved = files.save_somewhere(path, record)
-    assert files.load(saved) == record
-    assert [found for found in tmp_path.rglob("*.json") if found.is_file()] == [saved]
-    message = capsys.readouterr().err
-    assert message.startswith(f"error: cannot write {path} (") and f" is now {saved}: " in message
 
 
 def test_a_file_that_is_not_a_record_is_an_error_in_one_line(tmp_path, record):

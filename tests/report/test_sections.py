@@ -144,9 +144,9 @@ def test_small_messages_are_compared_with_references_of_the_same_kind_size_and_l
 
 def test_a_sweep_has_a_line_per_configuration_and_a_column_per_value_or_says_why_it_has_no_time():
     null = {"null_transport_seconds": [0.001]}
-    records = make_sweep("refs", "iteration_bytes", {2**20: make_run([0.01], **null), 2**23: make_run([0.08], **null)})
-    records += make_sweep("mapped", "iteration_bytes", {2**20: views([0.002], **null)}, runtime="graph")
-    records += make_sweep("bytes", "iteration_bytes", {2**20: [0.5], 2**23: make_run([1.0], other_cores=1.0)})
+    records = make_sweep("refs", {2**20: make_run([0.01], **null), 2**23: make_run([0.08], **null)})
+    records += make_sweep("mapped", {2**20: views([0.002], **null)}, runtime="graph")
+    records += make_sweep("bytes", {2**20: [0.5], 2**23: make_run([1.0], other_cores=1.0)})
     section = find(build(*records), "sweeps")
     assert section.table.headers == ["configuration", "readers get", "1 MiB", "8 MiB", "largest overhead"]
     assert section.table.cells == [
