@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from dataflow.studies import FOLDER as STUDIES
+from dataflow.studies import STUDIES_FOLDER
 
 # Ray keeps smaller results in its messages, not in shared memory (max_direct_call_object_size).
 INLINED_BYTES = 100 * 1024
@@ -107,7 +107,7 @@ REFERENCE = "torch memcpy"  # a reference and not a transport
 
 def _read_data(name: str) -> list[dict[str, Any]]:
     """Return the entries of a file beside this one, and of the files of the same name in the folders of studies."""
-    paths = [Path(__file__).with_name(f"{name}.toml"), *sorted(STUDIES.glob(f"*/{name}.toml"))]
+    paths = [Path(__file__).with_name(f"{name}.toml"), *sorted(STUDIES_FOLDER.glob(f"*/{name}.toml"))]
     return [entry for path in paths for entry in tomllib.loads(path.read_text(encoding="utf-8"))[name]]
 
 

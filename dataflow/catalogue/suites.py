@@ -4,7 +4,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataflow.catalogue.catalogue import STUDIES, TRANSPORTS, VARIANTS
+from dataflow.catalogue.catalogue import STUDIES_FOLDER, TRANSPORTS, VARIANTS
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ _ON_GPU = [
     v.name for v in _MEASURED if _HOST_FLAGS.isdisjoint(v.flags) and not v.transport.requirements.host_memory_only
 ]
 SUITES["gpu"].insert(0, Part("configurations", _ON_GPU, "--device cuda --warmup 3 --iterations 20"))
-OF_STUDIES = {name: suite for path in sorted(STUDIES.glob("*/suite.toml")) for name, suite in read_suites(path).items()}
+OF_STUDIES = {
+    name: suite for path in sorted(STUDIES_FOLDER.glob("*/suite.toml")) for name, suite in read_suites(path).items()
+}
 SUITES |= OF_STUDIES
 # Everything in results/published, so that one call measures all of it, interleaved.
 _PUBLISHED = ("headline", "benchmark", "stages", "hops", "sweeps", *OF_STUDIES)

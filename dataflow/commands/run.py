@@ -30,7 +30,6 @@ from dataflow.measure.batch import (
 )
 from dataflow.measure.supervisor import measure_all
 from dataflow.plan.command_line import OneLineParser, parse_with_options
-from dataflow.plan.memory import resident_bytes
 from dataflow.plan.options import RESULTS
 from dataflow.units import format_bytes
 
@@ -130,7 +129,7 @@ def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
         if item.skipped:
             print(f"{item.label}: skipped, {item.skipped}")
             continue
-        memory = format_bytes(resident_bytes(item.plan))
+        memory = format_bytes(item.plan.resident_bytes)
         print(f"{item.label}: {runs} x {item.plan.options.iterations} iterations, {memory} of memory")
     print(f"records: {output}", flush=True)
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,11 @@ from msgspec import Meta, convert
 from dataflow.flows.catalogue import FLOWS
 from dataflow.flows.flow import Flow
 from dataflow.flows.message import MODELS
-from dataflow.plan.flag import flag, parse_assignments
-from dataflow.studies import FOLDER as STUDIES
-from dataflow.studies import Added, studies
+from dataflow.studies import STUDIES_FOLDER, Added, flag, studies
 from dataflow.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
-_PRESET_FILES = [Path(__file__).with_name("presets.toml"), *sorted(STUDIES.glob("*/presets.toml"))]
+_PRESET_FILES = [Path(__file__).with_name("presets.toml"), *sorted(STUDIES_FOLDER.glob("*/presets.toml"))]
 PRESETS_TEXT = "\n".join(path.read_text(encoding="utf-8") for path in _PRESET_FILES)
 PRESETS = tomllib.loads(PRESETS_TEXT)
 FORMS = {form: change for study in studies().values() for form, change in study.forms.items()}  # of --message
@@ -30,6 +28,20 @@ MAX_WARMUP, MIN_WARMUP_GROUPS = 60, 10  # untimed iterations; groups of --in-fli
 def parse_warmup(text: str) -> int | None:
     """Return the number of untimed iterations; None for steady."""
     return None if text == "steady" else convert(text, Annotated[int, Meta(ge=0, le=10**6)], strict=False)
+
+
+def parse_assignments(flag: str, text: str | None, parse: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the values of `policy=2,reference=3` by name; raise ValueError if they cannot be read."""
+    values: dict[str, Any] = {}
+    for part in text.split(",") if text else []:
+        name, equals, value = part.partition("=")
+        if not equals or name in values:
+            raise ValueError(f"{flag} {text}: give NAME=VALUE, several names separated by commas and each of them once")
+        try:
+            values[name] = parse(value)
+        except ValueError as error:
+            raise ValueError(f"{flag} {part}: {error}") from None
+    return values
 
 
 _workload, _size = partial(flag, "workload"), partial(flag, "sizes", None, size=True)

@@ -13,11 +13,12 @@ from dataflow.errors import Skipped, UsageError
 from dataflow.flows.catalogue import build_flow, flow_sizes
 from dataflow.flows.flow import DRIVER, Edge, Flow, with_proxy_actor
 from dataflow.flows.message import flat_message, jagged_message
-from dataflow.plan import memory, validate
+from dataflow.plan import validate
 from dataflow.plan.options import FORMS, MAX_WARMUP, MIN_WARMUP_GROUPS, Options
 from dataflow.records.schema import Configuration, Layout, Record, Workload, record_edges
 from dataflow.studies import Added, studies
 
+CHANNEL_HEADROOM_BYTES = 64 * 1024  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
 LINK_VARIABLE = "DATA_FLOW_LINK"  # name of the network between the nodes, which tables show, such as 10 Gbit/s
 
 
@@ -115,6 +116,36 @@ class Plan:
         return 1 + self.max_warmup + self.options.iterations
 
     @property
+    def stored_iterations(self) -> int:
+        """Return how many iterations the object store holds: those in flight, and the one before, in queues."""
+        if self.transport.gives_views and self.transport.stores == "channels":
+            # Readers hold as many views until verification. With fewer buffers, a view blocks the writer forever.
+            return 2 * self.options.in_flight
+        return self.options.in_flight + 1
+
+    @property
+    def stored_bytes(self) -> int:
+        """Return the bytes that are in the object store at the same time."""
+        flow = self.task_flow
+        if not self.transport.stores:
+            return 0
+        added_bytes = sum(edge.message.serialised_bytes for edge in flow.edges)  # of readers that get them by value
+        if self.transport.stores == "channels":  # they are objects of the store, made once
+            added_bytes = (len(flow.tasks) + 1) * CHANNEL_HEADROOM_BYTES
+        return self.stored_iterations * (sum(message.serialised_bytes for message in flow.messages) + added_bytes)
+
+    @property
+    def resident_bytes(self) -> int:
+        """Return the bytes of memory of a run: pools, inputs that readers hold, a trainer's samples, and the store."""
+        flow, in_flight = self.task_flow, self.options.in_flight
+        copies = 2 if self.options.copy_in else 1  # the producers' own, and those in shared memory
+        is_in_place = flow.has_parameters and not self.transport.requirements.shared_memory
+        slots = 1 if is_in_place else flow.slots(in_flight)
+        # Readers hold the inputs of the last iterations while the next one arrives.
+        pools, inputs = slots * copies * flow.sent_bytes, (in_flight + 1) * flow.bytes_per_iteration
+        return pools + inputs + self.stored_bytes + self.added.memory_bytes
+
+    @property
     def gpus_per_actor(self) -> float:
         """Return the `num_gpus` of each actor: 1 or an equal fraction. Ray never splits an actor over several GPUs."""
         if self.gpus == 0:
@@ -172,5 +203,5 @@ def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: st
         return plan, reason
     if options.address:
         validate.require_cluster(options.address)
-    store_bytes = memory.require_memory(plan)
+    store_bytes = validate.require_memory(plan)
     return replace(plan, gpus=gpus, store_bytes=store_bytes), None

@@ -4,23 +4,38 @@ Every rule prevents a hang, a crash, a wrong number, or a record of something th
 """
 
 import importlib.util
+import math
 import os
 import re
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
 
 from common import flags as script_flags
 from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.flow import Flow
 from dataflow.flows.message import jagged_message
-from dataflow.plan.options import FORMS, RESULTS, Options
+from dataflow.plan.options import FORMS, MIN_STORE_BYTES, RESULTS, Options
 from dataflow.records.machine import cuda_version
 from dataflow.studies import studies
+from dataflow.units import format_bytes
+
+if TYPE_CHECKING:  # plan.py imports this module
+    from dataflow.plan.plan import Plan
 
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+CGROUPS, MY_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+# By version of control groups: the names of limit and usage, and how those of sums over a group and its children begin.
+MEMORY_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+    2: ("memory.max", "memory.current", ""),
+}
 
 
 def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
@@ -132,3 +147,52 @@ def require_cluster(address: str) -> None:
     except (OSError, ValueError) as error:
         advice = "give ip:port of a running cluster, as `ray start --head` prints it, or auto"
         raise UsageError(f"--address {address}: no answer ({error}): {advice}") from None
+
+
+def limited_memory() -> float:
+    """Return the bytes of memory that a container's limit (cgroup) leaves to new processes; infinity without a limit.
+
+    Pages of files count as free, because the kernel drops them first.
+    """
+    free_bytes = [math.inf]
+    for line in MY_CGROUPS.read_text().splitlines() if MY_CGROUPS.exists() else []:
+        _, controllers, group = line.split(":", 2)  # version 2 names no controllers
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        folder = CGROUPS / ("memory" if controllers else "") / group.lstrip("/")
+        limit, usage, prefix = MEMORY_FILES[1 if controllers else 2]
+        for parent in (folder, *folder.parents):  # a limit of any of them counts; in a container, the root has it
+            with suppress(OSError, KeyError, ValueError):  # without a limit, it is no number
+                statistics = dict(line.split() for line in (parent / "memory.stat").read_text().splitlines())
+                file_bytes = sum(int(statistics[f"{prefix}{kind}_file"]) for kind in ("active", "inactive"))
+                used_bytes = int((parent / usage).read_text()) - file_bytes
+                free_bytes.append(max(0, int((parent / limit).read_text()) - used_bytes))
+    return min(free_bytes)
+
+
+def require_memory(plan: "Plan") -> int:
+    """Return the bytes of a private cluster's object store, 0 without Ray; raise UsageError if memory is too small."""
+    if not os.access("/dev/shm", os.W_OK):
+        raise UsageError("/dev/shm is missing or cannot be written, and a run needs it: mount a tmpfs there")
+    shared_bytes, limit_bytes = psutil.disk_usage("/dev/shm").free, limited_memory()
+    memory_bytes, memory_name = psutil.virtual_memory().available, "memory"
+    if limit_bytes < memory_bytes:
+        memory_bytes, memory_name = int(limit_bytes), "memory under the limit of this container (cgroup)"
+    transport, options, flow, in_store_bytes = plan.transport, plan.options, plan.task_flow, plan.stored_bytes
+    # 30 % is Ray's own default.
+    default_bytes = 2 * in_store_bytes if options.preallocate_store else min(0.3 * memory_bytes, 0.95 * shared_bytes)
+    store_bytes = options.object_store_bytes or max(MIN_STORE_BYTES, int(default_bytes))
+    if not transport.runtime.uses_ray:
+        store_bytes = 0
+    pool_bytes = flow.slots(options.in_flight) * flow.sent_bytes if transport.requirements.shared_memory else 0
+    smaller, enlarge = "send smaller messages (--help sizes)", "enlarge it (docker run --shm-size), or"
+    for name, needed_bytes, free_bytes, advice in (
+        ("/dev/shm for messages", pool_bytes, shared_bytes, f"{enlarge} {smaller}"),
+        (memory_name, plan.resident_bytes, memory_bytes, smaller),
+        ("/dev/shm for the object store", store_bytes, shared_bytes, f"{enlarge} lower --object-store-bytes"),
+        ("object store", in_store_bytes, store_bytes, f"{smaller}, or raise --object-store-bytes"),
+    ):
+        if needed_bytes > free_bytes:
+            raise UsageError(f"{transport.name} needs {format_bytes(needed_bytes)} of {name} with {flow.name}, and "
+                             f"{format_bytes(free_bytes)} are free: {advice}")  # fmt: skip
+    return store_bytes

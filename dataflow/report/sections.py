@@ -16,13 +16,13 @@ from dataflow.report import tables
 from dataflow.report.groups import Group, Table, provenance, title_of
 from dataflow.report.suite_tables import CONFIGURATIONS, TABLES
 from dataflow.report.tables import Section, make_table
-from dataflow.studies import FOLDER, studies
+from dataflow.studies import STUDIES_FOLDER, studies
 
 
 @cache
 def find_tables() -> Mapping[str, Table]:
     """Return how each table is shown, in the order of the report: those of the suite, then those of the studies."""
-    names = [name for name in studies() if (FOLDER / name / "sections.py").exists()]
+    names = [name for name in studies() if (STUDIES_FOLDER / name / "sections.py").exists()]
     modules = [import_module(f"dataflow.studies.{name}.sections") for name in names]
     return TABLES | {name: table for module in modules for name, table in module.SECTIONS.items()}
 

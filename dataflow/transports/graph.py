@@ -14,7 +14,7 @@ from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.tensors import ARRAYS, BYTES, DENSE, UNCHANGED, Codec
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER, Flow
-from dataflow.plan.memory import CHANNEL_HEADROOM_BYTES, stored_iterations
+from dataflow.plan.plan import CHANNEL_HEADROOM_BYTES
 from dataflow.transports.shared_ring import RingActor, RingEndpoint, start_with_rings
 from dataflow.workers import cleanup
 from dataflow.workers.worker_group import Connection, WorkerGroup
@@ -62,7 +62,7 @@ def compile_graph(workers: WorkerGroup, hint: str | None):
     plan, flow = workers.plan, workers.sent_flow
     workers.run_in_all(prepare_channels)
     # As many buffers per channel: a reader may hold views of some messages while others are written.
-    buffers = stored_iterations(plan)
+    buffers = plan.stored_iterations
     graph = bind(flow, workers.actors, hint).experimental_compile(_max_inflight_executions=buffers)
     # Ray starts one process per graph, which would otherwise still be starting in the first iterations.
     ray.get(graph._proxy_actor.__ray_ready__.remote())

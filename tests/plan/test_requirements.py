@@ -10,7 +10,7 @@ from conftest import KILOBYTES, parse_options
 
 from common import flags as script_flags
 from dataflow.errors import Skipped, UsageError
-from dataflow.plan import memory, validate
+from dataflow.plan import validate
 from dataflow.plan.plan import resolve_plan
 
 MIB = 2**20
@@ -22,7 +22,7 @@ LARGE = 2**40
 @pytest.fixture
 def machine(monkeypatch):
     """machine(memory, shared): make this many bytes free."""
-    monkeypatch.setattr(memory, "MY_CGROUPS", Path("/nonexistent"))  # a container may have a limit
+    monkeypatch.setattr(validate, "MY_CGROUPS", Path("/nonexistent"))  # a container may have a limit
 
     def change(memory=LARGE, shared=LARGE):
         monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": memory}))
@@ -63,26 +63,26 @@ def write_cgroup(folder, limit, used, prefix="", names=("memory.max", "memory.cu
 
 
 def test_the_memory_limit_of_a_container_and_of_those_around_it_counts(monkeypatch, tmp_path):
-    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
-    monkeypatch.setattr(memory, "MY_CGROUPS", tmp_path / "self")
-    assert memory.limited_memory() == float("inf")
+    monkeypatch.setattr(validate, "CGROUPS", tmp_path)
+    monkeypatch.setattr(validate, "MY_CGROUPS", tmp_path / "self")
+    assert validate.limited_memory() == float("inf")
     (tmp_path / "self").write_text("3:cpu:/x\n0::/outer/inner\n")
     write_cgroup(tmp_path / "outer" / "inner", "max", 5 * MIB)
-    assert memory.limited_memory() == float("inf")
+    assert validate.limited_memory() == float("inf")
     write_cgroup(tmp_path / "outer", 100 * MIB, 40 * MIB)
-    assert memory.limited_memory() == 63 * MIB
+    assert validate.limited_memory() == 63 * MIB
     write_cgroup(tmp_path / "outer" / "inner", 20 * MIB, 40 * MIB)
-    assert memory.limited_memory() == 0
+    assert validate.limited_memory() == 0
     # Version 1. A container without a namespace of its own sees its own controller at the root, under another name.
     (tmp_path / "self").write_text("4:cpu,memory:/docker/0123\n0::/\n")
     names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
     write_cgroup(tmp_path / "memory", 50 * MIB, 10 * MIB, "total_", names)
-    assert memory.limited_memory() == 43 * MIB
+    assert validate.limited_memory() == 43 * MIB
 
 
 def test_too_little_memory_names_the_limit_of_a_container(machine, make_plan, monkeypatch):
     machine()
-    monkeypatch.setattr(memory, "limited_memory", lambda: 350 * MIB)
+    monkeypatch.setattr(validate, "limited_memory", lambda: 350 * MIB)
     with pytest.raises(UsageError, match=r"of memory under the limit of this container .* 350 MiB are free: send"):
         make_plan("torch", "--transport", "gloo")
 

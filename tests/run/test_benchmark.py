@@ -15,7 +15,7 @@ from dataflow.commands import run as benchmark
 from dataflow.errors import RecordError, UsageError
 from dataflow.measure import supervisor
 from dataflow.measure.batch import plan_configuration, plan_suite
-from dataflow.plan import memory
+from dataflow.plan import validate
 from dataflow.records import files
 from dataflow.records.machine import describe_environment
 
@@ -114,7 +114,7 @@ def test_wrong_flags_are_rejected_in_one_line(no_gpu, argv, reason):
 
 @pytest.mark.parametrize("suite", sorted(SUITES.keys() - {"gpu"}))
 def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "require_memory", lambda *_: 2**33)  # whatever other programs use
+    monkeypatch.setattr(validate, "require_memory", lambda *_: 2**33)  # whatever other programs use
     flags = {"device": "cpu"} | ({"address": "auto"} if suite.startswith("cluster") else {})
     items = plan_suite([], suite, flags, tmp_path)
     tables = {part.table: part.traced for part in SUITES[suite]}
@@ -126,7 +126,7 @@ def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("suite", ["benchmark", "hops", "sweeps", "peers", "headline"])
 def test_every_name_of_a_suite_selects_its_configurations(suite, no_gpu, monkeypatch):
-    monkeypatch.setattr(memory, "require_memory", lambda *_: 2**33)  # whatever other programs use
+    monkeypatch.setattr(validate, "require_memory", lambda *_: 2**33)  # whatever other programs use
     items = plan_suite([], suite, {}, Path())
     for name in {name for part in SUITES[suite] for name in part.configurations}:
         labels = {item.plan.transport.label for item in plan_suite([name], suite, {}, Path())}

@@ -22,11 +22,11 @@ from dataflow.commands import list as list_command
 from dataflow.commands.run import plan_suite
 from dataflow.flows.catalogue import describe_flows
 from dataflow.measure.batch import plan_configuration
-from dataflow.plan import memory, validate
+from dataflow.plan import validate
 from dataflow.plan.command_line import describe_flags
 from dataflow.report.sections import find_tables
 
-memory.require_memory = lambda *_: 2**33
+validate.require_memory = lambda *_: 2**33
 validate.require_modules, validate.count_gpus = lambda *_: None, lambda: 8
 describe_flows(), describe_flags(), find_tables(), list_command.main([])
 for variant in VARIANTS:

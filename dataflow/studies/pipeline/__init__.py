@@ -5,8 +5,7 @@ from functools import partial
 
 from msgspec import Meta
 
-from dataflow.plan.flag import flag
-from dataflow.studies import Study
+from dataflow.studies import Study, flag
 from dataflow.studies.pipeline.flow import SCHEDULES, Computation, pipeline
 
 _size = partial(flag, "pipeline", None, size=True)
