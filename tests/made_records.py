@@ -9,7 +9,6 @@ from dataflow.records.schema import Configuration, Layout, ProcessCost, Record, 
 from dataflow.report.tables import Section
 
 ENVIRONMENT = {"cpu_model": "Test CPU", "logical_cpus": 2, "memory_gib": 8, "gpus": [], "python": "3.11"}
-CONFIGURATION_FIELDS = ("flags", "device")
 
 
 def make_run(seconds: list[float], **changes: Any) -> Run:
@@ -35,7 +34,7 @@ def make_record(transport: str, *runs: Run | list[float], runtime: str = "store"
     """
     flow_name, message = changes.pop("flow", "online-dpo"), changes.pop("message", None)
     record_fields = {name: changes.pop(name) for name in ("suite", "table", "traced") if name in changes}
-    configuration_fields = {name: changes.pop(name) for name in CONFIGURATION_FIELDS if name in changes}
+    configuration_fields = {name: changes.pop(name) for name in ("flags", "device") if name in changes}
     layout, environment = Layout(**changes.pop("layout", {})), ENVIRONMENT | changes.pop("environment", {})
     arguments = {"warmup": 1} | changes.pop("arguments", {})
     flow = build_flow(flow_name, changes, message)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dataflow.analysis import statistics
-from dataflow.analysis.statistics import interval, ratio, typical_seconds
+from dataflow.analysis.statistics import NO_DIFFERENCE, TOO_NOISY, interval, ratio, typical_seconds
 
 ratio_of_pairs = partial(ratio, paired=True)
 
@@ -24,6 +23,7 @@ def test_ratio_is_that_of_the_typical_seconds_with_the_interval_of_welch():
     margin = stats.t.ppf(0.975, freedom) * sum(squares) ** 0.5
     assert (result.low, result.high) == pytest.approx((result.value / np.exp(margin), result.value * np.exp(margin)))
     assert (result.runs, result.verdict, ratio(theirs, ours).verdict) == (3, "faster", "slower")
+    assert (ratio([2.0] * 3, [1.0] * 3).verdict, ratio([2.0] * 3, [2.0] * 3).verdict) == ("slower", NO_DIFFERENCE)
 
 
 @pytest.mark.parametrize(("runs", "words"), [([5.0], "one run"), ([5.0, 5.001], "2 runs")])
@@ -37,7 +37,7 @@ def test_a_configuration_that_varies_much_is_not_called_equal_to_one_that_it_is_
     steady, noisy = [0.065, 0.066, 0.064, 0.065, 0.067], [0.2, 0.122, 0.15, 0.07, 0.11]
     result = ratio(noisy, steady)
     assert 1 < result.low < result.value and result.p >= 0.01
-    assert (result.verdict, ratio(steady, noisy).verdict) == (statistics.TOO_NOISY, statistics.TOO_NOISY)
+    assert (result.verdict, ratio(steady, noisy).verdict) == (TOO_NOISY, TOO_NOISY)
 
 
 SPREAD, PAIRS = 0.013, 200  # of the logarithms of the medians of runs, and the number of simulated comparisons
@@ -45,10 +45,6 @@ SPREAD, PAIRS = 0.013, 200  # of the logarithms of the medians of runs, and the 
 
 def make_quiet(rng, shape):
     return rng.normal(0, SPREAD, shape)
-
-
-def disturb_one_run_of_ten(rng, shape):
-    return make_quiet(rng, shape) + (rng.random(shape) < 0.1) * rng.exponential(0.3, shape)
 
 
 def make_two_modes(rng, shape):
@@ -65,7 +61,7 @@ def share_called(olds, news, *verdicts, compare=ratio):
     return np.mean([compare(new, old).verdict in verdicts for old, new in zip(olds, news, strict=True)])
 
 
-@pytest.mark.parametrize("offsets", [make_quiet, disturb_one_run_of_ten, make_two_modes])
+@pytest.mark.parametrize("offsets", [make_quiet, make_two_modes])
 def test_equal_configurations_are_seldom_called_different(offsets):
     rng = np.random.default_rng(7)
     assert share_called(simulate(rng, offsets), simulate(rng, offsets), "slower", "faster") < 0.025

@@ -10,27 +10,22 @@ from unittest.mock import Mock
 
 import msgspec
 import pytest
+from made_records import make_record, make_run
 
 from common.record import SCHEMA_VERSION
 from dataflow.errors import RecordError
 from dataflow.plan.options import RESULTS
 from dataflow.records import files, machine
 from dataflow.records.machine import MACHINE_KEYS, describe_environment
-from dataflow.records.schema import Configuration, Edge, Record, Run, Workload
-
-FULL_DISK = OSError(28, "No space left on device")
+from dataflow.records.schema import Run
 
 
 @pytest.fixture
 def record():
     """Return a record with a good run and a failed one."""
     failed = Run(reason="iteration 3: policy died", wrong_bytes=2, wrong_bytes_by_field={"a -> b, mask": 2})
-    spans = [("driver", 1, "sequence number", 0, 0.1, 0.2, 3)]
-    good = Run(status="ok", seconds=[0.5, 0.1 + 0.2], spans=spans)
-    workload = Workload("online-dpo", "flat", {"batch_size": 4}, (Edge("driver", "policy", 8),))
-    return Record(
-        workload=workload, configuration=Configuration("store", "refs", {"zero_copy": True}), runs=[good, failed]
-    )
+    good = make_run([0.5, 0.1 + 0.2], spans=[("driver", 1, "sequence number", 0, 0.1, 0.2, 3)])
+    return make_record("refs", good, failed, flags={"zero_copy": True})
 
 
 def test_a_record_is_read_as_it_was_written_also_compressed(tmp_path, record):
@@ -49,45 +44,34 @@ def test_a_record_is_read_as_it_was_written_also_compressed(tmp_path, record):
 
 
 @pytest.mark.parametrize("save", [files.save, files.create])
-@pytest.mark.parametrize(
-    ("error", "raised"), [(KeyboardInterrupt, KeyboardInterrupt), (FULL_DISK, RecordError), (None, TypeError)]
-)
+@pytest.mark.parametrize(("error", "raised"), [(KeyboardInterrupt, KeyboardInterrupt), (OSError(28, ""), RecordError)])
 def test_a_save_that_fails_leaves_the_old_file_or_none(tmp_path, record, monkeypatch, save, error, raised):
     path = tmp_path / "record.json"
     if save == files.save:
         files.create(path, record)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    if error:
-        monkeypatch.setattr(files.os, "replace", Mock(side_effect=error))
-    else:
-        record.arguments["flow"] = object()  # is not JSON
+    monkeypatch.setattr(files.os, "replace", Mock(side_effect=error))
     with pytest.raises(raised):
         save(path, record)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_file_that_is_not_a_record_is_an_error_in_one_line(tmp_path, record):
+def test_a_record_that_somebody_has_changed_is_an_error_in_one_line(tmp_path, record):
     path, good = tmp_path / "record.json", msgspec.json.encode(record)
     for content, reason in (
-        (None, "No such file"),
         (good.replace(b'"seconds":[0.5', b'"seconds":[NaN'), "invalid character"),
-        (good[:-9], "truncated"),
-        (b"[1, 2, 3]", "Expected `object`"),
-        (b'{"schema_version": %d}' % SCHEMA_VERSION, "missing required field"),
         (good.replace(b'"schema_version":%d' % SCHEMA_VERSION, b'"schema_version":7'), r"enum value 7.*schema_version"),
         (good.replace(b'"seconds":[0.5', b'"seconds":[0.0'), "> 0.0"),
         (re.sub(rb'"seconds":\[[^]]*', b'"seconds":[', good), "has an ok run without times"),
         (good.replace(b'"status":"ok"', b'"status":"good"'), "enum value 'good'"),
         (good.replace(b'"wrong_bytes"', b'"colour"'), "unknown field `colour`"),
     ):
-        if content is not None:
-            path.write_bytes(content)
+        path.write_bytes(content)
         with pytest.raises(RecordError, match=f"{reason}.*: leave it out") as error:
             files.load(path)
         assert "\n" not in str(error.value) and str(path) in str(error.value)
-    path = path.rename(tmp_path / "record.json.gz")
     with pytest.raises(RecordError, match=r"record.json.gz cannot be read as a record \(Not a gzipped file"):
-        files.load(path)
+        files.load(path.rename(tmp_path / "record.json.gz"))
 
 
 def test_a_run_that_two_files_have_is_rejected_but_a_file_that_is_named_twice_is_not(tmp_path, record):
