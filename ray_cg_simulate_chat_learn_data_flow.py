@@ -36,6 +36,8 @@ if __name__ == "__main__":
         "RAY_CGRAPH_read_iteration_timeout_s": "300",
     }
 
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from statistics import median
 
 import ray
@@ -81,13 +83,30 @@ def bind_pickle(query, policy, reference, reward):
     return reward_output
 
 
+@contextmanager
+def remove_semaphores():
+    """Remove the semaphores that Ray leaves, two per channel, and that no process uses any more."""
+    before = {*Path("/dev/shm").iterdir()}
+    try:
+        yield
+    finally:
+        used = set()
+        for maps in Path("/proc").glob("[0-9]*/maps"):
+            with suppress(OSError):  # the process has ended
+                used |= {int(line.split()[4]) for line in maps.read_text().splitlines() if "/sem." in line}  # inodes
+        for path in {*Path("/dev/shm").glob("sem.[oh][bd][jr]*")} - before:
+            with suppress(OSError):
+                if path.stat().st_ino not in used:
+                    path.unlink()
+
+
 CHAINS = {"shm": bind_shm, "nccl": bind_nccl, "pickle": bind_pickle}
 
 
 def main(flags):
     with recorded_run(flags) as run:
         run.memcpy_before_seconds = measure_memcpy(flags.sizes)
-        with ray_cluster(flags):
+        with remove_semaphores(), ray_cluster(flags):
             driver = Endpoint("driver", flags.sizes)
             actor = ray.remote(num_cpus=0, num_gpus=flags.gpus_per_model)(Model)
             policy, reference, reward = models = [

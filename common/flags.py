@@ -70,8 +70,7 @@ def complete(flags: argparse.Namespace) -> None:
     for name, lowest in (("iterations", 1), ("warmup", 0), ("batch_size", 1), ("prompt_seq_len", 1)):
         if getattr(flags, name) < lowest:
             raise ValueError(f"--{name.replace('_', '-')} {getattr(flags, name)}: give {lowest} or more")
-    # With --address, the models may run on other machines.
-    gpus = len(MODELS) if flags.address and flags.device == "cuda" else count_gpus()
+    gpus = len(MODELS) if flags.address and flags.device == "cuda" else count_gpus()  # models may be on other machines
     flags.device = flags.device or ("cuda" if gpus >= len(MODELS) else "cpu")
     can_use_nccl = flags.device == "cuda" and gpus >= len(MODELS)
     if flags.transport is None:

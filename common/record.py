@@ -1,22 +1,19 @@
 """Define the record of a measurement, write it to a file, and read it. It holds samples and no derived number."""
 
 import argparse
-import errno
+import fcntl
 import gzip
 import os
 import re
 import secrets
-import socket
 import sys
 import tempfile
-import time
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -24,7 +21,6 @@ from common import RecordError, SuiteError
 from common.sizes import EDGES
 
 SCHEMA_VERSION: Literal[10] = 10
-AnyRecord = TypeVar("AnyRecord", bound=msgspec.Struct)
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]  # longer than any iteration: such a number is an error
 
 
@@ -78,10 +74,9 @@ def recorded_run(flags: argparse.Namespace) -> Iterator[Run]:
             yield run
             run.status, run.reason = "ok", None
         except (SuiteError, KeyboardInterrupt) as error:
-            is_interrupt = isinstance(error, KeyboardInterrupt)
-            run.reason = f"interrupted after {len(run.seconds)} timed iterations" if is_interrupt else str(error)
+            run.reason = str(error) or f"interrupted after {len(run.seconds)} timed iterations"
             print(f"error: {run.reason}", file=sys.stderr)
-            sys.exit(130 if is_interrupt else 1)
+            sys.exit(1 if isinstance(error, SuiteError) else 130)
         finally:
             flags.output = save_somewhere(flags.output, record)
 
@@ -102,19 +97,14 @@ def describe_machine() -> dict[str, Any]:
 @contextmanager
 def only_measurement() -> Iterator[None]:
     """Wait while another script or suite measures on this machine, because both would disturb each other."""
-    is_waiting, name = False, os.environ.get("DATA_FLOW_LOCK", "")  # tests set the variable
-    with socket.socket(socket.AF_UNIX) as lock:
-        while True:
-            try:
-                lock.bind(f"\0data-flow-suite {name}")  # no file; free when this process has ended
-                break
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    raise
-            if not is_waiting:
-                print("waiting until another measurement of this suite on this machine has ended", flush=True)
-            is_waiting = True
-            time.sleep(1)
+    folder = os.open(os.environ.get("DATA_FLOW_LOCK", "/dev/shm"), os.O_RDONLY)  # tests set the variable
+    with ExitStack() as stack:
+        stack.callback(os.close, folder)  # which frees the lock, as the end of this process does
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("waiting until another measurement of this suite on this machine has ended", flush=True)
+            fcntl.flock(folder, fcntl.LOCK_EX)
         yield
 
 
@@ -124,10 +114,7 @@ def save(path: Path, record: msgspec.Struct) -> None:
 
 
 def save_somewhere(path: Path, record: msgspec.Struct) -> Path:
-    """Save the record, or, if its file cannot be written, a new file in the temporary folder, and say so.
-
-    Return the path of the file; raise RecordError if neither can be written.
-    """
+    """Save the record, if need be in the temporary folder; return the path, or raise RecordError if neither works."""
     try:
         save(path, record)
         return path
@@ -153,12 +140,12 @@ def replace(path: Path, content: bytes) -> None:
             partial.unlink()
 
 
-def load(path: Path, kind: type[AnyRecord] = Record) -> AnyRecord:  # type: ignore[assignment]
+def load(path: Path, kind: Any = Record) -> Any:
     """Return a record, which may be compressed (.gz); raise RecordError if it cannot be read."""
     try:
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        record: Any = msgspec.json.decode(text, type=kind)
-    except (OSError, EOFError, RecursionError, zlib.error, UnicodeDecodeError, msgspec.MsgspecError) as error:
+        record = msgspec.json.decode(text, type=kind)
+    except Exception as error:  # gzip and msgspec raise several kinds for a broken file
         raise RecordError(f"{path} cannot be read as a record ({str(error)[:120]}): leave it out") from None
     if any(run.status == "ok" and not run.seconds for run in record.runs):
         raise RecordError(f"{path} has an ok run without times, so something has changed it: leave it out")

@@ -1,30 +1,24 @@
 """Compute the bytes of the messages of one iteration, and check that this machine can hold them."""
 
 import os
-import re
-import shutil
-from pathlib import Path
 
 MODELS = ("policy", "reference", "reward")
 EDGES = (  # sender and reader of each message
     ("driver", "policy"), ("policy", "reference"), ("policy", "reward"), ("reference", "reward"), ("reward", "driver"),
 )  # fmt: skip
 INT64_BYTES, FLOAT32_BYTES = 8, 4
-NUMBER_BYTES = 8  # of a sequence number
 MIN_STORE_BYTES = 100 * 2**20  # Ray needs 75 MiB
 # As multiples of the bytes of an iteration. A queue through the driver stores most messages twice, and messages of two
-# iterations can be stored at the same time. Processes hold three payloads per sender, what they read, and copies.
-STORED_ITERATIONS, RESIDENT_ITERATIONS = 4, 7
+# iterations can be stored at the same time. Processes hold three payloads per sender, what they expect, and copies.
+STORED_ITERATIONS, RESIDENT_ITERATIONS = 4, 9
 
 
-def message_bytes(
-    batch_size: int, prompt_seq_len: int, samples_per_query: int = 2, max_new_tokens: int = 0
-) -> dict[str, int]:
+def message_bytes(batch_size: int, prompt_seq_len: int, samples: int = 2, max_new_tokens: int = 0) -> dict[str, int]:
     """Return the bytes of each sender's message; raise ValueError if one does not consist of whole int64 items.
 
     Source of the formulas: kevin85421/RayCG-ChatLearn, utils.py, commit 0a603161.
     """
-    tokens = batch_size * samples_per_query * (prompt_seq_len + max_new_tokens)
+    tokens = batch_size * samples * (prompt_seq_len + max_new_tokens)
     if tokens % 2:
         raise ValueError("batch size x samples x sequence length is odd, so the float32 log-probabilities do not fill "
                          "whole int64 words: make one of the three even")  # fmt: skip
@@ -38,24 +32,16 @@ def message_bytes(
     }
 
 
-def iteration_bytes(sizes: dict[str, int]) -> int:
-    """Return the bytes that all readers of an iteration receive together."""
-    return sum(sizes[sender] for sender, _ in EDGES)
-
-
-def store_bytes(sizes: dict[str, int]) -> int:
-    """Return the size of the object store that the messages need."""
-    return max(MIN_STORE_BYTES, STORED_ITERATIONS * iteration_bytes(sizes))
-
-
 def check_memory(sizes: dict[str, int], batch_size: int) -> None:
     """Raise ValueError, with the largest batch size that fits, if memory or /dev/shm is too small for the messages."""
+    import psutil  # not above, because scripts say in one line that it is not installed
+
     if not os.access("/dev/shm", os.W_OK):
         raise ValueError("/dev/shm is missing or cannot be written, and Ray needs it: mount a tmpfs there")
-    available = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
-    free = {"/dev/shm": shutil.disk_usage("/dev/shm").free, "memory": 1024 * int(available[1]) if available else 0}
+    free = {"/dev/shm": psutil.disk_usage("/dev/shm").free, "memory": psutil.virtual_memory().available}
     needed = {"/dev/shm": STORED_ITERATIONS, "memory": STORED_ITERATIONS + RESIDENT_ITERATIONS}
-    largest = {name: batch_size * free[name] // (needed[name] * iteration_bytes(sizes)) for name in free}
+    iteration_bytes = sum(sizes[sender] for sender, _ in EDGES)  # what all readers receive together
+    largest = {name: batch_size * free[name] // (needed[name] * iteration_bytes) for name in free}
     if free["/dev/shm"] < MIN_STORE_BYTES:
         largest["/dev/shm"] = 0
     name = min(largest, key=largest.__getitem__)

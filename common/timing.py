@@ -1,7 +1,7 @@
 """Make numbered random messages, time the iterations that move them, and verify every byte outside of the clock.
 
-A sender has SLOTS random tensors, which are equal in every process that makes them. Message N is tensor N % SLOTS with
-the sequence number N in its first 8 bytes. Readers compare the number, and a 64-bit hash of all other bytes.
+A sender has a tensor for each of MASKS: random numbers, which are equal in every process, with inverted bits. Message N
+is tensor N % 3 with the sequence number N in its first 8 bytes. Readers compare all bytes.
 """
 
 import time
@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import xxhash
 from tqdm import tqdm
 
 from common import SuiteError
-from common.sizes import EDGES, NUMBER_BYTES
+from common.sizes import EDGES
 
-SLOTS = 3  # a transport that reuses two buffers would show an old message as a new one
+# Every byte differs from message to message. Three, because a transport that reuses two buffers would show an old one.
+MASKS = (0, 0x5555555555555555, ~0x5555555555555555)
 
 
 def time_group(
@@ -30,20 +30,14 @@ def time_group(
     The clock of an iteration starts before `send`, which writes the sequence number and hands the query to the
     transport. It stops after `receive`, which gets what `send` returned, and waits until the driver holds the results.
     """
-
-    def finish_oldest() -> None:
-        number, start, sent = open_iterations.popleft()
-        receive(sent)
-        save_times(number, start, clock())
-
     open_iterations: deque[tuple[int, float, Any]] = deque()
     for number in numbers:
-        if len(open_iterations) == in_flight:
-            finish_oldest()
         start = clock()
         open_iterations.append((number, start, send(number)))
-    while open_iterations:
-        finish_oldest()
+        while len(open_iterations) == in_flight or (open_iterations and number == numbers[-1]):
+            oldest, start, sent = open_iterations.popleft()
+            receive(sent)
+            save_times(oldest, start, clock())
 
 
 def count_iterations(warmup: int, iterations: int) -> Iterable[int]:
@@ -71,60 +65,43 @@ class Endpoint:
 
     def __init__(self, name: str, sizes: Mapping[str, int], device: str = "cpu") -> None:
         torch.set_num_threads(1)
-        self.name, self.sizes, self.device = name, sizes, device
-        self.senders = [sender for sender, reader in EDGES if reader == name]
-        self.pool = [torch.from_numpy(items).to(device) for items in random_pool(name, sizes[name])]
-        self.digests = {
-            sender: [digest([items.view(np.uint8).data]) for items in random_pool(sender, sizes[sender])]
-            for sender in self.senders
-        }
-        self.inputs: Sequence[torch.Tensor] = ()
-        self.numbers: list[int] = []  # of the inputs, as they were when the inputs arrived
+        self.name, self.device, items = name, device, random_items(name, sizes[name])
+        self.pool = [torch.from_numpy(items ^ mask).to(device) for mask in MASKS]
+        self.expected = {sender: random_items(sender, sizes[sender]) for sender, reader in EDGES if reader == name}
+        self.held: list[tuple[torch.Tensor, int]] = []  # messages, and their numbers when they arrived
 
     def message(self, number: int) -> torch.Tensor:
         """Return the message with this sequence number: a tensor that exists already."""
-        tensor = self.pool[number % SLOTS]
+        tensor = self.pool[number % len(MASKS)]
         tensor[0] = number
         return tensor
 
     def receive(self, *inputs: torch.Tensor) -> int:
         """Hold these messages instead of those before, and return their number. To read it waits for copies to GPUs."""
-        for sender, tensor in zip(self.senders, inputs, strict=True):
+        for (sender, items), tensor in zip(self.expected.items(), inputs, strict=True):
             # A compiled graph passes an error to a method as its argument.
-            if not isinstance(tensor, torch.Tensor) or tensor.nbytes != self.sizes[sender]:
-                raise SuiteError(f"{sender} -> {self.name}: expected {self.sizes[sender]} bytes, got {tensor!r:.100}")
-        self.inputs, self.numbers = inputs, [int(tensor[0]) for tensor in inputs]
-        return self.numbers[0]
+            if not isinstance(tensor, torch.Tensor) or tensor.nbytes != items.nbytes:
+                raise SuiteError(f"{sender} -> {self.name}: expected {items.nbytes} bytes, got {tensor!r:.100}")
+        self.held = [(tensor, int(tensor[0])) for tensor in inputs]
+        return self.held[0][1]
 
     def verify(self, number: int) -> None:
         """Raise SuiteError if the messages that are held are not those that were sent with this sequence number."""
-        for sender, tensor, read_number in zip(self.senders, self.inputs, self.numbers, strict=True):
-            data, slot = tensor.cpu().numpy().view(np.uint8), number % SLOTS
-            if read_number != number or digest([data.data]) != self.digests[sender][slot]:
-                expected = random_pool(sender, self.sizes[sender])[slot]
-                expected[0] = number
-                wrong = np.count_nonzero(data != expected.view(np.uint8))
+        for (sender, items), (tensor, read_number) in zip(self.expected.items(), self.held, strict=True):
+            received, expected = tensor.cpu().numpy(), items ^ MASKS[number % len(MASKS)]
+            expected[0] = number
+            if read_number != number or not np.array_equal(received, expected):
+                wrong = np.count_nonzero(received.view(np.uint8) != expected.view(np.uint8))
                 raise SuiteError(f"{sender} -> {self.name}: {wrong} bytes of message {number} differ from what was "
                                  f"sent, and it arrived with number {read_number}")  # fmt: skip
 
 
-def random_pool(sender: str, message_bytes: int) -> list[np.ndarray]:
-    """Return the payloads of a sender as int64 items, without sequence numbers."""
-    limits, count = np.iinfo(np.int64), message_bytes // 8
-    generators = [random_generator(sender, slot) for slot in range(SLOTS)]
-    return [generator.integers(limits.min, limits.max, count, np.int64, endpoint=True) for generator in generators]
+def random_items(sender: str, message_bytes: int) -> np.ndarray:
+    """Return the random int64 items that the messages of a sender are made of."""
+    return np.frombuffer(random_generator(sender).bytes(message_bytes), np.int64)
 
 
-def random_generator(sender: str, slot: int, field: str = "") -> np.random.Generator:
+def random_generator(sender: str, slot: int = 0, field: str = "") -> np.random.Generator:
     """Return a generator of random numbers, which are the same in every process."""
     seed = [zlib.crc32(sender.encode()), slot, zlib.crc32(field.encode())]
     return np.random.Generator(np.random.SFC64(seed))
-
-
-def digest(parts: Iterable[memoryview], skip: int = NUMBER_BYTES) -> int:
-    """Return the XXH3-64 hash of all parts of a message, without the first `skip` bytes of the first part."""
-    state = xxhash.xxh3_64()
-    for part in parts:
-        state.update(part[skip:])
-        skip = 0
-    return state.intdigest()

@@ -38,7 +38,7 @@ RUN_SECONDS = 250  # a run that takes longer is killed; on an idle machine it ta
 def pytest_configure():
     """Make this process inherit every process that a run leaves behind, and make its runs wait only for its own."""
     cleanup.become_subreaper()
-    os.environ["DATA_FLOW_LOCK"] = f"tests of {os.getpid()}"  # other processes run tests too, without waiting
+    os.environ["DATA_FLOW_LOCK"] = f"/proc/{os.getpid()}"  # other processes run tests too, without waiting
 
 
 def pytest_addoption(parser):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from common.sizes import NUMBER_BYTES
 from dataflow.errors import did_you_mean
 from dataflow.units import parse_bytes
 
+NUMBER_BYTES = 8  # of a sequence number
 MODELS = tomllib.loads(Path(__file__).with_name("models.toml").read_text(encoding="utf-8"))
 ITEM_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
               "str": 1, "ints": 8, "floats": 8}  # fmt: skip

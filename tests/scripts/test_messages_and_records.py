@@ -10,7 +10,7 @@ import torch
 from common import RecordError, SuiteError
 from common import record as records
 from common.sizes import EDGES, message_bytes
-from common.timing import SLOTS, Endpoint, count_iterations, time_group
+from common.timing import Endpoint, count_iterations, time_group
 
 SIZES = message_bytes(4, 256)
 
@@ -32,7 +32,9 @@ def send(endpoints, number):
 
 
 def test_every_reader_finds_the_messages_of_every_iteration_right(endpoints):
-    for number in range(1, 3 * SLOTS):
+    first, second, third = (tensor[1:].view(torch.uint8) for tensor in endpoints["policy"].pool)
+    assert all((a != b).all() for a, b in ((first, second), (first, third), (second, third)))
+    for number in range(1, 9):
         assert send(endpoints, number) == number
         for endpoint in endpoints.values():
             endpoint.verify(number)
@@ -42,7 +44,7 @@ def test_every_reader_finds_the_messages_of_every_iteration_right(endpoints):
 def test_a_single_wrong_byte_is_found_and_its_edge_is_named(endpoints, sender, reader):
     send(endpoints, 4)
     endpoint = endpoints[reader]
-    tensor = endpoint.inputs[endpoint.senders.index(sender)]
+    tensor, _ = endpoint.held[[*endpoint.expected].index(sender)]
     tensor.view(torch.uint8)[-1] ^= 1
     with pytest.raises(SuiteError, match=rf"^{sender} -> {reader}: 1 bytes of message 4 differ .* number 4$"):
         endpoint.verify(4)
@@ -52,7 +54,7 @@ def test_the_message_of_another_iteration_is_found_also_if_the_right_one_arrives
     send(endpoints, 5)
     with pytest.raises(SuiteError, match=r"driver -> policy: .* of message 6 differ .* number 5"):
         endpoints["policy"].verify(6)
-    endpoints["policy"].inputs[0].copy_(endpoints["driver"].message(6))
+    endpoints["policy"].held[0][0].copy_(endpoints["driver"].message(6))
     with pytest.raises(SuiteError, match=r"driver -> policy: 0 bytes of message 6 differ .* number 5"):
         endpoints["policy"].verify(6)
 
@@ -111,7 +113,7 @@ def test_the_samples_of_a_record_whose_path_became_a_folder_are_saved_elsewhere(
 
 def test_a_script_waits_while_another_one_or_the_suite_measures(flags, capsys, monkeypatch):
     with records.only_measurement():
-        monkeypatch.setattr(records.time, "sleep", Mock(side_effect=KeyboardInterrupt))
+        monkeypatch.setattr(records.fcntl, "flock", Mock(side_effect=[BlockingIOError, KeyboardInterrupt]))
         with pytest.raises(KeyboardInterrupt), records.recorded_run(flags):
             pass
     assert capsys.readouterr().out.startswith("waiting until another measurement")
