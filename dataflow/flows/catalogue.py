@@ -14,7 +14,7 @@ from typing import Any
 
 from common import sizes as demo_sizes
 from dataflow.errors import did_you_mean
-from dataflow.flows.chatlearn_messages import dpo, of_samples, rlhf, slime
+from dataflow.flows.chatlearn_messages import of_samples, rlhf, slime
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, NUMBER_BYTES, Field, Message, flat_message
 from dataflow.flows.parser import ARROW, check_reserved, parse_flow
@@ -64,7 +64,6 @@ FLOWS: dict[str, Callable[..., Flow]] = {
     "ppo": of_samples(partial(rlhf, "ppo", "RLHF (PPO)", has_value=True)),
     "grpo": of_samples(partial(rlhf, "grpo", "GRPO")),
     "grpo-math": of_samples(partial(rlhf, "grpo-math", "GRPO, math", has_rule=True)),
-    "dpo": of_samples(dpo),
     "slime": of_samples(slime),
     "round-trip": round_trip,
     "chain": chain,

@@ -1,10 +1,10 @@
 """Define the messages that ChatLearn's models send each other: dicts of tensors, lists of tensors, and strings.
 
 Keys, dtypes and shapes: alibaba/ChatLearn at 85ee7dfe (v1.0.1), examples/megatron/models (policy_inference.py,
-reference.py, value_inference.py, reward_inference.py) and its DPO example. Prompts are repeated in the dataset, so
-every message of a flow has the same number of samples.
+reference.py, value_inference.py, reward_inference.py). Prompts are repeated in the dataset, so every message of a flow
+has the same number of samples.
 
-Symbols in the formulas: B samples, L padded length, p prompt lengths, a response lengths, S sequence length.
+Symbols in the formulas: B samples, L padded length, p prompt lengths, a response lengths.
 """
 
 import math
@@ -126,21 +126,6 @@ def reward(batch: Batch, values: bool = False) -> Message:
     return Message(tuple(fields))
 
 
-def pairs(batch: Batch, scored: bool) -> Message:
-    """DPO's chosen and rejected answers, 24 B S + 8 B; with the reference's two sums (`scored`), 24 B S + 16 B."""
-    size, length = batch.batch_size, batch.padded
-    fields = [
-        Field("chosen", "int64", (size, length)),
-        Field("rejected", "int64", (size, length)),
-        Field("chosen_mask", "float32", (size, 1, length)),
-        Field("rejected_mask", "float32", (size, 1, length)),
-        Field("prompt_id_lens", "int64", (size,)),
-    ]
-    if scored:
-        fields += [Field(name, "float32", (size,)) for name in ("reference_chosen_logps", "reference_rejected_logps")]
-    return Message(tuple(fields))
-
-
 def slime(batch: Batch) -> Flow:
     """What slime and miles send to training: a dict of Python lists (_convert_samples_to_train_data) and one tensor.
 
@@ -181,9 +166,3 @@ def rlhf(name: str, title: str, batch: Batch, has_value: bool = False, has_rule:
         tasks.append(Task("reward1", (DRIVER, "policy"), scores))
     returns = tuple(task.name for task in tasks if task.name in ("value", "reward", "reward1"))
     return Flow(name, title, query(batch), tuple(tasks), returns)
-
-
-def dpo(batch: Batch) -> Flow:
-    """Pairs from a dataset, scored by the reference model. Nothing is generated."""
-    task = Task("reference", (DRIVER,), pairs(batch, scored=True))
-    return Flow("dpo", "DPO", pairs(batch, scored=False), (task,), returns=("reference",))

@@ -56,7 +56,7 @@ def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(c
         ("store", ["--flow", "offline-dpo"], "unknown flow offline-dpo"),
         ("torch", ["--check-every", "3", "--in-flight", "4"], "a verification after 3 iterations: give 3 or less"),
         ("store", ["--as-sent", "--message", "packed"], "packed messages have what a view shows"),
-        ("store", ["--flow", "dpo", "--message", "jagged"], "no message of dpo has a list of tensors"),
+        ("store", ["--flow", "a -> b: x int64 8B", "--message", "jagged"], "has a list of tensors: leave"),
         ("store", ["--flow", "chain", "--message", "packed"], "one tensor already: leave it out"),
         ("store", ["--model-seconds", "trainer=1s"], "there is no actor trainer: give policy, reference, reward"),
         ("torch", ["--timeout", "9" * 9], "is too large: give 86400 s or less"),

@@ -10,7 +10,7 @@ from dataflow.flows.catalogue import build_flow
 
 # Lists, strings, booleans and views; an actor that reads from two others.
 GRPO = ("--flow", "grpo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
-DPO = ("--flow", "dpo", "--batch-size", "2", "--seq-length", "255")  # with one actor, to save time
+ONE_TASK = ("--flow", "driver -> a: x int64 8kB, y float16 6B; a -> driver: 300 x float32 12B, z bool 5B")  # one actor
 # Messages of more than 100 KiB, which Ray does not put into its calls.
 LARGE = ("--flow", "grpo", "--batch-size", "64", "--prompt-len", "256", "--response-len", "256")
 # Bytes that do not fill whole words.
@@ -75,7 +75,7 @@ def check(finished, transport):
 def test_fields_arrive_with_the_most_iterations_in_flight(run_script, join_cluster, transport):
     if "nixl" in transport.requirements.modules:
         pytest.importorskip("nixl")
-    flow = DPO if transport.label in ONE_ACTOR else GRPO
+    flow = ONE_TASK if transport.label in ONE_ACTOR else GRPO
     if transport.gives_views and transport.stores == "messages":  # small ones are not mapped
         flow = LARGE
     flags = ("--transport", transport.name, *flow, "--iterations", "12", "--warmup", "2")

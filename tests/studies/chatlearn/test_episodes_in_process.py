@@ -96,9 +96,9 @@ def groups(plan):
 
 
 @pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("name", ["online-dpo", "ppo", "grpo", "grpo-math", "dpo"])
+@pytest.mark.parametrize("name", ["online-dpo", "ppo", "grpo", "grpo-math"])
 def test_operations_equal_chatlearns_formulas(run, name, count):
-    message = ["--as-sent"] if count == 3 and name != "dpo" else ["--message", "fields"]
+    message = ["--as-sent"] if count == 3 else ["--message", "fields"]
     episodes = ("--episode", str(count), "--in-flight", str(count), "--iterations", str(3 * count))
     plan, result = run("--flow", name, *message, *episodes)
     assert (result.status, result.reason) == ("ok", None)
@@ -115,7 +115,7 @@ def test_operations_equal_chatlearns_formulas(run, name, count):
 @pytest.mark.parametrize(
     ("name", "count", "global_batch", "micro_batch"),
     # In the last case, the last step has only half of its samples.
-    [("online-dpo", 1, 8, 8), ("ppo", 4, 16, 2), ("dpo", 2, 4, 2), ("grpo", 3, 16, 2)],
+    [("online-dpo", 1, 8, 8), ("ppo", 4, 16, 2), ("grpo-math", 2, 4, 2), ("grpo", 3, 16, 2)],
 )
 def test_samples_reach_the_trainer_by_its_formulas(run, name, count, global_batch, micro_batch):
     flags = f"--sink trainer --episode {count} --in-flight {count} --iterations {2 * count}"
