@@ -1,8 +1,9 @@
-"""List every runtime, transport and configuration that can be measured. The TOML files in this folder have the data."""
+"""List every runtime, transport, configuration and suite. The TOML files in this folder have the data."""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -87,6 +88,22 @@ class Variant:
         return configuration_name(self.transport.runtime.name, self.transport.name, self.flags)
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of a suite, as in suites.toml."""
+
+    table: str  # the name that their records store; dataflow/report/sections.py defines how it is shown
+    configurations: list[str]  # names with flags of their own
+    flags: str = ""  # added to each of them
+    traced: bool = False  # each is measured with --trace
+
+    @property
+    def commands(self) -> list[str]:
+        """Return the configurations with all flags, without those of a study that is not installed."""
+        known = [name for name in self.configurations if " ".join(name.split()[:2]) in TRANSPORTS]
+        return [f"{configuration} {self.flags}".strip() for configuration in known]
+
+
 def configuration_name(runtime: str, transport: str, flags: Mapping[str, Any]) -> str:
     words = [f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}") for name, value in flags.items()]
     return " ".join([runtime, transport, *words])
@@ -105,35 +122,47 @@ BASELINE = "store driver-queue"  # the demo's own transport
 REFERENCE = "torch memcpy"  # a reference and not a transport
 
 
-def _read_data(name: str) -> list[dict[str, Any]]:
-    """Return the entries of a file beside this one, and of the files of the same name in the folders of studies."""
-    paths = [Path(__file__).with_name(f"{name}.toml"), *sorted(STUDIES_FOLDER.glob(f"*/{name}.toml"))]
-    return [entry for path in paths for entry in tomllib.loads(path.read_text(encoding="utf-8"))[name]]
-
-
-RUNTIMES = {fields["name"]: Runtime(**fields) for fields in _read_data("runtimes")}
+def _read_files(name: str) -> Iterator[dict[str, Any]]:
+    """Yield what a file beside this one has, and the files of the same name in the folders of studies."""
+    for path in (Path(__file__).with_name(name), *sorted(STUDIES_FOLDER.glob(f"*/{name}"))):
+        yield tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def _read_transports() -> Iterator[Transport]:
-    for fields in _read_data("transports"):
+    for fields in (fields for data in _read_files("transports.toml") for fields in data["transports"]):
         requirements, runtime = Requirements(**fields.pop("requirements", {})), RUNTIMES[fields.pop("runtime")]
         defaults = {"module": runtime.module, "function": fields["name"]}
         yield Transport(runtime, requirements=requirements, **defaults | fields)
 
 
-TRANSPORTS = {transport.label: transport for transport in _read_transports()}
-
-
-def transports_of(runtime: str) -> dict[str, Transport]:
-    """Return the transports of a runtime by name."""
-    return {t.name: t for t in TRANSPORTS.values() if t.runtime.name == runtime}
-
-
 def _read_variants() -> Iterator[Variant]:
-    entries = [entry for entry in _read_data("variants") if entry["transport"] in TRANSPORTS]  # a study may be missing
-    for fields in entries:
-        yield Variant(TRANSPORTS[fields.pop("transport")], **fields)
+    for fields in (fields for data in _read_files("variants.toml") for fields in data["variants"]):
+        transport = TRANSPORTS.get(fields.pop("transport"))
+        if transport:  # its study may be missing
+            yield Variant(transport, **fields)
 
 
+RUNTIMES = {fields["name"]: Runtime(**fields) for data in _read_files("runtimes.toml") for fields in data["runtimes"]}
+TRANSPORTS = {transport.label: transport for transport in _read_transports()}
 VARIANTS = tuple(_read_variants())  # in the order of the published tables
 CONFIGURATIONS = {variant.name: variant for variant in VARIANTS}
+
+
+@cache
+def suites() -> dict[str, list[Part]]:
+    """Return the suites of suites.toml and of the studies, and those that follow from the configurations."""
+    core, *of_studies = (
+        {name: [Part(**part) for part in parts] for name, parts in data.items()} for data in _read_files("suites.toml")
+    )
+    measured = [variant for variant in VARIANTS if variant.iterations]
+    core["benchmark"] = [Part("configurations", [f"{v.name} --iterations {v.iterations}" for v in measured])]
+    # Device memory, which settings of host memory do not change.
+    host_flags = {"huge_pages", "retain_memory", "preallocate_store"}
+    movable = [v for v in measured if host_flags.isdisjoint(v.flags) and not v.transport.requirements.host_memory_only]
+    core["gpu"].insert(0, Part("configurations", [v.name for v in movable], "--device cuda --warmup 3 --iterations 20"))
+    # Everything in results/published, so that one call measures all of it, interleaved.
+    published = {name: core[name] for name in ("headline", "benchmark", "stages", "hops", "sweeps")}
+    for suite in of_studies:
+        core |= suite
+        published |= suite
+    return core | {"published": [part for parts in published.values() for part in parts]}

@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from dataflow.catalogue.suites import SUITES
+from dataflow.catalogue.catalogue import suites
 from dataflow.errors import RecordError, UsageError
 from dataflow.measure.batch import (
     Item,
@@ -39,8 +39,8 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, 
     parser = OneLineParser(__doc__, "python3 -m dataflow run [CONFIGURATION ...] [flags]")
     add = parser.add_argument
     add("configurations", nargs="*", metavar="CONFIGURATION", help="runtime, transport and flags, in quotes")
-    add("--suite", choices=SUITES, default="", metavar="NAME", help="all configurations of a suite, or those that are "
-        f"given: {', '.join(SUITES)}")  # fmt: skip
+    add("--suite", choices=suites(), default="", metavar="NAME", help="all configurations of a suite, or those that "
+        f"are given: {', '.join(suites())}")  # fmt: skip
     add("--runs", type=int, default=1, metavar="N", help="processes per configuration (default: %(default)s)")
     add("--output", type=Path, metavar="PATH", help="new file for the record of one configuration, or "
         "new folder for several records and their charts (default: a new name in results/)")  # fmt: skip

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS
-from dataflow.catalogue.suites import SUITES
+from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS, suites
 from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.plan.command_line import make_options, parse_flags
@@ -138,7 +137,7 @@ def plan_suite(names: Sequence[str], suite: str, given: Mapping[str, Any], folde
     planned: list[Planned] = []
     written: list[str] = []  # how the suite names each of them
     needed = [name.split()[:2] for name in names]
-    for part in SUITES[suite]:
+    for part in suites()[suite]:
         for text in part.commands:
             try:
                 planned += plan_configuration(text, given, suite, table or part.table, part.traced)

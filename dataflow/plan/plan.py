@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from dataflow.catalogue.catalogue import Transport, readers_get_views, transports_of
+from dataflow.catalogue.catalogue import TRANSPORTS, Transport, readers_get_views
 from dataflow.errors import Skipped, UsageError
 from dataflow.flows.catalogue import build_flow, flow_sizes
 from dataflow.flows.flow import DRIVER, Edge, Flow, with_proxy_actor
@@ -189,7 +189,7 @@ def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: st
     """Return the plan, and the reason if this machine does not meet a requirement; raise UsageError for bad flags."""
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
-        transport = transports_of(runtime_name)[str(options.transport)]
+        transport = TRANSPORTS[f"{runtime_name} {options.transport}"]
         for error in validate.find_errors(transport, options, flow):
             raise UsageError(error)
     except ValueError as error:

@@ -1,6 +1,6 @@
 """The one interface between a study and the laboratory. A study is a folder here; the laboratory names none of them.
 
-The `__init__.py` of the folder has STUDY. Beside it, transports.toml has transports of its own, suite.toml its suites,
+The `__init__.py` of the folder has STUDY. Beside it, transports.toml has transports of its own, suites.toml its suites,
 and sections.py its tables and charts (SECTIONS). If the folder is deleted, everything else works.
 """
 

@@ -6,7 +6,7 @@ import pytest
 from made_records import make_record, make_run, make_sweep, rows_of
 
 from dataflow.analysis.result import group_results
-from dataflow.catalogue.suites import SUITES
+from dataflow.catalogue.catalogue import suites
 from dataflow.records.schema import ProcessCost
 from dataflow.report.sections import find_tables, sections
 
@@ -161,7 +161,7 @@ def test_a_sweep_has_a_line_per_configuration_and_a_column_per_value_or_says_why
 
 
 def test_every_table_of_a_suite_can_be_shown_and_an_unknown_one_too():
-    assert {part.table for parts in SUITES.values() for part in parts} <= set(find_tables())
+    assert {part.table for parts in suites().values() for part in parts} <= set(find_tables())
     (section,) = build(make_record("refs", [1.0], table="of-tomorrow"))
     assert (section.name, section.chart, section.table.cells[0][0]) == ("of-tomorrow", None, "store refs")
 

@@ -1,14 +1,15 @@
 """Test the verb `run`: which configurations it measures in which order, what it rejects, and what it continues."""
 
 import re
+from collections import defaultdict
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from made_records import make_record, make_run
 
 from dataflow.analysis.result import Result
-from dataflow.catalogue.catalogue import VARIANTS
-from dataflow.catalogue.suites import SUITES, Part
+from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS, Part, suites
 from dataflow.commands import list as list_command
 from dataflow.commands import report
 from dataflow.commands import run as benchmark
@@ -112,27 +113,36 @@ def test_wrong_flags_are_rejected_in_one_line(no_gpu, argv, reason):
     assert reason in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("suite", sorted(SUITES.keys() - {"gpu"}))
+def test_every_transport_of_the_catalogue_is_in_its_module_and_the_other_way_round():
+    by_module = defaultdict(set)
+    for transport in TRANSPORTS.values():
+        by_module[transport.module].add(transport.function)
+    for module, names in by_module.items():
+        assert set(import_module(f"dataflow.{module}").TRANSPORTS) == names
+
+
+@pytest.mark.parametrize("suite", sorted(suites().keys() - {"gpu"}))
 def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
     monkeypatch.setattr(validate, "require_memory", lambda *_: 2**33)  # whatever other programs use
     flags = {"device": "cpu"} | ({"address": "auto"} if suite.startswith("cluster") else {})
     items = plan_suite([], suite, flags, tmp_path)
-    tables = {part.table: part.traced for part in SUITES[suite]}
+    tables = {part.table: part.traced for part in suites()[suite]}
     assert len({item.path for item in items}) == len(items)
     for item in items:
         assert (item.record.suite, item.record.traced) == (suite, tables[item.record.table])
         assert item.plan.options.trace == item.record.traced
 
 
-@pytest.mark.parametrize("suite", ["benchmark", "hops", "sweeps", "peers", "headline"])
+@pytest.mark.parametrize("suite", ["benchmark", "hops", "sweeps", "peers", "cluster"])
 def test_every_name_of_a_suite_selects_its_configurations(suite, no_gpu, monkeypatch):
     monkeypatch.setattr(validate, "require_memory", lambda *_: 2**33)  # whatever other programs use
-    items = plan_suite([], suite, {}, Path())
-    for name in {name for part in SUITES[suite] for name in part.configurations}:
-        labels = {item.plan.transport.label for item in plan_suite([name], suite, {}, Path())}
+    flags = {"address": "auto"} if suite == "cluster" else {}
+    items = plan_suite([], suite, flags, Path())
+    for name in {name for part in suites()[suite] for name in part.configurations}:
+        labels = {item.plan.transport.label for item in plan_suite([name], suite, flags, Path())}
         assert labels == {" ".join(name.split()[:2])}
     for item in items[:: 1 + len(items) // 8]:  # as --dry-run and tables name them
-        assert item.plan in [selected.plan for selected in plan_suite([item.label], suite, {}, Path())]
+        assert item.plan in [selected.plan for selected in plan_suite([item.label], suite, flags, Path())]
 
 
 def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
@@ -200,7 +210,7 @@ def test_a_disturbed_run_is_measured_again_at_most_twice(monkeypatch, no_gpu, tm
 
     monkeypatch.setattr(supervisor, "measure_run", measure_run)
     argv = ["--suite", "quick", "torch memcpy", *flags, "--output", str(tmp_path)]
-    monkeypatch.setitem(SUITES, "quick", [Part("configurations", ["torch memcpy"])])
+    monkeypatch.setitem(suites(), "quick", [Part("configurations", ["torch memcpy"])])
     assert benchmark.main([*argv, "--runs", "1"]) == 0
     path = tmp_path / "00-torch-memcpy.json"
     record = files.load(path)

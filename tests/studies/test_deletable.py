@@ -16,8 +16,7 @@ from dataflow.studies import studies
 PLAN_ALL = """
 from pathlib import Path
 
-from dataflow.catalogue.catalogue import VARIANTS
-from dataflow.catalogue.suites import SUITES
+from dataflow.catalogue.catalogue import VARIANTS, suites
 from dataflow.commands import list as list_command
 from dataflow.commands.run import plan_suite
 from dataflow.flows.catalogue import describe_flows
@@ -31,7 +30,7 @@ validate.require_modules, validate.count_gpus = lambda *_: None, lambda: 8
 describe_flows(), describe_flags(), find_tables(), list_command.main([])
 for variant in VARIANTS:
     plan_configuration(variant.name, {})
-for suite, parts in SUITES.items():
+for suite, parts in suites().items():
     if not any("--place" in command for part in parts for command in part.commands):
         plan_suite([], suite, {}, Path("records"))
 """
