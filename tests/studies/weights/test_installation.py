@@ -1,5 +1,8 @@
 """Weights in receivers: late writes and torn reads are found, and nothing else is."""
 
+import threading
+from unittest.mock import Mock
+
 import pytest
 import torch
 from in_process import LocalEndpoints, LocalRingEndpoints
@@ -8,6 +11,12 @@ from dataflow.endpoints.tensors import list_tensors
 from dataflow.flows.catalogue import build_flow
 
 SMALL = {"model": "gpt2", "model_scale": 0.001}
+
+
+@pytest.fixture(autouse=True)
+def no_reader(monkeypatch):
+    """Let no thread read the weights: a test calls `read` itself, so that its reads have a number and a moment."""
+    monkeypatch.setattr(threading, "Thread", Mock())
 
 
 def update(endpoints, number):
