@@ -60,7 +60,7 @@ def imported_modules(code: str) -> set[str]:
 
 def test_a_run_over_the_store_imports_few_modules_of_the_project():
     code = "import dataflow.measure.supervisor, dataflow.measure.driver, dataflow.workers.ray_workers\n"
-    modules = imported_modules(code + "import dataflow.report.render, dataflow.transports.calls")
+    modules = imported_modules(code + "import dataflow.report.render, dataflow.transports.store")
     own = {name for name in modules if (ROOT / f"{name.replace('.', '/')}.py").is_file()}
     assert len(own) <= MAX_MODULES, sorted(own)
 
