@@ -1,12 +1,9 @@
-"""Draw charts with dots, bars or lines that are 800 pixels wide, and write them as SVG.
-
-is_view means that readers get a view, so that their times do not include a copy.
-"""
+"""Draw charts with dots, bars or lines that are 800 pixels wide, and write them as SVG."""
 
 import io
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any
@@ -29,25 +26,19 @@ BYTES = FuncFormatter(lambda value, _: format_bytes(round(value)))
 
 
 @dataclass(frozen=True)
-class Dot:
-    """The value of one configuration with its 95 % interval, and a label on the right. Views have a hollow dot."""
+class Mark:
+    """The value of one configuration with its 95 % interval, and a label on the right. Bars have segments by name.
+
+    A dot is hollow if readers get a view: its time does not include a copy.
+    """
 
     name: str
+    label: str
     value: float
     low: float
     high: float
-    label: str
     is_view: bool = False
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One configuration: the lengths of its segments by name, a label on the right, and an interval of its length."""
-
-    name: str
-    segments: dict[str, float]
-    label: str
-    interval: tuple[float, float] | None = None
+    segments: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,14 +46,18 @@ class Series:
     """A line through points (x, y, low, high) and a band around it; dashed for views, broad and grey for a limit."""
 
     name: str
-    points: Sequence[tuple[float, float, float, float]]
+    points: Sequence[tuple[float, ...]]
     is_view: bool = False
     is_limit: bool = False
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Panels of marks by title, one below the other on the same x axis, and vertical lines by name in the legend."""
+    """Panels of marks by title, one below the other on the same x axis, and vertical lines by name in the legend.
+
+    Each mark is a row: a dot on a logarithmic axis, or a stacked bar on an axis that starts at zero. Bars are stacked
+    in the order of `segment_names`, in which each place has its own colour.
+    """
 
     file_name: str
     title: str
@@ -70,6 +65,7 @@ class Chart:
     x_label: str
     limits: dict[str, float] = field(default_factory=dict)
     caption: Sequence[str] = ()
+    segment_names: Sequence[str] = ()
     legend_columns = 6
 
     def draw(self) -> Figure:
@@ -114,57 +110,40 @@ class Chart:
         return len(marks) + 0.4
 
     def draw_panel(self, axes: Any, marks: Sequence[Any]) -> None:
-        """Draw the marks of a panel."""
-        raise NotImplementedError
+        shown = [end for panel in self.panels.values() for mark in panel for end in (mark.low, mark.high)]
+        shown += self.limits.values()
+        if self.segment_names:
+            axes.set_xlim(0, 1.005 * max(shown))
+            axes.xaxis.set_major_formatter(PLAIN_NUMBERS)
+            self.draw_bars(axes, marks)
+        else:
+            axes.grid(axis="y", linewidth=0.5, linestyle=":")
+            set_log_axis(axes, "x", shown)
+        axes.set_yticks(range(len(marks)), [mark.name for mark in marks])
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(len(marks) - 0.3, -0.7)
+        for y, mark in enumerate(marks):
+            axes.text(1.01, y, mark.label, fontsize=8, transform=axes.get_yaxis_transform(), va="center_baseline")
+            ends, edge = (mark.low, mark.high), [("white", 4.0)] if mark.segments else []  # to be seen on dark segments
+            for colour, width in (*edge, ("0.1", 1.6)):
+                axes.plot(ends, (y, y), color=colour, linewidth=width, solid_capstyle="butt", zorder=2.1)
+            if not mark.segments:
+                inside = "white" if mark.is_view else "0.1"
+                axes.plot(mark.value, y, "o", color="0.1", markerfacecolor=inside, markersize=5, zorder=2.2)
 
-
-class DotChart(Chart):
-    """Groups of dots on one logarithmic axis."""
-
-    def draw_panel(self, axes: Any, marks: Sequence[Dot]) -> None:
-        ends = [end for dots in self.panels.values() for dot in dots for end in (dot.low, dot.high)]
-        draw_names(axes, marks)
-        axes.grid(axis="y", linewidth=0.5, linestyle=":")
-        set_log_axis(axes, "x", [*ends, *self.limits.values()])
-        for y, dot in enumerate(marks):
-            inside = "white" if dot.is_view else "0.1"
-            axes.plot((dot.low, dot.high), (y, y), color="0.1", linewidth=1.6, solid_capstyle="butt", zorder=2.1)
-            axes.plot(dot.value, y, "o", color="0.1", markerfacecolor=inside, markersize=5, zorder=2.2)
-
-
-@dataclass(frozen=True)
-class BarChart(Chart):
-    """Stacked bars on an axis that starts at zero.
-
-    segment_names: all names in the order in which they are stacked. Each place in this order has its own colour.
-    """
-
-    segment_names: Sequence[str] = ()
-
-    def draw_panel(self, axes: Any, marks: Sequence[Bar]) -> None:
-        draw_names(axes, marks)
-        ends = [end for bar in marks for end in (sum(bar.segments.values()), *(bar.interval or ()))]
-        axes.set_xlim(0, 1.005 * max([*ends, *self.limits.values()]))
-        axes.xaxis.set_major_formatter(PLAIN_NUMBERS)
-        starts = [0.0] * len(marks)
+    def draw_bars(self, axes: Any, marks: Sequence[Mark]) -> None:
+        rows, starts = range(len(marks)), [0.0] * len(marks)
         for name, colour in zip(self.segment_names, cycle(SEGMENT_COLOURS), strict=False):
-            lengths = [bar.segments.get(name, 0.0) for bar in marks]
+            lengths = [mark.segments.get(name, 0.0) for mark in marks]
             if any(lengths):
-                axes.barh(
-                    range(len(marks)), lengths, 0.74, starts, label=name, color=colour, edgecolor="black", linewidth=0.5
-                )
+                axes.barh(rows, lengths, 0.74, starts, label=name, color=colour, edgecolor="black", linewidth=0.5)
             starts = [start + length for start, length in zip(starts, lengths, strict=True)]
-        for y, bar in enumerate(marks):
-            if bar.interval:  # with a white edge, to be seen on dark segments
-                axes.plot(bar.interval, (y, y), color="white", linewidth=4, zorder=2.1)
-                axes.plot(bar.interval, (y, y), color="0.1", linewidth=1.6, zorder=2.1)
 
 
 @dataclass(frozen=True)
 class LineChart(Chart):
     """Lines on logarithmic axes. The legend has those first that are the highest at their right ends."""
 
-    y_label: str = ""
     x_is_bytes: bool = False
     legend_columns = 3
 
@@ -174,7 +153,7 @@ class LineChart(Chart):
     def draw_panel(self, axes: Any, marks: Sequence[Series]) -> None:
         points = [point for line in marks for point in line.points]
         axes.grid(axis="y", linewidth=0.6)
-        axes.set_ylabel(self.y_label, fontsize=9)
+        axes.set_ylabel("milliseconds per iteration", fontsize=9)
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(BYTES if self.x_is_bytes else PLAIN_NUMBERS)
         set_log_axis(axes, "y", [value for point in points for value in point[1:]])
@@ -187,15 +166,6 @@ class LineChart(Chart):
             x, y, low, high = zip(*line.points, strict=True)
             axes.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
             axes.plot(x, y, label=line.name, markersize=5, **style)
-
-
-def draw_names(axes: Any, marks: Sequence[Dot | Bar]) -> None:
-    """Write for each mark its name on the left and its label on the right."""
-    axes.set_yticks(range(len(marks)), [mark.name for mark in marks])
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(marks) - 0.3, -0.7)
-    for y, mark in enumerate(marks):
-        axes.text(1.01, y, mark.label, fontsize=8, transform=axes.get_yaxis_transform(), va="center_baseline")
 
 
 def set_log_axis(axes: Any, name: str, values: Sequence[float]) -> None:

@@ -11,7 +11,7 @@ from dataflow.analysis.result import Result, group_results
 from dataflow.catalogue.catalogue import BASELINE, VARIANTS, Variant
 from dataflow.plan.command_line import describe_flags
 from dataflow.records import files
-from dataflow.report.groups import provenance
+from dataflow.report.sections import provenance
 from dataflow.report.sentences import describe_alone, describe_fastest, format_factor, format_interval, format_time
 from dataflow.report.stage_tables import headline_results
 from dataflow.report.suite_tables import describe_layout

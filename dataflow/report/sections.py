@@ -4,27 +4,80 @@ Records name their table. suite_tables.py and the modules `sections` of the stud
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from importlib import import_module
+from statistics import median
 from typing import Any
 
-from dataflow.analysis.result import UNCOUNTED, Result, with_shared_references
+from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance, with_shared_references
+from dataflow.analysis.statistics import interval
 from dataflow.flows.catalogue import FLOWS
+from dataflow.records.machine import machine_line
 from dataflow.report import tables
-from dataflow.report.groups import Group, Table, provenance, title_of
-from dataflow.report.suite_tables import CONFIGURATIONS, TABLES
-from dataflow.report.tables import Section, make_table
+from dataflow.report.charts import Chart, Mark
+from dataflow.report.sentences import format_time
+from dataflow.report.tables import Column, Section, format_milliseconds, make_table
 from dataflow.studies import STUDIES_FOLDER, studies
+from dataflow.units import format_bytes
+
+
+@dataclass(frozen=True)
+class Group:
+    """The results of one section, and all results of the report."""
+
+    results: Sequence[Result]  # also those without a time
+    report: Sequence[Result]
+
+    @cached_property
+    def done(self) -> list[Result]:
+        return [result for result in self.results if result.status == "ok"]
+
+    @property
+    def ordered(self) -> list[Result]:
+        return tables.order_by_readers(self.done)
+
+
+def title_of(result: Result) -> str:
+    return f"{result.flow.title}, {format_bytes(result.workload.bytes_per_iteration)} per iteration"
+
+
+def by_edges(result: Result) -> tuple[Any, ...]:
+    return -result.workload.bytes_per_iteration, result.workload.edges
+
+
+def by_sizes(*left_out: str) -> Callable[[Result], tuple[Any, ...]]:
+    """Return a function for `Table.group_by`: results with equal sizes, except those that are left out."""
+    return lambda result: (str(sorted(item for item in result.workload.sizes.items() if item[0] not in left_out)),)
+
+
+@dataclass(frozen=True)
+class Table:
+    """How the results of one table of records are shown: one section per group with equal `group_by`.
+
+    The first value of `group_by` is the order of the sections. `rows` are the items of the columns: results or others.
+    A section without rows is left out. The tables `before` are made of the same groups. If the rows are results, those
+    whose runs do not count follow, with the reason in place of the time.
+    """
+
+    name: str  # of its sections, as in the marks of the pages
+    columns: Callable[[Group], Sequence[Column]]
+    rows: Callable[[Group], Sequence[Any]] = lambda group: group.ordered
+    title: Callable[[Result], str] = title_of
+    sentence: Callable[[Group], str] = lambda group: ""
+    chart: Callable[[Group], Any] = lambda group: None
+    notes: Callable[[Group], Sequence[str]] = lambda group: ()
+    group_by: Callable[[Result], tuple[Any, ...]] = by_edges
+    before: Sequence["Table"] = ()
 
 
 @cache
 def find_tables() -> Mapping[str, Table]:
     """Return how each table is shown, in the order of the report: those of the suite, then those of the studies."""
     names = [name for name in studies() if (STUDIES_FOLDER / name / "sections.py").exists()]
-    modules = [import_module(f"dataflow.studies.{name}.sections") for name in names]
-    return TABLES | {name: table for module in modules for name, table in module.SECTIONS.items()}
+    modules = ["dataflow.report.suite_tables", *(f"dataflow.studies.{name}.sections" for name in names)]
+    return {name: table for module in modules for name, table in import_module(module).SECTIONS.items()}
 
 
 def sections(results: Sequence[Result]) -> list[Section]:
@@ -34,7 +87,8 @@ def sections(results: Sequence[Result]) -> list[Section]:
     """
     by_name = dict(find_tables())
     for result in results:
-        by_name.setdefault(result.table, replace(CONFIGURATIONS, name=result.table, chart=lambda group: None))
+        unknown = replace(by_name["configurations"], name=result.table, chart=lambda group: None)
+        by_name.setdefault(result.table, unknown)
     groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
     for result in results:
         flow, table = result.workload.flow, by_name[result.table]
@@ -63,3 +117,50 @@ def build_group(table: Table, group: Group) -> list[Section]:
             shown, title = make_table(rows, columns) if columns else None, part.title(group.done[0])
             built.append(Section(part.name, title, part.sentence(group), shown, part.chart(group), notes))
     return built
+
+
+def provenance(results: Sequence[Result]) -> list[str]:
+    """Return the machines and versions, and last the boots, the runs, the day and the commits."""
+    environments = [environment for result in results for environment in result.environments]
+    ok_runs = [run for result in results for run in result.ok_runs]
+    commits = set()
+    for environment in environments:
+        changed = " with changes that are not committed" if environment.get("git_dirty") else ""
+        commits.add((environment.get("git_commit") or "unknown")[:10] + changed)
+    days = sorted({run.started_at[:10] for result in results for run in result.shown_runs})
+    counts = sorted({len(result.run_seconds) for result in results})
+    verb = "Counted, although" if any(result.allows_disturbed for result in results) else "Left out, because"
+    left_out = {
+        f"{verb} they were disturbed": sum(bool(find_disturbance(run)) for run in ok_runs),
+        "Left out, because their times had not settled": sum(run.settled is False for run in ok_runs),
+    }
+    notes = [f"{reason}: {count} of {len(ok_runs)} runs. " for reason, count in left_out.items() if count]
+    return [
+        *sorted(set(map(machine_line, environments))),
+        f"Boots: {len({environment.get('boot') for environment in environments})}. "
+        f"Runs per configuration: {' to '.join(map(str, dict.fromkeys([counts[0], counts[-1]])))}. {''.join(notes)}"
+        f"Measured on {' and '.join(days)}, commit {', '.join(sorted(commits))}.",
+    ]
+
+
+def make_mark(result: Result, name: str, segments: Mapping[str, float] | None = None) -> Mark:
+    """Return a dot, or a bar of segments in ms, for the time of a result with its 95 % interval."""
+    ends = interval(result.run_seconds) or (result.typical_seconds, result.typical_seconds)
+    value, low, high = (1e3 * seconds for seconds in (result.typical_seconds, *ends))
+    return Mark(name, format_time(result), value, low, high, not result.readers_own_a_copy, segments or {})
+
+
+def draw_dots(group: Group, file_name: str, title: str, label: Callable[[Result], str] = tables.marked_label) -> Chart:
+    """Return a chart with a dot per result, the slowest first, in groups of equal work, and the times of memcpy."""
+    dots: dict[str, list[Mark]] = {}
+    for result in group.ordered:
+        dots.setdefault(tables.readers_of(result), []).append(make_mark(result, label(result)))
+    caption = ("Line: 95 % interval of the time, from the medians of the runs.", *provenance(group.done))
+    return Chart(file_name, title, dots, "milliseconds (logarithmic axis)", memcpy_lines(group.done), caption)
+
+
+def memcpy_lines(results: Sequence[Result]) -> dict[str, float]:
+    """Return the times of one warm copy per edge in ms, by their names in the legend."""
+    all_cores = [s for result in results for run in result.quiet_runs for s in run.memcpy_all_cores_seconds]
+    times = {"memcpy": results[0].memcpy_seconds, "memcpy by all cores": median(all_cores) if all_cores else None}
+    return {f"{name}: {format_milliseconds(s)} ms": 1e3 * s for name, s in times.items() if s}

@@ -8,12 +8,11 @@ from typing import Any
 from dataflow.analysis import stages
 from dataflow.analysis.comparison import find_transports
 from dataflow.analysis.result import Result, with_shared_references
-from dataflow.analysis.statistics import interval
 from dataflow.catalogue.catalogue import BASELINE
 from dataflow.records.schema import Run
-from dataflow.report.charts import Bar, BarChart
-from dataflow.report.groups import Group, Table, memcpy_lines, provenance, title_of
-from dataflow.report.sentences import SIMPLEST, format_time
+from dataflow.report.charts import Chart
+from dataflow.report.sections import Group, Table, make_mark, memcpy_lines, provenance, title_of
+from dataflow.report.sentences import SIMPLEST
 from dataflow.report.tables import Column, format_milliseconds, label_without_layout
 
 # The first chart of README.md has these configurations. Their readers own a copy.
@@ -31,15 +30,10 @@ def headline_results(results: Sequence[Result]) -> list[Result]:
     return []
 
 
-def check_traces(group: Group) -> list[Result]:
-    """Return the results with a time; raise RecordError for a trace that must not be shown."""
+def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Sequence[Column]:
+    """Return a column for each name in `order` that has a time; raise RecordError for a contradictory trace."""
     for result in group.done:
         stages.check_trace(result)
-    return group.done
-
-
-def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Sequence[Column]:
-    """Return a column for each name in `order` that has a time."""
     parts = {result: stages.mean_over_runs(attribute, result.shown_runs) for result in group.done}
 
     def format_part(result: Result, name: str) -> str:
@@ -63,47 +57,42 @@ def describe_method(group: Group) -> Sequence[str]:
     worst = max(explained, key=lambda name: abs(1 - explained[name]))
     faults = [stages.fault_seconds(run) * 1e6 for result in group.done for run in result.shown_runs]
     return (
-        "Mean of the middle half of the iterations of each run, then of the runs. Processes that work at the same time "
-        "get equal shares of the time. The stages transfer, loop and wait get time in which no process works.",
-        "In the stage wait, Python sees no work: messages, scheduling, wake-ups, and Ray's C++ code.",
+        "Mean of the middle half of the iterations of each run, then of the runs (docs/stages.md).",
         f"Page faults: their number in each stage, times {min(faults):.2g} to {max(faults):.2g} µs per page fault. "
         "Each run measures this time: (cold copy - warm copy) / page faults of the cold copy.",
         f"The stages add up to {explained[worst]:.1%} of an iteration for {worst}, and to nearly 100 % for the others.",
     )
 
 
-def draw_headline(group: Group) -> BarChart | None:
+def draw_headline(group: Group) -> Chart | None:
     """Return the times without tracing, divided like the traced iterations, slowest first; None if there are none."""
     causes = {r.label: stages.mean_over_runs(stages.attribute_to_causes, r.shown_runs) for r in group.done}
     untraced = [result for result in headline_results(group.report) if result.workload == group.done[0].workload]
     shown = [result for result in find_transports(untraced) if result.name in HEADLINE and result.label in causes]
     if not shown:
         return None
-    shown.sort(key=lambda result: -result.typical_seconds)
     bars = []
-    for result in shown:
+    for result in sorted(shown, key=lambda result: -result.typical_seconds):
         scale = 1e3 * result.typical_seconds / sum(causes[result.label].values())
         segments = {cause: scale * seconds for cause, seconds in causes[result.label].items()}
-        low, high = interval(result.run_seconds) or (result.typical_seconds, result.typical_seconds)
-        bars.append(Bar(result.label, segments, format_time(result), (1e3 * low, 1e3 * high)))
+        bars.append(make_mark(result, result.label, segments))
     slowest = bars[0]
-    largest = max(slowest.segments, key=slowest.segments.__getitem__)
-    title = (
-        f"{slowest.segments[largest] / sum(slowest.segments.values()):.0%} of the time of {slowest.name} is {largest}."
-    )
+    cause, milliseconds = max(slowest.segments.items(), key=lambda item: item[1])
+    title = f"{milliseconds / slowest.value:.0%} of the time of {slowest.name} is {cause}."
     caption = f"{title_of(shown[0])}. Times and 95 % intervals (lines) without tracing, causes as in docs/stages.md."
-    notes = (caption, *provenance(shown))
-    return BarChart(
-        "headline", title, {"": bars}, "milliseconds per iteration", memcpy_lines(shown), notes, stages.ALL_CAUSES
-    )
+    return Chart(
+        "headline", title, {"": bars}, "milliseconds per iteration", memcpy_lines(shown),
+        (caption, *provenance(shown)), stages.ALL_CAUSES,
+    )  # fmt: skip
 
 
 def stage_tables(name: str, chart: Callable[[Group], Any] = lambda group: None) -> Table:
     """Return two tables: by cause, with a chart, and by stage."""
-    by_cause = partial(part_columns, attribute=stages.attribute_to_causes, order=stages.ALL_CAUSES)
-    by_stage = partial(part_columns, attribute=lambda run: stages.attribute(run)[0], order=stages.STAGES)
-    first = Table(name, by_cause, check_traces, lambda r: f"Milliseconds by cause: {title_of(r)}", chart=chart)
-    return Table(
-        name, by_stage, check_traces, lambda r: f"Milliseconds by stage: {title_of(r)}", notes=describe_method,
-        before=[first],
-    )  # fmt: skip
+
+    def make(part: str, attribute: Attribute, order: Sequence[str], **more: Any) -> Table:
+        columns, title = partial(part_columns, attribute=attribute, order=order), f"Milliseconds by {part}: "
+        return Table(name, columns, lambda group: group.done, lambda r: title + title_of(r), **more)
+
+    by_cause = make("cause", stages.attribute_to_causes, stages.ALL_CAUSES, chart=chart)
+    by_stage = partial(make, "stage", lambda run: stages.attribute(run)[0], stages.STAGES)
+    return by_stage(notes=describe_method, before=[by_cause])

@@ -1,5 +1,6 @@
 """Say how the tables of the suite are shown, except those of a study."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -8,15 +9,18 @@ from statistics import median
 import msgspec
 
 from dataflow.analysis.comparison import Pair, crossings_of, find_transports, link_seconds, times_link
-from dataflow.analysis.result import Result
+from dataflow.analysis.result import UNCOUNTED, Result
 from dataflow.catalogue.catalogue import BASELINE
 from dataflow.report import tables
-from dataflow.report.groups import Group, Table, draw_dots, title_of
+from dataflow.report.charts import Chart, LineChart, Series
+from dataflow.report.sections import Group, Table, draw_dots, provenance, title_of
 from dataflow.report.sentences import PAIR_COLUMNS, SIMPLEST, describe_fastest, format_speed_up
 from dataflow.report.stage_tables import draw_headline, stage_tables
-from dataflow.report.sweep_tables import SWEEP
 from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.units import format_bytes
+
+SWEPT = {"iteration_bytes": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
+         "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
 
 
 def configuration_columns(group: Group) -> Sequence[Column]:
@@ -29,7 +33,7 @@ def configuration_columns(group: Group) -> Sequence[Column]:
     return columns
 
 
-def draw_configurations(group: Group) -> object:
+def draw_configurations(group: Group) -> Chart | None:
     """Return the chart of the times. If a report has the tables "headline" and "configurations", the latter has it."""
     if group.results[0].table == "headline" and any(result.table == "configurations" for result in group.report):
         return None
@@ -45,20 +49,20 @@ CONFIGURATIONS = Table(
 )
 
 
-def size_of(result: Result) -> str:
-    return format_bytes(result.workload.bytes_per_iteration)
+def size_of(result: Result) -> int:
+    return result.workload.bytes_per_iteration
 
 
 def pair_retained(group: Group) -> list[Pair]:
     """Return the results without and with --retain-memory of each size of an iteration."""
-    done = sorted(group.done, key=lambda result: result.workload.bytes_per_iteration)
-    plain = {size_of(result): result for result in done if "retain_memory" not in result.configuration.flags}
-    return [Pair(plain[size_of(r)], r) for r in done if size_of(r) in plain and r not in plain.values()]
+    plain = {size_of(r): r for r in group.done if "retain_memory" not in r.configuration.flags}
+    retained = {size_of(r): r for r in group.done if "retain_memory" in r.configuration.flags}
+    return [Pair(plain[size], retained[size]) for size in sorted(plain.keys() & retained.keys())]
 
 
 RETAINED_MEMORY = Table(
     "retained-memory",
-    columns=lambda group: (Column("bytes per iteration", lambda pair: size_of(pair.old)), *PAIR_COLUMNS),
+    columns=lambda group: (Column("bytes per iteration", lambda pair: format_bytes(size_of(pair.old))), *PAIR_COLUMNS),
     rows=pair_retained,
     title=lambda result: f"{result.flow.title}: one message per iteration, {result.transport.label}",
     group_by=lambda result: (result.transport.label,),
@@ -88,7 +92,7 @@ def microbenchmark_columns(group: Group) -> Sequence[Column]:
 MICROBENCHMARKS = Table(
     "microbenchmarks",
     columns=microbenchmark_columns,
-    rows=lambda group: sorted(group.ordered, key=lambda result: result.workload.bytes_per_iteration),
+    rows=lambda group: sorted(group.ordered, key=size_of),
     title=lambda result: result.flow.title,
     group_by=lambda result: (),
 )
@@ -103,11 +107,6 @@ def describe_layout(result: Result) -> str:
     return f"{len(nodes)} nodes" + (f", {link}" if link else "")
 
 
-def crossing_bytes(result: Result) -> int:
-    """Return the bytes per iteration that cross the links."""
-    return crossings_of(result, result.shown_runs[0]).bytes_by_link.total()
-
-
 def busy_cores(result: Result) -> float:
     """Return the cores that the busiest node used."""
     return median(max((cost.busy_cores for cost in run.node_costs.values()), default=0) for run in result.shown_runs)
@@ -119,15 +118,13 @@ CLUSTER_COLUMNS = (
     tables.READERS,
     tables.TIME,
     Column("95 % interval", tables.format_interval, 4),
-    Column("crosses the links", lambda r: format_bytes(crossing_bytes(r)), 3),
+    Column("crosses the links", lambda r: format_bytes(crossings_of(r, r.shown_runs[0]).bytes_by_link.total()), 3),
     Column("ms of the link alone", lambda r: format_milliseconds(link_seconds(r))),
     Column("x link", lambda r: format_significant(times_link(r))),
     Column("busy cores (largest of all nodes)", lambda r: format_significant(busy_cores(r)), 4),
     tables.OVERHEAD,
     tables.DATA_PATH,
 )
-
-
 CLUSTER = Table(
     "cluster",
     columns=lambda group: CLUSTER_COLUMNS,
@@ -136,7 +133,76 @@ CLUSTER = Table(
 )
 
 
-TABLES = {  # in the order of a report
+def swept_size(result: Result) -> str:
+    """Return the size that the table of a sweep varies."""
+    return result.table.removeprefix("sweep-").replace("-", "_")
+
+
+def find_sweeps(group: Group) -> list[tuple[Result, dict[int, Result]]]:
+    """Return each configuration that has a time, in groups of equal work: a result, and all by the swept value.
+
+    The former is the timed one of the largest value: the object store gives views of large messages only.
+    """
+    swept, by_label = swept_size(group.done[0]), defaultdict[str, dict[int, Result]](dict)
+    for result in group.results:
+        if result.status in ("ok", *UNCOUNTED):
+            value = result.in_flight if swept == "in_flight" else int(result.workload.sizes[swept])
+            by_label[tables.short_label(result, swept)][value] = result
+    rows = []
+    for points in by_label.values():
+        timed = [value for value, result in points.items() if result.status == "ok"]
+        if timed:
+            rows.append((points[max(timed)], dict(sorted(points.items()))))
+    return sorted(rows, key=lambda row: [*tables.READER_GROUPS].index(tables.readers_of(row[0])))
+
+
+def sweep_columns(group: Group) -> Sequence[Column]:
+    swept, rows = swept_size(group.done[0]), find_sweeps(group)
+    header = format_bytes if swept == "iteration_bytes" else str
+
+    def format_at(row: tuple[Result, dict[int, Result]], value: int) -> str:
+        return tables.TIME.cell(row[1][value]) if value in row[1] else "-"
+
+    def format_largest_overhead(row: tuple[Result, dict[int, Result]]) -> str:
+        shares = [result.overhead_share for result in row[1].values() if result.status == "ok"]
+        return tables.format_overhead(max(filter(None, shares), default=None))
+
+    return (
+        Column("configuration", lambda row: tables.short_label(row[0], swept)),
+        Column("readers get", lambda row: tables.READERS.cell(row[0]), is_text=True),
+        *(Column(header(value), partial(format_at, value=value)) for value in sorted({v for _, p in rows for v in p})),
+        Column("largest overhead", format_largest_overhead),
+    )
+
+
+def sweep_title(result: Result) -> str:
+    swept = swept_size(result)
+    workload = result.flow.title if swept == "iteration_bytes" else title_of(result)
+    return f"Milliseconds per iteration by {SWEPT[swept]}: {workload}"
+
+
+def draw_sweep(group: Group) -> LineChart:
+    swept, memcpy, lines = swept_size(group.done[0]), dict[int, tuple[float, ...]](), []
+    for largest, results in find_sweeps(group):
+        points = []
+        for value, result in results.items():
+            if result.status == "ok":
+                seconds = (result.typical_seconds, min(result.run_seconds), max(result.run_seconds))
+                points.append((value, *(1e3 * s for s in seconds)))
+                if result.memcpy_seconds:
+                    memcpy[value] = (value, *[1e3 * result.memcpy_seconds] * 3)
+        lines.append(Series(tables.short_label(largest, swept), points, is_view=not largest.readers_own_a_copy))
+    if memcpy:
+        lines.append(Series("memcpy", [memcpy[value] for value in sorted(memcpy)], is_limit=True))
+    caption = ("Dashed: readers get a view. Bands: fastest to slowest run.", *provenance(group.done))
+    return LineChart(
+        f"sweep_{swept}", sweep_title(group.done[0]), {"": lines}, SWEPT[swept], {}, caption,
+        x_is_bytes=swept == "iteration_bytes",
+    )  # fmt: skip
+
+
+SWEEP = Table("sweeps", sweep_columns, find_sweeps, sweep_title, chart=draw_sweep, group_by=lambda result: ())
+SECTIONS = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
     "configurations": CONFIGURATIONS,
     "paired": CONFIGURATIONS,

@@ -16,13 +16,6 @@ def documented(text):
 
 
 TRANSPORT_ENTRY, _, VARIANT_ENTRY = documented('summary = "every message is cloned"').partition("[[variants]]")
-CHART = """
-def draw_judges(group: Group) -> BarChart:
-    bars = [Bar(result.name, {"time": result.typical_seconds}, "") for result in group.done]
-    return BarChart("judges", "Judges", {"": bars}, "seconds", segment_names=("time",))
-
-
-"""
 # file, the text that the addition comes before, the addition
 EDITS = [
     ("catalogue/transports.toml", '[[transports]]\nruntime = "graph"\nname = "pickle"', TRANSPORT_ENTRY),
@@ -39,9 +32,7 @@ EDITS = [
      'flags = "--flow two-judges --samples 3 --iterations 4 --colour"\n\n'),
     ("records/schema.py", "    spilled_bytes: Count = 0", "    birds: int = 0  # how many came\n"),
     ("measure/loop.py", "        run.stored_bytes =", "        run.birds = 7\n"),
-    ("report/suite_tables.py", "from dataflow.report.groups import Group, Table, draw_dots, title_of\n",
-     "from dataflow.report.charts import Bar, BarChart\n"),
-    ("report/suite_tables.py", "TABLES = {", CHART + documented("JUDGES = Table")),
+    ("report/suite_tables.py", "SECTIONS = {", documented("JUDGES = Table")),
     ("report/suite_tables.py", '    "paired": CONFIGURATIONS,', '    "judges": JUDGES,\n'),
     ("report/tables.py", '    Column("runs",', '    Column("birds", lambda result: str(result.runs[0].birds)),\n'),
 ]  # fmt: skip

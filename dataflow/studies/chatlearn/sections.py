@@ -7,8 +7,8 @@ from pathlib import Path
 from dataflow.analysis.comparison import Pair
 from dataflow.analysis.result import Result
 from dataflow.report import tables
-from dataflow.report.charts import DotChart
-from dataflow.report.groups import Group, Table, draw_dots, title_of
+from dataflow.report.charts import Chart
+from dataflow.report.sections import Group, Table, draw_dots, title_of
 from dataflow.report.sentences import format_factor, format_speed_up
 from dataflow.report.stage_tables import stage_tables
 from dataflow.report.suite_tables import CONFIGURATIONS
@@ -59,7 +59,7 @@ def title_of_episodes(result: Result) -> str:
     return f"{title_of(result)}, {samples} samples, {result.check_every} iterations per episode"
 
 
-def draw_episodes(group: Group) -> DotChart:
+def draw_episodes(group: Group) -> Chart:
     def label(result: Result) -> str:
         return f"{tables.short_label(result)}, {result.in_flight} in flight"
 

@@ -1,6 +1,6 @@
 """Say how other systems are shown beside Ray's and PyTorch's transports."""
 
-from dataflow.report.groups import Table, draw_dots, title_of
+from dataflow.report.sections import Table, draw_dots, title_of
 from dataflow.report.sentences import describe_fastest
 from dataflow.report.tables import MAIN_COLUMNS
 

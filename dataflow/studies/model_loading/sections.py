@@ -5,7 +5,7 @@ from statistics import median
 from dataflow.analysis.result import Result
 from dataflow.analysis.statistics import interval, typical_seconds
 from dataflow.report import tables
-from dataflow.report.groups import Table, by_sizes
+from dataflow.report.sections import Table, by_sizes
 from dataflow.report.tables import Column, format_milliseconds
 from dataflow.studies.model_loading import WAYS
 

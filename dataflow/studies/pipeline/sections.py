@@ -6,7 +6,7 @@ import msgspec
 
 from dataflow.analysis.result import Result
 from dataflow.report import tables
-from dataflow.report.groups import Group, Table, by_sizes
+from dataflow.report.sections import Group, Table, by_sizes
 from dataflow.report.tables import Column, format_milliseconds
 from dataflow.studies.pipeline.actor import Steps
 from dataflow.studies.pipeline.flow import SCHEDULES, Schedule

@@ -8,8 +8,8 @@ from dataflow.analysis.stages import is_within_clock_error
 from dataflow.analysis.statistics import typical_seconds
 from dataflow.plan.options import SENDER_SIZES
 from dataflow.report import tables
-from dataflow.report.charts import DotChart
-from dataflow.report.groups import Group, Table, by_sizes, draw_dots, title_of
+from dataflow.report.charts import Chart
+from dataflow.report.sections import Group, Table, by_sizes, draw_dots, title_of
 from dataflow.report.sentences import BASELINES, describe_fastest
 from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.studies.weights.flow import changes_flow
@@ -84,7 +84,7 @@ def describe_readers(group: Group, baselines: Sequence[str]) -> str:
     return f"Tensors per reader: {tensors:,}. Readers: {len(readers)}, on one machine. {fastest}"
 
 
-def draw_updates(group: Group) -> DotChart | None:
+def draw_updates(group: Group) -> Chart | None:
     first = group.done[0]
     if len(group.done) < MIN_DOTS:
         return None

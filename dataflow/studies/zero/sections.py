@@ -2,7 +2,7 @@
 
 from dataflow.analysis.result import Result
 from dataflow.report import tables
-from dataflow.report.groups import Table, by_sizes
+from dataflow.report.sections import Table, by_sizes
 from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.units import format_bytes
 
