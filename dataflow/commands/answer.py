@@ -11,12 +11,10 @@ record has the workload, the command that measures it is printed.
 import argparse
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dataflow.analysis.comparison import Pair
-from dataflow.analysis.result import Result
-from dataflow.analysis.statistics import NO_DIFFERENCE
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS
 from dataflow.commands.list import explain_skip
 from dataflow.errors import UsageError
@@ -25,14 +23,14 @@ from dataflow.plan.command_line import OneLineParser, make_options, parse_with_o
 from dataflow.plan.options import FLAGS, RESULTS, SENDER_SIZES
 from dataflow.plan.plan import Plan
 from dataflow.records import files
-from dataflow.records.machine import MACHINE_KEYS, describe_environment, machine_line
+from dataflow.records.machine import MACHINE_KEYS, describe_environment
 from dataflow.records.schema import Configuration, Workload
-from dataflow.report import render, tables
-from dataflow.report.tables import Column
 from dataflow.units import format_bytes
 
+if TYPE_CHECKING:
+    from dataflow.analysis.result import Result
+
 TRANSPORT_FLAGS = {field.name for field in FLAGS if field.metadata["group"] == "transport"}
-SHOWN = ("configuration", "runs", "disturbed runs", "ms per iteration", "95 % interval")  # of the main columns
 
 
 def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any], Plan]:
@@ -60,7 +58,7 @@ def flags_and_sizes(configuration: Configuration, workload: Workload) -> tuple[A
     return configuration.device, configuration.layout, flags, workload.flow, sizes
 
 
-def is_asked_for(result: Result, plan: Plan) -> bool:
+def is_asked_for(result: "Result", plan: Plan) -> bool:
     """Return whether a result is of the planned workload, with any transport and its flags."""
     work, asked = result.workload, plan.workload
     is_equal = flags_and_sizes(result.configuration, work) == flags_and_sizes(plan.configuration, asked)
@@ -78,25 +76,6 @@ def start_of_machine(environment: Mapping[str, Any]) -> str:
     return repr([environment.get(key) or None for key in MACHINE_KEYS])  # only torch knows the latter
 
 
-def print_ranking(results: Sequence[Result]) -> None:
-    """Print which of these configurations may be the fastest, what they need, and the times of all."""
-    best, *others = sorted(results, key=lambda result: result.typical_seconds)
-    verdicts = {best: "fastest"} | {result: Pair(best, result).ratio.verdict for result in others}
-    candidates = [result for result, verdict in verdicts.items() if verdict in ("fastest", NO_DIFFERENCE)]
-    in_place = ", the producer writes in place" if best.producer_writes_in_place else ""
-    print(f"\nReaders {'own a copy' if best.readers_own_a_copy else 'get a view'}{in_place}: "
-          f"use {' or '.join(result.label for result in candidates)}.")  # fmt: skip
-    for result in candidates:
-        if result.variant and (advice := result.variant.advice):
-            print(f"{result.label} needs: {advice['needs']}. What breaks it: {advice['breaks']}.")
-    columns = [
-        *(column for column in tables.MAIN_COLUMNS if column.header in SHOWN),
-        Column("compared with the fastest", lambda result: verdicts[result], is_text=True),
-        Column("day", lambda result: result.shown_runs[0].started_at[:10], is_text=True),
-    ]
-    render.print_table(tables.make_table([*verdicts], columns))
-
-
 def measuring_command(given: Mapping[str, Any]) -> str:
     """Return the command that measures the recommended configurations; raise UsageError if none can be measured."""
     reasons = {variant.name: explain_skip(variant, given) for variant in VARIANTS if variant.advice}
@@ -111,25 +90,27 @@ def measuring_command(given: Mapping[str, Any]) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the rankings, or the command that measures. Return 1 if no record has the workload, else 0."""
+    """Print the ranking, or the command that measures. Return 1 if no record has the workload, else 0."""
     arguments, given, plan = parse_command(argv)
-    results = [Result((record,)) for record in files.load_all(arguments.records)]
-    results = [result for result in results if is_asked_for(result, plan)]
+    from dataflow.analysis.result import Result, with_shared_references  # imports take time, as in run.py
+    from dataflow.report.groups import Group
+    from dataflow.report.render import print_sections
+    from dataflow.report.sections import build_group
+    from dataflow.report.suite_tables import CONFIGURATIONS
+
     here = start_of_machine(describe_environment())
     starts: dict[str, dict[str, Result]] = {here: {}}
-    for result in sorted(results, key=lambda result: result.shown_runs[0].started_at):
+    results = [Result((record,)) for record in files.load_all(arguments.records)]
+    asked = [result for result in results if is_asked_for(result, plan)]
+    for result in sorted(asked, key=lambda result: result.shown_runs[0].started_at):
         starts.setdefault(start_of_machine(result.environments[0]), {})[result.label] = result
     chosen = max(starts.values(), key=len) if arguments.any_machine else starts[here]
+    if chosen:
+        group = with_shared_references([*chosen.values()])
+        print_sections(build_group(replace(CONFIGURATIONS, chart=lambda group: None), Group(group, group)))
+        return 0
+    other = " (other machines, or earlier starts of this one, have some: --any-machine)" if len(starts) > 1 else ""
     workload = f"{plan.workload.flow}, {format_bytes(plan.workload.bytes_per_iteration)} per iteration"
-    if not chosen:
-        other = " (other machines, or earlier starts of this one, have some: --any-machine)" if len(starts) > 1 else ""
-        print(f"No record since the start of this machine has exactly this flow, sizes and flags{other}: {workload}.\n"
-              f"To measure it:\n{measuring_command(given)}")  # fmt: skip
-        return 1
-    groups: dict[tuple[bool, bool], list[Result]] = {}
-    for result in chosen.values():
-        groups.setdefault((not result.readers_own_a_copy, result.producer_writes_in_place), []).append(result)
-    print(f"{workload}, on {machine_line(result.environments[0])}")
-    for _, group in sorted(groups.items()):
-        print_ranking(group)
-    return 0
+    print(f"No record since the start of this machine has exactly this flow, sizes and flags{other}: {workload}.\n"
+          f"To measure it:\n{measuring_command(given)}")  # fmt: skip
+    return 1

@@ -12,20 +12,15 @@ rejected unless --mixed is given.
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from common.record import find_newest
-from dataflow.analysis.comparison import check_one_machine
-from dataflow.analysis.result import group_results
 from dataflow.errors import RecordError
 from dataflow.plan.command_line import OneLineParser
+from dataflow.plan.options import RESULTS
 from dataflow.records import files
-from dataflow.report import render
-from dataflow.report.pages import page_sections
-from dataflow.report.sections import sections
-from dataflow.report.tables import Section
 
-ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "results"
+ROOT = RESULTS.parent
 
 
 def parse_command(argv: Sequence[str]) -> argparse.Namespace:
@@ -48,7 +43,7 @@ def parse_command(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def write_charts(built: Sequence[Section], folder: Path) -> list[Path]:
+def write_charts(built: Sequence[Any], folder: Path) -> list[Path]:
     """Write each chart as SVG, with a number in the name of a second one; return the files."""
     written: list[Path] = []
     charts = [section.chart for section in built if section.chart]
@@ -62,6 +57,12 @@ def write_charts(built: Sequence[Section], folder: Path) -> list[Path]:
 def main(argv: Sequence[str]) -> int:
     """Return 0, or 1 if a result is impossible."""
     arguments = parse_command(argv)
+    from dataflow.analysis.comparison import check_one_machine  # imports take time, as in run.py
+    from dataflow.analysis.result import group_results
+    from dataflow.report import render
+    from dataflow.report.pages import page_sections
+    from dataflow.report.sections import sections
+
     results = group_results(files.load_all(arguments.records))
     if not results:
         raise RecordError(f"{arguments.records[0]} has no runs: measure again")

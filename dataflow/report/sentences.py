@@ -41,7 +41,7 @@ def describe_fastest(results: Sequence[Result], baselines: Sequence[str] = BASEL
 
     Where readers own a copy, the baselines are compared with it.
     """
-    sentences, transports = [], find_transports(results)
+    sentences, transports = [], find_transports(results) or [r for r in results if r.status == "ok"]
     for readers in tables.READER_GROUPS:
         group = [r for r in transports if tables.readers_of(r) == readers and r.threads == 1]
         if not group:

@@ -36,8 +36,8 @@ def measured(transport, *times, runtime="store", is_view=False, **changes):
 
 
 def ranked_names(text):
-    """Return the configurations of the first ranking, the fastest first."""
-    return [re.split("  +", line)[0] for line in text.split("\n\n")[1].splitlines() if re.search("  20..-", line)]
+    """Return the configurations of the table, the slowest first."""
+    return [re.split("  +", line)[0] for line in text.splitlines() if re.search("  (copy|view) ", line)]
 
 
 def test_copies_views_and_producers_that_write_in_place_are_ranked_apart(ask):
@@ -48,16 +48,14 @@ def test_copies_views_and_producers_that_write_in_place_are_ranked_apart(ask):
         measured("zero-copy", 0.04, 0.04, 0.041, runtime="graph", is_view=True),
         measured("mapped", 0.001, 0.001, 0.0011, runtime="graph", is_view=True),
     ])  # fmt: skip
-    in_place = "the producer writes in place"
-    assert re.findall("^Readers .*", text, re.MULTILINE) == [
-        "Readers own a copy: use store refs or graph mapped --copy-in --copy-out.",
-        f"Readers own a copy, {in_place}: use graph mapped --copy-out.",
-        "Readers get a view: use graph zero-copy.",
-        f"Readers get a view, {in_place}: use graph mapped.",
+    assert re.findall("If (readers.*?), ([^,]*?) (?:takes|is the fastest)", text) == [
+        ("readers own a copy", "store refs"),
+        ("readers own a copy and the producer writes in place", "graph mapped --copy-out"),
+        ("readers get a view", "graph mapped"),
     ]
-    assert text.startswith("online-dpo, 448 MiB per iteration, on ")
-    assert "store refs needs: nothing. What breaks it: a store that fills up" in text
-    assert re.search("^store refs +3 +0 +309.9 +286 to 335.8 ", text, re.MULTILINE)
+    assert text.startswith("online DPO, 448 MiB per iteration. If readers own a copy, ")
+    assert "cannot be told apart from graph mapped --copy-in --copy-out" in text
+    assert re.search("^store refs +copy .* 3 +0 +309.9 +286 to 335.8 ", text, re.MULTILINE)
 
 
 def test_only_ok_records_of_exactly_this_flow_these_sizes_and_these_flags_answer(ask):
@@ -79,7 +77,7 @@ def test_records_of_two_starts_of_a_machine_are_not_ranked_together(ask):
     before = {"environment": HERE | {"boot": "before"}}
     records = [measured("refs", 0.3), measured("bytes", 0.1, **before), measured("numpy", 0.2, **before)]
     assert ranked_names(ask(records)) == ["store refs"]
-    assert ranked_names(ask(records, "--any-machine")) == ["store bytes", "store numpy"]
+    assert ranked_names(ask(records, "--any-machine")) == ["store numpy", "store bytes"]
     other = [measured("refs", 0.3, environment={"cpu_model": "another", "boot": HERE["boot"]})]
     assert "other machines, or earlier starts of this one, have some: --any-machine" in ask(other, code=1)
 
@@ -107,4 +105,4 @@ def test_the_commands_of_the_docs_have_an_answer(capsys):
     assert len(commands) == 2
     for command in commands:
         assert answer.main([*command.split(), "--records", *records]) == 0
-        assert "\nReaders own a copy: use " in capsys.readouterr().out
+        assert "If readers own a copy, graph zero-copy" in capsys.readouterr().out
