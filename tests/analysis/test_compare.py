@@ -11,7 +11,6 @@ from dataflow.errors import RecordError, UsageError
 
 # The iterations of five runs; the geometric mean of their medians is 1.
 QUIET = [[1.0, 1.02, 0.9], [1.01, 1.01], [1 / 1.01], [1.005], [1 / 1.005]]
-NOISY = [[1.0], [1.6], [0.8], [1.3], [0.7]]
 
 
 def slow_down(factor, runs=QUIET):
@@ -118,17 +117,13 @@ def test_different_measurements_are_rejected_with_the_difference(write_sides, ne
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("runs", "factor", "is_seen"), [(QUIET, 1, True), (NOISY, 1.2, False)])
-def test_a_limit_below_the_smallest_slowdown_that_could_be_found_is_a_warning(
-    write_sides, capsys, runs, factor, is_seen
-):
-    sides = write_sides([make_record("refs", *runs)], [make_record("refs", *slow_down(factor, runs))])
+def test_a_limit_below_the_smallest_slowdown_that_could_be_found_is_a_warning(write_sides, capsys):
+    noisy = [[1.0], [1.6], [0.8], [1.3], [0.7]]
+    sides = write_sides([make_record("refs", *noisy)], [make_record("refs", *slow_down(1.2, noisy))])
     printed = run(capsys, [*sides, "--fail-above=5%"])
     *_, verdict, detectable = table_cells(printed.out)
     assert verdict == "cannot be told apart"
-    assert (float(detectable.rstrip("%")) < 5) == is_seen
-    warning = f"warning: store refs: a slowdown below {detectable} could be missed"
-    assert (warning in printed.err) == (not is_seen)
+    assert f"warning: store refs: a slowdown below {detectable} could be missed" in printed.err
 
 
 def test_an_injected_delay_is_compared_with_the_configuration_without_it_and_not_both_at_once(write_sides, capsys):
