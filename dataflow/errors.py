@@ -50,10 +50,16 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
     for number in INTERRUPTS:
         if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, signal.default_int_handler)
-    for name in ("stdin", "stdout", "stderr"):
-        # If it is closed, the next file that is opened gets its number.
-        stream = getattr(sys, name) or os.fdopen(os.open(os.devnull, os.O_RDWR), "w")
-        setattr(sys, name, TolerantStream(stream))
+    for file_number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:  # it is closed, and the next file that is opened would get its number
+            os.open(os.devnull, os.O_RDWR)
+        if file_number > 0:
+            file = TolerantFile(file_number, "w", closefd=False)
+            is_by_line, encoding = file_number == 2 or file.isatty(), stream and stream.encoding
+            # A terminal may lack letters such as µ.
+            text = io.TextIOWrapper(io.BufferedWriter(file), encoding, "replace", line_buffering=is_by_line)
+            setattr(sys, name, text)
     message = ""
     try:
         code = function(*arguments)
@@ -69,27 +75,14 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
     sys.exit(code)
 
 
-class TolerantStream:
-    """A standard stream. If it cannot be written, for example after `| head`, the rest is printed to nowhere."""
+class TolerantFile(io.FileIO):
+    """The file of a standard stream. If it cannot be written, for example after `| head`, the rest goes nowhere."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal may lack letters such as µ
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> None:
-        self._attempt(self._stream.write, text)
-
-    def flush(self) -> None:
-        self._attempt(self._stream.flush)
-
-    def _attempt(self, function: Callable[..., Any], *arguments: str) -> None:
+    def write(self, data: Any) -> int:
         try:
-            function(*arguments)
+            return super().write(data)
         except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-            if self is sys.stdout and not isinstance(error, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if self.fileno() == 1 and not isinstance(error, BrokenPipeError):
                 print(f"warning: standard output cannot be written ({error.strerror})", file=sys.stderr)
+            return len(data)

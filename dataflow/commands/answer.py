@@ -93,9 +93,8 @@ def main(argv: Sequence[str]) -> int:
     """Print the ranking, or the command that measures. Return 1 if no record has the workload, else 0."""
     arguments, given, plan = parse_command(argv)
     from dataflow.analysis.result import Result, with_shared_references  # imports take time, as in run.py
-    from dataflow.report.groups import Group
     from dataflow.report.render import print_sections
-    from dataflow.report.sections import build_group
+    from dataflow.report.sections import Group, build_group
     from dataflow.report.suite_tables import CONFIGURATIONS
 
     here = start_of_machine(describe_environment())
