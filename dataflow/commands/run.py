@@ -20,15 +20,15 @@ from typing import Any
 
 from dataflow.catalogue.catalogue import suites
 from dataflow.errors import RecordError, UsageError
-from dataflow.measure.batch import (
+from dataflow.measure.supervisor import (
     Item,
     make_items,
+    measure_all,
     new_records,
     pair_with_checkout,
     plan_configuration,
     plan_suite,
 )
-from dataflow.measure.supervisor import measure_all
 from dataflow.plan.command_line import OneLineParser, parse_with_options
 from dataflow.plan.options import RESULTS
 from dataflow.units import format_bytes

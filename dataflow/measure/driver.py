@@ -20,7 +20,6 @@ from dataflow.measure.monitor import DriverReport
 from dataflow.measure.references import measure_copies, measure_null_transport
 from dataflow.plan.plan import Plan
 from dataflow.records.machine import describe_environment
-from dataflow.workers.worker_group import WorkerGroup
 
 
 def measure_plan(plan: Plan, report: DriverReport) -> None:
@@ -43,7 +42,14 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
         try:
             if workers.nodes:
                 workers.nodes.measure(plan, report)
-            measure_transport(plan, workers, report)
+            # Imported here, because each runtime has modules of its own.
+            connect = resolve_name(f"dataflow.{plan.transport.module}.TRANSPORTS")[plan.transport.function]
+            connection = connect(workers)
+            run.data_paths, run.setup_seconds = connection.data_paths, connection.setup_seconds
+            report.write(plan.run_folder)
+            Measurement(plan, workers, connection, report).measure()
+            run.nodes = workers.worker_nodes
+            report.write(plan.run_folder)
         except Exception as error:
             cause = workers.explain(error)
             report.failure, report.actor_raised = str(cause or ""), isinstance(cause, ActorRaised)
@@ -53,18 +59,6 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
     copies = measure_copies(plan)
     run.memcpy_after_seconds, run.cold_copy_after_seconds = copies.warm, copies.cold
     report.finished = True
-    report.write(plan.run_folder)
-
-
-def measure_transport(plan: Plan, workers: WorkerGroup, report: DriverReport) -> None:
-    """Connect the workers by the transport, and measure all iterations."""
-    # Imported here, because each runtime has modules of its own.
-    connect = resolve_name(f"dataflow.{plan.transport.module}.TRANSPORTS")[plan.transport.function]
-    connection = connect(workers)
-    report.run.data_paths, report.run.setup_seconds = connection.data_paths, connection.setup_seconds
-    report.write(plan.run_folder)
-    Measurement(plan, workers, connection, report).measure()
-    report.run.nodes = workers.worker_nodes
     report.write(plan.run_folder)
 
 

@@ -143,7 +143,9 @@ class Measurement:
                 groups.append(({worker: of[name] for worker, of in measured.items()}, is_timed))
         for wrong_of_worker, views_of_worker in workers.call("verify", numbers[0], self.last).values():
             self.wrong.update(wrong_of_worker)
-            self.add_views(views_of_worker)
+            for edge, is_view in views_of_worker.items():
+                if self.views.get(edge, self.plan.expects_views) is self.plan.expects_views:  # another value stays
+                    self.views[edge] = is_view
         self.wrong.update(connection.check())
         if not is_timed and not self.warm_up.is_fixed:
             counted_before, self.counted = self.counted, self.count()
@@ -158,12 +160,6 @@ class Measurement:
             self.run.readers_own_a_copy = not unseen_views and all(is_view is False for is_view in self.views.values())
         if self.wrong or numbers[0] == 1:
             self.report.write(self.plan.run_folder)
-
-    def add_views(self, found: Mapping[str, bool | None]) -> None:
-        """Note whether readers got views of each edge. An unexpected value stays."""
-        for edge, is_view in found.items():
-            if self.views.get(edge, self.plan.expects_views) is self.plan.expects_views:
-                self.views[edge] = is_view
 
     def read_counters(self) -> None:
         """Set the costs of the timed iterations."""

@@ -1,27 +1,177 @@
-"""Measure runs, one after the other.
+"""Plan configurations, give each one a record, a new one or that of an earlier call, and measure their runs.
 
 This module imports neither Ray nor torch. Each run has a new driver process, whose environment is set before it
 starts.
 """
 
+import re
 import secrets
+import shlex
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
 from common.record import only_measurement
-from dataflow.errors import RunFailed
-from dataflow.measure.batch import Item
+from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS, suites
+from dataflow.errors import RunFailed, UsageError, did_you_mean
+from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.measure.monitor import Monitor
+from dataflow.plan.command_line import make_options, parse_flags
+from dataflow.plan.options import FLAGS
+from dataflow.plan.plan import Plan, resolve_plan
+from dataflow.records import files
+from dataflow.records.machine import MACHINE_KEYS, describe_environment
 from dataflow.records.schema import Run
 from dataflow.workers.cleanup import RunFolder, remove_dead_runs
 
 MAX_REPEATS = 2  # of a run that other programs or virtual machines disturbed
+INTERRUPTED = ("interrupted", "the run was killed")  # how the reason of a run begins that --continue repeats
+CONTINUE_KEYS = (*MACHINE_KEYS, "git_commit")  # in which all runs of a record must agree
+Planned = tuple[Plan, UsageError | None]  # and why it cannot be measured
+
+
+class Item:
+    """One configuration that is measured or skipped: its plan, its record, and the path of the record."""
+
+    def __init__(self, planned: Planned, path: Path, label: str = "") -> None:
+        self.plan, self.skipped = planned
+        self.path, self.label = path, label or self.plan.configuration.name
+        self.saved_path = path  # another one if the record could not be saved there
+        self.is_continued = False
+        self.record = self.plan.new_record()
+        if self.skipped:
+            self.record.environments["0"] = describe_environment()
+            self.record.runs.append(Run(status="skipped", reason=str(self.skipped)))
+
+    def load_finished_runs(self) -> None:
+        """Keep the record and the finished runs of an earlier call (--continue)."""
+        self.is_continued = True
+        record = files.load(self.path)
+        for name in ("suite", "table", "workload", "configuration", "traced", "arguments"):
+            if getattr(record, name) != getattr(self.record, name):
+                raise UsageError(f"--continue: {self.path} was measured with other flags: give the same flags again")
+        now, then = describe_environment(), record.environments.get("0", {})
+        for key in CONTINUE_KEYS:
+            if then and (now.get(key) or None) != (then.get(key) or None):
+                raise UsageError(f"--continue: {self.path} was measured with another {key}: measure all again")
+        record.runs = [run for run in record.runs if not (run.reason or "").startswith(INTERRUPTED)]
+        self.record = record
+
+    def save(self) -> None:
+        """Save the record, whatever happens; raise RecordError if there is no place for it."""
+        self.saved_path = files.save_somewhere(self.saved_path, self.record)
+
+
+@contextmanager
+def new_records(items: Sequence[Item]) -> Iterator[None]:
+    """Create the records. Remove them if an error ends the block before anything is measured."""
+    created: list[Item] = []
+    try:
+        for item in items:
+            files.create(item.path, item.record)
+            created.append(item)
+        yield
+    except BaseException:
+        for item in created:
+            if all(run.status == "skipped" for run in item.record.runs):
+                item.path.unlink(missing_ok=True)
+        raise
+
+
+def split_configuration(text: str) -> tuple[str, str, dict[str, Any]]:
+    """Return the runtime, the transport and the flags of a configuration; raise UsageError if it is unknown."""
+    try:
+        runtime, transport, *words = shlex.split(text)
+    except ValueError:
+        raise UsageError(f"'{text}': give a runtime and a transport, and close every quote") from None
+    if f"{runtime} {transport}" not in TRANSPORTS:
+        advice = "python3 -m dataflow list shows all"
+        raise UsageError(f"unknown configuration {text}{did_you_mean(text, CONFIGURATIONS)} ({advice})")
+    return runtime, transport, parse_flags(words)
+
+
+def plan_configuration(
+    text: str, given: Mapping[str, Any], suite: str = "", table: str = "", traced: bool = False
+) -> list[Planned]:
+    """Return the plan of a configuration, such as "graph shm --huge-pages"; with --sweep, one per value.
+
+    `given` are the flags of all configurations. They override the flags of a suite, but not those that a user writes
+    into the text. A value of a sweep that does not fit is skipped, unless it is the smallest one. An error names the
+    configuration.
+    """
+    runtime, transport, own = split_configuration(text)
+    values = {**own, **given} if suite else {**given, **own}
+    if traced:
+        values["trace"] = True
+    planned: list[Planned] = []
+    for options in make_options(transport, values):
+        try:
+            planned.append(resolve_plan(runtime, options, suite, table))
+        except UsageError as error:
+            try:
+                flow = build_flow(options.flow, options.sizes, options.message)
+                smallest, _ = planned[0]
+            except (ValueError, IndexError):
+                raise UsageError(f"{runtime} {transport}: {error}") from None
+            planned.append((replace(smallest, options=options, requested_flow=flow), error))
+    return planned
+
+
+def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
+    """Return an item for each plan. Its label has the switches of the workload, and the flags whose values differ."""
+    names = ["message", "placement", *(field.name for field in FLAGS if field.metadata["size"])]
+    flags = [
+        {"flow": plan.workload.flow} | {name: getattr(plan.options, name) for name in names} for plan, _ in planned
+    ]
+    items = []
+    for index, (plan, skipped) in enumerate(planned):
+        label = plan.configuration.name
+        for name, value in flags[index].items():
+            differs = len({others.get(name) for others in flags} - {None}) > 1
+            if value is not None and (differs or value is True or name == "message"):
+                label += f" {flag_name(name)}" + ("" if value is True else f" {shlex.quote(str(value))}")
+        slug = re.sub("[^a-zA-Z0-9.]+", "-", label).strip("-")[:200]  # a file name has at most 255 bytes
+        path = folder / f"{index:02}-{slug}.json"
+        items.append(Item((plan, skipped), path, label))
+    return items
+
+
+def plan_suite(names: Sequence[str], suite: str, given: Mapping[str, Any], folder: Path, table: str = "") -> list[Item]:
+    """Return the items of a suite, or those that are named as in the suite, in --dry-run or in tables.
+
+    Raise UsageError for an unknown name. Flags need not fit configurations of transports that are not named.
+    """
+    planned: list[Planned] = []
+    written: list[str] = []  # how the suite names each of them
+    needed = [name.split()[:2] for name in names]
+    for part in suites()[suite]:
+        for text in part.commands:
+            try:
+                planned += plan_configuration(text, given, suite, table or part.table, part.traced)
+            except UsageError:
+                if not names or text.split()[:2] in needed:
+                    raise
+            written += [text.removesuffix(part.flags).strip()] * (len(planned) - len(written))
+    items = make_items(planned, folder)
+    labels = [{item.label, item.plan.configuration.name, text} for item, text in zip(items, written, strict=True)]
+    for name in set(names).difference(*labels):
+        raise UsageError(f"{suite} has no {name}{did_you_mean(name, set().union(*labels))} (--dry-run shows all)")
+    return [item for item, own in zip(items, labels, strict=True) if not names or not own.isdisjoint(names)]
+
+
+def pair_with_checkout(item: Item, checkout: Path) -> list[Item]:
+    """Return the item with this code and with that of another checkout; their records go to new/ and old/."""
+    folder, name = item.path.parent, item.path.name
+    old_plan = replace(item.plan, checkout=checkout.resolve())
+    old = Item((old_plan, None), folder / "old" / name, f"{item.label}, {checkout.resolve().name}")
+    return [Item((item.plan, None), folder / "new" / name, item.label), old]
 
 
 def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:

@@ -15,7 +15,7 @@ from dataflow.catalogue.catalogue import RUNTIMES
 from dataflow.commands import run
 from dataflow.errors import RecordError, RunFailed, SuiteError
 from dataflow.measure import supervisor
-from dataflow.measure.batch import make_items, new_records, plan_configuration
+from dataflow.measure.supervisor import make_items, new_records, plan_configuration
 from dataflow.plan import validate
 from dataflow.records import files
 from dataflow.records.schema import Run

@@ -15,7 +15,7 @@ from dataflow.commands import report
 from dataflow.commands import run as benchmark
 from dataflow.errors import RecordError, UsageError
 from dataflow.measure import supervisor
-from dataflow.measure.batch import plan_configuration, plan_suite
+from dataflow.measure.supervisor import plan_configuration, plan_suite
 from dataflow.plan import validate
 from dataflow.records import files
 from dataflow.records.machine import describe_environment

@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 
 from dataflow.commands import answer, compare, report, run
-from dataflow.measure.batch import split_configuration
+from dataflow.measure.supervisor import split_configuration
 from dataflow.plan.command_line import make_options
 
 PARSERS = {"answer": answer.parse_command, "compare": compare.parse_arguments, "report": report.parse_command}

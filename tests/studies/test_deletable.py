@@ -20,7 +20,7 @@ from dataflow.catalogue.catalogue import VARIANTS, suites
 from dataflow.commands import list as list_command
 from dataflow.commands.run import plan_suite
 from dataflow.flows.catalogue import describe_flows
-from dataflow.measure.batch import plan_configuration
+from dataflow.measure.supervisor import plan_configuration
 from dataflow.plan import validate
 from dataflow.plan.command_line import describe_flags
 from dataflow.report.sections import find_tables
