@@ -13,7 +13,8 @@ from msgspec import Meta, convert
 from dataflow.flows.catalogue import FLOWS
 from dataflow.flows.flow import Flow
 from dataflow.flows.message import MODELS
-from dataflow.studies import STUDIES_FOLDER, Added, flag, studies
+from dataflow.plan.flag import flag
+from dataflow.studies import STUDIES_FOLDER, Added, studies
 from dataflow.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"

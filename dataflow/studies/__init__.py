@@ -4,16 +4,13 @@ The `__init__.py` of the folder has STUDY. Beside it, transports.toml has transp
 and sections.py its tables and charts (SECTIONS). If the folder is deleted, everything else works.
 """
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules, resolve_name
-from typing import Annotated, Any, ClassVar, NamedTuple
-
-from msgspec import Meta, ValidationError, convert
+from typing import Any, ClassVar, NamedTuple
 
 STUDIES_FOLDER = Path(__file__).parent
 
@@ -70,34 +67,6 @@ class Part:
     def verify(self, number: int) -> Mapping[str, int]:
         """Return the wrong bytes of the work of this iteration by name, outside of the clock."""
         return {}
-
-
-def flag(
-    group: str, default: Any, help: str, parse: Callable[[str], Any] | None = None, bounds: Meta | None = None, *,
-    configuration: bool = False, size: bool = False, sender_only: bool = False, **argparse_settings: Any,
-) -> Any:  # fmt: skip
-    """Return a dataclass field that is a flag, or a switch if it has no `parse`. An empty help hides it.
-
-    With `configuration`, the flag makes another configuration, so it is a part of the name. With `size`, it sets the
-    flow's parameter of its name. With `sender_only`, the size changes what senders do, and not what readers get.
-    """
-    settings = {"type": bounded(parse, bounds)} if parse else {"action": "store_true"}
-    metadata: dict[str, Any] = {"group": group, "help": help, "argparse": settings | argparse_settings}
-    metadata |= {"configuration": configuration, "size": size, "sender_only": sender_only}
-    return field(default=default, metadata=metadata)
-
-
-def bounded(parse: Callable[[str], Any], bounds: Meta | None) -> Callable[[str], Any]:
-    """Return the function that reads a value of a flag; it raises ArgumentTypeError for a value out of bounds."""
-
-    def parse_value(text: str) -> Any:
-        try:
-            value = parse(text)
-            return convert(value, Annotated[type(value), bounds]) if bounds else value
-        except (ValueError, ValidationError) as error:
-            raise argparse.ArgumentTypeError(f"{text!r} is not possible: {error}") from None
-
-    return parse_value
 
 
 @cache

@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from dataflow.flows.flow import Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES
-from dataflow.studies import Added, Study, flag
+from dataflow.plan.flag import flag
+from dataflow.studies import Added, Study
 
 if TYPE_CHECKING:  # Options has these flags and those of CoreOptions
     from dataflow.plan.options import CoreOptions as Base

@@ -6,7 +6,8 @@ from functools import partial
 from msgspec import Meta
 
 from dataflow.flows.flow import of_sizes
-from dataflow.studies import Study, flag
+from dataflow.plan.flag import flag
+from dataflow.studies import Study
 from dataflow.studies.detached_ppo.flow import ITEMS, Sizes, detached_ppo
 
 _size = partial(flag, "detached-ppo", None, size=True)

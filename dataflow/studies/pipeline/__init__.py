@@ -5,7 +5,8 @@ from functools import partial
 
 from msgspec import Meta
 
-from dataflow.studies import Study, flag
+from dataflow.plan.flag import flag
+from dataflow.studies import Study
 from dataflow.studies.pipeline.flow import SCHEDULES, Computation, pipeline
 
 _size = partial(flag, "pipeline", None, size=True)

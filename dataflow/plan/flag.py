@@ -1,0 +1,36 @@
+"""Make a dataclass field that is a flag. The flags of studies are made with it too."""
+
+import argparse
+import dataclasses
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from msgspec import Meta, ValidationError, convert
+
+
+def flag(
+    group: str, default: Any, help: str, parse: Callable[[str], Any] | None = None, bounds: Meta | None = None, *,
+    configuration: bool = False, size: bool = False, sender_only: bool = False, **argparse_settings: Any,
+) -> Any:  # fmt: skip
+    """Return a dataclass field that is a flag, or a switch if it has no `parse`. An empty help hides it.
+
+    With `configuration`, the flag makes another configuration, so it is a part of the name. With `size`, it sets the
+    flow's parameter of its name. With `sender_only`, the size changes what senders do, and not what readers get.
+    """
+    settings = {"type": bounded(parse, bounds)} if parse else {"action": "store_true"}
+    metadata: dict[str, Any] = {"group": group, "help": help, "argparse": settings | argparse_settings}
+    metadata |= {"configuration": configuration, "size": size, "sender_only": sender_only}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def bounded(parse: Callable[[str], Any], bounds: Meta | None) -> Callable[[str], Any]:
+    """Return the function that reads a value of a flag; it raises ArgumentTypeError for a value out of bounds."""
+
+    def parse_value(text: str) -> Any:
+        try:
+            value = parse(text)
+            return convert(value, Annotated[type(value), bounds]) if bounds else value
+        except (ValueError, ValidationError) as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not possible: {error}") from None
+
+    return parse_value
