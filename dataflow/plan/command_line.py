@@ -29,7 +29,7 @@ class OneLineParser(argparse.ArgumentParser):
         )  # fmt: skip
         self.groups: dict[str, list[argparse.Action]] = {}
         self.add_argument(
-            "-h", "--help", nargs="?", const="", action=Help, default=argparse.SUPPRESS, help=argparse.SUPPRESS
+            "-h", "--help", nargs="?", const="", type=self.show_help, default=argparse.SUPPRESS, help=argparse.SUPPRESS
         )
 
     def error(self, message: str) -> NoReturn:
@@ -41,10 +41,11 @@ class OneLineParser(argparse.ArgumentParser):
             self.error(f"unknown flag {unknown[0]}{did_you_mean(unknown[0], self._option_string_actions)}")
         return values
 
-    def describe(self, topic: str) -> str:
-        """Return the text of --help for a group of flags, for all of them, or for none: the most important ones."""
+    def show_help(self, topic: str) -> NoReturn:
+        """Print the help of a group of flags, of all of them, or of none: the most important ones. End the program."""
         if topic in LISTS:
-            return LISTS[topic]()
+            print(LISTS[topic]())
+            self.exit()
         in_groups = [action for actions in self.groups.values() for action in actions]
         own = [action for action in self._actions if action not in in_groups]
         common = [action for action in in_groups if action.dest in COMMON]
@@ -60,15 +61,8 @@ class OneLineParser(argparse.ArgumentParser):
         if self.groups:
             formatter.add_text(f"More flags: --help GROUP, with one of {', '.join(self.groups)}, all.\n"
                                f"Values: --help {' or --help '.join(LISTS)}.")  # fmt: skip
-        return formatter.format_help()
-
-
-class Help(argparse.Action):
-    """Print the help of a group of flags, and end the program."""
-
-    def __call__(self, parser: Any, namespace: Any, topic: Any, option_string: str | None = None) -> None:
-        print(parser.describe(topic))
-        parser.exit()
+        print(formatter.format_help())
+        self.exit()
 
 
 def add_options(parser: OneLineParser) -> None:
@@ -140,8 +134,6 @@ def preset_flags(name: str, samples: int | None) -> list[str]:
     samples = samples or preset["samples"]
     if "flags" in preset:
         return [flag.format(samples=samples) for flag in preset["flags"]]
-    fields = []
-    for text in preset["fields"]:
-        field, dtype, items = text.split()
-        fields.append(f"{field} {dtype} {samples * int(items) * ITEM_BYTES[dtype]}B")
-    return ["--flow", f"{preset['edge']}: {', '.join(fields)}"]
+    fields = [text.split() for text in preset["fields"]]
+    texts = [f"{name} {dtype} {samples * int(items) * ITEM_BYTES[dtype]}B" for name, dtype, items in fields]
+    return ["--flow", f"{preset['edge']}: {', '.join(texts)}"]
