@@ -1,18 +1,31 @@
-"""Test the flags: what --help shows, what is read from them, and what is rejected before anything starts."""
+"""Test the flags: what --help shows, what is read, what is rejected. The pages only have commands that can be read."""
 
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 import yaml
 from conftest import ROOT, parse_options, reject_options
 
+from dataflow.commands import answer, compare, report, run
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow
-from dataflow.plan.command_line import COMMON, OneLineParser, describe_flags, flag_name, parse_with_options
+from dataflow.measure.supervisor import split_configuration
+from dataflow.plan.command_line import (
+    COMMON,
+    OneLineParser,
+    describe_flags,
+    flag_name,
+    make_options,
+    parse_with_options,
+)
 from dataflow.plan.options import FLAGS, PRESETS
 
 CLUSTER = ("--address", "127.0.0.1:6379")
+PARSERS = {"answer": answer.parse_command, "compare": compare.parse_arguments, "report": report.parse_command}
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+COMMAND = re.compile(r"python3? -m dataflow (\w+)((?: (?!#)[^`\n\\]*\\\n)*(?: (?!#)[^`\n]*)?)")
 pytestmark = pytest.mark.usefixtures("no_gpu")
 
 
@@ -139,3 +152,31 @@ def test_the_manifest_for_kuberay_runs_a_command_of_the_suite_on_the_nodes_that_
     nodes = 1 + sum(group["replicas"] for group in cluster["workerGroupSpecs"])
     assert {*options.nodes_of_actors.values()} == {*range(nodes)}
     assert f"=={cluster['rayVersion']}" in (ROOT / "requirements.txt").read_text()
+
+
+def commands_of(page: Path) -> list[tuple[str, list[str]]]:
+    """Return the verb and the words of each command, without those that only show the form of a command."""
+    commands = []
+    for verb, text in COMMAND.findall(page.read_text()):
+        if "[" not in text and "..." not in text:
+            text = text.replace("\\\n", " ").replace('"${configurations[@]}"', "'store refs'").replace("$run", "1")
+            words = shlex.split(text.replace("$FLOW", "a -> b: 8MB").replace("$more", ""), comments=True)
+            commands.append((verb, words))
+    return commands
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_of_a_page_can_be_parsed(page, monkeypatch, no_gpu):
+    monkeypatch.setattr(run, "check_arguments", lambda _: None)  # of files that the reader has
+    monkeypatch.setattr(report, "find_newest", lambda _: [Path("record.json")])
+    for verb, words in commands_of(page):
+        if verb == "run":
+            arguments, given = run.parse_arguments(words)
+            assert arguments.configurations or arguments.suite, words
+            for text in arguments.configurations:
+                _, transport, flags = split_configuration(text)
+                make_options(transport, given | flags)
+        elif verb in PARSERS:
+            PARSERS[verb](words)
+        else:
+            assert verb in ("list", "nodes"), words

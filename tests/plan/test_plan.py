@@ -1,10 +1,116 @@
-"""Test what follows from the flags: workers, GPUs, the flow that runs, and the record."""
+"""Test what follows from the flags: GPUs, the record, and what a machine must have."""
 
+import importlib.util
+import sys
 from dataclasses import replace
+from pathlib import Path
 
-from conftest import KILOBYTES
+import psutil
+import pytest
+from conftest import KILOBYTES, parse_options
 
+from common import flags as script_flags
+from dataflow.errors import Skipped, UsageError
+from dataflow.plan import validate
 from dataflow.plan.plan import resolve_plan
+
+MIB = 2**20
+DELIVERED = 448 * MIB  # bytes per iteration of the demo for all readers
+SENT = (32 + 96 + 64 + 160) * MIB
+LARGE = 2**40
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """machine(memory, shared): make this many bytes free."""
+    monkeypatch.setattr(validate, "MY_CGROUPS", Path("/nonexistent"))  # a container may have a limit
+
+    def change(memory=LARGE, shared=LARGE):
+        monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": memory}))
+        monkeypatch.setattr(psutil, "disk_usage", lambda _: type("Disk", (), {"free": shared}))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("configuration", "flags", "limits", "error"),
+    [  # The last two: readers hold two inputs, and three payloads per sender are in shared memory.
+        ("store refs", ["--object-store-bytes", str(2 * (DELIVERED + SENT))], {}, ""),
+        ("store refs", ["--object-store-bytes", str(2 * (DELIVERED + SENT) - 1)], {}, "of object store with online"),
+        ("store refs", ["--in-flight", "4", "--object-store-bytes", str(5 * (DELIVERED + SENT))], {}, ""),
+        ("store refs", ["--in-flight", "4", "--object-store-bytes", str(5 * (DELIVERED + SENT) - 1)], {}, "of object"),
+        ("torch gloo", [], {"memory": 3 * SENT + 2 * DELIVERED, "shared": 0}, ""),
+        ("torch gloo", [], {"memory": 3 * SENT + 2 * DELIVERED - 1, "shared": 0}, "of memory with online-dpo"),
+        ("torch mapped", [], {"shared": 3 * SENT}, ""),
+        ("torch mapped", [], {"shared": 3 * SENT - 1}, r"1\.031 GiB of /dev/shm for messages with online-dpo"),
+    ],
+)
+def test_messages_that_do_not_fit_are_rejected(machine, make_plan, configuration, flags, limits, error):
+    machine(**limits)
+    runtime, transport = configuration.split()
+    if not error:
+        make_plan(runtime, "--transport", transport, *flags)
+        return
+    with pytest.raises(UsageError, match=f"{error}.*send smaller messages"):
+        make_plan(runtime, "--transport", transport, *flags)
+
+
+def write_cgroup(folder, limit, used, prefix="", names=("memory.max", "memory.current")):
+    """Write the files of a memory controller, in which 3 MiB of the used memory are pages of files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / names[0]).write_text(f"{limit}\n")
+    (folder / names[1]).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"{prefix}active_file {MIB}\n{prefix}inactive_file {2 * MIB}\ncache 7\n")
+
+
+def test_the_memory_limit_of_a_container_and_of_those_around_it_counts(monkeypatch, tmp_path):
+    monkeypatch.setattr(validate, "CGROUPS", tmp_path)
+    monkeypatch.setattr(validate, "MY_CGROUPS", tmp_path / "self")
+    assert validate.limited_memory() == float("inf")
+    (tmp_path / "self").write_text("3:cpu:/x\n0::/outer/inner\n")
+    write_cgroup(tmp_path / "outer" / "inner", "max", 5 * MIB)
+    assert validate.limited_memory() == float("inf")
+    write_cgroup(tmp_path / "outer", 100 * MIB, 40 * MIB)
+    assert validate.limited_memory() == 63 * MIB
+    write_cgroup(tmp_path / "outer" / "inner", 20 * MIB, 40 * MIB)
+    assert validate.limited_memory() == 0
+    # Version 1. A container without a namespace of its own sees its own controller at the root, under another name.
+    (tmp_path / "self").write_text("4:cpu,memory:/docker/0123\n0::/\n")
+    names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+    write_cgroup(tmp_path / "memory", 50 * MIB, 10 * MIB, "total_", names)
+    assert validate.limited_memory() == 43 * MIB
+
+
+def test_too_little_memory_names_the_limit_of_a_container(machine, make_plan, monkeypatch):
+    machine()
+    monkeypatch.setattr(validate, "limited_memory", lambda: 350 * MIB)
+    with pytest.raises(UsageError, match=r"of memory under the limit of this container .* 350 MiB are free: send"):
+        make_plan("torch", "--transport", "gloo")
+
+
+def test_a_configuration_is_skipped_if_a_requirement_is_missing(monkeypatch, no_gpu):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    for runtime, transport, reason in (
+        ("graph", "nccl", "nccl needs 3 GPUs and this machine has 0"),
+        ("rdt", "nccl", "nccl needs 4 GPUs and this machine has 0"),
+        ("rdt", "nixl", "nixl needs nixl, which is not installed: pip install --no-deps nixl=="),
+    ):
+        plan, skipped = resolve_plan(runtime, *parse_options(runtime, "--transport", transport, *KILOBYTES))
+        assert isinstance(skipped, Skipped) and reason in str(skipped) and plan.transport.name == transport
+
+
+def test_gpus_are_counted_without_torch(monkeypatch, tmp_path):
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(script_flags, "Path", lambda _: tmp_path)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for cuda, count in (("12.8", 2), (None, 0)):  # None: torch for CPUs
+        monkeypatch.setattr(validate, "cuda_version", lambda cuda=cuda: cuda)
+        assert validate.count_gpus() == count
+    for visible, count in (("", 0), ("1", 1), ("0,1,2", 2), ("0, ", 1)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert script_flags.count_gpus() == count
 
 
 def test_actors_are_on_the_cpu_or_get_the_largest_equal_share_of_a_gpu_that_fits(make_plan):

@@ -1,11 +1,17 @@
-"""Add one of each thing that docs/architecture.md explains, with exactly its edits, to a copy of the project."""
+"""Run what the pages show: the examples, and the additions of docs/architecture.md in a copy of the project."""
 
+import os
 import re
 import subprocess
 import sys
 from textwrap import dedent
 
+import pytest
 from conftest import ROOT, copy_project
+
+EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "actors")
+QUICK = "shared_memory_ring"  # whose change is many times as fast
+ATTEMPTS = 3  # because other processes may disturb the ones that are a little faster
 
 
 def documented(text):
@@ -55,3 +61,24 @@ def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_c
     assert "birds" in printed and "torch clone --colour" in printed
     assert (tmp_path / "out" / "judges.svg").exists()
     assert "torch clone: 1 x 20 iterations" in run("--suite", "benchmark", "--dry-run")
+
+
+def test_each_example_has_at_most_40_lines_and_is_explained():
+    page = (ROOT / "docs" / "in-your-code.md").read_text()
+    for name in EXAMPLES:
+        assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) <= 40
+        assert f"examples.{name}" in page
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == QUICK else pytest.mark.long)
+                                  for name in EXAMPLES])  # fmt: skip
+def test_an_example_is_faster_after_its_change_than_before(cluster, name):
+    environment = os.environ | {"RAY_ADDRESS": cluster[1], "RAY_AUTH_MODE": "disabled"}
+    command = [sys.executable, "-m", f"examples.{name}"]
+    for _ in range(ATTEMPTS):
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        before, after = re.fullmatch(r"before: (\d+\.\d) ms, after: (\d+\.\d) ms\n", done.stdout).groups()
+        if float(after) < float(before):
+            return
+    raise AssertionError(done.stdout)
