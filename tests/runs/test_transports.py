@@ -10,7 +10,7 @@ from dataflow.flows.catalogue import build_flow
 
 # Lists, strings, booleans and views; an actor that reads from two others.
 GRPO = ("--flow", "grpo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
-ONE_TASK = ("--flow", "driver -> a: x int64 8kB, y float16 6B; a -> driver: 300 x float32 12B, z bool 5B")  # one actor
+ONE_TASK = ("--flow", "driver -> reference: x int64 8kB; reference -> driver: 300 x float32 12B, z bool 5B")
 # Messages of more than 100 KiB, which Ray does not put into its calls.
 LARGE = ("--flow", "grpo", "--batch-size", "64", "--prompt-len", "256", "--response-len", "256")
 # Bytes that do not fill whole words.
