@@ -28,9 +28,8 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
     if plan.gpus > torch.cuda.device_count():
         raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs, the machine has {plan.gpus}: see nvidia-smi")
     run.null_transport_seconds = measure_null_transport(plan)
-    copies = measure_copies(plan)
-    run.memcpy_before_seconds, run.memcpy_all_cores_seconds = copies.warm, copies.all_cores
-    run.cold_copy_before_seconds, run.cold_copy_faults = copies.cold, copies.cold_faults
+    warm, all_cores, cold, run.cold_copy_faults = measure_copies(plan)
+    run.memcpy_before_seconds, run.memcpy_all_cores_seconds, run.cold_copy_before_seconds = warm, all_cores, cold
     report.environments = [describe_environment()]
     report.write(plan.run_folder)
     with suppress(OSError):
@@ -56,8 +55,7 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
             report.write(plan.run_folder)  # now, because it may take long to close the transport
             raise
     workers.stop()
-    copies = measure_copies(plan)
-    run.memcpy_after_seconds, run.cold_copy_after_seconds = copies.warm, copies.cold
+    run.memcpy_after_seconds, _, run.cold_copy_after_seconds, _ = measure_copies(plan)
     report.finished = True
     report.write(plan.run_folder)
 

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 import torch
@@ -25,19 +25,12 @@ MAX_EVICTED_BYTES = 64 * 2**20  # larger than most caches
 CPUCLOCK_SCHED = 2  # Linux, include/linux/posix-timers.h: the CPU clock of process p has the number (~p << 3) | 2
 
 
-class Copies(NamedTuple):
-    """Seconds of each pass of copies: one copy per edge, one edge after the other."""
+def measure_copies(plan: Plan) -> tuple[list[float], list[float], list[float], int]:
+    """Return the seconds of each pass of copies, one per edge, and the page faults of one cold pass.
 
-    warm: list[float]  # by --threads threads
-    all_cores: list[float]  # the same by all cores
-    cold: list[float]  # by --threads threads into fresh host memory; none for tensors on GPUs
-    cold_faults: int  # page faults of one cold pass
-
-
-def measure_copies(plan: Plan) -> Copies:
-    """Measure warm copies, into memory that was used before, and cold ones. The first warm pass does not count.
-
-    The memory of cold copies is mapped anew for each copy, whatever the settings of malloc are.
+    The passes are warm, into memory that was used before, by --threads threads; warm by all cores; and cold, by
+    --threads threads into host memory that is mapped anew for each copy, whatever the settings of malloc are. The first
+    warm pass does not count. Tensors on GPUs have no cold pass.
     """
     flow, threads, cores = plan.sent_flow, plan.options.threads, len(os.sched_getaffinity(0))
     pairs = []
@@ -48,8 +41,7 @@ def measure_copies(plan: Plan) -> Copies:
     warm = [_copy_all(pairs, threads) for _ in range(1 + WARM_PASSES)][1:]
     all_cores = [_copy_all(pairs, cores) for _ in range(1 + WARM_PASSES)][1:]
     cold, faults = [], 0
-    passes = COLD_PASSES if plan.device == "cpu" else 0  # page faults are a cost of host memory
-    for _ in range(passes):
+    for _ in range(COLD_PASSES if plan.device == "cpu" else 0):  # page faults are a cost of host memory
         seconds, faults_before = 0.0, count_faults()
         for source, _ in pairs:
             fresh = mmap.mmap(-1, source.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # as malloc does
@@ -58,7 +50,7 @@ def measure_copies(plan: Plan) -> Copies:
         cold.append(round(seconds, 9))
         faults = count_faults() - faults_before
     torch.set_num_threads(threads_before)
-    return Copies(warm, all_cores, cold, faults)
+    return warm, all_cores, cold, faults
 
 
 def _copy_all(pairs: Sequence[Sequence[torch.Tensor]], threads: int) -> float:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -36,22 +35,6 @@ def test_what_cannot_be_measured_or_written_leaves_no_file(no_gpu, monkeypatch, 
     for configuration in ("store driver-queue", "torch gloo"):
         expect(configuration, "/dev/shm is missing or cannot be written", tmp_path / "record.json")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
-
-
-def test_a_second_measurement_on_the_machine_waits_for_the_first(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("DATA_FLOW_LOCK", str(tmp_path))  # other tests measure too
-    ended = threading.Event()
-
-    def measure():
-        with supervisor.only_measurement():
-            ended.set()
-
-    with supervisor.only_measurement():
-        second = threading.Thread(target=measure)
-        second.start()
-        assert not ended.wait(0.3)
-    assert ended.wait(10)
-    assert capsys.readouterr().out == "waiting until another measurement of this suite on this machine has ended\n"
 
 
 @pytest.fixture
