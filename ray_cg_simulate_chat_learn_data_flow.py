@@ -1,4 +1,4 @@
-"""How long does one batch take through the three models of an RLHF system, as one Ray compiled graph?
+"""How long do the messages of one RLHF step take between its three models, in one Ray compiled graph?
 
                   .------------- 96 MiB -------------.
                   |                                  v
@@ -9,13 +9,13 @@ The messages are those of simulate_chat_learn_data_flow.py, where each iteration
 bound into a graph once, and Ray keeps a channel open for each message. Three transports move the same messages:
 
     shm      channels in shared memory, into which tensors are written as they are (default without GPUs)
-    nccl     NCCL between the GPUs of the models, and shared memory to and from the driver (default with GPUs)
+    nccl     NCCL between the GPUs of the models; shared memory for messages to and from the driver (default with GPUs)
     pickle   channels in shared memory, into which tensors are pickled
 
-The clock of an iteration starts when the driver takes its query, a tensor that exists already. It stops when the
-driver holds the reward model's tensor. Not timed are the start of Ray, the compilation, a first iteration, 10 more to
-warm up, and the verification of every byte after each iteration. Copies of the same bytes by one process (memcpy) are
-timed before and after, and stored in the record as a reference.
+The clock of an iteration starts when the driver begins to send its query, a tensor that was made before. It stops when
+the driver holds the reward model's tensor. The start of Ray, the compilation, a first iteration, ten more to warm up,
+and the verification of every byte after each iteration are not timed. To compare, the record also has the time in which
+one process copies the message of each arrow once (memcpy).
 
     python3 ray_cg_simulate_chat_learn_data_flow.py                             # shm or nccl, 100 iterations
     python3 ray_cg_simulate_chat_learn_data_flow.py --transport pickle --iterations 20
@@ -28,9 +28,9 @@ from common.flags import parse_flags
 if __name__ == "__main__":
     FLAGS = parse_flags("graph", __doc__)  # before the imports below, which take seconds
     os.environ |= {  # Ray reads them when it is imported
-        # The size of each channel; experimental_compile ignores its argument for it.
+        # Bytes of each channel. Ray ignores the argument of experimental_compile for it.
         "RAY_CGRAPH_buffer_size_bytes": str(max(FLAGS.sizes.values()) + 2**20),
-        # How long an iteration may take. An NCCL edge hangs if Ray repeats a read after the last of these times.
+        # Seconds that an iteration may take. After the last one, Ray would repeat a read, and an NCCL edge would hang.
         "RAY_CGRAPH_submit_timeout": "300",
         "RAY_CGRAPH_get_timeout": "300",
         "RAY_CGRAPH_read_iteration_timeout_s": "300",
@@ -56,6 +56,7 @@ class Model(Endpoint):
         return self.message(self.receive(*inputs))
 
     def pass_through(self, message):
+        """Return a message as it is: see bind_nccl."""
         return message
 
 
@@ -67,10 +68,10 @@ def bind_shm(query, policy, reference, reward):
 
 
 def bind_nccl(query, policy, reference, reward):
-    query.with_tensor_transport("shm", device="cuda")  # the driver is never a rank of NCCL
+    query.with_tensor_transport("shm", device="cuda")  # changes the query itself; the driver is no rank of NCCL
     policy_output = policy.forward.bind(query).with_tensor_transport("nccl")
     reference_output = reference.forward.bind(policy_output).with_tensor_transport("nccl")
-    # Ray 2.60 cannot compile a method that joins NCCL edges. So each edge ends in a method of its own, on the same GPU.
+    # Ray 2.60 cannot compile a method with two NCCL inputs. So each of them ends in a method of its own, in the actor.
     inputs = reward.pass_through.bind(policy_output), reward.pass_through.bind(reference_output)
     reward_output = reward.forward.bind(*inputs).with_tensor_transport("shm", device="cpu")
     return reward_output
@@ -85,7 +86,7 @@ def bind_pickle(query, policy, reference, reward):
 
 @contextmanager
 def remove_semaphores():
-    """Remove the semaphores that Ray leaves, two per channel, and that no process uses any more."""
+    """Remove the unused semaphores that Ray leaves, two per channel."""
     before = {*Path("/dev/shm").iterdir()}
     try:
         yield
@@ -94,7 +95,7 @@ def remove_semaphores():
         for maps in Path("/proc").glob("[0-9]*/maps"):
             with suppress(OSError):  # the process has ended
                 used |= {int(line.split()[4]) for line in maps.read_text().splitlines() if "/sem." in line}  # inodes
-        for path in {*Path("/dev/shm").glob("sem.[oh][bd][jr]*")} - before:
+        for path in {*Path("/dev/shm").glob("sem.hdr*"), *Path("/dev/shm").glob("sem.obj*")} - before:
             with suppress(OSError):
                 if path.stat().st_ino not in used:
                     path.unlink()
@@ -114,20 +115,20 @@ def main(flags):
                 for name in ("policy", "reference", "reward")
             ]
             with InputNode() as query:
-                result = CHAINS[flags.transport](query, policy, reference, reward)
-            # Each channel gets a buffer per iteration in flight: by default ten.
-            graph = result.experimental_compile(_max_inflight_executions=2)
-            ray.get(graph._proxy_actor.__ray_ready__.remote())  # Ray starts a process for each graph
+                output = CHAINS[flags.transport](query, policy, reference, reward)
+            # Each channel gets so many buffers. Ray's default is ten; here, one iteration is in flight.
+            graph = output.experimental_compile(_max_inflight_executions=2)
+            ray.get(graph._proxy_actor.__ray_ready__.remote())  # a process of the graph, which would start meanwhile
 
             def send(number):
                 return graph.execute(driver.message(number))
 
-            def receive(result):
-                driver.receive(ray.get(result))
+            def receive(future):
+                driver.receive(ray.get(future))
 
-            # The first iteration and the warm-up have the lowest numbers, by which save_times keeps their times apart.
+            # save_times knows the first iteration and the warm-up by their numbers, and stores their times apart.
             for number in count_iterations(flags.warmup, flags.iterations):
-                time_group([number], 1, send, receive, run.save_times)  # one at a time; the clock runs only here
+                time_group([number], 1, send, receive, run.save_times)  # one in flight; the clock runs only here
                 driver.verify(number)
                 ray.get([model.verify.remote(number) for model in models])
         run.memcpy_after_seconds = measure_memcpy(flags.sizes)

@@ -1,4 +1,4 @@
-"""How long does one batch take through the three models of an RLHF system, over Ray's object store?
+"""How long do the messages of one RLHF step take between its three models, over Ray's object store?
 
                   .------------- 96 MiB -------------.
                   |                                  v
@@ -8,19 +8,21 @@
 The models do not compute. They only receive and send messages: int64 tensors of these sizes. Three transports move
 the same messages:
 
-    driver-queue   the driver reads each message from a queue and sends it to the next model, as a public demo does
-    ref-queue      queues carry references to messages, as in ChatLearn; a model reads the messages of its references
-    refs           references go directly from call to call, without a queue
+    driver-queue   the driver reads each message and sends it to the next model, as the demo RayCG-ChatLearn does;
+                   the demo's queue is a list in the store, with the object reference of a message
+    ref-queue      the driver passes object references through queues, as ChatLearn does; Ray moves each message to
+                   the model that reads it
+    refs           the driver passes object references from call to call, without a queue
 
-The clock of an iteration starts when the driver takes its query, a tensor that exists already. It stops when the
-driver holds the reward model's tensor. Not timed are the start of Ray, a first iteration, 10 more to warm up, and the
-verification of every byte after each iteration. Copies of the same bytes by one process (memcpy) are timed before and
-after, and stored in the record as a reference.
+The clock of an iteration starts when the driver begins to send its query, a tensor that was made before. It stops when
+the driver holds the reward model's tensor. The start of Ray, a first iteration, 10 more to warm up, and verification of
+every byte after each iteration are not timed. With GPUs, messages are copied through host memory inside the clock.
+To compare, the record also has the time in which one process copies the message of each arrow once (memcpy).
 
     python3 simulate_chat_learn_data_flow.py                                    # driver-queue, 100 iterations
     python3 simulate_chat_learn_data_flow.py --transport refs --iterations 20
 
-ray_cg_simulate_chat_learn_data_flow.py moves the same messages by a compiled graph.
+ray_cg_simulate_chat_learn_data_flow.py moves the same messages with a compiled graph (CG).
 """
 
 from common.flags import parse_flags
@@ -43,53 +45,53 @@ class Model(Endpoint):
     """An actor that receives and sends messages in place of a model."""
 
     def forward(self, *inputs):
-        """Return this model's message, after it has received its inputs. Ray moves both through host memory."""
+        """Return this model's message, after it has received its inputs. The object store holds host memory only."""
         number = self.receive(*(message.to(self.device) for message in inputs))
         return self.message(number).cpu()
 
 
 def driver_queue(query, policy, reference, reward):
     """The driver reads each message, once for each reader, and passes it on by value."""
-    policy_queue = put(policy.forward.remote(query))
-    reference_queue = put(reference.forward.remote(get(policy_queue)))
-    reward_queue = put(reward.forward.remote(get(policy_queue), get(reference_queue)))
-    return get(reward_queue)
+    policy_list = store_list(policy.forward.remote(query))
+    reference_list = store_list(reference.forward.remote(read(policy_list)))
+    reward_list = store_list(reward.forward.remote(read(policy_list), read(reference_list)))
+    return read(reward_list)
 
 
-def put(reference):
-    """Return the demo's queue for a message: an object of Ray's store, which holds the message's reference."""
-    return ray.put([reference])  # in a list, because Ray refuses to put a bare reference
+def store_list(ref):
+    """Return the demo's queue for a message: a list in Ray's store, which has the object reference of the message."""
+    return ray.put([ref])  # Ray refuses to put a bare reference
 
 
-def get(queue):
-    """Read the message of a queue into the driver's memory."""
-    (reference,) = ray.get(queue)
-    return ray.get(reference)
+def read(stored_list):
+    """Read the message of a list into the driver's memory."""
+    (ref,) = ray.get(stored_list)
+    return ray.get(ref)
 
 
 def ref_queue(query, policy, reference, reward):
-    """The driver passes each reference through a queue; the message itself goes from model to model."""
+    """The driver passes each object reference through a queue. Ray moves the message itself from model to model."""
     policy_output = policy.forward.remote(through("driver -> policy", ray.put(query)))
     reference_output = reference.forward.remote(through("policy -> reference", policy_output))
     inputs = through("policy -> reward", policy_output), through("reference -> reward", reference_output)
     return ray.get(through("reward -> driver", reward.forward.remote(*inputs)))
 
 
-def through(edge, reference):
-    """Put a reference into the queue of an edge, and take it out again."""
-    queue_of(edge).put([reference])  # in a list, because Ray replaces a bare reference by its message
-    (reference,) = queue_of(edge).get()
-    return reference
+def through(edge, ref):
+    """Put an object reference into the queue of an edge, and take it out again."""
+    queue_of(edge).put([ref])  # in a list, because Ray would put the message in the place of a bare reference
+    (ref,) = queue_of(edge).get()
+    return ref
 
 
 @cache
 def queue_of(edge):
-    """Return the queue of an edge, an actor that is made in the first iteration."""
+    """Return the queue of an edge. It is an actor, which starts in the first iteration."""
     return Queue()
 
 
 def refs(query, policy, reference, reward):
-    """The driver passes each reference from call to call; the message itself goes from model to model."""
+    """The driver passes each object reference from call to call. Ray moves the message itself from model to model."""
     policy_output = policy.forward.remote(ray.put(query))
     reference_output = reference.forward.remote(policy_output)
     reward_output = reward.forward.remote(policy_output, reference_output)
@@ -114,9 +116,9 @@ def main(flags):
             def send(number):
                 return chain(driver.message(number), policy, reference, reward)
 
-            # The first iteration and the warm-up have the lowest numbers, by which save_times keeps their times apart.
+            # save_times knows the first iteration and the warm-up by their numbers, and stores their times apart.
             for number in count_iterations(flags.warmup, flags.iterations):
-                time_group([number], 1, send, driver.receive, run.save_times)  # one at a time; the clock runs only here
+                time_group([number], 1, send, driver.receive, run.save_times)  # one in flight; the clock runs only here
                 driver.verify(number)
                 ray.get([model.verify.remote(number) for model in models])
         run.memcpy_after_seconds = measure_memcpy(flags.sizes)
