@@ -2,24 +2,24 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from dataflow.analysis.comparison import Pair, find_transports, match_results, times_link
 from dataflow.analysis.result import Result, group_results
-from dataflow.catalogue.catalogue import BASELINE, VARIANTS, Variant
+from dataflow.catalogue.catalogue import BASELINE, VARIANTS
 from dataflow.plan.command_line import describe_flags
 from dataflow.records import files
 from dataflow.report.sections import provenance
 from dataflow.report.sentences import describe_alone, describe_fastest, format_factor, format_interval, format_time
-from dataflow.report.stage_tables import headline_results
+from dataflow.report.stage_tables import headline_results, largest_of
 from dataflow.report.suite_tables import describe_layout
 from dataflow.report.tables import (
     OWN_COPY,
     VIEW,
     Column,
     Section,
+    TextTable,
     format_milliseconds,
     format_significant,
     make_table,
@@ -38,24 +38,23 @@ GPU_ANSWER = "**GPUs:** not measured. NCCL and CUDA IPC have never run on a GPU 
 
 def page_sections(results: Sequence[Result]) -> list[Section]:
     """Return the sections that the records suffice for. Each is about the largest workload of its table."""
-    columns = [Column("flag", lambda flag: f"`{flag[0]}`"), Column("meaning", itemgetter(1), is_text=True)]
-    built = [Section("flags", "", table=make_table([*describe_flags().items()], columns))]
-    built.append(build_agreement(AGREEMENT))
+    flags = [[f"`{flag}`", meaning] for flag, meaning in describe_flags().items()]
+    built = [text_section("flags", ("flag", "meaning"), flags), build_agreement(AGREEMENT)]
     shown = [result for result in headline_results(results) if result.status == "ok"]
     if {result.name for result in shown}.issuperset(SCRIPTS):
         built.append(build_demo(shown))
     if shown:
         built.append(Section("answers", "", build_answers(results, shown)))
-    measured = largest_of([result for result in results if result.table == "configurations"])
-    if any(result.status == "ok" for result in measured):
+    measured = {result.name: result for result in largest_of(results, "configurations")}
+    if any(result.status == "ok" for result in measured.values()):
         built += [build_advice(measured), build_systems(measured)]
     return built
 
 
-def largest_of(results: Sequence[Result]) -> list[Result]:
-    """Return the results of the largest workload."""
-    largest = max((r.workload for r in results), key=lambda workload: workload.bytes_per_iteration, default=None)
-    return [result for result in results if result.workload == largest]
+def text_section(name: str, headers: Sequence[str], rows: list[list[str]], numbers: int = 0) -> Section:
+    """Return a section with a table of texts, in which the last `numbers` columns are aligned to the right."""
+    columns = [Column(header, str, is_text=i < len(headers) - numbers) for i, header in enumerate(headers)]
+    return Section(name, "", table=TextTable(columns, rows))
 
 
 def build_demo(shown: Sequence[Result]) -> Section:
@@ -74,12 +73,11 @@ def build_demo(shown: Sequence[Result]) -> Section:
     commands = [f".venv/bin/python {script:40}  # Execution time: about {seconds[name]} seconds"
                 for name, script in SCRIPTS.items()]  # fmt: skip
     headers = ("where", "queues through the driver", "compiled graph", "times as fast (95 % interval)")
-    columns = [Column(header, itemgetter(index)) for index, header in enumerate(headers)]
     edges = [edge.bytes for edge in shown[0].workload.edges]
     size = (f"{DEMO_ITERATIONS} iterations, messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}. "
             f"Here: {DEMO_ITERATIONS} times the time per iteration of the records.")  # fmt: skip
-    code = "\n".join(["```", *commands, "```"])
-    return Section("demo", "", code, make_table(rows, columns), notes=[size, *provenance(used)])
+    section = text_section("demo", headers, rows, numbers=3)
+    return replace(section, sentence="\n".join(["```", *commands, "```"]), notes=[size, *provenance(used)])
 
 
 def build_agreement(folder: Path) -> Section:
@@ -100,8 +98,8 @@ def build_agreement(folder: Path) -> Section:
 def build_answers(results: Sequence[Result], shown: Sequence[Result]) -> str:
     """Return a list of four answers: several nodes, one node with copies, one node with views, GPUs."""
     answers, size = [], format_bytes(shown[0].workload.bytes_per_iteration)
-    nodes = [r for r in results if r.table == "cluster" and times_link(r) and readers_of(r) == OWN_COPY]
-    if nodes := sorted(largest_of(nodes), key=lambda result: times_link(result) or 0):
+    nodes = [r for r in results if times_link(r) and readers_of(r) == OWN_COPY]
+    if nodes := sorted(largest_of(nodes, "cluster"), key=lambda result: times_link(result) or 0):
         times = [f"`{result.name}` {format_significant(times_link(result))}" for result in nodes]
         layout = f"{describe_layout(nodes[0])}, {format_bytes(nodes[0].workload.bytes_per_iteration)} per iteration"
         answers.append(f"**Several nodes** ({layout}). Times as long as the network alone: {', '.join(times)}.")
@@ -118,53 +116,39 @@ def build_answers(results: Sequence[Result], shown: Sequence[Result]) -> str:
     return "\n".join(f"* {answer}" for answer in [*answers, GPU_ANSWER])
 
 
-def build_advice(results: Sequence[Result]) -> Section:
+def build_advice(results: Mapping[str, Result]) -> Section:
     """Return when to use each configuration of the catalogue."""
-
-    def measured(variant: Variant) -> str:
-        result = next((result for result in results if result.name == variant.name), None)
-        if result is None or result.status != "ok":
-            return result.status if result else "not measured"
-        return format_time(result).replace(" ms", "")
-
-    columns = [
-        Column("configuration", lambda variant: f"`{variant.name}`"),
-        Column("use it for", lambda variant: variant.advice["use_when"], is_text=True),
-        Column("needs", lambda variant: variant.advice["needs"], is_text=True),
-        Column("copies per edge", lambda variant: variant.advice["copies"], is_text=True),
-        Column("what breaks it", lambda variant: variant.advice["breaks"], is_text=True),
-        Column("published ms (95 % interval)", measured),
-    ]
-    return Section("advice", "", table=make_table([variant for variant in VARIANTS if variant.advice], columns))
+    headers = ("configuration", "use it for", "needs", "copies per edge", "what breaks it",
+               "published ms (95 % interval)")  # fmt: skip
+    rows = []
+    for variant in VARIANTS:
+        if variant.advice:
+            result, advice = results.get(variant.name), variant.advice
+            published = result.status if result else "not measured"
+            if result and result.status == "ok":
+                published = format_time(result).replace(" ms", "")
+            texts = [advice[key] for key in ("use_when", "needs", "copies", "breaks")]
+            rows.append([f"`{variant.name}`", *texts, published])
+    return text_section("advice", headers, rows, numbers=1)
 
 
-def build_systems(results: Sequence[Result]) -> Section:
+def build_systems(results: Mapping[str, Result]) -> Section:
     """Return what known systems do, which configuration that is, and how much faster another one was measured to be."""
-    by_name = {result.name: result for result in results if result.status == "ok"}
-    size = format_bytes(results[0].workload.bytes_per_iteration)
-
-    def speed_ups(system: Mapping[str, Any]) -> str:
-        cells = []
-        for name in (step["becomes"] for step in system["steps"]):
-            cell = "not measured"
-            if by_name.keys() >= {system["configuration"], name}:
-                cell = format_factor(Pair(by_name[system["configuration"]], by_name[name]).ratio)
-            cells.append(cell)
-        return "; ".join(cells)
-
-    def changes(system: Mapping[str, Any]) -> str:
-        return "; then ".join(f"{step['change']}: `{step['becomes']}`" for step in system["steps"])
-
-    def examples(system: Mapping[str, Any]) -> str:
-        return ", ".join(f"[{name}](../examples/{name}.py)" for name in system["examples"])
-
-    columns = [
-        Column("system", lambda system: f"{system['name']} {system['version']}"),
-        Column("how it sends experience", lambda system: system["today"], is_text=True),
-        Column("source", lambda system: system["source"], is_text=True),
-        Column("most similar configuration", lambda system: f"`{system['configuration']}`", is_text=True),
-        Column("changes", changes, is_text=True),
-        Column("examples", examples, is_text=True),
-        Column(f"after each change, with flat messages, {size} per iteration (95 % interval)", speed_ups, is_text=True),
-    ]
-    return Section("systems", "", table=make_table(SYSTEMS, columns))
+    size = format_bytes(next(iter(results.values())).workload.bytes_per_iteration)
+    headers = ("system", "how it sends experience", "source", "most similar configuration", "changes", "examples",
+               f"after each change, with flat messages, {size} per iteration (95 % interval)")  # fmt: skip
+    rows = []
+    for system in SYSTEMS:
+        old, factors = results.get(system["configuration"]), []
+        for step in system["steps"]:
+            new, factor = results.get(step["becomes"]), "not measured"
+            if old and new and old.status == new.status == "ok":
+                factor = format_factor(Pair(old, new).ratio)
+            factors.append(factor)
+        changes = [f"{step['change']}: `{step['becomes']}`" for step in system["steps"]]
+        examples = [f"[{name}](../examples/{name}.py)" for name in system["examples"]]
+        rows.append([
+            f"{system['name']} {system['version']}", system["today"], system["source"], f"`{system['configuration']}`",
+            "; then ".join(changes), ", ".join(examples), "; ".join(factors),
+        ])  # fmt: skip
+    return text_section("systems", headers, rows)

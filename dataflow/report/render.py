@@ -102,10 +102,8 @@ def rewrite_pages(folder: Path, built: Sequence[Section]) -> None:
             begin, end = f"<!-- {name}: written by make publish -->", f"<!-- end of {name} -->"
             if (text.count(begin), text.count(end)) != (1, 1):
                 raise RecordError(f"{page}: write each of these marks once: {begin} and {end}")
-            before, rest = text.split(begin)
-            after = rest.split(end)[1]
             if name in texts:
-                text = f"{before}{begin}\n{texts[name]}\n{end}{after}"
+                text = f"{text.partition(begin)[0]}{begin}\n{texts[name]}\n{end}{text.partition(end)[2]}"
         page.write_text(text, encoding="utf-8")
 
 

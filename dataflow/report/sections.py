@@ -43,10 +43,6 @@ def title_of(result: Result) -> str:
     return f"{result.flow.title}, {format_bytes(result.workload.bytes_per_iteration)} per iteration"
 
 
-def by_edges(result: Result) -> tuple[Any, ...]:
-    return -result.workload.bytes_per_iteration, result.workload.edges
-
-
 def by_sizes(*left_out: str) -> Callable[[Result], tuple[Any, ...]]:
     """Return a function for `Table.group_by`: results with equal sizes, except those that are left out."""
     return lambda result: (str(sorted(item for item in result.workload.sizes.items() if item[0] not in left_out)),)
@@ -68,7 +64,7 @@ class Table:
     sentence: Callable[[Group], str] = lambda group: ""
     chart: Callable[[Group], Any] = lambda group: None
     notes: Callable[[Group], Sequence[str]] = lambda group: ()
-    group_by: Callable[[Result], tuple[Any, ...]] = by_edges
+    group_by: Callable[[Result], tuple[Any, ...]] = lambda r: (-r.workload.bytes_per_iteration, r.workload.edges)
     before: Sequence["Table"] = ()
 
 

@@ -12,7 +12,6 @@ from dataflow.report.tables import Column, format_faults, format_milliseconds, f
 SIMPLEST = "store refs"  # what users of Ray begin with
 BASELINES = (BASELINE, SIMPLEST)
 SHORT_SECONDS = 0.002  # less depends on the caches, which hold other data after a verification of all bytes
-FEW_RUNS = f"no interval: give --runs {MIN_RUNS} or more"
 
 
 def describe_pair(pair: Pair) -> str:
@@ -22,18 +21,12 @@ def describe_pair(pair: Pair) -> str:
         texts = [f"{r.label} takes {format_time(r)} where {tables.readers_of(r)}" for r in (new, old)]
         return f"{', and '.join(texts)}: different work, so there is no factor."
     is_slower, times = ratio.value > 1, format_significant(max(ratio.value, 1 / ratio.value))
-    factor = f"{times} times as {'long' if is_slower else 'fast'}"
-    interval = f"95 % interval {format_interval(ratio, invert=not is_slower)}" if ratio.low else FEW_RUNS
+    factor, interval = f"{times} times as {'long' if is_slower else 'fast'}", describe_interval(ratio, not is_slower)
     if ratio.verdict in UNRANKED:
         preposition = "from" if ratio.verdict == NO_DIFFERENCE else "against"
         missed = f"a difference below {ratio.detectable:.0%} would be missed"
         return f"{new.label} {ratio.verdict} {preposition} {old.label} ({factor}, {interval}; {missed})."
     return f"{new.label} {'takes' if is_slower else 'is'} {factor} as {old.label} ({interval})."
-
-
-def old_and_new(cell: Callable[[Result], str]) -> Callable[[Pair], str]:
-    """Return a function that returns the cells of both results of a pair."""
-    return lambda pair: f"{cell(pair.old)} → {cell(pair.new)}"
 
 
 def describe_fastest(results: Sequence[Result], baselines: Sequence[str] = BASELINES) -> str:
@@ -51,11 +44,9 @@ def describe_fastest(results: Sequence[Result], baselines: Sequence[str] = BASEL
             sentences.append(f"If {readers}, {describe_alone(best)}")
             continue
         sentences.append(f"If {readers}, {_describe_best(best, others)}")
-        slower = [other for other in transports if other.name in baselines and other is not best]
-        ratios = {other: Pair(best, other).ratio for other in slower}
-        factors = [f"`{other.label}` takes {format_significant(ratio.value)} times as long ("
-                   f"{f'95 % interval {format_interval(ratio)}' if ratio.low else FEW_RUNS})"
-                   for other, ratio in ratios.items() if ratio.verdict not in UNRANKED]  # fmt: skip
+        slower = {r.label: Pair(best, r).ratio for r in transports if r.name in baselines and r is not best}
+        factors = [f"`{label}` takes {format_significant(ratio.value)} times as long ({describe_interval(ratio)})"
+                   for label, ratio in slower.items() if ratio.verdict not in UNRANKED]  # fmt: skip
         if factors:
             sentences.append(", and ".join(factors))
     left_out = [f"`{result.label}` ({result.status})" for result in results if result.status in UNCOUNTED]
@@ -70,13 +61,10 @@ def _describe_best(best: Result, others: Sequence[Result]) -> str:
     text = f"`{best.label}` {verb} {format_milliseconds(best.typical_seconds)} ms"
     if best.times_memcpy:
         text += f" ({best.times_memcpy:.2f} times the memcpy time)"
-    equal, noisy = [], []
-    for result in others:
-        ratio, time = Pair(best, result).ratio, f"`{result.label}` ({format_time(result)}"
-        if ratio.verdict == NO_DIFFERENCE:
-            equal.append(f"{time}; a difference below {ratio.detectable:.0%} would be missed)")
-        elif ratio.verdict == TOO_NOISY:
-            noisy.append(f"{time})")
+    ratios = {f"`{other.label}` ({format_time(other)}": Pair(best, other).ratio for other in others}
+    equal = [f"{time}; a difference below {ratio.detectable:.0%} would be missed)" for time, ratio in ratios.items()
+             if ratio.verdict == NO_DIFFERENCE]  # fmt: skip
+    noisy = [f"{time})" for time, ratio in ratios.items() if ratio.verdict == TOO_NOISY]
     if equal:
         text += f"; with these runs it cannot be told apart from {' and '.join(equal)}"
     if noisy:
@@ -118,8 +106,13 @@ def format_interval(ratio: Ratio, invert: bool = False) -> str:
     """Return the 95 % interval of a ratio, or of its inverse; "-" for too few runs."""
     if ratio.low is None or ratio.high is None:
         return "-"
-    low, high = (1 / ratio.high, 1 / ratio.low) if invert else (ratio.low, ratio.high)
-    return f"{format_significant(low)} to {format_significant(high)}"
+    ends = (1 / ratio.high, 1 / ratio.low) if invert else (ratio.low, ratio.high)
+    return " to ".join(map(format_significant, ends))
+
+
+def describe_interval(ratio: Ratio, invert: bool = False) -> str:
+    few = f"no interval: give --runs {MIN_RUNS} or more"
+    return f"95 % interval {format_interval(ratio, invert)}" if ratio.low else few
 
 
 def format_factor(ratio: Ratio) -> str:
@@ -127,10 +120,15 @@ def format_factor(ratio: Ratio) -> str:
     return f"{format_significant(1 / ratio.value)} times as fast ({format_interval(ratio, invert=True)})"
 
 
+def pair_column(header: str, cell: Callable[[Result], str]) -> Column:
+    """Return a column with the cells of both results of a pair."""
+    return Column(header, lambda pair: f"{cell(pair.old)} → {cell(pair.new)}")
+
+
 PAIR_COLUMNS = (
-    Column("ms per iteration", old_and_new(lambda result: format_milliseconds(result.typical_seconds))),
+    pair_column("ms per iteration", lambda result: format_milliseconds(result.typical_seconds)),
     Column("times as fast", lambda pair: format_significant(1 / pair.ratio.value)),
     Column("95 % interval", lambda pair: format_interval(pair.ratio, invert=True)),
     Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
-    Column("page faults per iteration", old_and_new(format_faults)),
+    pair_column("page faults per iteration", format_faults),
 )

@@ -23,11 +23,16 @@ Attribute = Callable[[Run], Mapping[str, float]]  # returns seconds by name
 def headline_results(results: Sequence[Result]) -> list[Result]:
     """Return the results of the table "headline", or of "configurations" if there are none, of the largest workload."""
     for table in ("headline", "configurations"):
-        chosen = [result for result in results if result.table == table]
-        if any(result.status == "ok" for result in chosen):
-            largest = max((result.workload for result in chosen), key=lambda workload: workload.bytes_per_iteration)
-            return with_shared_references([result for result in chosen if result.workload == largest])
+        if any(result.table == table and result.status == "ok" for result in results):
+            return with_shared_references(largest_of(results, table))
     return []
+
+
+def largest_of(results: Sequence[Result], table: str) -> list[Result]:
+    """Return the results of the largest workload of a table."""
+    chosen = [result for result in results if result.table == table]
+    largest = max((r.workload for r in chosen), key=lambda workload: workload.bytes_per_iteration, default=None)
+    return [result for result in chosen if result.workload == largest]
 
 
 def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Sequence[Column]:

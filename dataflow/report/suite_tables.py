@@ -164,8 +164,8 @@ def sweep_columns(group: Group) -> Sequence[Column]:
         return tables.TIME.cell(row[1][value]) if value in row[1] else "-"
 
     def format_largest_overhead(row: tuple[Result, dict[int, Result]]) -> str:
-        shares = [result.overhead_share for result in row[1].values() if result.status == "ok"]
-        return tables.format_overhead(max(filter(None, shares), default=None))
+        done = [result for result in row[1].values() if result.status == "ok"]
+        return tables.OVERHEAD.cell(max(done, key=lambda result: result.overhead_share or 0))
 
     return (
         Column("configuration", lambda row: tables.short_label(row[0], swept)),

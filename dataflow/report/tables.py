@@ -88,16 +88,10 @@ def format_milliseconds(seconds: float | None) -> str:
     return f"{seconds * 1e3:,.4g}" if seconds < 1 else f"{seconds * 1e3:,.0f}"
 
 
-def format_rate(result: Result) -> str:
-    """Return GB/s to all readers; "-" for views, because no bytes are moved to their readers."""
-    rate = result.workload.bytes_per_iteration / result.typical_seconds / 1e9
-    return f"{rate:.3g}" if result.readers_own_a_copy else "-"
-
-
 def format_interval(result: Result) -> str:
     """Return the 95 % interval of the time in milliseconds; "-" for too few runs."""
     ends = interval(result.run_seconds)
-    return f"{format_milliseconds(ends[0])} to {format_milliseconds(ends[1])}" if ends else "-"
+    return " to ".join(map(format_milliseconds, ends)) if ends else "-"
 
 
 def format_faults(result: Result) -> str:
@@ -120,14 +114,6 @@ def format_data_path(result: Result) -> str:
     return "partly as requested" if True in seen else "as requested"
 
 
-def format_overhead(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
-
-
-def format_peak(result: Result) -> str:
-    return f"{result.peak_memory_bytes / 2**30:.1f}" if result.peak_memory_bytes else "-"
-
-
 def readers_of(result: Result) -> str:
     """Return the group of a result whose times are compared with each other."""
     if not result.readers_own_a_copy:
@@ -142,9 +128,8 @@ def have_equal_work(one: Result, other: Result) -> bool:
 
 def order_by_readers(results: Sequence[Result]) -> list[Result]:
     """Return the results in their groups, the slowest first; results without a time come last."""
-    groups = list(READER_GROUPS)
-    timed = [result for result in results if result.seconds]
-    timed.sort(key=lambda result: (groups.index(readers_of(result)), -result.typical_seconds))
+    groups = [*READER_GROUPS]
+    timed = sorted((r for r in results if r.seconds), key=lambda r: (groups.index(readers_of(r)), -r.typical_seconds))
     return [*timed, *(result for result in results if not result.seconds)]
 
 
@@ -173,16 +158,15 @@ def time_column(header: str, form: Callable[[float], str] = format_milliseconds)
     """Return a column of the times per iteration, or of why there is none although runs were ok."""
 
     def cell(result: Result) -> str:
-        if result.seconds:
-            return form(result.typical_seconds)
-        return result.status if result.status in UNCOUNTED else "-"
+        reason = result.status if result.status in UNCOUNTED else "-"
+        return form(result.typical_seconds) if result.seconds else reason
 
     return Column(header, cell, untimed=True)
 
 
 TIME = time_column("ms per iteration")
 DATA_PATH = Column("data path", format_data_path, 5, is_optional=True)
-OVERHEAD = Column("overhead", lambda r: format_overhead(r.overhead_share), 2, is_optional=True)
+OVERHEAD = Column("overhead", lambda r: f"{r.overhead_share:.1%}" if r.overhead_share else "-", 2, is_optional=True)
 READERS = Column("readers get", lambda r: READER_GROUPS[readers_of(r)], is_text=True)
 MAIN_COLUMNS = (
     Column("configuration", marked_label),
@@ -194,7 +178,8 @@ MAIN_COLUMNS = (
     TIME,
     Column("95 % interval", format_interval, 5),
     Column("p95 ms", lambda r: format_milliseconds(r.p95_seconds), 1),
-    Column("GB/s", format_rate),
+    Column("GB/s", lambda r: format_significant(
+        r.workload.bytes_per_iteration / r.typical_seconds / 1e9 if r.readers_own_a_copy else None)),
     Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
     Column("x cold copy", lambda r: format_significant(r.times_cold_copy), 4),
     Column("x link", lambda r: format_significant(times_link(r)), is_optional=True),
@@ -202,7 +187,7 @@ MAIN_COLUMNS = (
     Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
     OVERHEAD,
     DATA_PATH,
-    Column("peak GiB", format_peak, 7, untimed=True),
+    Column("peak GiB", lambda r: f"{r.peak_memory_bytes / 2**30:.1f}" if r.peak_memory_bytes else "-", 7, untimed=True),
     Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}", 4),
     Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status, untimed=True),
-)
+)  # fmt: skip
