@@ -20,15 +20,8 @@ from typing import Any
 
 from dataflow.catalogue.catalogue import suites
 from dataflow.errors import RecordError, UsageError
-from dataflow.measure.supervisor import (
-    Item,
-    make_items,
-    measure_all,
-    new_records,
-    pair_with_checkout,
-    plan_configuration,
-    plan_suite,
-)
+from dataflow.measure import supervisor
+from dataflow.measure.supervisor import Item, make_items
 from dataflow.plan.command_line import OneLineParser, parse_with_options
 from dataflow.plan.options import RESULTS
 from dataflow.units import format_bytes
@@ -65,8 +58,8 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise UsageError("--continue: give the --output of the earlier call. --against cannot continue")
     if arguments.runs < 1:
         raise UsageError(f"--runs {arguments.runs}: give 1 or more")
-    if arguments.paired and (checkout or len(arguments.configurations) != 2):
-        raise UsageError("--paired measures two configurations: give two of them, and no --against")
+    if arguments.paired and checkout:
+        raise UsageError("--paired measures two configurations of this checkout: leave --against out")
     if checkout and not (checkout / "dataflow" / "measure" / "monitor.py").is_file():
         raise UsageError(f"--against {checkout}: there is no checkout of this project with this structure: make one "
                          f"with git worktree add {checkout} COMMIT")  # fmt: skip
@@ -81,11 +74,11 @@ def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[li
     now = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     output = arguments.output or RESULTS / f"run-{now}"
     if arguments.suite:
-        items = plan_suite(names, arguments.suite, given, output, table)
+        items = supervisor.plan_suite(names, arguments.suite, given, output, table)
     else:
         if len(names) == 1 and not arguments.against:  # its time is shown with a warning if something disturbs it
             given = {"allow_disturbed": True, **given}
-        planned = [planned for name in names for planned in plan_configuration(name, given, "", table)]
+        planned = [planned for name in names for planned in supervisor.plan_configuration(name, given, "", table)]
         if len(planned) == 1 and not arguments.against:
             label = planned[0][0].transport.label.replace(" ", "-")
             output = arguments.output or RESULTS / f"{label}-{now}.json"
@@ -101,12 +94,12 @@ def group_items(arguments: argparse.Namespace, ready: Sequence[Item]) -> list[li
     """Return the items whose runs are neighbours: pairs, or one by one."""
     if arguments.paired:
         if len(ready) != 2:
-            raise UsageError("a paired measurement needs two configurations that this machine can measure (--dry-run)")
+            raise UsageError("--paired: give two configurations that this machine can measure (--dry-run)")
         if len({item.plan.workload.edges for item in ready}) > 1:
             raise UsageError("--paired compares times of equal messages: give both the same --flow and sizes")
         return [[*ready]]
     if arguments.against:
-        return [pair_with_checkout(item, arguments.against) for item in ready]
+        return [supervisor.pair_with_checkout(item, arguments.against) for item in ready]
     return [[item] for item in ready]
 
 
@@ -186,12 +179,12 @@ def main(argv: Sequence[str]) -> int:
     items, output = plan_items(arguments, given)
     groups = group_items(arguments, [item for item in items if not item.skipped])
     items = [item for item in items if item.skipped] + [item for group in groups for item in group]
-    with new_records([] if arguments.dry_run else find_new_items(items, output, arguments.is_continued)):
+    with supervisor.new_records([] if arguments.dry_run else find_new_items(items, output, arguments.is_continued)):
         print_plans(items, arguments.runs, output)
         if arguments.dry_run:
             return 0
         # --continue has the same --output, and so the same order.
-        codes = measure_all(order_runs(groups, arguments.runs, seed=output.resolve().name))
+        codes = supervisor.measure_all(order_runs(groups, arguments.runs, seed=output.resolve().name))
     if 130 in codes and len(items) > 1 and not arguments.against:
         print(f"to continue: the same command with --continue --output {output}")
         if not any(run.status == "ok" for item in items for run in item.record.runs):

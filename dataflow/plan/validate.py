@@ -43,7 +43,6 @@ def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
     yield from transport_errors(transport, options)
     if options.copy_out and not (transport.gives_views or options.zero_copy or flow.has_parameters):
         yield f"--copy-out: readers of {transport.label} own a copy already: leave it out"
-    yield from placement_errors(options, flow)
     yield from flow_errors(transport, options, flow)
     for study in studies().values():
         yield from study.find_errors(transport, options, flow)
@@ -68,7 +67,8 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield f"--address: {label} runs on one machine, without a cluster: leave it out"
 
 
-def placement_errors(options: Options, flow: Flow) -> Iterator[str]:
+def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
+    """Check that the flow has the fields and actors that flags need, and that it does not block."""
     if options.placement != "pack" and not options.address:
         yield "--placement: a private cluster has one node: give --address too, or use dataflow nodes"
     if options.placement not in ("pack", "spread") and not options.nodes_of_actors:
@@ -76,10 +76,6 @@ def placement_errors(options: Options, flow: Flow) -> Iterator[str]:
     for actor, node in options.nodes_of_actors.items():
         if actor not in flow.actors or node < 0:
             yield f"--placement {actor}={node}: give a node from 0 for one of {', '.join(flow.actors)}"
-
-
-def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
-    """Check that the flow has the fields and actors that flags need, and that it does not block."""
     # One in each channel and one in each actor. Ray gives edges with a type hint one buffer, whatever is asked for.
     single_buffers = 2 * flow.path_length(min) - 1 if transport.requirements.single_buffer_channels else None
     for limit in (transport.max_in_flight, single_buffers):

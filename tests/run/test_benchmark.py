@@ -64,7 +64,7 @@ def test_after_an_interrupt_configurations_that_have_begun_are_compared(
             item.record.runs.extend(make_record(transport, [1.0], [2.0]).runs)
         return [130]
 
-    monkeypatch.setattr(benchmark, "measure_all", measure_some)
+    monkeypatch.setattr(supervisor, "measure_all", measure_some)
     assert benchmark.main([*names, "--output", str(tmp_path)]) == 130
     assert capsys.readouterr().out.splitlines()[-1].startswith(words)
 
@@ -99,8 +99,8 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
         (["torch gloo --runs 2"], "unknown flag --runs"),
         (["store driver-queue --in-flight 2"], "store driver-queue: --in-flight 2: driver-queue holds 1"),
         (["torch nccl", "rdt nccl"], "this machine can measure none of the configurations: nccl needs"),
-        (["--suite", "quick", "--paired"], "--paired measures two configurations"),
-        (["torch gloo", "torch nccl", "--paired"], "needs two configurations that this machine can"),
+        (["--suite", "quick", "--paired"], "--paired: give two configurations"),
+        (["torch gloo", "torch nccl", "--paired"], "--paired: give two configurations that this machine can"),
         (["torch gloo", "torch gloo --iteration-bytes 1MiB", "--paired"], "compares times of equal messages"),
         (["store refs", "--against", "/tmp"], "there is no checkout of this project"),
         (["store refs", "--continue"], "give the --output of the earlier call"),
