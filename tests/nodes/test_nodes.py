@@ -1,5 +1,6 @@
 """Check what is measured of nodes, without a cluster."""
 
+import io
 import socket
 import threading
 import time
@@ -7,6 +8,7 @@ from itertools import cycle
 from types import SimpleNamespace
 from unittest.mock import Mock
 
+import psutil
 import pytest
 
 from dataflow.errors import RunFailed
@@ -46,6 +48,22 @@ def test_a_link_is_timed_until_the_last_byte_is_read(agent, connections, monkeyp
     assert agent.send(agent.listener.getsockname(), connections, 200_000) > 0.2
     receiving.join(5)
     assert not receiving.is_alive()
+
+
+def test_a_link_sends_pages_that_differ_from_the_page_of_zeros(agent, monkeypatch):
+    """The kernel gives bytes(n) one page of zeros n / 4096 times, which is no memory of its own."""
+    process, count, resident = psutil.Process(), 64 * 2**20, []
+
+    class Connection(io.BytesIO):
+        def sendall(self, data):
+            resident.append(process.memory_info().rss)
+
+        shutdown = recv = lambda *_: None
+
+    monkeypatch.setattr(nodes.socket, "create_connection", lambda _: Connection())
+    before = process.memory_info().rss
+    agent.send(("", 0), 1, count)
+    assert resident[0] - before > 0.9 * count
 
 
 def test_an_agent_counts_what_its_node_does_and_the_counters_of_an_unknown_interface_are_unknown(agent):

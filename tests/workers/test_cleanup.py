@@ -6,6 +6,7 @@ import resource
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -211,3 +212,13 @@ def test_the_semaphores_that_a_process_has_created_or_opened_are_found(temporary
         (shared / "sem.obj5-created").hardlink_to(shared / "sem.temporary")
         (shared / "sem.temporary").unlink()
         assert sorted(channel_semaphores()) == ["sem.hdr5-opened", "sem.obj5-created"]
+
+
+def test_the_guard_reports_processes_that_it_cannot_end(temporary):
+    """The supervisor inherits them, and tries again."""
+    code = "from dataflow.workers import cleanup; cleanup.clean = lambda _: ['a process']; cleanup.run_guard()"
+    own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, "-c", code, str(temporary), str(other.fileno()), "/", "/bin/sleep", "0"]
+    with own, other:
+        guard = subprocess.Popen(command, cwd=ROOT, pass_fds=[other.fileno()])
+    assert guard.wait(30) == 1
