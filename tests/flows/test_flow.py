@@ -17,6 +17,14 @@ WIDE = Flow(
      Task("judge", ("right", DRIVER, "left"), flat_message(32))),
     returns=("judge", "left"),
 )  # fmt: skip
+KNOWN = {
+    "gpt2": (148, 497_759_232),
+    "bert-base": (199, 437_928_960),
+    "opt-350m": (388, 662_392_832),
+    "qwen2.5-0.5b": (290, 988_065_536),
+    "qwen2.5-7b": (339, 15_231_233_024),
+    "qwen3-30b-a3b": (18_867, 61_064_245_248),
+}
 
 
 def test_edges_are_in_the_order_of_their_readers_and_of_the_arguments():
@@ -74,3 +82,9 @@ def test_a_jagged_message_has_the_values_and_the_offsets_of_each_list():
     ]  # fmt: skip
     (offsets,) = make_field(message.fields[-1], "a", 0)
     assert offsets.tolist() == [0, 2, 4, 6] and number_bytes(message.fields[-1]) == 0
+
+
+@pytest.mark.parametrize("model", messages.MODELS)
+def test_a_model_has_the_tensors_and_bytes_of_its_checkpoint(model):
+    fields = messages.model_fields(model, 1)
+    assert (len(fields), sum(field.bytes for field in fields)) == KNOWN[model]
