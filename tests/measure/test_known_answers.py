@@ -73,3 +73,20 @@ def test_five_milliseconds_on_one_edge_are_five_milliseconds_in_the_published_ce
     moved = typical - milliseconds(before)
     assert 0.7 * median(slept) < moved < 1.6 * median(slept)  # 0 if the clock does not run, 2 if it counts twice
     assert typical > 5
+
+
+def test_another_copy_of_64_mib_takes_as_long_in_the_published_cell_as_alone(publish):
+    source, target = (torch.ones(2**26, dtype=torch.uint8) for _ in range(2))
+    alone = []
+
+    def copy_alone():
+        for _ in range(8):
+            begin = time.perf_counter()
+            target.copy_(source)
+            alone.append(1e3 * (time.perf_counter() - begin))
+
+    copy_alone()
+    before = milliseconds(publish(lambda: None))
+    after = milliseconds(publish(lambda: target.copy_(source)))
+    copy_alone()
+    assert 0.4 < (after - before) / median(alone) < 2.5
