@@ -3,7 +3,7 @@
 import io
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any
@@ -11,8 +11,6 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-from dataflow.units import format_bytes
 
 WIDTH, MAX_HEIGHT, ROW_HEIGHT = 8.0, 12.0, 0.21  # inches
 TITLE_CHARACTERS, CAPTION_CHARACTERS = 94, 135  # per line
@@ -22,7 +20,6 @@ SEGMENT_COLOURS = ("#0072b2", "#f0e442", "#4f1a4c", "#35b78b", "#ffffff", "#b0b0
 LIMIT_COLOUR = "#6b6b6b"
 MARKERS = "osD^vP*X<>d"  # their number has no factor in common with that of matplotlib's ten colours
 PLAIN_NUMBERS = FuncFormatter(lambda value, _: f"{float(f'{value:.4g}'):,.10g}")
-BYTES = FuncFormatter(lambda value, _: format_bytes(round(value)))
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,8 @@ class Chart:
     """Panels of marks by title, one below the other on the same x axis, and vertical lines by name in the legend.
 
     Each mark is a row: a dot on a logarithmic axis, or a stacked bar on an axis that starts at zero. Bars are stacked
-    in the order of `segment_names`, in which each place has its own colour.
+    in the order of `segment_names`, in which each place has its own colour. With `format_x`, the marks are lines on
+    logarithmic axes instead. The legend has those first that are the highest at their right ends.
     """
 
     file_name: str
@@ -66,12 +64,12 @@ class Chart:
     limits: dict[str, float] = field(default_factory=dict)
     caption: Sequence[str] = ()
     segment_names: Sequence[str] = ()
-    legend_columns = 6
+    format_x: Callable[[int], str] | None = None
 
     def draw(self) -> Figure:
         """Return the figure, with the title and the legend at the top and the caption at the bottom."""
         caption = wrap("\n".join(self.caption), CAPTION_CHARACTERS)
-        heights = [*map(self.count_rows, self.panels.values())]
+        heights = [LINE_CHART_ROWS if self.format_x else len(marks) + 0.4 for marks in self.panels.values()]
         height = 1.3 + ROW_HEIGHT * sum(heights) + 0.5 * len(heights) + 0.13 * caption.count("\n")
         figure = Figure(figsize=(WIDTH, min(height, MAX_HEIGHT)), layout="constrained")
         figure.supxlabel(caption, x=0.01, ha="left", fontsize=7.5)
@@ -82,13 +80,16 @@ class Chart:
             axes.tick_params(labelsize=8)
             axes.set_axisbelow(True)
             axes.grid(axis="x", linewidth=0.6)
-            self.draw_panel(axes, marks)
+            if self.format_x:
+                self.draw_lines(axes, marks, self.format_x)
+            else:
+                self.draw_rows(axes, marks)
             for (name, position), style in zip(self.limits.items(), cycle(("-", "--", ":")), strict=False):
                 axes.axvline(position, color=LIMIT_COLOUR, linewidth=1.2, linestyle=style, zorder=1, label=name)
         axes.set_xlabel(self.x_label, fontsize=9)
         legend = figure.legend(
             *panels[0].get_legend_handles_labels(), title=wrap(self.title, TITLE_CHARACTERS), title_fontsize=11,
-            fontsize=8, ncols=self.legend_columns, alignment="left", loc="outside upper left", frameon=False,
+            fontsize=8, ncols=3 if self.format_x else 6, alignment="left", loc="outside upper left", frameon=False,
         )  # fmt: skip
         legend.get_title().set_multialignment("left")
         return figure
@@ -106,10 +107,7 @@ class Chart:
         text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", text)
         return re.sub(r"\s*\n\s*", "\n", text)
 
-    def count_rows(self, marks: Sequence[Any]) -> float:
-        return len(marks) + 0.4
-
-    def draw_panel(self, axes: Any, marks: Sequence[Any]) -> None:
+    def draw_rows(self, axes: Any, marks: Sequence[Mark]) -> None:
         shown = [end for panel in self.panels.values() for mark in panel for end in (mark.low, mark.high)]
         shown += self.limits.values()
         if self.segment_names:
@@ -139,24 +137,12 @@ class Chart:
                 axes.barh(rows, lengths, 0.74, starts, label=name, color=colour, edgecolor="black", linewidth=0.5)
             starts = [start + length for start, length in zip(starts, lengths, strict=True)]
 
-
-@dataclass(frozen=True)
-class LineChart(Chart):
-    """Lines on logarithmic axes. The legend has those first that are the highest at their right ends."""
-
-    x_is_bytes: bool = False
-    legend_columns = 3
-
-    def count_rows(self, marks: Sequence[Series]) -> float:
-        return LINE_CHART_ROWS
-
-    def draw_panel(self, axes: Any, marks: Sequence[Series]) -> None:
-        points = [point for line in marks for point in line.points]
+    def draw_lines(self, axes: Any, marks: Sequence[Series], format_x: Callable[[int], str]) -> None:
         axes.grid(axis="y", linewidth=0.6)
         axes.set_ylabel("milliseconds per iteration", fontsize=9)
         axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(BYTES if self.x_is_bytes else PLAIN_NUMBERS)
-        set_log_axis(axes, "y", [value for point in points for value in point[1:]])
+        axes.xaxis.set_major_formatter(lambda value, _: format_x(round(value)))
+        set_log_axis(axes, "y", [value for line in marks for point in line.points for value in point[1:]])
         for index, line in enumerate(sorted(marks, key=lambda line: -line.points[-1][1])):
             style: dict[str, Any] = {"color": f"C{index}", "linewidth": 1.4, "marker": MARKERS[index % len(MARKERS)]}
             if line.is_view:

@@ -12,7 +12,7 @@ from dataflow.analysis.comparison import Pair, crossings_of, find_transports, li
 from dataflow.analysis.result import UNCOUNTED, Result
 from dataflow.catalogue.catalogue import BASELINE
 from dataflow.report import tables
-from dataflow.report.charts import Chart, LineChart, Series
+from dataflow.report.charts import Chart, Series
 from dataflow.report.sections import Group, Table, draw_dots, provenance, title_of
 from dataflow.report.sentences import PAIR_COLUMNS, SIMPLEST, describe_fastest, format_speed_up
 from dataflow.report.stage_tables import draw_headline, stage_tables
@@ -41,12 +41,9 @@ def draw_configurations(group: Group) -> Chart | None:
 
 
 CONFIGURATIONS = Table(
-    "results",
-    columns=configuration_columns,
-    rows=lambda group: tables.order_by_readers(group.results),
-    sentence=lambda group: describe_fastest(group.results),
-    chart=draw_configurations,
-)
+    "results", configuration_columns, lambda group: tables.order_by_readers(group.results),
+    sentence=lambda group: describe_fastest(group.results), chart=draw_configurations,
+)  # fmt: skip
 
 
 def size_of(result: Result) -> int:
@@ -90,12 +87,9 @@ def microbenchmark_columns(group: Group) -> Sequence[Column]:
 
 
 MICROBENCHMARKS = Table(
-    "microbenchmarks",
-    columns=microbenchmark_columns,
-    rows=lambda group: sorted(group.ordered, key=size_of),
-    title=lambda result: result.flow.title,
-    group_by=lambda result: (),
-)
+    "microbenchmarks", microbenchmark_columns, lambda group: sorted(group.ordered, key=size_of),
+    title=lambda result: result.flow.title, group_by=lambda result: (),
+)  # fmt: skip
 
 
 def describe_layout(result: Result) -> str:
@@ -126,11 +120,10 @@ CLUSTER_COLUMNS = (
     tables.DATA_PATH,
 )
 CLUSTER = Table(
-    "cluster",
-    columns=lambda group: CLUSTER_COLUMNS,
-    rows=lambda group: sorted(group.done, key=lambda result: (describe_layout(result), -result.typical_seconds)),
-    title=lambda result: f"{title_of(result)}, by layout",
-)
+    "cluster", lambda group: CLUSTER_COLUMNS,
+    lambda group: sorted(group.done, key=lambda result: (describe_layout(result), -result.typical_seconds)),
+    lambda result: f"{title_of(result)}, by layout",
+)  # fmt: skip
 
 
 def swept_size(result: Result) -> str:
@@ -181,7 +174,7 @@ def sweep_title(result: Result) -> str:
     return f"Milliseconds per iteration by {SWEPT[swept]}: {workload}"
 
 
-def draw_sweep(group: Group) -> LineChart:
+def draw_sweep(group: Group) -> Chart:
     swept, memcpy, lines = swept_size(group.done[0]), dict[int, tuple[float, ...]](), []
     for largest, results in find_sweeps(group):
         points = []
@@ -195,10 +188,8 @@ def draw_sweep(group: Group) -> LineChart:
     if memcpy:
         lines.append(Series("memcpy", [memcpy[value] for value in sorted(memcpy)], is_limit=True))
     caption = ("Dashed: readers get a view. Bands: fastest to slowest run.", *provenance(group.done))
-    return LineChart(
-        f"sweep_{swept}", sweep_title(group.done[0]), {"": lines}, SWEPT[swept], {}, caption,
-        x_is_bytes=swept == "iteration_bytes",
-    )  # fmt: skip
+    return Chart(f"sweep_{swept}", sweep_title(group.done[0]), {"": lines}, SWEPT[swept], {}, caption,
+                 format_x=format_bytes if swept == "iteration_bytes" else str)  # fmt: skip
 
 
 SWEEP = Table("sweeps", sweep_columns, find_sweeps, sweep_title, chart=draw_sweep, group_by=lambda result: ())

@@ -8,7 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from dataflow.catalogue.catalogue import VARIANTS
-from dataflow.report.charts import Chart, LineChart, Mark, Series
+from dataflow.report.charts import Chart, Mark, Series
+from dataflow.units import format_bytes
 
 NAMES = [variant.name for variant in VARIANTS]
 LABEL = "1,828 ms (1,650 to 2,014)"
@@ -44,7 +45,7 @@ def line_chart(count):
         heights = {power: 1 + 0.02 * index + 0.1 * power for power in (13, 17, *range(19, 28), 29)}
         points = [(2.0**power, y, 0.9 * y, 1.2 * y) for power, y in heights.items()]
         lines.append(Series(name, points[: 12 - index % 2], is_view=index % 3 == 0))
-    return LineChart("lines", TITLE, {"": lines}, "bytes per iteration", {}, CAPTION, x_is_bytes=True)
+    return Chart("lines", TITLE, {"": lines}, "bytes per iteration", {}, CAPTION, format_x=format_bytes)
 
 
 CHARTS = {"dots": dot_chart(48), "few dots": dot_chart(2, 1.01), "bars": bar_chart(20), "lines": line_chart(12)}
