@@ -65,6 +65,6 @@ def test_a_run_over_the_store_imports_few_modules_of_the_project():
     assert len(own) <= MAX_MODULES, sorted(own)
 
 
-def test_the_supervisor_rejects_flags_without_heavy_packages():
-    modules = imported_modules("import dataflow.measure.supervisor")
+def test_verbs_reject_flags_without_heavy_packages():
+    modules = imported_modules("from dataflow.commands import answer, list, nodes, report, run")
     assert modules.isdisjoint({"ray", "torch", "numpy", "scipy", "matplotlib"})
