@@ -35,7 +35,8 @@ def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
     """Run a command on the first of several nodes, and return its exit code; 130 if it was interrupted."""
     variables = {
         "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_enable_metrics_collection": "0",
-        "RAY_worker_niceness": "0", "RAY_enable_worker_prestart": "0", "TMPDIR": "/dev/shm/tmp",  # of each node
+        "RAY_worker_niceness": "0", "RAY_enable_worker_prestart": "0",
+        "TMPDIR": "/dev/shm/tmp", "DATA_FLOW_LOCK": "/dev/shm",  # of each node, unlike the lock of this process
         LINK_VARIABLE: f"{rate.removesuffix('gbit')} Gbit/s",
     }  # fmt: skip
     shell = ["sh", str(ROOT / "dataflow" / "nodes" / "namespaces.sh"), str(count), rate]
