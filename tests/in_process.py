@@ -9,7 +9,7 @@ import torch
 from dataflow.catalogue.catalogue import TRANSPORTS
 from dataflow.endpoints.actor import Actor, Endpoint
 from dataflow.endpoints.inbox import Inbox, Views
-from dataflow.endpoints.outbox import Outbox
+from dataflow.endpoints.payload import Outbox
 from dataflow.endpoints.tensors import map_tensors
 from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER, Edge, Flow, Task
@@ -140,7 +140,7 @@ class LocalEdge:
 
     def send(self, number, change=lambda payload: payload):
         """Send a message, changed before it arrives; return the number that its reader finds."""
-        payload = self.outbox.payload(self.outbox.write_number(number))
+        payload = self.outbox.make(number)
         return self.inbox.take([change(map_tensors(torch.clone, payload))])
 
     def verify(self, first, last=None):

@@ -14,8 +14,7 @@ import torch
 
 from dataflow.endpoints import tensors
 from dataflow.endpoints.inbox import Inbox, Views
-from dataflow.endpoints.outbox import Memory, Outbox
-from dataflow.endpoints.payload import Digests
+from dataflow.endpoints.payload import Digests, Memory, Outbox
 from dataflow.endpoints.progress_table import ProgressTable
 from dataflow.endpoints.tensors import Payload
 from dataflow.errors import RunFailed
@@ -23,7 +22,7 @@ from dataflow.flows.flow import DRIVER, Edge, Flow, Task
 from dataflow.flows.message import OFFSETS, VALUES
 from dataflow.plan.plan import Plan
 from dataflow.studies import load
-from dataflow.trace import recorder
+from dataflow.trace import spans
 
 
 class Endpoint:
@@ -51,7 +50,7 @@ class Endpoint:
         self.progress = ProgressTable(plan.run_folder, plan.worker_names, plan.total_iterations, name)
         self.parts = [load(study, part)(self) for study, part in plan.parts.items()]
         if options.trace:
-            recorder.install(self)
+            spans.install(self)
         if options.inject:
             import_module("dataflow.endpoints.fault_injection").install(self, options.inject)
 
@@ -67,13 +66,7 @@ class Endpoint:
 
     def make_payload(self, number: int, task: str = DRIVER) -> Payload:
         """Return a task's payload with this sequence number. All workers do this inside the timed section."""
-        outbox = self.outboxes[task]
-        slot = outbox.write_number(number)
-        return self.pack(outbox, slot) if outbox.convert else outbox.sent[slot]
-
-    def pack(self, outbox: Outbox, slot: int) -> Payload:
-        """Return the payload after making it, as --message packed and --copy-in ask for; a stage of --trace."""
-        return outbox.payload(slot)
+        return self.outboxes[task].make(number)
 
     def receive(self, inputs: Sequence[Payload], task: str = DRIVER) -> int:
         """Hold a task's inputs, and return their sequence number. On a GPU, this waits for them."""
@@ -113,18 +106,18 @@ class Endpoint:
 
     def end_group(self, number: int) -> dict[str, Any]:
         """Change the parameters that were sent, right after all acknowledgements; return what the parts measured."""
-        self.minor_faults += recorder.count_faults() - self.faults_before
+        self.minor_faults += spans.count_faults() - self.faults_before
         for outbox in self.outboxes.values():
             # Readers of the sender's own memory still need it: its next version has another place.
             if outbox.message.is_parameters and (outbox.is_in_place or not self.plan.expects_views):
                 outbox.change_parameters(number)
         measured = {part.name: part.end_group(number) for part in self.parts}
-        self.faults_before = recorder.count_faults()  # this work is not a part of the iterations
+        self.faults_before = spans.count_faults()  # this work is not a part of the iterations
         return measured
 
     def verify(self, first: int, last: int) -> tuple[dict[str, int], dict[str, bool | None]]:
         """Verify the messages `first` to `last`. Return the wrong bytes by name, and `Views.by_edge`."""
-        self.minor_faults += recorder.count_faults() - self.faults_before
+        self.minor_faults += spans.count_faults() - self.faults_before
         if first == 1:
             # To search all objects of torch and Ray for garbage would add 0.2 s to one of the iterations.
             gc.freeze()
@@ -133,7 +126,7 @@ class Endpoint:
             inbox.verify(first, last, self.digests, wrong, views)
         for part in self.parts:
             wrong.update(part.verify(last))
-        self.faults_before = recorder.count_faults()  # those of the verification do not count
+        self.faults_before = spans.count_faults()  # those of the verification do not count
         return {name: count for name, count in wrong.items() if count}, views.by_edge
 
     def release(self) -> None:
@@ -143,10 +136,10 @@ class Endpoint:
 
     def reset_costs(self) -> None:
         """Begin to count the costs of the timed iterations."""
-        self.minor_faults, self.faults_before = 0, recorder.count_faults()
+        self.minor_faults, self.faults_before = 0, spans.count_faults()
 
     def spans(self) -> list[tuple[int, str, float, float, int]]:
-        return recorder.spans
+        return spans.recorded
 
     def costs(self) -> dict[str, Any]:
         """Return what this worker's process has used."""

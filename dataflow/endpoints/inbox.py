@@ -5,9 +5,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
-from dataflow.endpoints.payload import Digests, count_wrong_bytes, encode_number, number_bytes, raw_bytes
+from dataflow.endpoints.payload import Digests, digest, encode_number, make_field, number_bytes, number_part, raw_bytes
 from dataflow.endpoints.tensors import Payload, check_inputs, tensors_of, to_array
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import Edge
@@ -90,32 +91,24 @@ class Inbox:
         received, self.received, self.last = self.received, [], last
         due, held = range(first, last + 1), dict(self.held)
         missing = abs(len(due) - len(received))
-        numbered = [(edge, field) for edge in self.edges for field in edge.message.fields if number_bytes(field)]
-        wrong.update(
-            {_name(edge, field): missing * field.bytes for edge in self.edges for field in edge.message.fields}
-        )
-        for number, encoded_numbers in zip(due, received, strict=False):
-            counts: dict[str, int] = {}
-            for edge, payload in zip(self.edges, held.get(number, ()), strict=False):
-                counts |= self._check_bytes(edge, payload, number, digests, views)
-            # A sequence number that was late is wrong even if the payload has arrived by now.
-            for (edge, field), encoded in zip(numbered, encoded_numbers, strict=True):
-                if not counts.get(_name(edge, field)) and encoded != encode_number(field, number):
-                    counts[_name(edge, field)] = number_bytes(field)
-            wrong.update(counts)
-
-    def _check_bytes(self, edge: Edge, payload: Payload, number: int, digests: Digests, views: Views) -> dict[str, int]:
-        """Return the wrong bytes by field, and enter the tensors into `views`."""
-        slot, counts = number % len(digests[edge.source]), {}
-        for field, expected in zip(edge.message.fields, digests[edge.source][slot], strict=True):
-            tensors, count = tensors_of(payload, field), max(1, field.bytes)
-            if self._has_type(tensors, field):
-                if not field.is_python:
-                    views.add(str(edge), tensors)
-                    tensors = list(map(to_array, tensors))
-                count = count_wrong_bytes(tensors, field, number, edge.source, slot, expected)
-            counts[_name(edge, field)] = count
-        return counts
+        for edge in self.edges:
+            wrong.update({_name(edge, field): missing * field.bytes for field in edge.message.fields})
+        for number, numbers in zip(due, received, strict=False):
+            encoded, encoded_numbers = encode_number(number), iter(numbers)
+            for edge, payload in zip(self.edges, held.get(number, [None] * len(self.edges)), strict=True):
+                slot = number % len(digests[edge.source])
+                for field, expected in zip(edge.message.fields, digests[edge.source][slot], strict=True):
+                    count, size = 0, number_bytes(field)
+                    if payload is not None:
+                        tensors, count = tensors_of(payload, field), max(1, field.bytes)
+                        if self._has_type(tensors, field):
+                            if not field.is_python:
+                                views.add(str(edge), tensors)
+                            count = _count_wrong_bytes(tensors, field, number, edge.source, slot, expected)
+                    # A sequence number that was late is wrong even if the payload has arrived by now.
+                    if size and next(encoded_numbers) != encoded[number_part(field)] and not count:
+                        count = size
+                    wrong[_name(edge, field)] += count
 
     def _has_type(self, tensors: Any, field: Field) -> bool:
         kind = {"str": str, "ints": list, "floats": list}.get(field.dtype, torch.Tensor)
@@ -126,6 +119,20 @@ class Inbox:
             return counts == [length * ITEM_BYTES[field.dtype] for length in field.lengths]
         expected = [(getattr(torch, field.dtype), self.device, shape) for shape in field.shapes]
         return [(tensor.dtype, tensor.device.type, tensor.shape) for tensor in tensors] == expected
+
+
+def _count_wrong_bytes(
+    tensors: list[Any], field: Field, number: int, sender: str, slot: int, expected_digest: int
+) -> int:
+    """Return how many bytes of a received field, of the right shapes, differ from those sent as message `number`."""
+    encoded = encode_number(number)[number_part(field)]
+    received = tensors if field.is_python else list(map(to_array, tensors))
+    if bytes(raw_bytes(received[0])[: len(encoded)]) == encoded and digest(received, len(encoded)) == expected_digest:
+        return 0
+    actual = b"".join(map(raw_bytes, received))
+    expected = bytearray().join(map(raw_bytes, make_field(field, sender, slot)))
+    expected[: len(encoded)] = encoded
+    return int(np.count_nonzero(np.frombuffer(actual, np.uint8) != np.frombuffer(expected, np.uint8)))
 
 
 def _name(edge: Edge, field: Field) -> str:

@@ -1,10 +1,11 @@
 """Handle a message as torch tensors: walk over it, check it, copy it, pack it, list its tensors, and convert it."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain, islice, pairwise
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -104,37 +105,28 @@ def copy(payload: Payload, into: Payload) -> Payload:
     return map_tensors(lambda _: next(copies), payload)
 
 
-def packed_views(buffer: torch.Tensor, message: Message) -> list[Any]:
-    """Return each field's part of a flat buffer, for `pack`; on a CPU as an array where writing to it is cheaper."""
-    return [
-        to_array(part) if buffer.is_cpu and (field.is_python or not field.is_list) else part
-        for field, part in zip(message.fields, _parts(buffer, message), strict=True)
-    ]
-
-
-def _parts(buffer: torch.Tensor, message: Message) -> Iterator[torch.Tensor]:
+def split_buffer(buffer: torch.Tensor, message: Message) -> list[torch.Tensor]:
     """Return each field's part of a flat buffer as one tensor; a list of tensors is flat."""
-    raw = buffer.view(torch.uint8)
+    raw, parts = buffer.view(torch.uint8), []
     for field, span in zip(message.fields, message.spans, strict=True):
         part = raw[span].view(getattr(torch, PYTHON_DTYPES.get(field.dtype, field.dtype)))
-        yield part if field.is_list else part.view(field.shape)
+        parts.append(part if field.is_list else part.view(field.shape))
+    return parts
 
 
-def pack(payload: Payload, message: Message, views: list[Any]) -> None:
-    """Write every field to its part of a buffer, as `packed_views` returns them. A list takes one call."""
-    for view, field in zip(views, message.fields, strict=True):
-        tensors = tensors_of(payload, field)
-        if field.is_list and not field.is_python:
-            torch.cat(tensors, out=view)
-        elif isinstance(view, np.ndarray):
-            np.copyto(view, _python_array(tensors, field) if field.is_python else to_array(tensors[0]))
+def pack(payload: Payload, message: Message, parts: Sequence[torch.Tensor]) -> None:
+    """Write every field to its part of a buffer, as `split_buffer` returns them. A list takes one call."""
+    for part, field in zip(parts, message.fields, strict=True):
+        tensors = _sent_tensors(payload, field)
+        if field.is_list:
+            torch.cat(tensors, out=part)
         else:
-            view.copy_(torch.from_numpy(_python_array(tensors, field)) if field.is_python else tensors[0])
+            part.copy_(tensors[0])
 
 
 def unpack(buffer: torch.Tensor, message: Message) -> Payload:
     """Return the payload whose tensors are views of a flat buffer."""
-    return assemble(message, map(_split, _parts(buffer, message), message.fields))
+    return assemble(message, map(_split, split_buffer(buffer, message), message.fields))
 
 
 def _split(part: torch.Tensor, field: Field) -> list[Any]:
@@ -153,15 +145,17 @@ def _python_array(items: list[Any], field: Field) -> np.ndarray:
     return np.array([*chain.from_iterable(items)] or [0] * sum(field.lengths), PYTHON_DTYPES[field.dtype])
 
 
+def _sent_tensors(payload: Payload, field: Field) -> list[torch.Tensor]:
+    """Return the tensors of a field. Its strings or numbers become one flat tensor."""
+    items = tensors_of(payload, field)
+    return [torch.from_numpy(_python_array(items, field))] if field.is_python else items
+
+
 def to_tensor_list(payload: Payload, message: Message) -> list[torch.Tensor]:
     """Return all tensors one by one, for libraries that send nothing else. Strings or numbers become one tensor."""
     if message.is_flat:
         return [payload]
-    tensors: list[torch.Tensor] = []
-    for field in message.fields:
-        value = tensors_of(payload, field)
-        tensors += [torch.tensor(_python_array(value, field))] if field.is_python else value
-    return tensors
+    return [tensor for field in message.fields for tensor in _sent_tensors(payload, field)]
 
 
 def from_tensor_list(tensors: list[torch.Tensor], message: Message) -> Payload:
@@ -212,13 +206,8 @@ def _to_tensors(data: Any, message: Message, device: Any) -> Payload:
 
 
 UNCHANGED = Codec(_unchanged, _unchanged)
-DENSE = Codec(
-    partial(map_tensors, torch.Tensor.contiguous), _unchanged
-)  # for transports that send only contiguous tensors
-HOST = Codec(
-    partial(map_tensors, torch.Tensor.cpu), _to_device
-)  # the sender copies to host memory, the reader to its device
+# methodcaller looks a method up when it is called, and so finds those that --trace has replaced.
+DENSE = Codec(partial(map_tensors, methodcaller("contiguous")), _unchanged)  # for transports that send no other tensors
+HOST = Codec(partial(map_tensors, methodcaller("cpu")), _to_device)  # the reader copies from host memory to its device
 ARRAYS = Codec(partial(map_tensors, to_array), _to_tensors)  # numpy arrays, which share the tensors' memory on a CPU
-BYTES = Codec(
-    partial(map_tensors, _to_bytes), _to_tensors
-)  # Python bytes; nobody may write to the tensors of their readers
+BYTES = Codec(partial(map_tensors, _to_bytes), _to_tensors)  # Python bytes: nobody may write to their readers' tensors

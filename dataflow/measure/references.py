@@ -18,7 +18,7 @@ from dataflow.flows.flow import DRIVER, shrink_messages
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
 from dataflow.records.machine import read_cpu_seconds
-from dataflow.trace.recorder import count_faults
+from dataflow.trace.spans import count_faults
 
 WARM_PASSES, COLD_PASSES = 4, 2
 MAX_EVICTED_BYTES = 64 * 2**20  # larger than most caches

@@ -1,29 +1,130 @@
-"""Assign the recorded spans to iterations, and write them as a file in the Chrome trace format."""
+"""Record spans, which say when each process did what, assign them to iterations, and write them as a Chrome trace file.
 
+--trace wraps the functions below; without --trace nothing is wrapped. The clock is time.perf_counter: on Linux
+CLOCK_MONOTONIC, which all processes of a machine share.
+"""
+
+import functools
 import json
+import resource
+import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from common.record import replace
 from dataflow.flows.flow import DRIVER
 from dataflow.records.schema import Edge, Run, Span
 
-Recorded = tuple[int, str, float, float, int]  # thread, stage, start and end in seconds, faults: see recorder.spans
+# Methods of an endpoint and their stages. They are wrapped per object: Ray gives the classes of actors other methods.
+ENDPOINT_METHODS = (
+    ("make_payload", "make"), ("receive", "sequence number"), ("unpack", "unpack"), ("split_samples", "unpack"),
+    ("copy_out", "copy"), ("compute", "compute"),
+)  # fmt: skip
+# Stages and their functions, as module:function. The time of a span inside another one counts only for the inner one:
+# "write" of an object is put_object without the serialisation in it. "wait" is messages, scheduling, wake-ups, and work
+# of Ray's C++ code that Python does not see. "transfer" is a library's send or receive, which includes the wait for the
+# other side. "write" and "wait" of os are those of torch mapped: a sequence number into a pipe, and out of it.
+NIXL = "ray.experimental.rdt.nixl_tensor_transport:NixlTensorTransport"
+FUNCTIONS = {
+    "synchronise": ("dataflow.endpoints.tensors:synchronise",),
+    "serialise": ("ray._private.serialization:SerializationContext.serialize",),
+    "deserialise": ("ray._private.worker:Worker.deserialize_objects", "multiprocessing.queues:_ForkingPickler.loads"),
+    "submit": (
+        "ray.actor:ActorMethod._remote", "ray.actor:ActorClass._remote",
+        "ray.dag.compiled_dag_node:CompiledDAG.execute", f"{NIXL}.actor_has_tensor_transport",
+        "ray.experimental.rdt.rdt_manager:RDTManager.trigger_out_of_band_tensor_transfer",
+    ),
+    "loop": ("ray.dag.compiled_dag_node:ExecutableTask.exec_operation",),
+    "write": (
+        "ray._private.worker:Worker.put_object", "ray.experimental.channel.shared_memory_channel:Channel.write",
+        "multiprocessing.queues:SimpleQueue.put", "os:write", f"{NIXL}.extract_tensor_transport_metadata",
+    ),
+    "wait": (
+        "ray._private.worker:Worker.get_objects", "ray.experimental.rdt.rdt_manager:RDTManager.get_rdt_objects",
+        "ray.experimental.rdt.rdt_manager:RDTManager.fetch_and_get_rdt_objects",
+        "multiprocessing.queues:SimpleQueue.get", "os:read",
+    ),
+    "copy": (
+        "torch:Tensor.copy_", "torch:_foreach_copy_", f"{NIXL}.fetch_multiple_tensors", f"{NIXL}.wait_fetch_complete",
+    ),
+    "transfer": tuple(f"torch.distributed:{name}" for name in ("isend", "Work.wait", "recv", "irecv")),
+}  # fmt: skip
+ON_GPUS = {"device to host": ("torch:Tensor.cpu",), "host to device": ("torch:Tensor.to",)}
+
+Recorded = tuple[int, str, float, float, int]  # thread, stage, start and end in seconds, faults outside inner spans
 Interval = tuple[float, float]
 Moment = tuple[int, float]  # thread and microseconds
 
+installed = False
+recorded: list[Recorded] = []  # by this process
+open_spans = threading.local()  # .faults: for each open span of this thread, the page faults of the spans inside it
+
+
+def install(endpoint: Any) -> None:
+    """Wrap the methods of an endpoint and, once per process, the functions of the imported libraries."""
+    global installed
+    for name, stage in ENDPOINT_METHODS:
+        if hasattr(endpoint, name):  # the driver has no compute
+            setattr(endpoint, name, _timed(getattr(endpoint, name), stage))
+    for outbox in endpoint.outboxes.values():
+        if outbox.convert:
+            outbox.convert = _timed(outbox.convert, "pack")
+    for part in endpoint.parts:
+        for name, stage in part.traced.items():
+            setattr(part, name, _timed(getattr(part, name), stage))
+    if installed:
+        return
+    installed = True
+    for stage, functions in (FUNCTIONS | (ON_GPUS if endpoint.device.type == "cuda" else {})).items():
+        for function in functions:
+            if function.partition(":")[0].partition(".")[0] in sys.modules:
+                owner, name = find_owner(function)
+                setattr(owner, name, _timed(getattr(owner, name), stage))
+
+
+def find_owner(function: str) -> tuple[Any, str]:
+    """Return the module or class that holds a function, and the function's name there."""
+    module, _, path = function.partition(":")
+    parent, _, name = path.rpartition(".")
+    return resolve_name(f"{module}:{parent}"), name
+
+
+def _timed(function: Any, stage: str) -> Any:
+    @functools.wraps(function)
+    def timed(*arguments: Any, **options: Any) -> Any:
+        inner_faults = open_spans.__dict__.setdefault("faults", [])
+        inner_faults.append(0)
+        start, faults_before = time.perf_counter(), count_faults()
+        try:
+            return function(*arguments, **options)
+        finally:
+            faults = count_faults() - faults_before
+            recorded.append((threading.get_ident(), stage, start, time.perf_counter(), faults - inner_faults.pop()))
+            if inner_faults:
+                inner_faults[-1] += faults
+
+    return timed
+
+
+def count_faults() -> int:
+    """Return the minor page faults of this process so far: of all threads, because Ray copies with several."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
 
 def collect_spans(
-    recorded: Mapping[str, Sequence[Recorded]], iterations: Sequence[Interval]
+    by_process: Mapping[str, Sequence[Recorded]], iterations: Sequence[Interval]
 ) -> tuple[list[Interval], list[Span]]:
     """Return `iterations_us` and `spans` of a Run, in microseconds from the start of the first iteration.
 
     Each span is cut to its iteration, its page faults in proportion.
 
     Args:
-        recorded: recorder.spans of each process; actors in the driver's process have the driver's own list.
+        by_process: `recorded` of each process; actors in the driver's process have the driver's own list.
         iterations: start and end of each timed iteration in seconds (of each group, if iterations overlap).
     """
 
@@ -31,8 +132,8 @@ def collect_spans(
         return round((seconds - iterations[0][0]) * 1e6, 2)
 
     spans: list[Span] = []
-    for process, recorded_spans in recorded.items():
-        if process != DRIVER and recorded_spans is recorded[DRIVER]:
+    for process, recorded_spans in by_process.items():
+        if process != DRIVER and recorded_spans is by_process[DRIVER]:
             continue
         threads = list(dict.fromkeys(thread for thread, *_ in recorded_spans))
         for number, (begin, finish) in enumerate(iterations):

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from dataflow.endpoints.actor import Actor, Endpoint
-from dataflow.endpoints.outbox import Memory
+from dataflow.endpoints.payload import Memory
 from dataflow.endpoints.tensors import Payload, unpack
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER, Edge

@@ -89,7 +89,7 @@ def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path, measure_a
 
 @pytest.mark.long
 def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_path, measure_all):
-    line = "        slot = outbox.write_number(number)\n"  # of make_payload
+    line = "        return self.outboxes[task].make(number)\n"  # of make_payload
     old = copy_project(tmp_path / "old", ("dataflow/endpoints/actor.py", line, f"        time.sleep(0.002)\n{line}"))
     flags = ("--against", str(old), "--runs", "3", "--iteration-bytes", "64KiB", "--iterations", "20")
     printed, _ = measure_all("torch memcpy", *flags, output=tmp_path / "out")

@@ -17,7 +17,7 @@ from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.payload import raw_bytes
 from dataflow.endpoints.tensors import Payload, to_array
 from dataflow.studies.chatlearn import DATASET
-from dataflow.trace.recorder import count_faults
+from dataflow.trace.spans import count_faults
 
 Batch = dict[str, Any]  # of fields; each has a value per sample
 

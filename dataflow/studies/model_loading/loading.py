@@ -18,7 +18,7 @@ import torch
 from torch.nn import Module, Parameter, ParameterDict
 
 from dataflow.endpoints.payload import digest, make_field
-from dataflow.endpoints.tensors import from_array, pack, packed_views, to_array, unpack
+from dataflow.endpoints.tensors import from_array, pack, split_buffer, to_array, unpack
 from dataflow.errors import RunFailed
 from dataflow.flows.message import Field, Message
 from dataflow.studies import Part
@@ -54,7 +54,7 @@ def publish_module(module: Module, way: str, folder: Path, message: Message) -> 
         return ray.put({name: to_array(tensor) for name, tensor in tensors.items()})
     if way == "shared-memory":
         path = f"{SHARED_MEMORY}/{folder.name}/weights"
-        pack(tensors, message, packed_views(map_file(path, "w+", message.packed_bytes), message))
+        pack(tensors, message, split_buffer(map_file(path, "w+", message.packed_bytes), message))
     elif way == "safetensors":
         safetensors.torch.save_file(tensors, path)
     else:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dataflow.endpoints.payload import encode_number, make_field, raw_bytes
+from dataflow.endpoints.payload import encode_number, make_field, number_part, raw_bytes
 from dataflow.endpoints.tensors import Payload, assemble, check_inputs, copy, flat_items, from_array
 from dataflow.errors import RunFailed
 from dataflow.flows.message import VALUES, Message
@@ -92,7 +92,7 @@ def initial_parameters(sender: str, message: Message, device: Any) -> Payload:
     fields = []
     for field in message.fields:
         (array,) = make_field(field, sender, slot=0)
-        encoded = encode_number(field, 0)
+        encoded = encode_number(0)[number_part(field)]
         np.frombuffer(raw_bytes(array), np.uint8)[: len(encoded)] = list(encoded)
         fields.append([from_array(array, field.dtype).to(device)])
     return assemble(message, fields)

@@ -2,7 +2,7 @@
 
 import torch
 
-from dataflow.endpoints.outbox import Outbox
+from dataflow.endpoints.payload import Outbox
 from dataflow.flows.catalogue import build_flow
 from dataflow.studies.chatlearn.models import digest, split_samples
 

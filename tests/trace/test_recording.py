@@ -3,17 +3,18 @@
 import mmap
 import sys
 import time
+from itertools import chain
 from types import SimpleNamespace
 
 import pytest
 
-from dataflow.trace import recorder
+from dataflow.trace import spans
 
 
-@pytest.mark.parametrize(("module", "path", "stage"), recorder.POINTS + recorder.ON_GPUS, ids=lambda name: name)
-def test_every_function_that_tracing_replaces_exists(module, path, stage):
+@pytest.mark.parametrize("function", [*chain(*spans.FUNCTIONS.values(), *spans.ON_GPUS.values())])
+def test_every_function_that_tracing_replaces_exists(function):
     """A new version of Ray or torch may have moved it; then a traced run would silently lack its stage."""
-    owner, name = recorder.find_owner(module, path)
+    owner, name = spans.find_owner(function)
     assert callable(getattr(owner, name))
 
 
@@ -24,18 +25,18 @@ def record(monkeypatch):
     def install(endpoint, **functions):
         library = SimpleNamespace(**functions)
         monkeypatch.setitem(sys.modules, "a_library", library)
-        monkeypatch.setattr(recorder, "POINTS", tuple(("a_library", stage, stage) for stage in functions))
-        monkeypatch.setattr(recorder, "spans", [])
-        monkeypatch.setattr(recorder, "installed", False)
+        monkeypatch.setattr(spans, "FUNCTIONS", {stage: (f"a_library:{stage}",) for stage in functions})
+        monkeypatch.setattr(spans, "recorded", [])
+        monkeypatch.setattr(spans, "installed", False)
         for _ in range(2):  # the second endpoint of a process must not wrap the library again
-            recorder.install(endpoint)
+            spans.install(endpoint)
         return library
 
     return install
 
 
 def make_endpoint(**methods):
-    return SimpleNamespace(parts=[], device=SimpleNamespace(type="cpu"), **methods)
+    return SimpleNamespace(parts=[], outboxes={}, device=SimpleNamespace(type="cpu"), **methods)
 
 
 def test_calls_are_recorded_with_their_thread_and_time_even_if_they_raise(record):
@@ -48,10 +49,10 @@ def test_calls_are_recorded_with_their_thread_and_time_even_if_they_raise(record
     library.wait()
     with pytest.raises(ValueError):
         library.write()
-    (thread, stage, start, end, _), (other_thread, other_stage, *_) = recorder.spans
+    (thread, stage, start, end, _), (other_thread, other_stage, *_) = spans.recorded
     assert (stage, other_stage, thread == other_thread) == ("wait", "write", True)
     assert before <= start <= end - 0.01 <= time.perf_counter()
-    assert endpoint.receive() == 7 and {span[1] for span in recorder.spans[2:]} == {"sequence number"}
+    assert endpoint.receive() == 7 and {span[1] for span in spans.recorded[2:]} == {"sequence number"}
 
 
 def test_page_faults_count_for_the_innermost_span(record):
@@ -66,5 +67,5 @@ def test_page_faults_count_for_the_innermost_span(record):
 
     library = record(make_endpoint(), write=outer, serialise=lambda: touch(10_000))
     library.write()
-    faults = {stage: count for _, stage, _, _, count in recorder.spans}
+    faults = {stage: count for _, stage, _, _, count in spans.recorded}
     assert 10_000 <= faults["serialise"] < 10_500 and 3000 <= faults["write"] < 3500
