@@ -35,9 +35,9 @@ class Views:
             bounds = [line.split(" ", 1)[0].split("-") for line in maps if "/dev/shm/" in line]
         self.ranges = [(int(begin, 16), int(end, 16)) for begin, end in bounds]
 
-    def add(self, edge: str, tensors: Sequence[torch.Tensor]) -> None:
-        for tensor in tensors:
-            if tensor.nbytes:
+    def add(self, edge: str, items: Sequence[Any]) -> None:
+        for tensor in items:
+            if isinstance(tensor, torch.Tensor) and tensor.nbytes:
                 is_view = tensor.is_cpu and any(begin <= tensor.data_ptr() < end for begin, end in self.ranges)
                 self.by_edge[edge] = is_view if self.by_edge.get(edge, is_view) == is_view else None
 
@@ -63,18 +63,14 @@ class Inbox:
         self.last = 0  # number of the newest message
 
     def take(self, inputs: Sequence[Payload]) -> int:
-        """Hold the inputs of the next message, and return its sequence number: transports keep messages in order."""
-        self.received.append(self._read_numbers(inputs))
-        self.last += 1
-        self.held.append((self.last, inputs))
-        return self.last
+        """Hold the inputs of the next message, and return its number: transports keep messages in order.
 
-    def _read_numbers(self, inputs: Sequence[Payload]) -> list[bytes]:
-        """Return the encoded sequence number of each field that has one. Raise RunFailed if the inputs have none."""
+        Raise RunFailed if a field that has a sequence number is missing.
+        """
         try:
             if not self.is_flat or len(inputs) != len(self.edges):
                 check_inputs(inputs, self.edges)
-            return [
+            numbers = [
                 read_first_bytes(payload[name][0] if is_list else payload[name] if name else payload, size, read_at)
                 for payload, reads in zip(inputs, self.reads)  # noqa: B905  # it was checked, and strict takes time
                 for name, is_list, size, read_at in reads
@@ -82,6 +78,10 @@ class Inbox:
         except (AttributeError, IndexError, TypeError):
             check_inputs(inputs, self.edges)
             raise RunFailed(f"expected tensors in all fields of {', '.join(map(str, self.edges))}") from None
+        self.received.append(numbers)
+        self.last += 1
+        self.held.append((self.last, inputs))
+        return self.last
 
     def verify(self, first: int, last: int, digests: Digests, wrong: Counter[str], views: Views) -> None:
         """Verify all sequence numbers of the messages `first` to `last`, and every byte of those held.
@@ -100,11 +100,10 @@ class Inbox:
                 for field, expected in zip(edge.message.fields, digests[edge.source][slot], strict=True):
                     count, size = 0, number_bytes(field)
                     if payload is not None:
-                        tensors, count = tensors_of(payload, field), max(1, field.bytes)
-                        if self._has_type(tensors, field):
-                            if not field.is_python:
-                                views.add(str(edge), tensors)
-                            count = _count_wrong_bytes(tensors, field, number, edge.source, slot, expected)
+                        items, count = tensors_of(payload, field), max(1, field.bytes)
+                        if self._has_type(items, field):
+                            views.add(str(edge), items)
+                            count = _count_wrong_bytes(items, field, number, edge.source, slot, expected)
                     # A sequence number that was late is wrong even if the payload has arrived by now.
                     if size and next(encoded_numbers) != encoded[number_part(field)] and not count:
                         count = size

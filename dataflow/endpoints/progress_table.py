@@ -20,15 +20,11 @@ class ProgressTable:
     def __init__(self, folder: Path, names: Sequence[str], iterations: int, worker: str = "") -> None:
         path, end = folder / "progress", _HEADER + 2 * len(names)
         size = 8 * (end + 2 * iterations)
-        memory: mmap.mmap | bytearray
-        if not worker:
-            with path.open("xb") as file:
+        memory: mmap.mmap | bytearray = bytearray(size)  # on a machine without the run's folder, it is lost
+        if not worker or path.is_file():
+            with path.open("r+b" if worker else "x+b") as file:
                 file.truncate(size)
-        if path.is_file():
-            with path.open("r+b") as file:
-                memory = mmap.mmap(file.fileno(), 0)
-        else:  # on a machine without the run's folder, all that a worker writes is lost
-            memory = bytearray(size)
+                memory = mmap.mmap(file.fileno(), size)
         self.names, self.integers = list(names), memoryview(memory).cast("q")
         self.pids, self.received_numbers = self.integers[_HEADER:end:2], self.integers[_HEADER + 1 : end : 2]
         self.times = self.integers[end:].cast("B").cast("d")

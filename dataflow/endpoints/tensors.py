@@ -138,24 +138,24 @@ def _split(part: torch.Tensor, field: Field) -> list[Any]:
     return [piece.decode(errors="replace") for piece in pieces] if field.dtype == "str" else pieces
 
 
-def _python_array(items: list[Any], field: Field) -> np.ndarray:
-    """Return the strings, or the lists of numbers, of a field as one flat array; zeros for those of `like`."""
-    if field.dtype == "str":
-        return np.frombuffer("".join(items).encode() or bytes(field.bytes), np.uint8)
-    return np.array([*chain.from_iterable(items)] or [0] * sum(field.lengths), PYTHON_DTYPES[field.dtype])
-
-
 def _sent_tensors(payload: Payload, field: Field) -> list[torch.Tensor]:
-    """Return the tensors of a field. Its strings or numbers become one flat tensor."""
+    """Return the tensors of a field. Strings or numbers become one flat tensor: of zeros for those of `like`."""
     items = tensors_of(payload, field)
-    return [torch.from_numpy(_python_array(items, field))] if field.is_python else items
+    if not field.is_python:
+        return items
+    if field.dtype == "str":
+        return [torch.from_numpy(np.frombuffer("".join(items).encode() or bytes(field.bytes), np.uint8))]
+    numbers = [*chain.from_iterable(items)] or [0] * sum(field.lengths)
+    return [torch.from_numpy(np.array(numbers, PYTHON_DTYPES[field.dtype]))]
 
 
 def to_tensor_list(payload: Payload, message: Message) -> list[torch.Tensor]:
-    """Return all tensors one by one, for libraries that send nothing else. Strings or numbers become one tensor."""
-    if message.is_flat:
-        return [payload]
-    return [tensor for field in message.fields for tensor in _sent_tensors(payload, field)]
+    """Return all tensors one by one, for libraries that send nothing else."""
+    return (
+        [payload]
+        if message.is_flat
+        else [tensor for field in message.fields for tensor in _sent_tensors(payload, field)]
+    )
 
 
 def from_tensor_list(tensors: list[torch.Tensor], message: Message) -> Payload:

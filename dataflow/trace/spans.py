@@ -160,8 +160,7 @@ def write_chrome(path: Path, run: Run, edges: Sequence[Edge]) -> None:
         events.append({"ph": phase, "name": name, "pid": 1 + processes.index(process), "tid": thread, **details})
 
     for process, thread in tracks:
-        if thread == 0:
-            add("M", process, 0, "process_name", args={"name": process})
+        add("M", process, thread, "process_name", args={"name": process})
         name = f"{process}, thread {thread}" if thread else process
         add("M", process, thread, "thread_name", args={"name": name})
     for number, (start, end) in enumerate(run.iterations_us):
