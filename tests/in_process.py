@@ -1,13 +1,13 @@
 """Run the endpoints of a flow in one process, and change the messages between them on purpose."""
 
-from collections import Counter
+from collections import ChainMap, Counter
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from dataflow.catalogue.catalogue import TRANSPORTS
-from dataflow.endpoints.actor import Actor, Endpoint
+from dataflow.endpoints.actor import Actor, Endpoint, pass_messages
 from dataflow.endpoints.inbox import Inbox, Views
 from dataflow.endpoints.payload import Outbox
 from dataflow.endpoints.tensors import map_tensors
@@ -69,9 +69,7 @@ class LocalEndpoints:
         named = {"codec": codec} if codec else {}
         self.actors = {name: self.actor_class(self.plan, name, **named) for name in flow.actors}
         self.all = [self.driver, *self.actors.values()]
-        digests = {}
-        for endpoint in self.all:
-            digests |= endpoint.payload_digests()
+        digests = dict(ChainMap(*(endpoint.payload_digests() for endpoint in self.all)))
         for endpoint in self.all:
             endpoint.learn_digests(digests)
 
@@ -84,21 +82,13 @@ class LocalEndpoints:
     def receive(self, inputs):
         self.driver.receive(inputs)
 
-    def inputs_of(self, reader, sent, change=None):
-        """Return the messages for a reader: per edge a copy of what was sent, or change(edge name, copy)."""
-        inputs = []
-        for edge in self.plan.task_flow.edges_to(reader):
-            payload = self.carry(sent[edge.source])
-            inputs.append(change(str(edge), payload) if change else payload)
-        return inputs
-
     def run(self, number, change=None):
-        """Run one iteration."""
-        sent = {DRIVER: self.make_query(number)}
-        for task in self.plan.task_flow.tasks:
-            inputs = self.inputs_of(task.name, sent, change)
-            sent[task.name] = self.actors[task.actor].forward_step(task.name, *inputs)
-        self.receive(self.inputs_of(DRIVER, sent, change))
+        """Run one iteration. Readers get a copy of what was sent, or change(name of the edge, copy)."""
+
+        def carry(payload, edge):
+            return change(str(edge), self.carry(payload)) if change else self.carry(payload)
+
+        self.receive(pass_messages(self.plan.task_flow, self.actors, carry, self.make_query(number)))
 
     def verify(self, first, last=None):
         """Return the wrong bytes by edge and field. Afterwards, `views` tells by edge whether readers had views."""

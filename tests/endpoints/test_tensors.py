@@ -1,4 +1,4 @@
-"""Test that a message survives every conversion, and that its sequence number is read where it was written."""
+"""Test that messages are equal in every process, and survive every conversion, and how they have sequence numbers."""
 
 import itertools
 import pickle
@@ -9,9 +9,10 @@ import torch
 from in_process import FIELDS, RICH, LocalEndpoints
 
 from dataflow.endpoints import tensors
-from dataflow.endpoints.payload import Outbox
+from dataflow.endpoints.actor import pass_messages
+from dataflow.endpoints.payload import Outbox, digest, encode_number, make_field, number_part
 from dataflow.endpoints.tensors import ARRAYS, BYTES, DENSE, HOST, tensors_of, unpack
-from dataflow.flows.message import Field, Message, flat_message
+from dataflow.flows.message import ITEM_BYTES, PYTHON_DTYPES, Field, Message, flat_message
 
 CPU = torch.device("cpu")
 NUMBER = Field("number", "int64", (2,))
@@ -24,8 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not wri
 
 
 def send(message, is_packed=False, memory=None, copy_in=False):
-    outbox = Outbox("policy", message, 3, CPU, is_packed, memory, copy_in)
-    return outbox.make(4)
+    return Outbox("policy", message, 3, CPU, is_packed, memory, copy_in).make(4)
 
 
 def assert_equal(payload, expected, message):
@@ -38,12 +38,6 @@ def assert_equal(payload, expected, message):
                 assert tensors.to_array(item).tobytes() == tensors.to_array(expected_item).tobytes()
 
 
-def by_pack(payload, message):
-    buffer = torch.ones(message.packed_bytes, dtype=torch.uint8)
-    tensors.pack(payload, message, tensors.split_buffer(buffer, message))
-    return unpack(buffer, message)
-
-
 def by_tensor_list(payload, message):
     sent = tensors.to_tensor_list(payload, message)
     received = tensors.to_tensor_list(tensors.like(message, CPU), message)
@@ -53,13 +47,11 @@ def by_tensor_list(payload, message):
 
 
 CONVERSIONS = {
-    "packed": by_pack,
-    "packed by its sender": lambda payload, message: unpack(send(message, is_packed=True), message),
+    "packed": lambda payload, message: unpack(send(message, is_packed=True), message),
     "arrays": lambda payload, message: ARRAYS.decode(ARRAYS.encode(payload), message, "cpu"),
     "bytes": lambda payload, message: BYTES.decode(BYTES.encode(payload), message, "cpu"),
     "list of tensors": by_tensor_list,
     "copy": lambda payload, message: tensors.copy(payload, tensors.like(message, CPU)),
-    "pickle": lambda payload, message: pickle.loads(pickle.dumps(payload)),
 }
 
 
@@ -78,16 +70,17 @@ def test_a_converted_payload_is_equal(message, convert):
 def test_actors_encode_and_decode_messages_as_contiguous_tensors_arrays_or_bytes(codec, kind):
     """The driver's side is in the transports, so only the actors' messages are passed on here."""
     endpoints = LocalEndpoints(RICH, codec=pickle.loads(pickle.dumps(codec)))  # as Ray sends it to the actors
-    actors = endpoints.actors
-    policy = actors["policy"].forward_step("policy", codec.encode(endpoints.make_query(1)))
     encoded = []
-    tensors.map_tensors(encoded.append, policy)
+
+    def carry(data, edge):
+        tensors.map_tensors(encoded.append, data)
+        return data
+
+    flow = endpoints.plan.sent_flow
+    results = pass_messages(flow, endpoints.actors, carry, codec.encode(endpoints.make_query(1)))
     assert {type(item) for item in encoded} == {kind}
     assert codec is not DENSE or all(tensor.is_contiguous() for tensor in encoded)
-    reference = actors["reference"].forward_step("reference", policy)
-    (edge,) = endpoints.plan.sent_flow.edges_to("driver")
-    result = actors["reward"].forward_step("reward", policy, reference)
-    endpoints.receive([codec.decode(result, edge.message, "cpu")])
+    endpoints.receive(codec.decode_all(results, flow.edges_to("driver"), "cpu"))
     assert endpoints.verify(1) == {}
 
 
@@ -101,3 +94,21 @@ def test_payloads_lie_in_the_given_memory_with_copy_in_only_when_they_are_sent(i
     payload = outbox.make(4)
     assert (payload if is_packed else payload["tokens"]).data_ptr() == memory[1].data_ptr()
     assert_equal(unpack(memory[1], FIELDS), send(FIELDS), FIELDS)
+
+
+def test_every_process_makes_the_same_payload():
+    assert digest(make_field(Field("", "int64", (512,)), "policy", 1), 0) == 1902335284193023386
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (9,), (100,), (4, 5)], ids=str)
+def test_a_sequence_number_has_as_many_bytes_or_bits_as_fit_into_the_first_row(shape):
+    def encode(dtype, shape, number):
+        return encode_number(number)[number_part(Field("", dtype, shape))]
+
+    for dtype in set(ITEM_BYTES) - set(PYTHON_DTYPES) - {"bool"}:
+        count = min(8, (shape or (1,))[-1] * ITEM_BYTES[dtype])
+        for number in (1, 255, 256, 70_000):
+            assert encode(dtype, shape, number) == (number % 256**count).to_bytes(count, "little")
+    count = min(32, (shape or (1,))[-1])
+    assert encode("bool", shape, 0b101) == bytes([1, 0, 1] + 29 * [0])[:count]
+    assert encode("bool", (0, *shape), 0b101) == b""

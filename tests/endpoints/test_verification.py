@@ -3,6 +3,7 @@
 import math
 import tempfile
 import weakref
+from itertools import product
 
 import pytest
 import torch
@@ -24,7 +25,6 @@ OPTIONS = [
     {}, {"message": "packed"}, {"message": "jagged"}, {"in_flight": K},
     {"message": "packed", "copy_out": True, "in_flight": K},
 ]  # fmt: skip
-with_options = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
 
 def all_bytes(*edges):
@@ -37,7 +37,7 @@ def in_reward(change):
     return on_edge("policy -> reward", change)
 
 
-@with_options
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: f"{flow.name} of {flow.query.bytes} B")
 def test_right_iterations_have_no_wrong_bytes_and_are_copies(flow, options):
     endpoints = LocalEndpoints(flow, **options)
@@ -118,6 +118,7 @@ def test_a_message_of_a_group_that_is_missing_or_arrives_twice_is_wrong(in_fligh
         ("list", lambda value: value[:-1]),
         ("list", lambda value: torch.cat(value)),
         ("list", lambda value: [value[0], value[2], value[1]]),
+        ("list", lambda value: [*value[:-1], value[-1].to("meta")]),  # another device
         ("words", lambda value: value[:-1]),
         ("words", lambda value: [text.encode() for text in value]),
         ("words", lambda value: None),
@@ -133,12 +134,14 @@ def test_all_bytes_of_a_field_with_another_type_shape_or_length_are_wrong(name, 
     assert endpoints.verify(1) == {edge: all_bytes(*RICH.edges)[edge]}
 
 
-@pytest.mark.parametrize("options", [{}, {"message": "packed"}, {"copy_out": True}], ids=str)
+INPUTS = [[], [TENSOR] * 2, [None], [ValueError("lost")], [TENSOR.numpy()], [{"x": TENSOR}],
+          [{name: [[TENSOR]] for name in FIELDS.names}]]  # fmt: skip
+OTHER_OPTIONS = [{}, {"copy_out": True}, {"message": "packed"}]
+
+
 @pytest.mark.parametrize(
-    "inputs",
-    [[], [TENSOR] * 2, [None], [ValueError("lost")], [TENSOR.numpy()], [{"x": TENSOR}],
-     [{name: [[TENSOR]] for name in FIELDS.names}]],
-    ids=lambda inputs: str(inputs)[:30],
+    ("options", "inputs"), [*product(OTHER_OPTIONS, INPUTS), ({"message": "packed"}, [TENSOR])],
+    ids=lambda value: str(value)[:30],
 )  # fmt: skip
 def test_inputs_other_than_one_payload_per_edge_are_rejected_with_the_edge(inputs, options):
     for flow in (DEMO, RICH):
@@ -146,12 +149,6 @@ def test_inputs_other_than_one_payload_per_edge_are_rejected_with_the_edge(input
         with pytest.raises(RunFailed, match="driver -> policy"):
             endpoints.actors["policy"].forward_step("policy", *inputs)
         assert endpoints.verify(1) == all_bytes(*flow.edges)
-
-
-@pytest.mark.parametrize("change", [lambda buffer: buffer[:-1], lambda buffer: torch.cat([buffer, buffer])])
-def test_a_packed_message_with_another_length_is_rejected_with_the_edge(change):
-    with pytest.raises(RunFailed, match="policy -> reward"):
-        LocalEndpoints(RICH, message="packed").run(1, in_reward(change))
 
 
 def test_a_payload_that_is_overwritten_before_verification_is_wrong_unless_readers_copy_it():
