@@ -10,7 +10,7 @@ from dataflow.catalogue.catalogue import TRANSPORTS
 from dataflow.endpoints.actor import Actor, Endpoint, pass_messages
 from dataflow.endpoints.inbox import Inbox, Views
 from dataflow.endpoints.payload import Outbox
-from dataflow.endpoints.tensors import map_tensors
+from dataflow.endpoints.tensors import map_tensors, to_array
 from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER, Edge, Flow, Task
 from dataflow.flows.message import Field, Message
@@ -152,14 +152,10 @@ def flip_bit(payload, name="", index=-1, item=-1):
     changed = value[item] if isinstance(value, list) else value
     if isinstance(changed, str):
         changed = changed[:index] + "~" + changed[index:][1:]
-    elif isinstance(changed, list):
-        numbers = np.array(changed)
-        numbers.view(np.uint8)[index] ^= 1
-        changed = numbers.tolist()
     else:
-        flat = changed.reshape(-1).clone().view(torch.uint8)
-        flat[index] ^= 1
-        changed = flat.view(changed.dtype).reshape(changed.shape)
+        array = np.array(changed) if isinstance(changed, list) else to_array(changed).copy()
+        array.reshape(-1).view(np.uint8)[index] ^= 1
+        changed = array.tolist() if isinstance(changed, list) else torch.from_numpy(array).view(changed.dtype)
     if isinstance(value, list):
         changed = [changed if old is value[item] else old for old in value]
     return payload | {name: changed} if name else changed
