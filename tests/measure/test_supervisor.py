@@ -89,6 +89,7 @@ def test_a_disk_that_is_full_at_the_end_of_a_run_loses_no_time_and_stops_no_othe
     """The record of the first run cannot be replaced. Its times are in a new file, and the second run is measured."""
     items = make_items([plan_configuration(name, {})[0] for name in ("torch memcpy", "torch mapped")], tmp_path)
     replace = records.replace
+    monkeypatch.setattr(records.tempfile, "tempdir", str(tmp_path))  # which gets the new file
 
     def follow_driver(monitor, run_folder):
         monitor.record.runs[-1] = make_run([1.0])
