@@ -2,9 +2,10 @@
 
 from dataflow.report.sections import Table, draw_dots, title_of
 from dataflow.report.sentences import describe_fastest
-from dataflow.report.tables import MAIN_COLUMNS
+from dataflow.report.tables import MAIN_COLUMNS, READERS
 
-COLUMNS = [column for column in MAIN_COLUMNS if column.header not in ("status", "GB/s", "p95 ms")]
+SHOWN = [column for column in MAIN_COLUMNS if column.header not in ("status", "GB/s", "p95 ms")]
+COLUMNS = [SHOWN[0], READERS, *SHOWN[1:]]
 
 SECTIONS = {
     "peers": Table(
