@@ -73,7 +73,7 @@ def is_asked_for(result: "Result", plan: Plan) -> bool:
 
 def start_of_machine(environment: Mapping[str, Any]) -> str:
     """Return a text that is equal for records of equal versions since one start of a machine."""
-    return repr([environment.get(key) or None for key in MACHINE_KEYS])  # only torch knows the latter
+    return repr([environment.get(key) or None for key in MACHINE_KEYS])  # no GPUs: None or []
 
 
 def measuring_command(given: Mapping[str, Any]) -> str:
