@@ -9,25 +9,14 @@ from dataflow.analysis.result import Result
 from dataflow.errors import RecordError
 from dataflow.flows.flow import DRIVER
 from dataflow.records.schema import Run, Span
+from dataflow.trace.spans import STAGES
 
-# In the order in which a message passes them, and in which charts stack them.
 PAGE_FAULTS = "page faults"  # their time is not part of the stage in which they happened
-STAGES = (
-    "make", "pack", "device to host", "submit", "serialise", "write", "wait", "transfer", "deserialise",
-    "host to device", "unpack", "copy", PAGE_FAULTS, "compute", "train", "sequence number", "synchronise", "loop",
-)  # fmt: skip
 # They count only while nothing else happens: a library's send or receive may wait for its peer, a graph's loop runs
 # while another process works, and waiting is no work. The first one that happens gets the time.
 LAST_STAGES = ("transfer", "loop", "wait")
 SERIALISATION, COPYING, OTHER_CAUSES = "serialisation", "copying", "other"
-CAUSES = {
-    SERIALISATION: ("serialise", "deserialise"),
-    PAGE_FAULTS: (PAGE_FAULTS,),
-    COPYING: ("write", "copy", "pack", "unpack", "device to host", "host to device"),
-    "sending": ("transfer",),
-    "waiting": ("wait", "loop"),
-}
-ALL_CAUSES = (*CAUSES, OTHER_CAUSES)
+ALL_CAUSES = (SERIALISATION, PAGE_FAULTS, COPYING, "sending", "waiting", OTHER_CAUSES)  # as charts stack them
 TYPE_HINT = "TorchTensorType"  # a data path with it does not pickle tensors: Ray's deserialisation copies them
 MAX_UNEXPLAINED = 0.05  # of an iteration
 MAX_CLOCK_ERROR = 0.05  # of a time that begins on one node and ends on another
@@ -69,11 +58,12 @@ def fault_seconds(run: Run) -> float:
 
 def attribute_to_causes(run: Run) -> dict[str, float]:
     """Return the mean seconds of each cause per iteration."""
-    stages = attribute(run)[0]
-    causes = {cause: sum(stages.get(stage, 0.0) for stage in names) for cause, names in CAUSES.items()}
-    if any(path.startswith(TYPE_HINT) for path in run.data_paths.values()):
-        causes[SERIALISATION] -= stages.get("deserialise", 0.0)
-        causes[COPYING] += stages.get("deserialise", 0.0)
+    causes = dict.fromkeys(ALL_CAUSES[:-1], 0.0)
+    is_copied = any(path.startswith(TYPE_HINT) for path in run.data_paths.values())
+    for stage, seconds in attribute(run)[0].items():
+        cause = COPYING if is_copied and stage == "deserialise" else STAGES[stage].get("cause")
+        if cause:
+            causes[cause] += seconds
     causes[OTHER_CAUSES] = max(0.0, iteration_seconds(run) - sum(causes.values()))
     return causes
 

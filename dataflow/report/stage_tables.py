@@ -99,5 +99,5 @@ def stage_tables(name: str, chart: Callable[[Group], Any] = lambda group: None) 
         return Table(name, columns, lambda group: group.done, lambda r: title + title_of(r), **more)
 
     by_cause = make("cause", stages.attribute_to_causes, stages.ALL_CAUSES, chart=chart)
-    by_stage = partial(make, "stage", lambda run: stages.attribute(run)[0], stages.STAGES)
+    by_stage = partial(make, "stage", lambda run: stages.attribute(run)[0], [*stages.STAGES])
     return by_stage(notes=describe_method, before=[by_cause])

@@ -1,6 +1,6 @@
 """Record spans, which say when each process did what, assign them to iterations, and write them as a Chrome trace file.
 
---trace wraps the functions below; without --trace nothing is wrapped. The clock is time.perf_counter: on Linux
+--trace wraps the functions of stages.toml; without --trace nothing is wrapped. The clock is time.perf_counter: on Linux
 CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
@@ -10,6 +10,7 @@ import resource
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -20,41 +21,7 @@ from common.record import replace
 from dataflow.flows.flow import DRIVER
 from dataflow.records.schema import Edge, Run, Span
 
-# Methods of an endpoint and their stages. They are wrapped per object: Ray gives the classes of actors other methods.
-ENDPOINT_METHODS = (
-    ("make_payload", "make"), ("receive", "sequence number"), ("unpack", "unpack"), ("split_samples", "unpack"),
-    ("copy_out", "copy"), ("compute", "compute"),
-)  # fmt: skip
-# Stages and their functions, as module:function. The time of a span inside another one counts only for the inner one:
-# "write" of an object is put_object without the serialisation in it. "wait" is messages, scheduling, wake-ups, and work
-# of Ray's C++ code that Python does not see. "transfer" is a library's send or receive, which includes the wait for the
-# other side. "write" and "wait" of os are those of torch mapped: a sequence number into a pipe, and out of it.
-NIXL = "ray.experimental.rdt.nixl_tensor_transport:NixlTensorTransport"
-FUNCTIONS = {
-    "synchronise": ("dataflow.endpoints.tensors:synchronise",),
-    "serialise": ("ray._private.serialization:SerializationContext.serialize",),
-    "deserialise": ("ray._private.worker:Worker.deserialize_objects", "multiprocessing.queues:_ForkingPickler.loads"),
-    "submit": (
-        "ray.actor:ActorMethod._remote", "ray.actor:ActorClass._remote",
-        "ray.dag.compiled_dag_node:CompiledDAG.execute", f"{NIXL}.actor_has_tensor_transport",
-        "ray.experimental.rdt.rdt_manager:RDTManager.trigger_out_of_band_tensor_transfer",
-    ),
-    "loop": ("ray.dag.compiled_dag_node:ExecutableTask.exec_operation",),
-    "write": (
-        "ray._private.worker:Worker.put_object", "ray.experimental.channel.shared_memory_channel:Channel.write",
-        "multiprocessing.queues:SimpleQueue.put", "os:write", f"{NIXL}.extract_tensor_transport_metadata",
-    ),
-    "wait": (
-        "ray._private.worker:Worker.get_objects", "ray.experimental.rdt.rdt_manager:RDTManager.get_rdt_objects",
-        "ray.experimental.rdt.rdt_manager:RDTManager.fetch_and_get_rdt_objects",
-        "multiprocessing.queues:SimpleQueue.get", "os:read",
-    ),
-    "copy": (
-        "torch:Tensor.copy_", "torch:_foreach_copy_", f"{NIXL}.fetch_multiple_tensors", f"{NIXL}.wait_fetch_complete",
-    ),
-    "transfer": tuple(f"torch.distributed:{name}" for name in ("isend", "Work.wait", "recv", "irecv")),
-}  # fmt: skip
-ON_GPUS = {"device to host": ("torch:Tensor.cpu",), "host to device": ("torch:Tensor.to",)}
+STAGES: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("stages.toml").read_text(encoding="utf-8"))
 
 Recorded = tuple[int, str, float, float, int]  # thread, stage, start and end in seconds, faults outside inner spans
 Interval = tuple[float, float]
@@ -68,9 +35,10 @@ open_spans = threading.local()  # .faults: for each open span of this thread, th
 def install(endpoint: Any) -> None:
     """Wrap the methods of an endpoint and, once per process, the functions of the imported libraries."""
     global installed
-    for name, stage in ENDPOINT_METHODS:
-        if hasattr(endpoint, name):  # the driver has no compute
-            setattr(endpoint, name, _timed(getattr(endpoint, name), stage))
+    for stage, of_stage in STAGES.items():
+        for name in of_stage.get("methods", ()):
+            if hasattr(endpoint, name):  # the driver has no compute
+                setattr(endpoint, name, _timed(getattr(endpoint, name), stage))
     for outbox in endpoint.outboxes.values():
         if outbox.convert:
             outbox.convert = _timed(outbox.convert, "pack")
@@ -80,8 +48,9 @@ def install(endpoint: Any) -> None:
     if installed:
         return
     installed = True
-    for stage, functions in (FUNCTIONS | (ON_GPUS if endpoint.device.type == "cuda" else {})).items():
-        for function in functions:
+    kinds = ("functions", "gpu_functions") if endpoint.device.type == "cuda" else ("functions",)
+    for stage, kind in product(STAGES, kinds):
+        for function in STAGES[stage].get(kind, ()):
             if function.partition(":")[0].partition(".")[0] in sys.modules:
                 owner, name = find_owner(function)
                 setattr(owner, name, _timed(getattr(owner, name), stage))

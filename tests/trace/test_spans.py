@@ -4,7 +4,6 @@ import json
 import mmap
 import sys
 import time
-from itertools import chain
 from types import SimpleNamespace
 
 import pytest
@@ -13,8 +12,15 @@ from dataflow.flows.flow import DRIVER
 from dataflow.records.schema import Edge, Run
 from dataflow.trace import spans
 
+FUNCTIONS = [
+    function
+    for stage in spans.STAGES.values()
+    for kind in ("functions", "gpu_functions")
+    for function in stage.get(kind, ())
+]
 
-@pytest.mark.parametrize("function", [*chain(*spans.FUNCTIONS.values(), *spans.ON_GPUS.values())])
+
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_every_function_that_tracing_replaces_exists(function):
     """A new version of Ray or torch may have moved it; then a traced run would silently lack its stage."""
     owner, name = spans.find_owner(function)
@@ -28,7 +34,9 @@ def record(monkeypatch):
     def install(endpoint, **functions):
         library = SimpleNamespace(**functions)
         monkeypatch.setitem(sys.modules, "a_library", library)
-        monkeypatch.setattr(spans, "FUNCTIONS", {stage: (f"a_library:{stage}",) for stage in functions})
+        replaced = {stage: spans.STAGES[stage] | {"functions": [f"a_library:{stage}"]} for stage in functions}
+        methods_only = {stage: {"methods": of.get("methods", [])} for stage, of in spans.STAGES.items()}
+        monkeypatch.setattr(spans, "STAGES", methods_only | replaced)
         monkeypatch.setattr(spans, "recorded", [])
         monkeypatch.setattr(spans, "installed", False)
         for _ in range(2):  # the second endpoint of a process must not wrap the library again
