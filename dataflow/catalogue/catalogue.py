@@ -20,7 +20,6 @@ class Runtime:
     name: str  # the first word of every configuration of this runtime
     module: str  # of dataflow, which has its transports; those of a study may have modules of their own
     uses_ray: bool = True
-    busy_waits: bool = False  # readers use a CPU core while they wait
 
 
 @dataclass(frozen=True)

@@ -151,11 +151,9 @@ def _sent_tensors(payload: Payload, field: Field) -> list[torch.Tensor]:
 
 def to_tensor_list(payload: Payload, message: Message) -> list[torch.Tensor]:
     """Return all tensors one by one, for libraries that send nothing else."""
-    return (
-        [payload]
-        if message.is_flat
-        else [tensor for field in message.fields for tensor in _sent_tensors(payload, field)]
-    )
+    if message.is_flat:
+        return [payload]
+    return [tensor for field in message.fields for tensor in _sent_tensors(payload, field)]
 
 
 def from_tensor_list(tensors: list[torch.Tensor], message: Message) -> Payload:

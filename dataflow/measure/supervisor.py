@@ -1,7 +1,6 @@
 """Plan configurations, give each one a record, a new one or that of an earlier call, and measure their runs.
 
-This module imports neither Ray nor torch. Each run has a new driver process, whose environment is set before it
-starts.
+This module imports neither Ray nor torch. The environment of each driver process is set before it starts.
 """
 
 import re

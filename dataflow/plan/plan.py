@@ -171,11 +171,9 @@ class Plan:
     @cached_property
     def configuration(self) -> Configuration:
         options, transport, flags = self.options, self.transport, self.options.configuration_flags
-        link = os.environ.get(LINK_VARIABLE, "")
-        placement = str(options.placement)
-        layout = Layout(placement, bool(options.address), "", link)  # type: ignore[arg-type]
-        if "=" in placement:
-            layout = Layout("spread", bool(options.address), placement, link)
+        placement, link = str(options.placement), os.environ.get(LINK_VARIABLE, "")
+        place = placement if "=" in placement else ""
+        layout = Layout("spread" if place else placement, bool(options.address), place, link)  # type: ignore[arg-type]
         return Configuration(transport.runtime.name, transport.name, flags, self.device, layout)  # type: ignore[arg-type]
 
     def new_record(self) -> Record:

@@ -1,7 +1,6 @@
 """Define the record: one JSON file per configuration, with its identity, its environment and every sample of its runs.
 
-No derived number is stored. SCHEMA_VERSION grows with every change that records of the version
-before do not fit; they are not read.
+No derived number is stored. SCHEMA_VERSION grows with each change that makes earlier records unreadable.
 """
 
 from typing import Annotated, Any, Literal

@@ -1,7 +1,4 @@
-"""How long does one iteration of the RLHF data flow take as one Ray compiled graph?
-
-python3 -m dataflow run "graph zero-copy"
-"""
+"""Send messages through the channels of one Ray compiled graph."""
 
 from functools import partial
 from typing import Any

@@ -1,7 +1,4 @@
-"""Send messages by torch.distributed between plain processes, without Ray: over sockets by gloo, or by NCCL.
-
-python3 -m dataflow run "torch gloo"
-"""
+"""Send messages by torch.distributed between plain processes, without Ray: over sockets by gloo, or by NCCL."""
 
 import os
 import re

@@ -1,7 +1,4 @@
-"""How long does one iteration of the RLHF data flow take without Ray, between plain PyTorch processes?
-
-python3 -m dataflow run "torch multiprocessing"
-"""
+"""Send messages without Ray, between plain PyTorch processes on one machine."""
 
 import multiprocessing
 import os

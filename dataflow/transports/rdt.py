@@ -1,8 +1,6 @@
 """Send tensors by Ray Direct Transport: they stay with their sender, and only references pass through Ray.
 
 If the driver can neither send nor receive by a transport, a proxy actor does it in its place and answers with 8 bytes.
-
-    python3 -m dataflow run "rdt gloo"
 """
 
 import time

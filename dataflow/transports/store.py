@@ -1,7 +1,4 @@
-"""Send messages over Ray's object store: by value through the driver, or as references.
-
-python3 -m dataflow run "store refs"
-"""
+"""Send messages over Ray's object store, by value through the driver, or as references."""
 
 import warnings
 from collections.abc import Mapping
