@@ -119,9 +119,8 @@ def by_ref_queue(workers: WorkerGroup) -> Connection:
     """Do as ChatLearn: queue actors carry references, and the reading actor gets the payload."""
     workers.start(ChatLearnActor, codec=HOST)
     driver = Driver(workers)
-    functions: dict = {}
-    if driver.training:
-        functions = {"check": driver.training.check, "spans": driver.training.spans}
+    training = driver.training
+    functions = {"check": training.check, "spans": training.spans} if training else {}
     data_paths = {str(edge): "object store, reference by Queue" for edge in workers.sent_flow.edges}
     return Connection(driver.submit, driver.collect, data_paths, **functions)
 

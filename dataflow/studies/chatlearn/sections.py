@@ -67,15 +67,11 @@ def draw_episodes(group: Group) -> Chart:
     return draw_dots(group, "chatlearn_episodes", title, label)
 
 
-def by_episode(result: Result) -> tuple[object, ...]:
-    return -result.check_every, result.workload.edges
-
-
 CHANGE_LIST = Table("chatlearn-changes", columns=lambda group: (), title=title_of_episodes, sentence=describe_changes)
 SECTIONS = {
     "chatlearn": Table(
-        "episodes", columns=episode_columns, title=title_of_episodes, chart=draw_episodes, group_by=by_episode,
-        before=(CHANGE_LIST,),
+        "episodes", columns=episode_columns, title=title_of_episodes, chart=draw_episodes, before=(CHANGE_LIST,),
+        group_by=lambda result: (-result.check_every, result.workload.edges),
     ),
     # Flat tensors of as many bytes as packed messages. Their times are also in the table and chart above.
     "chatlearn-flat": Table(

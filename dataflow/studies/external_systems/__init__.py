@@ -17,8 +17,6 @@ def find_errors(transport: Any, options: Any, flow: Any) -> Iterator[str]:
 
 
 STUDY = Study(
-    forms={"tensordict": None},
-    find_errors=find_errors,
+    forms={"tensordict": None}, find_errors=find_errors, part="tensordicts:TensorDictPart",
     is_used=lambda plan: plan.options.message == "tensordict",
-    part="tensordicts:TensorDictPart",
-)
+)  # fmt: skip

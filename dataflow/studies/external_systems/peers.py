@@ -1,9 +1,7 @@
-"""How long does one iteration of the RLHF data flow take over systems that people use instead of Ray's transports?
+"""Send messages over systems that people use instead of Ray's transports.
 
 Plain processes send every message as a pickle with out-of-band buffers (protocol 5): the memory of the tensors is
 handed to the system without a copy in Python. `make peers` installs the systems.
-
-    python3 -m dataflow run "peers zmq-ipc"
 """
 
 import pickle

@@ -44,11 +44,7 @@ def find_errors(transport: Any, options: Any, flow: Any) -> Iterator[str]:
 
 
 STUDY = Study(
-    flows={"weights": of_sizes(Sizes, weights)},
-    flags=WeightsFlags,
-    forms={"indices": changes_flow},
-    find_errors=find_errors,
-    is_used=lambda plan: plan.task_flow.has_parameters,
-    part="actor:WeightsPart",
+    flows={"weights": of_sizes(Sizes, weights)}, flags=WeightsFlags, forms={"indices": changes_flow},
+    find_errors=find_errors, is_used=lambda plan: plan.task_flow.has_parameters, part="actor:WeightsPart",
     collect="updates:collect_updates",
-)
+)  # fmt: skip

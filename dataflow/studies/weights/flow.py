@@ -45,8 +45,7 @@ class Sizes:
 def weights(sizes: Sizes) -> Flow:
     """Trainers send the tensors of a model to rollouts, which install them and acknowledge.
 
-    Each sender sends its part of the tensors to every receiver; with `sharded`, only to the receiver with the same
-    number.
+    Each sender sends its part of the tensors to every receiver; with `sharded`, only to the rollout of its own number.
     Raise ValueError for an unknown model, and for numbers that do not fit.
     """
     senders, receivers = sizes.senders, sizes.receivers
