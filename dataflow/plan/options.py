@@ -58,27 +58,24 @@ class CoreOptions:
         "'rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 4MB', or a function that returns a Flow, "
         "for example my_flow.py:make, or the data of a known system (--help presets)", str)
     message: str | None = _workload(None, "send messages of several fields as a dict of tensors (fields, the default), "
-        "copied into one buffer (packed), with each list of tensors as one tensor of values and one of offsets "
-        "(jagged), or in a form of a study. Flow online-dpo has flat messages, and "
-        "ChatLearn's fields with this flag", str,
+        "copied into one buffer (packed), with lists of tensors as tensors of values and of offsets (jagged), or in a "
+        "form of a study. The flat messages of online-dpo become ChatLearn's fields with this flag", str,
         choices=("fields", "packed", "jagged", *FORMS))
     batch_size: int | None = _size("samples or prompts per message", int, _COUNT)
     prompt_seq_len: int | None = _size("tokens per prompt, in flows whose prompts have equal lengths", int, _COUNT)
     prompt_len: str | None = _size(f"tokens per prompt of ChatLearn's flows: {_LENGTHS}", str)
     response_len: str | None = _size(f"tokens per response of ChatLearn's flows: {_LENGTHS}", str)
     seq_length: int | None = _size("tokens per sample, to which shorter samples are padded", int, _COUNT)
-    as_sent: bool | None = _size("send views of larger tensors, as ChatLearn does; pickle writes all of a view's "
-        "storage. Without this flag, each tensor has its own storage")
-    message_bytes: int | None = _size("bytes per message of round-trip, chain and scatter-gather, such "
-        "as 12MB or 64KiB", parse_bytes, _BYTES)
+    as_sent: bool | None = _size("send views of larger tensors, as ChatLearn does; pickle writes the whole storage")
+    message_bytes: int | None = _size("bytes per message of round-trip, chain and scatter-gather", parse_bytes, _BYTES)
     actors: int | None = _size("actors of the flows chain and scatter-gather", int, Meta(ge=1, le=64))
-    iteration_bytes: int | None = _size("scale all flat messages to this number of bytes per iteration, "
-        "such as 64MiB", parse_bytes, _BYTES)
+    iteration_bytes: int | None = _size("scale all flat messages to this number of bytes per iteration, such as 64MiB",
+        parse_bytes, _BYTES)
     fields: int | None = _size("cut each tensor of a message into this many tensors", int, Meta(ge=1, le=10_000))
     model: str | None = _size(f"tensors of flows of models: {', '.join(MODELS)}, or the size of one flat tensor, such "
         "as 1GiB", str)
-    model_scale: float | None = _size("multiply the first dimension of all tensors of --model by this "
-        "share", float, Meta(gt=0, le=1))
+    model_scale: float | None = _size("multiply the first dimension of all tensors of --model by this share", float,
+        Meta(gt=0, le=1))
     lora_rank: int | None = _size("send adapters of this rank for the matrices of the layers of --model instead of all "
         "tensors", int, Meta(ge=1, le=4096))
     device: str = _transport("auto", "device of the tensors; auto: GPUs if there are any and the transport uses them",
@@ -89,9 +86,8 @@ class CoreOptions:
     copy_out: bool = _transport(False, "readers copy the view that they get into warm memory", configuration=True)
     retain_memory: bool = _transport(False, "processes keep memory that they have freed, so there are fewer page "
         "faults (four MALLOC_ variables of glibc: docs/page-faults.md)", configuration=True)
-    preallocate_store: bool = _transport(False, "a private cluster takes all memory of the object store at its start, "
-        "so there are no page faults in new store memory. The store is then twice as large as the messages need, "
-        "unless --object-store-bytes is given", configuration=True)
+    preallocate_store: bool = _transport(False, "a private cluster takes all memory of the object store at its start: "
+        "twice as much as the messages need, or --object-store-bytes", configuration=True)
     huge_pages: bool = _transport(False, "torch uses pages of 2 MiB, so there are fewer page faults "
         "(THP_MEM_ALLOC_ENABLE=1)", configuration=True)
     address: str | None = _transport(None, "use the Ray cluster at ip:port (or auto) instead of a private one", str)
@@ -107,9 +103,8 @@ class CoreOptions:
     check_every: int | None = _measurement(None, "iterations between two full verifications. All bytes of the last "
         "--in-flight iterations and the sequence numbers of the others are verified. Default: the value of "
         "--in-flight, so that all bytes of every iteration are verified", int, _COUNT, configuration=True)
-    allow_disturbed: bool = _measurement(False, "count disturbed runs too: those during which other programs used "
-        "more than 0.3 cores, or the hypervisor took more than 0.1. Without this flag, a disturbed run of several "
-        "configurations is measured again, at most twice, and its times are in the record but not in tables")
+    allow_disturbed: bool = _measurement(False, "count runs during which other programs used more than 0.3 cores, or "
+        "the hypervisor took more than 0.1, and do not measure them again")
     in_flight: int = _measurement(1, "largest number of iterations that run at the same time",
         int, Meta(ge=1, le=64), configuration=True)
     timeout: float = _measurement(120.0, "end the run with an error if its start or an iteration takes longer (in s)",

@@ -170,16 +170,15 @@ class RingEndpoint(Endpoint):
             self.views[edge.reader, edge.source] = View(folder, edge, slots, in_flight, readers)
 
     def open_all(self, task: str, handles: Sequence[Handle]) -> list[Payload]:
-        return [self.open(task, handle) for handle in handles]
-
-    def open(self, task: str, handle: Handle) -> Payload:
-        """Return the payload of a handle as views; raise RunFailed if the task does not read this message."""
-        if not isinstance(handle, list):  # a compiled graph passes a failed deserialisation as an argument
-            raise RunFailed(f"{task} expected a handle, got {type(handle).__name__}")
-        view = self.views.get((task, handle[0]))
-        if view is None:
-            raise RunFailed(f"{task} received a handle of {handle[0]}, whose messages it does not read: {handle}")
-        return view.open(handle)
+        """Return the payloads of handles as views; raise RunFailed if the task does not read one of the messages."""
+        payloads = []
+        for handle in handles:
+            if not isinstance(handle, list):  # a compiled graph passes a failed deserialisation as an argument
+                raise RunFailed(f"{task} expected a handle, got {type(handle).__name__}")
+            if (task, handle[0]) not in self.views:
+                raise RunFailed(f"{task} received a handle of {handle[0]}, whose messages it does not read: {handle}")
+            payloads.append(self.views[task, handle[0]].open(handle))
+        return payloads
 
     def handle(self, task: str) -> Handle:
         return [task, self.rings[task].newest]

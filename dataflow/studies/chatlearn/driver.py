@@ -120,7 +120,7 @@ def by_ref_queue(workers: WorkerGroup) -> Connection:
     workers.start(ChatLearnActor, codec=HOST)
     driver = Driver(workers)
     training = driver.training
-    functions = {"check": training.check, "spans": training.spans} if training else {}
+    functions: dict = {"check": training.check, "spans": training.spans} if training else {}
     data_paths = {str(edge): "object store, reference by Queue" for edge in workers.sent_flow.edges}
     return Connection(driver.submit, driver.collect, data_paths, **functions)
 
