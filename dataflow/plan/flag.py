@@ -3,24 +3,23 @@
 import argparse
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, ValidationError, convert
 
 
 def flag(
     group: str, default: Any, help: str, parse: Callable[[str], Any] | None = None, bounds: Meta | None = None, *,
-    configuration: bool = False, size: bool = False, sender_only: bool = False, **argparse_settings: Any,
+    configuration: bool = False, size: bool | Literal["sender"] = False, **argparse_settings: Any,
 ) -> Any:  # fmt: skip
     """Return a dataclass field that is a flag, or a switch if it has no `parse`. An empty help hides it.
 
     With `configuration`, the flag makes another configuration, so it is a part of the name. With `size`, it sets the
-    flow's parameter of its name. With `sender_only`, the size changes what senders do, and not what readers get.
+    flow's parameter of its name; with "sender", the size changes what senders do, and not what readers get.
     """
     settings = {"type": bounded(parse, bounds)} if parse else {"action": "store_true"}
-    metadata: dict[str, Any] = {"group": group, "help": help, "argparse": settings | argparse_settings}
-    metadata |= {"configuration": configuration, "size": size, "sender_only": sender_only}
-    return dataclasses.field(default=default, metadata=metadata)
+    metadata = {"group": group, "help": help, "argparse": settings | argparse_settings, "size": size}
+    return dataclasses.field(default=default, metadata=metadata | {"configuration": configuration})
 
 
 def bounded(parse: Callable[[str], Any], bounds: Meta | None) -> Callable[[str], Any]:

@@ -190,4 +190,4 @@ def options_of(flow: str, flags: Mapping[str, Any]) -> Options:
 
 FLAGS = [field for field in dataclasses.fields(Options) if field.metadata]  # those of studies are last
 # Sizes that change how senders send, but not what readers get.
-SENDER_SIZES = {field.name for field in FLAGS if field.metadata["sender_only"]}
+SENDER_SIZES = {field.name for field in FLAGS if field.metadata["size"] == "sender"}

@@ -20,7 +20,7 @@ class DetachedPpoFlags:
     makers: int | None = _size("actors that make experience", int, _FEW)
     ppo_trainers: int | None = _size("trainers, which send their weights to the makers (default: 1)", int, _FEW)
     items: str | None = _size("form of the samples of an experience: views of the batch, as ColossalAI sends them, "
-        "clones, or the whole batch", str, choices=ITEMS, sender_only=True)
+        "clones, or the whole batch", str, choices=ITEMS, size="sender")
     # fmt: on
 
 

@@ -19,7 +19,7 @@ class PipelineFlags:
     micro_batches: int | None = _size("micro-batches per step", int, Meta(ge=1, le=1024))
     schedule: str | None = _size("order of the tasks: all forward, then all backward (afab), one forward and one "
         "backward (1f1b), with two chunks per stage (interleaved), or with gradients of the weights that fill the gaps "
-        "(zb-h1, and zb-h2 with more memory)", str, choices=tuple(SCHEDULES), sender_only=True)
+        "(zb-h1, and zb-h2 with more memory)", str, choices=tuple(SCHEDULES), size="sender")
     task_seconds: str | None = _size("time of the forward pass of a micro-batch in a stage, and of each half of the "
         "backward pass, such as 20ms", str, metavar="TIME")
     hidden_size: int | None = _size("numbers per token that stages send", int, Meta(ge=1, le=10**6))

@@ -25,7 +25,7 @@ class WeightsFlags:
     senders: int | None = _size("trainers, each of which sends its part of the tensors", int, _FEW)
     bucket_size: int | None = _size("cut the weights into messages of at most this size, or of one larger tensor, such "
         "as 100MiB; 1B sends each tensor by itself. Default: one message per sender", parse_bytes,
-        Meta(ge=1, le=10**15), sender_only=True)
+        Meta(ge=1, le=10**15), size="sender")
     sharded: bool | None = _size("each trainer sends its part only to the rollout of the same number")
     changed: float | None = _size("share of the weights that change from one update to the next", float,
         Meta(gt=0, le=1))
