@@ -90,10 +90,9 @@ def raw_bytes(tensor: Any) -> memoryview:
 class Outbox:
     """Make `slots` different payloads of a message before the timed section.
 
-    Inside the timed section, they are packed into the buffers if `is_packed`, or copied into
-    the given memory if `copy_in`. Otherwise they lie in the given memory from the start.
-
-    Parameters have one payload, and `change_parameters` makes the next one of it; in given memory, they have two.
+    Inside the timed section, they are packed into the buffers if `is_packed`, or copied into the given memory if
+    `copy_in`. Otherwise they lie in the given memory from the start. Parameters have one payload, of which
+    `change_parameters` makes the next one; in given memory, they have two.
     """
 
     def __init__(

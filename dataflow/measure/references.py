@@ -28,9 +28,8 @@ CPUCLOCK_SCHED = 2  # Linux, include/linux/posix-timers.h: the CPU clock of proc
 def measure_copies(plan: Plan) -> tuple[list[float], list[float], list[float], int]:
     """Return the seconds of each pass of copies, one per edge, and the page faults of one cold pass.
 
-    The passes are warm, into memory that was used before, by --threads threads; warm by all cores; and cold, by
-    --threads threads into host memory that is mapped anew for each copy, whatever the settings of malloc are. The first
-    warm pass does not count. Tensors on GPUs have no cold pass.
+    The passes are warm, into memory that was used before, by --threads threads and by all cores; and cold, by --threads
+    threads into host memory that is mapped anew for each copy. The first warm pass does not count.
     """
     flow, threads, cores = plan.sent_flow, plan.options.threads, len(os.sched_getaffinity(0))
     pairs = []
@@ -62,10 +61,9 @@ def _copy_all(pairs: Sequence[Sequence[torch.Tensor]], threads: int) -> float:
 def measure_null_transport(plan: Plan, passes: int = 20) -> list[float]:
     """Return the seconds of each pass of the benchmark's own work: an iteration whose messages are passed by calls.
 
-    The timing loop, the endpoints and the progress tables are those of a run. The messages have as many fields, of 8
-    bytes each. Before each pass, as many bytes are copied as an iteration has, so that as much of the caches is cold,
-    unless readers get views that are not verified after each iteration. No process waits or is woken up, which can make
-    the same work slower in a run. Packing, conversions and copies, which flags ask for, are no part of it.
+    The timing loop and the endpoints are those of a run. The messages have as many fields, of 8 bytes each. Before each
+    pass, the bytes of an iteration are copied, so that the caches are cold, unless readers get views that are not
+    verified after each iteration. Wake-ups of processes, and what flags such as --message packed ask for, are left out.
     """
     options, folder = Options(transport="memcpy", threads=plan.options.threads), plan.run_folder / "null"
     null_plan = Plan(TRANSPORTS[REFERENCE], options, shrink_messages(plan.task_flow), run_folder=folder)
@@ -90,9 +88,8 @@ def measure_null_transport(plan: Plan, passes: int = 20) -> list[float]:
 class CpuTime:
     """Add up the CPU seconds of this process and its descendants, and those between `start` and `stop`.
 
-    To read the clock of another process takes a microsecond; the clock of a running process advances with the ticks of
-    the kernel. Processes that begin between `start` and `stop` count from their beginning, and processes that end count
-    until their clock was read last.
+    Processes that begin between `start` and `stop` count from their beginning, and processes that end count until their
+    clock was read last. To read the clock of another process takes a microsecond.
     """
 
     def __init__(self) -> None:

@@ -102,8 +102,7 @@ def plan_configuration(
     """Return the plan of a configuration, such as "graph shm --huge-pages"; with --sweep, one per value.
 
     `given` are the flags of all configurations. They override the flags of a suite, but not those that a user writes
-    into the text. A value of a sweep that does not fit is skipped, unless it is the smallest one. An error names the
-    configuration.
+    into the text. A value of a sweep that does not fit is skipped, unless it is the smallest one.
     """
     runtime, transport, own = split_configuration(text)
     values = {**own, **given} if suite else {**given, **own}

@@ -90,11 +90,9 @@ def collect_spans(
 ) -> tuple[list[Interval], list[Span]]:
     """Return `iterations_us` and `spans` of a Run, in microseconds from the start of the first iteration.
 
-    Each span is cut to its iteration, its page faults in proportion.
-
-    Args:
-        by_process: `recorded` of each process; actors in the driver's process have the driver's own list.
-        iterations: start and end of each timed iteration in seconds (of each group, if iterations overlap).
+    Each span is cut to its iteration, its page faults in proportion. `by_process` has `recorded` of each process.
+    Actors in the driver's process have the driver's own list. `iterations` has start and end of each timed iteration
+    in seconds, or of each group if iterations overlap.
     """
 
     def microseconds(seconds: float) -> float:

@@ -1,7 +1,6 @@
 """Messages in shared memory: the sender writes where its readers can map it, and only a handle is sent.
 
-Each task has one file, a ring of slots, each for one message. Each reader maps the file once, and the
-slots read-only, so that no reader can change what another one reads.
+Each task has one file, a ring of slots, each for one message. Each reader maps the slots once, and read-only.
 
     header   int64 values, each with one writer
              [slot]             number of the message in the slot                   written by the sender
