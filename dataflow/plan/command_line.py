@@ -52,16 +52,12 @@ class OneLineParser(argparse.ArgumentParser):
         shown = {"": own + common, **self.groups, "all": own + in_groups}
         if topic not in shown:
             raise UsageError(f"--help {topic}: unknown group{did_you_mean(topic, shown)}")
-        formatter = self._get_formatter()
-        formatter.add_usage(self.usage, [], [])
-        formatter.add_text(self.description)
-        formatter.start_section(topic or "flags")
-        formatter.add_arguments(shown[topic])
-        formatter.end_section()
+        for action in self._actions:
+            action.help = action.help if action in shown[topic] else argparse.SUPPRESS
         if self.groups:
-            formatter.add_text(f"More flags: --help GROUP, with one of {', '.join(self.groups)}, all.\n"
-                               f"Values: --help {' or --help '.join(LISTS)}.")  # fmt: skip
-        print(formatter.format_help())
+            self.epilog = (f"More flags: --help GROUP, with one of {', '.join(self.groups)}, all.\n"
+                           f"Values: --help {' or --help '.join(LISTS)}.")  # fmt: skip
+        self.print_help()
         self.exit()
 
 
