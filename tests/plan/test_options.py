@@ -66,7 +66,6 @@ def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(c
         ("store", ["--batch-size", "0"], "--batch-size: '0' is not possible: Expected `int` >= 1"),
         ("store", ["--prompt-seq-len", "1" + "0" * 400], "--prompt-seq-len"),
         ("store", ["--batch", "4"], "did you mean --batch-size?"),
-        ("store", ["--flow", "offline-dpo"], "unknown flow offline-dpo"),
         ("torch", ["--check-every", "3", "--in-flight", "4"], "a verification after 3 iterations: give 3 or less"),
         ("store", ["--as-sent", "--message", "packed"], "packed messages have what a view shows"),
         ("store", ["--flow", "a -> b: x int64 8B", "--message", "jagged"], "has a list of tensors: leave"),
@@ -166,7 +165,7 @@ def commands_of(page: Path) -> list[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_command_of_a_page_can_be_parsed(page, monkeypatch, no_gpu):
+def test_every_command_of_a_page_can_be_parsed(page, monkeypatch):
     monkeypatch.setattr(run, "check_arguments", lambda _: None)  # of files that the reader has
     monkeypatch.setattr(report, "find_newest", lambda _: [Path("record.json")])
     for verb, words in commands_of(page):
