@@ -99,8 +99,6 @@ def test_a_data_path_that_nothing_shows_is_as_requested(
     plan = make_plan(runtime, "--transport", name, *flags)
     run = Run(data_paths=dict.fromkeys(NAMES, "path"), node_costs=costs_of_nodes(*counts))
     nodes = PLACED if counts else dict.fromkeys(PLACED, 0)
-    mark_requested_paths(plan, run, nodes, dict.fromkeys(NAMES, views))
-    assert {edge for edge, path in run.data_paths.items() if path == "path (as requested)"} == set(unseen)
-    again = dict(run.data_paths)
-    mark_requested_paths(plan, run, nodes, dict.fromkeys(NAMES, views))
-    assert run.data_paths == again
+    for _ in range(2):  # the second time, all of them are marked already
+        mark_requested_paths(plan, run, nodes, dict.fromkeys(NAMES, views))
+        assert {edge for edge, path in run.data_paths.items() if path == "path (as requested)"} == set(unseen)

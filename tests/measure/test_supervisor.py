@@ -33,14 +33,9 @@ def test_what_cannot_be_measured_or_written_leaves_no_file(no_gpu, monkeypatch, 
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
-@pytest.fixture
-def item(tmp_path):
-    return make_items([plan_configuration("torch memcpy", {})[0]], tmp_path)[0]
-
-
-def test_runs_that_another_call_finishes_while_this_one_waits_are_kept(monkeypatch, item):
+def test_runs_that_another_call_finishes_while_this_one_waits_are_kept(monkeypatch, tmp_path):
     """--continue reads the records when the other call can write them no more."""
-    own, other = item, make_items([plan_configuration("torch memcpy", {})[0]], item.path.parent)[0]
+    own, other = (make_items([plan_configuration("torch memcpy", {})[0]], tmp_path)[0] for _ in range(2))
     files.create(other.path, other.record)
     own.load_finished_runs()
 

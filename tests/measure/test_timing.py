@@ -71,6 +71,17 @@ def test_groups_end_where_everything_is_verified(make_plan, warmup, flags, group
     assert found == [(numbers, numbers[0] > 1 + warmup) for numbers in groups]
 
 
+def warm_up_groups(plan, warm_up, seconds, faults):
+    """Return the numbers of the groups of the warm-up, of which each takes so long and has so many page faults."""
+    groups = []
+    for numbers, is_timed in iteration_groups(plan, warm_up):
+        if numbers[0] > 1 and not is_timed:
+            warm_up.seconds.append(seconds[len(groups)])
+            warm_up.faults.append(faults[len(groups)])
+            groups.append(list(numbers))
+    return groups
+
+
 @pytest.mark.parametrize(("seconds", "faults", "count", "settled"), [
     ([1.0] * 60, [9.0] * 60, 10, True),
     ([1.0] * 9 + [9.0] + [1.0] * 50, [9.0] * 60, 10, True),  # a single slow iteration does not matter
@@ -82,28 +93,18 @@ def test_groups_end_where_everything_is_verified(make_plan, warmup, flags, group
     ([1.0] * 60, [1e6 * 0.9**n for n in range(60)], 60, False),
 ], ids=range(8))  # fmt: skip
 def test_warm_up_ends_when_times_and_page_faults_no_longer_fall(make_plan, seconds, faults, count, settled):
-    plan, untimed = make_plan("store", *KILOBYTES, "--iterations", "3"), 0
+    plan = make_plan("store", *KILOBYTES, "--iterations", "3")
     warm_up = WarmUp(is_fixed=False, clock=lambda: 0.0)
-    for numbers, is_timed in iteration_groups(plan, warm_up):
-        if numbers[0] > 1 and not is_timed:
-            warm_up.seconds.append(seconds[untimed])
-            warm_up.faults.append(faults[untimed])
-            untimed += 1
-    assert (untimed, warm_up.settled, list(numbers)) == (count, settled, [count + 4])
+    groups = warm_up_groups(plan, warm_up, seconds, faults)
+    assert (groups, warm_up.settled) == ([[number] for number in range(2, count + 2)], settled)
 
 
 def test_warm_up_ends_after_its_time_but_not_before_ten_groups(make_plan):
     now = iter(range(0, 1000, 2))
     plan = make_plan("store", "--transport", "refs", *KILOBYTES, "--in-flight", "2")
-    warm_up, sizes = WarmUp(False, clock=lambda: float(next(now))), []
-    for numbers, is_timed in iteration_groups(plan, warm_up):
-        if is_timed:
-            break
-        sizes.append(len(numbers))
-        if numbers[0] > 1:
-            warm_up.seconds.append(2.0 ** -len(sizes))
-            warm_up.faults.append(0.0)
-    assert (sizes, warm_up.settled) == ([1, *[2] * 25], False)
+    warm_up = WarmUp(is_fixed=False, clock=lambda: float(next(now)))
+    groups = warm_up_groups(plan, warm_up, [2.0**-n for n in range(60)], [0.0] * 60)
+    assert (groups, warm_up.settled) == ([[number, number + 1] for number in range(2, 52, 2)], False)
 
 
 @pytest.fixture
