@@ -12,6 +12,7 @@ from conftest import KILOBYTES, parse_options
 from common import flags as script_flags
 from dataflow.errors import Skipped, UsageError
 from dataflow.plan import validate
+from dataflow.plan.options import FLAGS
 from dataflow.plan.plan import resolve_plan
 
 MIB = 2**20
@@ -111,9 +112,10 @@ def test_actors_are_on_the_cpu_or_get_the_largest_equal_share_of_a_gpu_that_fits
             assert share == {(3, 2): 0.5, (3, 1): 0.3333, (7, 3): 0.3333, (3, 3): 1}.get((actors, gpus), share)
 
 
-def test_the_record_has_workload_configuration_and_table(make_plan):
+def test_the_record_has_every_flag_workload_configuration_and_table_without_folders(make_plan, tmp_path):
     plan = make_plan("graph", "--transport", "mapped", "--copy-out", "--timeout", "7", "--trace", *KILOBYTES)
     record = plan.new_record()
+    assert {field.name for field in FLAGS} <= record.arguments.keys()
     assert (record.suite, record.table, record.traced, record.runs) == ("", "stages", True, [])
     assert (record.workload.flow, record.workload.message, record.arguments["timeout"]) == ("online-dpo", "flat", 7)
     assert record.workload.sizes == {"batch_size": 4, "prompt_seq_len": 256, "max_new_tokens": 0, "num_samples": 2}
@@ -122,3 +124,5 @@ def test_the_record_has_workload_configuration_and_table(make_plan):
     assert (plan.new_record().suite, plan.new_record().table) == ("quick", "configurations")
     given = make_plan("store", "--flow", "ppo", "--prompt-len", "512").workload
     assert given == make_plan("store", "--flow", "ppo").workload
+    (tmp_path / "mine.py").write_text("from dataflow.flows.catalogue import chain as make")
+    assert make_plan("store", "--flow", f"{tmp_path}/mine.py:make").workload.flow == "mine.py:make"
