@@ -23,9 +23,8 @@ def write_sides(tmp_path):
 
     def write_sides(old, new):
         for name, records in (("old", old), ("new", new)):
-            (tmp_path / name / "deeper").mkdir(parents=True)
             for index, record in enumerate(records):
-                write_record(tmp_path / name / ("deeper" * (index % 2)) / f"{index}.json", record)
+                write_record(tmp_path / name / str(index) / "record.json", record)
         return [str(tmp_path / "old"), str(tmp_path / "new")]
 
     return write_sides

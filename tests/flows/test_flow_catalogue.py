@@ -40,7 +40,7 @@ def test_the_driver_starts_senders_without_a_source_and_actors_that_send_nothing
         ("a -> a: 1MB", {}, "to itself"),
         ("a -> b: 1MB; b -> a: 1MB", {}, "is a cycle"),
         ("a -> b: 1MB; a -> c: 2MB", {}, "a sends two different messages"),
-        ("query -> b: 1MB", {}, "the name query is reserved"),
+        ("query -> b: 1MB", {}, "the name query is reserved: use another one"),
         ("a -> b: x int3 4MB", {}, "give name, dtype"),
         ("a -> b: 0 x float32 4KB", {}, "at least 1"),
         ("a -> b: 300000000 x bfloat16 4MB", {}, "has more than 100000 tensors: give fewer and larger ones"),
