@@ -57,10 +57,8 @@ def test_scaled_messages_keep_their_share_and_cut_messages_their_bytes_and_ackno
     original = build_flow(name, {})
     acknowledged = sum(edge.bytes for edge in original.edges if edge.message == ACKNOWLEDGEMENT)
     for count in (1024, 2**20 + 1, 10**9):
-        flow, cut = (
-            build_flow(name, {"iteration_bytes": count}),
-            build_flow(name, {"iteration_bytes": count, "fields": 3}, "packed"),
-        )
+        flow = build_flow(name, {"iteration_bytes": count})
+        cut = build_flow(name, {"iteration_bytes": count, "fields": 3}, "packed")
         assert flow.bytes_per_iteration == pytest.approx(count, abs=4 * len(flow.edges))  # 4 bytes per message
         for before, after, parts in zip(original.edges, flow.edges, cut.edges, strict=True):
             if before.message == ACKNOWLEDGEMENT:

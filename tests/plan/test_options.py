@@ -12,14 +12,8 @@ from dataflow.commands import answer, compare, report, run
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow
 from dataflow.measure.supervisor import split_configuration
-from dataflow.plan.command_line import (
-    COMMON,
-    OneLineParser,
-    describe_flags,
-    flag_name,
-    make_options,
-    parse_with_options,
-)
+from dataflow.plan import command_line
+from dataflow.plan.command_line import describe_flags, flag_name, make_options
 from dataflow.plan.options import PRESETS
 
 CLUSTER = ("--address", "127.0.0.1:6379")
@@ -35,10 +29,10 @@ def parse(*flags, runtime="store"):
 
 
 def help_text(capsys, *words):
-    parser = OneLineParser("Question", "verb")
+    parser = command_line.OneLineParser("Question", "verb")
     parser.add_argument("--own", help="a flag of the verb")
     with pytest.raises(SystemExit) as exited:
-        parse_with_options(parser, words)
+        command_line.parse_with_options(parser, words)
     assert exited.value.code == 0
     return capsys.readouterr().out
 
@@ -49,7 +43,7 @@ def shown_flags(text):
 
 def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(capsys):
     text = help_text(capsys, "--help")
-    assert shown_flags(text) == {"--own", *map(flag_name, COMMON)}
+    assert shown_flags(text) == {"--own", *map(flag_name, command_line.COMMON)}
     groups = re.search("More flags: --help GROUP, with one of (.*), all", text)[1].split(", ")
     by_group = {group: shown_flags(help_text(capsys, "--help", group)) for group in [*groups, "all"]}
     every = by_group.pop("all")
