@@ -16,11 +16,10 @@ PLACED = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
 MESSAGE_BYTES = 96 * MIB  # of the policy, in the demo's flow
 
 
-def find_problem(plan, stored=0.0, received=0.0, numbers=TIMED):
+def find_problem(plan, stored=0.0, received=0.0):
     """Return the problem of a run that stored and received so many bytes per iteration; "" if there is none."""
-    count = len(numbers)
-    run = Run(stored_bytes=round(count * stored), loopback_bytes=round(count * received))
-    return find_other_data_path(plan, run, {}, numbers) or ""
+    run = Run(stored_bytes=round(len(TIMED) * stored), loopback_bytes=round(len(TIMED) * received))
+    return find_other_data_path(plan, run, {}, TIMED) or ""
 
 
 @pytest.mark.parametrize(("runtime", "transport", "stored_mib", "loopback_mib", "words"), [

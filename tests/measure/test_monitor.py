@@ -151,10 +151,9 @@ def test_a_report_that_cannot_be_read_fails_the_run_and_the_times_are_kept(made,
     assert (run.status, run.seconds) == ("failed", [0.25] * 2)
 
 
-@pytest.mark.parametrize(("bytes_", "limits"), [(-1, ""), (2**29, " (limits of this shell: ulimit -v 524288)")])
-def test_limits_of_the_shell_are_named_if_a_process_was_ended(made, monkeypatch, bytes_, limits):
-    unlimited = monitor.resource.RLIM_INFINITY
-    values = {monitor.resource.RLIMIT_AS: (bytes_, -1), monitor.resource.RLIMIT_CPU: (unlimited, unlimited)}
+def test_limits_of_the_shell_are_named_if_a_process_was_ended(made, monkeypatch):
+    unlimited, limits = monitor.resource.RLIM_INFINITY, " (limits of this shell: ulimit -v 524288)"
+    values = {monitor.resource.RLIMIT_AS: (2**29, -1), monitor.resource.RLIMIT_CPU: (unlimited, unlimited)}
     monkeypatch.setattr(monitor.resource, "getrlimit", values.get)
     problem = made.wait(make_driver(-signal.SIGKILL))
     assert problem == f"the driver's process ended with signal SIGKILL{limits}"
