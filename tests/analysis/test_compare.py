@@ -88,22 +88,19 @@ def test_too_few_runs_have_no_verdict_and_cannot_pass(tmp_path, capsys):
         compare.main([*sides, "--fail-above", "5%"])
 
 
-@pytest.mark.parametrize(
-    ("new", "words"),
-    [
-        (make_record("refs", *QUIET, batch_size=8), "sizes batch_size: 1024 → 8"),
-        (make_record("refs", *QUIET, flow="ppo"), "flow: online-dpo → ppo"),
-        (make_record("refs", *QUIET, device="cuda"), "device: cpu → cuda"),
-        (make_record("refs", *[make_run([1.0], pair="a")] * 3), "paired: False → True"),
-        (make_record("refs", *QUIET, layout={"placement": "spread"}), "layout placement: pack → spread"),
-        (make_record("refs", *QUIET, traced=True), "traced: False → True"),
-        (make_record("refs", *QUIET, environment={"memory_gib": 4}), "or versions, memory_gib: 8 → 4"),
-        (make_record("refs", *QUIET, environment={"versions": {"ray": "1"}}), "versions: None → {'ray': '1'}"),
-        (make_record("refs", *QUIET, environment={"boot": "b"}), "are of different boots or kernels, boot"),
-        (make_record("bytes", *QUIET), "no configuration is on both sides: OLD has store refs, NEW store bytes"),
-        (make_record("refs"), "NEW none"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("new", "words"), [
+    (make_record("refs", *QUIET, batch_size=8), "sizes batch_size: 1024 → 8"),
+    (make_record("refs", *QUIET, flow="ppo"), "flow: online-dpo → ppo"),
+    (make_record("refs", *QUIET, device="cuda"), "device: cpu → cuda"),
+    (make_record("refs", *[make_run([1.0], pair="a")] * 3), "paired: False → True"),
+    (make_record("refs", *QUIET, layout={"placement": "spread"}), "layout placement: pack → spread"),
+    (make_record("refs", *QUIET, traced=True), "traced: False → True"),
+    (make_record("refs", *QUIET, environment={"memory_gib": 4}), "or versions, memory_gib: 8 → 4"),
+    (make_record("refs", *QUIET, environment={"versions": {"ray": "1"}}), "versions: None → {'ray': '1'}"),
+    (make_record("refs", *QUIET, environment={"boot": "b"}), "are of different boots or kernels, boot"),
+    (make_record("bytes", *QUIET), "no configuration is on both sides: OLD has store refs, NEW store bytes"),
+    (make_record("refs"), "NEW none"),
+])  # fmt: skip
 def test_different_measurements_are_rejected_with_the_difference(tmp_path, new, words):
     with pytest.raises(RecordError) as error:
         compare.main(write_sides(tmp_path, [make_record("refs", *QUIET)], [new]))
