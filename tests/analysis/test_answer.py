@@ -20,7 +20,6 @@ def ask(tmp_path, capsys):
 
     def ask(records, *flags, code=0):
         folder = tmp_path / "records"
-        folder.mkdir(exist_ok=True)
         for index, record in enumerate(records):
             write_record(folder / f"{index}.json", record)
         assert answer.main([*flags, "--records", str(folder)]) == code

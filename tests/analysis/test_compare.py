@@ -17,18 +17,12 @@ def slow_down(factor, runs=QUIET):
     return [[factor * seconds for seconds in run] for run in runs]
 
 
-@pytest.fixture
-def write_sides(tmp_path):
-    """write_sides(old records, new records) -> the arguments of compare, two folders."""
-
-    def write_sides(old, new):
-        for name, records in (("old", old), ("new", new)):
-            (tmp_path / name / "deeper").mkdir(parents=True)
-            for index, record in enumerate(records):
-                write_record(tmp_path / name / ("deeper" * (index % 2)) / f"{index}.json", record)
-        return [str(tmp_path / "old"), str(tmp_path / "new")]
-
-    return write_sides
+def write_sides(folder, old, new):
+    """Write the records of both sides; return the arguments of compare, two folders."""
+    for name, records in (("old", old), ("new", new)):
+        for index, record in enumerate(records):
+            write_record(folder / name / str(index) / "record.json", record)
+    return [str(folder / "old"), str(folder / "new")]
 
 
 def run(capsys, argv, code=0):
@@ -47,8 +41,8 @@ NEW = [make_record("refs", *slow_down(1.25)), make_record("bytes", *slow_down(0.
        make_record("ref-queue", *slow_down(1.001))]  # fmt: skip
 
 
-def test_each_pair_has_both_times_and_a_verdict_and_one_that_is_slower_by_more_fails(write_sides, capsys):
-    sides = write_sides(OLD, NEW)
+def test_each_pair_has_both_times_and_a_verdict_and_one_that_is_slower_by_more_fails(tmp_path, capsys):
+    sides = write_sides(tmp_path, OLD, NEW)
     rows = [table_cells(run(capsys, sides).out, row) for row in (1, 2, 3)]
     assert [[*row[:3], row[4]] for row in rows] == [
         ["store ref-queue", "1,000 → 1,001", "0.999", "cannot be told apart"],
@@ -61,20 +55,20 @@ def test_each_pair_has_both_times_and_a_verdict_and_one_that_is_slower_by_more_f
         assert output.err == "error: store refs is slower by 25.0%\n" * code
 
 
-def test_times_of_other_work_have_no_factor_and_never_fail(write_sides, capsys):
+def test_times_of_other_work_have_no_factor_and_never_fail(tmp_path, capsys):
     view = make_record("refs", *(make_run(run, readers_own_a_copy=False) for run in slow_down(2)))
-    output = run(capsys, [*write_sides([make_record("refs", *QUIET)], [view]), "--fail-above", "5%"]).out
+    output = run(capsys, [*write_sides(tmp_path, [make_record("refs", *QUIET)], [view]), "--fail-above", "5%"]).out
     assert "where readers get a view, and store refs takes 1,000 ms (990.3 to 1,010) where readers own a copy" in output
 
 
-def test_a_configuration_that_is_not_ok_or_has_more_failures_fails(write_sides, capsys):
+def test_a_configuration_that_is_not_ok_or_has_more_failures_fails(tmp_path, capsys):
     died = make_run([1.0], status="failed", reason="reward died")
     new = [make_record("bytes", *[died] * 5), make_record("refs", *QUIET, died), make_record("numpy", *QUIET)]
     never = make_record("zmq-ipc", make_run([], status="skipped", reason="no zmq"), runtime="peers")
     # Failures are compared as shares: 1 of 5, and 2 of 17.
     one, two = (make_record("by-value", *runs, died) for runs in (QUIET[:4], [*QUIET * 3, died]))
     sides = write_sides(
-        [*OLD, make_record("numpy", died), never, one], [*new, make_record("driver-queue", *QUIET), two]
+        tmp_path, [*OLD, make_record("numpy", died), never, one], [*new, make_record("driver-queue", *QUIET), two]
     )
     output = run(capsys, [*sides, "--fail-above", "5%"], 1)
     assert [line for line in output.err.splitlines() if "warning" not in line] == [
@@ -87,48 +81,44 @@ def test_a_configuration_that_is_not_ok_or_has_more_failures_fails(write_sides, 
     assert "Only in OLD: store ref-queue, peers zmq-ipc\nOnly in NEW: store driver-queue\n" in output.out
 
 
-@pytest.mark.parametrize(("count", "verdict"), [(1, "one run: no verdict"), (2, "2 runs: no verdict")])
-def test_too_few_runs_have_no_verdict_and_cannot_pass(write_sides, capsys, count, verdict):
-    sides = write_sides(OLD, [OLD[0], make_record("bytes", *slow_down(9)[:count])])
-    assert run(capsys, sides).out.count(verdict) == 1
+def test_too_few_runs_have_no_verdict_and_cannot_pass(tmp_path, capsys):
+    sides = write_sides(tmp_path, OLD, [OLD[0], make_record("bytes", *slow_down(9)[:2])])
+    assert run(capsys, sides).out.count("2 runs: no verdict") == 1
     with pytest.raises(UsageError, match="store bytes has too few runs"):
         compare.main([*sides, "--fail-above", "5%"])
 
 
-@pytest.mark.parametrize(
-    ("new", "words"),
-    [
-        (make_record("refs", *QUIET, batch_size=8), "sizes batch_size: 1024 → 8"),
-        (make_record("refs", *QUIET, flow="ppo"), "flow: online-dpo → ppo"),
-        (make_record("refs", *QUIET, device="cuda"), "device: cpu → cuda"),
-        (make_record("refs", *[make_run([1.0], pair="a")] * 3), "paired: False → True"),
-        (make_record("refs", *QUIET, layout={"placement": "spread"}), "layout placement: pack → spread"),
-        (make_record("refs", *QUIET, traced=True), "traced: False → True"),
-        (make_record("refs", *QUIET, environment={"memory_gib": 4}), "or versions, memory_gib: 8 → 4"),
-        (make_record("refs", *QUIET, environment={"versions": {"ray": "1"}}), "versions: None → {'ray': '1'}"),
-        (make_record("refs", *QUIET, environment={"boot": "b"}), "are of different boots or kernels, boot"),
-        (make_record("bytes", *QUIET), "no configuration is on both sides: OLD has store refs, NEW store bytes"),
-        (make_record("refs"), "NEW none"),
-    ],
-)  # fmt: skip
-def test_different_measurements_are_rejected_with_the_difference(write_sides, new, words):
+@pytest.mark.parametrize(("new", "words"), [
+    (make_record("refs", *QUIET, batch_size=8), "sizes batch_size: 1024 → 8"),
+    (make_record("refs", *QUIET, flow="ppo"), "flow: online-dpo → ppo"),
+    (make_record("refs", *QUIET, device="cuda"), "device: cpu → cuda"),
+    (make_record("refs", *[make_run([1.0], pair="a")] * 3), "paired: False → True"),
+    (make_record("refs", *QUIET, layout={"placement": "spread"}), "layout placement: pack → spread"),
+    (make_record("refs", *QUIET, traced=True), "traced: False → True"),
+    (make_record("refs", *QUIET, environment={"memory_gib": 4}), "or versions, memory_gib: 8 → 4"),
+    (make_record("refs", *QUIET, environment={"versions": {"ray": "1"}}), "versions: None → {'ray': '1'}"),
+    (make_record("refs", *QUIET, environment={"boot": "b"}), "are of different boots or kernels, boot"),
+    (make_record("bytes", *QUIET), "no configuration is on both sides: OLD has store refs, NEW store bytes"),
+    (make_record("refs"), "NEW none"),
+])  # fmt: skip
+def test_different_measurements_are_rejected_with_the_difference(tmp_path, new, words):
     with pytest.raises(RecordError) as error:
-        compare.main(write_sides([make_record("refs", *QUIET)], [new]))
+        compare.main(write_sides(tmp_path, [make_record("refs", *QUIET)], [new]))
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_limit_below_the_smallest_slowdown_that_could_be_found_is_a_warning(write_sides, capsys):
+def test_a_limit_below_the_smallest_slowdown_that_could_be_found_is_a_warning(tmp_path, capsys):
     noisy = [[1.0], [1.6], [0.8], [1.3], [0.7]]
-    sides = write_sides([make_record("refs", *noisy)], [make_record("refs", *slow_down(1.2, noisy))])
+    sides = write_sides(tmp_path, [make_record("refs", *noisy)], [make_record("refs", *slow_down(1.2, noisy))])
     printed = run(capsys, [*sides, "--fail-above=5%"])
     *_, verdict, detectable = table_cells(printed.out)
     assert verdict == "cannot be told apart"
     assert f"warning: store refs: a slowdown below {detectable} could be missed" in printed.err
 
 
-def test_an_injected_delay_is_compared_with_the_configuration_without_it_and_not_both_at_once(write_sides, capsys):
+def test_an_injected_delay_is_compared_with_the_configuration_without_it_and_not_both_at_once(tmp_path, capsys):
     delayed = make_record("refs", *slow_down(1.25), flags={"inject": "policy:1:delay=250ms"})
-    sides = write_sides(OLD, [delayed])
+    sides = write_sides(tmp_path, OLD, [delayed])
     cells = table_cells(run(capsys, sides).out)
     assert cells[:2] == ["store refs --inject policy:1:delay=250ms / store refs", "1,000 → 1,250"]
     write_record(Path(sides[1]) / "both.json", OLD[0])
@@ -140,14 +130,12 @@ def test_an_injected_delay_is_compared_with_the_configuration_without_it_and_not
     ((1.049, 1.05, 1.051), "refs", ["0.952", "0.95 to 0.955", "slower"]),
     ((0.5, 0.501, 0.499), "bytes", ["2", "1.99 to 2.01", "faster"]),
 ])  # fmt: skip
-def test_paired_runs_are_compared_pair_by_pair_also_those_of_two_configurations(
-    write_sides, capsys, factors, transport, cells
-):
+def test_paired_runs_are_compared_pair_by_pair(tmp_path, capsys, factors, transport, cells):
     drift = {"a": [1.0, 3.0, 5.0], "b": [1.1, 9.0, 4.0], "c": [0.7, 2.0, 2.0]}
     old, new = [], []
     for factor, (pair, seconds) in zip(factors, drift.items(), strict=True):
         old.append(make_run(seconds, pair=pair))
         new.append(make_run([factor * time for time in seconds], pair=pair))
-    sides = write_sides([make_record("refs", *old)], [make_record(transport, *new)])
+    sides = write_sides(tmp_path, [make_record("refs", *old)], [make_record(transport, *new)])
     output = run(capsys, [*sides, "--fail-above", "4%"], int(transport == "refs"))
     assert table_cells(output.out)[2:5] == cells

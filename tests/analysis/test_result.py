@@ -23,16 +23,13 @@ def test_runs_of_equal_records_are_one_result_and_other_records_are_apart():
     assert merged.run_seconds == [1.0, 3.0, 2.0] and merged.typical_seconds == pytest.approx(6 ** (1 / 3))
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"flags": {"copy_out": True, "threads": 2}}, " --copy-out --threads 2"),
-        ({"message": "packed"}, " --message packed"), ({"message": "fields"}, " --message fields"),
-        ({"message": "fields", "as_sent": True}, " --as-sent"), ({"fields": 8}, " --fields 8"),
-        ({"flow": "grpo"}, ""), ({"device": "cuda"}, " --device cuda"),
-        ({"layout": {"placement": "spread", "existing_cluster": True}}, " --address --placement spread"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"flags": {"copy_out": True, "threads": 2}}, " --copy-out --threads 2"),
+    ({"message": "packed"}, " --message packed"), ({"message": "fields"}, " --message fields"),
+    ({"message": "fields", "as_sent": True}, " --as-sent"), ({"fields": 8}, " --fields 8"),
+    ({"flow": "grpo"}, ""), ({"device": "cuda"}, " --device cuda"),
+    ({"layout": {"placement": "spread", "existing_cluster": True}}, " --address --placement spread"),
+])  # fmt: skip
 def test_the_label_is_the_command_line(changes, words):
     assert make_result([1.0], **changes).label == f"store refs{words}"
 
@@ -61,28 +58,20 @@ def test_the_ok_runs_count_and_without_any_the_failed_ones():
     assert make_result([1.0], make_run([], status="failed", wrong_bytes=3)).wrong_bytes == 3
 
 
-def test_runs_that_did_not_settle_have_no_part_in_the_time():
-    left_out = make_run([9.0], settled=False)
-    assert make_result([1.0], left_out, [2.0]).run_seconds == [1.0, 2.0]
-    alone = make_result(left_out, left_out)
-    assert (alone.status, alone.run_seconds, warnings(alone)) == ("not settled", [], [alone.failure])
-    assert make_result(left_out, arguments={"allow_disturbed": True}).status == "not settled"
-
-
-@pytest.mark.parametrize("change", [{"other_cores": 0.31}, {"steal_cores": 0.11}])
-def test_disturbed_runs_have_no_part_in_the_time_unless_all_records_allow_it(change):
-    left_out = make_run([9.0], memcpy_before_seconds=[7.0], **change)
+@pytest.mark.parametrize(("change", "status", "allowed_seconds"), [
+    ({"settled": False}, "not settled", []),
+    ({"other_cores": 0.31, "memcpy_before_seconds": [7.0] * 5}, "disturbed", [9.0]),
+    ({"steal_cores": 0.11, "memcpy_before_seconds": [7.0] * 5}, "disturbed", [9.0]),
+])  # fmt: skip
+def test_disturbed_and_unsettled_runs_do_not_count_unless_all_records_allow_it(change, status, allowed_seconds):
+    left_out = make_run([9.0], **change)
     mixed = make_result([1.0], left_out, [2.0])
-    assert (mixed.status, mixed.run_seconds, mixed.seconds, mixed.memcpy_seconds) == (
-        "ok",
-        [1.0, 2.0],
-        [1.0, 2.0],
-        0.02,
-    )
+    assert (mixed.status, mixed.run_seconds, mixed.seconds) == ("ok", [1.0, 2.0], [1.0, 2.0])
+    assert mixed.memcpy_seconds == 0.02
     alone = make_result(left_out, left_out)
-    assert (alone.status, alone.run_seconds, alone.failure.partition(":")[0]) == ("disturbed", [], "disturbed")
+    assert (alone.status, alone.run_seconds, alone.failure.partition(":")[0]) == (status, [], status)
     allowed = make_record("refs", left_out, arguments={"allow_disturbed": True})
-    assert Result([allowed]).run_seconds == [9.0]
+    assert Result([allowed]).run_seconds == allowed_seconds
     assert Result([allowed, make_record("refs", [1.0], left_out)]).run_seconds == [1.0]
 
 
@@ -109,7 +98,6 @@ def test_numbers_per_iteration():
         flags = {"check_every": 2, "in_flight": in_flight}
         assert make_result(partial, flags=flags).typical_seconds == pytest.approx(2.1)  # of 2.0, 2.2 and 2.1
     assert make_result(run, flags={"episode": 8, "in_flight": 2}).check_every == 8
-    assert make_result(run, flags={"in_flight": 2}).check_every == 2
     assert make_result(run, make_run([1.0], cpu_seconds=None)).cpu_seconds_per_iteration is None
 
 
@@ -147,31 +135,28 @@ SHARED = "driver -> a: 8B; a -> b, c: 1MB"  # one read and two writes are three 
     ([0.065] * 3, {"flow": SHARED}, "ok"), ([0.055] * 3, {"flow": SHARED}, "impossible"),
 ])  # fmt: skip
 def test_times_below_those_of_copies_are_impossible(seconds, changes, expected):
-    copies, views = (
-        [make_run([time], readers_own_a_copy=owns, **PASSES) for time in seconds] for owns in (True, False)
-    )
+    copies = [make_run([time], **PASSES) for time in seconds]
+    views = [make_run([time], readers_own_a_copy=False, **PASSES) for time in seconds]
     result = make_result(*copies, **changes)
     assert (result.status, make_result(*views, **changes).status) == (expected, "ok")
     assert ("find out which bytes were not copied" in str(result.failure)) == (expected == "impossible")
 
 
-@pytest.mark.parametrize(
-    ("seconds", "changes", "words"),
-    [
-        ([0.1] * 6, {}, ""), ([0.1] * 6, {"other_cores": 1.2}, "other programs used 1.2 cores"),
-        ([0.1] * 6, {"steal_cores": 0.7}, "the hypervisor took 0.7 cores"),
-        ([0.1] * 6, {"other_cores": 0.3, "steal_cores": 0.1}, ""),
-        ([0.1] * 6, {"memcpy_after_seconds": [0.04]}, "the memcpy time changed from 20 to 40 ms"),
-        ([0.1] * 6, {"memcpy_before_seconds": [0.004], "memcpy_after_seconds": [0.008]}, ""),  # copies within caches
-        ([0.1] * 6, {"memcpy_after_seconds": [0.04, 0.021]}, ""),  # a single slow pass is no slower machine
-        ([0.1, 0.2], {}, ""), ([0.1] * 6, {"spilled_bytes": 2**20}, "1 MiB were spilled"),
-        ([0.1], {"null_transport_seconds": [0.05]}, "50.0% of an iteration is"),
-        ([0.01] * 6, {}, "takes 0.49 times the memcpy time"),
-        ([0.0191] * 6, {}, ""),  # copies were measured at another time
-        ([0.01] * 6, {"memcpy_all_cores_seconds": [0.011]}, ""),  # two readers copy at the same time
-        ([0.1], {"null_transport_seconds": [0.004]}, ""), ([], {"status": "failed"}, ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("seconds", "changes", "words"), [
+    ([0.1] * 6, {}, ""), ([0.1] * 6, {"other_cores": 1.2}, "other programs used 1.2 cores"),
+    ([0.1] * 6, {"steal_cores": 0.7}, "the hypervisor took 0.7 cores"),
+    ([0.1] * 6, {"settled": False}, "the times still changed or the page faults still fell"),
+    ([0.1] * 6, {"other_cores": 0.3, "steal_cores": 0.1}, ""),
+    ([0.1] * 6, {"memcpy_after_seconds": [0.04]}, "the memcpy time changed from 20 to 40 ms"),
+    ([0.1] * 6, {"memcpy_before_seconds": [0.004], "memcpy_after_seconds": [0.008]}, ""),  # copies within caches
+    ([0.1] * 6, {"memcpy_after_seconds": [0.04, 0.021]}, ""),  # a single slow pass is no slower machine
+    ([0.1, 0.2], {}, ""), ([0.1] * 6, {"spilled_bytes": 2**20}, "1 MiB were spilled"),
+    ([0.1], {"null_transport_seconds": [0.05]}, "50.0% of an iteration is"),
+    ([0.01] * 6, {}, "takes 0.49 times the memcpy time"),
+    ([0.0191] * 6, {}, ""),  # copies were measured at another time
+    ([0.01] * 6, {"memcpy_all_cores_seconds": [0.011]}, ""),  # two readers copy at the same time
+    ([0.1], {"null_transport_seconds": [0.004]}, ""), ([], {"status": "failed"}, ""),
+])  # fmt: skip
 def test_a_warning_names_what_limits_the_trust(seconds, changes, words):
     quiet = {"memcpy_before_seconds": [0.02], "memcpy_after_seconds": [0.021], "memcpy_all_cores_seconds": [0.0205],
              "processes": {}}  # fmt: skip

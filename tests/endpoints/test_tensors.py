@@ -21,7 +21,6 @@ SHORT = [Field("a", "uint8", (3,)), Field("b", "float32", lengths=(3, 0, 1)), Fi
 # Every two of the short fields at the end of a message, where nothing is padded.
 PAIRS = [Message((NUMBER, *two)) for two in itertools.permutations(SHORT, 2)]
 MESSAGES = [flat_message(1), flat_message(13), flat_message(16), FIELDS, *PAIRS]
-pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 
 
 def send(message, is_packed=False, memory=None, copy_in=False):

@@ -1,13 +1,28 @@
-"""Test the flows of the catalogue: their edges and bytes, their sizes, scaling, and ChatLearn's messages."""
+"""Test the flows of the catalogue, of the command line and of files, and numbers with units."""
 
 import pytest
 
-from dataflow.flows.catalogue import build_flow, online_dpo
+from dataflow.flows.catalogue import build_flow, flow_sizes
 from dataflow.flows.chatlearn_messages import Batch, draw_lengths
 from dataflow.flows.flow import DRIVER
 from dataflow.flows.message import ACKNOWLEDGEMENT
+from dataflow.units import format_bytes, parse_bytes, parse_seconds
 
-MIB = 2**20
+
+def edges(name, **sizes):
+    return [(edge.source, edge.reader, edge.bytes) for edge in build_flow(name, sizes).edges]
+
+
+def test_the_driver_starts_senders_without_a_source_and_actors_that_send_nothing_acknowledge():
+    text = "rollout-1, rollout-2 -> trainer: tokens int64 8MB, logprobs float32 3MB, 250 x bfloat16 4kB"
+    assert edges(text) == [
+        ("driver", "rollout-1", 8), ("driver", "rollout-2", 8), ("rollout-1", "trainer", 12_000_000),
+        ("rollout-2", "trainer", 12_000_000), ("trainer", "driver", 8),
+    ]  # fmt: skip
+    tokens, logprobs, tensors = build_flow(text, {}).task("rollout-1").sends.fields
+    assert (tokens.name, tokens.dtype, tokens.shape) == ("tokens", "int64", (1_000_000,))
+    assert (logprobs.name, logprobs.dtype, logprobs.shape) == ("logprobs", "float32", (750_000,))
+    assert (tensors.name, tensors.dtype, tensors.lengths) == ("tensors", "bfloat16", (2000,) * 250)
 
 
 @pytest.mark.parametrize(
@@ -21,17 +36,20 @@ MIB = 2**20
         ("online-dpo", {"batch_size": 3, "prompt_seq_len": 5, "num_samples": 1}, "odd"),
         ("ppo", {"padding": "vllm", "seq_length": 20}, "a sample has 1024 tokens, more than --seq-length 20"),
         ("offline-dpo", {}, "unknown flow offline-dpo: did you mean online-dpo?"),
+        ("a -> b", {}, "write it as"),
+        ("a -> a: 1MB", {}, "to itself"),
+        ("a -> b: 1MB; b -> a: 1MB", {}, "is a cycle"),
+        ("a -> b: 1MB; a -> c: 2MB", {}, "a sends two different messages"),
+        ("query -> b: 1MB", {}, "the name query is reserved: use another one"),
+        ("a -> b: x int3 4MB", {}, "give name, dtype"),
+        ("a -> b: 0 x float32 4KB", {}, "at least 1"),
+        ("a -> b: 300000000 x bfloat16 4MB", {}, "has more than 100000 tensors: give fewer and larger ones"),
     ],
 )
-def test_sizes_that_a_flow_cannot_have_are_rejected(name, sizes, reason):
-    with pytest.raises(ValueError, match=reason):
+def test_flows_and_sizes_that_are_not_possible_are_rejected_in_one_line(name, sizes, reason):
+    with pytest.raises(ValueError, match=reason) as error:
         build_flow(name, sizes)
-
-
-def test_online_dpo_has_the_bytes_of_the_demo():
-    edges = [(str(edge), edge.bytes // MIB) for edge in online_dpo().edges]
-    assert edges == [("driver -> policy", 32), ("policy -> reference", 96), ("policy -> reward", 96),
-                     ("reference -> reward", 64), ("reward -> driver", 160)]  # fmt: skip
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["online-dpo", "scatter-gather", "rollout-1, rollout-2 -> trainer: 12MB"])
@@ -39,10 +57,8 @@ def test_scaled_messages_keep_their_share_and_cut_messages_their_bytes_and_ackno
     original = build_flow(name, {})
     acknowledged = sum(edge.bytes for edge in original.edges if edge.message == ACKNOWLEDGEMENT)
     for count in (1024, 2**20 + 1, 10**9):
-        flow, cut = (
-            build_flow(name, {"iteration_bytes": count}),
-            build_flow(name, {"iteration_bytes": count, "fields": 3}, "packed"),
-        )
+        flow = build_flow(name, {"iteration_bytes": count})
+        cut = build_flow(name, {"iteration_bytes": count, "fields": 3}, "packed")
         assert flow.bytes_per_iteration == pytest.approx(count, abs=4 * len(flow.edges))  # 4 bytes per message
         for before, after, parts in zip(original.edges, flow.edges, cut.edges, strict=True):
             if before.message == ACKNOWLEDGEMENT:
@@ -95,3 +111,68 @@ def test_lengths_are_the_same_in_every_process_and_inside_their_bounds():
         assert lengths == draw_lengths(spec, 1000, "--response-len") != draw_lengths(spec, 1000, "--prompt-len")
         assert smallest <= min(lengths) <= max(lengths) <= largest
         assert 0.9 * median < sorted(lengths)[500] < 1.1 * median
+
+
+def test_bytes_and_seconds_are_read_with_or_without_a_unit():
+    texts = ("12", "8B", "12MB", "12MiB", "1.5 kB", "1.1MB")
+    assert [parse_bytes(text) for text in texts] == [12, 8, 12 * 10**6, 12 * 2**20, 1500, 1_100_000]
+    assert [parse_seconds(text) for text in ("10", "10s", "500ms", "2min", "1.5h")] == [10, 10, 0.5, 120, 5400]
+    formatted = [format_bytes(count) for count in (8, 1000, 24_000_024, 448 << 20)]
+    assert formatted == ["8 B", "1,000 B", "22.89 MiB", "448 MiB"]
+    for text in ("", "many", "-1", "1e3", "12XB", "nan", "MB", "9" * 19):
+        for parse in (parse_bytes, parse_seconds):
+            with pytest.raises(ValueError, match="is not a number with"):
+                parse(text)
+    with pytest.raises(ValueError, match="not a whole number"):
+        parse_bytes("0.3B")
+
+
+FLOW_FILE = """
+from dataflow.flows.flow import DRIVER, Flow, Task
+from dataflow.flows.message import Field, Message
+
+def make(name="policy", actor="", rows=8):
+    message = Message((Field("tokens", "int64", (rows,)),))
+    return Flow("mine", "mine", message, (Task(name, (DRIVER,), message, actor),), returns=(name,))
+
+flow = make()
+def outside(): return make("good", "../../evil")
+def integer(): return make(5)
+def reserved(): return make("proxy")
+def text(): return "a\\nb"
+def object_default(n=flow): return make()
+def base(): raise BaseException("two\\nlines")
+def fine(n=1, m=None, x=0.5, t="a"): return make("policy-1.forward", "policy-1", rows=n)
+"""
+
+
+@pytest.fixture
+def flow_file(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(FLOW_FILE)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        ("other", r"KeyError: 'other': give FILE\.py:FUNCTION"),
+        ("flow", r"is of type Flow: give FILE\.py:FUNCTION"),
+        ("outside", r"line 7: ValueError: '\.\./\.\./evil' is not a name: use letters, digits, dashes"),
+        ("integer", "line 7: ValueError: 5 is not a name"),
+        ("reserved", "the name proxy is reserved: use another one"),
+        ("text", "returned a str: it must return"),
+        ("object_default", "give its parameter n a number or a text as default"),
+        ("base", "line 15: BaseException: two lines"),
+    ],
+)
+def test_a_function_that_makes_no_flow_is_rejected_in_one_line(flow_file, function, reason):
+    with pytest.raises(ValueError, match=reason) as error:
+        build_flow(f"{flow_file}:{function}", {})
+    assert "\n" not in str(error.value)
+
+
+def test_a_function_in_a_file_builds_a_flow_from_its_own_sizes(flow_file):
+    name = f"{flow_file}:fine"
+    assert flow_sizes(name) == {"n": 1, "m": None, "x": 0.5, "t": "a"}
+    assert edges(name, n=2) == [("driver", "policy-1.forward", 16), ("policy-1.forward", "driver", 16)]

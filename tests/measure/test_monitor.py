@@ -47,10 +47,6 @@ def sleeper():
         process.kill()
 
 
-def set_process(made, name, pid):
-    made.progress.pids[NAMES.index(name)] = pid
-
-
 @pytest.mark.parametrize(("received", "reason"), [
     ((4, 4, 4), "policy is stuck after iteration 4"), ((5, 4, 4), "reference is stuck after iteration 4"),
     ((5, 5, 4), "reward is stuck after iteration 4"),
@@ -64,7 +60,7 @@ def test_first_actor_without_the_message_is_named_unless_one_is_dead_or_stopped(
     assert made.diagnose([]) == reason
     assert made.diagnose(["reference"]) == "reference died"
     assert made.diagnose(["policy", "reward"]).startswith("policy, reward died (")
-    set_process(made, "reward", sleeper.pid)
+    made.progress.pids[NAMES.index("reward")] = sleeper.pid
     sleeper.send_signal(signal.SIGSTOP)
     while psutil.Process(sleeper.pid).status() != psutil.STATUS_STOPPED:
         pass
@@ -87,24 +83,23 @@ def test_report_and_times_are_in_the_record_at_the_end(plan, made, warmup, timed
     assert run.warmup_seconds == [0.25] * (6 - timed)
 
 
-@pytest.mark.parametrize(("nodes", "problem"), [({"driver": 0}, None), ({}, "policy died")])
-def test_end_of_an_actor_is_a_failure_only_before_the_nodes_are_reported(plan, made, nodes, problem):
+@pytest.mark.parametrize(("report", "code", "problem"), [
+    (DriverReport(Run(nodes={"driver": 0}), finished=True), 0, None),
+    (DriverReport(Run(nodes={"driver": 0}), failure="no link"), 0, "no link"),  # after the iterations, actors may end
+    (DriverReport(Run()), None, "reference died"),
+    (DriverReport(Run(), failure="policy: a reason", actor_raised=True), 0, "policy: a reason"),
+    (DriverReport(Run(), failure="policy: a reason", actor_raised=True), None, "policy: a reason"),
+    (DriverReport(Run(), failure="policy: a reason"), 0, "reference died"),
+    (DriverReport(Run(), failure="policy: a reason"), None, "reference died"),
+])  # fmt: skip
+def test_an_actor_that_ends_early_is_the_cause_unless_another_one_raised_an_error(plan, made, report, code, problem):
     """The actor ends between two looks of the monitor, directly after the driver has written its report."""
-    made.give_up_at = 0.0
 
     def find_exited_actors(_):
-        DriverReport(Run(nodes=nodes), finished=bool(nodes)).write(plan.run_folder)
-        return ["policy"]
+        report.write(plan.run_folder)
+        return ["reference"]
 
     made._find_exited_actors = find_exited_actors
-    assert made.wait(make_driver(0 if nodes else None)) == problem
-
-
-@pytest.mark.parametrize(("actor_raised", "problem"), [(True, "policy: a reason"), (False, "reference died")])
-@pytest.mark.parametrize("code", [0, None])
-def test_an_actor_that_ends_after_the_error_of_another_one_is_not_the_cause(plan, made, code, actor_raised, problem):
-    made._find_exited_actors = lambda _: ["reference"]
-    DriverReport(Run(), failure="policy: a reason", actor_raised=actor_raised).write(plan.run_folder)
     assert made.wait(make_driver(code)) == problem  # after GRACE_SECONDS, if the driver does not end
 
 
@@ -121,8 +116,8 @@ def test_ended_processes_are_found_except_those_of_the_driver(made, sleeper):
     os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)  # it is a zombie now
     driver = make_driver()
     driver.pid = 2**22 + 1  # no process has this id
-    for name, pid in zip(NAMES, (driver.pid, sleeper.pid, dead.pid, driver.pid), strict=True):
-        set_process(made, name, pid)
+    for index, pid in enumerate((driver.pid, sleeper.pid, dead.pid, driver.pid)):
+        made.progress.pids[index] = pid
     assert made._find_exited_actors(driver) == ["reference"]
     dead.wait()
 
@@ -156,10 +151,9 @@ def test_a_report_that_cannot_be_read_fails_the_run_and_the_times_are_kept(made,
     assert (run.status, run.seconds) == ("failed", [0.25] * 2)
 
 
-@pytest.mark.parametrize(("bytes_", "limits"), [(-1, ""), (2**29, " (limits of this shell: ulimit -v 524288)")])
-def test_limits_of_the_shell_are_named_if_a_process_was_ended(made, monkeypatch, bytes_, limits):
-    unlimited = monitor.resource.RLIM_INFINITY
-    values = {monitor.resource.RLIMIT_AS: (bytes_, -1), monitor.resource.RLIMIT_CPU: (unlimited, unlimited)}
+def test_limits_of_the_shell_are_named_if_a_process_was_ended(made, monkeypatch):
+    unlimited, limits = monitor.resource.RLIM_INFINITY, " (limits of this shell: ulimit -v 524288)"
+    values = {monitor.resource.RLIMIT_AS: (2**29, -1), monitor.resource.RLIMIT_CPU: (unlimited, unlimited)}
     monkeypatch.setattr(monitor.resource, "getrlimit", values.get)
     problem = made.wait(make_driver(-signal.SIGKILL))
     assert problem == f"the driver's process ended with signal SIGKILL{limits}"

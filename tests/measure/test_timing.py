@@ -2,70 +2,61 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 import torch
 from conftest import KILOBYTES
+from made_records import ENVIRONMENT, rows_of
 
 import dataflow.transports.processes as script
 from common.timing import time_group
+from dataflow.analysis.result import group_results
 from dataflow.catalogue.catalogue import TRANSPORTS
 from dataflow.endpoints.actor import Endpoint
-from dataflow.endpoints.progress_table import ENDING, ProgressTable
+from dataflow.endpoints.progress_table import ENDING
 from dataflow.flows.catalogue import online_dpo
 from dataflow.flows.flow import DRIVER
 from dataflow.measure.loop import Measurement, WarmUp, find_failure, iteration_groups
-from dataflow.measure.monitor import DriverReport
+from dataflow.measure.monitor import DriverReport, Monitor
 from dataflow.plan.options import Options
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import Run
+from dataflow.report.sections import sections
 from dataflow.workers.worker_group import WorkerGroup
 
 WORKERS = ("driver", "policy", "reference", "reward")
 
 
-class Journal:
-    """Functions for the timing loop that write down their calls, and a clock that only they advance."""
+def record_loop(numbers, in_flight):
+    """Return the calls of the timing loop, and its times by a clock that only these calls advance."""
+    calls, times, seconds = [], [], {"send": 1000, "receive": 7}
 
-    def __init__(self, numbers, in_flight):
-        self.calls, self.now, self.times = [], 100.0, []
-        functions = [self.function("send", 1000), self.function("receive", 7)]
-        time_group(numbers, in_flight, *functions, lambda *times: self.times.append(times), self.clock)
+    def call(name, number):
+        calls.append((name, number))
+        return number
 
-    def function(self, name, seconds):
-        def call(value):
-            self.calls.append(f"{name} {value}")
-            self.now += seconds
-            return value
+    def read_clock():
+        return sum(seconds[name] for name, _ in calls)
 
-        return call
-
-    def clock(self):
-        self.calls.append("clock")
-        return self.now
-
-
-def test_clock_runs_from_the_making_of_the_query_to_the_arrival_of_the_result():
-    journal = Journal([7, 8], 1)
-    calls = ["clock", "send 7", "receive 7", "clock"]
-    assert journal.calls == calls + [call.replace("7", "8") for call in calls]
-    assert [(number, end - start) for number, start, end in journal.times] == [(7, 1007), (8, 1007)]
+    functions = partial(call, "send"), partial(call, "receive")
+    time_group(numbers, in_flight, *functions, lambda *saved: times.append(saved), read_clock)
+    return calls, times
 
 
 def test_iterations_in_flight_are_received_in_order_and_a_group_takes_the_time_of_all_its_steps():
     for in_flight in (1, 2, 3, 6):
-        times = Journal(range(1, 7), in_flight).times
+        _, times = record_loop(range(1, 7), in_flight)
         assert [number for number, *_ in times] == [*range(1, 7)]
         assert times[-1][2] - times[0][1] == 6 * 1007
-    journal = Journal(range(1, 6), 3)
-    assert [call for call in journal.calls if call != "clock"] == [
-        "send 1", "send 2", "send 3", "receive 1", "send 4", "receive 2", "send 5", "receive 3", "receive 4",
-        "receive 5",
-    ]  # fmt: skip
+    calls, times = record_loop(range(1, 6), 3)
+    assert [number for name, number in calls if name == "send"] == [1, 2, 3, 4, 5]
+    assert [number for name, number in calls if name == "receive"] == [1, 2, 3, 4, 5]
+    assert "".join(name[0] for name, _ in calls) == "sssrsrsrrr"
     # Two other queries are sent while the first one is open.
-    assert [end - start for _, start, end in journal.times][::4] == [3 * 1000 + 7, 1000 + 3 * 7]
+    assert [end - start for _, start, end in times][::4] == [3 * 1000 + 7, 1000 + 3 * 7]
 
 
 @pytest.mark.parametrize(("warmup", "flags", "groups"), [
@@ -80,6 +71,17 @@ def test_groups_end_where_everything_is_verified(make_plan, warmup, flags, group
     assert found == [(numbers, numbers[0] > 1 + warmup) for numbers in groups]
 
 
+def warm_up_groups(plan, warm_up, seconds, faults):
+    """Return the numbers of the groups of the warm-up, of which each takes so long and has so many page faults."""
+    groups = []
+    for numbers, is_timed in iteration_groups(plan, warm_up):
+        if numbers[0] > 1 and not is_timed:
+            warm_up.seconds.append(seconds[len(groups)])
+            warm_up.faults.append(faults[len(groups)])
+            groups.append(list(numbers))
+    return groups
+
+
 @pytest.mark.parametrize(("seconds", "faults", "count", "settled"), [
     ([1.0] * 60, [9.0] * 60, 10, True),
     ([1.0] * 9 + [9.0] + [1.0] * 50, [9.0] * 60, 10, True),  # a single slow iteration does not matter
@@ -91,33 +93,23 @@ def test_groups_end_where_everything_is_verified(make_plan, warmup, flags, group
     ([1.0] * 60, [1e6 * 0.9**n for n in range(60)], 60, False),
 ], ids=range(8))  # fmt: skip
 def test_warm_up_ends_when_times_and_page_faults_no_longer_fall(make_plan, seconds, faults, count, settled):
-    plan, untimed = make_plan("store", *KILOBYTES, "--iterations", "3"), 0
+    plan = make_plan("store", *KILOBYTES, "--iterations", "3")
     warm_up = WarmUp(is_fixed=False, clock=lambda: 0.0)
-    for numbers, is_timed in iteration_groups(plan, warm_up):
-        if numbers[0] > 1 and not is_timed:
-            warm_up.seconds.append(seconds[untimed])
-            warm_up.faults.append(faults[untimed])
-            untimed += 1
-    assert (untimed, warm_up.settled, list(numbers)) == (count, settled, [count + 4])
+    groups = warm_up_groups(plan, warm_up, seconds, faults)
+    assert (groups, warm_up.settled) == ([[number] for number in range(2, count + 2)], settled)
 
 
 def test_warm_up_ends_after_its_time_but_not_before_ten_groups(make_plan):
     now = iter(range(0, 1000, 2))
     plan = make_plan("store", "--transport", "refs", *KILOBYTES, "--in-flight", "2")
-    warm_up, sizes = WarmUp(False, clock=lambda: float(next(now))), []
-    for numbers, is_timed in iteration_groups(plan, warm_up):
-        if is_timed:
-            break
-        sizes.append(len(numbers))
-        if numbers[0] > 1:
-            warm_up.seconds.append(2.0 ** -len(sizes))
-            warm_up.faults.append(0.0)
-    assert (sizes, warm_up.settled) == ([1, *[2] * 25], False)
+    warm_up = WarmUp(is_fixed=False, clock=lambda: float(next(now)))
+    groups = warm_up_groups(plan, warm_up, [2.0**-n for n in range(60)], [0.0] * 60)
+    assert (groups, warm_up.settled) == ([[number, number + 1] for number in range(2, 52, 2)], False)
 
 
 @pytest.fixture
 def measured(make_plan, monkeypatch, tmp_path):
-    """measured(*flags, spoil=...) -> the run of actors in this process, what was verified, and the latencies."""
+    """measured(*flags, spoil=...) -> record and run of actors in this process, what was verified, and the latencies."""
     verified = {name: [] for name in WORKERS}
     verify = Endpoint.verify
 
@@ -129,8 +121,10 @@ def measured(make_plan, monkeypatch, tmp_path):
         threads = ("--threads", str(torch.get_num_threads()))
         plan = make_plan("torch", "--transport", "memcpy", *threads, *flags, *KILOBYTES, run_folder=tmp_path)
         (tmp_path / "progress").unlink(missing_ok=True)
-        table = ProgressTable(tmp_path, plan.worker_names, plan.total_iterations)
-        report = DriverReport(Run())
+        record = plan.new_record()
+        record.runs, record.environments = [Run()], {"0": ENVIRONMENT}
+        monitor = Monitor(plan, record)
+        table, report = monitor.progress, DriverReport(record.runs[0])
         with monkeypatch.context() as patch:
             patch.setattr(Endpoint, "verify", noting_verify)
             workers = WorkerGroup(plan)
@@ -145,11 +139,12 @@ def measured(make_plan, monkeypatch, tmp_path):
         endpoints = (workers.driver, *workers.actors.values())
         # A view that is held could block the end of a transport.
         assert not any(inbox.held for endpoint in endpoints for inbox in endpoint.inboxes.values())
-        total = 1 + report.run.warmup_iterations + plan.options.iterations
-        assert table.numbers() == dict.fromkeys(WORKERS, total)
-        seconds = [end - start for start, end in map(table.iteration, range(1, 1 + total))]
+        monitor.collect_samples()
+        (run,) = record.runs
+        seconds = [run.first_seconds, *run.warmup_seconds, *run.seconds]
+        assert table.numbers() == dict.fromkeys(WORKERS, len(seconds))
         assert min(seconds) > 0
-        return SimpleNamespace(run=report.run, verified=verified, seconds=seconds)
+        return SimpleNamespace(record=record, run=run, verified=verified)
 
     return run
 
@@ -238,4 +233,17 @@ def test_the_clock_runs_while_the_driver_makes_its_query_and_waits_for_its_gpus(
 
     monkeypatch.setattr(Endpoint, "make_payload", make_slowly)
     monkeypatch.setattr("dataflow.measure.loop.tensors.synchronise", lambda: time.sleep(0.03))
-    assert min(measured("--warmup", "1", "--iterations", "4", *flags).seconds) > 0.05
+    assert min(measured("--warmup", "1", "--iterations", "4", *flags).run.seconds) > 0.05
+
+
+@pytest.mark.parametrize("flags", [(), ("--check-every", "4")], ids=" ".join)
+def test_a_delay_of_one_edge_is_in_the_time_of_the_published_table(measured, flags):
+    def published_milliseconds(delay):
+        done = measured("--iterations", "12", "--warmup", "1", "--inject", f"policy:2:delay={delay}",
+                        "--allow-disturbed", *flags)  # fmt: skip
+        (section,) = sections(group_results([done.record]))
+        (row,) = rows_of(section)
+        return float(row["ms per iteration"].replace(",", ""))
+
+    added = published_milliseconds("20ms") - published_milliseconds("0ms")
+    assert 14 < added < 32  # 0 if the clock does not run, 40 if it counts twice

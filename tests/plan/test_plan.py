@@ -2,8 +2,9 @@
 
 import importlib.util
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -12,6 +13,7 @@ from conftest import KILOBYTES, parse_options
 from common import flags as script_flags
 from dataflow.errors import Skipped, UsageError
 from dataflow.plan import validate
+from dataflow.plan.options import FLAGS
 from dataflow.plan.plan import resolve_plan
 
 MIB = 2**20
@@ -20,21 +22,9 @@ SENT = (32 + 96 + 64 + 160) * MIB
 LARGE = 2**40
 
 
-@pytest.fixture
-def machine(monkeypatch):
-    """machine(memory, shared): make this many bytes free."""
-    monkeypatch.setattr(validate, "MY_CGROUPS", Path("/nonexistent"))  # a container may have a limit
-
-    def change(memory=LARGE, shared=LARGE):
-        monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": memory}))
-        monkeypatch.setattr(psutil, "disk_usage", lambda _: type("Disk", (), {"free": shared}))
-
-    return change
-
-
 @pytest.mark.parametrize(
     ("configuration", "flags", "limits", "error"),
-    [  # The last two: readers hold two inputs, and three payloads per sender are in shared memory.
+    [  # Over torch, readers hold two inputs and senders three payloads, which mapped has in shared memory.
         ("store refs", ["--object-store-bytes", str(2 * (DELIVERED + SENT))], {}, ""),
         ("store refs", ["--object-store-bytes", str(2 * (DELIVERED + SENT) - 1)], {}, "of object store with online"),
         ("store refs", ["--in-flight", "4", "--object-store-bytes", str(5 * (DELIVERED + SENT))], {}, ""),
@@ -43,15 +33,16 @@ def machine(monkeypatch):
         ("torch gloo", [], {"memory": 3 * SENT + 2 * DELIVERED - 1, "shared": 0}, "of memory with online-dpo"),
         ("torch mapped", [], {"shared": 3 * SENT}, ""),
         ("torch mapped", [], {"shared": 3 * SENT - 1}, r"1\.031 GiB of /dev/shm for messages with online-dpo"),
+        ("torch gloo", [], {"limit": 350 * MIB}, "of memory under the limit of this container .* 350 MiB are free"),
     ],
 )
-def test_messages_that_do_not_fit_are_rejected(machine, make_plan, configuration, flags, limits, error):
-    machine(**limits)
+def test_messages_that_do_not_fit_are_rejected(monkeypatch, make_plan, configuration, flags, limits, error):
+    free = {"memory": LARGE, "shared": LARGE, "limit": LARGE} | limits
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=free["memory"]))
+    monkeypatch.setattr(psutil, "disk_usage", lambda _: SimpleNamespace(free=free["shared"]))
+    monkeypatch.setattr(validate, "limited_memory", lambda: free["limit"])
     runtime, transport = configuration.split()
-    if not error:
-        make_plan(runtime, "--transport", transport, *flags)
-        return
-    with pytest.raises(UsageError, match=f"{error}.*send smaller messages"):
+    with pytest.raises(UsageError, match=f"{error}.*send smaller messages") if error else nullcontext():
         make_plan(runtime, "--transport", transport, *flags)
 
 
@@ -79,13 +70,6 @@ def test_the_memory_limit_of_a_container_and_of_those_around_it_counts(monkeypat
     names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
     write_cgroup(tmp_path / "memory", 50 * MIB, 10 * MIB, "total_", names)
     assert validate.limited_memory() == 43 * MIB
-
-
-def test_too_little_memory_names_the_limit_of_a_container(machine, make_plan, monkeypatch):
-    machine()
-    monkeypatch.setattr(validate, "limited_memory", lambda: 350 * MIB)
-    with pytest.raises(UsageError, match=r"of memory under the limit of this container .* 350 MiB are free: send"):
-        make_plan("torch", "--transport", "gloo")
 
 
 def test_a_configuration_is_skipped_if_a_requirement_is_missing(monkeypatch, no_gpu):
@@ -126,9 +110,10 @@ def test_actors_are_on_the_cpu_or_get_the_largest_equal_share_of_a_gpu_that_fits
             assert share == {(3, 2): 0.5, (3, 1): 0.3333, (7, 3): 0.3333, (3, 3): 1}.get((actors, gpus), share)
 
 
-def test_the_record_has_workload_configuration_and_table(make_plan):
+def test_the_record_has_every_flag_workload_configuration_and_table_without_folders(make_plan, tmp_path):
     plan = make_plan("graph", "--transport", "mapped", "--copy-out", "--timeout", "7", "--trace", *KILOBYTES)
     record = plan.new_record()
+    assert {field.name for field in FLAGS} <= record.arguments.keys()
     assert (record.suite, record.table, record.traced, record.runs) == ("", "stages", True, [])
     assert (record.workload.flow, record.workload.message, record.arguments["timeout"]) == ("online-dpo", "flat", 7)
     assert record.workload.sizes == {"batch_size": 4, "prompt_seq_len": 256, "max_new_tokens": 0, "num_samples": 2}
@@ -137,3 +122,5 @@ def test_the_record_has_workload_configuration_and_table(make_plan):
     assert (plan.new_record().suite, plan.new_record().table) == ("quick", "configurations")
     given = make_plan("store", "--flow", "ppo", "--prompt-len", "512").workload
     assert given == make_plan("store", "--flow", "ppo").workload
+    (tmp_path / "mine.py").write_text("from dataflow.flows.catalogue import chain as make")
+    assert make_plan("store", "--flow", f"{tmp_path}/mine.py:make").workload.flow == "mine.py:make"

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import random
 import re
 import socket
 from pathlib import Path
@@ -13,11 +14,15 @@ import pytest
 from made_records import make_record, make_run
 
 from common.record import SCHEMA_VERSION
-from dataflow.errors import RecordError
+from dataflow.analysis.comparison import match_results
+from dataflow.analysis.result import group_results
+from dataflow.commands.compare import print_pairs
+from dataflow.errors import RecordError, SuiteError
 from dataflow.plan.options import RESULTS
 from dataflow.records import files, machine
 from dataflow.records.machine import MACHINE_KEYS, describe_environment
 from dataflow.records.schema import Run
+from dataflow.report.sections import sections
 
 
 @pytest.fixture
@@ -102,3 +107,37 @@ def test_a_record_has_no_secret_host_name_or_folder(monkeypatch, tmp_path):
     assert set(MACHINE_KEYS) <= set(values) and values["kernel"] is values["gpu_driver"] is None
     assert values["failed_probes"]["kernel"] == "ZeroDivisionError" and "gpu_driver" not in values["failed_probes"]
     assert values["variables"]["NCCL_P2P_DISABLE"] == "1" and set(values["variables"]) <= set(os.environ)
+
+
+VALUES = (None, 0, -1, 1e308, float("nan"), "", "x" * 50, [], {}, [None], True, 2**70, "2026-13-45", -0.0)
+
+
+def all_places(value, path=()):
+    """Yield the path to each value in a record."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from all_places(inner, (*path, key))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_record_with_any_changed_value_is_one_error_or_a_report(tmp_path):
+    generator, path = random.Random(1), tmp_path / "record.json"
+    made = [make_record("refs", make_run([0.2, 0.3]), [0.1, 0.2]), make_record("refs", [0.2], table="chatlearn-flat")]
+    for index in range(300):
+        files.save(path, made[index % 2])
+        record = json.loads(path.read_text())
+        *folders, last = generator.choice([place for place in all_places(record) if place[-1] != "gpus"])
+        parent = record
+        for key in folders:
+            parent = parent[key]
+        parent[last] = generator.choice(VALUES)
+        if generator.random() < 0.2:
+            del parent[last]
+        path.write_text(json.dumps(record))
+        try:
+            results = group_results([files.load(path)])
+            sections(results)
+            print_pairs(match_results(results, results, mixed=True)[0])
+        except SuiteError as error:
+            assert "\n" not in str(error)
