@@ -9,7 +9,10 @@ from typing import ClassVar
 
 import pytest
 import ray
+import torch
+from in_process import flip_bit
 
+from dataflow.endpoints.payload import Outbox
 from dataflow.endpoints.progress_table import ProgressTable
 from dataflow.flows.catalogue import build_flow
 from dataflow.measure.loop import Measurement, WarmUp, iteration_groups
@@ -17,7 +20,7 @@ from dataflow.measure.monitor import DriverReport
 from dataflow.records.schema import Run
 from dataflow.studies.chatlearn import driver as driver_module
 from dataflow.studies.chatlearn import models
-from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer, split_samples
+from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer, digest, split_samples
 from dataflow.workers.worker_group import WorkerGroup
 
 BATCH_SIZE = 8
@@ -169,6 +172,17 @@ def test_a_sample_that_the_dataset_loses_or_repeats_fails_the_run(run, monkeypat
     monkeypatch.setattr(models, "split_samples", lambda messages: change(split_samples(messages)))
     _, result = run(*TRAINED, "--iterations", "2")
     assert result.status == "failed" and "stream-dataset" in result.wrong_bytes_by_field
+
+
+def test_a_changed_bit_of_any_field_or_another_dtype_changes_the_digest_of_a_sample():
+    sizes = {"batch_size": 1, "prompt_len": "uniform:3:9", "response_len": "uniform:2:7"}
+    message = build_flow("ppo", sizes, "fields").message("reward")
+    payload = Outbox("reward", message, 1, torch.device("cpu")).pool[0]
+    (sample,) = split_samples([payload])
+    for name in payload:
+        (changed,) = split_samples([flip_bit(payload, name)])
+        assert digest(changed) != digest(sample), name
+    assert digest(sample | {"ref_logprobs": sample["ref_logprobs"].view(torch.int32)}) != digest(sample)
 
 
 def test_the_store_takes_in_the_micro_batches_and_the_trace_has_the_steps_of_the_trainer(run_script):

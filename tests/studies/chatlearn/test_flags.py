@@ -6,7 +6,6 @@ from conftest import reject_options
 from dataflow.measure.data_path import expected_stored_bytes, find_other_data_path
 from dataflow.records.schema import Run
 
-REF_QUEUE = ("--transport", "ref-queue")
 pytestmark = pytest.mark.usefixtures("no_gpu")
 
 
@@ -25,7 +24,6 @@ pytestmark = pytest.mark.usefixtures("no_gpu")
         ("ref-queue --flow ppo --message jagged --sink trainer", "jagged messages of ppo cannot be cut"),
         ("ref-queue --message fields --sink trainer --episode 4", "give --in-flight 4"),
         ("ref-queue --message fields --sink trainer --train-global-batch 4", "a multiple of --train-micro-batch 8"),
-        ("driver-queue --model-seconds trainer=1s", "there is no actor trainer: give policy, reference, reward"),
     ],
 )
 def test_flags_that_cannot_be_used_are_rejected_in_one_line(flags, reason):
@@ -35,7 +33,7 @@ def test_flags_that_cannot_be_used_are_rejected_in_one_line(flags, reason):
 def test_the_micro_batches_of_the_trainer_are_stored_too(make_plan):
     sizes = ("--message", "fields", "--batch-size", "64", "--prompt-len", "389", "--response-len", "512")
     counts = ("--episode", "4", "--in-flight", "4", "--iterations", "4", "--warmup", "0", "--sink", "trainer")
-    flags = (*REF_QUEUE, *sizes, *counts)
+    flags = ("--transport", "ref-queue", *sizes, *counts)
     plan = make_plan("store", *flags)
     messages, batches = expected_stored_bytes(plan), plan.task_flow.edges_to("stream-dataset")[0].bytes
     for stored, is_expected in ((messages + batches, True), (messages + 2 * batches, False)):
