@@ -14,7 +14,6 @@ from dataflow.report.tables import MAIN_COLUMNS, Column, format_significant, mak
 LAYOUT = {"placement": "spread", "existing_cluster": True, "place": "reference=1,reward=1", "link": "10 Gbit/s"}
 NODES = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
 MIB = 2**20
-LINKS = [Link(0, 1, 1, 96 * MIB, [0.02, 0.03]), Link(0, 1, 4, 96 * MIB, [0.05]), Link(1, 0, 1, 160 * MIB, [0.001])]
 
 
 def cells(*arguments, **changes):
@@ -73,29 +72,6 @@ def test_a_script_prints_the_flow_first_and_warnings_and_record_last(tmp_path, c
     assert errors == "error: reward died\n"
 
 
-def placed_run(seconds):
-    costs = {"0": NodeCosts(busy_cores=1.5), "1": NodeCosts(busy_cores=0.5)}
-    return make_run([seconds] * 3, nodes=NODES, links=LINKS, node_costs=costs)
-
-
-def test_transports_are_compared_with_the_link_alone():
-    packed = make_run([0.01] * 3, nodes=dict.fromkeys(NODES, 0))
-    records = [
-        make_record("refs", placed_run(0.1), table="cluster", layout=LAYOUT),
-        make_record("shm", placed_run(0.05), runtime="graph", table="cluster", layout=LAYOUT),
-        make_record("refs", packed, table="cluster", layout={"existing_cluster": True, "link": "10 Gbit/s"}),
-    ]
-    (section,) = sections(group_results(records))
-    rows = {(row["layout"], row["configuration"]): row for row in rows_of(section)}
-    assert {key: row["x link"] for key, row in rows.items()} == {
-        ("2 nodes, 10 Gbit/s", "store refs"): "3.85", ("2 nodes, 10 Gbit/s", "graph shm"): "1.92",
-        ("all actors on the driver's node", "store refs"): "-",
-    }  # fmt: skip
-    row = rows["2 nodes, 10 Gbit/s", "graph shm"]
-    headers = ("ms of the link alone", "crosses the links", "busy cores (largest of all nodes)")
-    assert [row[header] for header in headers] == ["26", "256 MiB", "1.5"]
-
-
 @pytest.mark.parametrize(("in_flight", "seconds"), [
     # The policy sends one message to node 1. With a reference of its own on node 2, the reward model waits for it.
     (1, {"reference": 1, "reward": 1, "total": 3.0 + 7.0}), (2, {"reference": 1, "reward": 1, "total": 7.0}),
@@ -116,17 +92,25 @@ def test_nodes_send_at_the_same_time_only_if_inputs_or_iterations_allow_it(in_fl
     ("graph", "shm", {}, 4974, 256, 22.5), ("torch", "gloo", {}, 341.5, 352, 1.12),
     ("rdt", "gloo", {}, 447.9, 352, 1.47),
 ])  # fmt: skip
-def test_a_message_crosses_once_per_node_or_once_per_reader(
+def test_times_are_compared_with_the_links_which_a_message_crosses_once_per_node_or_once_per_reader(
     runtime, transport, flags, milliseconds, crosses, times
 ):  # fmt: skip
     """At 10 Gbit/s. The policy's message has two readers on node 1, for which the link was timed twice."""
     links = [Link(0, 1, 1, 192 * MIB, [0.1662]), Link(1, 0, 1, 160 * MIB, [0.1381])]
     nodes = NODES | ({"proxy": 0} if runtime == "rdt" else {})
-    run = make_run([milliseconds / 1e3] * 3, nodes=nodes, links=links, readers_own_a_copy=not flags)
-    record = make_record(transport, run, runtime=runtime, table="cluster", flags=flags, layout=LAYOUT)
-    (section,) = sections(group_results([record]))
-    (row,) = rows_of(section)
+    costs = {"0": NodeCosts(busy_cores=1.5), "1": NodeCosts(busy_cores=0.5)}
+    measured = {"nodes": nodes, "links": links, "node_costs": costs, "readers_own_a_copy": not flags}
+    run = make_run([milliseconds / 1e3] * 3, **measured)
+    local = make_run([0.01] * 3, nodes=dict.fromkeys(nodes, 0))
+    fields = {"runtime": runtime, "table": "cluster", "flags": flags}
+    records = [make_record(transport, run, layout=LAYOUT, **fields), make_record(transport, local, **fields)]
+    (section,) = sections(group_results(records))
+    rows = {row["layout"]: row for row in rows_of(section)}
+    assert rows["all actors on the driver's node"]["x link"] == "-"
+    row = rows["2 nodes, 10 Gbit/s"]
     assert (float(row["x link"]), row["crosses the links"]) == (pytest.approx(times, rel=0.002), f"{crosses} MiB")
+    assert float(row["ms of the link alone"]) == pytest.approx(milliseconds / times, rel=0.005)
+    assert row["busy cores (largest of all nodes)"] == "1.5"
 
 
 SEEN, REQUESTED = "object store, reference", "object store, reference (as requested)"
@@ -176,7 +160,7 @@ def on_nodes(transport, seconds, runtime="store"):
     return make_record(transport, *runs, runtime=runtime, table="cluster", layout=LAYOUT)
 
 
-def test_the_commands_of_the_demo_have_the_time_of_100_iterations_and_the_table_has_the_demos_own():
+def test_the_demo_needs_both_scripts_and_has_times_of_100_iterations_from_headline_records_if_there_are_any():
     text = build_pages(*demo(2.0, 0.25), *demo(0.5, 0.125, flags={"retain_memory": True}))["demo"]
     assert ".venv/bin/python simulate_chat_learn_data_flow.py          # Execution time: about 200 seconds\n" in text
     assert ".venv/bin/python ray_cg_simulate_chat_learn_data_flow.py   # Execution time: about 25 seconds\n" in text
@@ -185,12 +169,8 @@ def test_the_commands_of_the_demo_have_the_time_of_100_iterations_and_the_table_
     assert rows[1].startswith("| here | 200 s | 25 s | 8 (7.")
     assert "(`--retain-memory`) | 50 s | 12.5 s | 4 (3." in rows[2]
     assert "100 iterations, messages of 32 MiB to 160 MiB." in text and "Test CPU" in text
-
-
-def test_the_records_of_the_first_screen_are_preferred_and_both_scripts_are_needed():
-    text = build_pages(*demo(2.0, 0.25), *demo(1.0, 0.5, table="headline"))["demo"]
-    assert "| here | 100 s | 50 s | 2 (" in text
-    assert "| here | 200 s" not in text
+    preferred = build_pages(*demo(2.0, 0.25), *demo(1.0, 0.5, table="headline"))["demo"]
+    assert "| here | 100 s | 50 s | 2 (" in preferred and "| here | 200 s" not in preferred
     assert set(build_pages(make_record("refs", [1.0]))) == {"answers"} and build_pages() == {}
 
 
