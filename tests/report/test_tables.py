@@ -171,7 +171,7 @@ def test_the_demo_needs_both_scripts_and_has_times_of_100_iterations_from_headli
     assert "100 iterations, messages of 32 MiB to 160 MiB." in text and "Test CPU" in text
     preferred = build_pages(*demo(2.0, 0.25), *demo(1.0, 0.5, table="headline"))["demo"]
     assert "| here | 100 s | 50 s | 2 (" in preferred and "| here | 200 s" not in preferred
-    assert set(build_pages(make_record("refs", [1.0]))) == {"answers"} and build_pages() == {}
+    assert set(build_pages(make_record("driver-queue", [1.0]))) == {"answers"} and build_pages() == {}
 
 
 def test_the_answers_name_times_of_the_link_the_ranked_copies_and_views_apart():
