@@ -1,15 +1,17 @@
 """Cells of tables, also those of several nodes and of the pages, and what a script prints."""
 
-import pytest
-from made_records import make_record, make_run, rows_of, write_record
+import re
 
-from dataflow.analysis.comparison import link_seconds, times_link
+import pytest
+from made_records import make_record, make_run, rows_of
+
+from dataflow.analysis.comparison import link_seconds
 from dataflow.analysis.result import Result, group_results
 from dataflow.records.schema import Link, NodeCosts
 from dataflow.report import render
-from dataflow.report.pages import build_agreement, page_sections
+from dataflow.report.pages import page_sections
 from dataflow.report.sections import sections
-from dataflow.report.tables import MAIN_COLUMNS, Column, format_significant, make_table
+from dataflow.report.tables import MAIN_COLUMNS, Column, make_table
 
 LAYOUT = {"placement": "spread", "existing_cluster": True, "place": "reference=1,reward=1", "link": "10 Gbit/s"}
 NODES = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
@@ -175,38 +177,19 @@ def test_the_demo_needs_both_scripts_and_has_times_of_100_iterations_from_headli
 
 
 def test_the_answers_name_times_of_the_link_the_ranked_copies_and_views_apart():
-    views = {"runtime": "graph"}
     records = [
         *demo(2.0, 0.25), make_record("refs", *around(1.0)),
         make_record("mapped", *around(0.05), runtime="graph", flags={"copy_out": True}),
-        make_record("mapped", *around(0.001, readers_own_a_copy=False), **views),
-        make_record("zero-copy", *around(0.05, readers_own_a_copy=False), **views),
+        make_record("mapped", *around(0.001, readers_own_a_copy=False), runtime="graph"),
+        make_record("zero-copy", *around(0.05, readers_own_a_copy=False), runtime="graph"),
         make_record("mapped", *around(0.0001, readers_own_a_copy=False), runtime="torch"),
         on_nodes("shm", 0.4, "graph"), on_nodes("gloo", 0.08, "torch"),
     ]  # fmt: skip
     several, copies, only_read, gpus = build_pages(*records)["answers"].splitlines()
-    links = {r.name: format_significant(times_link(r)) for r in group_results(records) if times_link(r)}
-    assert several == (
-        "* **Several nodes** (2 nodes, 10 Gbit/s, 448 MiB per iteration). Times as long as the network alone: "
-        f"`torch gloo` {links['torch gloo']}, `graph shm` {links['graph shm']}."
-    )
-    assert float(links["torch gloo"]) < float(links["graph shm"])
-    assert copies.startswith(
-        "* **One node** (on Ray, 448 MiB per iteration). If readers own a copy, `graph shm` is the"
-    )
+    assert "(2 nodes, 10 Gbit/s, 448 MiB per iteration)" in several
+    assert re.findall("`(.*?)`", several) == ["torch gloo", "graph shm"]  # the fastest first
+    assert "(on Ray, 448 MiB per iteration). If readers own a copy, `graph shm` is the fastest" in copies
     assert "`store driver-queue` takes 8 times as long" in copies and "mapped" not in copies
-    assert only_read.startswith(
-        "* **One node, readers that only read.** `graph zero-copy` takes about 50 ms, because no"
-    )
-    assert "; `graph mapped` takes about 1 ms, because nothing is copied (" in only_read and "times as" not in only_read
+    assert "`graph zero-copy` takes about 50 ms, because no reader copies; `graph mapped` takes about 1 ms" in only_read
+    assert "torch" not in only_read and "times as" not in only_read
     assert gpus.startswith("* **GPUs:** not measured.")
-
-
-def test_the_scripts_are_divided_by_the_suite_configuration_by_configuration(tmp_path):
-    for side, seconds in (("suite", 1.0), ("scripts", 2.0)):
-        (tmp_path / side).mkdir()
-        for transport in ("refs", "driver-queue"):
-            write_record(tmp_path / side / f"{transport}.json", make_record(transport, *around(seconds)))
-    assert [[*list(row.values())[:4], row["verdict"]] for row in rows_of(build_agreement(tmp_path))] == [
-        ["store driver-queue", "2,000", "1,000", "2", "slower"], ["store refs", "2,000", "1,000", "2", "slower"],
-    ]  # fmt: skip
