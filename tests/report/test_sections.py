@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from made_records import make_record, make_run, make_sweep
 
 from dataflow.analysis.result import group_results
@@ -150,26 +149,3 @@ def test_every_table_of_a_suite_can_be_shown_and_an_unknown_one_too():
     assert {part.table for parts in suites().values() for part in parts} <= set(find_tables())
     (section,) = build(make_record("refs", [1.0], table="of-tomorrow"))
     assert (section.name, section.chart, section.table.cells[0][0]) == ("of-tomorrow", None, "store refs")
-
-
-def traced(transport):
-    """Return a record of one iteration of a second, in which the driver serialises a message and waits."""
-    spans = [("driver", 0, "serialise", 0, 0.0, 3.8e5, 200_000), ("driver", 0, "wait", 0, 3.8e5, 1e6, 0)]
-    for index, name in enumerate(("policy", "reference", "reward", "driver")):
-        spans += [(name, 0, stage, 0, 1e5 * index, 1e5 * index, 0) for stage in ("sequence number", "make")]
-    price = {"cold_copy_before_seconds": [0.021], "cold_copy_faults": 1000}  # 1 µs per page fault
-    run = make_run([1.0], spans=spans, iterations_us=[(0.0, 1e6)], **price)
-    return make_record(transport, run, table="stages", traced=True)
-
-
-def test_traced_iterations_have_tables_by_cause_and_stage_and_the_headline_uses_untraced_medians():
-    records = [make_record("driver-queue", [2.0]), make_record("refs", [0.1])]
-    built = build(traced("driver-queue"), traced("refs"), *records)
-    by_cause, by_stage = [section for section in built if section.name == "stages"]
-    assert {"configuration", "mean ms per iteration", "serialise"} <= {*by_stage.table.headers}
-    slowest, fastest = by_cause.chart.panels[""]
-    assert (slowest.name, fastest.name) == ("store driver-queue", "store refs")
-    assert sum(slowest.segments.values()) == pytest.approx(2000)
-    assert slowest.segments["page faults"] == pytest.approx(2000 * 0.2)  # of the 0.38 s in which the driver serialises
-    assert by_cause.chart.title == "62% of the time of store driver-queue is waiting."
-    assert by_cause.chart.limits == {"memcpy: 20 ms": 20.0, "memcpy by all cores: 10 ms": 10.0}

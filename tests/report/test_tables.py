@@ -130,16 +130,14 @@ def test_the_table_says_which_data_paths_nothing_has_shown(paths, cell):
 
 @pytest.mark.parametrize(("error", "dashes"), [(0.0, set()), (0.0003, {"make"}), (0.003, {"make", "write"})])
 def test_the_stages_of_a_trace_are_not_shown_if_clocks_cannot_tell_them(error, dashes):
-    spans, lengths, begin = [], {"make": 3e3, "write": 17e3, "wait": 80e3}, 0.0
-    for stage, length in lengths.items():
-        spans.append(("driver", 0, stage, 0, begin, begin + length, 0))
-        begin += length
+    ends = {"make": (0.0, 3e3), "write": (3e3, 20e3), "wait": (20e3, 100e3)}
+    spans = [("driver", 0, stage, 0, begin, end, 0) for stage, (begin, end) in ends.items()]
     costs = {"1": NodeCosts(clock_error_seconds=error)}
     run = make_run([0.1], spans=spans, iterations_us=[(0.0, 100e3)], nodes=NODES, node_costs=costs)
     built = sections(group_results([make_record("memcpy", run, runtime="torch", table="cluster-stages", traced=True)]))
     (by_stage,) = [section for section in built if section.title.startswith("Milliseconds by stage")]
     (row,) = rows_of(by_stage)
-    assert {stage for stage in lengths if row[stage] == "-"} == dashes
+    assert {stage for stage in ends if row[stage] == "-"} == dashes
 
 
 def build_pages(*records):
