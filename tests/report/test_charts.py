@@ -99,17 +99,3 @@ def test_dots_have_their_interval_and_views_are_hollow_on_the_same_axis():
     assert list(dot.get_xdata()) == [group[0].value]
     assert dot.get_markerfacecolor() != "white" and second.lines[1].get_markerfacecolor() == "white"
     assert [text.get_text() for text in draw("dots").legends[0].get_texts()] == list(LIMITS)
-
-
-def test_bars_start_at_zero_and_have_their_interval_and_the_memcpy_line():
-    bars = [Mark("a", "", 5.0, 0.5, 8.0, segments={"copying": 3.0, "waiting": 0.0, "serialisation": 2.0})]
-    figure = Chart("bars", "", {"": bars}, "", {"memcpy": 9.0}, segment_names=CAUSES).draw()
-    (axes,) = figure.axes
-    assert axes.get_xlim()[0] == 0 and axes.get_xlim()[1] >= 9
-    *intervals, limit = [list(line.get_xdata()) for line in axes.lines]
-    assert (intervals, limit) == ([[0.5, 8.0]] * 2, [9.0, 9.0])  # in two colours
-    assert [(patch.get_x(), patch.get_width()) for patch in axes.patches] == [(0, 2), (2, 3)]  # in the order of CAUSES
-    shown = {bar.get_label(): bar.patches[0].get_facecolor() for bar in axes.containers}
-    every = {bar.get_label(): bar.patches[0].get_facecolor() for bar in draw("bars").axes[0].containers}
-    assert list(shown) == ["serialisation", "copying"] and shown.items() <= every.items()  # each keeps its colour
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["memcpy", *shown]

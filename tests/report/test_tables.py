@@ -23,15 +23,6 @@ def cells(*arguments, **changes):
     return dict(zip(table.headers, table.cells[0], strict=True))
 
 
-def test_multiples_of_memcpy_are_of_the_median_and_a_view_copies_nothing():
-    times = {"memcpy_before_seconds": [0.02]}
-    row = cells("refs", make_run([0.06, 0.04, 0.05], **times))
-    assert (row["ms per iteration"], row["x memcpy"]) == ("50", "2.5")
-    assert row["GB/s"] == f"{448 * 2**20 / 0.05 / 1e9:.3g}"
-    row = cells("mapped", make_run([0.05], readers_own_a_copy=False, **times), runtime="graph")
-    assert (row["GB/s"], row["x memcpy"]) == ("-", "-")
-
-
 def test_the_reference_a_skipped_configuration_and_wrong_bytes_are_marked():
     assert cells("memcpy", [0.1], runtime="torch")["configuration"] == "torch memcpy (reference)"
     skipped = make_run([], status="skipped", reason="no GPU", first_seconds=None, processes={})
