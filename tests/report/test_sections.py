@@ -2,12 +2,10 @@
 
 import re
 
-import pytest
-from made_records import make_record, make_run, make_sweep, rows_of
+from made_records import make_record, make_run, make_sweep
 
 from dataflow.analysis.result import group_results
 from dataflow.catalogue.catalogue import suites
-from dataflow.records.schema import ProcessCost
 from dataflow.report.sections import find_tables, sections
 
 
@@ -45,13 +43,8 @@ def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
     copy, written_in_place, view = section.sentence.split(" If ")
     assert "If readers own a copy, `graph shm` is the fastest with 199.8 ms (9.99 times the memcpy time)" in copy
     assert "`store driver-queue` takes 10 times as long (95 % interval" in copy
-    assert written_in_place == (
-        "readers own a copy and the producer writes in place, `graph mapped --copy-out` takes about 50 ms, without the "
-        "time in which the producer writes."
-    )
-    assert view.startswith(
-        "readers get a view, `graph mapped` takes about 2 ms, because nothing is copied (times below"
-    )
+    assert "`graph mapped --copy-out` takes about 50 ms, without the time in which" in written_in_place
+    assert "`graph mapped` takes about 2 ms, because nothing is copied (times below" in view
     speed_ups = column(section, "speed-up over store driver-queue")
     assert speed_ups["store driver-queue"] == "1x" and speed_ups["graph shm"].startswith("10x (")
     other_work = ("graph mapped", "graph mapped --copy-out", "torch mapped --check-every 100")
@@ -87,26 +80,16 @@ def test_a_transport_that_cannot_be_told_apart_from_the_fastest_is_named_too():
     assert re.search(r"; `store refs` \(123 ms \(.*?\)\) varied too much to be ranked\.", sentence)
 
 
-def test_a_failed_run_is_named_below_the_table_and_an_impossible_result_has_no_dot():
-    failed = make_run([], status="failed", reason="reward died", processes={})
-    fast = [make_run([0.005]) for _ in range(3)]  # the fastest memcpy pass takes 0.01 s
-    built = build(make_record("refs", [1.0], failed), make_record("shm", *fast, runtime="graph"))
-    section = find(built, "results")
-    assert "store refs: 1 of 2 runs failed: reward died." in section.notes
-    assert column(section, "status")["graph shm"] == "impossible"
-    names = [bar.name for bars in section.chart.panels.values() for bar in bars]
-    assert names == ["store refs"]
-
-
 def test_a_row_without_a_time_says_why_and_is_not_ranked():
     disturbed = [make_run([0.001], other_cores=1.0)] * 3
     unsettled = [make_run([0.002], settled=False, warmup_iterations=60)]
+    failed = make_run([], status="failed", reason="reward died", processes={})
     for table, section_name, header in (
         ("configurations", "results", "ms per iteration"), ("peers", "peers", "ms per iteration"),
         ("microbenchmarks", "microbenchmarks", "µs per iteration"),
     ):  # fmt: skip
         built = build(
-            make_record("refs", [1.0], [1.1], make_run([9.0], other_cores=0.5), table=table),
+            make_record("refs", [1.0], [1.1], make_run([9.0], other_cores=0.5), failed, table=table),
             make_record("shm", *disturbed, runtime="graph", table=table),
             make_record("gloo", *unsettled, runtime="torch", table=table),
         )
@@ -118,7 +101,10 @@ def test_a_row_without_a_time_says_why_and_is_not_ranked():
         if section_name != "microbenchmarks":
             assert "`store refs` takes" in section.sentence
             assert "Not ranked: `torch gloo` (not settled), `graph shm` (disturbed)." in section.sentence
+            names = [dot.name for dots in section.chart.panels.values() for dot in dots]
+            assert names == ["store refs"]
         notes = " ".join(section.notes)
+        assert "store refs: 1 of 4 runs failed: reward died." in notes
         assert "torch gloo: not settled: after 60 untimed iterations" in notes
         assert "Boots: 1. Runs per configuration: 2. Left out, because they were disturbed: 1 of 3 runs." in notes
 
@@ -163,53 +149,3 @@ def test_every_table_of_a_suite_can_be_shown_and_an_unknown_one_too():
     assert {part.table for parts in suites().values() for part in parts} <= set(find_tables())
     (section,) = build(make_record("refs", [1.0], table="of-tomorrow"))
     assert (section.name, section.chart, section.table.cells[0][0]) == ("of-tomorrow", None, "store refs")
-
-
-def test_retained_memory_is_compared_for_each_size():
-    def record(size, seconds, faults, **flags):
-        costs = {"driver": ProcessCost(minor_faults=faults)}
-        runs = [make_run([factor * seconds], processes=costs) for factor in (1.0, 1.1, 0.9)]
-        sizes = {"flow": "a -> b: 1MiB", "iteration_bytes": size}
-        return make_record("refs", *runs, table="retained-memory", flags=flags, **sizes)
-
-    records = []
-    for size in (2**26, 2**20):
-        records += [record(size, 1.0, 1000), record(size, 0.5, 10, retain_memory=True)]
-    first, last = rows_of(find(build(*records), "retained-memory"))
-    assert (first["bytes per iteration"], last["bytes per iteration"]) == ("1 MiB", "64 MiB")
-    assert (last["ms per iteration"], last["times as fast"], last["verdict"]) == ("996.7 → 498.3", "2", "faster")
-    assert last["page faults per iteration"] == "1,000 → 10"
-
-
-def spans_of(edges):
-    """Return spans of one iteration of a second: one actor after the other makes, serialises and reads."""
-    spans = [("driver", 0, "wait", 0, 0.0, 1e6, 0)]
-    for index, sender in enumerate(dict.fromkeys(edge.source for edge in edges)):
-        start = 1e5 * index
-        spans.append((sender, 0, "make", 0, start, start + 1e3, 0))
-        spans.append((sender, 0, "serialise", 0, start + 1e3, start + 9e4, 50_000))
-    for index, reader in enumerate(dict.fromkeys(edge.reader for edge in edges)):
-        spans.append((reader, 0, "sequence number", 0, 1e5 * index + 9e4, 1e5 * index + 9.5e4, 0))
-    return spans
-
-
-def traced(transport):
-    edges = make_record(transport).workload.edges
-    price = {"cold_copy_before_seconds": [0.021], "cold_copy_faults": 1000}  # 1 µs per page fault
-    costs = {"driver": ProcessCost(minor_faults=7), "raylet": ProcessCost(minor_faults=3)}
-    run = make_run([1.0], spans=spans_of(edges), iterations_us=[(0.0, 1e6)], processes=costs, **price)
-    return make_record(transport, run, table="stages", traced=True)
-
-
-def test_traced_iterations_have_tables_by_cause_and_stage_and_the_headline_uses_untraced_medians():
-    records = [make_record("driver-queue", [2.0]), make_record("refs", [0.1])]
-    built = build(traced("driver-queue"), traced("refs"), *records)
-    by_cause, by_stage = [section for section in built if section.name == "stages"]
-    assert {"configuration", "mean ms per iteration", "serialise"} <= {*by_stage.table.headers}
-    slowest, fastest = by_cause.chart.panels[""]
-    assert (slowest.name, fastest.name) == ("store driver-queue", "store refs")
-    assert sum(slowest.segments.values()) == pytest.approx(2000)
-    # 4 senders serialise for 89 ms each, of which 50 ms are page faults; the driver waits in the rest of the time.
-    assert slowest.segments["page faults"] == pytest.approx(2000 * 0.2)
-    assert by_cause.chart.title == "62% of the time of store driver-queue is waiting."
-    assert by_cause.chart.limits == {"memcpy: 20 ms": 20.0, "memcpy by all cores: 10 ms": 10.0}

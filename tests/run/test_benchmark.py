@@ -97,7 +97,6 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
         (["torch gloo --flow 'a -> b"], "close every quote"),
         (["store refs", "--runs", "0"], "--runs 0"),
         (["torch gloo --runs 2"], "unknown flag --runs"),
-        (["store driver-queue --in-flight 2"], "store driver-queue: --in-flight 2: driver-queue holds 1"),
         (["torch nccl", "rdt nccl"], "this machine can measure none of the configurations: nccl needs"),
         (["--suite", "quick", "--paired"], "--paired: give two configurations"),
         (["torch gloo", "torch nccl", "--paired"], "--paired: give two configurations that this machine can"),
@@ -161,7 +160,23 @@ def test_runs_are_interleaved_in_an_order_that_the_seed_repeats():
     assert len(set(orders)) == 5
     assert benchmark.order_runs(groups, 5, "a") == runs != benchmark.order_runs(groups, 5, "b")
     assert benchmark.order_runs(groups, 1, "a") == groups
-    assert {"".join(pair) for pair in benchmark.order_runs([["a", "b"]], 20, "a")} == {"ab", "ba"}
+
+
+def test_records_have_new_names_in_the_folder_of_results_without_an_output(measured, monkeypatch, tmp_path):
+    monkeypatch.setattr(benchmark, "RESULTS", tmp_path)
+    for names in (["torch memcpy"], ["torch memcpy"], ["torch memcpy", "torch mapped"]):
+        assert benchmark.main(names) == 0
+    assert len([*tmp_path.glob("torch-memcpy-*.json")]) == len([*tmp_path.glob("run-*/*.json")]) == 2
+
+
+def test_a_sweep_has_a_record_per_value_and_skips_a_value_that_does_not_fit(measured, tmp_path):
+    sweep = ("--sweep", "iteration-bytes=4KiB,1MiB,100TB")
+    assert benchmark.main(["torch memcpy", *sweep, "--output", str(tmp_path)]) == 0
+    records = files.load_all([tmp_path])
+    runs = {record.workload.sizes["iteration_bytes"]: record.runs[0] for record in records}
+    assert {size: run.status for size, run in runs.items()} == {2**12: "ok", 2**20: "ok", 10**14: "skipped"}
+    assert "memcpy needs" in runs[10**14].reason
+    assert {record.table for record in records} == {"sweep-iteration-bytes"}
 
 
 def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):

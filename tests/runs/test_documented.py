@@ -63,13 +63,6 @@ def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_c
     assert "torch clone: 1 x 20 iterations" in run("--suite", "benchmark", "--dry-run")
 
 
-def test_each_example_has_at_most_40_lines_and_is_explained():
-    page = (ROOT / "docs" / "in-your-code.md").read_text()
-    for name in EXAMPLES:
-        assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) <= 40
-        assert f"examples.{name}" in page
-
-
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == QUICK else pytest.mark.long)
                                   for name in EXAMPLES])  # fmt: skip
 def test_an_example_is_faster_after_its_change_than_before(cluster, name):

@@ -12,7 +12,7 @@ import time
 import psutil
 import pytest
 from conftest import LEAVE_SECONDS, descendants
-from faults import CANNOT_PREPARE, CHAIN, FAULTS, HOSTILE, MANY, store_result
+from faults import CANNOT_PREPARE, FAULTS, HOSTILE, store_result
 
 from dataflow.workers.cleanup import SHARED_MEMORY
 
@@ -58,24 +58,6 @@ def test_a_fault_is_named_and_leaves_nothing_behind(begin_run, fault):
         assert f"error: {run.reason}\n" in finished.stderr
         last = finished.stdout.splitlines()[-1].split()[2].replace(",", "")
         assert float(last) == pytest.approx(sum(run.seconds), rel=0.01)
-
-
-@pytest.mark.long
-def test_the_next_run_removes_what_a_killed_script_and_guard_left(begin_run):
-    dead = begin_run("graph", "--transport", "mapped", *MANY, *CHAIN)
-    dead.wait_for_iterations(6)
-    (folder,), supervisor = dead.run_folders(), psutil.Process(dead.process.pid)
-    (guard,) = supervisor.children()
-    for process in (guard, supervisor):
-        process.suspend()
-    for process in (guard, supervisor):
-        process.kill()
-    dead.process.wait()
-    assert folder.exists() and (SHARED_MEMORY / folder.name).exists()
-    following = begin_run("torch", "--transport", "memcpy", *CHAIN, temporary=dead.temporary).finish()
-    assert following.code == 0, following.stderr
-    assert not folder.exists()
-    assert dead.leftovers(LEAVE_SECONDS) == set()
 
 
 @pytest.mark.parametrize(("runtime", "transport"), ONE_OF_EACH_GROUP)

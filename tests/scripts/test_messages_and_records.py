@@ -85,22 +85,6 @@ def test_a_record_has_every_sample_in_its_place(flags):
     assert record["configuration"]["transport"] == "refs" and record["environments"]["0"]["versions"]["ray"]
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "reason"),
-    [
-        (SuiteError("policy died"), 1, "policy died"),
-        (KeyboardInterrupt(), 130, "interrupted after 1 timed iterations"),
-    ],
-)
-def test_an_error_is_one_line_and_the_samples_are_kept(flags, capsys, error, code, reason):
-    with pytest.raises(SystemExit) as end, records.recorded_run(flags) as run:
-        run.seconds.append(0.5)
-        raise error
-    assert end.value.code == code and capsys.readouterr().err == f"error: {reason}\n"
-    (run,) = records.load(flags.output).runs
-    assert (run.status, run.reason, run.seconds) == ("failed", reason, [0.5])
-
-
 def test_the_samples_of_a_record_whose_path_became_a_folder_are_saved_elsewhere(flags, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(records.tempfile, "gettempdir", lambda: str(tmp_path))
     path = flags.output

@@ -7,14 +7,12 @@ import sys
 import tomllib
 
 import pytest
-from conftest import ROOT, RUN_SECONDS
+from conftest import KILOBYTES, ROOT, RUN_SECONDS
 
 from dataflow.records import files
 from dataflow.studies import studies
 
 PACKAGES = ("dataflow/", "common/")
-RUN = ("run", "store refs", "graph shm", "--batch-size", "8", "--prompt-seq-len", "64", "--iterations", "3",
-       "--warmup", "1")  # fmt: skip
 
 
 def files_without(names):
@@ -77,7 +75,7 @@ def test_unit_tests_and_runs_pass_without_a_study(tmp_path, name):
     copy_without([name], tmp_path)
     remove_records(tmp_path / "results" / "published", name)
     remove_records(tmp_path / "results" / "evidence" / "agreement", name)
-    run_in(tmp_path, "-m", "dataflow", *RUN)
+    run_in(tmp_path, "-m", "dataflow", "run", "store refs", "graph shm", *KILOBYTES, "--iterations", "3")
     run_in(tmp_path, "-m", "dataflow", "report", "results/published", "--publish")
     tests = ("-m", "pytest", "-q", "-m", "not runs", "-n", "2", "--ignore", "tests/studies/test_deletable.py")
     run_in(tmp_path, *tests, seconds=900)

@@ -19,6 +19,8 @@ import psutil
 import pytest
 
 from dataflow.errors import RunFailed
+from dataflow.measure import supervisor
+from dataflow.measure.supervisor import make_items, plan_configuration
 from dataflow.workers import cleanup
 from dataflow.workers.cleanup import ROOT, RunFolder, channel_semaphores, clean, remember, remove_dead_runs
 
@@ -89,7 +91,7 @@ def tree(monkeypatch):
 
 
 @pytest.mark.parametrize("killed", ["nobody", "supervisor", "guard", "both"])
-def test_nothing_is_left_whatever_is_killed_and_whatever_signals_the_guard_gets(tree, killed):
+def test_nothing_is_left_whatever_is_killed_and_whatever_signals_the_guard_gets(tree, monkeypatch, killed):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         tree.guard.send_signal(number)
     time.sleep(0.1)
@@ -109,7 +111,9 @@ def test_nothing_is_left_whatever_is_killed_and_whatever_signals_the_guard_gets(
         assert all(process.is_running() for process in tree.orphans)
         tree.guard.kill()
         tree.guard.wait(30)
-        remove_dead_runs()
+        monkeypatch.setattr(supervisor.Monitor, "follow_driver", lambda *_: None)
+        (following,) = make_items(plan_configuration("torch memcpy", {}), tree.folder.parent)
+        supervisor.measure_run(following, 0)
     assert tree.supervisor.returncode == (0 if killed in ("nobody", "guard") else -signal.SIGKILL)
     assert [process for process in tree.orphans if process.is_running()] == []
     assert descendants() <= tree.before

@@ -85,8 +85,7 @@ def test_sizes_that_do_not_fit_are_rejected(sizes, error):
 def test_updates_are_verified_and_timed_part_by_part(measure, configuration, flags):
     model = ("--flow", "weights", "--model", "gpt2", "--model-scale", "0.05", "--iterations", "4", "--warmup", "1")
     record = measure(configuration, *model, *flags.split())
-    sizes, updates = record.workload.sizes, updates_of(record.runs[0])
-    assert record.workload.bytes_per_iteration == build_flow("weights", sizes).bytes_per_iteration
+    updates = updates_of(record.runs[0])
     for parts in (updates.publish_seconds, updates.transfer_seconds, updates.install_seconds, updates.stall_seconds):
         assert len(parts) == 4 and min(parts) > 0
     assert all(map(float.__le__, updates.stall_seconds, record.runs[0].seconds))

@@ -1,6 +1,6 @@
-"""Run ChatLearn's episodes over many flows in one process: bytes are verified, operations counted.
+"""Test the flags of ChatLearn's transport and trainer, and run its episodes over many flows in one process.
 
-Queues are lists and remote calls are calls. The last test uses Ray.
+Bytes are verified, and operations are counted. Queues are lists and remote calls are calls. One test uses Ray.
 """
 
 from collections import Counter
@@ -9,15 +9,20 @@ from typing import ClassVar
 
 import pytest
 import ray
+import torch
+from conftest import reject_options
+from in_process import flip_bit
 
+from dataflow.endpoints.payload import Outbox
 from dataflow.endpoints.progress_table import ProgressTable
 from dataflow.flows.catalogue import build_flow
+from dataflow.measure.data_path import expected_stored_bytes, find_other_data_path
 from dataflow.measure.loop import Measurement, WarmUp, iteration_groups
 from dataflow.measure.monitor import DriverReport
 from dataflow.records.schema import Run
 from dataflow.studies.chatlearn import driver as driver_module
 from dataflow.studies.chatlearn import models
-from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer, split_samples
+from dataflow.studies.chatlearn.models import ChatLearnActor, Trainer, digest, split_samples
 from dataflow.workers.worker_group import WorkerGroup
 
 BATCH_SIZE = 8
@@ -171,6 +176,17 @@ def test_a_sample_that_the_dataset_loses_or_repeats_fails_the_run(run, monkeypat
     assert result.status == "failed" and "stream-dataset" in result.wrong_bytes_by_field
 
 
+def test_a_changed_bit_of_any_field_or_another_dtype_changes_the_digest_of_a_sample():
+    sizes = {"batch_size": 1, "prompt_len": "uniform:3:9", "response_len": "uniform:2:7"}
+    message = build_flow("ppo", sizes, "fields").message("reward")
+    payload = Outbox("reward", message, 1, torch.device("cpu")).pool[0]
+    (sample,) = split_samples([payload])
+    for name in payload:
+        (changed,) = split_samples([flip_bit(payload, name)])
+        assert digest(changed) != digest(sample), name
+    assert digest(sample | {"ref_logprobs": sample["ref_logprobs"].view(torch.int32)}) != digest(sample)
+
+
 def test_the_store_takes_in_the_micro_batches_and_the_trace_has_the_steps_of_the_trainer(run_script):
     """These messages are large enough for the store, whose bytes are those that are expected, or the run fails."""
     flags = ("--transport", "ref-queue", "--message", "fields", "--flow", "online-dpo", "--batch-size", "64",
@@ -183,3 +199,38 @@ def test_the_store_takes_in_the_micro_batches_and_the_trace_has_the_steps_of_the
     # The trace has episodes, because iterations overlap in them.
     assert len(run.iterations_us) == len(run.group_seconds) == 2
     assert {(span[0], span[3]) for span in run.spans if span[2] == "train"} == {("trainer", 0), ("trainer", 1)}
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ("refs --episode 8", "--episode is a flag of --transport ref-queue: give"),
+        ("ref-queue --episode 8 --in-flight 4", "give --in-flight 8"),
+        ("ref-queue --episode 2 --in-flight 4", "a verification after 2 iterations: give 2 or less"),
+        ("ref-queue --episode 2 --in-flight 2 --check-every 2", "--check-every: every episode"),
+        ("ref-queue --episode 200", "--iterations 30: give 200"),
+        ("refs --sink trainer", "--sink is a flag of --transport ref-queue: give"),
+        ("ref-queue --sink trainer --flow slime", "give --message fields, or one of ChatLearn's flows"),
+        ("ref-queue --sink trainer", "the flat messages of online-dpo cannot be cut into samples: give --message"),
+        ("ref-queue --train-micro-batch 4", "give --sink trainer too"),
+        ("ref-queue --flow ppo --message jagged --sink trainer", "jagged messages of ppo cannot be cut"),
+        ("ref-queue --message fields --sink trainer --episode 4", "give --in-flight 4"),
+        ("ref-queue --message fields --sink trainer --train-global-batch 4", "a multiple of --train-micro-batch 8"),
+    ],
+)
+def test_flags_that_cannot_be_used_are_rejected_in_one_line(no_gpu, flags, reason):
+    assert reason in reject_options("store", "--transport", *flags.split())
+
+
+def test_the_micro_batches_of_the_trainer_are_stored_too(make_plan):
+    sizes = ("--message", "fields", "--batch-size", "64", "--prompt-len", "389", "--response-len", "512")
+    counts = ("--episode", "4", "--in-flight", "4", "--iterations", "4", "--warmup", "0", "--sink", "trainer")
+    flags = ("--transport", "ref-queue", *sizes, *counts)
+    plan = make_plan("store", *flags)
+    messages, batches = expected_stored_bytes(plan), plan.task_flow.edges_to("stream-dataset")[0].bytes
+    for stored, is_expected in ((messages + batches, True), (messages + 2 * batches, False)):
+        problem = find_other_data_path(plan, Run(stored_bytes=4 * stored), {}, range(2, 6))
+        assert (problem is None) == is_expected
+    uneven = make_plan("store", *flags, "--prompt-len", "uniform:10:100")  # the longest sample sets the length
+    assert uneven.added.store_bytes > uneven.task_flow.edges_to("stream-dataset")[0].bytes
+    assert make_plan("store", *flags[:-2]).added.store_bytes == 0
