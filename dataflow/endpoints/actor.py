@@ -3,11 +3,12 @@
 import gc
 import os
 import resource
+import runpy
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ from dataflow.flows.message import OFFSETS, VALUES
 from dataflow.plan.plan import Plan
 from dataflow.studies import load
 from dataflow.trace import spans
+
+FAULTS = Path(__file__).parents[2] / "tests" / "fault_injection.py"
 
 
 class Endpoint:
@@ -51,8 +54,8 @@ class Endpoint:
         self.parts = [load(study, part)(self) for study, part in plan.parts.items()]
         if options.trace:
             spans.install(self)
-        if options.inject:
-            import_module("dataflow.endpoints.fault_injection").install(self, options.inject)
+        if options.inject:  # a fault, for tests
+            runpy.run_path(str(FAULTS))["install"](self, options.inject)
 
     def memory(self, task: str) -> Memory | None:
         """Return where the task's payloads lie; None: anywhere. Transports that share memory override it."""

@@ -117,7 +117,7 @@ class CoreOptions:
     threads: int = _measurement(1, "torch threads per actor, for copies", int, _COUNT, configuration=True)
     trace: bool = _measurement(False, "record what each process does and when: a table shows the stages of an "
         "iteration, and a Chrome trace (.trace) lies beside the record. Tracing itself costs time")
-    inject: str | None = _measurement(None, "", str, configuration=True)  # for tests: endpoints/fault_injection.py
+    inject: str | None = _measurement(None, "", str, configuration=True)  # tests/fault_injection.py
     # fmt: on
     transport: str | None = None
     preset: str | None = None  # the known system that --flow names
