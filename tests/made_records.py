@@ -29,8 +29,7 @@ def make_run(seconds: list[float], **changes: Any) -> Run:
 def make_record(transport: str, *runs: Run | list[float], runtime: str = "store", **changes: Any) -> Record:
     """Return a record of these runs, or of runs with these iterations.
 
-    changes: suite, table, flow, message, flags, device, layout (fields of Layout), traced, environment, arguments, and
-        sizes of the flow.
+    changes: suite, table, flow, message, flags, device, layout, traced, environment, arguments, sizes of the flow.
     """
     flow_name, message = changes.pop("flow", "online-dpo"), changes.pop("message", None)
     record_fields = {name: changes.pop(name) for name in ("suite", "table", "traced") if name in changes}

@@ -54,12 +54,10 @@ def test_a_flow_that_cannot_run_is_rejected(reads_by_task, returns, reason):
         Flow("test", "a test", flat_message(8), tasks, tuple(returns))
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [{"dtype": "int65", "shape": (2,)}, {"dtype": "str"}, {"dtype": "int64", "lengths": (2, -1)},
-     {"dtype": "int64", "shape": (2, 3), "storage": (2, 2)}, {"dtype": "int64", "shape": (8, 8.5)}],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize("arguments", [
+    {"dtype": "int65", "shape": (2,)}, {"dtype": "str"}, {"dtype": "int64", "lengths": (2, -1)},
+    {"dtype": "int64", "shape": (2, 3), "storage": (2, 2)}, {"dtype": "int64", "shape": (8, 8.5)},
+], ids=str)  # fmt: skip
 def test_fields_that_are_not_possible_are_rejected(arguments):
     with pytest.raises(ValueError, match=r"^field 'logprobs'.*$"):
         Field("logprobs", **arguments)
