@@ -99,20 +99,20 @@ def format_speed_up(result: Result, baseline: Result | None) -> str:
     if result is baseline:
         return "1x"
     ratio = Pair(result, baseline).ratio
-    return f"{format_significant(ratio.value)}x" + (f" ({format_interval(ratio)})" if ratio.low else "")
+    return f"{format_significant(ratio.value)}x" + (f" ({format_interval(ratio)})" if ratio.interval else "")
 
 
 def format_interval(ratio: Ratio, invert: bool = False) -> str:
     """Return the 95 % interval of a ratio, or of its inverse; "-" for too few runs."""
-    if ratio.low is None or ratio.high is None:
+    if ratio.interval is None:
         return "-"
-    ends = (1 / ratio.high, 1 / ratio.low) if invert else (ratio.low, ratio.high)
+    ends = [1 / end for end in reversed(ratio.interval)] if invert else ratio.interval
     return " to ".join(map(format_significant, ends))
 
 
 def describe_interval(ratio: Ratio, invert: bool = False) -> str:
     few = f"no interval: give --runs {MIN_RUNS} or more"
-    return f"95 % interval {format_interval(ratio, invert)}" if ratio.low else few
+    return f"95 % interval {format_interval(ratio, invert)}" if ratio.interval else few
 
 
 def format_factor(ratio: Ratio) -> str:

@@ -21,7 +21,7 @@ def test_ratio_is_that_of_the_typical_seconds_with_the_interval_of_welch():
     squares = [log.var(ddof=1) / len(log) for log in logs]
     freedom = sum(squares) ** 2 / sum(square**2 / (len(log) - 1) for square, log in zip(squares, logs, strict=True))
     margin = stats.t.ppf(0.975, freedom) * sum(squares) ** 0.5
-    assert (result.low, result.high) == pytest.approx((result.value / np.exp(margin), result.value * np.exp(margin)))
+    assert result.interval == pytest.approx((result.value / np.exp(margin), result.value * np.exp(margin)))
     assert (result.runs, result.verdict, ratio(theirs, ours).verdict) == (3, "faster", "slower")
     assert (ratio([2.0] * 3, [1.0] * 3).verdict, ratio([2.0] * 3, [2.0] * 3).verdict) == ("slower", NO_DIFFERENCE)
 
@@ -29,14 +29,14 @@ def test_ratio_is_that_of_the_typical_seconds_with_the_interval_of_welch():
 @pytest.mark.parametrize(("runs", "words"), [([5.0], "one run"), ([5.0, 5.001], "2 runs")])
 def test_too_few_runs_have_no_verdict(runs, words):
     for result in (ratio(runs, [1.0, 1.01, 1.02, 0.99, 1.0]), ratio_of_pairs(runs, [1.0, 1.01][: len(runs)])):
-        assert (result.low, result.high, result.p, result.detectable) == (None, None, None, None)
+        assert (result.interval, result.detectable) == (None, None)
         assert (result.verdict, interval(runs)) == (f"{words}: no verdict", None)
 
 
 def test_a_configuration_that_varies_much_is_not_called_equal_to_one_that_it_is_probably_slower_than():
     steady, noisy = [0.065, 0.066, 0.064, 0.065, 0.067], [0.2, 0.122, 0.15, 0.07, 0.11]
     result = ratio(noisy, steady)
-    assert 1 < result.low < result.value and result.p >= 0.01
+    assert 1 < result.interval[0] < result.value and result.p >= 0.01
     assert (result.verdict, ratio(steady, noisy).verdict) == (TOO_NOISY, TOO_NOISY)
 
 
