@@ -33,21 +33,17 @@ class Pair:
         self.old, self.new = old, new
         self.label = new.label if new.label == old.label else f"{new.label} / {old.label}"
         self.is_measured = old.status == new.status == "ok"
-        self.is_worse = old.status == "ok" and (new.status != "ok" or _failed_share(new) > _failed_share(old))
+        old_share, new_share = (sum(run.status == "failed" for run in r.runs) / len(r.runs) for r in (old, new))
+        self.is_worse = old.status == "ok" and (new.status != "ok" or new_share > old_share)
         by_pair = {run.pair: run for run in old.shown_runs if run.pair}
         self.paired_runs = [(by_pair[run.pair], run) for run in new.shown_runs if run.pair in by_pair]
 
     @cached_property
     def ratio(self) -> Ratio:
         """Return new time / old time; of runs that were paired, pair by pair."""
-        if not self.paired_runs:
-            return ratio(self.new.run_seconds, self.old.run_seconds)
+        old = [self.old.seconds_of(run) for run, _ in self.paired_runs]
         new = [self.new.seconds_of(run) for _, run in self.paired_runs]
-        return ratio(new, [self.old.seconds_of(run) for run, _ in self.paired_runs], paired=True)
-
-
-def _failed_share(result: Result) -> float:
-    return sum(run.status == "failed" for run in result.runs) / len(result.runs)
+        return ratio(new or self.new.run_seconds, old or self.old.run_seconds, paired=bool(self.paired_runs))
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -59,28 +55,22 @@ class Identity(msgspec.Struct, frozen=True):
     paired: bool
 
 
-def match_results(
-    old: Sequence[Result], new: Sequence[Result], mixed: bool = False
-) -> tuple[list[Pair], list[Result], list[Result]]:
+def match_results(old: Sequence[Result], new: Sequence[Result]) -> tuple[list[Pair], list[Result], list[Result]]:
     """Return the pairs, the unmatched old results and the unmatched new results.
 
-    Results with paired runs are a pair, then those of equal identity. Raise RecordError if the machines
-    differ (unless `mixed`), if a configuration has other flags on the other side, if nothing matches, or if a side has
-    two results of equal identity.
+    Results with paired runs are a pair, then those of equal identity. Raise RecordError if a configuration has other
+    flags on the other side, if nothing matches, or if a side has two results of equal identity.
     """
-    if not mixed:
-        check_one_machine([*old, *new])
     pairs = [pair for one in old for other in new if (pair := Pair(one, other)).paired_runs]
     matched = [result for pair in pairs for result in (pair.old, pair.new)]
     only_old, only_new = (_by_identity([result for result in side if result not in matched]) for side in (old, new))
     for identity in only_old.keys() & only_new.keys():
         pairs.append(Pair(only_old.pop(identity), only_new.pop(identity)))
-    for one in only_old:
-        for other in only_new:
-            if one.configuration.name == other.configuration.name:
-                difference = next(find_differences(msgspec.to_builtins(one), msgspec.to_builtins(other)))
-                raise RecordError(f"{one.configuration.name}: OLD and NEW are different measurements, {difference}: "
-                                  "measure both with the same flags")  # fmt: skip
+    for one, other in product(only_old, only_new):
+        if one.configuration.name == other.configuration.name:
+            difference = next(find_differences(msgspec.to_builtins(one), msgspec.to_builtins(other)))
+            raise RecordError(f"{one.configuration.name}: OLD and NEW are different measurements, {difference}: "
+                              "measure both with the same flags")  # fmt: skip
     if not pairs:
         names = ["; ".join(result.label for result in side) or "none" for side in (old, new)]
         raise RecordError(f"no configuration is on both sides: OLD has {names[0]}, NEW {names[1]}")
@@ -132,7 +122,7 @@ def check_one_machine(results: Sequence[Result], several_boots: bool = False) ->
 def link_seconds(result: Result) -> float | None:
     """Return the time of the messages between nodes by plain TCP; None if all actors are on one node."""
     complete = [run for run in result.shown_runs if run.links and run.nodes]  # failed runs do not name the nodes
-    return median_of([_link_seconds(run, crossings_of(result, run), result.in_flight > 1)] for run in complete)
+    return median_of([_link_seconds(result, run)] for run in complete)
 
 
 def times_link(result: Result) -> float | None:
@@ -149,13 +139,14 @@ def crossings_of(result: Result, run: Run) -> Crossings:
     return Crossings(flow, run.nodes, result.transport.once_per_node)
 
 
-def _link_seconds(run: Run, crossings: Crossings, overlap: bool) -> float:
-    """Return the time per iteration of the messages between nodes by plain TCP.
+def _link_seconds(result: Result, run: Run) -> float:
+    """Return the time per iteration of the messages of a run between nodes.
 
     The faster number of connections of each link counts. If iterations overlap, it is the time of the node that sends
     longest. Otherwise it is the time until the driver has all results: a task sends when it has all its inputs, and a
     node sends one message at a time.
     """
+    crossings = crossings_of(result, run)
     flow = crossings.flow
     byte_seconds: dict[tuple[int, int], float] = {}
     for link in run.links:
@@ -176,4 +167,4 @@ def _link_seconds(run: Run, crossings: Crossings, overlap: bool) -> float:
                 busy[sender] += seconds
                 for edge in edges:
                     ready[edge.reader] = max(ready[edge.reader], sent[sender])
-    return max(busy.values(), default=0.0) if overlap else ready[DRIVER]
+    return max(busy.values(), default=0.0) if result.in_flight > 1 else ready[DRIVER]

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dataflow.analysis.comparison import Pair, environment_differences, match_results
+from dataflow.analysis.comparison import Pair, check_one_machine, environment_differences, match_results
 from dataflow.analysis.result import UNCOUNTED, Result, group_results
 from dataflow.analysis.statistics import MIN_RUNS
 from dataflow.errors import UsageError
@@ -101,7 +101,9 @@ def main(argv: Sequence[str]) -> int:
     """Print the comparison. Return 0, or 1 if --fail-above finds a loss."""
     arguments = parse_arguments(argv)
     old, new = (group_results(files.load_all([path])) for path in (arguments.old, arguments.new))
-    pairs, only_old, only_new = match_results(old, new, arguments.mixed)
+    if not arguments.mixed:
+        check_one_machine([*old, *new])
+    pairs, only_old, only_new = match_results(old, new)
     losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
     print_pairs(pairs)
     for side, results in (("OLD", only_old), ("NEW", only_new)):

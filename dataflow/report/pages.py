@@ -91,7 +91,7 @@ def build_agreement(folder: Path) -> Section:
         Column("95 % interval", lambda pair: format_interval(pair.ratio)),
         Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
     ]
-    pairs = match_results(suite, scripts, mixed=True)[0]  # the scripts store less about the machine
+    pairs = match_results(suite, scripts)[0]
     return Section("agreement", "", table=make_table(pairs, columns), notes=provenance(suite))
 
 
