@@ -131,40 +131,34 @@ def swept_size(result: Result) -> str:
     return result.table.removeprefix("sweep-").replace("-", "_")
 
 
-def find_sweeps(group: Group) -> list[tuple[Result, dict[int, Result]]]:
-    """Return each configuration that has a time, in groups of equal work: a result, and all by the swept value.
-
-    The former is the timed one of the largest value: the object store gives views of large messages only.
-    """
+def find_sweeps(group: Group) -> list[tuple[list[Result], dict[int, Result]]]:
+    """Return the results of each configuration, in groups of equal work: those with a time, and all by swept value."""
     swept, by_label = swept_size(group.done[0]), defaultdict[str, dict[int, Result]](dict)
     for result in group.results:
         if result.status in ("ok", *UNCOUNTED):
             value = result.in_flight if swept == "in_flight" else int(result.workload.sizes[swept])
             by_label[tables.short_label(result, swept)][value] = result
     rows = []
-    for points in by_label.values():
-        timed = [value for value, result in points.items() if result.status == "ok"]
-        if timed:
-            rows.append((points[max(timed)], dict(sorted(points.items()))))
-    return sorted(rows, key=lambda row: [*tables.READER_GROUPS].index(tables.readers_of(row[0])))
+    for results in by_label.values():
+        by_value = dict(sorted(results.items()))
+        if timed := [result for result in by_value.values() if result.status == "ok"]:
+            rows.append((timed, by_value))
+    # The object store gives views of large messages only, so the largest value decides.
+    return sorted(rows, key=lambda row: [*tables.READER_GROUPS].index(tables.readers_of(row[0][-1])))
 
 
 def sweep_columns(group: Group) -> Sequence[Column]:
     swept, rows = swept_size(group.done[0]), find_sweeps(group)
     header = format_bytes if swept == "iteration_bytes" else str
 
-    def format_at(row: tuple[Result, dict[int, Result]], value: int) -> str:
+    def format_at(row: tuple[list[Result], dict[int, Result]], value: int) -> str:
         return tables.TIME.cell(row[1][value]) if value in row[1] else "-"
 
-    def format_largest_overhead(row: tuple[Result, dict[int, Result]]) -> str:
-        done = [result for result in row[1].values() if result.status == "ok"]
-        return tables.OVERHEAD.cell(max(done, key=lambda result: result.overhead_share or 0))
-
     return (
-        Column("configuration", lambda row: tables.short_label(row[0], swept)),
-        Column("readers get", lambda row: tables.READERS.cell(row[0]), is_text=True),
+        Column("configuration", lambda row: tables.short_label(row[0][-1], swept)),
+        Column("readers get", lambda row: tables.READERS.cell(row[0][-1]), is_text=True),
         *(Column(header(value), partial(format_at, value=value)) for value in sorted({v for _, p in rows for v in p})),
-        Column("largest overhead", format_largest_overhead),
+        Column("largest overhead", lambda row: tables.OVERHEAD.cell(max(row[0], key=lambda r: r.overhead_share or 0))),
     )
 
 
@@ -176,15 +170,15 @@ def sweep_title(result: Result) -> str:
 
 def draw_sweep(group: Group) -> Chart:
     swept, memcpy, lines = swept_size(group.done[0]), dict[int, tuple[float, ...]](), []
-    for largest, results in find_sweeps(group):
+    for timed, results in find_sweeps(group):
         points = []
         for value, result in results.items():
-            if result.status == "ok":
+            if result in timed:
                 seconds = (result.typical_seconds, min(result.run_seconds), max(result.run_seconds))
                 points.append((value, *(1e3 * s for s in seconds)))
                 if result.memcpy_seconds:
                     memcpy[value] = (value, *[1e3 * result.memcpy_seconds] * 3)
-        lines.append(Series(tables.short_label(largest, swept), points, is_view=not largest.readers_own_a_copy))
+        lines.append(Series(tables.short_label(timed[-1], swept), points, is_view=not timed[-1].readers_own_a_copy))
     if memcpy:
         lines.append(Series("memcpy", [memcpy[value] for value in sorted(memcpy)], is_limit=True))
     caption = ("Dashed: readers get a view. Bands: fastest to slowest run.", *provenance(group.done))
