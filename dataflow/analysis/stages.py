@@ -19,15 +19,15 @@ STAGES = (
 # They count only while nothing else happens: a library's send or receive may wait for its peer, a graph's loop runs
 # while another process works, and waiting is no work. The first one that happens gets the time.
 LAST_STAGES = ("transfer", "loop", "wait")
-SERIALISATION, COPYING, OTHER_CAUSES = "serialisation", "copying", "other"
+SERIALISATION, COPYING, OTHER = "serialisation", "copying", "other"
 CAUSES = {
     SERIALISATION: ("serialise", "deserialise"),
     PAGE_FAULTS: (PAGE_FAULTS,),
     COPYING: ("write", "copy", "pack", "unpack", "device to host", "host to device"),
     "sending": ("transfer",),
     "waiting": ("wait", "loop"),
+    OTHER: (),  # the rest of the iteration
 }
-ALL_CAUSES = (*CAUSES, OTHER_CAUSES)
 TYPE_HINT = "TorchTensorType"  # a data path with it does not pickle tensors: Ray's deserialisation copies them
 MAX_UNEXPLAINED = 0.05  # of an iteration
 MAX_CLOCK_ERROR = 0.05  # of a time that begins on one node and ends on another
@@ -36,9 +36,9 @@ MAX_CLOCK_ERROR = 0.05  # of a time that begins on one node and ends on another
 def attribute(run: Run) -> tuple[dict[str, float], float]:
     """Return the mean seconds of each stage per iteration, and the share of the iteration that the stages explain.
 
-    In each thread the innermost span gets the time; threads that work at the same time share it equally. If no
-    thread works, the first of LAST_STAGES gets it. Time without a span is not explained. The time of page faults is
-    their number in a span times `fault_seconds`, at most the time of the span.
+    In each thread the innermost span gets the time; threads that work at the same time share it equally. Time without
+    a span is not explained. The time of page faults is their number in a span times `fault_seconds`, at most that of
+    the span.
     """
     iterations, seconds_per_fault = middle_iterations(run), fault_seconds(run)
     totals = dict.fromkeys(STAGES, 0.0)
@@ -74,7 +74,7 @@ def attribute_to_causes(run: Run) -> dict[str, float]:
     if any(path.startswith(TYPE_HINT) for path in run.data_paths.values()):
         causes[SERIALISATION] -= stages.get("deserialise", 0.0)
         causes[COPYING] += stages.get("deserialise", 0.0)
-    causes[OTHER_CAUSES] = max(0.0, iteration_seconds(run) - sum(causes.values()))
+    causes[OTHER] = max(0.0, iteration_seconds(run) - sum(causes.values()))
     return causes
 
 
@@ -134,10 +134,7 @@ def _find_problems(result: Result, run: Run) -> Iterator[str]:
 
 
 def _working(spans: Sequence[Span], begin: float, end: float) -> tuple[list[Span], list[Span]]:
-    """Return the innermost span of each thread in an interval in which no span begins or ends, and those that share it.
-
-    These work, or else they are of the first of LAST_STAGES.
-    """
+    """Return each thread's innermost span in an interval without begins and ends of spans, and those that share it."""
     open_spans = sorted((span for span in spans if span[4] <= begin and span[5] >= end), key=lambda span: span[4])
     innermost = [*{span[:2]: span for span in open_spans}.values()]  # of each thread, the one that began last
     working = [span for span in innermost if span[2] not in LAST_STAGES]

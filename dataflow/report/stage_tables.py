@@ -87,7 +87,7 @@ def draw_headline(group: Group) -> Chart | None:
     caption = f"{title_of(shown[0])}. Times and 95 % intervals (lines) without tracing, causes as in docs/stages.md."
     return Chart(
         "headline", title, {"": bars}, "milliseconds per iteration", memcpy_lines(shown),
-        (caption, *provenance(shown)), stages.ALL_CAUSES,
+        (caption, *provenance(shown)), [*stages.CAUSES],
     )  # fmt: skip
 
 
@@ -98,6 +98,5 @@ def stage_tables(name: str, chart: Callable[[Group], Any] = lambda group: None) 
         columns, title = partial(part_columns, attribute=attribute, order=order), f"Milliseconds by {part}: "
         return Table(name, columns, lambda group: group.done, lambda r: title + title_of(r), **more)
 
-    by_cause = make("cause", stages.attribute_to_causes, stages.ALL_CAUSES, chart=chart)
-    by_stage = partial(make, "stage", lambda run: stages.attribute(run)[0], stages.STAGES)
-    return by_stage(notes=describe_method, before=[by_cause])
+    by_cause = make("cause", stages.attribute_to_causes, [*stages.CAUSES], chart=chart)
+    return make("stage", lambda run: stages.attribute(run)[0], stages.STAGES, notes=describe_method, before=[by_cause])
