@@ -30,10 +30,10 @@ class Pair:
     """Two results whose times per iteration are compared."""
 
     def __init__(self, old: Result, new: Result) -> None:
-        self.old, self.new = old, new
+        self.old, self.new = self.sides = old, new
         self.label = new.label if new.label == old.label else f"{new.label} / {old.label}"
         self.is_measured = old.status == new.status == "ok"
-        old_share, new_share = (sum(run.status == "failed" for run in r.runs) / len(r.runs) for r in (old, new))
+        old_share, new_share = (sum(run.status == "failed" for run in r.runs) / len(r.runs) for r in self.sides)
         self.is_worse = old.status == "ok" and (new.status != "ok" or new_share > old_share)
         by_pair = {run.pair: run for run in old.shown_runs if run.pair}
         self.paired_runs = [(by_pair[run.pair], run) for run in new.shown_runs if run.pair in by_pair]
@@ -56,13 +56,9 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 def match_results(old: Sequence[Result], new: Sequence[Result]) -> tuple[list[Pair], list[Result], list[Result]]:
-    """Return the pairs, the unmatched old results and the unmatched new results.
-
-    Results with paired runs are a pair, then those of equal identity. Raise RecordError if a configuration has other
-    flags on the other side, if nothing matches, or if a side has two results of equal identity.
-    """
+    """Return the pairs, the unmatched old and the unmatched new results; raise RecordError if they do not fit."""
     pairs = [pair for one in old for other in new if (pair := Pair(one, other)).paired_runs]
-    matched = [result for pair in pairs for result in (pair.old, pair.new)]
+    matched = [result for pair in pairs for result in pair.sides]
     only_old, only_new = (_by_identity([result for result in side if result not in matched]) for side in (old, new))
     for identity in only_old.keys() & only_new.keys():
         pairs.append(Pair(only_old.pop(identity), only_new.pop(identity)))
@@ -97,12 +93,6 @@ def find_differences(one: Any, other: Any, name: str = "") -> Iterator[str]:
             yield from find_differences(one.get(key), other.get(key), f"{name} {key}".strip())
     elif one != other:
         yield f"{name}: {one} → {other}"
-
-
-def environment_differences(pairs: Sequence[Pair]) -> list[str]:
-    """Return a line per environment variable, version and property of the machine that differs in a pair."""
-    sides = [(pair.old.environments[0], pair.new.environments[0]) for pair in pairs]
-    return list(dict.fromkeys(line for old, new in sides for line in find_differences(old, new)))
 
 
 def check_one_machine(results: Sequence[Result], several_boots: bool = False) -> None:

@@ -48,8 +48,7 @@ def interval(run_seconds: Sequence[float]) -> tuple[float, float] | None:
 def ratio(run_seconds: Sequence[float], baseline: Sequence[float], paired: bool = False) -> Ratio:
     """Return how many times as long one configuration takes as another, by the logarithms of the medians of their runs.
 
-    Iterations of one process share its conditions, so a run counts once. The test is Welch's; for paired runs it is
-    Student's of the ratio of each pair, because the two runs of a pair met nearly the same conditions.
+    The test is Welch's; for paired runs, which met nearly the same conditions, it is Student's of the pairs' ratios.
     """
     from scipy.stats import t, ttest_ind, ttest_rel  # takes half a second, which a run does not need
 

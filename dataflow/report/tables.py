@@ -26,18 +26,14 @@ GROUP_FLAGS = ("episode", "check_every", "in_flight")
 
 @dataclass(frozen=True)
 class Column:
-    """A header and the function that returns the cell of an item. Text is aligned to the left.
-
-    In a narrow terminal the columns of the highest rank are left out first. Those of rank 0 never are. The cell of a
-    result without a timed iteration is "-", except in the first column and in those that are `untimed`.
-    """
+    """A header, and the function that returns the cell of an item."""
 
     header: str
     cell: Callable[[Any], str]
-    rank: int = 0
-    is_text: bool = False
+    rank: int = 0  # a narrow terminal leaves out the columns of the highest rank first, and never those of rank 0
+    is_text: bool = False  # it is aligned to the left
     is_optional: bool = False  # it is left out if no item has a value
-    untimed: bool = False  # it has a value for results without a timed iteration too
+    untimed: bool = False  # it has a value for results without a timed iteration too; the others have "-"
 
 
 @dataclass(frozen=True)
@@ -115,15 +111,10 @@ def format_data_path(result: Result) -> str:
 
 
 def readers_of(result: Result) -> str:
-    """Return the group of a result whose times are compared with each other."""
+    """Return the group of a result. Only times of one group are compared."""
     if not result.readers_own_a_copy:
         return VIEW
     return WRITTEN_IN_PLACE if result.producer_writes_in_place else OWN_COPY
-
-
-def have_equal_work(one: Result, other: Result) -> bool:
-    """Return whether the time of one result may be divided by that of the other."""
-    return (readers_of(one), one.producer_writes_in_place) == (readers_of(other), other.producer_writes_in_place)
 
 
 def order_by_readers(results: Sequence[Result]) -> list[Result]:
@@ -158,8 +149,9 @@ def time_column(header: str, form: Callable[[float], str] = format_milliseconds)
     """Return a column of the times per iteration, or of why there is none although runs were ok."""
 
     def cell(result: Result) -> str:
-        reason = result.status if result.status in UNCOUNTED else "-"
-        return form(result.typical_seconds) if result.seconds else reason
+        if result.seconds:
+            return form(result.typical_seconds)
+        return result.status if result.status in UNCOUNTED else "-"
 
     return Column(header, cell, untimed=True)
 
