@@ -38,8 +38,9 @@ def page_sections(results: Sequence[Result]) -> list[Section]:
     if by_name:
         built.append(Section("answers", "", build_answers(results, headline)))
     measured = {result.name: result for result in largest_of(results, "configurations")}
-    if any(result.status == "ok" for result in measured.values()):
-        built += [build_advice(measured), build_systems(measured)]
+    timed = {name: result for name, result in measured.items() if result.status == "ok"}
+    if timed:
+        built += [build_advice(measured), build_systems(timed)]
     return built
 
 
@@ -109,7 +110,7 @@ def build_answers(results: Sequence[Result], headline: Sequence[Result]) -> str:
 
 def build_advice(results: Mapping[str, Result]) -> Section:
     """Return when to use each configuration of the catalogue."""
-    texts = {"use it for": "use_when", "needs": "needs", "copies per edge": "copies", "what breaks it": "breaks"}
+    keys = {"use it for": "use_when", "needs": "needs", "copies per edge": "copies", "what breaks it": "breaks"}
     rows = []
     for variant in VARIANTS:
         if variant.advice:
@@ -117,23 +118,21 @@ def build_advice(results: Mapping[str, Result]) -> Section:
             published = result.status if result else "not measured"
             if published == "ok":
                 published = format_time(results[variant.name]).replace(" ms", "")
-            rows.append([f"`{variant.name}`", *(variant.advice[key] for key in texts.values()), published])
-    return text_section("advice", ("configuration", *texts, "published ms (95 % interval)"), rows, numbers=1)
+            rows.append([f"`{variant.name}`", *(variant.advice[key] for key in keys.values()), published])
+    return text_section("advice", ("configuration", *keys, "published ms (95 % interval)"), rows, numbers=1)
 
 
-def build_systems(results: Mapping[str, Result]) -> Section:
+def build_systems(timed: Mapping[str, Result]) -> Section:
     """Return what known systems do, which configuration that is, and how much faster another one was measured to be."""
-    size = format_bytes(next(iter(results.values())).workload.bytes_per_iteration)
+    size = format_bytes(next(iter(timed.values())).workload.bytes_per_iteration)
     headers = ("system", "how it sends experience", "source", "most similar configuration", "changes", "examples",
                f"after each change, with flat messages, {size} per iteration (95 % interval)")  # fmt: skip
     rows = []
     for system in SYSTEMS:
-        old, factors = results.get(system["configuration"]), []
+        old, factors = timed.get(system["configuration"]), []
         for step in system["steps"]:
-            new, factor = results.get(step["becomes"]), "not measured"
-            if old and new and old.status == new.status == "ok":
-                factor = format_factor(Pair(old, new).ratio)
-            factors.append(factor)
+            new = timed.get(step["becomes"])
+            factors.append(format_factor(Pair(old, new).ratio) if old and new else "not measured")
         changes = [f"{step['change']}: `{step['becomes']}`" for step in system["steps"]]
         examples = [f"[{name}](../examples/{name}.py)" for name in system["examples"]]
         rows.append([
