@@ -1,8 +1,8 @@
 """Attribute the time of an iteration to stages and causes, from the spans of a traced run."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, pairwise, product
 from statistics import fmean, median
 
 from dataflow.analysis.result import Result
@@ -12,9 +12,10 @@ from dataflow.records.schema import Run, Span
 
 # In the order in which a message passes them, and in which charts stack them.
 PAGE_FAULTS = "page faults"  # their time is not part of the stage in which they happened
+NUMBER = "sequence number"
 STAGES = (
     "make", "pack", "device to host", "submit", "serialise", "write", "wait", "transfer", "deserialise",
-    "host to device", "unpack", "copy", PAGE_FAULTS, "compute", "train", "sequence number", "synchronise", "loop",
+    "host to device", "unpack", "copy", PAGE_FAULTS, "compute", "train", NUMBER, "synchronise", "loop",
 )  # fmt: skip
 # They count only while nothing else happens: a library's send or receive may wait for its peer, a graph's loop runs
 # while another process works, and waiting is no work. The first one that happens gets the time.
@@ -68,7 +69,6 @@ def fault_seconds(run: Run) -> float:
 
 
 def attribute_to_causes(run: Run) -> dict[str, float]:
-    """Return the mean seconds of each cause per iteration."""
     stages = attribute(run)[0]
     causes = {cause: sum(stages.get(stage, 0.0) for stage in names) for cause, names in CAUSES.items()}
     if any(path.startswith(TYPE_HINT) for path in run.data_paths.values()):
@@ -79,7 +79,6 @@ def attribute_to_causes(run: Run) -> dict[str, float]:
 
 
 def mean_over_runs(function: Callable[[Run], Mapping[str, float]], runs: Sequence[Run]) -> dict[str, float]:
-    """Return the mean of the seconds that `function` returns for each run."""
     parts = [function(run) for run in runs]
     return {name: fmean(part.get(name, 0.0) for part in parts) for name in dict.fromkeys(chain(*parts))}
 
@@ -109,28 +108,26 @@ def is_within_clock_error(result: Result, seconds: float) -> bool:
 
 
 def check_trace(result: Result) -> None:
-    """Raise RecordError for a trace that must not be shown."""
+    """Raise RecordError if a message was not seen, or read before it was sent, or if stages do not explain the time."""
+    problems = []
     for run in result.shown_runs:
-        for problem in _find_problems(result, run):
-            raise RecordError(f"{result.label}: {problem}: repeat the trace on an idle machine")
-
-
-def _find_problems(result: Result, run: Run) -> Iterator[str]:
-    """Yield edges that a process did not see or that were read before they were sent, and a wrong sum of the stages."""
-    made = {(process, number): start for process, _, stage, number, start, *_ in run.spans if stage == "make"}
-    read = {(process, number): end for process, _, stage, number, _, end, _ in run.spans if stage == "sequence number"}
-    # In a single process, the driver's spans are those of all actors.
-    for edge in [] if result.transport.requirements.single_process else result.workload.edges:
-        for number, (begin, _) in enumerate(run.iterations_us):
+        made = {(process, number): start for process, _, stage, number, start, *_ in run.spans if stage == "make"}
+        read = {(process, number): end for process, _, stage, number, _, end, _ in run.spans if stage == NUMBER}
+        # In a single process, the driver's spans are those of all actors.
+        edges = () if result.transport.requirements.single_process else result.workload.edges
+        for edge, (number, (begin, _)) in product(edges, enumerate(run.iterations_us)):
             sent = begin if edge.source == DRIVER else made.get((edge.source, number))
             received = read.get((edge.reader, number))
             if sent is None or received is None:
-                yield f"no process saw {edge} in iteration {number}"
+                problems.append(f"no process saw {edge} in iteration {number}")
             elif received < sent - 1e6 * clock_error_seconds(result):
-                yield f"{edge} was read before it was sent in iteration {number}: the clocks of the processes differ"
-    explained = attribute(run)[1]
-    if abs(1 - explained) > MAX_UNEXPLAINED:
-        yield f"the stages add up to {explained:.1%} of the iteration"
+                early = f"{edge} was read before it was sent in iteration {number}"
+                problems.append(f"{early}: the clocks of the processes differ")
+        explained = attribute(run)[1]
+        if abs(1 - explained) > MAX_UNEXPLAINED:
+            problems.append(f"the stages add up to {explained:.1%} of the iteration")
+    if problems:
+        raise RecordError(f"{result.label}: {problems[0]}: repeat the trace on an idle machine")
 
 
 def _working(spans: Sequence[Span], begin: float, end: float) -> tuple[list[Span], list[Span]]:

@@ -29,7 +29,6 @@ def headline_results(results: Sequence[Result]) -> list[Result]:
 
 
 def largest_of(results: Sequence[Result], table: str) -> list[Result]:
-    """Return the results of the largest workload of a table."""
     chosen = [result for result in results if result.table == table]
     largest = max((r.workload for r in chosen), key=lambda workload: workload.bytes_per_iteration, default=None)
     return [result for result in chosen if result.workload == largest]
