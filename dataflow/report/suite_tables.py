@@ -46,24 +46,20 @@ CONFIGURATIONS = Table(
 )  # fmt: skip
 
 
-def size_of(result: Result) -> int:
-    return result.workload.bytes_per_iteration
-
-
 def pair_retained(group: Group) -> list[Pair]:
     """Return the results without and with --retain-memory of each size of an iteration."""
-    plain = {size_of(r): r for r in group.done if "retain_memory" not in r.configuration.flags}
-    retained = {size_of(r): r for r in group.done if "retain_memory" in r.configuration.flags}
-    return [Pair(plain[size], retained[size]) for size in sorted(plain.keys() & retained.keys())]
+    by_size = defaultdict[int, dict[bool, Result]](dict)
+    for result in group.done:
+        by_size[result.workload.bytes_per_iteration]["retain_memory" in result.configuration.flags] = result
+    return [Pair(sides[False], sides[True]) for _, sides in sorted(by_size.items()) if len(sides) == 2]
 
 
+RETAINED_SIZE = Column("bytes per iteration", lambda pair: format_bytes(pair.old.workload.bytes_per_iteration))
 RETAINED_MEMORY = Table(
-    "retained-memory",
-    columns=lambda group: (Column("bytes per iteration", lambda pair: format_bytes(size_of(pair.old))), *PAIR_COLUMNS),
-    rows=pair_retained,
-    title=lambda result: f"{result.flow.title}: one message per iteration, {result.transport.label}",
+    "retained-memory", lambda group: (RETAINED_SIZE, *PAIR_COLUMNS), pair_retained,
+    lambda result: f"{result.flow.title}: one message per iteration, {result.transport.label}",
     group_by=lambda result: (result.transport.label,),
-)
+)  # fmt: skip
 
 
 def microbenchmark_columns(group: Group) -> Sequence[Column]:
@@ -87,8 +83,9 @@ def microbenchmark_columns(group: Group) -> Sequence[Column]:
 
 
 MICROBENCHMARKS = Table(
-    "microbenchmarks", microbenchmark_columns, lambda group: sorted(group.ordered, key=size_of),
-    title=lambda result: result.flow.title, group_by=lambda result: (),
+    "microbenchmarks", microbenchmark_columns,
+    lambda group: sorted(group.ordered, key=lambda result: result.workload.bytes_per_iteration),
+    lambda result: result.flow.title, group_by=lambda result: (),
 )  # fmt: skip
 
 
@@ -102,7 +99,6 @@ def describe_layout(result: Result) -> str:
 
 
 def busy_cores(result: Result) -> float:
-    """Return the cores that the busiest node used."""
     return median(max((cost.busy_cores for cost in run.node_costs.values()), default=0) for run in result.shown_runs)
 
 
