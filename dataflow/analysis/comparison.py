@@ -116,7 +116,6 @@ def link_seconds(result: Result) -> float | None:
 
 
 def times_link(result: Result) -> float | None:
-    """Return time / time of the link alone."""
     return result.multiple_of(link_seconds(result))
 
 
@@ -130,11 +129,10 @@ def crossings_of(result: Result, run: Run) -> Crossings:
 
 
 def _link_seconds(result: Result, run: Run) -> float:
-    """Return the time per iteration of the messages of a run between nodes.
+    """Return the time per iteration of the messages of a run between nodes, with the faster number of connections.
 
-    The faster number of connections of each link counts. If iterations overlap, it is the time of the node that sends
-    longest. Otherwise it is the time until the driver has all results: a task sends when it has all its inputs, and a
-    node sends one message at a time.
+    If iterations overlap, it is that of the node that sends longest. Otherwise it ends when the driver has all results:
+    a task sends when it has all its inputs, and a node sends one message at a time.
     """
     crossings = crossings_of(result, run)
     flow = crossings.flow

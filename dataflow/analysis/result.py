@@ -29,10 +29,8 @@ MAX_OVERHEAD = 0.05  # of the benchmark itself, of an iteration
 class Result:
     """A configuration with all its runs, from at least one record; RecordError if the transport is unknown.
 
-    The shown runs are the ok ones that were neither disturbed (without --allow-disturbed) nor left their warm-up before
-    their times had settled. If no run is ok, they are the failed ones; if there are none, the skipped ones.
-    `peers` are the results of its table. Those with equal messages and as many threads share their reference times, so
-    that multiples of them can be compared.
+    Results of its table (`peers`) with equal messages and as many threads share their reference times, so that their
+    multiples can be compared.
     """
 
     def __init__(self, records: Sequence[Record], peers: Sequence["Result"] = ()) -> None:
@@ -190,7 +188,6 @@ def group_results(records: Iterable[Record]) -> list[Result]:
 
 
 def with_shared_references(results: Sequence[Result]) -> list[Result]:
-    """Return the results of a table with shared reference times."""
     return [Result(result.records, results) for result in results]
 
 

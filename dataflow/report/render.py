@@ -117,7 +117,6 @@ def to_html(built: Sequence[Section]) -> str:
 
 
 def to_html_table(table: TextTable) -> str:
-    """Return the table. Cells of text have a class."""
     kinds = [' class="text"' if column.is_text else "" for column in table.columns]
     lines = []
     for tag, row in [("th", table.headers), *(("td", row) for row in table.cells)]:
