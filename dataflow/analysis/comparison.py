@@ -1,6 +1,6 @@
 """Compare results: pairs of configurations, two measurements, and messages between nodes with the links alone."""
 
-from collections import defaultdict
+from collections import defaultdict, namedtuple
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from itertools import product
@@ -14,16 +14,39 @@ from dataflow.analysis.statistics import Ratio, ratio
 from dataflow.catalogue.catalogue import BASELINE, REFERENCE
 from dataflow.errors import RecordError
 from dataflow.flows.flow import DRIVER, PROXY, with_proxy_actor
-from dataflow.plan.options import FORMS, options_of
-from dataflow.plan.plan import Crossings
+from dataflow.plan.options import FLAGS, FORMS, SENDER_SIZES, options_of
+from dataflow.plan.plan import Crossings, Plan
 from dataflow.records.machine import HARDWARE_KEYS, MACHINE_KEYS
 from dataflow.records.schema import Configuration, Run, Workload
+
+# Equal for results whose times are compared. The flags are without --inject, so that its effect is visible.
+Identity = namedtuple("Identity", "workload configuration traced paired")
+TRANSPORT_FLAGS = {field.name for field in FLAGS if field.metadata["group"] == "transport"}
 
 
 def find_transports(results: Sequence[Result]) -> list[Result]:
     """Return the ok results that are verified after each iteration, the demo's baseline first, not the reference."""
     transports = [r for r in results if r.status == "ok" and r.check_every == 1 and r.transport.label != REFERENCE]
     return sorted(transports, key=lambda result: result.name != BASELINE)
+
+
+def is_asked_for(result: Result, plan: Plan) -> bool:
+    """Return whether a result is of the planned workload, with any transport and its flags."""
+    work, asked = result.workload, plan.workload
+    is_equal = _flags_and_sizes(result.configuration, work) == _flags_and_sizes(plan.configuration, asked)
+    if not is_equal or result.status != "ok" or result.traced or result.paired:
+        return False
+    if plan.requested_flow.has_parameters:
+        return True
+    any_form = asked.message == "fields" and not asked.sizes.get("as_sent") and work.message != "flat"
+    has_messages = work.edges == asked.edges and (any_form or work.message == asked.message)
+    return has_messages and not result.transport.requirements.single_process
+
+
+def _flags_and_sizes(configuration: Configuration, workload: Workload) -> tuple[Any, ...]:
+    flags = {name: value for name, value in configuration.flags.items() if name not in TRANSPORT_FLAGS}
+    sizes = {name: value for name, value in workload.sizes.items() if name not in SENDER_SIZES}
+    return configuration.device, configuration.layout, flags, workload.flow, sizes
 
 
 class Pair:
@@ -46,15 +69,6 @@ class Pair:
         return ratio(new or self.new.run_seconds, old or self.old.run_seconds, paired=bool(self.paired_runs))
 
 
-class Identity(msgspec.Struct, frozen=True):
-    """Equal for results whose times are compared. The flags are without --inject, so that its effect is visible."""
-
-    workload: Workload
-    configuration: Configuration
-    traced: bool
-    paired: bool
-
-
 def match_results(old: Sequence[Result], new: Sequence[Result]) -> tuple[list[Pair], list[Result], list[Result]]:
     """Return the pairs, the unmatched old and the unmatched new results; raise RecordError if they do not fit."""
     pairs = [pair for one in old for other in new if (pair := Pair(one, other)).paired_runs]
@@ -64,7 +78,7 @@ def match_results(old: Sequence[Result], new: Sequence[Result]) -> tuple[list[Pa
         pairs.append(Pair(only_old.pop(identity), only_new.pop(identity)))
     for one, other in product(only_old, only_new):
         if one.configuration.name == other.configuration.name:
-            difference = next(find_differences(msgspec.to_builtins(one), msgspec.to_builtins(other)))
+            difference = next(find_differences(*(msgspec.to_builtins(side._asdict()) for side in (one, other))))
             raise RecordError(f"{one.configuration.name}: OLD and NEW are different measurements, {difference}: "
                               "measure both with the same flags")  # fmt: skip
     if not pairs:
