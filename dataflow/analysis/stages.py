@@ -12,10 +12,9 @@ from dataflow.records.schema import Run, Span
 
 # In the order in which a message passes them, and in which charts stack them.
 PAGE_FAULTS = "page faults"  # their time is not part of the stage in which they happened
-NUMBER = "sequence number"
 STAGES = (
     "make", "pack", "device to host", "submit", "serialise", "write", "wait", "transfer", "deserialise",
-    "host to device", "unpack", "copy", PAGE_FAULTS, "compute", "train", NUMBER, "synchronise", "loop",
+    "host to device", "unpack", "copy", PAGE_FAULTS, "compute", "train", "sequence number", "synchronise", "loop",
 )  # fmt: skip
 # They count only while nothing else happens: a library's send or receive may wait for its peer, a graph's loop runs
 # while another process works, and waiting is no work. The first one that happens gets the time.
@@ -37,9 +36,8 @@ MAX_CLOCK_ERROR = 0.05  # of a time that begins on one node and ends on another
 def attribute(run: Run) -> tuple[dict[str, float], float]:
     """Return the mean seconds of each stage per iteration, and the share of the iteration that the stages explain.
 
-    In each thread the innermost span gets the time; threads that work at the same time share it equally. Time without
-    a span is not explained. The time of page faults is their number in a span times `fault_seconds`, at most that of
-    the span.
+    In each thread the innermost span gets the time; threads that work at the same time share it equally. The time of
+    page faults is their number in a span times `fault_seconds`, at most the time of the span.
     """
     iterations, seconds_per_fault = middle_iterations(run), fault_seconds(run)
     totals = dict.fromkeys(STAGES, 0.0)
@@ -111,8 +109,8 @@ def check_trace(result: Result) -> None:
     """Raise RecordError if a message was not seen, or read before it was sent, or if stages do not explain the time."""
     problems = []
     for run in result.shown_runs:
-        made = {(process, number): start for process, _, stage, number, start, *_ in run.spans if stage == "make"}
-        read = {(process, number): end for process, _, stage, number, _, end, _ in run.spans if stage == NUMBER}
+        made = {(actor, number): start for actor, _, stage, number, start, *_ in run.spans if stage == "make"}
+        read = {(actor, number): end for actor, _, stage, number, _, end, _ in run.spans if stage == "sequence number"}
         # In a single process, the driver's spans are those of all actors.
         edges = () if result.transport.requirements.single_process else result.workload.edges
         for edge, (number, (begin, _)) in product(edges, enumerate(run.iterations_us)):

@@ -47,17 +47,16 @@ def by_sizes(*left_out: str) -> Callable[[Result], tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class Table:
-    """How the results of one table of records are shown: one section per group. It is left out if it has no rows."""
+    """How the results of one table of records are shown: one section per group with equal `group_by`, in its order."""
 
     name: str  # of its sections, as in the marks of the pages
     columns: Callable[[Group], Sequence[Column]]
-    # Results or other items. Results whose runs do not count follow, with the reason in place of the time.
+    # Results or other items; without any, the section is left out. Results whose runs do not count follow the others.
     rows: Callable[[Group], Sequence[Any]] = lambda group: group.ordered
     title: Callable[[Result], str] = title_of
     sentence: Callable[[Group], str] = lambda group: ""
     chart: Callable[[Group], Any] = lambda group: None
     notes: Callable[[Group], Sequence[str]] = lambda group: ()
-    # Equal for the results of one group. The first value is the order of the sections.
     group_by: Callable[[Result], tuple[Any, ...]] = lambda r: (-r.workload.bytes_per_iteration, r.workload.edges)
     before: Sequence["Table"] = ()  # tables of the same groups
 

@@ -21,11 +21,9 @@ Attribute = Callable[[Run], Mapping[str, float]]  # returns seconds by name
 
 
 def headline_results(results: Sequence[Result]) -> list[Result]:
-    """Return the results of the table "headline", or of "configurations" if there are none, of the largest workload."""
-    for table in ("headline", "configurations"):
-        if any(result.table == table and result.status == "ok" for result in results):
-            return with_shared_references(largest_of(results, table))
-    return []
+    """Return the results of the largest workload of the table "headline", or of "configurations" if it has no times."""
+    has_headline = any(result.table == "headline" and result.status == "ok" for result in results)
+    return with_shared_references(largest_of(results, "headline" if has_headline else "configurations"))
 
 
 def largest_of(results: Sequence[Result], table: str) -> list[Result]:
