@@ -27,11 +27,7 @@ MAX_OVERHEAD = 0.05  # of the benchmark itself, of an iteration
 
 
 class Result:
-    """A configuration with all its runs, from at least one record; RecordError if the transport is unknown.
-
-    Results of its table (`peers`) with equal messages and as many threads share their reference times, so that their
-    multiples can be compared.
-    """
+    """A configuration with all its runs, from at least one record; RecordError if the transport is unknown."""
 
     def __init__(self, records: Sequence[Record], peers: Sequence["Result"] = ()) -> None:
         self.records, record = tuple(records), records[0]
@@ -61,11 +57,13 @@ class Result:
         self.work = (self.readers_own_a_copy, self.producer_writes_in_place)  # times are divided only if it is equal
         self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
         self.wrong_bytes = sum(run.wrong_bytes for run in self.runs)  # an ok run does not make up for a wrong one
+        # Results of its table with equal messages and threads share their reference times, so that multiples compare.
         alike = [r for r in peers or [self] if (r.threads, r.workload.edges) == (self.threads, self.workload.edges)]
         # References of a form that changes the bytes are copies of what is sent.
         runs = [run for r in alike if not FORMS.get(r.workload.message) for run in r.quiet_runs]
         self.memcpy_seconds = median_of(run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs)
-        self.cold_copy_seconds = median_of(run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs)
+        cold_copies = [run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs]
+        self.cold_copy_seconds = median_of(cold_copies) if self.readers_own_a_copy else None  # views copy nothing
         if problem := self._explain_impossible():
             self.status, self.failure = "impossible", f"impossible: {problem}"
         measured = [record for record in records if any(run.status == "ok" for run in record.runs)]  # others have none
@@ -142,10 +140,6 @@ class Result:
         """Return time / memcpy time; None for views, because they copy nothing."""
         return self.multiple_of(self.memcpy_seconds) if self.readers_own_a_copy else None
 
-    @property
-    def times_cold_copy(self) -> float | None:
-        return self.multiple_of(self.cold_copy_seconds) if self.readers_own_a_copy else None
-
     def multiple_of(self, reference_seconds: float | None) -> float | None:
         return self.typical_seconds / reference_seconds if reference_seconds else None
 
@@ -178,8 +172,7 @@ def group_results(records: Iterable[Record]) -> list[Result]:
     """Return the results in the order of the catalogue. Flags that are not in it follow their transport."""
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
-        paired = any(run.pair for run in record.runs)
-        key = (record.table, record.workload, record.configuration, record.traced, paired)
+        key = (record.table, record.workload, record.configuration, record.traced, any(run.pair for run in record.runs))
         if record.runs:
             groups.setdefault(key, []).append(record)
     order = {name: position for position, name in enumerate(CONFIGURATIONS)}

@@ -2,7 +2,6 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from dataflow.analysis.comparison import Pair, find_transports, match_results, times_link
@@ -30,7 +29,7 @@ GPU_ANSWER = "**GPUs:** not measured. NCCL and CUDA IPC have never run on a GPU 
 def page_sections(results: Sequence[Result]) -> list[Section]:
     """Return the sections that the records suffice for. Each is about the largest workload of its table."""
     flags = [[f"`{flag}`", meaning] for flag, meaning in describe_flags().items()]
-    built = [text_section("flags", ("flag", "meaning"), flags), build_agreement(AGREEMENT)]
+    built = [Section("flags", "", table=make_text_table(("flag", "meaning"), flags)), build_agreement(AGREEMENT)]
     headline = headline_results(results)
     by_name = {result.name: result for result in headline if result.status == "ok"}
     if by_name.keys() >= SCRIPTS.keys():
@@ -44,10 +43,10 @@ def page_sections(results: Sequence[Result]) -> list[Section]:
     return built
 
 
-def text_section(name: str, headers: Sequence[str], rows: list[list[str]], numbers: int = 0) -> Section:
-    """Return a section with a table of texts, in which the last `numbers` columns are aligned to the right."""
+def make_text_table(headers: Sequence[str], rows: list[list[str]], numbers: int = 0) -> TextTable:
+    """Return a table of texts, in which the last `numbers` columns are aligned to the right."""
     columns = [Column(header, str, is_text=i < len(headers) - numbers) for i, header in enumerate(headers)]
-    return Section(name, "", table=TextTable(columns, rows))
+    return TextTable(columns, headers, rows)
 
 
 def build_demo(by_name: Mapping[str, Result]) -> Section:
@@ -68,8 +67,8 @@ def build_demo(by_name: Mapping[str, Result]) -> Section:
     edges = [edge.bytes for edge in used[0].workload.edges]
     size = (f"{DEMO_ITERATIONS} iterations, messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}. "
             f"Here: {DEMO_ITERATIONS} times the time per iteration of the records.")  # fmt: skip
-    section = text_section("demo", headers, rows, numbers=3)
-    return replace(section, sentence="\n".join(["```", *commands, "```"]), notes=[size, *provenance(used)])
+    table = make_text_table(headers, rows, numbers=3)
+    return Section("demo", "", "\n".join(["```", *commands, "```"]), table, notes=[size, *provenance(used)])
 
 
 def build_agreement(folder: Path) -> Section:
@@ -119,7 +118,8 @@ def build_advice(results: Mapping[str, Result]) -> Section:
             if published == "ok":
                 published = format_time(results[variant.name]).replace(" ms", "")
             rows.append([f"`{variant.name}`", *(variant.advice[key] for key in keys.values()), published])
-    return text_section("advice", ("configuration", *keys, "published ms (95 % interval)"), rows, numbers=1)
+    headers = ("configuration", *keys, "published ms (95 % interval)")
+    return Section("advice", "", table=make_text_table(headers, rows, numbers=1))
 
 
 def build_systems(timed: Mapping[str, Result]) -> Section:
@@ -139,4 +139,4 @@ def build_systems(timed: Mapping[str, Result]) -> Section:
             f"{system['name']} {system['version']}", system["today"], system["source"], f"`{system['configuration']}`",
             "; then ".join(changes), ", ".join(examples), "; ".join(factors),
         ])  # fmt: skip
-    return text_section("systems", headers, rows)
+    return Section("systems", "", table=make_text_table(headers, rows))

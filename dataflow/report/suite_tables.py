@@ -21,6 +21,7 @@ from dataflow.units import format_bytes
 
 SWEPT = {"iteration_bytes": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
          "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
+Sweep = tuple[Result, dict[int, Result], dict[int, Result]]  # the largest timed result, the timed and all by value
 
 
 def configuration_columns(group: Group) -> Sequence[Column]:
@@ -74,7 +75,7 @@ def microbenchmark_columns(group: Group) -> Sequence[Column]:
         Column("configuration", tables.short_label),
         Column("bytes per message", lambda r: f"{r.workload.edges[0].bytes:,}"),
         tables.READERS,
-        tables.time_column("µs per iteration", lambda seconds: f"{seconds * 1e6:,.0f}"),
+        Column("µs per iteration", lambda r: f"{r.typical_seconds * 1e6:,.0f}", is_time=True),
         Column("p95 µs", lambda r: f"{1e6 * p95:,.0f}" if (p95 := r.p95_seconds) else "-", 1),
         Column("µs per hop", lambda r: f"{r.typical_seconds / r.flow.path_length(max) * 1e6:,.0f}"),
         Column("speed-up over store refs or bytes", speed_up),
@@ -90,7 +91,6 @@ MICROBENCHMARKS = Table(
 
 
 def describe_layout(result: Result) -> str:
-    """Return where the actors run, and the network between the nodes."""
     nodes = {node for run in result.ok_runs for node in run.nodes.values()}
     if len(nodes) == 1:
         return "all actors on the driver's node"
@@ -123,12 +123,11 @@ CLUSTER = Table(
 
 
 def swept_size(result: Result) -> str:
-    """Return the size that the table of a sweep varies."""
     return result.table.removeprefix("sweep-").replace("-", "_")
 
 
-def find_sweeps(group: Group) -> list[tuple[list[Result], dict[int, Result]]]:
-    """Return the results of each configuration, in groups of equal work: those with a time, and all by swept value."""
+def find_sweeps(group: Group) -> list[Sweep]:
+    """Return the results of each configuration that has a time, in groups of equal work."""
     swept, by_label = swept_size(group.done[0]), defaultdict[str, dict[int, Result]](dict)
     for result in group.results:
         if result.status in ("ok", *UNCOUNTED):
@@ -136,25 +135,28 @@ def find_sweeps(group: Group) -> list[tuple[list[Result], dict[int, Result]]]:
             by_label[tables.short_label(result, swept)][value] = result
     rows = []
     for results in by_label.values():
-        by_value = dict(sorted(results.items()))
-        if timed := [result for result in by_value.values() if result.status == "ok"]:
-            rows.append((timed, by_value))
-    # The object store gives views of large messages only, so the largest value decides.
-    return sorted(rows, key=lambda row: [*tables.READER_GROUPS].index(tables.readers_of(row[0][-1])))
+        timed = {value: result for value, result in sorted(results.items()) if result.status == "ok"}
+        if timed:
+            rows.append((timed[max(timed)], timed, results))  # the object store gives views of large messages only
+    return sorted(rows, key=lambda row: [*tables.READER_GROUPS].index(tables.readers_of(row[0])))
 
 
 def sweep_columns(group: Group) -> Sequence[Column]:
     swept, rows = swept_size(group.done[0]), find_sweeps(group)
     header = format_bytes if swept == "iteration_bytes" else str
 
-    def format_at(row: tuple[list[Result], dict[int, Result]], value: int) -> str:
-        return tables.TIME.cell(row[1][value]) if value in row[1] else "-"
+    def format_at(row: Sweep, value: int) -> str:
+        times = {v: tables.TIME.cell(r) if r.seconds else r.status for v, r in row[2].items()}
+        return times.get(value, "-")
+
+    def format_largest_overhead(row: Sweep) -> str:
+        return tables.OVERHEAD.cell(max(row[1].values(), key=lambda result: result.overhead_share or 0))
 
     return (
-        Column("configuration", lambda row: tables.short_label(row[0][-1], swept)),
-        Column("readers get", lambda row: tables.READERS.cell(row[0][-1]), is_text=True),
-        *(Column(header(value), partial(format_at, value=value)) for value in sorted({v for _, p in rows for v in p})),
-        Column("largest overhead", lambda row: tables.OVERHEAD.cell(max(row[0], key=lambda r: r.overhead_share or 0))),
+        Column("configuration", lambda row: tables.short_label(row[0], swept)),
+        Column("readers get", lambda row: tables.READERS.cell(row[0]), is_text=True),
+        *(Column(header(value), partial(format_at, value=value)) for value in sorted({v for *_, p in rows for v in p})),
+        Column("largest overhead", format_largest_overhead),
     )
 
 
@@ -165,18 +167,14 @@ def sweep_title(result: Result) -> str:
 
 
 def draw_sweep(group: Group) -> Chart:
-    swept, memcpy, lines = swept_size(group.done[0]), dict[int, tuple[float, ...]](), []
-    for timed, results in find_sweeps(group):
-        points = []
-        for value, result in results.items():
-            if result in timed:
-                seconds = (result.typical_seconds, min(result.run_seconds), max(result.run_seconds))
-                points.append((value, *(1e3 * s for s in seconds)))
-                if result.memcpy_seconds:
-                    memcpy[value] = (value, *[1e3 * result.memcpy_seconds] * 3)
-        lines.append(Series(tables.short_label(timed[-1], swept), points, is_view=not timed[-1].readers_own_a_copy))
+    swept, memcpy, lines = swept_size(group.done[0]), dict[int, float](), []
+    for largest, timed, _ in find_sweeps(group):
+        seconds = {value: (r.typical_seconds, min(r.run_seconds), max(r.run_seconds)) for value, r in timed.items()}
+        points = [(value, *(1e3 * s for s in times)) for value, times in seconds.items()]
+        memcpy |= {value: 1e3 * result.memcpy_seconds for value, result in timed.items() if result.memcpy_seconds}
+        lines.append(Series(tables.short_label(largest, swept), points, is_view=not largest.readers_own_a_copy))
     if memcpy:
-        lines.append(Series("memcpy", [memcpy[value] for value in sorted(memcpy)], is_limit=True))
+        lines.append(Series("memcpy", [(value, ms, ms, ms) for value, ms in sorted(memcpy.items())], is_limit=True))
     caption = ("Dashed: readers get a view. Bands: fastest to slowest run.", *provenance(group.done))
     return Chart(f"sweep_{swept}", sweep_title(group.done[0]), {"": lines}, SWEPT[swept], {}, caption,
                  format_x=format_bytes if swept == "iteration_bytes" else str)  # fmt: skip
