@@ -73,8 +73,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("new", type=Path, metavar="NEW", help="the same, compared with OLD")
     parser.add_argument("--fail-above", type=parse_share, metavar="SHARE", help="exit code 1 if a configuration is "
                         "missing, fails more often, or is significantly slower by more than SHARE, as 5%%")  # fmt: skip
-    parser.add_argument("--mixed", action="store_true", help="compare records of different machines, "
-                        "versions or boots")  # fmt: skip
+    parser.add_argument("--mixed", action="store_true", help="compare records of different machines, versions or boots")
     return parser.parse_all(argv)
 
 
