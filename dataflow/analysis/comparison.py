@@ -1,6 +1,6 @@
 """Compare results: pairs of configurations, two measurements, and messages between nodes with the links alone."""
 
-from collections import defaultdict
+from collections import defaultdict, namedtuple
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from itertools import product
@@ -14,10 +14,14 @@ from dataflow.analysis.statistics import Ratio, ratio
 from dataflow.catalogue.catalogue import BASELINE, REFERENCE
 from dataflow.errors import RecordError
 from dataflow.flows.flow import DRIVER, PROXY, with_proxy_actor
-from dataflow.plan.options import FORMS, options_of
-from dataflow.plan.plan import Crossings
+from dataflow.plan.options import FLAGS, FORMS, SENDER_SIZES, options_of
+from dataflow.plan.plan import Crossings, Plan
 from dataflow.records.machine import HARDWARE_KEYS, MACHINE_KEYS
 from dataflow.records.schema import Configuration, Run, Workload
+
+# Equal for results whose times are compared. The flags are without --inject, so that its effect is visible.
+Identity = namedtuple("Identity", "workload configuration traced paired")
+TRANSPORT_FLAGS = {field.name for field in FLAGS if field.metadata["group"] == "transport"}
 
 
 def find_transports(results: Sequence[Result]) -> list[Result]:
@@ -26,61 +30,57 @@ def find_transports(results: Sequence[Result]) -> list[Result]:
     return sorted(transports, key=lambda result: result.name != BASELINE)
 
 
+def is_asked_for(result: Result, plan: Plan) -> bool:
+    """Return whether a result is of the planned workload, with any transport and its flags."""
+    work, asked = result.workload, plan.workload
+    is_equal = _flags_and_sizes(result.configuration, work) == _flags_and_sizes(plan.configuration, asked)
+    if not is_equal or result.status != "ok" or result.traced or result.paired:
+        return False
+    if plan.requested_flow.has_parameters:
+        return True
+    any_form = asked.message == "fields" and not asked.sizes.get("as_sent") and work.message != "flat"
+    has_messages = work.edges == asked.edges and (any_form or work.message == asked.message)
+    return has_messages and not result.transport.requirements.single_process
+
+
+def _flags_and_sizes(configuration: Configuration, workload: Workload) -> tuple[Any, ...]:
+    flags = {name: value for name, value in configuration.flags.items() if name not in TRANSPORT_FLAGS}
+    sizes = {name: value for name, value in workload.sizes.items() if name not in SENDER_SIZES}
+    return configuration.device, configuration.layout, flags, workload.flow, sizes
+
+
 class Pair:
     """Two results whose times per iteration are compared."""
 
     def __init__(self, old: Result, new: Result) -> None:
-        self.old, self.new = old, new
+        self.old, self.new = self.sides = old, new
         self.label = new.label if new.label == old.label else f"{new.label} / {old.label}"
         self.is_measured = old.status == new.status == "ok"
-        self.is_worse = old.status == "ok" and (new.status != "ok" or _failed_share(new) > _failed_share(old))
+        old_share, new_share = (sum(run.status == "failed" for run in r.runs) / len(r.runs) for r in self.sides)
+        self.is_worse = old.status == "ok" and (new.status != "ok" or new_share > old_share)
         by_pair = {run.pair: run for run in old.shown_runs if run.pair}
         self.paired_runs = [(by_pair[run.pair], run) for run in new.shown_runs if run.pair in by_pair]
 
     @cached_property
     def ratio(self) -> Ratio:
         """Return new time / old time; of runs that were paired, pair by pair."""
-        if not self.paired_runs:
-            return ratio(self.new.run_seconds, self.old.run_seconds)
+        old = [self.old.seconds_of(run) for run, _ in self.paired_runs]
         new = [self.new.seconds_of(run) for _, run in self.paired_runs]
-        return ratio(new, [self.old.seconds_of(run) for run, _ in self.paired_runs], paired=True)
+        return ratio(new or self.new.run_seconds, old or self.old.run_seconds, paired=bool(self.paired_runs))
 
 
-def _failed_share(result: Result) -> float:
-    return sum(run.status == "failed" for run in result.runs) / len(result.runs)
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """Equal for results whose times are compared. The flags are without --inject, so that its effect is visible."""
-
-    workload: Workload
-    configuration: Configuration
-    traced: bool
-    paired: bool
-
-
-def match_results(
-    old: Sequence[Result], new: Sequence[Result], mixed: bool = False
-) -> tuple[list[Pair], list[Result], list[Result]]:
-    """Return the pairs, the unmatched old results and the unmatched new results.
-
-    Results with paired runs are a pair, then those of equal identity. Raise RecordError if the machines
-    differ (unless `mixed`), if a configuration has other flags on the other side, if nothing matches, or if a side has
-    two results of equal identity.
-    """
-    if not mixed:
-        check_one_machine([*old, *new])
+def match_results(old: Sequence[Result], new: Sequence[Result]) -> tuple[list[Pair], list[Result], list[Result]]:
+    """Return the pairs, the unmatched old and the unmatched new results; raise RecordError if they do not fit."""
     pairs = [pair for one in old for other in new if (pair := Pair(one, other)).paired_runs]
-    matched = [result for pair in pairs for result in (pair.old, pair.new)]
+    matched = [result for pair in pairs for result in pair.sides]
     only_old, only_new = (_by_identity([result for result in side if result not in matched]) for side in (old, new))
     for identity in only_old.keys() & only_new.keys():
         pairs.append(Pair(only_old.pop(identity), only_new.pop(identity)))
-    for one in only_old:
-        for other in only_new:
-            if one.configuration.name == other.configuration.name:
-                difference = next(find_differences(msgspec.to_builtins(one), msgspec.to_builtins(other)))
-                raise RecordError(f"{one.configuration.name}: OLD and NEW are different measurements, {difference}: "
-                                  "measure both with the same flags")  # fmt: skip
+    for one, other in product(only_old, only_new):
+        if one.configuration.name == other.configuration.name:
+            difference = next(find_differences(*(msgspec.to_builtins(side._asdict()) for side in (one, other))))
+            raise RecordError(f"{one.configuration.name}: OLD and NEW are different measurements, {difference}: "
+                              "measure both with the same flags")  # fmt: skip
     if not pairs:
         names = ["; ".join(result.label for result in side) or "none" for side in (old, new)]
         raise RecordError(f"no configuration is on both sides: OLD has {names[0]}, NEW {names[1]}")
@@ -109,12 +109,6 @@ def find_differences(one: Any, other: Any, name: str = "") -> Iterator[str]:
         yield f"{name}: {one} → {other}"
 
 
-def environment_differences(pairs: Sequence[Pair]) -> list[str]:
-    """Return a line per environment variable, version and property of the machine that differs in a pair."""
-    sides = [(pair.old.environments[0], pair.new.environments[0]) for pair in pairs]
-    return list(dict.fromkeys(line for old, new in sides for line in find_differences(old, new)))
-
-
 def check_one_machine(results: Sequence[Result], several_boots: bool = False) -> None:
     """Raise RecordError for results of different machines or versions, or in one table of two boots or kernels."""
     first: dict[str, dict[str, Any]] = {}
@@ -132,11 +126,10 @@ def check_one_machine(results: Sequence[Result], several_boots: bool = False) ->
 def link_seconds(result: Result) -> float | None:
     """Return the time of the messages between nodes by plain TCP; None if all actors are on one node."""
     complete = [run for run in result.shown_runs if run.links and run.nodes]  # failed runs do not name the nodes
-    return median_of([_link_seconds(run, crossings_of(result, run), result.in_flight > 1)] for run in complete)
+    return median_of([_link_seconds(result, run)] for run in complete)
 
 
 def times_link(result: Result) -> float | None:
-    """Return time / time of the link alone."""
     return result.multiple_of(link_seconds(result))
 
 
@@ -149,13 +142,13 @@ def crossings_of(result: Result, run: Run) -> Crossings:
     return Crossings(flow, run.nodes, result.transport.once_per_node)
 
 
-def _link_seconds(run: Run, crossings: Crossings, overlap: bool) -> float:
-    """Return the time per iteration of the messages between nodes by plain TCP.
+def _link_seconds(result: Result, run: Run) -> float:
+    """Return the time per iteration of the messages of a run between nodes, with the faster number of connections.
 
-    The faster number of connections of each link counts. If iterations overlap, it is the time of the node that sends
-    longest. Otherwise it is the time until the driver has all results: a task sends when it has all its inputs, and a
-    node sends one message at a time.
+    If iterations overlap, it is that of the node that sends longest. Otherwise it ends when the driver has all results:
+    a task sends when it has all its inputs, and a node sends one message at a time.
     """
+    crossings = crossings_of(result, run)
     flow = crossings.flow
     byte_seconds: dict[tuple[int, int], float] = {}
     for link in run.links:
@@ -176,4 +169,4 @@ def _link_seconds(run: Run, crossings: Crossings, overlap: bool) -> float:
                 busy[sender] += seconds
                 for edge in edges:
                     ready[edge.reader] = max(ready[edge.reader], sent[sender])
-    return max(busy.values(), default=0.0) if overlap else ready[DRIVER]
+    return max(busy.values(), default=0.0) if result.in_flight > 1 else ready[DRIVER]

@@ -9,7 +9,7 @@ import numpy as np
 
 from dataflow.analysis.statistics import MIN_RUNS, typical_seconds
 from dataflow.analysis.workload import flow_of, label_of
-from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS, VARIANTS, Transport, producer_writes_in_place
+from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS, Transport, producer_writes_in_place
 from dataflow.errors import RecordError
 from dataflow.plan.options import FORMS, options_of
 from dataflow.records.schema import Record, Run
@@ -27,13 +27,7 @@ MAX_OVERHEAD = 0.05  # of the benchmark itself, of an iteration
 
 
 class Result:
-    """A configuration with all its runs, from at least one record; RecordError if the transport is unknown.
-
-    The shown runs are the ok ones that were neither disturbed (without --allow-disturbed) nor left their warm-up before
-    their times had settled. If no run is ok, they are the failed ones; if there are none, the skipped ones.
-    `peers` are the results of its table. Those with equal messages and as many threads share their reference times, so
-    that multiples of them can be compared.
-    """
+    """A configuration with all its runs, from at least one record; RecordError if the transport is unknown."""
 
     def __init__(self, records: Sequence[Record], peers: Sequence["Result"] = ()) -> None:
         self.records, record = tuple(records), records[0]
@@ -43,14 +37,13 @@ class Result:
         if transport not in TRANSPORTS:
             raise RecordError(f"this version has no transport {transport}: leave its record out")
         self.transport: Transport = TRANSPORTS[transport]
-        self.variant = next((v for v in VARIANTS if v.transport == self.transport and v.flags == flags), None)
         self.label, self.flow = label_of(self.workload, self.configuration), flow_of(self.workload)
         # The producer's copy is outside of the clock. A packed message is always copied inside.
         is_packed = self.workload.message == "packed"
         self.producer_writes_in_place = producer_writes_in_place(self.transport, flags) and not is_packed
-        self.in_flight, self.threads = flags.get("in_flight", 1), flags.get("threads", 1)
-        # Iterations between two full verifications, which are timed as one group.
-        self.check_every = options_of(self.workload.flow, flags).group_size
+        options = options_of(self.workload.flow, flags)
+        self.in_flight, self.threads = options.in_flight, options.threads
+        self.check_every = options.group_size  # iterations between two full verifications, timed as one group
         self.runs = [run for record in records for run in record.runs]
         self.paired = any(run.pair for run in self.runs)
         self.allows_disturbed = all(record.arguments.get("allow_disturbed") for record in records)
@@ -60,14 +53,17 @@ class Result:
         self.seconds = [seconds for run in self.shown_runs for seconds in run.seconds]
         self.run_seconds = [self.seconds_of(run) for run in self.shown_runs if run.seconds]
         self.first_seconds = [run.first_seconds for run in self.shown_runs if run.first_seconds]
-        self.readers_own_a_copy = next((run.readers_own_a_copy for run in self.ok_runs), None)
+        self.readers_own_a_copy = bool(self.ok_runs and self.ok_runs[0].readers_own_a_copy)
+        self.work = (self.readers_own_a_copy, self.producer_writes_in_place)  # times are divided only if it is equal
         self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
         self.wrong_bytes = sum(run.wrong_bytes for run in self.runs)  # an ok run does not make up for a wrong one
+        # Results of its table with equal messages and threads share their reference times, so that multiples compare.
         alike = [r for r in peers or [self] if (r.threads, r.workload.edges) == (self.threads, self.workload.edges)]
         # References of a form that changes the bytes are copies of what is sent.
         runs = [run for r in alike if not FORMS.get(r.workload.message) for run in r.quiet_runs]
         self.memcpy_seconds = median_of(run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs)
-        self.cold_copy_seconds = median_of(run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs)
+        cold_copies = [run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs]
+        self.cold_copy_seconds = median_of(cold_copies) if self.readers_own_a_copy else None  # views copy nothing
         if problem := self._explain_impossible():
             self.status, self.failure = "impossible", f"impossible: {problem}"
         measured = [record for record in records if any(run.status == "ok" for run in record.runs)]  # others have none
@@ -91,28 +87,23 @@ class Result:
                 "again on an idle machine, or with --allow-disturbed")  # fmt: skip
 
     def copy_shares(self, reduce: Callable[[Sequence[float]], float]) -> list[float]:
-        """Return the median iteration of each shown run / the least time that copies of all messages took in the run.
-
-        If actors can copy at once, copies by all cores count too. A run that has measured no copies is left out.
-        """
+        """Return the median iteration of each run that measured copies / the least time of copies of all messages."""
         is_serial = self.transport.requirements.single_process or len(self.flow.edges) == self.flow.path_length(max)
         shares = []
         for run in self.shown_runs:
-            all_cores = [] if is_serial else run.memcpy_all_cores_seconds
+            all_cores = [] if is_serial else run.memcpy_all_cores_seconds  # actors can copy at once
             passes = [run.memcpy_before_seconds + run.memcpy_after_seconds, all_cores]
             if run.seconds and any(passes):
                 shares.append(float(np.median(run.seconds)) / min(reduce(seconds) for seconds in passes if seconds))
         return shares
 
     def _explain_impossible(self) -> str | None:
-        """Return why readers that own a copy cannot have got it in so little time; None if they can.
-
-        As the machine may have been slower while the memcpy time of one run was measured, every run must be too fast,
-        and there must be MIN_RUNS. Several readers that copy a message at once may read it from memory only once.
-        """
+        """Return why readers that own a copy cannot have got it in so little time; None if they can."""
         runs, edges, shares = self.shown_runs, self.flow.edges, self.copy_shares(min)
+        # The machine may have been slower while the memcpy time of one run was measured, so each must be too fast.
         if not MIN_RUNS <= len(runs) == len(shares) or not all(run.readers_own_a_copy for run in runs):
             return None
+        # Several readers that copy a message at once may read it from memory only once.
         written, read = (sum(edge.bytes for edge in some) for some in (edges, {e.source: e for e in edges}.values()))
         share = max(shares) * 2 * written / max(1, read + written)
         return None if share >= MIN_SHARE else (
@@ -124,12 +115,8 @@ class Result:
         return float(np.median(self._group_means(run)))
 
     def _group_means(self, run: Run) -> list[float]:
-        """Return the time per iteration of each group of a run, in seconds: the time of the group divided by its size.
-
-        Without --check-every and --in-flight, each iteration is a group. The estimator does not depend on the number
-        of iterations in flight, but on --check-every: one slow iteration changes the mean of its group.
-        """
-        if not run.group_seconds:
+        """Return the time of each group of a run divided by its size, in seconds per iteration."""
+        if not run.group_seconds:  # without --check-every and --in-flight, each iteration is a group
             return run.seconds
         sizes = [self.check_every] * len(run.group_seconds)
         sizes[-1] = len(run.seconds) - sum(sizes[:-1])  # the last group can be smaller
@@ -142,22 +129,16 @@ class Result:
 
     @property
     def p95_seconds(self) -> float | None:
-        """Return the 95th percentile of the times per iteration; None if fewer than five of them are above it.
-
-        If several iterations overlap, it is that of groups, because the latency of one includes the wait for others.
-        """
-        groups = [mean for run in self.shown_runs for mean in self._group_means(run)]
-        samples = self.seconds if self.in_flight == 1 else groups
+        """Return the 95th percentile of the times per iteration; None if fewer than five of them are above it."""
+        samples = self.seconds
+        if self.in_flight > 1:  # the time of one iteration includes the wait for others
+            samples = [mean for run in self.shown_runs for mean in self._group_means(run)]
         return float(np.percentile(samples, 95)) if len(samples) >= MIN_P95_SAMPLES else None
 
     @property
     def times_memcpy(self) -> float | None:
         """Return time / memcpy time; None for views, because they copy nothing."""
         return self.multiple_of(self.memcpy_seconds) if self.readers_own_a_copy else None
-
-    @property
-    def times_cold_copy(self) -> float | None:
-        return self.multiple_of(self.cold_copy_seconds) if self.readers_own_a_copy else None
 
     def multiple_of(self, reference_seconds: float | None) -> float | None:
         return self.typical_seconds / reference_seconds if reference_seconds else None
@@ -177,8 +158,8 @@ class Result:
     @property
     def cpu_seconds_per_iteration(self) -> float | None:
         """Return the CPU time of all processes together; None if it is unknown for a run."""
-        seconds = [run.cpu_seconds for run in self.shown_runs if run.cpu_seconds is not None]
-        return sum(seconds) / len(self.seconds) if len(seconds) == len(self.shown_runs) else None
+        seconds = [run.cpu_seconds for run in self.shown_runs]
+        return None if None in seconds else sum(filter(None, seconds)) / len(self.seconds)
 
     @property
     def overhead_share(self) -> float | None:
@@ -188,24 +169,18 @@ class Result:
 
 
 def group_results(records: Iterable[Record]) -> list[Result]:
-    """Return the results in the order of the catalogue. Flags that are not in it follow their transport.
-
-    Records with equal table, workload and configuration are one result; traced and paired ones are apart.
-    """
+    """Return the results in the order of the catalogue. Flags that are not in it follow their transport."""
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
-        paired = any(run.pair for run in record.runs)
-        key = (record.table, record.workload, record.configuration, record.traced, paired)
+        key = (record.table, record.workload, record.configuration, record.traced, any(run.pair for run in record.runs))
         if record.runs:
             groups.setdefault(key, []).append(record)
-    variants = [*VARIANTS, None]  # None: neither the configuration nor its transport without flags is in the catalogue
-    return sorted(map(Result, groups.values()), key=lambda result: (
-        variants.index(result.variant or CONFIGURATIONS.get(result.transport.label)), result.label,
-    ))  # fmt: skip
+    order = {name: position for position, name in enumerate(CONFIGURATIONS)}
+    results = map(Result, groups.values())
+    return sorted(results, key=lambda r: (order.get(r.name, order.get(r.transport.label, len(order))), r.label))
 
 
 def with_shared_references(results: Sequence[Result]) -> list[Result]:
-    """Return the results of a table with shared reference times."""
     return [Result(result.records, results) for result in results]
 
 

@@ -1,8 +1,8 @@
 """Attribute the time of an iteration to stages and causes, from the spans of a traced run."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, pairwise, product
 from statistics import fmean, median
 
 from dataflow.analysis.result import Result
@@ -15,8 +15,8 @@ PAGE_FAULTS = "page faults"  # their time is not part of the stage in which they
 # They count only while nothing else happens: a library's send or receive may wait for its peer, a graph's loop runs
 # while another process works, and waiting is no work. The first one that happens gets the time.
 LAST_STAGES = ("transfer", "loop", "wait")
-SERIALISATION, COPYING, OTHER_CAUSES = "serialisation", "copying", "other"
-ALL_CAUSES = (SERIALISATION, PAGE_FAULTS, COPYING, "sending", "waiting", OTHER_CAUSES)  # as charts stack them
+SERIALISATION, COPYING, OTHER = "serialisation", "copying", "other"
+CAUSES = (SERIALISATION, PAGE_FAULTS, COPYING, "sending", "waiting", OTHER)  # as charts stack them
 TYPE_HINT = "TorchTensorType"  # a data path with it does not pickle tensors: Ray's deserialisation copies them
 MAX_UNEXPLAINED = 0.05  # of an iteration
 MAX_CLOCK_ERROR = 0.05  # of a time that begins on one node and ends on another
@@ -25,9 +25,8 @@ MAX_CLOCK_ERROR = 0.05  # of a time that begins on one node and ends on another
 def attribute(run: Run) -> tuple[dict[str, float], float]:
     """Return the mean seconds of each stage per iteration, and the share of the iteration that the stages explain.
 
-    In each thread the innermost span gets the time; threads that work at the same time share it equally. If no
-    thread works, the first of LAST_STAGES gets it. Time without a span is not explained. The time of page faults is
-    their number in a span times `fault_seconds`, at most the time of the span.
+    In each thread the innermost span gets the time; threads that work at the same time share it equally. The time of
+    page faults is their number in a span times `fault_seconds`, at most the time of the span.
     """
     iterations, seconds_per_fault = middle_iterations(run), fault_seconds(run)
     totals = dict.fromkeys(STAGES, 0.0)
@@ -58,18 +57,17 @@ def fault_seconds(run: Run) -> float:
 
 def attribute_to_causes(run: Run) -> dict[str, float]:
     """Return the mean seconds of each cause per iteration."""
-    causes = dict.fromkeys(ALL_CAUSES[:-1], 0.0)
+    causes = dict.fromkeys(CAUSES[:-1], 0.0)
     is_copied = any(path.startswith(TYPE_HINT) for path in run.data_paths.values())
     for stage, seconds in attribute(run)[0].items():
         cause = COPYING if is_copied and stage == "deserialise" else STAGES[stage].get("cause")
         if cause:
             causes[cause] += seconds
-    causes[OTHER_CAUSES] = max(0.0, iteration_seconds(run) - sum(causes.values()))
+    causes[OTHER] = max(0.0, iteration_seconds(run) - sum(causes.values()))
     return causes
 
 
 def mean_over_runs(function: Callable[[Run], Mapping[str, float]], runs: Sequence[Run]) -> dict[str, float]:
-    """Return the mean of the seconds that `function` returns for each run."""
     parts = [function(run) for run in runs]
     return {name: fmean(part.get(name, 0.0) for part in parts) for name in dict.fromkeys(chain(*parts))}
 
@@ -99,35 +97,30 @@ def is_within_clock_error(result: Result, seconds: float) -> bool:
 
 
 def check_trace(result: Result) -> None:
-    """Raise RecordError for a trace that must not be shown."""
+    """Raise RecordError if a message was not seen, or read before it was sent, or if stages do not explain the time."""
+    problems = []
     for run in result.shown_runs:
-        for problem in _find_problems(result, run):
-            raise RecordError(f"{result.label}: {problem}: repeat the trace on an idle machine")
-
-
-def _find_problems(result: Result, run: Run) -> Iterator[str]:
-    """Yield edges that a process did not see or that were read before they were sent, and a wrong sum of the stages."""
-    made = {(process, number): start for process, _, stage, number, start, *_ in run.spans if stage == "make"}
-    read = {(process, number): end for process, _, stage, number, _, end, _ in run.spans if stage == "sequence number"}
-    # In a single process, the driver's spans are those of all actors.
-    for edge in [] if result.transport.requirements.single_process else result.workload.edges:
-        for number, (begin, _) in enumerate(run.iterations_us):
+        made = {(actor, number): start for actor, _, stage, number, start, *_ in run.spans if stage == "make"}
+        read = {(actor, number): end for actor, _, stage, number, _, end, _ in run.spans if stage == "sequence number"}
+        # In a single process, the driver's spans are those of all actors.
+        edges = () if result.transport.requirements.single_process else result.workload.edges
+        for edge, (number, (begin, _)) in product(edges, enumerate(run.iterations_us)):
             sent = begin if edge.source == DRIVER else made.get((edge.source, number))
             received = read.get((edge.reader, number))
             if sent is None or received is None:
-                yield f"no process saw {edge} in iteration {number}"
+                problems.append(f"no process saw {edge} in iteration {number}")
             elif received < sent - 1e6 * clock_error_seconds(result):
-                yield f"{edge} was read before it was sent in iteration {number}: the clocks of the processes differ"
-    explained = attribute(run)[1]
-    if abs(1 - explained) > MAX_UNEXPLAINED:
-        yield f"the stages add up to {explained:.1%} of the iteration"
+                early = f"{edge} was read before it was sent in iteration {number}"
+                problems.append(f"{early}: the clocks of the processes differ")
+        explained = attribute(run)[1]
+        if abs(1 - explained) > MAX_UNEXPLAINED:
+            problems.append(f"the stages add up to {explained:.1%} of the iteration")
+    if problems:
+        raise RecordError(f"{result.label}: {problems[0]}: repeat the trace on an idle machine")
 
 
 def _working(spans: Sequence[Span], begin: float, end: float) -> tuple[list[Span], list[Span]]:
-    """Return the innermost span of each thread in an interval in which no span begins or ends, and those that share it.
-
-    These work, or else they are of the first of LAST_STAGES.
-    """
+    """Return each thread's innermost span in an interval without begins and ends of spans, and those that share it."""
     open_spans = sorted((span for span in spans if span[4] <= begin and span[5] >= end), key=lambda span: span[4])
     innermost = [*{span[:2]: span for span in open_spans}.values()]  # of each thread, the one that began last
     working = [span for span in innermost if span[2] not in LAST_STAGES]

@@ -1,5 +1,6 @@
 """Compute times and ratios of configurations, and their intervals. docs/statistics.md explains the methods."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,25 +17,21 @@ UNRANKED = (NO_DIFFERENCE, TOO_NOISY)
 
 @dataclass(frozen=True)
 class Ratio:
-    """Time of one configuration divided by the time of another.
-
-    low, high, p and detectable are None if a side has fewer than MIN_RUNS: too little is known of their spread.
-    """
+    """Time of one configuration divided by the time of another. Its spread is unknown for fewer than MIN_RUNS."""
 
     value: float
-    low: float | None  # of the 95 % interval
-    high: float | None
-    p: float | None  # the probability that two equal configurations differ at least as much
-    detectable: float | None  # the smallest slowdown (0.05: by 5 %) that nine of ten such comparisons would find
     runs: int  # of the side that has fewer
+    interval: tuple[float, float] | None = None  # of 95 %
+    p: float = math.nan  # the probability that two equal configurations differ at least as much
+    detectable: float | None = None  # the smallest slowdown (0.05: by 5 %) that nine of ten comparisons would find
 
     @property
     def verdict(self) -> str:
         """Return "faster", "slower", NO_DIFFERENCE, TOO_NOISY, or that there are too few runs."""
-        if self.p is None or self.low is None or self.high is None:
+        if self.interval is None:
             return f"{'one run' if self.runs == 1 else f'{self.runs} runs'}: no verdict"
         if self.p >= SIGNIFICANCE:
-            return NO_DIFFERENCE if self.low <= 1 <= self.high else TOO_NOISY
+            return NO_DIFFERENCE if self.interval[0] <= 1 <= self.interval[1] else TOO_NOISY
         return "slower" if self.value > 1 else "faster"
 
 
@@ -45,27 +42,25 @@ def typical_seconds(run_seconds: Sequence[float]) -> float:
 
 def interval(run_seconds: Sequence[float]) -> tuple[float, float] | None:
     """Return the ends of the 95 % interval of `typical_seconds`, by Student's t; None for fewer than MIN_RUNS."""
-    result = ratio(run_seconds, [1.0] * len(run_seconds), paired=True)
-    return None if result.low is None or result.high is None else (result.low, result.high)
+    return ratio(run_seconds, [1.0] * len(run_seconds), paired=True).interval
 
 
 def ratio(run_seconds: Sequence[float], baseline: Sequence[float], paired: bool = False) -> Ratio:
     """Return how many times as long one configuration takes as another, by the logarithms of the medians of their runs.
 
-    Iterations of one process share its conditions, so a run counts once. The test is Welch's; for paired runs it is
-    Student's of the ratio of each pair, because the two runs of a pair met nearly the same conditions.
+    The test is Welch's; for paired runs, which met nearly the same conditions, it is Student's of the pairs' ratios.
     """
     from scipy.stats import t, ttest_ind, ttest_rel  # takes half a second, which a run does not need
 
     ours, theirs = np.log(run_seconds), np.log(baseline)
     value, runs = float(np.exp(ours.mean() - theirs.mean())), min(len(ours), len(theirs))
     if runs < MIN_RUNS:
-        return Ratio(value, None, None, None, None, runs)
+        return Ratio(value, runs)
     if not any(map(np.ptp, [ours - theirs] if paired else [ours, theirs])):  # synthetic records have no variance
-        return Ratio(value, value, value, float(value == 1), 0.0, runs)
+        return Ratio(value, runs, (value, value), float(value == 1), 0.0)
     outcome = ttest_rel(ours, theirs) if paired else ttest_ind(ours, theirs, equal_var=False)
     interval = outcome.confidence_interval(CONFIDENCE)
     error = (interval.high - interval.low) / 2 / t.ppf((1 + CONFIDENCE) / 2, outcome.df)
     low, high = np.exp(interval)
     detectable = np.expm1(error * (t.ppf(1 - SIGNIFICANCE / 2, outcome.df) + t.ppf(POWER, outcome.df)))
-    return Ratio(value, float(low), float(high), float(outcome.pvalue), float(detectable), runs)
+    return Ratio(value, runs, (float(low), float(high)), float(outcome.pvalue), float(detectable))

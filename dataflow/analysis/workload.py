@@ -32,12 +32,9 @@ def label_of(workload: Workload, configuration: Configuration) -> str:
 
 
 def flow_of(workload: Workload) -> Flow:
-    """Return the flow as its user draws it: from the catalogue if it has the record's edges, else flat messages.
-
-    A flow in a file is never executed, because the file may have changed.
-    """
+    """Return the flow as its user draws it: from the catalogue if it has the record's edges, else flat messages."""
     with suppress(TypeError, ValueError):  # a flow of another version
-        if ".py:" not in workload.flow:
+        if ".py:" not in workload.flow:  # a file is never executed, because it may have changed
             message = None if workload.message == "flat" else workload.message
             flow = build_flow(workload.flow, workload.sizes, message)
             if record_edges(flow) == workload.edges:

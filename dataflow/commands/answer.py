@@ -13,33 +13,26 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS
 from dataflow.commands.list import explain_skip
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.plan.command_line import OneLineParser, make_options, parse_with_options
-from dataflow.plan.options import FLAGS, RESULTS, SENDER_SIZES
+from dataflow.plan.options import RESULTS
 from dataflow.plan.plan import Plan
 from dataflow.records import files
 from dataflow.records.machine import MACHINE_KEYS, describe_environment
-from dataflow.records.schema import Configuration, Workload
 from dataflow.units import format_bytes
-
-if TYPE_CHECKING:
-    from dataflow.analysis.result import Result
-
-TRANSPORT_FLAGS = {field.name for field in FLAGS if field.metadata["group"] == "transport"}
 
 
 def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any], Plan]:
     """Return this verb's own flags, the flags of the workload, and a plan of the workload."""
     parser = OneLineParser(__doc__, "python3 -m dataflow answer [flags]")
-    parser.add_argument("--records", type=Path, nargs="+", default=[RESULTS], help="records, or folders of records "
-                        "(default: results/)")  # fmt: skip
-    parser.add_argument("--any-machine", action="store_true", help="use the records of the machine that has most "
-                        "of them")  # fmt: skip
+    add = parser.add_argument
+    add("--records", type=Path, nargs="+", default=[RESULTS], help="records, or folders of records (default: results/)")
+    add("--any-machine", action="store_true", help="use the records of the machine that has most of them")
     arguments, given = parse_with_options(parser, argv)
     options, *others = make_options("refs", given)
     if others:
@@ -49,26 +42,6 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, An
     except ValueError as error:
         raise UsageError(str(error)) from None
     return arguments, given, Plan(TRANSPORTS["store refs"], options, flow, options.device.replace("auto", "cpu"))
-
-
-def flags_and_sizes(configuration: Configuration, workload: Workload) -> tuple[Any, ...]:
-    """Return what must be equal in the records of one ranking: all but the transport, its flags, and the messages."""
-    flags = {name: value for name, value in configuration.flags.items() if name not in TRANSPORT_FLAGS}
-    sizes = {name: value for name, value in workload.sizes.items() if name not in SENDER_SIZES}
-    return configuration.device, configuration.layout, flags, workload.flow, sizes
-
-
-def is_asked_for(result: "Result", plan: Plan) -> bool:
-    """Return whether a result is of the planned workload, with any transport and its flags."""
-    work, asked = result.workload, plan.workload
-    is_equal = flags_and_sizes(result.configuration, work) == flags_and_sizes(plan.configuration, asked)
-    if not is_equal or result.status != "ok" or result.traced or result.paired:
-        return False
-    if plan.requested_flow.has_parameters:
-        return True
-    any_form = asked.message == "fields" and not asked.sizes.get("as_sent") and work.message != "flat"
-    has_messages = work.edges == asked.edges and (any_form or work.message == asked.message)
-    return has_messages and not result.transport.requirements.single_process
 
 
 def start_of_machine(environment: Mapping[str, Any]) -> str:
@@ -92,7 +65,8 @@ def measuring_command(given: Mapping[str, Any]) -> str:
 def main(argv: Sequence[str]) -> int:
     """Print the ranking, or the command that measures. Return 1 if no record has the workload, else 0."""
     arguments, given, plan = parse_command(argv)
-    from dataflow.analysis.result import Result, with_shared_references  # imports take time, as in run.py
+    from dataflow.analysis.comparison import is_asked_for  # imports take time, as in run.py
+    from dataflow.analysis.result import Result, with_shared_references
     from dataflow.report.render import print_sections
     from dataflow.report.sections import Group, build_group
     from dataflow.report.suite_tables import CONFIGURATIONS

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dataflow.analysis.comparison import Pair, environment_differences, match_results
+from dataflow.analysis.comparison import Pair, check_one_machine, find_differences, match_results
 from dataflow.analysis.result import UNCOUNTED, Result, group_results
 from dataflow.analysis.statistics import MIN_RUNS
 from dataflow.errors import UsageError
@@ -22,7 +22,7 @@ from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
 from dataflow.report.render import print_table
 from dataflow.report.sentences import PAIR_COLUMNS, describe_pair
-from dataflow.report.tables import Column, have_equal_work, make_table
+from dataflow.report.tables import Column, make_table
 from dataflow.units import format_bytes
 
 
@@ -30,32 +30,25 @@ def format_share(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
 
 
-def format_workload(pair: Pair) -> str:
-    return f"{pair.new.workload.flow}, {format_bytes(pair.new.workload.bytes_per_iteration)}"
-
-
 COLUMNS = (
     Column("configuration", lambda pair: pair.label),
-    Column("flow and bytes per iteration", format_workload, 3, is_text=True),
+    Column("flow and bytes per iteration", lambda pair: (
+        f"{pair.new.workload.flow}, {format_bytes(pair.new.workload.bytes_per_iteration)}"), 3, is_text=True),
     *PAIR_COLUMNS,
     Column("runs", lambda pair: f"{len(pair.old.run_seconds)}, {len(pair.new.run_seconds)}", 2),
     Column("detectable slowdown", lambda pair: format_share(pair.ratio.detectable), 1),
-)
+)  # fmt: skip
 
 
 def find_losses(pairs: Sequence[Pair], only_old: Sequence[Result], limit: float) -> list[str]:
-    """Return a line for each pair that is significantly slower by more than `limit`, or fails more often.
-
-    So does a result that is only in OLD. A pair whose runs vary so much that a slowdown of `limit` would be missed is a
-    warning.
-    """
+    """Return a line for each loss. Print a warning for each pair in which a slowdown of `limit` would be missed."""
     lines = [f"{pair.label} fails more often: {pair.new.failure}" for pair in pairs if pair.is_worse]
     lines += [f"{result.label} is missing in NEW" for result in only_old if result.ok_runs]
     for pair in pairs:
-        for result in (pair.old, pair.new):
+        for result in pair.sides:
             if result.status in UNCOUNTED:
                 raise UsageError(f"--fail-above: {pair.label}: {result.failure}")
-        if not pair.is_measured or not have_equal_work(pair.old, pair.new):
+        if not pair.is_measured or pair.old.work != pair.new.work:
             continue
         if pair.ratio.runs < MIN_RUNS:
             raise UsageError(f"--fail-above: {pair.label} has too few runs for a verdict: measure with --runs 5")
@@ -80,14 +73,13 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("new", type=Path, metavar="NEW", help="the same, compared with OLD")
     parser.add_argument("--fail-above", type=parse_share, metavar="SHARE", help="exit code 1 if a configuration is "
                         "missing, fails more often, or is significantly slower by more than SHARE, as 5%%")  # fmt: skip
-    parser.add_argument("--mixed", action="store_true", help="compare records of different machines, "
-                        "versions or boots")  # fmt: skip
+    parser.add_argument("--mixed", action="store_true", help="compare records of different machines, versions or boots")
     return parser.parse_all(argv)
 
 
 def print_pairs(pairs: Sequence[Pair]) -> None:
     """Print the table of the measured pairs, and a sentence for each pair that has no ratio."""
-    equal = [pair for pair in pairs if pair.is_measured and have_equal_work(pair.old, pair.new)]
+    equal = [pair for pair in pairs if pair.is_measured and pair.old.work == pair.new.work]
     print_table(make_table(equal, COLUMNS))
     for pair in pairs:
         if not pair.is_measured:
@@ -101,13 +93,16 @@ def main(argv: Sequence[str]) -> int:
     """Print the comparison. Return 0, or 1 if --fail-above finds a loss."""
     arguments = parse_arguments(argv)
     old, new = (group_results(files.load_all([path])) for path in (arguments.old, arguments.new))
-    pairs, only_old, only_new = match_results(old, new, arguments.mixed)
+    if not arguments.mixed:
+        check_one_machine([*old, *new])
+    pairs, only_old, only_new = match_results(old, new)
     losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
     print_pairs(pairs)
     for side, results in (("OLD", only_old), ("NEW", only_new)):
         if results:
             print(f"Only in {side}: {', '.join(result.label for result in results)}")
-    print(*environment_differences([pair for pair in pairs if pair.is_measured]), sep="\n")
+    machines = [(pair.old.environments[0], pair.new.environments[0]) for pair in pairs if pair.is_measured]
+    print(*dict.fromkeys(line for machine in machines for line in find_differences(*machine)), sep="\n")
     for line in losses:
         print(f"error: {line}", file=sys.stderr)
     return 1 if losses else 0

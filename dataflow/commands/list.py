@@ -23,8 +23,7 @@ def explain_skip(variant: Variant, given: Mapping[str, Any]) -> str | None:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = OneLineParser(__doc__, "python3 -m dataflow list [flags]")
-    _, given = parse_with_options(parser, argv)
+    _, given = parse_with_options(OneLineParser(__doc__, "python3 -m dataflow list [flags]"), argv)
     from dataflow.report.render import print_table  # imports numpy, for which a wrong flag should not wait
     from dataflow.report.tables import Column, make_table
 

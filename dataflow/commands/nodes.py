@@ -39,9 +39,8 @@ def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
         "TMPDIR": "/dev/shm/tmp", "DATA_FLOW_LOCK": "/dev/shm",  # of each node, unlike the lock of this process
         LINK_VARIABLE: f"{rate.removesuffix('gbit')} Gbit/s",
     }  # fmt: skip
-    shell = ["sh", str(ROOT / "dataflow" / "nodes" / "namespaces.sh"), str(count), rate]
-    ray = str(Path(sys.executable).with_name("ray"))
-    words = ["setpriv", "--pdeathsig", "KILL", *NAMESPACES, *shell, ray, *command]
+    script, ray = ROOT / "dataflow" / "nodes" / "namespaces.sh", Path(sys.executable).with_name("ray")
+    words = ["setpriv", "--pdeathsig", "KILL", *NAMESPACES, "sh", str(script), str(count), rate, str(ray), *command]
     nodes = subprocess.Popen(words, env=os.environ | variables)
     signal.signal(signal.SIGTERM, lambda *_: nodes.kill())
     while True:

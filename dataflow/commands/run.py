@@ -66,10 +66,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
 
 
 def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[list[Item], Path]:
-    """Return what is measured or skipped, and the file or folder of the records.
-
-    Raise UsageError if this machine can measure nothing of it.
-    """
+    """Return what is measured or skipped, and where its records go; raise UsageError if all of it is skipped."""
     table, names = "paired" if arguments.paired or arguments.against else "", arguments.configurations
     now = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     output = arguments.output or RESULTS / f"run-{now}"
@@ -121,17 +118,14 @@ def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
     for item in items:
         if item.skipped:
             print(f"{item.label}: skipped, {item.skipped}")
-            continue
-        memory = format_bytes(item.plan.resident_bytes)
-        print(f"{item.label}: {runs} x {item.plan.options.iterations} iterations, {memory} of memory")
+        else:
+            memory = format_bytes(item.plan.resident_bytes)
+            print(f"{item.label}: {runs} x {item.plan.options.iterations} iterations, {memory} of memory")
     print(f"records: {output}", flush=True)
 
 
 def find_new_items(items: Sequence[Item], folder: Path, is_continued: bool) -> list[Item]:
-    """Return the items that need a new record. The others continue their record.
-
-    Raise UsageError if the folder has records of another measurement.
-    """
+    """Return the items that continue no record; raise UsageError if the folder has records of another measurement."""
     written = {path for path in folder.rglob("*.json*") if path.is_file() and path.suffix in (".json", ".gz")}
     others = written - {item.path for item in items}
     if others:

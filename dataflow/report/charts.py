@@ -24,18 +24,15 @@ PLAIN_NUMBERS = FuncFormatter(lambda value, _: f"{float(f'{value:.4g}'):,.10g}")
 
 @dataclass(frozen=True)
 class Mark:
-    """The value of one configuration with its 95 % interval, and a label on the right. Bars have segments by name.
-
-    A dot is hollow if readers get a view: its time does not include a copy.
-    """
+    """The value of one configuration with its 95 % interval."""
 
     name: str
-    label: str
+    label: str  # on the right
     value: float
     low: float
     high: float
-    is_view: bool = False
-    segments: Mapping[str, float] = field(default_factory=dict)
+    is_view: bool = False  # a hollow dot, because its time does not include a copy
+    segments: Mapping[str, float] = field(default_factory=dict)  # of a bar, by name
 
 
 @dataclass(frozen=True)
@@ -50,21 +47,16 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Panels of marks by title, one below the other on the same x axis, and vertical lines by name in the legend.
-
-    Each mark is a row: a dot on a logarithmic axis, or a stacked bar on an axis that starts at zero. Bars are stacked
-    in the order of `segment_names`, in which each place has its own colour. With `format_x`, the marks are lines on
-    logarithmic axes instead. The legend has those first that are the highest at their right ends.
-    """
+    """Panels one below the other on the same x axis. Each mark is a row: a dot on a logarithmic axis, or a bar."""
 
     file_name: str
     title: str
-    panels: dict[str, list[Any]]
+    panels: dict[str, list[Any]]  # marks by title
     x_label: str
-    limits: dict[str, float] = field(default_factory=dict)
+    limits: dict[str, float] = field(default_factory=dict)  # vertical lines, by name in the legend
     caption: Sequence[str] = ()
-    segment_names: Sequence[str] = ()
-    format_x: Callable[[int], str] | None = None
+    segment_names: Sequence[str] = ()  # in the order in which bars are stacked, on an axis that starts at zero
+    format_x: Callable[[int], str] | None = None  # the panels have lines on logarithmic axes instead of rows
 
     def draw(self) -> Figure:
         """Return the figure, with the title and the legend at the top and the caption at the bottom."""
@@ -131,7 +123,7 @@ class Chart:
 
     def draw_bars(self, axes: Any, marks: Sequence[Mark]) -> None:
         rows, starts = range(len(marks)), [0.0] * len(marks)
-        for name, colour in zip(self.segment_names, cycle(SEGMENT_COLOURS), strict=False):
+        for name, colour in zip(self.segment_names, SEGMENT_COLOURS, strict=True):
             lengths = [mark.segments.get(name, 0.0) for mark in marks]
             if any(lengths):
                 axes.barh(rows, lengths, 0.74, starts, label=name, color=colour, edgecolor="black", linewidth=0.5)
@@ -143,7 +135,8 @@ class Chart:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda value, _: format_x(round(value)))
         set_log_axis(axes, "y", [value for line in marks for point in line.points for value in point[1:]])
-        for index, line in enumerate(sorted(marks, key=lambda line: -line.points[-1][1])):
+        highest_first = sorted(marks, key=lambda line: -line.points[-1][1])  # at the right ends, for the legend
+        for index, line in enumerate(highest_first):
             style: dict[str, Any] = {"color": f"C{index}", "linewidth": 1.4, "marker": MARKERS[index % len(MARKERS)]}
             if line.is_view:
                 style |= {"linestyle": "--", "markerfacecolor": "white"}

@@ -1,7 +1,4 @@
-"""Show sections as text, as Markdown between the marks of README.md and docs/, and as one HTML page.
-
-This module imports no matplotlib.
-"""
+"""Show sections as text, as Markdown between the marks of README.md and docs/, and as HTML. Import no matplotlib."""
 
 import html
 import re
@@ -17,7 +14,6 @@ from dataflow.records.schema import Record
 from dataflow.report.tables import MAIN_COLUMNS, Column, Section, TextTable, format_significant, make_table
 from dataflow.units import format_bytes
 
-HERE = Path(__file__).parent
 MARK = re.compile(r"<!-- (?:end of )?([\w-]+)(?:: written by make publish)? -->")
 MAX_SHOWN_EDGES = 20  # of a flow
 
@@ -25,17 +21,15 @@ MAX_SHOWN_EDGES = 20  # of a flow
 def to_text(table: TextTable, width: int | None = None) -> str:
     """Return the table as text. If it is wider than `width` characters, columns of a high rank are left out."""
     texts: dict[Column, list[str]] = {}
-    for column, header, *cells in zip(table.columns, table.headers, *table.cells, strict=True):
-        longest = max(map(len, (header, *cells)))
-        texts[column] = [cell.ljust(longest) if column.is_text else cell.rjust(longest) for cell in (header, *cells)]
-    left_out = []
+    for column, *cells in zip(table.columns, table.headers, *table.cells, strict=True):
+        longest = max(map(len, cells))
+        texts[column] = [cell.ljust(longest) if column.is_text else cell.rjust(longest) for cell in cells]
     while width and sum(len(cells[0]) + 2 for cells in texts.values()) - 2 > width and any(c.rank for c in texts):
-        left_out.append(max(texts, key=lambda column: column.rank))
-        del texts[left_out[-1]]
+        del texts[max(texts, key=lambda column: column.rank)]
     lines = ["  ".join(row).rstrip() for row in zip(*texts.values(), strict=True)]
+    left_out = [column.header for column in table.columns if column not in texts]
     if left_out:
-        headers = ", ".join(column.header for column in table.columns if column in left_out)
-        lines.append(f"(not shown, because the terminal is too narrow: {headers})")
+        lines.append(f"(not shown, because the terminal is too narrow: {', '.join(left_out)})")
     return "\n".join(lines)
 
 
@@ -111,21 +105,18 @@ def to_html(built: Sequence[Section]) -> str:
     """Return a page that loads nothing else. page.js makes its tables sortable and filterable."""
     body = []
     for section in built:
-        body += [f"<section><h2>{escape(section.title)}</h2>", f"<p>{escape(section.sentence)}</p>"]
-        if section.chart:
-            body.append(section.chart.to_svg())
-        if section.table:
-            body.append(to_html_table(section.table))
-        body += [f'<p class="note">{escape(note)}</p>' for note in section.notes]
-        body.append("</section>")
-    style, code = (HERE / "page.css").read_text("utf-8"), (HERE / "page.js").read_text("utf-8")
+        chart = section.chart.to_svg() if section.chart else ""
+        table = to_html_table(section.table) if section.table else ""
+        notes = [f'<p class="note">{escape(note)}</p>' for note in section.notes]
+        body += [f"<section><h2>{escape(section.title)}</h2>", f"<p>{escape(section.sentence)}</p>", chart, table]
+        body += [*notes, "</section>"]
+    style, code = (Path(__file__).with_name(name).read_text("utf-8") for name in ("page.css", "page.js"))
     head = f'<meta charset="utf-8"><title>Times of transports</title><style>{style}</style>'
-    script = f"<script>{code}</script>"
-    return "\n".join([f'<!doctype html><html lang="en"><head>{head}</head><body>', *body, script, "</body></html>"])
+    begin = f'<!doctype html><html lang="en"><head>{head}</head><body>'
+    return "\n".join(filter(None, [begin, *body, f"<script>{code}</script>", "</body></html>"]))
 
 
 def to_html_table(table: TextTable) -> str:
-    """Return the table. Cells of text have a class."""
     kinds = [' class="text"' if column.is_text else "" for column in table.columns]
     lines = []
     for tag, row in [("th", table.headers), *(("td", row) for row in table.cells)]:

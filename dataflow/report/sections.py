@@ -1,7 +1,4 @@
-"""Build the sections of a report from results. render.py shows them as text, Markdown and HTML.
-
-Records name their table. suite_tables.py and the modules `sections` of the studies say how each table is shown.
-"""
+"""Build the sections of a report from results. Records name their table, and suite_tables.py or a study defines it."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -50,22 +47,18 @@ def by_sizes(*left_out: str) -> Callable[[Result], tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class Table:
-    """How the results of one table of records are shown: one section per group with equal `group_by`.
-
-    The first value of `group_by` is the order of the sections. `rows` are the items of the columns: results or others.
-    A section without rows is left out. The tables `before` are made of the same groups. If the rows are results, those
-    whose runs do not count follow, with the reason in place of the time.
-    """
+    """How the results of one table of records are shown: one section per group with equal `group_by`, in its order."""
 
     name: str  # of its sections, as in the marks of the pages
     columns: Callable[[Group], Sequence[Column]]
+    # Results or other items; without any, the section is left out. Results whose runs do not count follow the others.
     rows: Callable[[Group], Sequence[Any]] = lambda group: group.ordered
     title: Callable[[Result], str] = title_of
     sentence: Callable[[Group], str] = lambda group: ""
     chart: Callable[[Group], Any] = lambda group: None
     notes: Callable[[Group], Sequence[str]] = lambda group: ()
     group_by: Callable[[Result], tuple[Any, ...]] = lambda r: (-r.workload.bytes_per_iteration, r.workload.edges)
-    before: Sequence["Table"] = ()
+    before: Sequence["Table"] = ()  # tables of the same groups
 
 
 @cache
@@ -77,12 +70,9 @@ def find_tables() -> Mapping[str, Table]:
 
 
 def sections(results: Sequence[Result]) -> list[Section]:
-    """Return the sections of all results. Raise RecordError for a contradictory trace.
-
-    A table that no study has is shown with the columns of the configurations.
-    """
+    """Return the sections of all results; raise RecordError for a contradictory trace."""
     by_name = dict(find_tables())
-    for result in results:
+    for result in results:  # unknown tables have the columns of the configurations
         unknown = replace(by_name["configurations"], name=result.table, chart=lambda group: None)
         by_name.setdefault(result.table, unknown)
     groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
@@ -101,8 +91,8 @@ def build_group(table: Table, group: Group) -> list[Section]:
     """Return the sections of one group. The last one has the failures and the provenance of all."""
     failures = [f"{result.label}: {result.failure}." for result in group.results if result.failure]
     if not group.done:
-        cells = make_table(group.results, tables.MAIN_COLUMNS)
-        return [Section("results", title_of(group.results[0]), "Nothing was measured.", cells, notes=failures)]
+        statuses = make_table(group.results, tables.MAIN_COLUMNS)
+        return [Section("results", title_of(group.results[0]), "Nothing was measured.", statuses, notes=failures)]
     built = []
     for part in (*table.before, table):
         rows, columns = [*part.rows(group)], part.columns(group)
@@ -110,8 +100,8 @@ def build_group(table: Table, group: Group) -> list[Section]:
             rows += [result for result in group.results if result.status in UNCOUNTED and result not in rows]
         if rows:
             notes = [*part.notes(group), *(failures + provenance(group.done) if part is table else ())]
-            shown, title = make_table(rows, columns) if columns else None, part.title(group.done[0])
-            built.append(Section(part.name, title, part.sentence(group), shown, part.chart(group), notes))
+            cells, title = make_table(rows, columns) if columns else None, part.title(group.done[0])
+            built.append(Section(part.name, title, part.sentence(group), cells, part.chart(group), notes))
     return built
 
 

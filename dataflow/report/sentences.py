@@ -1,6 +1,6 @@
 """Say in sentences which configurations are faster, by how much, and how sure that is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from dataflow.analysis.comparison import Pair, find_transports
 from dataflow.analysis.result import UNCOUNTED, Result
@@ -17,7 +17,7 @@ SHORT_SECONDS = 0.002  # less depends on the caches, which hold other data after
 def describe_pair(pair: Pair) -> str:
     """Return how many times as fast the new configuration is as the old one, and how sure that is."""
     old, new, ratio = pair.old, pair.new, pair.ratio
-    if not tables.have_equal_work(old, new):
+    if old.work != new.work:
         texts = [f"{r.label} takes {format_time(r)} where {tables.readers_of(r)}" for r in (new, old)]
         return f"{', and '.join(texts)}: different work, so there is no factor."
     is_slower, times = ratio.value > 1, format_significant(max(ratio.value, 1 / ratio.value))
@@ -30,10 +30,7 @@ def describe_pair(pair: Pair) -> str:
 
 
 def describe_fastest(results: Sequence[Result], baselines: Sequence[str] = BASELINES) -> str:
-    """Return a sentence for the fastest configuration of each kind of readers, with one copying thread per actor.
-
-    Where readers own a copy, the baselines are compared with it.
-    """
+    """Return the fastest configuration of each kind of readers, with one copying thread, and the baselines' factors."""
     sentences, transports = [], find_transports(results) or [r for r in results if r.status == "ok"]
     for readers in tables.READER_GROUPS:
         group = [r for r in transports if tables.readers_of(r) == readers and r.threads == 1]
@@ -90,29 +87,27 @@ def format_time(result: Result) -> str:
 
 
 def format_speed_up(result: Result, baseline: Result | None) -> str:
-    """Return how many times as fast a result is as the baseline, with the 95 % interval if there are enough runs.
-
-    "-" if their work differs.
-    """
-    if baseline is None or result.check_every != baseline.check_every or not tables.have_equal_work(result, baseline):
+    """Return how many times as fast a result is as the baseline, and the 95 % interval; "-" if their work differs."""
+    if baseline is None or (result.check_every, result.work) != (baseline.check_every, baseline.work):
         return "-"
     if result is baseline:
         return "1x"
     ratio = Pair(result, baseline).ratio
-    return f"{format_significant(ratio.value)}x" + (f" ({format_interval(ratio)})" if ratio.low else "")
+    return f"{format_significant(ratio.value)}x" + (f" ({format_interval(ratio)})" if ratio.interval else "")
 
 
 def format_interval(ratio: Ratio, invert: bool = False) -> str:
     """Return the 95 % interval of a ratio, or of its inverse; "-" for too few runs."""
-    if ratio.low is None or ratio.high is None:
+    if ratio.interval is None:
         return "-"
-    ends = (1 / ratio.high, 1 / ratio.low) if invert else (ratio.low, ratio.high)
+    ends = [1 / end for end in reversed(ratio.interval)] if invert else ratio.interval
     return " to ".join(map(format_significant, ends))
 
 
 def describe_interval(ratio: Ratio, invert: bool = False) -> str:
-    few = f"no interval: give --runs {MIN_RUNS} or more"
-    return f"95 % interval {format_interval(ratio, invert)}" if ratio.low else few
+    if ratio.interval is None:
+        return f"no interval: give --runs {MIN_RUNS} or more"
+    return f"95 % interval {format_interval(ratio, invert)}"
 
 
 def format_factor(ratio: Ratio) -> str:
@@ -120,15 +115,10 @@ def format_factor(ratio: Ratio) -> str:
     return f"{format_significant(1 / ratio.value)} times as fast ({format_interval(ratio, invert=True)})"
 
 
-def pair_column(header: str, cell: Callable[[Result], str]) -> Column:
-    """Return a column with the cells of both results of a pair."""
-    return Column(header, lambda pair: f"{cell(pair.old)} → {cell(pair.new)}")
-
-
 PAIR_COLUMNS = (
-    pair_column("ms per iteration", lambda result: format_milliseconds(result.typical_seconds)),
+    Column("ms per iteration", lambda pair: " → ".join(format_milliseconds(r.typical_seconds) for r in pair.sides)),
     Column("times as fast", lambda pair: format_significant(1 / pair.ratio.value)),
     Column("95 % interval", lambda pair: format_interval(pair.ratio, invert=True)),
     Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
-    pair_column("page faults per iteration", format_faults),
+    Column("page faults per iteration", lambda pair: " → ".join(map(format_faults, pair.sides))),
 )

@@ -21,15 +21,12 @@ Attribute = Callable[[Run], Mapping[str, float]]  # returns seconds by name
 
 
 def headline_results(results: Sequence[Result]) -> list[Result]:
-    """Return the results of the table "headline", or of "configurations" if there are none, of the largest workload."""
-    for table in ("headline", "configurations"):
-        if any(result.table == table and result.status == "ok" for result in results):
-            return with_shared_references(largest_of(results, table))
-    return []
+    """Return the results of the largest workload of the table "headline", or of "configurations" if it has no times."""
+    has_headline = any(result.table == "headline" and result.status == "ok" for result in results)
+    return with_shared_references(largest_of(results, "headline" if has_headline else "configurations"))
 
 
 def largest_of(results: Sequence[Result], table: str) -> list[Result]:
-    """Return the results of the largest workload of a table."""
     chosen = [result for result in results if result.table == table]
     largest = max((r.workload for r in chosen), key=lambda workload: workload.bytes_per_iteration, default=None)
     return [result for result in chosen if result.workload == largest]
@@ -87,7 +84,7 @@ def draw_headline(group: Group) -> Chart | None:
     caption = f"{title_of(shown[0])}. Times and 95 % intervals (lines) without tracing, causes as in docs/stages.md."
     return Chart(
         "headline", title, {"": bars}, "milliseconds per iteration", memcpy_lines(shown),
-        (caption, *provenance(shown)), stages.ALL_CAUSES,
+        (caption, *provenance(shown)), stages.CAUSES,
     )  # fmt: skip
 
 
@@ -98,6 +95,6 @@ def stage_tables(name: str, chart: Callable[[Group], Any] = lambda group: None) 
         columns, title = partial(part_columns, attribute=attribute, order=order), f"Milliseconds by {part}: "
         return Table(name, columns, lambda group: group.done, lambda r: title + title_of(r), **more)
 
-    by_cause = make("cause", stages.attribute_to_causes, stages.ALL_CAUSES, chart=chart)
+    by_cause = make("cause", stages.attribute_to_causes, stages.CAUSES, chart=chart)
     by_stage = partial(make, "stage", lambda run: stages.attribute(run)[0], [*stages.STAGES])
     return by_stage(notes=describe_method, before=[by_cause])

@@ -21,6 +21,7 @@ from dataflow.units import format_bytes
 
 SWEPT = {"iteration_bytes": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
          "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
+Sweep = tuple[Result, dict[int, Result], dict[int, Result]]  # the largest timed result, the timed and all by value
 
 
 def configuration_columns(group: Group) -> Sequence[Column]:
@@ -46,24 +47,20 @@ CONFIGURATIONS = Table(
 )  # fmt: skip
 
 
-def size_of(result: Result) -> int:
-    return result.workload.bytes_per_iteration
-
-
 def pair_retained(group: Group) -> list[Pair]:
     """Return the results without and with --retain-memory of each size of an iteration."""
-    plain = {size_of(r): r for r in group.done if "retain_memory" not in r.configuration.flags}
-    retained = {size_of(r): r for r in group.done if "retain_memory" in r.configuration.flags}
-    return [Pair(plain[size], retained[size]) for size in sorted(plain.keys() & retained.keys())]
+    by_size = defaultdict[int, dict[bool, Result]](dict)
+    for result in group.done:
+        by_size[result.workload.bytes_per_iteration]["retain_memory" in result.configuration.flags] = result
+    return [Pair(sides[False], sides[True]) for _, sides in sorted(by_size.items()) if len(sides) == 2]
 
 
+RETAINED_SIZE = Column("bytes per iteration", lambda pair: format_bytes(pair.old.workload.bytes_per_iteration))
 RETAINED_MEMORY = Table(
-    "retained-memory",
-    columns=lambda group: (Column("bytes per iteration", lambda pair: format_bytes(size_of(pair.old))), *PAIR_COLUMNS),
-    rows=pair_retained,
-    title=lambda result: f"{result.flow.title}: one message per iteration, {result.transport.label}",
+    "retained-memory", lambda group: (RETAINED_SIZE, *PAIR_COLUMNS), pair_retained,
+    lambda result: f"{result.flow.title}: one message per iteration, {result.transport.label}",
     group_by=lambda result: (result.transport.label,),
-)
+)  # fmt: skip
 
 
 def microbenchmark_columns(group: Group) -> Sequence[Column]:
@@ -78,7 +75,7 @@ def microbenchmark_columns(group: Group) -> Sequence[Column]:
         Column("configuration", tables.short_label),
         Column("bytes per message", lambda r: f"{r.workload.edges[0].bytes:,}"),
         tables.READERS,
-        tables.time_column("µs per iteration", lambda seconds: f"{seconds * 1e6:,.0f}"),
+        Column("µs per iteration", lambda r: f"{r.typical_seconds * 1e6:,.0f}", is_time=True),
         Column("p95 µs", lambda r: f"{1e6 * p95:,.0f}" if (p95 := r.p95_seconds) else "-", 1),
         Column("µs per hop", lambda r: f"{r.typical_seconds / r.flow.path_length(max) * 1e6:,.0f}"),
         Column("speed-up over store refs or bytes", speed_up),
@@ -87,13 +84,13 @@ def microbenchmark_columns(group: Group) -> Sequence[Column]:
 
 
 MICROBENCHMARKS = Table(
-    "microbenchmarks", microbenchmark_columns, lambda group: sorted(group.ordered, key=size_of),
-    title=lambda result: result.flow.title, group_by=lambda result: (),
+    "microbenchmarks", microbenchmark_columns,
+    lambda group: sorted(group.ordered, key=lambda result: result.workload.bytes_per_iteration),
+    lambda result: result.flow.title, group_by=lambda result: (),
 )  # fmt: skip
 
 
 def describe_layout(result: Result) -> str:
-    """Return where the actors run, and the network between the nodes."""
     nodes = {node for run in result.ok_runs for node in run.nodes.values()}
     if len(nodes) == 1:
         return "all actors on the driver's node"
@@ -102,7 +99,6 @@ def describe_layout(result: Result) -> str:
 
 
 def busy_cores(result: Result) -> float:
-    """Return the cores that the busiest node used."""
     return median(max((cost.busy_cores for cost in run.node_costs.values()), default=0) for run in result.shown_runs)
 
 
@@ -127,25 +123,21 @@ CLUSTER = Table(
 
 
 def swept_size(result: Result) -> str:
-    """Return the size that the table of a sweep varies."""
     return result.table.removeprefix("sweep-").replace("-", "_")
 
 
-def find_sweeps(group: Group) -> list[tuple[Result, dict[int, Result]]]:
-    """Return each configuration that has a time, in groups of equal work: a result, and all by the swept value.
-
-    The former is the timed one of the largest value: the object store gives views of large messages only.
-    """
+def find_sweeps(group: Group) -> list[Sweep]:
+    """Return the results of each configuration that has a time, in groups of equal work."""
     swept, by_label = swept_size(group.done[0]), defaultdict[str, dict[int, Result]](dict)
     for result in group.results:
         if result.status in ("ok", *UNCOUNTED):
             value = result.in_flight if swept == "in_flight" else int(result.workload.sizes[swept])
             by_label[tables.short_label(result, swept)][value] = result
     rows = []
-    for points in by_label.values():
-        timed = [value for value, result in points.items() if result.status == "ok"]
+    for results in by_label.values():
+        timed = {value: result for value, result in sorted(results.items()) if result.status == "ok"}
         if timed:
-            rows.append((points[max(timed)], dict(sorted(points.items()))))
+            rows.append((timed[max(timed)], timed, results))  # the object store gives views of large messages only
     return sorted(rows, key=lambda row: [*tables.READER_GROUPS].index(tables.readers_of(row[0])))
 
 
@@ -153,17 +145,17 @@ def sweep_columns(group: Group) -> Sequence[Column]:
     swept, rows = swept_size(group.done[0]), find_sweeps(group)
     header = format_bytes if swept == "iteration_bytes" else str
 
-    def format_at(row: tuple[Result, dict[int, Result]], value: int) -> str:
-        return tables.TIME.cell(row[1][value]) if value in row[1] else "-"
+    def format_at(row: Sweep, value: int) -> str:
+        times = {v: tables.TIME.cell(r) if r.seconds else r.status for v, r in row[2].items()}
+        return times.get(value, "-")
 
-    def format_largest_overhead(row: tuple[Result, dict[int, Result]]) -> str:
-        done = [result for result in row[1].values() if result.status == "ok"]
-        return tables.OVERHEAD.cell(max(done, key=lambda result: result.overhead_share or 0))
+    def format_largest_overhead(row: Sweep) -> str:
+        return tables.OVERHEAD.cell(max(row[1].values(), key=lambda result: result.overhead_share or 0))
 
     return (
         Column("configuration", lambda row: tables.short_label(row[0], swept)),
         Column("readers get", lambda row: tables.READERS.cell(row[0]), is_text=True),
-        *(Column(header(value), partial(format_at, value=value)) for value in sorted({v for _, p in rows for v in p})),
+        *(Column(header(value), partial(format_at, value=value)) for value in sorted({v for *_, p in rows for v in p})),
         Column("largest overhead", format_largest_overhead),
     )
 
@@ -175,18 +167,14 @@ def sweep_title(result: Result) -> str:
 
 
 def draw_sweep(group: Group) -> Chart:
-    swept, memcpy, lines = swept_size(group.done[0]), dict[int, tuple[float, ...]](), []
-    for largest, results in find_sweeps(group):
-        points = []
-        for value, result in results.items():
-            if result.status == "ok":
-                seconds = (result.typical_seconds, min(result.run_seconds), max(result.run_seconds))
-                points.append((value, *(1e3 * s for s in seconds)))
-                if result.memcpy_seconds:
-                    memcpy[value] = (value, *[1e3 * result.memcpy_seconds] * 3)
+    swept, memcpy, lines = swept_size(group.done[0]), dict[int, float](), []
+    for largest, timed, _ in find_sweeps(group):
+        seconds = {value: (r.typical_seconds, min(r.run_seconds), max(r.run_seconds)) for value, r in timed.items()}
+        points = [(value, *(1e3 * s for s in times)) for value, times in seconds.items()]
+        memcpy |= {value: 1e3 * result.memcpy_seconds for value, result in timed.items() if result.memcpy_seconds}
         lines.append(Series(tables.short_label(largest, swept), points, is_view=not largest.readers_own_a_copy))
     if memcpy:
-        lines.append(Series("memcpy", [memcpy[value] for value in sorted(memcpy)], is_limit=True))
+        lines.append(Series("memcpy", [(value, ms, ms, ms) for value, ms in sorted(memcpy.items())], is_limit=True))
     caption = ("Dashed: readers get a view. Bands: fastest to slowest run.", *provenance(group.done))
     return Chart(f"sweep_{swept}", sweep_title(group.done[0]), {"": lines}, SWEPT[swept], {}, caption,
                  format_x=format_bytes if swept == "iteration_bytes" else str)  # fmt: skip

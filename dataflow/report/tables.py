@@ -20,24 +20,20 @@ from dataflow.units import format_bytes
 OWN_COPY, VIEW = "readers own a copy", "readers get a view"
 WRITTEN_IN_PLACE = "readers own a copy and the producer writes in place"
 READER_GROUPS = {OWN_COPY: "copy", WRITTEN_IN_PLACE: "copy, written in place", VIEW: "view"}
-# Flags that the configurations of one table share. Its title names them.
-GROUP_FLAGS = ("episode", "check_every", "in_flight")
+GROUP_FLAGS = ("episode", "check_every", "in_flight")  # the configurations of a table share them, as its title says
 
 
 @dataclass(frozen=True)
 class Column:
-    """A header and the function that returns the cell of an item. Text is aligned to the left.
-
-    In a narrow terminal the columns of the highest rank are left out first. Those of rank 0 never are. The cell of a
-    result without a timed iteration is "-", except in the first column and in those that are `untimed`.
-    """
+    """A header, and the function that returns the cell of an item."""
 
     header: str
     cell: Callable[[Any], str]
-    rank: int = 0
-    is_text: bool = False
+    rank: int = 0  # a narrow terminal leaves out the columns of the highest rank first, and never those of rank 0
+    is_text: bool = False  # it is aligned to the left
     is_optional: bool = False  # it is left out if no item has a value
-    untimed: bool = False  # it has a value for results without a timed iteration too
+    untimed: bool = False  # it has a value for results without a timed iteration too; the others have "-"
+    is_time: bool = False  # it has the reason in place of the time of a result whose runs do not count
 
 
 @dataclass(frozen=True)
@@ -45,11 +41,8 @@ class TextTable:
     """The cells of a table as text, by row."""
 
     columns: Sequence[Column]
+    headers: Sequence[str]
     cells: list[list[str]]
-
-    @property
-    def headers(self) -> list[str]:
-        return [column.header for column in self.columns]
 
 
 @dataclass(frozen=True)
@@ -68,12 +61,15 @@ def make_table(items: Sequence[Any], columns: Sequence[Column]) -> TextTable:
     """Return a table with one line per item. The first column is text, and has a value for every item."""
 
     def format_cell(column: Column, item: Any) -> str:
-        return column.cell(item) if column.untimed or not isinstance(item, Result) or item.seconds else "-"
+        if column.untimed or not isinstance(item, Result) or item.seconds:
+            return column.cell(item)
+        return item.status if column.is_time and item.status in UNCOUNTED else "-"
 
     first = replace(columns[0], is_text=True, untimed=True)
     by_column = {column: [format_cell(column, item) for item in items] for column in (first, *columns[1:])}
     shown = {column: cells for column, cells in by_column.items() if not column.is_optional or {*cells} != {"-"}}
-    return TextTable([*shown], [list(row) for row in zip(*shown.values(), strict=True)])
+    rows = [list(row) for row in zip(*shown.values(), strict=True)]
+    return TextTable([*shown], [column.header for column in shown], rows)
 
 
 def format_significant(value: float | None) -> str:
@@ -115,15 +111,10 @@ def format_data_path(result: Result) -> str:
 
 
 def readers_of(result: Result) -> str:
-    """Return the group of a result whose times are compared with each other."""
+    """Return the group of a result. Only times of one group are compared."""
     if not result.readers_own_a_copy:
         return VIEW
     return WRITTEN_IN_PLACE if result.producer_writes_in_place else OWN_COPY
-
-
-def have_equal_work(one: Result, other: Result) -> bool:
-    """Return whether the time of one result may be divided by that of the other."""
-    return (readers_of(one), one.producer_writes_in_place) == (readers_of(other), other.producer_writes_in_place)
 
 
 def order_by_readers(results: Sequence[Result]) -> list[Result]:
@@ -154,17 +145,7 @@ def short_label(result: Result, swept: str = "") -> str:
     return name + rest.replace(shared, "").replace("--message ", "").replace("--as-sent", "as sent")
 
 
-def time_column(header: str, form: Callable[[float], str] = format_milliseconds) -> Column:
-    """Return a column of the times per iteration, or of why there is none although runs were ok."""
-
-    def cell(result: Result) -> str:
-        reason = result.status if result.status in UNCOUNTED else "-"
-        return form(result.typical_seconds) if result.seconds else reason
-
-    return Column(header, cell, untimed=True)
-
-
-TIME = time_column("ms per iteration")
+TIME = Column("ms per iteration", lambda r: format_milliseconds(r.typical_seconds), is_time=True)
 DATA_PATH = Column("data path", format_data_path, 5, is_optional=True)
 OVERHEAD = Column("overhead", lambda r: f"{r.overhead_share:.1%}" if r.overhead_share else "-", 2, is_optional=True)
 READERS = Column("readers get", lambda r: READER_GROUPS[readers_of(r)], is_text=True)
@@ -181,7 +162,7 @@ MAIN_COLUMNS = (
     Column("GB/s", lambda r: format_significant(
         r.workload.bytes_per_iteration / r.typical_seconds / 1e9 if r.readers_own_a_copy else None)),
     Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
-    Column("x cold copy", lambda r: format_significant(r.times_cold_copy), 4),
+    Column("x cold copy", lambda r: format_significant(r.multiple_of(r.cold_copy_seconds)), 4),
     Column("x link", lambda r: format_significant(times_link(r)), is_optional=True),
     # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
     Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),

@@ -22,14 +22,14 @@ def test_ratio_is_that_of_the_typical_seconds():
 @pytest.mark.parametrize(("runs", "words"), [([5.0], "one run"), ([5.0, 5.001], "2 runs")])
 def test_too_few_runs_have_no_verdict(runs, words):
     for result in (ratio(runs, [1.0, 1.01, 1.02, 0.99, 1.0]), ratio_of_pairs(runs, [1.0, 1.01][: len(runs)])):
-        assert (result.low, result.high, result.p, result.detectable) == (None, None, None, None)
+        assert (result.interval, result.detectable) == (None, None)
         assert (result.verdict, interval(runs)) == (f"{words}: no verdict", None)
 
 
 def test_a_configuration_that_varies_much_is_not_called_equal_to_one_that_it_is_probably_slower_than():
     steady, noisy = [0.065, 0.066, 0.064, 0.065, 0.067], [0.2, 0.122, 0.15, 0.07, 0.11]
     result = ratio(noisy, steady)
-    assert 1 < result.low < result.value and result.p >= 0.01
+    assert 1 < result.interval[0] < result.value and result.p >= 0.01
     assert (result.verdict, ratio(steady, noisy).verdict) == (TOO_NOISY, TOO_NOISY)
 
 

@@ -138,6 +138,6 @@ def test_a_record_with_any_changed_value_is_one_error_or_a_report(tmp_path):
         try:
             results = group_results([files.load(path)])
             sections(results)
-            print_pairs(match_results(results, results, mixed=True)[0])
+            print_pairs(match_results(results, results)[0])
         except SuiteError as error:
             assert "\n" not in str(error)

@@ -3,8 +3,8 @@
 import pytest
 from made_records import make_record, make_run, rows_of
 
+from dataflow.analysis.comparison import is_asked_for
 from dataflow.analysis.result import Result, group_results
-from dataflow.commands.answer import is_asked_for
 from dataflow.flows.catalogue import build_flow
 from dataflow.flows.flow import DRIVER
 from dataflow.records.schema import NodeCosts
