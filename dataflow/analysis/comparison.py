@@ -44,6 +44,7 @@ def is_asked_for(result: Result, plan: Plan) -> bool:
 
 
 def _flags_and_sizes(configuration: Configuration, workload: Workload) -> tuple[Any, ...]:
+    """Return what must be equal in the records of one ranking: all but the transport, its flags, and the messages."""
     flags = {name: value for name, value in configuration.flags.items() if name not in TRANSPORT_FLAGS}
     sizes = {name: value for name, value in workload.sizes.items() if name not in SENDER_SIZES}
     return configuration.device, configuration.layout, flags, workload.flow, sizes
@@ -149,12 +150,11 @@ def _link_seconds(result: Result, run: Run) -> float:
     a task sends when it has all its inputs, and a node sends one message at a time.
     """
     crossings = crossings_of(result, run)
-    flow = crossings.flow
     byte_seconds: dict[tuple[int, int], float] = {}
     for link in run.links:
         pair, seconds = (link.source, link.reader), float(np.median(link.seconds)) / link.bytes
         byte_seconds[pair] = min(seconds, byte_seconds.get(pair, seconds))
-    reads = {DRIVER: flow.returns} | {task.name: task.reads for task in flow.tasks}
+    reads = {DRIVER: crossings.flow.returns} | {task.name: task.reads for task in crossings.flow.tasks}
     busy = defaultdict[int, float](float)  # node -> seconds for which it sends
     ready = defaultdict[str, float](float)  # reader -> when it has all its inputs
     sent = defaultdict[int, float](float)  # node -> when it has sent its last message so far

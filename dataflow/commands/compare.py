@@ -41,7 +41,7 @@ COLUMNS = (
 
 
 def find_losses(pairs: Sequence[Pair], only_old: Sequence[Result], limit: float) -> list[str]:
-    """Return a line for each loss. Print a warning for each pair in which a slowdown of `limit` would be missed."""
+    """Return a line per loss: slower by more than `limit`, failing more often, or missing. Warn of too noisy pairs."""
     lines = [f"{pair.label} fails more often: {pair.new.failure}" for pair in pairs if pair.is_worse]
     lines += [f"{result.label} is missing in NEW" for result in only_old if result.ok_runs]
     for pair in pairs:

@@ -127,7 +127,7 @@ def swept_size(result: Result) -> str:
 
 
 def find_sweeps(group: Group) -> list[Sweep]:
-    """Return the results of each configuration that has a time, in groups of equal work."""
+    """Return the results of each configuration that has a time, in groups of equal work at the largest value."""
     swept, by_label = swept_size(group.done[0]), defaultdict[str, dict[int, Result]](dict)
     for result in group.results:
         if result.status in ("ok", *UNCOUNTED):
