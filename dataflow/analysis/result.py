@@ -70,7 +70,7 @@ class Result:
         self.environments: list[dict[str, Any]] = [record.environments.get("0", {}) for record in measured]
 
     def _choose_runs(self) -> tuple[str, list[Run], str | None]:
-        """Return the status, the shown runs (if none is ok: the failed or skipped ones), and why others are not shown."""
+        """Return the status, the shown runs (without ok ones: the failed or skipped), and why others are not shown."""
         others = [run for run in self.runs if run.status != "ok"]
         reason = f"{others[0].status}: {others[0].reason}" if others else None
         if not self.ok_runs:
