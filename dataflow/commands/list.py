@@ -27,11 +27,14 @@ def main(argv: Sequence[str]) -> int:
     from dataflow.report.render import print_table  # imports numpy, for which a wrong flag should not wait
     from dataflow.report.tables import Column, make_table
 
+    reasons = {variant.name: explain_skip(variant, given) for variant in VARIANTS}
+    if len({*reasons.values()}) == 1 and (reason := reasons[VARIANTS[0].name]):  # a wrong flag
+        raise UsageError(reason)
     columns = [
         Column("configuration", lambda v: v.name),
         Column("readers get", lambda v: f"a {'view' if readers_get_views(v.transport, v.flags) else 'copy'}", 0, True),
         Column("nodes", lambda v: "several" if v.transport.can_cross_nodes else "one", is_text=True),
-        Column("on this machine", lambda v: explain_skip(v, given) or "runs", is_text=True),
+        Column("on this machine", lambda v: reasons[v.name] or "runs", is_text=True),
         Column("description", lambda v: v.explanation or v.transport.summary, 1, is_text=True),
     ]
     print_table(make_table(VARIANTS, columns))

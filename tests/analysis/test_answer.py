@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 from made_records import make_record, make_run, write_record
 
-from dataflow.commands import answer, run
+from dataflow.commands import answer, list, run
 from dataflow.errors import UsageError
 from dataflow.records.machine import describe_environment
 
@@ -94,6 +94,8 @@ def test_without_a_record_the_command_that_measures_is_printed(ask, capsys, tmp_
         ask([measured("refs", 1.0)], "--iteration-bytes", "1TiB")
     with pytest.raises(UsageError, match="--sweep: leave it out"):
         ask([], "--sweep", "iteration-bytes=1MiB,2MiB")
+    with pytest.raises(UsageError, match=r"^unknown flow gpro: did you mean grpo"):
+        list.main(["--flow", "gpro"])
 
 
 @pytest.mark.study("weights")
