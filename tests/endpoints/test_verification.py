@@ -102,23 +102,20 @@ def test_a_message_of_a_group_that_is_missing_or_arrives_twice_is_wrong(in_fligh
     assert endpoints.verify(12) == endpoints.verify(13) == all_bytes(*RICH.edges)  # what is verified does not count
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("tokens", lambda value: value.view(torch.float64)),
-        ("tokens", lambda value: value[:-1]),
-        ("tokens", lambda value: value.reshape(-1)),
-        ("list", lambda value: value[:-1]),
-        ("list", lambda value: torch.cat(value)),
-        ("list", lambda value: [value[0], value[2], value[1]]),
-        ("list", lambda value: [*value[:-1], value[-1].to("meta")]),  # another device
-        ("words", lambda value: value[:-1]),
-        ("words", lambda value: [text.encode() for text in value]),
-        ("words", lambda value: None),
-        ("words", lambda value: [text + "é" for text in value]),
-        ("words", lambda value: ["".join(value), *[""] * (len(value) - 1)]),  # the same letters in other strings
-    ],
-)
+@pytest.mark.parametrize(("name", "change"), [
+    ("tokens", lambda value: value.view(torch.float64)),
+    ("tokens", lambda value: value[:-1]),
+    ("tokens", lambda value: value.reshape(-1)),
+    ("list", lambda value: value[:-1]),
+    ("list", lambda value: torch.cat(value)),
+    ("list", lambda value: [value[0], value[2], value[1]]),
+    ("list", lambda value: [*value[:-1], value[-1].to("meta")]),  # another device
+    ("words", lambda value: value[:-1]),
+    ("words", lambda value: [text.encode() for text in value]),
+    ("words", lambda value: None),
+    ("words", lambda value: [text + "é" for text in value]),
+    ("words", lambda value: ["".join(value), *[""] * (len(value) - 1)]),  # the same letters in other strings
+])  # fmt: skip
 def test_all_bytes_of_a_field_with_another_type_shape_or_length_are_wrong(name, change):
     endpoints = LocalEndpoints(RICH)
     endpoints.run(1, in_reward(lambda payload: payload | {name: change(payload[name])}))

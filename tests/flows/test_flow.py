@@ -38,16 +38,13 @@ def test_edges_are_in_the_order_of_their_readers_and_of_the_arguments():
     assert [str(edge) for edge in COLOCATED.edges_to_actor("one")] == ["driver -> policy", "reward -> judge"]
 
 
-@pytest.mark.parametrize(
-    ("reads_by_task", "returns", "reason"),
-    [
-        ({"b": ["nobody"]}, ["b"], "b reads .*nobody"),
-        ({"b": ["a"], "a": [DRIVER]}, ["b"], "b reads .*a.*: give names of tasks before it"),
-        ({DRIVER: [DRIVER]}, [DRIVER], "the name driver is taken"),
-        ({"a": [DRIVER], "b": [DRIVER]}, ["b"], "the message of a has no reader"),
-        ({"b": [DRIVER]}, [], r"returns \[\]"),
-    ],
-)
+@pytest.mark.parametrize(("reads_by_task", "returns", "reason"), [
+    ({"b": ["nobody"]}, ["b"], "b reads .*nobody"),
+    ({"b": ["a"], "a": [DRIVER]}, ["b"], "b reads .*a.*: give names of tasks before it"),
+    ({DRIVER: [DRIVER]}, [DRIVER], "the name driver is taken"),
+    ({"a": [DRIVER], "b": [DRIVER]}, ["b"], "the message of a has no reader"),
+    ({"b": [DRIVER]}, [], r"returns \[\]"),
+])  # fmt: skip
 def test_a_flow_that_cannot_run_is_rejected(reads_by_task, returns, reason):
     tasks = tuple(Task(name, tuple(reads), ACKNOWLEDGEMENT) for name, reads in reads_by_task.items())
     with pytest.raises(ValueError, match=reason):

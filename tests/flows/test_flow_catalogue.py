@@ -25,27 +25,24 @@ def test_the_driver_starts_senders_without_a_source_and_actors_that_send_nothing
     assert (tensors.name, tensors.dtype, tensors.lengths) == ("tensors", "bfloat16", (2000,) * 250)
 
 
-@pytest.mark.parametrize(
-    ("name", "sizes", "reason"),
-    [
-        ("chain", {"max_new_tokens": 0}, "--max-new-tokens is a size of online-dpo: .*chain has --message-bytes"),
-        ("online-dpo", {"prompt_len": 4}, "--prompt-len is a size of ppo, .*, online-dpo --message fields"),
-        ("ppo", {"iteration_bytes": 2**20}, "--iteration-bytes changes flat messages.*--batch-size"),
-        ("online-dpo", {"iteration_bytes": 39}, "give 40 or more"),
-        ("round-trip", {"message_bytes": 512, "fields": 65}, r"--fields 65: .* 512 bytes"),
-        ("online-dpo", {"batch_size": 3, "prompt_seq_len": 5, "num_samples": 1}, "odd"),
-        ("ppo", {"padding": "vllm", "seq_length": 20}, "a sample has 1024 tokens, more than --seq-length 20"),
-        ("offline-dpo", {}, "unknown flow offline-dpo: did you mean online-dpo?"),
-        ("a -> b", {}, "write it as"),
-        ("a -> a: 1MB", {}, "to itself"),
-        ("a -> b: 1MB; b -> a: 1MB", {}, "is a cycle"),
-        ("a -> b: 1MB; a -> c: 2MB", {}, "a sends two different messages"),
-        ("query -> b: 1MB", {}, "the name query is reserved: use another one"),
-        ("a -> b: x int3 4MB", {}, "give name, dtype"),
-        ("a -> b: 0 x float32 4KB", {}, "at least 1"),
-        ("a -> b: 300000000 x bfloat16 4MB", {}, "has more than 100000 tensors: give fewer and larger ones"),
-    ],
-)
+@pytest.mark.parametrize(("name", "sizes", "reason"), [
+    ("chain", {"max_new_tokens": 0}, "--max-new-tokens is a size of online-dpo: .*chain has --message-bytes"),
+    ("online-dpo", {"prompt_len": 4}, "--prompt-len is a size of ppo, .*, online-dpo --message fields"),
+    ("ppo", {"iteration_bytes": 2**20}, "--iteration-bytes changes flat messages.*--batch-size"),
+    ("online-dpo", {"iteration_bytes": 39}, "give 40 or more"),
+    ("round-trip", {"message_bytes": 512, "fields": 65}, r"--fields 65: .* 512 bytes"),
+    ("online-dpo", {"batch_size": 3, "prompt_seq_len": 5, "num_samples": 1}, "odd"),
+    ("ppo", {"padding": "vllm", "seq_length": 20}, "a sample has 1024 tokens, more than --seq-length 20"),
+    ("offline-dpo", {}, "unknown flow offline-dpo: did you mean online-dpo?"),
+    ("a -> b", {}, "write it as"),
+    ("a -> a: 1MB", {}, "to itself"),
+    ("a -> b: 1MB; b -> a: 1MB", {}, "is a cycle"),
+    ("a -> b: 1MB; a -> c: 2MB", {}, "a sends two different messages"),
+    ("query -> b: 1MB", {}, "the name query is reserved: use another one"),
+    ("a -> b: x int3 4MB", {}, "give name, dtype"),
+    ("a -> b: 0 x float32 4KB", {}, "at least 1"),
+    ("a -> b: 300000000 x bfloat16 4MB", {}, "has more than 100000 tensors: give fewer and larger ones"),
+])  # fmt: skip
 def test_flows_and_sizes_that_are_not_possible_are_rejected_in_one_line(name, sizes, reason):
     with pytest.raises(ValueError, match=reason) as error:
         build_flow(name, sizes)
@@ -153,19 +150,16 @@ def flow_file(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(
-    ("function", "reason"),
-    [
-        ("other", r"KeyError: 'other': give FILE\.py:FUNCTION"),
-        ("flow", r"is of type Flow: give FILE\.py:FUNCTION"),
-        ("outside", r"line 7: ValueError: '\.\./\.\./evil' is not a name: use letters, digits, dashes"),
-        ("integer", "line 7: ValueError: 5 is not a name"),
-        ("reserved", "the name proxy is reserved: use another one"),
-        ("text", "returned a str: it must return"),
-        ("object_default", "give its parameter n a number or a text as default"),
-        ("base", "line 15: BaseException: two lines"),
-    ],
-)
+@pytest.mark.parametrize(("function", "reason"), [
+    ("other", r"KeyError: 'other': give FILE\.py:FUNCTION"),
+    ("flow", r"is of type Flow: give FILE\.py:FUNCTION"),
+    ("outside", r"line 7: ValueError: '\.\./\.\./evil' is not a name: use letters, digits, dashes"),
+    ("integer", "line 7: ValueError: 5 is not a name"),
+    ("reserved", "the name proxy is reserved: use another one"),
+    ("text", "returned a str: it must return"),
+    ("object_default", "give its parameter n a number or a text as default"),
+    ("base", "line 15: BaseException: two lines"),
+])  # fmt: skip
 def test_a_function_that_makes_no_flow_is_rejected_in_one_line(flow_file, function, reason):
     with pytest.raises(ValueError, match=reason) as error:
         build_flow(f"{flow_file}:{function}", {})

@@ -81,3 +81,20 @@ def test_a_chart_says_everything_and_no_text_lies_on_other_text_or_outside(name)
         assert " ".join(expected.split()) in texts
     if name in ("dots", "bars"):  # rows are as high as text needs
         assert 15 < figure.axes[0].get_window_extent().height / len(figure.axes[0].get_yticks()) < 30
+
+
+def test_dots_have_their_interval_and_views_are_hollow_on_the_same_axis():
+    first, second = CHARTS["dots"].draw().axes
+    assert first.get_xlim() == second.get_xlim() and first.get_xscale() == "log"
+    mark, (interval, dot) = CHARTS["dots"].panels[READERS[0]][0], first.lines[:2]
+    assert (list(interval.get_xdata()), list(dot.get_xdata())) == ([mark.low, mark.high], [mark.value])
+    assert dot.get_markerfacecolor() != "white" and second.lines[1].get_markerfacecolor() == "white"
+
+
+def test_bars_start_at_zero_and_have_their_interval_and_the_memcpy_line():
+    bars = [Mark("a", "", 5.0, 0.5, 8.0, segments={"copying": 3.0, "waiting": 0.0, "serialisation": 2.0})]
+    (axes,) = Chart("bars", "", {"": bars}, "", {"memcpy": 9.0}, segment_names=CAUSES).draw().axes
+    assert axes.get_xlim()[0] == 0 and axes.get_xlim()[1] >= 9
+    assert [list(line.get_xdata()) for line in axes.lines] == [[0.5, 8.0], [0.5, 8.0], [9.0, 9.0]]  # in two colours
+    assert [(patch.get_x(), patch.get_width()) for patch in axes.patches] == [(0, 2), (2, 3)]  # in the order of CAUSES
+    assert [bar.get_label() for bar in axes.containers] == ["serialisation", "copying"]

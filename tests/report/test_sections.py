@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from made_records import make_record, make_run, make_sweep
 
 from dataflow.analysis.result import group_results
@@ -149,3 +150,19 @@ def test_every_table_of_a_suite_can_be_shown_and_an_unknown_one_too():
     assert {part.table for parts in suites().values() for part in parts} <= set(find_tables())
     (section,) = build(make_record("refs", [1.0], table="of-tomorrow"))
     assert (section.name, section.chart, section.table.cells[0][0]) == ("of-tomorrow", None, "store refs")
+
+
+def test_the_headline_divides_the_times_without_tracing_like_the_traced_iterations():
+    spans = [("driver", 0, "wait", 0, 0.0, 1e6, 0), ("policy", 0, "serialise", 0, 1e3, 401e3, 200_000)]
+    for name in ("driver", "policy", "reference", "reward"):
+        spans += [(name, 0, "make", 0, 0.0, 1e3, 0), (name, 0, "sequence number", 0, 999e3, 1e6, 0)]
+    price = {"cold_copy_before_seconds": [0.021], "cold_copy_faults": 1000}  # 1 µs per page fault
+    run = make_run([1.0], spans=spans, iterations_us=[(0.0, 1e6)], **price)
+    traced = [make_record(transport, run, table="stages", traced=True) for transport in ("driver-queue", "refs")]
+    by_cause, _ = build(*traced, make_record("driver-queue", [2.0]), make_record("refs", [0.1]))[-2:]
+    slowest, fastest = by_cause.chart.panels[""]
+    assert (slowest.name, fastest.name) == ("store driver-queue", "store refs")
+    assert slowest.segments["page faults"] == pytest.approx(400) == pytest.approx(slowest.segments["serialisation"])
+    assert sum(slowest.segments.values()) == pytest.approx(2000)
+    assert by_cause.chart.title == "60% of the time of store driver-queue is waiting."
+    assert by_cause.chart.limits == {"memcpy: 20 ms": 20.0, "memcpy by all cores: 10 ms": 10.0}

@@ -3,13 +3,13 @@
 import re
 
 import pytest
-from made_records import make_record, make_run, rows_of
+from made_records import make_record, make_run, rows_of, write_record
 
 from dataflow.analysis.comparison import link_seconds
 from dataflow.analysis.result import Result, group_results
 from dataflow.records.schema import Link, NodeCosts
 from dataflow.report import render
-from dataflow.report.pages import page_sections
+from dataflow.report.pages import build_agreement, page_sections
 from dataflow.report.sections import sections
 from dataflow.report.tables import MAIN_COLUMNS, Column, make_table
 
@@ -182,3 +182,12 @@ def test_the_answers_name_times_of_the_link_the_ranked_copies_and_views_apart():
     assert "`graph zero-copy` takes about 50 ms, because no reader copies; `graph mapped` takes about 1 ms" in only_read
     assert "torch" not in only_read and "times as" not in only_read
     assert gpus.startswith("* **GPUs:** not measured.")
+
+
+def test_the_scripts_are_divided_by_the_suite_configuration_by_configuration(tmp_path):
+    for side, seconds in (("suite", 1.0), ("scripts", 2.0)):
+        for transport in ("refs", "driver-queue"):
+            write_record(tmp_path / side / f"{transport}.json", make_record(transport, *around(seconds)))
+    assert [[*list(row.values())[:4], row["verdict"]] for row in rows_of(build_agreement(tmp_path))] == [
+        ["store driver-queue", "2,000", "1,000", "2", "slower"], ["store refs", "2,000", "1,000", "2", "slower"],
+    ]  # fmt: skip

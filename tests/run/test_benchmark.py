@@ -85,27 +85,23 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
         assert plan.options.iterations == iterations
 
 
-@pytest.mark.parametrize(
-    ("argv", "reason"),
-    [
-        ([], "give a configuration, or --suite (--help"),
-        (["store ref", "--suite", "peers"], "peers has no store ref: did you mean store refs?"),
-        (["--suite", "benchmark", "graph shm --copy-in"], "benchmark has no graph shm --copy-in"),
-        (["--suite", "quikc"], "--suite: invalid choice: 'quikc' (choose from"),
-        (["graph shmm"], "did you mean graph shm?"),
-        (["graph shm", "--rnus", "3"], "unknown flag --rnus: did you mean --runs?"),
-        (["torch gloo --flow 'a -> b"], "close every quote"),
-        (["store refs", "--runs", "0"], "--runs 0"),
-        (["torch gloo --runs 2"], "unknown flag --runs"),
-        (["torch nccl", "rdt nccl"], "this machine can measure none of the configurations: nccl needs"),
-        (["--suite", "quick", "--paired"], "--paired: give two configurations"),
-        (["torch gloo", "torch nccl", "--paired"], "--paired: give two configurations that this machine can"),
-        (["torch gloo", "torch gloo --iteration-bytes 1MiB", "--paired"], "compares times of equal messages"),
-        (["store refs", "--against", "/tmp"], "there is no checkout of this project"),
-        (["store refs", "--continue"], "give the --output of the earlier call"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
+@pytest.mark.parametrize(("argv", "reason"), [
+    ([], "give a configuration, or --suite (--help"),
+    (["store ref", "--suite", "peers"], "peers has no store ref: did you mean store refs?"),
+    (["--suite", "benchmark", "graph shm --copy-in"], "benchmark has no graph shm --copy-in"),
+    (["--suite", "quikc"], "--suite: invalid choice: 'quikc' (choose from"),
+    (["graph shmm"], "did you mean graph shm?"),
+    (["graph shm", "--rnus", "3"], "unknown flag --rnus: did you mean --runs?"),
+    (["torch gloo --flow 'a -> b"], "close every quote"),
+    (["store refs", "--runs", "0"], "--runs 0"),
+    (["torch gloo --runs 2"], "unknown flag --runs"),
+    (["torch nccl", "rdt nccl"], "this machine can measure none of the configurations: nccl needs"),
+    (["--suite", "quick", "--paired"], "--paired: give two configurations"),
+    (["torch gloo", "torch nccl", "--paired"], "--paired: give two configurations that this machine can"),
+    (["torch gloo", "torch gloo --iteration-bytes 1MiB", "--paired"], "compares times of equal messages"),
+    (["store refs", "--against", "/tmp"], "there is no checkout of this project"),
+    (["store refs", "--continue"], "give the --output of the earlier call"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")  # fmt: skip
 def test_wrong_flags_are_rejected_in_one_line(no_gpu, argv, reason):
     with pytest.raises(UsageError) as error:
         benchmark.main(argv)

@@ -29,13 +29,10 @@ def parse(monkeypatch, tmp_path):
     return parse_words
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ((1024, 4096), (32 * 2**20, 96 * 2**20, 64 * 2**20, 160 * 2**20)),  # the demo's
-        ((7, 11, 4, 3), (8 * 77, 12 * 392, 8 * 392, 20 * 392)),  # 4 samples of 7 prompts with 11 + 3 tokens
-    ],
-)
+@pytest.mark.parametrize(("arguments", "expected"), [
+    ((1024, 4096), (32 * 2**20, 96 * 2**20, 64 * 2**20, 160 * 2**20)),  # the demo's
+    ((7, 11, 4, 3), (8 * 77, 12 * 392, 8 * 392, 20 * 392)),  # 4 samples of 7 prompts with 11 + 3 tokens
+])  # fmt: skip
 def test_messages_have_the_bytes_of_the_formulas(arguments, expected):
     assert tuple(sizes.message_bytes(*arguments).values()) == expected
 
@@ -52,22 +49,19 @@ def test_too_little_memory_is_rejected_with_the_largest_batch_that_fits(monkeypa
         sizes.check_memory(sizes.message_bytes(701, 4096), 701)
 
 
-@pytest.mark.parametrize(
-    ("runtime", "words", "message"),
-    [
-        ("store", ["--transport", "shm"], f"--transport shm belongs to {GRAPH}"),
-        ("graph", ["--transport", "refs"], f"--transport refs belongs to {STORE}"),
-        ("store", ["--transport", "queue"], "--transport queue is unknown: use driver-queue, ref-queue, refs"),
-        ("graph", ["--transport", "nccl"], "--transport nccl needs a GPU per model, and found 0 of 3: use shm"),
-        ("store", ["--device", "cuda"], "--device cuda: no GPU found. Use --device cpu"),
-        ("store", ["--iterations", "0"], "--iterations 0: give 1 or more"),
-        ("graph", ["--batch-size", "many"], "--batch-size: invalid int value: 'many'"),
-        ("graph", ["--output", "/proc/no/record"], "--output /proc/no/record: No such file or directory"),
-        ("graph", ["--output", __file__], f"--output {__file__}: File exists: give another one"),
-        ("store", ["--address", "127.0.0.1:1"], "--address 127.0.0.1:1: Connection refused: give another one"),
-        ("store", ["--rounds", "3"], "unrecognized arguments: --rounds 3"),
-    ],
-)
+@pytest.mark.parametrize(("runtime", "words", "message"), [
+    ("store", ["--transport", "shm"], f"--transport shm belongs to {GRAPH}"),
+    ("graph", ["--transport", "refs"], f"--transport refs belongs to {STORE}"),
+    ("store", ["--transport", "queue"], "--transport queue is unknown: use driver-queue, ref-queue, refs"),
+    ("graph", ["--transport", "nccl"], "--transport nccl needs a GPU per model, and found 0 of 3: use shm"),
+    ("store", ["--device", "cuda"], "--device cuda: no GPU found. Use --device cpu"),
+    ("store", ["--iterations", "0"], "--iterations 0: give 1 or more"),
+    ("graph", ["--batch-size", "many"], "--batch-size: invalid int value: 'many'"),
+    ("graph", ["--output", "/proc/no/record"], "--output /proc/no/record: No such file or directory"),
+    ("graph", ["--output", __file__], f"--output {__file__}: File exists: give another one"),
+    ("store", ["--address", "127.0.0.1:1"], "--address 127.0.0.1:1: Connection refused: give another one"),
+    ("store", ["--rounds", "3"], "unrecognized arguments: --rounds 3"),
+])  # fmt: skip
 def test_a_wrong_flag_is_one_line(parse, capsys, runtime, words, message):
     with pytest.raises(SystemExit) as end:
         parse(runtime, *words)
@@ -75,17 +69,14 @@ def test_a_wrong_flag_is_one_line(parse, capsys, runtime, words, message):
     assert error.startswith(f"error: {message}") and error.count("\n") == 1 and end.value.code == 2
 
 
-@pytest.mark.parametrize(
-    ("runtime", "gpus", "words", "device", "transport", "gpus_per_model"),
-    [
-        ("store", 0, [], "cpu", "driver-queue", 0),
-        ("graph", 0, [], "cpu", "shm", 0),
-        ("store", 3, [], "cuda", "driver-queue", 1),
-        ("graph", 3, [], "cuda", "nccl", 1),
-        ("graph", 1, [], "cpu", "shm", 0),
-        ("graph", 1, ["--device", "cuda"], "cuda", "shm", 1 / 3),
-    ],
-)
+@pytest.mark.parametrize(("runtime", "gpus", "words", "device", "transport", "gpus_per_model"), [
+    ("store", 0, [], "cpu", "driver-queue", 0),
+    ("graph", 0, [], "cpu", "shm", 0),
+    ("store", 3, [], "cuda", "driver-queue", 1),
+    ("graph", 3, [], "cuda", "nccl", 1),
+    ("graph", 1, [], "cpu", "shm", 0),
+    ("graph", 1, ["--device", "cuda"], "cuda", "shm", 1 / 3),
+])  # fmt: skip
 def test_defaults_depend_on_the_gpus(parse, monkeypatch, runtime, gpus, words, device, transport, gpus_per_model):
     monkeypatch.setattr(script_flags, "count_gpus", lambda: gpus)
     flags = parse(runtime, *words)

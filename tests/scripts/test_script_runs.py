@@ -45,16 +45,13 @@ def find_actors(script):
     raise AssertionError(f"the actors did not start: {script.process.communicate()}")
 
 
-@pytest.mark.parametrize(
-    ("script", "fault", "code", "message"),
-    [
-        (STORE, "kill", 1, "(policy|reference|reward) died"),
-        (GRAPH, "kill", 1, "(policy|reference|reward) died"),
-        (STORE, signal.SIGINT, 130, "interrupted after [0-9]+ timed iterations"),
-        (GRAPH, signal.SIGTERM, 130, "interrupted after [0-9]+ timed iterations"),
-        (GRAPH, "suspend", 130, "interrupted after [0-9]+ timed iterations"),  # an actor that hangs, then Ctrl-C
-    ],
-)
+@pytest.mark.parametrize(("script", "fault", "code", "message"), [
+    (STORE, "kill", 1, "(policy|reference|reward) died"),
+    (GRAPH, "kill", 1, "(policy|reference|reward) died"),
+    (STORE, signal.SIGINT, 130, "interrupted after [0-9]+ timed iterations"),
+    (GRAPH, signal.SIGTERM, 130, "interrupted after [0-9]+ timed iterations"),
+    (GRAPH, "suspend", 130, "interrupted after [0-9]+ timed iterations"),  # an actor that hangs, then Ctrl-C
+])  # fmt: skip
 def test_a_fault_is_one_line_keeps_the_samples_and_leaves_nothing_behind(begin_run, script, fault, code, message):
     begun = begin_run(script, *KILOBYTES, *LONG)
     actor = find_actors(begun)[1]

@@ -12,12 +12,8 @@ from dataflow.flows.flow import DRIVER
 from dataflow.records.schema import Edge, Run
 from dataflow.trace import spans
 
-FUNCTIONS = [
-    function
-    for stage in spans.STAGES.values()
-    for kind in ("functions", "gpu_functions")
-    for function in stage.get(kind, ())
-]
+KINDS = ("functions", "gpu_functions")
+FUNCTIONS = [name for stage in spans.STAGES.values() for kind in KINDS for name in stage.get(kind, ())]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

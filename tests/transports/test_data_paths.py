@@ -43,13 +43,10 @@ host:101:140 [0] NCCL INFO Connected all rings, use ring PXN 0 GDR 1
 }
 
 
-@pytest.mark.parametrize(
-    ("library", "paths", "other"),
-    [
-        ("nccl", ["NET/Socket/0", "P2P/IPC", "SHM/direct/direct"], "NCCL INFO Bootstrap: Using lo:127.0.0.1\n"),
-        ("ucx", ["cma/memory", "tcp/lo"], LOGS["ucx"].replace("read by ucp_get*", "message by ucp_am_send*")),
-    ],
-)
+@pytest.mark.parametrize(("library", "paths", "other"), [
+    ("nccl", ["NET/Socket/0", "P2P/IPC", "SHM/direct/direct"], "NCCL INFO Bootstrap: Using lo:127.0.0.1\n"),
+    ("ucx", ["cma/memory", "tcp/lo"], LOGS["ucx"].replace("read by ucp_get*", "message by ucp_am_send*")),
+])  # fmt: skip
 def test_each_data_path_in_the_logs_of_a_library_is_returned_once(tmp_path, library, paths, other):
     for pid, path in enumerate(paths * 2):
         (tmp_path / f"{library}.host.{pid}.log").write_text(LOGS[library].format(path))

@@ -179,15 +179,22 @@ def test_iterations_by_handle_arrive_unchanged_as_views_or_copies(make_endpoints
         assert endpoints.views == dict.fromkeys(map(str, flow.edges), "copy_out" not in options)
 
 
-@pytest.mark.parametrize(
-    ("handle", "error"),
-    [
-        (["nobody", 1], "policy received a handle of nobody"),
-        (["reference", 1], "policy received a handle of reference"),
-        (None, "policy expected a handle, got NoneType"),
-        (torch.ones(8), "policy expected a handle, got Tensor"),
-    ],
-)
+@pytest.mark.parametrize("handle", [["policy", 1], ["reference", 2]], ids=["old message", "another sender"])
+def test_a_handle_of_another_message_that_is_there_is_found_by_the_verification(make_endpoints, handle):
+    endpoints = make_endpoints()
+    endpoints.run(1)
+    endpoints.verify(1)
+    endpoints.run(2, on_edge("policy -> reward", lambda _: handle))
+    wrong = endpoints.verify(2)
+    assert list(wrong) == ["policy -> reward"] and wrong["policy -> reward"] > 20_000
+
+
+@pytest.mark.parametrize(("handle", "error"), [
+    (["nobody", 1], "policy received a handle of nobody"),
+    (["reference", 1], "policy received a handle of reference"),
+    (None, "policy expected a handle, got NoneType"),
+    (torch.ones(8), "policy expected a handle, got Tensor"),
+])  # fmt: skip
 def test_what_is_no_handle_of_a_message_for_the_task_is_rejected(make_endpoints, handle, error):
     with pytest.raises(RunFailed, match=error):
         make_endpoints().run(1, on_edge("driver -> policy", lambda _: handle))

@@ -201,23 +201,20 @@ def test_the_store_takes_in_the_micro_batches_and_the_trace_has_the_steps_of_the
     assert {(span[0], span[3]) for span in run.spans if span[2] == "train"} == {("trainer", 0), ("trainer", 1)}
 
 
-@pytest.mark.parametrize(
-    ("flags", "reason"),
-    [
-        ("refs --episode 8", "--episode is a flag of --transport ref-queue: give"),
-        ("ref-queue --episode 8 --in-flight 4", "give --in-flight 8"),
-        ("ref-queue --episode 2 --in-flight 4", "a verification after 2 iterations: give 2 or less"),
-        ("ref-queue --episode 2 --in-flight 2 --check-every 2", "--check-every: every episode"),
-        ("ref-queue --episode 200", "--iterations 30: give 200"),
-        ("refs --sink trainer", "--sink is a flag of --transport ref-queue: give"),
-        ("ref-queue --sink trainer --flow slime", "give --message fields, or one of ChatLearn's flows"),
-        ("ref-queue --sink trainer", "the flat messages of online-dpo cannot be cut into samples: give --message"),
-        ("ref-queue --train-micro-batch 4", "give --sink trainer too"),
-        ("ref-queue --flow ppo --message jagged --sink trainer", "jagged messages of ppo cannot be cut"),
-        ("ref-queue --message fields --sink trainer --episode 4", "give --in-flight 4"),
-        ("ref-queue --message fields --sink trainer --train-global-batch 4", "a multiple of --train-micro-batch 8"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "reason"), [
+    ("refs --episode 8", "--episode is a flag of --transport ref-queue: give"),
+    ("ref-queue --episode 8 --in-flight 4", "give --in-flight 8"),
+    ("ref-queue --episode 2 --in-flight 4", "a verification after 2 iterations: give 2 or less"),
+    ("ref-queue --episode 2 --in-flight 2 --check-every 2", "--check-every: every episode"),
+    ("ref-queue --episode 200", "--iterations 30: give 200"),
+    ("refs --sink trainer", "--sink is a flag of --transport ref-queue: give"),
+    ("ref-queue --sink trainer --flow slime", "give --message fields, or one of ChatLearn's flows"),
+    ("ref-queue --sink trainer", "the flat messages of online-dpo cannot be cut into samples: give --message"),
+    ("ref-queue --train-micro-batch 4", "give --sink trainer too"),
+    ("ref-queue --flow ppo --message jagged --sink trainer", "jagged messages of ppo cannot be cut"),
+    ("ref-queue --message fields --sink trainer --episode 4", "give --in-flight 4"),
+    ("ref-queue --message fields --sink trainer --train-global-batch 4", "a multiple of --train-micro-batch 8"),
+])  # fmt: skip
 def test_flags_that_cannot_be_used_are_rejected_in_one_line(no_gpu, flags, reason):
     assert reason in reject_options("store", "--transport", *flags.split())
 

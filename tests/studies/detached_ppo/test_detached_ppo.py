@@ -61,14 +61,11 @@ def test_views_are_stored_with_their_storage_only_by_pickle(make_plan):
 ROUNDS = ("--flow", "detached-ppo", "--batch-size", "32", "--model-scale", "0.01", "--iterations", "4", "--warmup", "1")
 
 
-@pytest.mark.parametrize(
-    ("configuration", "flags"),
-    [
-        ("store by-value", ""),
-        pytest.param("store replay-buffer", "", marks=pytest.mark.long),
-        pytest.param("torch mapped", "--makers 1 --ppo-trainers 2", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize(("configuration", "flags"), [
+    ("store by-value", ""),
+    pytest.param("store replay-buffer", "", marks=pytest.mark.long),
+    pytest.param("torch mapped", "--makers 1 --ppo-trainers 2", marks=pytest.mark.long),
+])  # fmt: skip
 def test_makers_and_trainers_exchange_experience_and_weights(measure, configuration, flags):
     """A run fails if the store takes in other bytes than expected."""
     measure(configuration, *ROUNDS, *flags.split())

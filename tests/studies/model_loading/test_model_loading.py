@@ -57,15 +57,12 @@ def test_the_model_is_loaded_in_the_first_iteration_and_wrong_bytes_end_the_run(
         loader.run("loader-1", 1)
 
 
-@pytest.mark.parametrize(
-    ("flags", "error"),
-    [
-        ("refs --flow model-loading", "need each other"),
-        ("refs --load-by torch-load", "need each other"),
-        ("refs --flow model-loading --load-by torch-load --address auto", "cannot see the memory of an existing"),
-        ("bytes --flow model-loading --load-by torch-load", "use store refs"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "error"), [
+    ("refs --flow model-loading", "need each other"),
+    ("refs --load-by torch-load", "need each other"),
+    ("refs --flow model-loading --load-by torch-load --address auto", "cannot see the memory of an existing"),
+    ("bytes --flow model-loading --load-by torch-load", "use store refs"),
+])  # fmt: skip
 def test_flags_that_do_not_fit_are_rejected(make_plan, flags, error):
     with pytest.raises(UsageError, match=error):
         make_plan("store", "--transport", *flags.split())

@@ -51,15 +51,12 @@ def test_schedules_have_the_published_order():
     assert letters("zb-h1", 1) == "F0 B0 F1 B1 W0 F2 B2 W1 F3 B3 W2 W3"
 
 
-@pytest.mark.parametrize(
-    ("sizes", "error"),
-    [
-        ((4, 6, "interleaved"), "multiple of 4 stages"),
-        ((4, 6, "zb-h2"), "need 7 or more"),
-        ((4, 8, "best"), "--schedule best: give afab"),
-        ((4, 8, "afab", "soon"), "--task-seconds 'soon' is not a number"),
-    ],
-)
+@pytest.mark.parametrize(("sizes", "error"), [
+    ((4, 6, "interleaved"), "multiple of 4 stages"),
+    ((4, 6, "zb-h2"), "need 7 or more"),
+    ((4, 8, "best"), "--schedule best: give afab"),
+    ((4, 8, "afab", "soon"), "--task-seconds 'soon' is not a number"),
+])  # fmt: skip
 def test_impossible_sizes_are_rejected(sizes, error):
     with pytest.raises(ValueError, match=error):
         pipeline(*sizes)

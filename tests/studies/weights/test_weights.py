@@ -57,31 +57,25 @@ def test_adapters_and_changes_have_the_textbook_bytes():
         assert sent == pytest.approx(6 * items / round(1 / share), rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "error"),
-    [
-        ({"model": "gpt3"}, "unknown --model gpt3"),
-        ({"senders": 2, "receivers": 3, "sharded": True}, "the same number of both"),
-        ({"model": "1GiB", "senders": 2}, "give fewer senders"),
-        ({"model": "qwen3-30b-a3b", "bucket_size": 1}, "give a larger one"),
-        ({"model": "1GiB", "lora_rank": 4}, "no matrices"),
-    ],
-)
+@pytest.mark.parametrize(("sizes", "error"), [
+    ({"model": "gpt3"}, "unknown --model gpt3"),
+    ({"senders": 2, "receivers": 3, "sharded": True}, "the same number of both"),
+    ({"model": "1GiB", "senders": 2}, "give fewer senders"),
+    ({"model": "qwen3-30b-a3b", "bucket_size": 1}, "give a larger one"),
+    ({"model": "1GiB", "lora_rank": 4}, "no matrices"),
+])  # fmt: skip
 def test_sizes_that_do_not_fit_are_rejected(sizes, error):
     with pytest.raises(ValueError, match=error):
         build_flow("weights", sizes)
 
 
-@pytest.mark.parametrize(
-    ("configuration", "flags"),
-    [
-        ("store refs", "--copy-out --bucket-size 8MiB"),
-        pytest.param("graph zero-copy", "", marks=LONG),
-        ("torch broadcast", "--bucket-size 8MiB"),
-        pytest.param("torch gloo", "--senders 2 --sharded --message packed", marks=LONG),
-        ("torch mapped", "--copy-in --copy-out"),
-    ],
-)
+@pytest.mark.parametrize(("configuration", "flags"), [
+    ("store refs", "--copy-out --bucket-size 8MiB"),
+    pytest.param("graph zero-copy", "", marks=LONG),
+    ("torch broadcast", "--bucket-size 8MiB"),
+    pytest.param("torch gloo", "--senders 2 --sharded --message packed", marks=LONG),
+    ("torch mapped", "--copy-in --copy-out"),
+])  # fmt: skip
 def test_updates_are_verified_and_timed_part_by_part(measure, configuration, flags):
     model = ("--flow", "weights", "--model", "gpt2", "--model-scale", "0.05", "--iterations", "4", "--warmup", "1")
     record = measure(configuration, *model, *flags.split())
