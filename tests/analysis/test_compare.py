@@ -36,19 +36,19 @@ def table_cells(text, row=1):
     return [cells[0], *cells[2:6], cells[8]]
 
 
-OLD = [make_record("refs", *QUIET), make_record("bytes", *QUIET), make_record("ref-queue", *QUIET)]
+OLD = [make_record("refs", *QUIET), make_record("bytes", *QUIET), make_record("shm", *QUIET, runtime="graph")]
 NEW = [make_record("refs", *slow_down(1.25)), make_record("bytes", *slow_down(0.5)),
-       make_record("ref-queue", *slow_down(1.001))]  # fmt: skip
+       make_record("shm", *slow_down(1.001), runtime="graph")]  # fmt: skip
 
 
 def test_each_pair_has_both_times_and_a_verdict_and_one_that_is_slower_by_more_fails(tmp_path, capsys):
     sides = write_sides(tmp_path, OLD, NEW)
     rows = [table_cells(run(capsys, sides).out, row) for row in (1, 2, 3)]
     assert [[*row[:3], row[4]] for row in rows] == [
-        ["store ref-queue", "1,000 → 1,001", "0.999", "cannot be told apart"],
         ["store refs", "1,000 → 1,250", "0.8", "slower"], ["store bytes", "1,000 → 500", "2", "faster"],
+        ["graph shm", "1,000 → 1,001", "0.999", "cannot be told apart"],
     ]  # fmt: skip
-    low, high = map(float, rows[1][3].split(" to "))
+    low, high = map(float, rows[0][3].split(" to "))
     assert 0.78 < low < 0.8 < high < 0.82
     for limit, code in (("5%", 1), ("24.9%", 1), ("26%", 0)):
         output = run(capsys, [*sides, "--fail-above", limit], code)
@@ -64,9 +64,9 @@ def test_times_of_other_work_have_no_factor_and_never_fail(tmp_path, capsys):
 def test_a_configuration_that_is_not_ok_or_has_more_failures_fails(tmp_path, capsys):
     died = make_run([1.0], status="failed", reason="reward died")
     new = [make_record("bytes", *[died] * 5), make_record("refs", *QUIET, died), make_record("numpy", *QUIET)]
-    never = make_record("zmq-ipc", make_run([], status="skipped", reason="no zmq"), runtime="peers")
+    never = make_record("nixl", make_run([], status="skipped", reason="no nixl"), runtime="rdt")
     # Failures are compared as shares: 1 of 5, and 2 of 17.
-    one, two = (make_record("by-value", *runs, died) for runs in (QUIET[:4], [*QUIET * 3, died]))
+    one, two = (make_record("pickle", *runs, died, runtime="graph") for runs in (QUIET[:4], [*QUIET * 3, died]))
     sides = write_sides(
         tmp_path, [*OLD, make_record("numpy", died), never, one], [*new, make_record("driver-queue", *QUIET), two]
     )
@@ -74,11 +74,11 @@ def test_a_configuration_that_is_not_ok_or_has_more_failures_fails(tmp_path, cap
     assert [line for line in output.err.splitlines() if "warning" not in line] == [
         "error: store refs fails more often: 1 of 6 runs failed: reward died",
         "error: store bytes fails more often: failed: reward died",
-        "error: store ref-queue is missing in NEW",
+        "error: graph shm is missing in NEW",
     ]
     assert "store bytes was ok in OLD and is failed in NEW: failed: reward died" in output.out
     assert "store numpy was failed in OLD and is ok in NEW: failed: reward died" in output.out
-    assert "Only in OLD: store ref-queue, peers zmq-ipc\nOnly in NEW: store driver-queue\n" in output.out
+    assert "Only in OLD: rdt nixl, graph shm\nOnly in NEW: store driver-queue\n" in output.out
 
 
 def test_too_few_runs_have_no_verdict_and_cannot_pass(tmp_path, capsys):

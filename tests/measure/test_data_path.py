@@ -43,7 +43,9 @@ GRPO_MATH = ("--flow", "grpo-math")  # the reward by rule answers with 1 KiB
 
 
 @pytest.mark.parametrize("flow", [GRPO_MATH, (*GRPO_MATH, "--as-sent")], ids=" ".join)
-@pytest.mark.parametrize("transport", ["refs", "ref-queue", "driver-queue", "bytes"])
+@pytest.mark.parametrize("transport", [
+    "refs", "driver-queue", "bytes", pytest.param("ref-queue", marks=pytest.mark.study("chatlearn")),
+])  # fmt: skip
 def test_large_messages_are_checked_beside_small_ones(make_plan, flow, transport):
     plan = make_plan("store", "--transport", transport, *flow)
     sizes = [message.bytes for message in plan.sent_flow.messages]

@@ -42,7 +42,7 @@ WEIGHTS = (*MAPPED, "--flow", "weights", "--model", "gpt2", "--model-scale", "0.
     ((*MAPPED, "--copy-out", "--check-every", "9"), 117),  # the user asked for this copy
     ((*MAPPED, "--flow", "chain", "--actors", "16"), 455),
     (("store", "--transport", "refs", "--message", "packed"), 219),
-    ((*MAPPED, "--flow", "pipeline", "--task-seconds", "1h"), 1840),
+    pytest.param((*MAPPED, "--flow", "pipeline", "--task-seconds", "1h"), 1840, marks=pytest.mark.study("pipeline")),
     pytest.param(WEIGHTS, 1305, marks=pytest.mark.study("weights")),
 ], ids=str)  # fmt: skip
 def test_the_own_work_of_the_benchmark_does_not_grow(make_plan, monkeypatch, flags, most_calls):

@@ -107,9 +107,9 @@ def test_presets_have_the_bytes_of_their_sources():
     for name in PRESETS:
         part = edge_bytes("--flow", name, "--batch-size", str(PRESETS[name]["samples"] // 4))
         assert part == pytest.approx([count / 4 for count in edge_bytes("--flow", name)])
-    options = parse("--flow", "chatlearn-7b-megatron", "--batch-size", "3", "--prompt-len", "64")
-    assert (options.flow, options.batch_size, options.prompt_len, options.response_len) == ("ppo", 3, "64", "512")
-    assert options.preset == "chatlearn-7b-megatron"
+    options = parse("--flow", "slime-lists", "--batch-size", "3", "--prompt-len", "64")
+    assert (options.flow, options.batch_size, options.prompt_len, options.response_len) == ("slime", 3, "64", "512")
+    assert options.preset == "slime-lists"
 
 
 def test_a_sweep_has_options_for_each_value():
@@ -135,6 +135,7 @@ def test_the_manifest_for_kuberay_runs_a_command_of_the_suite_on_the_nodes_that_
     assert f"=={cluster['rayVersion']}" in (ROOT / "requirements.txt").read_text()
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_of_a_page_can_be_parsed(page, monkeypatch):
     monkeypatch.setattr(run, "check_arguments", lambda _: None)  # of files that the reader has

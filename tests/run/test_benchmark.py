@@ -87,7 +87,7 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
 
 @pytest.mark.parametrize(("argv", "reason"), [
     ([], "give a configuration, or --suite (--help"),
-    (["store ref", "--suite", "peers"], "peers has no store ref: did you mean store refs?"),
+    (["store ref", "--suite", "hops"], "hops has no store ref: did you mean store refs?"),
     (["--suite", "benchmark", "graph shm --copy-in"], "benchmark has no graph shm --copy-in"),
     (["--suite", "quikc"], "--suite: invalid choice: 'quikc' (choose from"),
     (["graph shmm"], "did you mean graph shm?"),
@@ -128,7 +128,7 @@ def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
         assert item.plan.options.trace == item.record.traced
 
 
-@pytest.mark.parametrize("suite", ["hops", "sweeps", "peers", "cluster"])
+@pytest.mark.parametrize("suite", ["hops", "sweeps", "headline", "cluster"])
 def test_every_name_of_a_suite_selects_its_configurations(suite, no_gpu, monkeypatch):
     monkeypatch.setattr(validate, "require_memory", lambda *_: 2**33)  # whatever other programs use
     flags = {"address": "auto"} if suite == "cluster" else {}
@@ -143,9 +143,9 @@ def test_every_name_of_a_suite_selects_its_configurations(suite, no_gpu, monkeyp
 def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
     for name, is_copied in (("graph mapped", False), ("graph mapped --copy-out", True)):
         assert {item.plan.options.copy_out for item in plan_suite([name], "sweeps", {}, Path())} == {is_copied}
-    flags = {"episode": 4, "in_flight": 4}  # they do not fit others
-    (item,) = plan_suite(["store ref-queue"], "quick", flags, Path())
-    assert (item.plan.transport.name, item.plan.options.episode) == ("ref-queue", 4)
+    flags = {"copy_out": True, "threads": 2}  # they do not fit others
+    (item,) = plan_suite(["torch mapped"], "quick", flags, Path())
+    assert (item.plan.transport.name, item.plan.options.threads) == ("mapped", 2)
 
 
 def test_runs_are_interleaved_in_an_order_that_the_seed_repeats():

@@ -4,42 +4,27 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 
 import pytest
 from conftest import KILOBYTES, ROOT, RUN_SECONDS
 
-from dataflow.records import files
 from dataflow.studies import studies
 
 PACKAGES = ("dataflow/", "common/")
 
 
-def files_without(names):
-    """Return the files that git knows or would add, without the folders of these studies and of their tests."""
-    deleted = tuple(f"{folder}/studies/{name}/" for folder in ("dataflow", "tests") for name in names)
+def files_without(*folders):
+    """Return the files that git knows or would add, without those of these folders."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
-    return [path for path in listed if (ROOT / path).is_file() and not path.startswith(deleted)]
+    return [path for path in listed if (ROOT / path).is_file() and not path.startswith(folders)]
 
 
-def copy_without(names, folder, top=""):
-    for path in files_without(names):
+def copy_without(name, folder, top=""):
+    for path in files_without(f"dataflow/studies/{name}/"):
         if path.startswith(top):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / path, folder / path)
-
-
-def remove_records(folder, name):
-    """Remove the records of a study's transports and flows, which cannot be read without it."""
-    path = ROOT / "dataflow" / "studies" / name / "transports.toml"
-    entries = tomllib.loads(path.read_text())["transports"] if path.exists() else []
-    transports = {(entry["runtime"], entry["name"]) for entry in entries}
-    for path in [*folder.rglob("*.json"), *folder.rglob("*.json.gz")]:
-        record = files.load(path)
-        transport = (record.configuration.runtime, record.configuration.transport)
-        if transport in transports or record.workload.flow in studies()[name].flows:
-            path.unlink()
 
 
 def run_in(folder, *words, seconds=RUN_SECONDS):
@@ -52,14 +37,15 @@ def run_in(folder, *words, seconds=RUN_SECONDS):
 
 @pytest.mark.parametrize("name", studies())
 def test_nobody_imports_a_study(name):
-    paths = [path for path in files_without([name]) if path.endswith(".py") and not path.startswith("results/")]
+    folders = [f"{folder}/studies/{name}/" for folder in ("dataflow", "tests")]
+    paths = [path for path in files_without(*folders) if path.endswith(".py") and not path.startswith("results/")]
     assert [path for path in paths if f"dataflow.studies.{name}" in (ROOT / path).read_text()] == []
 
 
 @pytest.mark.runs  # because each copy starts processes
 @pytest.mark.parametrize("name", studies())
 def test_all_that_remains_can_be_listed_and_planned(tmp_path, name):
-    copy_without([name], tmp_path, PACKAGES)
+    copy_without(name, tmp_path, PACKAGES)
     plan = "run --suite published --dry-run --object-store-bytes 7GB"  # whatever is free beside other tests
     for words in ("list", "run --help flows", "run --help all", plan):
         run_in(tmp_path, "-m", "dataflow", *words.split())
@@ -71,11 +57,7 @@ def test_all_that_remains_can_be_listed_and_planned(tmp_path, name):
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", studies())
 def test_unit_tests_and_runs_pass_without_a_study(tmp_path, name):
-    """Its records are left out, and the pages are written again."""
-    copy_without([name], tmp_path)
-    remove_records(tmp_path / "results" / "published", name)
-    remove_records(tmp_path / "results" / "evidence" / "agreement", name)
+    copy_without(name, tmp_path)
     run_in(tmp_path, "-m", "dataflow", "run", "store refs", "graph shm", *KILOBYTES, "--iterations", "3")
-    run_in(tmp_path, "-m", "dataflow", "report", "results/published", "--publish")
     tests = ("-m", "pytest", "-q", "-m", "not runs", "-n", "2", "--ignore", "tests/studies/test_deletable.py")
     run_in(tmp_path, *tests, seconds=900)
