@@ -80,11 +80,12 @@ def draw_headline(group: Group) -> Chart | None:
         bars.append(make_mark(result, result.label, segments))
     slowest = bars[0]
     cause, milliseconds = max(slowest.segments.items(), key=lambda item: item[1])
-    title = f"{milliseconds / slowest.value:.0%} of the time of {slowest.name} is {cause}."
-    caption = f"{title_of(shown[0])}. Times and 95 % intervals (lines) without tracing, causes as in docs/stages.md."
+    title = f"About {milliseconds / slowest.value:.0%} of the time of {slowest.name} is {cause}."
+    caption = f"{title_of(shown[0])}. Times and 95 % intervals (lines) without tracing."
+    traces = f"Causes: estimated from traced iterations (docs/stages.md). {provenance(group.done)[-1]}"
     return Chart(
         "headline", title, {"": bars}, "milliseconds per iteration", memcpy_lines(shown),
-        (caption, *provenance(shown)), stages.CAUSES,
+        (caption, *provenance(shown), traces), stages.CAUSES,
     )  # fmt: skip
 
 

@@ -23,11 +23,11 @@ def describe_changes(group: Group) -> str:
     by_label = {tables.short_label(result): result for result in group.ordered}
     lines = []
     for change in CHANGES:
-        old, new = change["old"], change["new"]
-        if old in by_label and new in by_label:
-            ratio = Pair(by_label[old], by_label[new]).ratio
+        old, new = by_label.get(change["old"]), by_label.get(change["new"])
+        if old and new and old.in_flight == new.in_flight:
+            ratio, labels = Pair(old, new).ratio, f"`{change['old']}` → `{change['new']}`"
             if ratio.verdict in ("faster", "slower"):
-                lines.append(f"\n* {change['difference']} (`{old}` → `{new}`): {format_factor(ratio)}")
+                lines.append(f"\n* {change['difference']} ({labels}): {format_factor(ratio)}")
     return "".join(lines)
 
 
