@@ -98,7 +98,7 @@ def test_without_a_record_the_command_that_measures_is_printed(ask, capsys, tmp_
         list.main(["--flow", "gpro"])
 
 
-@pytest.mark.study("weights")
+@pytest.mark.study
 def test_the_commands_of_the_docs_have_an_answer(capsys):
     folder = ROOT / "results" / "published"
     records = [*map(str, folder.glob("*.json")), str(folder / "weights")]

@@ -63,6 +63,7 @@ def marks(name, body):
     return f"<!-- {name}: written by make publish -->{body}<!-- end of {name} -->"
 
 
+@pytest.mark.study("chatlearn")  # the records of the agreement have its transport
 def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tmp_path):
     readme, copies = tmp_path / "README.md", write("a.json", "shm", [0.5], runtime="graph")
     in_flight = marks("in-flight", "\nold\n")  # there are no such records

@@ -151,6 +151,7 @@ def on_nodes(transport, seconds, runtime="store"):
     return make_record(transport, *runs, runtime=runtime, table="cluster", layout=LAYOUT)
 
 
+@pytest.mark.study("chatlearn")  # the records of the agreement have its transport
 def test_the_demo_needs_both_scripts_and_has_times_of_100_iterations_from_headline_records_if_there_are_any():
     text = build_pages(*demo(2.0, 0.25), *demo(0.5, 0.125, flags={"retain_memory": True}))["demo"]
     assert ".venv/bin/python simulate_chat_learn_data_flow.py          # Execution time: about 200 seconds\n" in text
@@ -165,6 +166,7 @@ def test_the_demo_needs_both_scripts_and_has_times_of_100_iterations_from_headli
     assert set(build_pages(make_record("driver-queue", [1.0]))) == {"answers"} and build_pages() == {}
 
 
+@pytest.mark.study("chatlearn")  # the records of the agreement have its transport
 def test_the_answers_name_times_of_the_link_the_ranked_copies_and_views_apart():
     records = [
         *demo(2.0, 0.25), make_record("gloo", *around(0.01), runtime="torch"),
