@@ -14,8 +14,8 @@ bound into a graph once, and Ray keeps a channel open for each message. Three tr
 
 The clock of an iteration starts when the driver begins to send its query, a tensor that was made before. It stops when
 the driver holds the reward model's tensor. The start of Ray, the compilation, a first iteration, ten more to warm up,
-and the verification of every byte after each iteration are not timed. To compare, the record also has the time in which
-one process copies the message of each arrow once (memcpy).
+and the verification of every byte after each iteration are no part of the result. To compare, the record also has the
+time in which one process copies the message of each arrow once (memcpy; five copies, because two models read policy's).
 
     python3 ray_cg_simulate_chat_learn_data_flow.py                             # shm or nccl, 100 iterations
     python3 ray_cg_simulate_chat_learn_data_flow.py --transport pickle --iterations 20
@@ -30,7 +30,7 @@ if __name__ == "__main__":
     os.environ |= {  # Ray reads them when it is imported
         # Bytes of each channel. Ray ignores the argument of experimental_compile for it.
         "RAY_CGRAPH_buffer_size_bytes": str(max(FLAGS.sizes.values()) + 2**20),
-        # Seconds that an iteration may take. After the last one, Ray would repeat a read, and an NCCL edge would hang.
+        # Seconds that an iteration may take. After the third one, Ray repeats a read, and an NCCL edge would hang.
         "RAY_CGRAPH_submit_timeout": "300",
         "RAY_CGRAPH_get_timeout": "300",
         "RAY_CGRAPH_read_iteration_timeout_s": "300",
@@ -63,8 +63,8 @@ class Model(Endpoint):
 def bind_shm(query, policy, reference, reward):
     policy_output = policy.forward.bind(query.with_tensor_transport("shm")).with_tensor_transport("shm")
     reference_output = reference.forward.bind(policy_output).with_tensor_transport("shm")
-    reward_output = reward.forward.bind(policy_output, reference_output).with_tensor_transport("shm", device="cpu")
-    return reward_output
+    reward_output = reward.forward.bind(policy_output, reference_output)
+    return reward_output.with_tensor_transport("shm", device="cpu")  # the driver has no GPU
 
 
 def bind_nccl(query, policy, reference, reward):
@@ -73,15 +73,13 @@ def bind_nccl(query, policy, reference, reward):
     reference_output = reference.forward.bind(policy_output).with_tensor_transport("nccl")
     # Ray 2.60 cannot compile a method with two NCCL inputs. So each of them ends in a method of its own, in the actor.
     inputs = reward.pass_through.bind(policy_output), reward.pass_through.bind(reference_output)
-    reward_output = reward.forward.bind(*inputs).with_tensor_transport("shm", device="cpu")
-    return reward_output
+    return reward.forward.bind(*inputs).with_tensor_transport("shm", device="cpu")
 
 
 def bind_pickle(query, policy, reference, reward):
     policy_output = policy.forward.bind(query)
     reference_output = reference.forward.bind(policy_output)
-    reward_output = reward.forward.bind(policy_output, reference_output)
-    return reward_output
+    return reward.forward.bind(policy_output, reference_output)
 
 
 @contextmanager
@@ -118,7 +116,7 @@ def main(flags):
                 output = CHAINS[flags.transport](query, policy, reference, reward)
             # Each channel gets so many buffers. Ray's default is ten; here, one iteration is in flight.
             graph = output.experimental_compile(_max_inflight_executions=2)
-            ray.get(graph._proxy_actor.__ray_ready__.remote())  # a process of the graph, which would start meanwhile
+            ray.get(graph._proxy_actor.__ray_ready__.remote())  # a process of the graph, which may still start
 
             def send(number):
                 return graph.execute(driver.message(number))

@@ -16,8 +16,8 @@ the same messages:
 
 The clock of an iteration starts when the driver begins to send its query, a tensor that was made before. It stops when
 the driver holds the reward model's tensor. The start of Ray, a first iteration, 10 more to warm up, and verification of
-every byte after each iteration are not timed. With GPUs, messages are copied through host memory inside the clock.
-To compare, the record also has the time in which one process copies the message of each arrow once (memcpy).
+every byte after each iteration are no part of the result. With GPUs, messages are copied through host memory inside the
+clock. To compare, the record also has the time in which one process copies the message of each arrow once (memcpy).
 
     python3 simulate_chat_learn_data_flow.py                                    # driver-queue, 100 iterations
     python3 simulate_chat_learn_data_flow.py --transport refs --iterations 20
