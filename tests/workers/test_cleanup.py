@@ -222,7 +222,8 @@ def test_the_guard_reports_processes_that_it_cannot_end(temporary):
     """The supervisor inherits them, and tries again."""
     code = "from dataflow.workers import cleanup; cleanup.clean = lambda _: ['a process']; cleanup.run_guard()"
     own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-c", code, str(temporary), str(other.fileno()), "/", "/bin/sleep", "0"]
+    (folder := temporary / f"{cleanup.PREFIX}1").mkdir()
+    command = [sys.executable, "-c", code, str(folder), str(other.fileno()), "/", "/bin/sleep", "0"]
     with own, other:
-        guard = subprocess.Popen(command, cwd=ROOT, pass_fds=[other.fileno()])
-    assert guard.wait(30) == 1
+        guard = subprocess.Popen(command, cwd=ROOT, pass_fds=[other.fileno()], stderr=subprocess.PIPE)
+    assert (guard.communicate(timeout=30)[1], guard.returncode) == (b"", 1)
