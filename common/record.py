@@ -155,6 +155,6 @@ def load(path: Path, kind: Any = Record) -> Any:
 def find_newest(results: Path) -> list[Path]:
     """Return the newest folder run-* with records, or all single records if one of them is newer; [] without any."""
     records = sorted(path for path in results.glob("*.json") if path.stat().st_size)
-    runs = [run for run in results.glob("run-*") if any(run.rglob("*.json"))]
-    newest = max([*records, *runs], key=lambda path: path.stat().st_mtime, default=None)
-    return records if newest in records else [newest] if newest else []
+    files = [*records, *results.glob("run-*/**/*.json")]  # not folders, to which charts are added later
+    newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
+    return [results / newest.relative_to(results).parts[0]] if newest and newest not in records else records

@@ -66,7 +66,7 @@ def build_demo(by_name: Mapping[str, Result]) -> Section:
     headers = ("where", "queues through the driver", "compiled graph", "times as fast (95 % interval)")
     edges = [edge.bytes for edge in used[0].workload.edges]
     size = (f"{DEMO_ITERATIONS} iterations, messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}. "
-            f"Here: {DEMO_ITERATIONS} times the time per iteration of the records.")  # fmt: skip
+            f"Here: {DEMO_ITERATIONS} times the suite's time per iteration in the steady state.")  # fmt: skip
     table = make_text_table(headers, rows, numbers=3)
     return Section("demo", "", "\n".join(["```", *commands, "```"]), table, notes=[size, *provenance(used)])
 

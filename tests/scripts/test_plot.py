@@ -1,5 +1,6 @@
 """Test the chart of records, as its user calls it."""
 
+import os
 import runpy
 import shutil
 import sys
@@ -63,6 +64,9 @@ def test_the_newest_records_are_drawn_beside_themselves(plot, write, tmp_path):
         "store numpy: 100 s for 100 iterations",
         str(tmp_path / "results" / "run-1" / "benchmark_result.svg"),
     ]
+    write("results/run-2/three.json", "bytes", [1.0])
+    os.utime(tmp_path / "results" / "run-1", (2**31, 2**31))  # a chart was added, which does not make it the newest
+    assert plot(root=tmp_path)[-1] == str(tmp_path / "results" / "run-2" / "benchmark_result.svg")
 
 
 def test_the_published_chart_equals_what_the_published_records_give(plot, tmp_path):
