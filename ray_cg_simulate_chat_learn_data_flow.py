@@ -30,7 +30,7 @@ if __name__ == "__main__":
     os.environ |= {  # Ray reads them when it is imported
         # Bytes of each channel. Ray ignores the argument of experimental_compile for it.
         "RAY_CGRAPH_buffer_size_bytes": str(max(FLAGS.sizes.values()) + 2**20),
-        # Seconds that an iteration may take. After the third one, Ray repeats a read, and an NCCL edge would hang.
+        # Seconds that an iteration may take. After the time of the last one, Ray repeats a read, and NCCL would hang.
         "RAY_CGRAPH_submit_timeout": "300",
         "RAY_CGRAPH_get_timeout": "300",
         "RAY_CGRAPH_read_iteration_timeout_s": "300",
