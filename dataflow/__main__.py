@@ -6,6 +6,8 @@
     python3 -m dataflow compare    compare two measurements
     python3 -m dataflow answer     show what the records say about one flow
     python3 -m dataflow nodes      measure several nodes on this machine
+    python3 -m dataflow profile    run a Ray program that exists, and show what its messages cost
+    python3 -m dataflow explain    show what one message costs, field by field
 
 `--help` after a verb shows its flags.
 """
@@ -16,7 +18,7 @@ from importlib import import_module
 
 from dataflow.errors import UsageError, did_you_mean, run_main
 
-VERBS = ("run", "list", "report", "compare", "answer", "nodes")
+VERBS = ("run", "list", "report", "compare", "answer", "nodes", "profile", "explain")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -9,8 +9,11 @@ import traceback
 from collections.abc import Callable, Mapping
 from functools import cache, partial, wraps
 from itertools import pairwise
+from pathlib import Path
 from types import NoneType
 from typing import Any
+
+import msgspec
 
 from common import sizes as demo_sizes
 from dataflow.errors import did_you_mean
@@ -83,10 +86,20 @@ def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
         return lambda: parse_flow(name)
     if ".py:" in name:
         return load_function(name)
+    if name.endswith(".toml"):
+        return lambda: read_flow(name)
     if name not in FLOWS:
         others = f": give {', '.join(FLOWS)}, 'rollout -> trainer: 12MB', or my_flow.py:my_flow"
         raise ValueError(f"unknown flow {name}{did_you_mean(name, FLOWS) or others}")
     return FLOWS_OF_FIELDS.get(name, FLOWS[name]) if message else FLOWS[name]
+
+
+def read_flow(path: str) -> Flow:
+    """Return the flow of a TOML file; raise ValueError if it cannot be read."""
+    try:
+        return msgspec.toml.decode(Path(path).read_bytes(), type=Flow)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ValueError(f"--flow {path}: {error}: give a flow.toml that profile has written") from None
 
 
 def load_function(name: str) -> Callable[..., Flow]:

@@ -1,0 +1,145 @@
+"""Record what messages cost, as lines of JSON in one file per process. It runs in the user's processes.
+
+Each message from `min_bytes` on is an event, which is written at once, so that a process that is killed loses none. The
+first MAX_EVENTS of a process are written; later and smaller ones are only counted. So its memory does not grow.
+"""
+
+import atexit
+import json
+import os
+import resource
+import sys
+import threading
+import time
+import weakref
+from inspect import unwrap
+
+import ray
+from dataflow_describe import describe, find_leaf
+
+MAX_EVENTS, MAX_TOKENS, FLUSH_SECONDS = 20_000, 10_000, 0.5
+RAY_FOLDER = os.path.dirname(ray.__file__) + os.sep
+
+
+def readings():
+    """Return the time, how often this thread has touched a page for the first time, and the number of modules."""
+    return time.time(), resource.getrusage(resource.RUSAGE_THREAD).ru_minflt, len(sys.modules)
+
+
+class Recorder:
+    """Write the events of this process, and `totals`: numbers of all messages by side, size and place."""
+
+    def __init__(self, folder, min_bytes, missing):
+        self.min_bytes, self.local, self.lock = min_bytes, threading.local(), threading.Lock()
+        self.totals, self.tokens, self.written, self.next_token = {}, {}, 0, 0
+        self.started, self.flushed = time.time(), 0.0
+        self.worker = ray._private.worker.global_worker
+        os.makedirs(folder, 0o700, exist_ok=True)
+        node = os.uname().nodename
+        path = os.path.join(folder, f"{node}-{os.getpid()}.jsonl")
+        self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self.write({"process": os.getpid(), "node": node, "ray": ray.__version__, "missing": missing,
+                    "retained": "MALLOC_TRIM_THRESHOLD_" in os.environ,
+                    "zero_copy": os.environ.get("RAY_ENABLE_ZERO_COPY_TORCH_TENSORS") == "1"})  # fmt: skip
+        atexit.register(self.flush)
+
+    def write(self, line):
+        if "side" in line:
+            self.written += 1
+            self.count(line["side"], False, line["place"], line["stored"])
+        if "side" not in line or self.written <= MAX_EVENTS:
+            os.write(self.file, json.dumps(line, separators=(",", ":"), default=str).encode() + b"\n")
+
+    def flush(self):
+        self.flushed = time.time()
+        with self.lock:
+            totals = [[*key, *numbers] for key, numbers in self.totals.items()]
+        self.write({"totals": totals})
+
+    def enter(self, how):
+        """Begin a call of Ray during which messages are sent or received, such as ray.put; return its scope."""
+        outer = getattr(self.local, "scope", None)
+        self.local.scope = {"how": how, "start": time.time(), "events": [], "outer": outer}
+        return self.local.scope
+
+    def leave(self, scope, identify):
+        """End the call: write its events with the identity of its result, and the time outside of them."""
+        self.local.scope = scope["outer"]
+        if not scope["events"]:
+            return
+        others = time.time() - scope["start"] - sum(event["seconds"] for event in scope["events"])
+        identity, (line, function) = identify(), self.find_line()
+        if identity is None and scope["how"] == "put":  # it failed, or it was the memory of a channel
+            return
+        for event in scope["events"]:
+            if event["place"] == "driver":
+                event["place"] = f"driver.{function}"
+            event["other" if event["side"] == "sent" else "wait"] = others / len(scope["events"])
+            self.write(event | {"id": identity, "line": line})
+
+    def place(self):
+        """Return the actor's method or the task that runs, such as Rollout.generate, or "driver"."""
+        if self.worker.mode != ray.WORKER_MODE:
+            return "driver"
+        actor = self.worker.actors.get(self.worker.actor_id)  # an async one reads its arguments outside of its tasks
+        return self.worker.current_task_name or (type(actor).__name__ if actor else "worker")
+
+    def record(self, side, before, value, stored, ref=None):
+        """Record a message of `stored` bytes. `before` are the readings before it was serialised or deserialised."""
+        if stored < self.min_bytes or (side == "received" and (ref is None or ref.is_nil())):
+            self.count(side, True, self.place(), stored)
+            return
+        seconds, faults, modules = (now - then for now, then in zip(readings(), before, strict=True))
+        scope, task = getattr(self.local, "scope", None), self.worker.current_task_id.hex()
+        how = scope["how"] if scope else "return" if side == "sent" else "argument"
+        event = {"side": side, "how": how, "place": self.place(), "start": before[0], "seconds": seconds,
+                 "faults": faults, "stored": stored, "imports": modules, "token": self.find_token(value)}  # fmt: skip
+        if side == "sent":
+            event |= {"id": f"R{task}", **describe(value)}
+        else:
+            event |= {"object": ref.hex(), "from": ref.task_id().hex(), "task": task}
+        if scope:
+            scope["events"].append(event)
+        else:
+            self.write(event | {"line": self.find_method()})
+
+    def count(self, side, is_small, place, stored):
+        """Add a message to the totals: count, bytes, and the times of the first and last one."""
+        now, key = time.time(), (side, is_small, place)
+        with self.lock:
+            numbers = self.totals.setdefault(key, [0, 0, now, now])
+            numbers[:] = numbers[0] + 1, numbers[1] + stored, numbers[2], now
+        if now - self.flushed > max(FLUSH_SECONDS, (now - self.started) / 100):
+            self.flush()
+
+    def find_token(self, value):
+        """Return a number that is equal for messages with the same tensor object, as long as it lives; or None."""
+        leaf = find_leaf(value)
+        if leaf is None:
+            return None
+        reference, token = self.tokens.get(id(leaf), (None, 0))
+        if reference is None or reference() is not leaf:
+            if len(self.tokens) >= MAX_TOKENS:
+                self.tokens.clear()
+            token = self.next_token = self.next_token + 1
+            self.tokens[id(leaf)] = weakref.ref(leaf), token
+        return token
+
+    def find_line(self):
+        """Return file:line and function of the innermost call outside of Ray, and of libraries if there is one."""
+        frame, calls = sys._getframe(2), []
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if not file.startswith((RAY_FOLDER, "<")) and not os.path.basename(file).startswith("dataflow_"):
+                calls.append((f"{file}:{frame.f_lineno}", frame.f_code.co_name))
+            frame = frame.f_back
+        users = [call for call in calls if f"{os.sep}site-packages{os.sep}" not in call[0]] or calls or [("", "main")]
+        functions = [function for _, function in users if not function.startswith("<")]  # a comprehension, the module
+        return users[0][0], functions[0] if functions else "main"
+
+    def find_method(self):
+        """Return file:line of the method of this actor that runs; "" for a task."""
+        actor = self.worker.actors.get(self.worker.actor_id)
+        method = getattr(type(actor), self.place().rpartition(".")[2], None)
+        code = getattr(unwrap(method), "__code__", None) if method else None
+        return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
