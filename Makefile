@@ -11,6 +11,8 @@
 # make peers                install ZeroMQ, Arrow Flight, TransferQueue and tensordict, which some tests and suites need
 # make faults               faults and hostile uses, and what runs say, keep and leave behind
 # make publish              regenerate img/ and the tables of README.md and docs/ from results/published
+# make profile-examples     profile programs of others, try the advice, and measure the cost (an hour; docs/profile.md)
+# make profile-versions     profile a known program with three versions of Ray
 # make clean                remove the virtual environment, and the records of runs
 
 PYTHON ?= python3
@@ -21,7 +23,7 @@ ARGS ?=
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: demo agreement run quick published gpu test test-all unit lint peers faults publish clean
+.PHONY: demo agreement run quick published gpu test test-all unit lint peers faults publish profile-examples profile-versions clean
 .DELETE_ON_ERROR:
 # Without compiled modules, each of the hundreds of processes would compile torch and Ray again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -79,6 +81,22 @@ publish: .venv/installed
 	$(PY) -m dataflow report $(RECORDS) --publish
 	$(PY) plot_results.py results/published/headline
 
+profile-examples: .venv-profiled/installed
+	mkdir -p results/published/profile
+	for what in programs advice cost small page; do .venv-profiled/bin/python -m examples.profiled.measure $$what || exit 1; done
+
+RAYS := 2.44.1 2.52.1 2.60.0
+profile-versions: .venv/installed
+	for version in $(RAYS); do $(PY) -m pip install --quiet --target .venv-profiled/ray-$$version ray==$$version \
+		aiosignal frozenlist || exit 1; done
+	$(PY) -m examples.profiled.measure versions $(RAYS:%=.venv-profiled/ray-%)
+
+.venv-profiled/installed: examples/profiled/requirements.txt
+	$(PYTHON) -m venv .venv-profiled
+	.venv-profiled/bin/python -m pip install --quiet --disable-pip-version-check -r examples/profiled/requirements.txt
+	.venv-profiled/bin/python -m pip install --quiet --disable-pip-version-check --no-deps verl==0.9.1
+	touch $@
+
 .venv/installed: requirements.txt
 	$(PYTHON) -m venv .venv
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt
@@ -91,4 +109,4 @@ publish: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache results/run-* results/*.json
+	rm -rf .venv .venv-profiled .pytest_cache .ruff_cache .mypy_cache results/run-* results/*.json

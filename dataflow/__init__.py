@@ -1,7 +1,5 @@
 """The suite: it measures how long the messages of a flow take over many transports (python3 -m dataflow)."""
 
-import common as common  # before other modules, because it checks the version of Python
-
 
 def explain(message: object) -> None:
     """Print what a message costs with Ray, field by field, and what makes it cheaper."""

@@ -1,25 +1,23 @@
 """Explain what one message costs with Ray, field by field, and measure the change that makes a field cheaper.
 
-    python3 -m dataflow explain batch.pt
-    python3 -m dataflow explain batch.pkl --trust      a pickle can run any code when it is loaded
-
-In a program: `dataflow.explain(message)`. Nothing is sent, and Ray does not start.
+python3 -m dataflow explain batch.pt               in a program: dataflow.explain(batch)
+python3 -m dataflow explain batch.pkl --trust      a pickle can run any code when it is loaded
 """
 
 import pickle
 import time
+from argparse import FileType
 from collections.abc import Sequence
-from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 from statistics import median
 from typing import Any
 
 from common.flags import OneLineParser
 from dataflow.errors import UsageError
-from dataflow.profile.inside.dataflow_describe import describe_leaf, walk
+from dataflow.profile.inside.dataflow_describe import MAX_PARTS, describe_leaf, walk
 from dataflow.units import format_bytes
 
-ROUNDS, MAX_PARTS = 5, 50_000
+ROUNDS = 5
 ROW = "{:24} {:>10} {:>10} {:>6} {:>7} {:>8}  {:22} {:>8}"
 CHANGES = {"not contiguous": "contiguous()", "view": "clone()", "tensors in the pickle": "numpy()",
            "numbers": "numpy.array", "bytes in the pickle": "numpy.frombuffer"}  # fmt: skip
@@ -45,11 +43,9 @@ def change(part: Any) -> Any:
     """Return a tensor, array, list of numbers or bytes as a contiguous array with memory of its own."""
     import numpy
 
-    if isinstance(part, (bytes, bytearray)):
-        return numpy.frombuffer(part, "uint8")
-    if str(getattr(part, "dtype", "")) == "torch.bfloat16":
-        return part.clone()
-    return numpy.array(part.detach().numpy() if hasattr(part, "detach") else part)
+    if hasattr(part, "detach"):
+        return part.clone() if str(part.dtype) == "torch.bfloat16" else part.detach().numpy().copy()
+    return numpy.frombuffer(part, "uint8") if isinstance(part, (bytes, bytearray)) else numpy.array(part)
 
 
 def explain(message: Any) -> None:
@@ -58,28 +54,26 @@ def explain(message: Any) -> None:
     print(ROW.format("field", "held", "stored", "copies", "faults", "ms", "change", "ms after"))
     for name, value in fields.items():
         leaves = [(part, leaf) for _, part in walk(value, MAX_PARTS) if (leaf := describe_leaf(part))]
-        held, (stored, pickled, faults, seconds) = sum(size for _, (_, _, size, _) in leaves), measure(value)
+        held, (stored, pickled, faults, seconds) = sum(leaf[2] for _, leaf in leaves), measure(value)
         changes = [text for cause, text in CHANGES.items() if any(cause in leaf[3] for _, leaf in leaves)]
         after = f"{measure([change(part) for part, _ in leaves])[3] * 1e3:.3g}" if changes else "-"
-        copies = f"{(stored + pickled) / max(1, held):.3g}"
-        print(ROW.format(str(name)[:24], format_bytes(held), format_bytes(stored), copies, f"{faults:.0f}",
-                         f"{seconds * 1e3:.3g}", ", ".join(changes) or "-", after))  # fmt: skip
+        numbers = f"{(stored + pickled) / max(1, held):.3g}", f"{faults:.0f}", f"{seconds * 1e3:.3g}"
+        sizes = format_bytes(held), format_bytes(stored)
+        print(ROW.format(str(name)[:24], *sizes, *numbers, ", ".join(changes) or "-", after))
 
 
 def main(argv: Sequence[str]) -> int:
     """Explain the message in a file of torch.save or pickle; raise UsageError if it cannot be read."""
     parser = OneLineParser("python3 -m dataflow explain [--trust] FILE")
-    parser.add_argument("file", type=Path, help="a message that torch.save (.pt) or pickle (.pkl) has written")
+    parser.add_argument("file", type=FileType("rb"), help="a message, as torch.save (.pt) or pickle (.pkl) writes it")
     parser.add_argument("--trust", action="store_true", help="load a file that can run code")
-    arguments = parser.parse_args(argv)
+    file, is_trusted = vars(parser.parse_args(argv)).values()
     try:
         import torch
 
-        is_pickle = arguments.trust and arguments.file.suffix != ".pt"
-        load = pickle.load if is_pickle else lambda file: torch.load(file, weights_only=not arguments.trust)
-        with arguments.file.open("rb") as file:
-            explain(load(file))
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
-        raise UsageError(f"{arguments.file} cannot be loaded ({type(error).__name__}): give a file of torch.save or, "
-                         "with --trust, a pickle of your own") from None  # fmt: skip
+        is_pickle = is_trusted and not file.name.endswith(".pt")
+        explain(pickle.load(file) if is_pickle else torch.load(file, weights_only=not is_trusted))
+    except (EOFError, RuntimeError, pickle.UnpicklingError) as error:
+        raise UsageError(f"{file.name} cannot be loaded ({type(error).__name__}): give a file of torch.save or, with "
+                         "--trust, a pickle of your own") from None  # fmt: skip
     return 0

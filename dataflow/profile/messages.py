@@ -1,17 +1,15 @@
-"""Read the files that a profiled program has written, and find its messages, their causes, and its steps.
-
-A profile is a dict, as in profile.json: `messages` from the most expensive one on, `places` with the seconds that the
-driver and the actors of each class move data, `steps`. Only the standard library is needed.
-"""
+"""Read the files that a profiled program has written, and find its messages, their causes, and its steps."""
 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 from dataflow.errors import UsageError
+from dataflow.units import format_bytes
 
 SCHEMA = 1
 MIN_STEPS = 3
@@ -21,24 +19,20 @@ Event = dict[str, Any]
 
 
 def read_events(folder: Path) -> tuple[list[Event], list[Event]]:
-    """Return the processes of a profile with their `totals`, and all events; raise UsageError without any.
-
-    A row of `totals` is side, whether small, place, count, bytes, and the times of the first and last message.
-    """
-    processes, events = [], []
-    for path in sorted(folder.glob("*.jsonl")):
-        complete = path.read_text(encoding="utf-8").rpartition("\n")[0]
+    """Return the processes of a profile with their counts, and all events; raise UsageError without any process."""
+    processes, events, end = [], [], inf
+    for path in sorted(path for path in folder.glob("*.jsonl") if path.stat().st_size):
+        complete = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a process that was killed may leave a part
         first, *lines = map(json.loads, complete.splitlines())
-        process = {"totals": [], **first, "process": f"{first['node']}-{first['process']}"}
-        for line in lines:
-            if "totals" in line:
-                process |= line
-            else:
-                events.append(line | {"process": process["process"], "node": process["node"], "readers": []})
-        processes.append(process)
-    if not any(process["totals"] for process in processes):
-        raise UsageError(f"{folder} has no messages: the program sent none with Ray")
-    events.sort(key=lambda event: event["start"])
+        own = [line | {"process": first["process"], "readers": []} for line in lines if "side" in line]
+        first |= next((line for line in reversed(lines) if "side" not in line), {})  # the last counts
+        if first["events"] > len(own):  # the recorder writes the first ones only
+            end = min(end, own[-1]["start"])
+        processes.append(first)
+        events += own
+    if not processes:
+        raise UsageError(f"{folder} has no profile: the program has not called ray.init")
+    events = sorted((event for event in events if event["start"] <= end), key=lambda event: event["start"])
     join_readers(events)
     return processes, events
 
@@ -86,86 +80,83 @@ def sum_seconds(events: Sequence[Event], name: str) -> float:
     return sum(values) + (len(events) - len(values)) * (median(values) if values else 0.0)
 
 
-def describe_message(sent: Sequence[Event], steps: float, is_zero_copy: bool, fault_seconds: float) -> Event:
+def describe_message(sent: Sequence[Event], steps: int, is_zero_copy: bool, fault_seconds: float) -> Event:
     """Return one message of the program: all events with the same sender, line, way and readers. Times are per step."""
     received = [reader for event in sent for reader in event["readers"]]
     first = max(sent, key=lambda event: event["stored"])
     stored, held = mean(event["stored"] for event in sent), mean(event["bytes"] for event in sent)
-    seconds = {"serialise": sum_seconds(sent, "seconds"), "write": sum_seconds(sent, "other"),
-               "deserialise": sum_seconds(received, "seconds"), "wait": sum_seconds(received, "wait")}  # fmt: skip
+    seconds = {name: sum_seconds(of, key) / steps for name, of, key in (
+        ("serialise", sent, "seconds"), ("write", sent, "other"), ("deserialise", received, "seconds"),
+        ("wait", received, "wait"))}  # fmt: skip
+    # The time between sender and reader on two nodes, by their clocks: the transfer, and the queue of the reader.
+    seconds["fetch"] = sum(max(0.0, reader["start"] - event["start"] - event["seconds"]) for event in sent
+                           for reader in event["readers"] if reader["node"] != event["node"]) / steps  # fmt: skip
     faults = sum(event["faults"] for event in [*sent, *received] if not event["imports"]) / steps
-    moving = (sum(seconds.values()) - seconds["wait"]) / steps
+    moving = seconds["serialise"] + seconds["write"] + seconds["deserialise"]
     marks = {cause for field in first["fields"] for cause in field[6]}
-    causes = []
-    if first["forwards"]:
-        causes.append("through the driver" if first["place"].startswith("driver") else "forwarded")
-    if first["how"] == "argument" and (repeats := count_repeats(sent)) > 1:
-        causes.append(f"serialised {repeats:.3g} times")
-    if "view" in marks and stored > VIEW_FACTOR * held:
-        causes.append(f"views, stored {stored / held:.1f} times")
-    causes += [mark for mark in ("numbers", "bytes in the pickle", "not contiguous") if mark in marks]
-    if "tensors in the pickle" in marks and not is_zero_copy:
-        causes.append("tensors in the pickle")
-    if faults * fault_seconds > FAULT_SHARE * moving:
-        causes.append("page faults")
+    repeats = count_repeats(sent) if first["how"] == "argument" else 1.0
+    causes = {
+        "through the driver" if first["place"].startswith("driver") else "forwarded": first["forwards"],
+        f"serialised {repeats:.3g} times": repeats > 1,
+        f"views, stored {stored / max(1, held):.1f} times": "view" in marks and stored > VIEW_FACTOR * held,
+        **{mark: mark in marks for mark in ("numbers", "bytes in the pickle", "not contiguous")},
+        "tensors in the pickle": "tensors in the pickle" in marks and not is_zero_copy,
+        "page faults": faults * fault_seconds > FAULT_SHARE * moving,
+        "another node": seconds["fetch"] > 0,
+    }
+    readers = sorted({reader["place"] for reader in received})
     return {
-        **{key: first[key] for key in ("place", "line", "how", "forwards", "fields", "start")},
-        "readers": sorted({reader["place"] for reader in received}), "count": len(sent),
+        **{key: first[key] for key in ("place", "line", "how", "forwards", "fields", "start")}, "count": len(sent),
+        "readers": readers, "route": f"{first['place']} -> {', '.join(readers) or 'nobody'}",
         "get_line": next((reader["line"] for reader in received if reader["how"] == "get"), ""),
-        "stored_bytes": stored, "held_bytes": held, "causes": causes, "faults_per_step": faults,
-        "seconds": {name: value / steps for name, value in seconds.items()}, "seconds_per_step": moving,
-        "sending_seconds": (seconds["serialise"] + seconds["write"]) / steps,
-        "senders": len({event["process"] for event in sent}), "receivers": len({r["process"] for r in received}),
-        "crosses_nodes": any(reader["node"] != event["node"] for event in sent for reader in event["readers"]),
+        "stored_bytes": stored, "held_bytes": held, "causes": [cause for cause, is_seen in causes.items() if is_seen],
+        "seconds": seconds, "seconds_per_step": moving, "faults_per_step": faults,
+        "senders": len({event["process"] for event in sent}),
     }  # fmt: skip
 
 
-def find_steps(processes: Sequence[Event], name: str | None) -> tuple[str, int, float]:
-    """Return what a step has once, the number of steps, and their seconds; raise UsageError for an unknown name.
+def find_steps(events: Sequence[Event], name: str | None) -> tuple[str, int, float]:
+    """Return the method that a step has once, the number of steps, and their seconds; raise UsageError without it.
 
-    Without a name, it is the method that is called least often, but at least three times and in half of the program.
+    Without a name, it is the one that is called least often, but at least three times and in half of the program.
     """
-    actors, counts, times = defaultdict(set), Counter[str](), defaultdict[str, list[float]](list)
-    for process in processes:
-        for side, _, place, count, _, first, last in process["totals"]:
-            if side == "sent" and not place.startswith("driver"):
-                actors[place].add(process["process"] if "." in place else "")  # tasks run in any process
-                counts[place] += count
-                times[place] += [first, last]
-    if name and name not in counts:
-        raise UsageError(f"--step {name}: no message has this sender: give {', '.join(sorted(counts)) or 'none'}")
-    steps = {place: counts[place] // len(actors[place]) for place in counts}
-    spans = {place: max(times[place]) - min(times[place]) for place in counts}
+    calls, starts = defaultdict(set), defaultdict(list)
+    for event in events:
+        if (event["how"] == "return" or "task" in event) and not event["place"].startswith("driver"):
+            process = event["process"] if "." in event["place"] else ""  # tasks run in any process
+            calls[event["place"]].add((process, event.get("task") or event["id"]))
+            starts[event["place"]].append(event["start"])
+    if name and name not in calls:
+        raise UsageError(f"--step {name}: it has no large message: give {', '.join(sorted(calls)) or 'none'}")
+    steps = {place: len(of) // len({process for process, _ in of}) for place, of in calls.items()}  # of one actor
+    spans = {place: max(starts[place]) - min(starts[place]) for place in calls}
     repeated = [place for place in steps if steps[place] >= MIN_STEPS and spans[place] > max(spans.values()) / 2]
     place = name or min(repeated, key=lambda place: (steps[place], spans[place]), default="")
     return place, steps.get(place, 1), spans.get(place, 0.0) / max(1, steps.get(place, 1) - 1)
 
 
 def make_profile(folder: Path, fault_seconds: float, step: str | None) -> dict[str, Any]:
-    """Return the profile of the program whose processes have written into this folder."""
+    """Return the profile of the program whose processes have written into this folder; raise UsageError without one."""
     processes, events = read_events(folder)
-    place, steps, step_seconds = find_steps(processes, step)
-    totals = [row for process in processes for row in process["totals"]]
-    small = [row for row in totals if row[1]]
-    written_share = min(1.0, len(events) / max(1, sum(row[3] for row in totals) - sum(row[3] for row in small)))
+    if not events:
+        largest = max(process["largest_small_bytes"] for process in processes)
+        raise UsageError(f"the largest message had {format_bytes(largest)}: give --min-bytes {largest // 4}B")
+    place, steps, step_seconds = find_steps(events, step)
     groups: dict[Any, list[Event]] = defaultdict(list)
     for event in events:
         if event["side"] == "sent":
             readers = tuple(sorted({reader["place"] for reader in event["readers"]}))
             groups[event["place"], event["line"], event["how"], readers].append(event)
-    known = {name: processes[0][name] for name in ("ray", "retained", "zero_copy", "missing")}
-    messages = [
-        describe_message(sent, steps * written_share, known["zero_copy"], fault_seconds) for sent in groups.values()
-    ]
-    places: dict[str, float] = defaultdict(float)
-    for message in messages:
-        places[message["place"].partition(".")[0]] += message["sending_seconds"] * steps / message["senders"]
-        for reader in message["readers"]:
-            places[reader.partition(".")[0]] += message["seconds"]["deserialise"] * steps / message["receivers"]
+    messages = [describe_message(sent, steps, processes[0]["zero_copy"], fault_seconds) for sent in groups.values()]
+    busy: dict[tuple[str, str], float] = defaultdict(float)  # seconds, by process and its class
+    for event in events:
+        if not event["imports"]:
+            busy[event["place"].partition(".")[0], event["process"]] += event["seconds"] + event.get("other", 0.0)
+    places = {name: max(of for (other, _), of in busy.items() if other == name) for name, _ in busy}
     return {
         "schema": SCHEMA, "step": place, "steps": steps, "step_seconds": step_seconds, "fault_seconds": fault_seconds,
-        **known, "seconds": max(row[6] for row in totals) - min(row[5] for row in totals),
-        "places": places, "small_messages": sum(row[3] for row in small),
-        "small_bytes": max((row[4] / row[3] for row in small), default=0.0),
+        **{name: processes[0][name] for name in ("ray", "retained", "zero_copy", "missing")}, "places": places,
+        "seconds": events[-1]["start"] - events[0]["start"],
+        "small_messages": sum(process["small"] for process in processes),
         "messages": sorted(messages, key=lambda message: -message["seconds_per_step"]),
     }  # fmt: skip

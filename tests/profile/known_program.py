@@ -1,6 +1,5 @@
 """A Ray program whose messages are known. It is profiled in tests, and knows nothing of the profiler."""
 
-import sys
 import time
 
 import numpy as np
@@ -19,11 +18,7 @@ class Slow:
 
     def __reduce__(self):
         time.sleep(0.05)
-        return rebuild, (self.array,)
-
-
-def rebuild(array):
-    return float(array[0])
+        return np.sum, (self.array,)
 
 
 @ray.remote(num_cpus=0)
@@ -38,7 +33,7 @@ class Rollout:
         return list(self.batch.unbind())
 
     def route(self):
-        return {"experts": [1000] * 100_000}
+        return {"experts": [123_456_789] * 100_000}
 
     def wait_long(self):
         return Slow()
@@ -61,7 +56,8 @@ def count(batch):
     return len(batch)
 
 
-def main():
+if __name__ == "__main__":
+    ray.init(num_cpus=2, include_dashboard=False)
     weights = ray.put(np.zeros(MIB // 2, dtype=np.float32))  # 2 MiB
     rollout, trainers = Rollout.remote(np.zeros(300_000, dtype=np.uint8)), [Trainer.remote() for _ in range(2)]
     for _ in range(STEPS):
@@ -73,11 +69,4 @@ def main():
         ray.get(rollout.wait_long.remote())
         own = {"state": np.ones(MIB, dtype=np.uint8)}
         ray.get([trainer.read.remote(own) for trainer in trainers])  # serialised once for each reader
-
-
-if __name__ == "__main__":
-    ray.init(num_cpus=2, include_dashboard=False)
-    main()
-    if "--fail" in sys.argv:
-        sys.exit(7)
     print("the output of the program")

@@ -18,40 +18,35 @@ def describe(value):
         if leaf is not None:
             dtype, shape, size, causes = leaf
             field = fields.setdefault((name, dtype), [name, dtype, shape, 0, 0, 0, []])
-            if prod(shape) > prod(field[2]):
-                field[2] = shape
-            field[3:6] = field[3] + 1, field[4] + prod(shape), field[5] + size
+            field[2:6] = max(field[2], shape, key=prod), field[3] + 1, field[4] + prod(shape), field[5] + size
             field[6] += [cause for cause in causes if cause not in field[6]]
     kept = sorted((field for field in fields.values() if field[5]), key=lambda field: -field[5])
     return {"bytes": sum(field[5] for field in kept), "fields": kept[:MAX_NAMES]}
 
 
-def find_leaf(value):
-    """Return a tensor or array of a message, by which it is known when it is sent again; None without one."""
-    return next((part for _, part in walk(value, MAX_NAMES) if is_tensor(part)), None)
-
-
 def is_tensor(part):
-    return hasattr(part, "dtype") and hasattr(part, "shape")
+    return getattr(part, "dtype", None) is not None and hasattr(part, "shape") and not hasattr(part, "keys")
+
+
+def is_numbers(part):
+    return isinstance(part, (list, tuple)) and len(part) > 0 and {type(part[0]), type(part[-1])} <= {int, float}
 
 
 def describe_leaf(part):
     """Return dtype, shape, bytes and causes of a tensor, array, text or list of numbers; None for others."""
     if is_tensor(part):
-        size, causes = int(getattr(part, "nbytes", 0)), []
-        contiguous = part.is_contiguous() if hasattr(part, "is_contiguous") else getattr(part, "flags", None)
-        if contiguous is False or (hasattr(contiguous, "forc") and not contiguous.forc):
+        size, causes, flags = int(getattr(part, "nbytes", 0)), [], getattr(part, "flags", None)
+        if not (part.is_contiguous() if hasattr(part, "is_contiguous") else getattr(flags, "forc", True)):
             causes.append("not contiguous")
         if hasattr(part, "untyped_storage") and part.device.type == "cpu":
             causes.append("tensors in the pickle")  # with the part of its storage that it does not show
             if not part.is_sparse and not part.is_nested and part.untyped_storage().nbytes() > size:
                 causes.append("view")
         return str(part.dtype).replace("torch.", ""), tuple(part.shape), size, causes
-    if isinstance(part, (bytes, bytearray)):
-        return "bytes", (len(part),), len(part), ["bytes in the pickle"]
-    if isinstance(part, str):
-        return "str", (len(part),), len(part), []
-    if isinstance(part, (list, tuple)) and part and {type(part[0]), type(part[-1])} <= {int, float}:
+    if isinstance(part, (bytes, bytearray, str)):
+        is_text = isinstance(part, str)
+        return "str" if is_text else "bytes", (len(part),), len(part), [] if is_text else ["bytes in the pickle"]
+    if is_numbers(part):
         dtype = "floats" if isinstance(part[0], float) else "ints"
         return dtype, (len(part),), 8 * len(part), ["numbers"] if len(part) >= LONG_LIST else []
     return None
@@ -65,13 +60,10 @@ def walk(value, max_parts):
             return
         name, part = parts.pop()
         yield name, part
-        if is_tensor(part) or isinstance(part, (str, bytes, type)) or callable(part):
-            continue
         if isinstance(part, (list, tuple, set)):
-            if not (part and isinstance(part, (list, tuple)) and type(part[0]) in (int, float)):
-                parts += [(f"{name}[]", item) for item in part]
-            continue
-        items = part if isinstance(part, dict) else getattr(part, "__dict__", {})
-        for key, item in items.items():
-            named = len(items) <= MAX_NAMES and isinstance(key, str) and key.replace(".", "_").isidentifier()
-            parts.append((f"{name}.{key if named else '*'}".lstrip("."), item))
+            parts += [] if is_numbers(part) else [(f"{name}[]", item) for item in part]
+        elif not is_tensor(part) and not isinstance(part, (str, bytes, bytearray, type)) and not callable(part):
+            items = part if isinstance(part, dict) else getattr(part, "__dict__", {})
+            for key, item in items.items():
+                named = len(items) <= MAX_NAMES and isinstance(key, str) and key.replace(".", "_").isidentifier()
+                parts.append((f"{name}.{key if named else '*'}".lstrip("."), item))

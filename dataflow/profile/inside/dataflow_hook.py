@@ -1,7 +1,7 @@
 """Wrap the functions of Ray through which messages pass, in the driver and in its workers. It changes no result.
 
-Ray calls `add_to_runtime_env` in ray.init (RAY_RUNTIME_ENV_HOOK). Workers get the source text of these modules, so they
-work on nodes where this project is not installed. If recording fails, one line says so, and the program goes on.
+Ray calls `add_to_runtime_env` in ray.init (RAY_RUNTIME_ENV_HOOK). Workers get the source text of these modules, so that
+they need not be installed there. If recording fails, one line says so, and the program goes on.
 """
 
 import functools
@@ -13,16 +13,15 @@ from pkgutil import resolve_name
 from dataflow_recorder import Recorder, readings
 
 MODULES = ("dataflow_describe", "dataflow_recorder", "dataflow_hook")
-SETTINGS, USERS_HOOK = "DATAFLOW_PROFILE", "DATAFLOW_PROFILE_USERS_HOOK"
 recorder = None
 
 
 def add_to_runtime_env(runtime_env):
     """Return the runtime_env of the user with a hook for workers, which calls the user's own hook first."""
-    if os.environ.get(USERS_HOOK):
-        runtime_env = resolve_name(os.environ[USERS_HOOK])(runtime_env)
+    if os.environ.get("DATAFLOW_PROFILE_USERS_HOOK"):
+        runtime_env = resolve_name(os.environ["DATAFLOW_PROFILE_USERS_HOOK"])(runtime_env)
     try:
-        folder, _, min_bytes = os.environ[SETTINGS].rpartition(":")
+        folder, _, min_bytes = os.environ["DATAFLOW_PROFILE"].rpartition(":")
         runtime_env = dict(runtime_env or {})
         users_hook = runtime_env.get("worker_process_setup_hook")
         runtime_env["worker_process_setup_hook"] = make_worker_hook(users_hook, folder, int(min_bytes))
@@ -65,34 +64,34 @@ def stop(error):
 def install(folder, min_bytes):
     """Wrap the functions, once per process."""
     global recorder
-    if recorder is not None:
-        return
-    missing = []
-    for name, how in WRAPPED.items():
-        owner, _, function = name.rpartition(".")
-        try:
-            owner = resolve_name(owner)
-            setattr(owner, function, wrap(getattr(owner, function), *how))
-        except (ImportError, AttributeError):
-            missing.append(name.partition(":")[2])
-    recorder = Recorder(folder, min_bytes, missing)
+    if recorder is None:
+        missing = []
+        for name, how in WRAPPED.items():
+            owner_name, _, function = name.rpartition(".")
+            try:
+                owner = resolve_name(owner_name)
+                setattr(owner, function, wrap(getattr(owner, function), *how))
+            except (ImportError, AttributeError):
+                missing.append(name.partition(":")[2])
+        recorder = Recorder(folder, min_bytes, missing)
 
 
 def wrap(original, kind, describe):
-    """Return the function with its calls recorded, for `kind` see WRAPPED."""
+    """Return the function with its calls recorded; WRAPPED explains the others."""
 
     @functools.wraps(original)
     def call(*args, **kwargs):
         current, result = recorder, None
         if current is None:
             return original(*args, **kwargs)
-        begun = readings() if kind in SIDES else current.enter(kind)
+        is_message = kind in ("sent", "received")
+        begun = readings() if is_message else current.enter(kind)
         try:
             result = original(*args, **kwargs)
             return result
         finally:
             try:
-                if kind not in SIDES:
+                if not is_message:
                     current.leave(begun, lambda: describe(args, kwargs, result))
                 elif result is not None:
                     current.record(kind, begun, *describe(args, kwargs, result))
@@ -102,12 +101,7 @@ def wrap(original, kind, describe):
     return call
 
 
-def describe_received(args, _, result):
-    data, ref, tensors = args[1], args[3], args[4:]
-    return result, sum(tensor.nbytes for tensor in tensors[0]) if tensors and tensors[0] else len(data or b""), ref
-
-
-def identify_task(args, _, result):
+def identify_task(_, __, result):
     """Return the identity of the arguments of the task or actor that was submitted; None if it returns nothing."""
     first = result[0] if isinstance(result, (list, tuple)) and result else result
     if hasattr(first, "_actor_id"):  # a new actor
@@ -116,20 +110,19 @@ def identify_task(args, _, result):
     return "A" + first.task_id().hex() if hasattr(first, "task_id") else None
 
 
-SIDES = ("sent", "received")
-SERIALIZATION = "ray._private.serialization:SerializationContext."
-# A function that serialises or deserialises a message, its side, and what describes it: value, bytes, reference. Or a
+# A function that serialises or deserialises a message, its side, and what returns value, bytes and reference. Or a
 # function during which messages are sent or received, in which way, and what returns their identity.
 WRAPPED = {
-    SERIALIZATION + "serialize": ("sent", lambda args, kwargs, result: (args[1], result.total_bytes)),
-    SERIALIZATION + "serialize_rdt_objects":
-        ("sent", lambda args, kwargs, result: (args[1], sum(tensor.nbytes for tensor in result[1]))),
-    SERIALIZATION + "_deserialize_object": ("received", describe_received),
+    "ray._private.serialization:SerializationContext.serialize": ("sent", lambda a, _, r: (a[1], r.total_bytes)),
+    "ray._private.serialization:SerializationContext.serialize_rdt_objects":
+        ("sent", lambda a, _, r: (a[1], sum(tensor.nbytes for tensor in r[1]))),
+    "ray._private.serialization:SerializationContext._deserialize_object": ("received", lambda a, _, r: (
+        r, sum(tensor.nbytes for tensor in a[4]) if a[4:] and a[4] else len(a[1] or b""), a[3])),
     "ray._private.worker:Worker.put_object":
-        ("put", lambda _, kwargs, ref: "O" + ref.hex() if ref and "_is_experimental_channel" not in kwargs else None),
-    "ray._private.worker:Worker.get_objects": ("get", lambda args, kwargs, result: None),
+        ("put", lambda _, k, r: "O" + r.hex() if r and "_is_experimental_channel" not in k else None),
+    "ray._private.worker:Worker.get_objects": ("get", lambda a, _, r: None),
     "ray.experimental.channel.shared_memory_channel:Channel.write":
-        ("channel", lambda args, kwargs, result: "O" + args[0]._writer_ref.hex()),
+        ("channel", lambda a, _, r: "O" + a[0]._writer_ref.hex()),
     "ray.actor:ActorHandle._actor_method_call": ("argument", identify_task),
     "ray.actor:ActorClass._remote": ("argument", identify_task),
     "ray.remote_function:RemoteFunction._remote": ("argument", identify_task),

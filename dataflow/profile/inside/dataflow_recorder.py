@@ -15,9 +15,9 @@ import weakref
 from inspect import unwrap
 
 import ray
-from dataflow_describe import describe, find_leaf
+from dataflow_describe import MAX_NAMES, describe, is_tensor, walk
 
-MAX_EVENTS, MAX_TOKENS, FLUSH_SECONDS = 20_000, 10_000, 0.5
+MAX_EVENTS, MAX_TOKENS, FLUSH_SECONDS = 20_000, 10_000, 0.1
 RAY_FOLDER = os.path.dirname(ray.__file__) + os.sep
 
 
@@ -27,34 +27,34 @@ def readings():
 
 
 class Recorder:
-    """Write the events of this process, and `totals`: numbers of all messages by side, size and place."""
+    """Write the events of this process, one per message from `min_bytes` on, and the number of the others."""
 
     def __init__(self, folder, min_bytes, missing):
-        self.min_bytes, self.local, self.lock = min_bytes, threading.local(), threading.Lock()
-        self.totals, self.tokens, self.written, self.next_token = {}, {}, 0, 0
+        self.min_bytes, self.local, self.tokens, self.next_token = min_bytes, threading.local(), {}, 0
+        self.counts = {"events": 0, "small": 0, "largest_small_bytes": 0}
         self.started, self.flushed = time.time(), 0.0
         self.worker = ray._private.worker.global_worker
         os.makedirs(folder, 0o700, exist_ok=True)
-        node = os.uname().nodename
-        path = os.path.join(folder, f"{node}-{os.getpid()}.jsonl")
-        self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        self.write({"process": os.getpid(), "node": node, "ray": ray.__version__, "missing": missing,
+        process = f"{os.uname().nodename}-{os.getpid()}"
+        self.file = os.open(os.path.join(folder, process + ".jsonl"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self.write({**self.counts, "process": process, "ray": ray.__version__, "missing": missing,
                     "retained": "MALLOC_TRIM_THRESHOLD_" in os.environ,
                     "zero_copy": os.environ.get("RAY_ENABLE_ZERO_COPY_TORCH_TENSORS") == "1"})  # fmt: skip
-        atexit.register(self.flush)
+        atexit.register(lambda: self.write(self.counts))
 
     def write(self, line):
         if "side" in line:
-            self.written += 1
-            self.count(line["side"], False, line["place"], line["stored"])
-        if "side" not in line or self.written <= MAX_EVENTS:
+            self.counts["events"] += 1
+        if "side" not in line or self.counts["events"] <= MAX_EVENTS:
             os.write(self.file, json.dumps(line, separators=(",", ":"), default=str).encode() + b"\n")
 
-    def flush(self):
-        self.flushed = time.time()
-        with self.lock:
-            totals = [[*key, *numbers] for key, numbers in self.totals.items()]
-        self.write({"totals": totals})
+    def count_small(self, stored, now):
+        """Count a message, and write the counts from time to time, because a worker that is killed cannot do it."""
+        self.counts["small"] += 1
+        self.counts["largest_small_bytes"] = max(self.counts["largest_small_bytes"], stored)
+        if now - self.flushed > max(FLUSH_SECONDS, (now - self.started) / 100):
+            self.flushed = now
+            self.write(self.counts)
 
     def enter(self, how):
         """Begin a call of Ray during which messages are sent or received, such as ray.put; return its scope."""
@@ -69,9 +69,7 @@ class Recorder:
             return
         others = time.time() - scope["start"] - sum(event["seconds"] for event in scope["events"])
         identity, (line, function) = identify(), self.find_line()
-        if identity is None and scope["how"] == "put":  # it failed, or it was the memory of a channel
-            return
-        for event in scope["events"]:
+        for event in scope["events"] if identity or scope["how"] != "put" else ():  # the memory of a channel
             if event["place"] == "driver":
                 event["place"] = f"driver.{function}"
             event["other" if event["side"] == "sent" else "wait"] = others / len(scope["events"])
@@ -87,13 +85,13 @@ class Recorder:
     def record(self, side, before, value, stored, ref=None):
         """Record a message of `stored` bytes. `before` are the readings before it was serialised or deserialised."""
         if stored < self.min_bytes or (side == "received" and (ref is None or ref.is_nil())):
-            self.count(side, True, self.place(), stored)
-            return
+            return self.count_small(stored, before[0])
         seconds, faults, modules = (now - then for now, then in zip(readings(), before, strict=True))
         scope, task = getattr(self.local, "scope", None), self.worker.current_task_id.hex()
         how = scope["how"] if scope else "return" if side == "sent" else "argument"
         event = {"side": side, "how": how, "place": self.place(), "start": before[0], "seconds": seconds,
-                 "faults": faults, "stored": stored, "imports": modules, "token": self.find_token(value)}  # fmt: skip
+                 "faults": faults, "stored": stored, "imports": modules, "token": self.find_token(value),
+                 "node": self.worker.current_node_id.hex()}  # fmt: skip
         if side == "sent":
             event |= {"id": f"R{task}", **describe(value)}
         else:
@@ -103,19 +101,10 @@ class Recorder:
         else:
             self.write(event | {"line": self.find_method()})
 
-    def count(self, side, is_small, place, stored):
-        """Add a message to the totals: count, bytes, and the times of the first and last one."""
-        now, key = time.time(), (side, is_small, place)
-        with self.lock:
-            numbers = self.totals.setdefault(key, [0, 0, now, now])
-            numbers[:] = numbers[0] + 1, numbers[1] + stored, numbers[2], now
-        if now - self.flushed > max(FLUSH_SECONDS, (now - self.started) / 100):
-            self.flush()
-
     def find_token(self, value):
         """Return a number that is equal for messages with the same tensor object, as long as it lives; or None."""
-        leaf = find_leaf(value)
-        if leaf is None:
+        leaf = next((part for _, part in walk(value, MAX_NAMES) if is_tensor(part)), None)
+        if type(leaf).__weakrefoffset__ == 0:  # there is none, or it is a number of numpy
             return None
         reference, token = self.tokens.get(id(leaf), (None, 0))
         if reference is None or reference() is not leaf:
