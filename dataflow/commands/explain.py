@@ -1,7 +1,9 @@
 """Explain what one message costs with Ray, field by field, and measure the change that makes a field cheaper.
 
-python3 -m dataflow explain batch.pt               in a program: dataflow.explain(batch)
-python3 -m dataflow explain batch.pkl --trust      a pickle can run any code when it is loaded
+    python3 -m dataflow explain batch.pt
+    python3 -m dataflow explain batch.pkl --trust      a pickle can run any code when it is loaded
+
+In a program: dataflow.explain(batch). Nothing is sent.
 """
 
 import pickle

@@ -47,7 +47,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     name = "".join(arguments.program[:1])
     new = arguments.output = arguments.output or Path(f"results/run-profile-{time.strftime('%Y%m%dT%H%M%S')}")
-    arguments.is_profile = bool(name) and any(Path(name).glob("*.jsonl"))
+    arguments.is_profile = bool(name) and not arguments.module and any(Path(name).glob("*.jsonl"))
     if not name or not (arguments.module or arguments.is_profile or Path(name).is_file()):
         raise UsageError(f"{name or 'no script'}: give a script that exists, -m and a module, or a folder of a profile")
     if os.environ.get("RAY_ADDRESS", "").startswith("ray://"):
@@ -69,6 +69,8 @@ def run_program(arguments: argparse.Namespace) -> int:
     for number in INTERRUPTS:  # a terminal sends Ctrl-C to the program, too
         signal.signal(number, lambda number, _: None if number == signal.SIGINT else process.send_signal(number))
     code = process.wait()
+    for number in INTERRUPTS:
+        signal.signal(number, signal.default_int_handler)
     return code if code >= 0 else 128 - code  # of a signal, as shells do it
 
 

@@ -14,6 +14,7 @@ from dataflow.units import format_bytes
 SCHEMA = 1
 MIN_STEPS = 3
 VIEW_FACTOR = 1.2  # bytes stored / bytes held, from which on views are a cause
+MIN_FIELD_SHARE = 0.1  # of the bytes of a message, below which a field is no cause
 FAULT_SHARE = 0.2  # of the time of a message, from which on page faults are a cause
 Event = dict[str, Any]
 
@@ -39,27 +40,30 @@ def read_events(folder: Path) -> tuple[list[Event], list[Event]]:
 
 def join_readers(events: Sequence[Event]) -> None:
     """Add to each event of a sender the events of its `readers`, and mark the messages that a process `forwards`."""
-    senders: dict[str, list[Event]] = defaultdict(list)
-    received: dict[str, dict[bytes, list[Event]]] = defaultdict(lambda: defaultdict(list))
+    # By identity and bytes, because a task can have several results and arguments.
+    senders: dict[tuple[str, int], list[Event]] = defaultdict(list)
+    received: dict[tuple[str, int], dict[bytes, list[Event]]] = defaultdict(lambda: defaultdict(list))
     for event in events:
         if event["side"] == "sent":
-            senders[event["id"] or ""].append(event)
+            senders[event["id"] or "", event["stored"]].append(event)
     for event in events:
         if event["side"] == "received":
-            names = ("O" + event["object"], "R" + event["from"], "A" + event["task"])
+            names = [
+                (name, event["stored"]) for name in ("O" + event["object"], "A" + event["task"], "R" + event["from"])
+            ]
             # An async actor does not know the task of its arguments: the size and the order are left.
-            name = next((name for name in names if name in senders), f"{event['stored']} bytes")
+            name = next((name for name in names if name in senders), ("async", event["stored"]))
             received[name][bytes.fromhex(event["object"])[::-1]].append(event)  # numbers are little-endian
     for event in events:
-        if event["side"] == "sent" and event["how"] == "argument" and event["id"] not in received:
-            senders[f"{event['stored']} bytes"].append(event)
+        if event["side"] == "sent" and event["how"] == "argument" and (event["id"], event["stored"]) not in received:
+            senders["async", event["stored"]].append(event)
     origins: dict[Any, str] = {}
     for name, objects in received.items():
         for number, key in enumerate(sorted(objects)):
             for position, event in enumerate(objects[key]):
-                if name.startswith("O"):  # a channel has one identity for all its messages
+                if name[0].startswith("O"):  # a channel has one identity for all its messages
                     number = position * len(senders[name]) // len(objects[key])
-                if number < len(senders[name]):  # several arguments or results have the order of their objects
+                if number < len(senders[name]):  # equal ones have the order of their objects
                     senders[name][number]["readers"].append(event)
                     origins[event["process"], event["token"]] = senders[name][number]["place"]
     for event in events:
@@ -88,12 +92,9 @@ def describe_message(sent: Sequence[Event], steps: int, is_zero_copy: bool, faul
     seconds = {name: sum_seconds(of, key) / steps for name, of, key in (
         ("serialise", sent, "seconds"), ("write", sent, "other"), ("deserialise", received, "seconds"),
         ("wait", received, "wait"))}  # fmt: skip
-    # The time between sender and reader on two nodes, by their clocks: the transfer, and the queue of the reader.
-    seconds["fetch"] = sum(max(0.0, reader["start"] - event["start"] - event["seconds"]) for event in sent
-                           for reader in event["readers"] if reader["node"] != event["node"]) / steps  # fmt: skip
     faults = sum(event["faults"] for event in [*sent, *received] if not event["imports"]) / steps
     moving = seconds["serialise"] + seconds["write"] + seconds["deserialise"]
-    marks = {cause for field in first["fields"] for cause in field[6]}
+    marks = {cause for field in first["fields"] for cause in field[6] if field[5] > MIN_FIELD_SHARE * held}
     repeats = count_repeats(sent) if first["how"] == "argument" else 1.0
     causes = {
         "through the driver" if first["place"].startswith("driver") else "forwarded": first["forwards"],
@@ -102,11 +103,12 @@ def describe_message(sent: Sequence[Event], steps: int, is_zero_copy: bool, faul
         **{mark: mark in marks for mark in ("numbers", "bytes in the pickle", "not contiguous")},
         "tensors in the pickle": "tensors in the pickle" in marks and not is_zero_copy,
         "page faults": faults * fault_seconds > FAULT_SHARE * moving,
-        "another node": seconds["fetch"] > 0,
+        "another node": any(reader["node"] != event["node"] for event in sent for reader in event["readers"]),
     }
     readers = sorted({reader["place"] for reader in received})
     return {
-        **{key: first[key] for key in ("place", "line", "how", "forwards", "fields", "start")}, "count": len(sent),
+        **{key: first[key] for key in ("place", "line", "how", "forwards", "fields")}, "start": sent[0]["start"],
+        "count": len(sent),
         "readers": readers, "route": f"{first['place']} -> {', '.join(readers) or 'nobody'}",
         "get_line": next((reader["line"] for reader in received if reader["how"] == "get"), ""),
         "stored_bytes": stored, "held_bytes": held, "causes": [cause for cause, is_seen in causes.items() if is_seen],
@@ -124,7 +126,7 @@ def find_steps(events: Sequence[Event], name: str | None) -> tuple[str, int, flo
     for event in events:
         if (event["how"] == "return" or "task" in event) and not event["place"].startswith("driver"):
             process = event["process"] if "." in event["place"] else ""  # tasks run in any process
-            calls[event["place"]].add((process, event.get("task") or event["id"]))
+            calls[event["place"]].add((process, event.get("task") or event["id"][1:]))
             starts[event["place"]].append(event["start"])
     if name and name not in calls:
         raise UsageError(f"--step {name}: it has no large message: give {', '.join(sorted(calls)) or 'none'}")
@@ -132,7 +134,9 @@ def find_steps(events: Sequence[Event], name: str | None) -> tuple[str, int, flo
     spans = {place: max(starts[place]) - min(starts[place]) for place in calls}
     repeated = [place for place in steps if steps[place] >= MIN_STEPS and spans[place] > max(spans.values()) / 2]
     place = name or min(repeated, key=lambda place: (steps[place], spans[place]), default="")
-    return place, steps.get(place, 1), spans.get(place, 0.0) / max(1, steps.get(place, 1) - 1)
+    if not place:
+        return "", 1, events[-1]["start"] + events[-1]["seconds"] - events[0]["start"]
+    return place, steps[place], spans[place] / max(1, steps[place] - 1)
 
 
 def make_profile(folder: Path, fault_seconds: float, step: str | None) -> dict[str, Any]:
@@ -156,7 +160,7 @@ def make_profile(folder: Path, fault_seconds: float, step: str | None) -> dict[s
     return {
         "schema": SCHEMA, "step": place, "steps": steps, "step_seconds": step_seconds, "fault_seconds": fault_seconds,
         **{name: processes[0][name] for name in ("ray", "retained", "zero_copy", "missing")}, "places": places,
-        "seconds": events[-1]["start"] - events[0]["start"],
+        "seconds": events[-1]["start"] + events[-1]["seconds"] - events[0]["start"],
         "small_messages": sum(process["small"] for process in processes),
         "messages": sorted(messages, key=lambda message: -message["seconds_per_step"]),
     }  # fmt: skip

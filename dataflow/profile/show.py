@@ -25,20 +25,17 @@ def print_profile(profile: Mapping[str, Any]) -> None:
         per_step.update(message["seconds"], faults=message["faults_per_step"] * profile["fault_seconds"])
     moving = max(1e-9, per_step["serialise"] + per_step["write"] + per_step["deserialise"])
     share = {part: f"{min(1.0, seconds / moving):.0%}" for part, seconds in per_step.items()}
-    print(f"Serialisation is {share['serialise']} of it, writing into the store {share['write']}, deserialisation "
-          f"{share['deserialise']}.\nPage faults are at most {share['faults']} of it. In ray.get, processes waited for "
-          f"{per_step['wait'] * profile['steps'] / total:.1%} of the time.")  # fmt: skip
+    print(f"Serialisation is {share['serialise']} of it, deserialisation {share['deserialise']}, the rest of ray.put and "
+          f".remote() {share['write']}.\nPage faults of the first two are about {share['faults']} of it.")  # fmt: skip
     print(f"Messages, by their time per step; {profile['steps']} steps (each has one {profile['step'] or 'program'}):")
     print(ROW.format("ms/step", "message", "how", "count", "stored", "causes"))
     for message in profile["messages"][:MAX_ROWS]:
         milliseconds, size = f"{message['seconds_per_step'] * 1e3:,.4g}", format_bytes(message["stored_bytes"])
         causes, way = "; ".join(message["causes"]) or "-", WAYS.get(message["how"], "other")
         print(ROW.format(milliseconds, message["route"], way, message["count"], size, causes))
-    print(
-        f"profile.json has all {len(profile['messages'])} messages. {profile['small_messages']} smaller ones were sent."
-    )
-    if max(profile["places"].values()) < SMALL_SHARE * total:
-        print(f"Data movement is not your problem: no process spends {SMALL_SHARE:.0%} of the time on it.")
+    print(f"profile.json: all {len(profile['messages'])} messages. {profile['small_messages']} smaller ones were sent.")
+    if max(profile["places"].values(), default=0.0) < SMALL_SHARE * total:
+        print(f"Data movement is not your problem: no process spends {SMALL_SHARE:.0%} of its time on these calls.")
         return
     print(f"What to change, per step of {profile['step_seconds']:.3g} s:")
     for number, (_, text) in enumerate(advise(profile), 1):
@@ -58,13 +55,18 @@ def advise(profile: Mapping[str, Any]) -> list[tuple[float, str]]:
             elif start == "page faults":
                 seconds = min(seconds, message["faults_per_step"] * profile["fault_seconds"])
             elif start == "through the driver":
-                origin = next((m for m in profile["messages"] if m["place"] == message["forwards"]), message)
-                seconds += origin["seconds"]["deserialise"] if origin is not message else 0.0
-                lines.append(origin["get_line"])
+                for origin in profile["messages"]:
+                    if (
+                        origin["place"] == message["forwards"]
+                        and origin["get_line"]
+                        and origin["get_line"] not in lines
+                    ):
+                        seconds += origin["seconds"]["deserialise"]
+                        lines.append(origin["get_line"])
             saved += seconds
             lines.append(message["line"] or message["place"])
         if messages and not (start == "page faults" and profile["retained"]):
-            where = ", ".join([line for line in dict.fromkeys(lines) if line][:MAX_LINES])
+            where = ", ".join([*dict.fromkeys(lines)][:MAX_LINES])
             routes = "; ".join(message["route"] for message in messages)
             advice.append((saved, f"{start}: {routes:.70}\n   {rule['change']}\n   Where: {where}\n   Saves at most "
                                   f"{saved * 1e3:,.3g} ms per step. Example: {rule['example']}"))  # fmt: skip

@@ -7,7 +7,7 @@
     python3 -m examples.profiled.measure versions FOLDER...    known messages, with the Ray in each folder
     python3 -m examples.profiled.measure page                  write the records into docs/profile.md
 
-Records go to results/published/profile/.
+Records go to results/evidence/profile/.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from dataflow.profile.messages import make_profile
 from dataflow.profile.show import advise
 
 ROOT = Path(__file__).parents[2]
-RECORDS = ROOT / "results" / "published" / "profile"
+RECORDS = ROOT / "results" / "evidence" / "profile"
 PAGE = ROOT / "docs" / "profile.md"
 RUNS = 5
 SHUFFLE = ["-m", "ray.experimental.shuffle", "--num-partitions", "8", "--partition-size", "20e6",

@@ -154,4 +154,4 @@ def test_every_command_of_a_page_can_be_parsed(page, monkeypatch):
         elif verb in PARSERS:
             PARSERS[verb](words)
         else:
-            assert verb in ("list", "nodes"), words
+            assert verb in ("list", "nodes", "profile", "explain"), words

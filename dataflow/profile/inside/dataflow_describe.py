@@ -1,5 +1,6 @@
 """Describe a message without its values: what it holds and what makes it expensive. It runs in the user's processes."""
 
+from itertools import islice
 from math import prod
 
 MAX_PARTS = 50_000  # of a message; the others are not described
@@ -25,24 +26,26 @@ def describe(value):
 
 
 def is_tensor(part):
-    return getattr(part, "dtype", None) is not None and hasattr(part, "shape") and not hasattr(part, "keys")
+    return not isinstance(part, type) and (hasattr(part, "untyped_storage") or hasattr(part, "__array_interface__"))
 
 
 def is_numbers(part):
-    return isinstance(part, (list, tuple)) and len(part) > 0 and {type(part[0]), type(part[-1])} <= {int, float}
+    return isinstance(part, (list, tuple)) and len(part) > 0 and {*map(type, (*part[:8], part[-1]))} <= {int, float}
 
 
 def describe_leaf(part):
     """Return dtype, shape, bytes and causes of a tensor, array, text or list of numbers; None for others."""
     if is_tensor(part):
-        size, causes, flags = int(getattr(part, "nbytes", 0)), [], getattr(part, "flags", None)
-        if not (part.is_contiguous() if hasattr(part, "is_contiguous") else getattr(flags, "forc", True)):
+        causes, is_plain = [], str(getattr(part, "layout", "torch.strided")) == "torch.strided"
+        size = int(part.nbytes) if is_plain else 0  # a sparse tensor is not described
+        if not getattr(getattr(part, "flags", None), "forc", True):
             causes.append("not contiguous")
         if hasattr(part, "untyped_storage") and part.device.type == "cpu":
             causes.append("tensors in the pickle")  # with the part of its storage that it does not show
-            if not part.is_sparse and not part.is_nested and part.untyped_storage().nbytes() > size:
+            if is_plain and not part.is_nested and part.untyped_storage().nbytes() > size:
                 causes.append("view")
-        return str(part.dtype).replace("torch.", ""), tuple(part.shape), size, causes
+        shape = (size,) if getattr(part, "is_nested", False) else tuple(part.shape)
+        return str(part.dtype).replace("torch.", ""), shape, size, causes
     if isinstance(part, (bytes, bytearray, str)):
         is_text = isinstance(part, str)
         return "str" if is_text else "bytes", (len(part),), len(part), [] if is_text else ["bytes in the pickle"]
@@ -53,17 +56,18 @@ def describe_leaf(part):
 
 
 def walk(value, max_parts):
-    """Yield name and value of each part of a message. A key that cannot be a name is not stored."""
-    parts = [("", value)]
-    for _ in range(max_parts):
-        if not parts:
-            return
+    """Yield name and value of each part of a message once. A key that cannot be a name is not stored."""
+    parts, seen = [("", value)], set()
+    while parts and len(seen) < max_parts:
         name, part = parts.pop()
+        if id(part) in seen:  # for example, an object that refers to its parent
+            continue
+        seen.add(id(part))
         yield name, part
         if isinstance(part, (list, tuple, set)):
-            parts += [] if is_numbers(part) else [(f"{name}[]", item) for item in part]
+            parts += [] if is_numbers(part) else [(f"{name}[]", item) for item in islice(part, max_parts)]
         elif not is_tensor(part) and not isinstance(part, (str, bytes, bytearray, type)) and not callable(part):
             items = part if isinstance(part, dict) else getattr(part, "__dict__", {})
-            for key, item in items.items():
+            for key, item in islice(items.items(), max_parts):
                 named = len(items) <= MAX_NAMES and isinstance(key, str) and key.replace(".", "_").isidentifier()
                 parts.append((f"{name}.{key if named else '*'}".lstrip("."), item))

@@ -18,6 +18,8 @@ recorder = None
 
 def add_to_runtime_env(runtime_env):
     """Return the runtime_env of the user with a hook for workers, which calls the user's own hook first."""
+    if recorder and recorder.worker.connected:  # ray.init is called again, for example in a worker
+        return runtime_env
     if os.environ.get("DATAFLOW_PROFILE_USERS_HOOK"):
         runtime_env = resolve_name(os.environ["DATAFLOW_PROFILE_USERS_HOOK"])(runtime_env)
     try:
@@ -57,7 +59,7 @@ def make_worker_hook(users_hook, folder, min_bytes):
 def stop(error):
     """Print why recording ends. The wrapped functions go on without it."""
     global recorder
-    recorder = None
+    recorder = False
     print(f"dataflow profile: recording ended in this process: {type(error).__name__}: {error}", file=sys.stderr)
 
 
@@ -82,7 +84,7 @@ def wrap(original, kind, describe):
     @functools.wraps(original)
     def call(*args, **kwargs):
         current, result = recorder, None
-        if current is None:
+        if not current:
             return original(*args, **kwargs)
         is_message = kind in ("sent", "received")
         begun = readings() if is_message else current.enter(kind)

@@ -17,7 +17,7 @@ from inspect import unwrap
 import ray
 from dataflow_describe import MAX_NAMES, describe, is_tensor, walk
 
-MAX_EVENTS, MAX_TOKENS, FLUSH_SECONDS = 20_000, 10_000, 0.1
+MAX_EVENTS, MAX_TOKENS = 20_000, 10_000
 RAY_FOLDER = os.path.dirname(ray.__file__) + os.sep
 
 
@@ -32,7 +32,6 @@ class Recorder:
     def __init__(self, folder, min_bytes, missing):
         self.min_bytes, self.local, self.tokens, self.next_token = min_bytes, threading.local(), {}, 0
         self.counts = {"events": 0, "small": 0, "largest_small_bytes": 0}
-        self.started, self.flushed = time.time(), 0.0
         self.worker = ray._private.worker.global_worker
         os.makedirs(folder, 0o700, exist_ok=True)
         process = f"{os.uname().nodename}-{os.getpid()}"
@@ -43,18 +42,12 @@ class Recorder:
         atexit.register(lambda: self.write(self.counts))
 
     def write(self, line):
-        if "side" in line:
-            self.counts["events"] += 1
-        if "side" not in line or self.counts["events"] <= MAX_EVENTS:
-            os.write(self.file, json.dumps(line, separators=(",", ":"), default=str).encode() + b"\n")
+        os.write(self.file, json.dumps(line, separators=(",", ":"), default=str).encode() + b"\n")
 
-    def count_small(self, stored, now):
-        """Count a message, and write the counts from time to time, because a worker that is killed cannot do it."""
-        self.counts["small"] += 1
-        self.counts["largest_small_bytes"] = max(self.counts["largest_small_bytes"], stored)
-        if now - self.flushed > max(FLUSH_SECONDS, (now - self.started) / 100):
-            self.flushed = now
-            self.write(self.counts)
+    def save(self, event):
+        """Write an event, or only the counts, if this process has written many."""
+        self.counts["events"] += 1
+        self.write(event if self.counts["events"] <= MAX_EVENTS else self.counts)
 
     def enter(self, how):
         """Begin a call of Ray during which messages are sent or received, such as ray.put; return its scope."""
@@ -73,7 +66,7 @@ class Recorder:
             if event["place"] == "driver":
                 event["place"] = f"driver.{function}"
             event["other" if event["side"] == "sent" else "wait"] = others / len(scope["events"])
-            self.write(event | {"id": identity, "line": line})
+            self.save(event | {"id": identity, "line": line})
 
     def place(self):
         """Return the actor's method or the task that runs, such as Rollout.generate, or "driver"."""
@@ -84,8 +77,13 @@ class Recorder:
 
     def record(self, side, before, value, stored, ref=None):
         """Record a message of `stored` bytes. `before` are the readings before it was serialised or deserialised."""
+        if stored < self.min_bytes:
+            self.counts["small"] += side == "sent"
+            self.counts["largest_small_bytes"] = max(self.counts["largest_small_bytes"], stored)
+            if self.counts["small"] % 100 == 1:  # a worker that is killed cannot do it at its end
+                self.write(self.counts)
         if stored < self.min_bytes or (side == "received" and (ref is None or ref.is_nil())):
-            return self.count_small(stored, before[0])
+            return
         seconds, faults, modules = (now - then for now, then in zip(readings(), before, strict=True))
         scope, task = getattr(self.local, "scope", None), self.worker.current_task_id.hex()
         how = scope["how"] if scope else "return" if side == "sent" else "argument"
@@ -98,8 +96,9 @@ class Recorder:
             event |= {"object": ref.hex(), "from": ref.task_id().hex(), "task": task}
         if scope:
             scope["events"].append(event)
+            scope["start"] += time.time() - before[0] - seconds  # without the time of describing it
         else:
-            self.write(event | {"line": self.find_method()})
+            self.save(event | {"line": self.find_method()})
 
     def find_token(self, value):
         """Return a number that is equal for messages with the same tensor object, as long as it lives; or None."""
