@@ -33,11 +33,12 @@ def write_trace(path: Path, events: Sequence[Event]) -> None:
 
 def write_drawing(path: Path, messages: Sequence[Mapping[str, Any]]) -> None:
     """Draw a column per class of actors, and an arrow per message with its bytes and its time per step."""
-    import matplotlib.pyplot as plt  # of this project's own environment
+    from matplotlib.figure import Figure  # of this project's own environment
 
     ends = [(message, reader) for message in messages[:MAX_ROWS] for reader in message["readers"]]
     columns = list(dict.fromkeys(name.partition(".")[0] for m, reader in ends for name in (m["place"], reader)))
-    figure, axes = plt.subplots(figsize=(8, 1 + len(ends) / 2))
+    figure = Figure(figsize=(8, 1 + len(ends) / 2))
+    axes = figure.subplots()
     axes.set(xlim=(-0.5, max(1, len(columns)) - 0.5), ylim=(-len(ends) - 0.5, 1))
     axes.axis("off")
     for column, name in enumerate(columns):
@@ -55,7 +56,10 @@ def write_drawing(path: Path, messages: Sequence[Mapping[str, Any]]) -> None:
 def write_flow(path: Path, profile: Mapping[str, Any]) -> float:
     """Write the messages of a step as a flow, without forwarding, and return their seconds per step in the program."""
     every = [message for message in profile["messages"] if message["count"] >= profile["steps"] and message["readers"]]
-    onward = {message["forwards"]: message["readers"] for message in every if message["forwards"]}
+    onward: dict[str, list[str]] = {}
+    for message in every:
+        if message["forwards"]:
+            onward.setdefault(message["forwards"], []).extend(message["readers"])
     tasks: dict[str, str] = {}
     reads: dict[str, list[str]] = {}
 
@@ -82,13 +86,14 @@ def write_flow(path: Path, profile: Mapping[str, Any]) -> float:
 def describe_fields(message: Mapping[str, Any]) -> str:
     """Return name, dtype, and the shape of a tensor or the lengths of a list, of each field as TOML."""
     texts = []
-    for name, dtype, shape, count, items, size, causes in message["fields"]:
+    whole = ["message", "uint8", [round(message["stored_bytes"])], 1, 0, 0, []]  # of a type that is not described
+    for name, dtype, shape, count, items, size, causes in message["fields"] or [whole]:
         if dtype not in DTYPES:
             dtype, items, shape = "uint8", size, [size]
         text = f"lengths = {[items // count] * count}" if count > 1 or dtype in LISTS else f"shape = {list(shape)}"
         if "view" in causes and count > 1:  # of a batch; each is pickled with all of it
             text += f", storage = {[count, int(message['stored_bytes'] * items / (size * count * count))]}"
         texts.append(f"{{name = {json.dumps(name or 'message')}, dtype = {json.dumps(dtype)}, {text}}}")
-    if all(field[1] in LISTS for field in message["fields"]):  # the suite writes the sequence number into a tensor
+    if message["fields"] and all(field[1] in LISTS for field in message["fields"]):  # for the sequence number
         texts.append(NUMBER.replace('""', '"number"'))
     return ", ".join(texts)

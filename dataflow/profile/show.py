@@ -24,9 +24,9 @@ def print_profile(profile: Mapping[str, Any]) -> None:
     for message in profile["messages"]:
         per_step.update(message["seconds"], faults=message["faults_per_step"] * profile["fault_seconds"])
     moving = max(1e-9, per_step["serialise"] + per_step["write"] + per_step["deserialise"])
-    share = {part: f"{min(1.0, seconds / moving):.0%}" for part, seconds in per_step.items()}
-    print(f"Serialisation is {share['serialise']} of it, deserialisation {share['deserialise']}, the rest of ray.put and "
-          f".remote() {share['write']}.\nPage faults of the first two are about {share['faults']} of it.")  # fmt: skip
+    of = {part: f"{min(1.0, seconds / moving):.0%}" for part, seconds in per_step.items()}
+    print(f"Serialisation is {of['serialise']} of it, deserialisation {of['deserialise']}, the rest of ray.put and "
+          f".remote() {of['write']}.\nPage faults of the first two are about {of['faults']} of it.")  # fmt: skip
     print(f"Messages, by their time per step; {profile['steps']} steps (each has one {profile['step'] or 'program'}):")
     print(ROW.format("ms/step", "message", "how", "count", "stored", "causes"))
     for message in profile["messages"][:MAX_ROWS]:

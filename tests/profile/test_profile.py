@@ -228,7 +228,8 @@ first, second = Stage.remote(), Stage.remote()
 ])  # fmt: skip
 def test_channels_of_compiled_graphs_and_several_nodes(tmp_path, text, messages):
     wait = {"RAY_CGRAPH_get_timeout": "100"}
-    done, profile = profile_text(tmp_path, STAGES + text, "--min-bytes", "1MB", variables=wait)
+    end = "\nray.shutdown()\ncluster.shutdown()"
+    done, profile = profile_text(tmp_path, STAGES + text + end, "--min-bytes", "1MB", variables=wait)
     assert done.returncode == 0, done.stderr
     crosses = [(m["how"], m["count"], len(m["readers"]), "another node" in m["causes"]) for m in profile["messages"]]
     assert sorted(crosses) == messages

@@ -45,9 +45,10 @@ class Recorder:
         os.write(self.file, json.dumps(line, separators=(",", ":"), default=str).encode() + b"\n")
 
     def save(self, event):
-        """Write an event, or only the counts, if this process has written many."""
+        """Write an event, unless this process has written many; then, the counts say so."""
         self.counts["events"] += 1
-        self.write(event if self.counts["events"] <= MAX_EVENTS else self.counts)
+        if self.counts["events"] <= MAX_EVENTS + 1:
+            self.write(event if self.counts["events"] <= MAX_EVENTS else self.counts)
 
     def enter(self, how):
         """Begin a call of Ray during which messages are sent or received, such as ray.put; return its scope."""
