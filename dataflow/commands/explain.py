@@ -20,7 +20,7 @@ from dataflow.profile.inside.dataflow_describe import MAX_PARTS, describe_leaf, 
 from dataflow.units import format_bytes
 
 ROUNDS = 5
-ROW = "{:24} {:>10} {:>10} {:>6} {:>7} {:>8}  {:22} {:>8}"
+ROW = "{:24} {:>10} {:>10} {:>6} {:>7} {:>8} {:>8}  {}"
 CHANGES = {"not contiguous": "contiguous()", "view": "clone()", "tensors in the pickle": "numpy()",
            "numbers": "numpy.array", "bytes in the pickle": "numpy.frombuffer"}  # fmt: skip
 
@@ -53,15 +53,16 @@ def change(part: Any) -> Any:
 def explain(message: Any) -> None:
     """Print a row per field of a message: its bytes, copies, page faults, time, change, and the time after it."""
     fields = message if isinstance(message, dict) else getattr(message, "__dict__", None) or {"(message)": message}
-    print(ROW.format("field", "held", "stored", "copies", "faults", "ms", "change", "ms after"))
+    print(ROW.format("field", "held", "stored", "copies", "faults", "ms", "ms after", "cause: change"))
     for name, value in fields.items():
         leaves = [(part, leaf) for _, part in walk(value, MAX_PARTS) if (leaf := describe_leaf(part))]
         held, (stored, pickled, faults, seconds) = sum(leaf[2] for _, leaf in leaves), measure(value)
-        changes = [text for cause, text in CHANGES.items() if any(cause in leaf[3] for _, leaf in leaves)]
+        seen = {cause for _, leaf in leaves for cause in leaf[3]}
+        changes = [f"{cause}: {text}" for cause, text in CHANGES.items() if cause in seen]
         after = f"{measure([change(part) for part, _ in leaves])[3] * 1e3:.3g}" if changes else "-"
         numbers = f"{(stored + pickled) / max(1, held):.3g}", f"{faults:.0f}", f"{seconds * 1e3:.3g}"
         sizes = format_bytes(held), format_bytes(stored)
-        print(ROW.format(str(name)[:24], *sizes, *numbers, ", ".join(changes) or "-", after))
+        print(ROW.format(str(name)[:24], *sizes, *numbers, after, ", ".join(changes) or "-"))
 
 
 def main(argv: Sequence[str]) -> int:

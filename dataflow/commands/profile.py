@@ -106,11 +106,10 @@ def main(argv: Sequence[str]) -> int:
     folder = Path(arguments.program[0]) if arguments.is_profile else arguments.output
     code = 0 if arguments.is_profile else run_program(arguments)
     record = folder / "profile.json"
-    earlier = (
-        json.loads(record.read_text()) if record.exists() else {"fault_seconds": measure_fault_seconds(), "step": ""}
-    )
+    earlier = json.loads(record.read_text()) if record.exists() else {}
     try:
-        profile = make_profile(folder, earlier["fault_seconds"], arguments.step or earlier["step"])
+        fault_seconds = earlier.get("fault_seconds") or measure_fault_seconds()
+        profile = make_profile(folder, fault_seconds, arguments.step or earlier.get("step"))
     except UsageError:
         if code == 0:
             raise

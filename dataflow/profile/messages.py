@@ -48,11 +48,9 @@ def join_readers(events: Sequence[Event]) -> None:
             senders[event["id"] or "", event["stored"]].append(event)
     for event in events:
         if event["side"] == "received":
-            names = [
-                (name, event["stored"]) for name in ("O" + event["object"], "A" + event["task"], "R" + event["from"])
-            ]
+            size, names = event["stored"], ("O" + event["object"], "A" + event["task"], "R" + event["from"])
             # An async actor does not know the task of its arguments: the size and the order are left.
-            name = next((name for name in names if name in senders), ("async", event["stored"]))
+            name = next(((name, size) for name in names if (name, size) in senders), ("async", size))
             received[name][bytes.fromhex(event["object"])[::-1]].append(event)  # numbers are little-endian
     for event in events:
         if event["side"] == "sent" and event["how"] == "argument" and (event["id"], event["stored"]) not in received:

@@ -32,13 +32,14 @@ def print_profile(profile: Mapping[str, Any]) -> None:
     for message in profile["messages"][:MAX_ROWS]:
         milliseconds, size = f"{message['seconds_per_step'] * 1e3:,.4g}", format_bytes(message["stored_bytes"])
         causes, way = "; ".join(message["causes"]) or "-", WAYS.get(message["how"], "other")
-        print(ROW.format(milliseconds, message["route"], way, message["count"], size, causes))
+        print(ROW.format(milliseconds, message["route"], way, message["count"], size, causes).rstrip("; "))
     print(f"profile.json: all {len(profile['messages'])} messages. {profile['small_messages']} smaller ones were sent.")
     if max(profile["places"].values(), default=0.0) < SMALL_SHARE * total:
         print(f"Data movement is not your problem: no process spends {SMALL_SHARE:.0%} of its time on these calls.")
         return
-    print(f"What to change, per step of {profile['step_seconds']:.3g} s:")
-    for number, (_, text) in enumerate(advise(profile), 1):
+    advice = advise(profile)
+    print(f"What to change, per step of {profile['step_seconds']:.3g} s:" if advice else "There is no advice for it.")
+    for number, (_, text) in enumerate(advice, 1):
         print(f"{number}. {text}")
 
 

@@ -18,12 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from statistics import median
 
 from dataflow.commands.profile import run_program
 from dataflow.profile.messages import make_profile
-from dataflow.profile.show import advise
+from dataflow.profile.show import advise, print_profile
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "evidence" / "profile"
@@ -63,15 +65,14 @@ print(json.dumps(seconds))
 """
 
 
-def profile(words: list[str], variables: dict[str, str]) -> tuple[str, dict]:
-    """Return the printed profile of a program, without paths of this machine, and its record."""
+def profile(words: list[str], variables: dict[str, str]) -> dict:
+    """Return the profile of a program, without paths of this machine."""
     with tempfile.TemporaryDirectory(prefix="profile-") as folder:
         command = [sys.executable, "-m", "dataflow", "profile", "--output", folder + "/new", *words]
         environment = os.environ | {"PYTHONPATH": str(ROOT), **variables}
-        done = subprocess.run(command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, check=True)
-        text = done.stdout.replace(f"{ROOT}/", "").replace(folder + "/new", "results/run-profile-1")
+        subprocess.run(command, cwd=ROOT, env=environment, check=True)
         record = (Path(folder) / "new" / "profile.json").read_text()
-        return text, json.loads(record.replace(f"{ROOT}/", "").replace(sys.prefix, ""))
+        return json.loads(record.replace(f"{ROOT}/", "").replace(sys.prefix, ""))
 
 
 def save(name: str, record: object) -> None:
@@ -81,11 +82,14 @@ def save(name: str, record: object) -> None:
 
 def profile_programs() -> None:
     for name, words in PROGRAMS.items():
-        text, record = profile(words, {})
-        lines = text.splitlines()
-        begin = next(number for number, line in enumerate(lines) if "from the first message" in line)
-        (RECORDS / f"{name}.txt").write_text("\n".join(lines[begin:-1]) + "\n")
-        save(name, record)
+        save(name, profile(words, {}))
+
+
+def show(record: dict) -> str:
+    """Return what the command prints of a profile."""
+    with redirect_stdout(StringIO()) as output:
+        print_profile(record)
+    return output.getvalue()
 
 
 def try_advice() -> None:
@@ -96,7 +100,7 @@ def try_advice() -> None:
     predicted: dict = {}
     for _ in range(RUNS):
         for key in random.sample([*programs], len(programs)):
-            _, record = profile([f"examples/profiled/{key[0]}"], dict(key[1]))
+            record = profile([f"examples/profiled/{key[0]}"], dict(key[1]))
             steps[key].append(record["step_seconds"])
             if not key[1]:
                 for saved, text in advise(record):
@@ -198,7 +202,7 @@ def make_page() -> str:
         count = f"{len(row['counts'])} of 8, with {sum(row['counts'].values())} of 30 sends"
         known.append((row["ray"], count, ", ".join(row["missing"]) or "-"))
     assert len(equal) == 1, "the versions differ: say so in the page"
-    parts = {name: f"```\n{(RECORDS / f'{name}.txt').read_text()}```" for name in PROGRAMS}
+    parts = {name: f"```\n{show(json.loads((RECORDS / f'{name}.json').read_text()))}```" for name in PROGRAMS}
     parts |= {
         "advice": make_table(*rows),
         "cost": make_table(*costs),
