@@ -208,7 +208,7 @@ for _ in range(3):
     ray.get(second.forward.remote(first.forward.remote(ray.put(numpy.ones(200_000)))))
 """
 STAGES = """
-import numpy, ray
+import numpy, pathlib, psutil, ray
 from ray.cluster_utils import Cluster
 from ray.dag import InputNode
 @ray.remote(num_cpus=0)
@@ -228,7 +228,13 @@ first, second = Stage.remote(), Stage.remote()
 ])  # fmt: skip
 def test_channels_of_compiled_graphs_and_several_nodes(tmp_path, text, messages):
     wait = {"RAY_CGRAPH_get_timeout": "100"}
-    end = "\nray.shutdown()\ncluster.shutdown()"
+    end = """
+processes = psutil.Process().children(recursive=True)
+ray.shutdown()
+cluster.shutdown()
+for process in processes:  # Ray leaves the semaphores of a graph
+    for path in pathlib.Path("/dev/shm").glob(f"sem.???{process.pid}-*"):
+        path.unlink()"""
     done, profile = profile_text(tmp_path, STAGES + text + end, "--min-bytes", "1MB", variables=wait)
     assert done.returncode == 0, done.stderr
     crosses = [(m["how"], m["count"], len(m["readers"]), "another node" in m["causes"]) for m in profile["messages"]]
