@@ -1,10 +1,9 @@
 """Profile a Ray program that exists: which message costs what, and what to change. The program is not changed.
 
-    python3 -m dataflow profile train.py --lr 1e-4                flags after the script are its own
-    python3 -m dataflow profile -m my_package.train
+    python3 -m dataflow profile train.py --lr 1e-4                flags after the script (or -m MODULE) are its own
     python3 -m dataflow profile --replay results/run-profile-1    print a profile again, and measure its messages
 
-It needs Ray and no other package; --replay and the drawing need those of this project. docs/profile.md explains more.
+It needs Ray and no other package; --replay needs those of this project. docs/profile.md explains more.
 """
 
 import argparse
@@ -16,20 +15,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from common.flags import OneLineParser
 from dataflow.errors import INTERRUPTS, UsageError
-from dataflow.profile.draw import write_drawing, write_flow, write_trace
 from dataflow.profile.messages import make_profile, read_events
-from dataflow.profile.show import print_profile
+from dataflow.profile.output import print_profile, write_drawing, write_flow, write_trace
 from dataflow.units import parse_bytes
 
-INSIDE = Path(__file__).parents[1] / "profile" / "inside"
-HOOK = "RAY_RUNTIME_ENV_HOOK"
 REPLAYED = ("store refs", "store refs --retain-memory", "store refs --message packed", "store refs --zero-copy",
             "store refs --message packed --retain-memory")  # fmt: skip
 
@@ -41,13 +36,13 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--min-bytes", type=parse_bytes, default="100KiB", help="smaller messages are only counted (%(default)s)")
     add("--step", metavar="NAME", help="what a step has once, as Trainer.train (default: the rarest repeated method)")
-    add("--output", type=Path, help="new folder of the profile (default: a new name in results/)")
+    new = Path("results", f"run-profile-{time.strftime('%Y%m%dT%H%M%S')}")
+    add("--output", type=Path, default=new, help="new folder of the profile (default: a new name in results/)")
     add("--replay", action="store_true", help="measure the messages in the suite, as the program sends them and others")
     add("-m", dest="module", action="store_true", help="the program is a module")
     add("program", nargs=argparse.REMAINDER, metavar="SCRIPT", help="a Ray program and its arguments, or a profile")
     arguments = parser.parse_args(argv)
-    name = "".join(arguments.program[:1])
-    new = arguments.output = arguments.output or Path(f"results/run-profile-{time.strftime('%Y%m%dT%H%M%S')}")
+    name, new = "".join(arguments.program[:1]), arguments.output
     arguments.is_profile = bool(name) and not arguments.module and any(Path(name).glob("*.jsonl"))
     if not name or not (arguments.module or arguments.is_profile or Path(name).is_file()):
         raise UsageError(f"{name or 'no script'}: give a script that exists, -m and a module, or a folder of a profile")
@@ -60,13 +55,13 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def run_program(arguments: argparse.Namespace) -> int:
     """Run the user's program with Ray's hook, and return its exit code; signals go to the program."""
-    path = os.pathsep.join(filter(None, [str(INSIDE), os.environ.get("PYTHONPATH")]))
-    environment = os.environ | {"PYTHONPATH": path, HOOK: "dataflow_hook.add_to_runtime_env",
+    inside = str(Path(__file__).parents[1] / "profile" / "inside")
+    path = os.pathsep.join(filter(None, [inside, os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONPATH": path, "RAY_RUNTIME_ENV_HOOK": "dataflow_hook.add_to_runtime_env",
                                 "DATAFLOW_PROFILE": f"{arguments.output.resolve()}:{arguments.min_bytes}",
-                                "DATAFLOW_PROFILE_USERS_HOOK": os.environ.get(HOOK, "")}  # fmt: skip
+                                "DATAFLOW_PROFILE_USERS_HOOK": os.environ.get("RAY_RUNTIME_ENV_HOOK", "")}  # fmt: skip
     arguments.output.mkdir(0o700, parents=True, exist_ok=True)
-    words = ["-m", *arguments.program] if arguments.module else arguments.program
-    process = subprocess.Popen([sys.executable, *words], env=environment)
+    process = subprocess.Popen([sys.executable, *["-m"] * arguments.module, *arguments.program], env=environment)
     for number in INTERRUPTS:  # a terminal sends Ctrl-C to the program, too
         signal.signal(number, lambda number, _: None if number == signal.SIGINT else process.send_signal(number))
     code = process.wait()
@@ -89,8 +84,9 @@ def replay(profile: Mapping[str, Any], folder: Path) -> int:
     from dataflow.commands import run
     from dataflow.records.files import load_all
 
-    is_forwarded = any("through the driver" in message["causes"] for message in profile["messages"])
-    own = ("store driver-queue" if is_forwarded else "store refs") + " --retain-memory" * profile["retained"]
+    causes = {cause for message in profile["messages"] for cause in message["causes"]}
+    own = "store driver-queue" if "through the driver" in causes else "store refs"
+    own += " --retain-memory" * profile["retained"]
     flags = ["--flow", folder / "flow.toml", "--iterations", 10, "--runs", 3, "--output", folder / "replay"]
     code = run.main([*dict.fromkeys([own, *REPLAYED]), *map(str, flags)])
     times = {result.label: result.typical_seconds for result in group_results(load_all([folder / "replay"]))}
@@ -106,10 +102,9 @@ def main(argv: Sequence[str]) -> int:
     folder = Path(arguments.program[0]) if arguments.is_profile else arguments.output
     code = 0 if arguments.is_profile else run_program(arguments)
     record = folder / "profile.json"
-    earlier = json.loads(record.read_text()) if record.exists() else {}
+    earlier = json.loads(record.read_text()) if record.exists() else {"fault_seconds": measure_fault_seconds()}
     try:
-        fault_seconds = earlier.get("fault_seconds") or measure_fault_seconds()
-        profile = make_profile(folder, fault_seconds, arguments.step or earlier.get("step"))
+        profile = make_profile(folder, earlier["fault_seconds"], arguments.step or earlier.get("step"))
     except UsageError:
         if code == 0:
             raise
@@ -120,7 +115,6 @@ def main(argv: Sequence[str]) -> int:
     profile["flow_seconds"] = write_flow(folder / "flow.toml", profile)
     record.write_text(json.dumps(profile, indent=1))
     print_profile(profile)
-    if find_spec("matplotlib"):
-        write_drawing(folder / "flow.svg", profile["messages"])
+    write_drawing(folder / "flow.svg", profile["messages"])
     print(f"Files in {folder}: {', '.join(sorted(path.name for path in folder.iterdir() if path.suffix != '.jsonl'))}")
     return replay(profile, folder) if arguments.replay else code

@@ -11,7 +11,6 @@ from typing import Any
 from dataflow.errors import UsageError
 from dataflow.units import format_bytes
 
-SCHEMA = 1
 MIN_STEPS = 3
 VIEW_FACTOR = 1.2  # bytes stored / bytes held, from which on views are a cause
 MIN_FIELD_SHARE = 0.1  # of the bytes of a message, below which a field is no cause
@@ -53,7 +52,7 @@ def join_readers(events: Sequence[Event]) -> None:
             name = next(((name, size) for name in names if (name, size) in senders), ("async", size))
             received[name][bytes.fromhex(event["object"])[::-1]].append(event)  # numbers are little-endian
     for event in events:
-        if event["side"] == "sent" and event["how"] == "argument" and (event["id"], event["stored"]) not in received:
+        if event["side"] == "sent" and event["how"] == "by value" and (event["id"], event["stored"]) not in received:
             senders["async", event["stored"]].append(event)
     origins: dict[Any, str] = {}
     for name, objects in received.items():
@@ -64,8 +63,11 @@ def join_readers(events: Sequence[Event]) -> None:
                 if number < len(senders[name]):  # equal ones have the order of their objects
                     senders[name][number]["readers"].append(event)
                     origins[event["process"], event["token"]] = senders[name][number]["place"]
+    sent = {(event["process"], event["token"]) for event in events if event["side"] == "sent" and event["token"]}
     for event in events:
-        event["forwards"] = origins.get((event["process"], event["token"]), "") if event["token"] else ""
+        token = event["process"], event["token"]
+        event["forwards"] = origins.get(token, "") if event["token"] else ""
+        event["forwarded"] = token in sent
 
 
 def count_repeats(sent: Sequence[Event]) -> float:
@@ -77,41 +79,48 @@ def count_repeats(sent: Sequence[Event]) -> float:
 
 
 def sum_seconds(events: Sequence[Event], name: str) -> float:
-    """Return the time of all events. Those that imported modules, as torch, count as the median of the others."""
+    """Return the sum over all events. Those that imported modules, as torch, count as the median of the others."""
     values = [event.get(name, 0.0) for event in events if not event["imports"]]
     return sum(values) + (len(events) - len(values)) * (median(values) if values else 0.0)
 
 
 def describe_message(sent: Sequence[Event], steps: int, is_zero_copy: bool, fault_seconds: float) -> Event:
-    """Return one message of the program: all events with the same sender, line, way and readers. Times are per step."""
+    """Return one message of the program: all events with the same sender, line, way and readers. Times are per step.
+
+    Each of its `causes` has the seconds per step that its change can save at most.
+    """
     received = [reader for event in sent for reader in event["readers"]]
     first = max(sent, key=lambda event: event["stored"])
     stored, held = mean(event["stored"] for event in sent), mean(event["bytes"] for event in sent)
-    seconds = {name: sum_seconds(of, key) / steps for name, of, key in (
-        ("serialise", sent, "seconds"), ("write", sent, "other"), ("deserialise", received, "seconds"),
-        ("wait", received, "wait"))}  # fmt: skip
-    faults = sum(event["faults"] for event in [*sent, *received] if not event["imports"]) / steps
-    moving = seconds["serialise"] + seconds["write"] + seconds["deserialise"]
+    parts = (sent, "seconds"), (sent, "other"), (received, "seconds"), (received, "wait")
+    serialise, write, read, wait = (sum_seconds(of, key) / steps for of, key in parts)
+    faults = sum_seconds([*sent, *received], "faults") / steps
     marks = {cause for field in first["fields"] for cause in field[6] if field[5] > MIN_FIELD_SHARE * held}
-    repeats = count_repeats(sent) if first["how"] == "argument" else 1.0
-    causes = {
-        "through the driver" if first["place"].startswith("driver") else "forwarded": first["forwards"],
-        f"serialised {repeats:.3g} times": repeats > 1,
-        f"views, stored {stored / max(1, held):.1f} times": "view" in marks and stored > VIEW_FACTOR * held,
-        **{mark: mark in marks for mark in ("numbers", "bytes in the pickle", "not contiguous")},
-        "tensors in the pickle": "tensors in the pickle" in marks and not is_zero_copy,
-        "page faults": faults * fault_seconds > FAULT_SHARE * moving,
-        "another node": any(reader["node"] != event["node"] for event in sent for reader in event["readers"]),
-    }
+    repeats = count_repeats(sent) if first["how"] == "by value" else 1.0
+    is_separate = is_zero_copy or first["how"] == "RDT"
+    is_driver, every = first["place"].startswith("driver"), serialise + write + read
+    causes = (
+        ("through the driver", is_driver and first["forwards"], serialise + write),
+        ("through the driver", any(r["forwarded"] for r in received if r["place"].startswith("driver")), read),
+        ("forwarded", not is_driver and first["forwards"], 0.0),
+        (f"serialised {repeats:.3g} times", repeats > 1, (serialise + write) * (1 - 1 / repeats)),
+        (f"views, stored {stored / max(1, held):.1f} times", "view" in marks and stored > VIEW_FACTOR * held, every),
+        ("numbers", "numbers" in marks, every),
+        ("bytes in the pickle", "bytes in the pickle" in marks, serialise + read),
+        ("not contiguous", "not contiguous" in marks, serialise),
+        ("tensors in the pickle", "tensors in the pickle" in marks and not is_separate, serialise + read),
+        ("page faults", faults * fault_seconds > FAULT_SHARE * every, min(every, faults * fault_seconds)),
+        ("another node", any(reader["node"] != event["node"] for event in sent for reader in event["readers"]), 0.0),
+    )
     readers = sorted({reader["place"] for reader in received})
     return {
         **{key: first[key] for key in ("place", "line", "how", "forwards", "fields")}, "start": sent[0]["start"],
-        "count": len(sent),
-        "readers": readers, "route": f"{first['place']} -> {', '.join(readers) or 'nobody'}",
+        "count": len(sent), "readers": readers, "route": f"{first['place']} -> {', '.join(readers) or 'nobody'}",
         "get_line": next((reader["line"] for reader in received if reader["how"] == "get"), ""),
-        "stored_bytes": stored, "held_bytes": held, "causes": [cause for cause, is_seen in causes.items() if is_seen],
-        "seconds": seconds, "seconds_per_step": moving, "faults_per_step": faults,
-        "senders": len({event["process"] for event in sent}),
+        "stored_bytes": stored, "held_bytes": held, "causes": {cause: saved for cause, seen, saved in causes if seen},
+        "seconds": {"serialise": serialise, "write": write, "deserialise": read, "wait": wait},
+        "seconds_per_step": every, "faults_per_step": faults, "senders": len({event["process"] for event in sent}),
+        "write_faults_per_step": sum_seconds(sent, "other_faults") / steps,
     }  # fmt: skip
 
 
@@ -122,19 +131,22 @@ def find_steps(events: Sequence[Event], name: str | None) -> tuple[str, int, flo
     """
     calls, starts = defaultdict(set), defaultdict(list)
     for event in events:
-        if (event["how"] == "return" or "task" in event) and not event["place"].startswith("driver"):
+        if (event["how"] in ("result", "RDT") or "task" in event) and not event["place"].startswith("driver"):
             process = event["process"] if "." in event["place"] else ""  # tasks run in any process
-            calls[event["place"]].add((process, event.get("task") or event["id"][1:]))
-            starts[event["place"]].append(event["start"])
-    if name and name not in calls:
-        raise UsageError(f"--step {name}: it has no large message: give {', '.join(sorted(calls)) or 'none'}")
-    steps = {place: len(of) // len({process for process, _ in of}) for place, of in calls.items()}  # of one actor
-    spans = {place: max(starts[place]) - min(starts[place]) for place in calls}
-    repeated = [place for place in steps if steps[place] >= MIN_STEPS and spans[place] > max(spans.values()) / 2]
-    place = name or min(repeated, key=lambda place: (steps[place], spans[place]), default="")
-    if not place:
+            calls[event["place"], event["side"]].add((process, event.get("task") or event["id"][1:]))
+            starts[event["place"], event["side"]].append(event["start"])
+    steps = {key: len(of) // len({process for process, _ in of}) for key, of in calls.items()}  # of one actor
+    spans = {key: max(starts[key]) - min(starts[key]) for key in calls}
+    repeated = [key for key in calls if steps[key] >= MIN_STEPS and spans[key] > max(spans.values()) / 2]
+    keys = [key for key in calls if key[0] == name] if name else repeated
+    if name and not keys:
+        raise UsageError(
+            f"--step {name}: it has no large message: give {', '.join(sorted({place for place, _ in calls}))}"
+        )
+    if not keys:
         return "", 1, events[-1]["start"] + events[-1]["seconds"] - events[0]["start"]
-    return place, steps[place], spans[place] / max(1, steps[place] - 1)
+    key = min(keys, key=lambda key: (steps[key], spans[key]))
+    return key[0], steps[key], spans[key] / max(1, steps[key] - 1)
 
 
 def make_profile(folder: Path, fault_seconds: float, step: str | None) -> dict[str, Any]:
@@ -156,7 +168,7 @@ def make_profile(folder: Path, fault_seconds: float, step: str | None) -> dict[s
             busy[event["place"].partition(".")[0], event["process"]] += event["seconds"] + event.get("other", 0.0)
     places = {name: max(of for (other, _), of in busy.items() if other == name) for name, _ in busy}
     return {
-        "schema": SCHEMA, "step": place, "steps": steps, "step_seconds": step_seconds, "fault_seconds": fault_seconds,
+        "schema": 1, "step": place, "steps": steps, "step_seconds": step_seconds, "fault_seconds": fault_seconds,
         **{name: processes[0][name] for name in ("ray", "retained", "zero_copy", "missing")}, "places": places,
         "seconds": events[-1]["start"] + events[-1]["seconds"] - events[0]["start"],
         "small_messages": sum(process["small"] for process in processes),

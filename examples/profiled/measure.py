@@ -3,7 +3,7 @@
     python3 -m examples.profiled.measure programs              each program's profile as text
     python3 -m examples.profiled.measure advice                the time that each change saves, beside the predicted one
     python3 -m examples.profiled.measure cost                  the programs with and without the profiler, in pairs
-    python3 -m examples.profiled.measure small                 the same for one small message
+    python3 -m examples.profiled.measure process               the same for a small message and for memory
     python3 -m examples.profiled.measure versions FOLDER...    known messages, with the Ray in each folder
     python3 -m examples.profiled.measure page                  write the records into docs/profile.md
 
@@ -25,7 +25,7 @@ from statistics import median
 
 from dataflow.commands.profile import run_program
 from dataflow.profile.messages import make_profile
-from dataflow.profile.show import advise, print_profile
+from dataflow.profile.output import advise, print_profile
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "evidence" / "profile"
@@ -52,16 +52,20 @@ CHANGES = {  # program and cause -> the changed program, or the variables that i
 REFS = ["simulate_chat_learn_data_flow.py", "--transport", "refs", "--iterations", "20"]
 COSTS = {"verl": PROGRAMS["verl"], "rllib": PROGRAMS["rllib"], "shuffle": SHUFFLE, "store refs": REFS}
 
-SMALL = """
+PROCESS = """
 import json, time, ray
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-context, reference, seconds = ray._private.worker.global_worker.get_serialization_context(), ray.put(1), {}
-for name, call in {"serialise": lambda: context.serialize(1), "ray.get": lambda: ray.get(reference)}.items():
+context, reference, found = ray._private.worker.global_worker.get_serialization_context(), ray.put(1), {}
+for name, call in {"serialising": lambda: context.serialize(1), "ray.get of": lambda: ray.get(reference)}.items():
     start = time.perf_counter()
     for _ in range(5000):
         call()
-    seconds[name] = (time.perf_counter() - start) / 5000
-print(json.dumps(seconds))
+    found[f"{name} one number (µs)"] = (time.perf_counter() - start) / 5000 * 1e6
+for _ in range(25_000):
+    ray.put(bytes(110_000))
+(kilobytes,) = (int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon"))
+found["private memory of the driver after 25,000 messages of 107 KiB (MiB)"] = kilobytes / 1024
+print(json.dumps(found))
 """
 
 
@@ -133,12 +137,12 @@ def measure_cost() -> None:
     save("cost", seconds)
 
 
-def measure_small_messages() -> None:
-    """Measure the seconds of serialising one number, and of ray.get of one, with and without the profiler, in pairs."""
-    seconds: dict = {name: {"with": [], "without": []} for name in ("serialise", "ray.get")}
+def measure_process() -> None:
+    """Measure the time of small messages and the memory of one process, with and without the profiler, in pairs."""
+    found: dict = {}
     with tempfile.TemporaryDirectory(prefix="profile-") as folder:
-        path = Path(folder) / "small.py"
-        path.write_text(SMALL)
+        path = Path(folder) / "process.py"
+        path.write_text(PROCESS)
         for run in range(RUNS):
             for side, words in (
                 ("without", []),
@@ -148,8 +152,8 @@ def measure_small_messages() -> None:
                 command = [sys.executable, *words, path]
                 done = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, check=False)
                 for name, value in json.loads(done.stdout.splitlines()[0]).items():
-                    seconds[name][side].append(value)
-    save("small", seconds)
+                    found.setdefault(name, {"with": [], "without": []})[side].append(value)
+    save("process", found)
 
 
 def try_versions(folders: list[str]) -> None:
@@ -180,8 +184,8 @@ def make_table(*rows: tuple[str, ...]) -> str:
 
 def make_page() -> str:
     """Return docs/profile.md with the records of this folder between its marks."""
-    names = ("advice", "cost", "small", "versions")
-    advice, cost, small, versions = (json.loads((RECORDS / f"{name}.json").read_text()) for name in names)
+    names = ("advice", "cost", "process", "versions")
+    advice, cost, process, versions = (json.loads((RECORDS / f"{name}.json").read_text()) for name in names)
     rows = [("program", "advice", "ms per step", "with the change", "saved", "predicted to save at most")]
     for row in advice:
         before, after = row["seconds_per_step"], row["after"]
@@ -193,9 +197,9 @@ def make_page() -> str:
         ratios = [one / other - 1 for one, other in zip(of["with"], of["without"], strict=True)]
         share = f"{median(ratios):+.1%} ({min(ratios):+.1%}, {max(ratios):+.1%})"
         costs.append((name, f"{median(of['without']):.1f}", f"{median(of['with']):.1f}", share))
-    small_costs = [("small message", "µs without", "µs with")]
-    for name, of in small.items():
-        small_costs.append((name, *(f"{median(of[side]) * 1e6:.1f}" for side in ("without", "with"))))
+    small = [("median of five processes", "without the profiler", "with it")]
+    for name, of in process.items():
+        small.append((name, *(f"{median(of[side]):.1f}" for side in ("without", "with"))))
     equal = {json.dumps(row["counts"], sort_keys=True) for row in versions}
     known = [("Ray", "known messages that were found", "functions that it does not have")]
     for row in versions:
@@ -206,7 +210,7 @@ def make_page() -> str:
     parts |= {
         "advice": make_table(*rows),
         "cost": make_table(*costs),
-        "small": make_table(*small_costs),
+        "process": make_table(*small),
         "versions": make_table(*known),
     }
     text = PAGE.read_text()
@@ -222,7 +226,7 @@ if __name__ == "__main__":
         "programs": profile_programs,
         "advice": try_advice,
         "cost": measure_cost,
-        "small": measure_small_messages,
+        "process": measure_process,
     }
     if what == "versions":
         try_versions(others)

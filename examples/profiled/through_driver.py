@@ -9,7 +9,7 @@ BATCH = {"tokens": torch.int64, "positions": torch.int64, "logprobs": torch.floa
 @ray.remote(num_cpus=0)
 class Rollout:
     def generate(self):
-        return {name: torch.ones(128, 2048, dtype=dtype) for name, dtype in BATCH.items()}
+        return {name: torch.ones(512, 2048, dtype=dtype) for name, dtype in BATCH.items()}
 
 
 @ray.remote(num_cpus=0)

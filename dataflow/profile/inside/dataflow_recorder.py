@@ -17,7 +17,8 @@ from inspect import unwrap
 import ray
 from dataflow_describe import MAX_NAMES, describe, is_tensor, walk
 
-MAX_EVENTS, MAX_TOKENS = 20_000, 10_000
+MAX_EVENTS = 20_000
+worker = ray._private.worker.global_worker
 RAY_FOLDER = os.path.dirname(ray.__file__) + os.sep
 
 
@@ -26,13 +27,16 @@ def readings():
     return time.time(), resource.getrusage(resource.RUSAGE_THREAD).ru_minflt, len(sys.modules)
 
 
+def since(before):
+    return [now - then for now, then in zip(readings(), before, strict=True)]
+
+
 class Recorder:
     """Write the events of this process, one per message from `min_bytes` on, and the number of the others."""
 
     def __init__(self, folder, min_bytes, missing):
-        self.min_bytes, self.local, self.tokens, self.next_token = min_bytes, threading.local(), {}, 0
+        self.min_bytes, self.local, self.tokens, self.next_token = int(min_bytes), threading.local(), {}, 0
         self.counts = {"events": 0, "small": 0, "largest_small_bytes": 0}
-        self.worker = ray._private.worker.global_worker
         os.makedirs(folder, 0o700, exist_ok=True)
         process = f"{os.uname().nodename}-{os.getpid()}"
         self.file = os.open(os.path.join(folder, process + ".jsonl"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -53,7 +57,7 @@ class Recorder:
     def enter(self, how):
         """Begin a call of Ray during which messages are sent or received, such as ray.put; return its scope."""
         outer = getattr(self.local, "scope", None)
-        self.local.scope = {"how": how, "start": time.time(), "events": [], "outer": outer}
+        self.local.scope = {"how": how, "before": readings(), "events": [], "inside": [], "outer": outer}
         return self.local.scope
 
     def leave(self, scope, identify):
@@ -61,58 +65,60 @@ class Recorder:
         self.local.scope = scope["outer"]
         if not scope["events"]:
             return
-        others = time.time() - scope["start"] - sum(event["seconds"] for event in scope["events"])
+        seconds, faults, _ = map(sum, zip(since(scope["before"]), *scope["inside"], strict=True))
         identity, (line, function) = identify(), self.find_line()
         for event in scope["events"] if identity or scope["how"] != "put" else ():  # the memory of a channel
             if event["place"] == "driver":
                 event["place"] = f"driver.{function}"
-            event["other" if event["side"] == "sent" else "wait"] = others / len(scope["events"])
-            self.save(event | {"id": identity, "line": line})
+            name, share = "other" if event["side"] == "sent" else "wait", 1 / len(scope["events"])
+            self.save(event | {"id": identity, "line": line, name: share * seconds, f"{name}_faults": share * faults})
 
-    def place(self):
-        """Return the actor's method or the task that runs, such as Rollout.generate, or "driver"."""
-        if self.worker.mode != ray.WORKER_MODE:
-            return "driver"
-        actor = self.worker.actors.get(self.worker.actor_id)  # an async one reads its arguments outside of its tasks
-        return self.worker.current_task_name or (type(actor).__name__ if actor else "worker")
+    def find_place(self):
+        """Return the actor's method or the task that runs, such as Rollout.generate, or "driver"; and its file:line."""
+        if worker.mode != ray.WORKER_MODE:
+            return "driver", ""
+        actor = worker.actors.get(worker.actor_id)  # an async one reads its arguments outside of its tasks
+        place = worker.current_task_name or (type(actor).__name__ if actor else "worker")
+        method = getattr(type(actor), place.rpartition(".")[2], None)
+        code = getattr(unwrap(method), "__code__", None) if method else None  # a task has none
+        return place, f"{code.co_filename}:{code.co_firstlineno}" if code else ""
 
-    def record(self, side, before, value, stored, ref=None):
+    def record(self, side, before, value, stored, ref=None, how=None):
         """Record a message of `stored` bytes. `before` are the readings before it was serialised or deserialised."""
         if stored < self.min_bytes:
             self.counts["small"] += side == "sent"
             self.counts["largest_small_bytes"] = max(self.counts["largest_small_bytes"], stored)
-            if self.counts["small"] % 100 == 1:  # a worker that is killed cannot do it at its end
+            if side == "sent" and self.counts["small"] % 100 == 1:  # a worker that is killed cannot do it at its end
                 self.write(self.counts)
         if stored < self.min_bytes or (side == "received" and (ref is None or ref.is_nil())):
             return
-        seconds, faults, modules = (now - then for now, then in zip(readings(), before, strict=True))
-        scope, task = getattr(self.local, "scope", None), self.worker.current_task_id.hex()
-        how = scope["how"] if scope else "return" if side == "sent" else "argument"
-        event = {"side": side, "how": how, "place": self.place(), "start": before[0], "seconds": seconds,
+        seconds, faults, modules = since(before)
+        scope, task = getattr(self.local, "scope", None), worker.current_task_id.hex()
+        how = how or (scope["how"] if scope else "result" if side == "sent" else "argument")
+        place, line = self.find_place()
+        event = {"side": side, "how": how, "place": place, "line": line, "start": before[0], "seconds": seconds,
                  "faults": faults, "stored": stored, "imports": modules, "token": self.find_token(value),
-                 "node": self.worker.current_node_id.hex()}  # fmt: skip
+                 "node": worker.current_node_id.hex()}  # fmt: skip
         if side == "sent":
             event |= {"id": f"R{task}", **describe(value)}
         else:
             event |= {"object": ref.hex(), "from": ref.task_id().hex(), "task": task}
         if scope:
             scope["events"].append(event)
-            scope["start"] += time.time() - before[0] - seconds  # without the time of describing it
+            scope["inside"].append([-change for change in since(before)])  # and what it took to describe it
         else:
-            self.save(event | {"line": self.find_method()})
+            self.save(event)
 
     def find_token(self, value):
         """Return a number that is equal for messages with the same tensor object, as long as it lives; or None."""
         leaf = next((part for _, part in walk(value, MAX_NAMES) if is_tensor(part)), None)
         if type(leaf).__weakrefoffset__ == 0:  # there is none, or it is a number of numpy
             return None
-        reference, token = self.tokens.get(id(leaf), (None, 0))
-        if reference is None or reference() is not leaf:
-            if len(self.tokens) >= MAX_TOKENS:
-                self.tokens.clear()
-            token = self.next_token = self.next_token + 1
-            self.tokens[id(leaf)] = weakref.ref(leaf), token
-        return token
+        key = id(leaf)
+        if key not in self.tokens:
+            self.next_token += 1
+            self.tokens[key] = self.next_token, weakref.ref(leaf, lambda _: self.tokens.pop(key, None))
+        return self.tokens[key][0]
 
     def find_line(self):
         """Return file:line and function of the innermost call outside of Ray, and of libraries if there is one."""
@@ -125,10 +131,3 @@ class Recorder:
         users = [call for call in calls if f"{os.sep}site-packages{os.sep}" not in call[0]] or calls or [("", "main")]
         functions = [function for _, function in users if not function.startswith("<")]  # a comprehension, the module
         return users[0][0], functions[0] if functions else "main"
-
-    def find_method(self):
-        """Return file:line of the method of this actor that runs; "" for a task."""
-        actor = self.worker.actors.get(self.worker.actor_id)
-        method = getattr(type(actor), self.place().rpartition(".")[2], None)
-        code = getattr(unwrap(method), "__code__", None) if method else None
-        return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
