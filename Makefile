@@ -83,7 +83,7 @@ publish: .venv/installed
 
 profile-examples: .venv-profiled/installed
 	mkdir -p results/evidence/profile
-	for what in programs advice cost small page; do .venv-profiled/bin/python -m examples.profiled.measure $$what || exit 1; done
+	for what in programs advice cost process page; do .venv-profiled/bin/python -m examples.profiled.measure $$what || exit 1; done
 
 RAYS := 2.44.1 2.52.1 2.60.0
 profile-versions: .venv/installed

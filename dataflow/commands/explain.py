@@ -8,16 +8,16 @@ import pickle
 import time
 from argparse import FileType
 from collections.abc import Sequence
+from contextlib import suppress
 from resource import RUSAGE_SELF, getrusage
 from statistics import median
 from typing import Any
 
 from common.flags import OneLineParser
 from dataflow.errors import UsageError
-from dataflow.profile.inside.dataflow_describe import MAX_PARTS, describe, describe_leaf, walk
+from dataflow.profile.inside.dataflow_recorder import MAX_PARTS, describe, describe_leaf, walk
 from dataflow.units import format_bytes
 
-ROUNDS = 5
 ROW = "{:24} {:>10} {:>10} {:>6} {:>7} {:>8} {:>8}  {}"
 CHANGES = {"not contiguous": "contiguous()", "view": "clone()", "tensors in the pickle": "numpy()",
            "numbers": "numpy.array", "bytes in the pickle": "numpy.frombuffer"}  # fmt: skip
@@ -28,7 +28,7 @@ def measure(value: Any) -> tuple[int, int, float, float]:
     from ray import cloudpickle  # what Ray serialises with
 
     faults, seconds = [], []
-    for _ in range(ROUNDS):
+    for _ in range(5):
         buffers: list[pickle.PickleBuffer] = []
         before, start = getrusage(RUSAGE_SELF).ru_minflt, time.perf_counter()
         data = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
@@ -43,9 +43,11 @@ def change(part: Any) -> Any:
     """Return a tensor, array, list of numbers or bytes as a contiguous array with memory of its own."""
     import numpy
 
-    if hasattr(part, "detach"):
-        return part.clone() if str(part.dtype) == "torch.bfloat16" else part.detach().numpy().copy()
-    return numpy.frombuffer(part, "uint8") if isinstance(part, (bytes, bytearray)) else numpy.array(part)
+    if isinstance(part, (bytes, bytearray)):
+        return numpy.frombuffer(part, "uint8")
+    with suppress(TypeError, RuntimeError):  # numpy has no bfloat16, for example
+        return part.numpy().copy() if hasattr(part, "numpy") else numpy.array(part)
+    return part.clone()
 
 
 def explain(message: Any) -> None:
@@ -59,8 +61,8 @@ def explain(message: Any) -> None:
         changed = [change(part) for _, part in walk(value, MAX_PARTS) if changes and describe_leaf(part)]
         after = f"{measure(changed)[3] * 1e3:.3g}" if changes else "-"
         numbers = f"{(stored + pickled) / max(1, held):.3g}", f"{faults:.0f}", f"{seconds * 1e3:.3g}"
-        sizes = format_bytes(held), format_bytes(stored)
-        print(ROW.format(str(name)[:24], *sizes, *numbers, after, ", ".join(changes) or "-"))
+        row = str(name)[:24], format_bytes(held), format_bytes(stored), *numbers, after
+        print(ROW.format(*row, ", ".join(changes) or "-"))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -73,8 +75,9 @@ def main(argv: Sequence[str]) -> int:
         import torch
 
         is_pickle = is_trusted and not file.name.endswith(".pt")
-        explain(pickle.load(file) if is_pickle else torch.load(file, weights_only=not is_trusted))
+        message = pickle.load(file) if is_pickle else torch.load(file, weights_only=not is_trusted)
     except (EOFError, RuntimeError, pickle.UnpicklingError) as error:
         raise UsageError(f"{file.name} cannot be loaded ({type(error).__name__}): give a file of torch.save or, with "
                          "--trust, a pickle of your own") from None  # fmt: skip
+    explain(message)
     return 0

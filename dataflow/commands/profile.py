@@ -1,9 +1,7 @@
-"""Profile a Ray program that exists: which message costs what, and what to change. The program is not changed.
+"""Profile a Ray program that exists, without a change of it: which messages cost most, and why (docs/profile.md).
 
-    python3 -m dataflow profile train.py --lr 1e-4                flags after the script (or -m MODULE) are its own
-    python3 -m dataflow profile --replay results/run-profile-1    print a profile again, and measure its messages
-
-It needs Ray and no other package; --replay needs those of this project. docs/profile.md explains more.
+python3 -m dataflow profile train.py --lr 1e-4                flags after the script (or -m MODULE) are its own
+python3 -m dataflow profile --replay results/run-profile-1    print a profile again, and measure its messages
 """
 
 import argparse
@@ -14,10 +12,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from resource import RUSAGE_SELF, getrusage
 
 from common.flags import OneLineParser
 from dataflow.errors import INTERRUPTS, UsageError
@@ -35,10 +32,10 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
                            formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     add = parser.add_argument
     add("--min-bytes", type=parse_bytes, default="100KiB", help="smaller messages are only counted (%(default)s)")
-    add("--step", metavar="NAME", help="what a step has once, as Trainer.train (default: the rarest repeated method)")
+    add("--step", metavar="NAME", help="method that ends a step, as Trainer.train (default: the rarest repeated one)")
     new = Path("results", f"run-profile-{time.strftime('%Y%m%dT%H%M%S')}")
     add("--output", type=Path, default=new, help="new folder of the profile (default: a new name in results/)")
-    add("--replay", action="store_true", help="measure the messages in the suite, as the program sends them and others")
+    add("--replay", action="store_true", help="measure the messages in the suite, which needs its packages")
     add("-m", dest="module", action="store_true", help="the program is a module")
     add("program", nargs=argparse.REMAINDER, metavar="SCRIPT", help="a Ray program and its arguments, or a profile")
     arguments = parser.parse_args(argv)
@@ -73,31 +70,30 @@ def run_program(arguments: argparse.Namespace) -> int:
 def measure_fault_seconds() -> float:
     """Return the time of one page fault on this machine."""
     pages, flags = 16_384, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # as malloc gets its memory
-    start, memory = time.perf_counter(), mmap.mmap(-1, pages * mmap.PAGESIZE, flags)
-    memory[:: mmap.PAGESIZE] = bytes(pages)  # one byte of each page
-    return (time.perf_counter() - start) / pages
+    start, faults, memory = time.perf_counter(), getrusage(RUSAGE_SELF).ru_minflt, mmap.mmap(-1, pages * 4096, flags)
+    memory[::4096] = bytes(pages)  # one byte of each page
+    return (time.perf_counter() - start) / (getrusage(RUSAGE_SELF).ru_minflt - faults)
 
 
-def replay(profile: Mapping[str, Any], folder: Path) -> int:
+def replay(profile: dict, folder: Path) -> int:
     """Measure the messages in the suite, first as the program sends them, and compare; return the exit code."""
     from dataflow.analysis.result import group_results  # the suite needs packages that the program may lack
     from dataflow.commands import run
     from dataflow.records.files import load_all
 
-    causes = {cause for message in profile["messages"] for cause in message["causes"]}
-    own = "store driver-queue" if "through the driver" in causes else "store refs"
-    own += " --retain-memory" * profile["retained"]
+    is_forwarded = any("through the driver" in message["causes"] for message in profile["messages"])
+    own = ("store driver-queue" if is_forwarded else "store refs") + " --retain-memory" * profile["retained"]
     flags = ["--flow", folder / "flow.toml", "--iterations", 10, "--runs", 3, "--output", folder / "replay"]
     code = run.main([*dict.fromkeys([own, *REPLAYED]), *map(str, flags)])
     times = {result.label: result.typical_seconds for result in group_results(load_all([folder / "replay"]))}
-    seen, again = profile["flow_seconds"], times.get(own, inf)
+    seen, again = profile["flow_seconds"], times.get(own, float("inf"))
     holds = "holds" if abs(again - seen) <= seen / 4 else "does not hold: it differs by more than 25 %"
     print(f"Messages of a step: {seen:.3g} s in the program, summed; {again:.3g} s as {own}. The replay {holds}.")
     return code
 
 
 def main(argv: Sequence[str]) -> int:
-    """Return the exit code of the program; raise UsageError if it has ended well without a large message."""
+    """Return the exit code of the program; 2 if it has ended well and nothing can be shown."""
     arguments = parse_arguments(argv)
     folder = Path(arguments.program[0]) if arguments.is_profile else arguments.output
     code = 0 if arguments.is_profile else run_program(arguments)
@@ -105,10 +101,9 @@ def main(argv: Sequence[str]) -> int:
     earlier = json.loads(record.read_text()) if record.exists() else {"fault_seconds": measure_fault_seconds()}
     try:
         profile = make_profile(folder, earlier["fault_seconds"], arguments.step or earlier.get("step"))
-    except UsageError:
-        if code == 0:
-            raise
-        return code
+    except UsageError as error:
+        print(f"error: {error} (profile {folder} reads the files again)", file=sys.stderr)
+        return code or 2
     for name in profile["missing"]:
         print(f"warning: Ray {profile['ray']} has no {name}: messages through it are not recorded", file=sys.stderr)
     write_trace(folder / "trace.json", read_events(folder)[1])
@@ -117,4 +112,4 @@ def main(argv: Sequence[str]) -> int:
     print_profile(profile)
     write_drawing(folder / "flow.svg", profile["messages"])
     print(f"Files in {folder}: {', '.join(sorted(path.name for path in folder.iterdir() if path.suffix != '.jsonl'))}")
-    return replay(profile, folder) if arguments.replay else code
+    return code or (replay(profile, folder) if arguments.replay else 0)

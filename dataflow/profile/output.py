@@ -12,7 +12,7 @@ from typing import Any
 from dataflow.profile.messages import Event
 from dataflow.units import format_bytes
 
-MAX_ROWS, MAX_LINES = 12, 4
+MAX_ROWS, MAX_LINES, MAX_COPIES = 12, 4, 16  # of messages, of code per advice, and of a message per step in the flow
 SMALL_SHARE = 0.02  # of the time, below which data movement is not the problem
 ADVICE = tomllib.loads(Path(__file__).with_name("advice.toml").read_text(encoding="utf-8"))  # by the start of a cause
 ROW = "{:>8}  {:35.35}  {:8}  {:>6}  {:>9}  {}"
@@ -20,36 +20,30 @@ LISTS = ("str", "ints", "floats")
 DTYPES = ("int64", "int32", "uint8", "bool", "float64", "float32", "float16", "bfloat16", *LISTS)
 NUMBER = '{name = "", dtype = "int64", shape = [1]}'  # the message of a task that only acknowledges
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" font-size="12" text-anchor="middle">{}</svg>'
-MAX_COPIES = 16  # of a message per step, in the flow
 
 
 def print_profile(profile: Mapping[str, Any]) -> None:
     """Print at most 100 characters per line, except for names of files."""
     total, per_step = max(profile["seconds"], 1e-9), Counter[str]()
-    print(f"{total:.3g} s from the first message to the last one. Time that each process moves data:")
+    print(f"{total:.3g} s from the first message to the last one. Share of it in calls that move data:")
     for name, seconds in sorted(profile["places"].items(), key=lambda item: (item[0] != "driver", -item[1])):
         print(f"  {name}: {seconds / total:.1%}")
     for message in profile["messages"]:
-        per_step.update(message["seconds"])
-        for name in ("faults_per_step", "write_faults_per_step"):
-            per_step[name] += message[name] * profile["fault_seconds"]
+        per_step.update(message["seconds"], faults=message["faults_per_step"] * profile["fault_seconds"])
     moving = max(1e-9, per_step["serialise"] + per_step["write"] + per_step["deserialise"])
     of = {part: f"{min(1.0, seconds / moving):.0%}" for part, seconds in per_step.items()}
     print(f"Serialisation is {of['serialise']} of it, deserialisation {of['deserialise']}, the rest of ray.put and "
-          f".remote() {of['write']}.\nPage faults are about {of['faults_per_step']} of it in the first two, and "
-          f"{of['write_faults_per_step']} in the rest.")  # fmt: skip
+          f".remote() {of['write']}.\nPage faults of the first two are about {of['faults']} of it.")  # fmt: skip
     counted = f"steps, counted by the messages of {profile['step']}" if profile["step"] else "step: the whole program"
     print(f"Messages, by their time per step; {profile['steps']} {counted}:")
     print(ROW.format("ms/step", "message", "how", "count", "stored", "causes"))
     for message in profile["messages"][:MAX_ROWS]:
         milliseconds, size = f"{message['seconds_per_step'] * 1e3:,.4g}", format_bytes(message["stored_bytes"])
-        first, *others = message["causes"] or ["-"]
-        print(ROW.format(milliseconds, message["route"], message["how"], message["count"], size, first))
-        for cause in others:
-            print(ROW.format("", "", "", "", "", cause))
+        causes = f"\n{'':76}".join(message["causes"]) or "-"
+        print(ROW.format(milliseconds, message["route"], message["how"], message["count"], size, causes))
     print(f"profile.json: all {len(profile['messages'])} messages. {profile['small_messages']} smaller ones were sent.")
     if max(profile["places"].values(), default=0.0) < SMALL_SHARE * total:
-        print(f"Data movement is not your problem: no process spends {SMALL_SHARE:.0%} of its time on these calls.")
+        print(f"These calls are not your problem: no process spends {SMALL_SHARE:.0%} of its time in them.")
         return
     advice = advise(profile)
     print(f"What to change, per step of {profile['step_seconds']:.3g} s:" if advice else "There is no advice for it.")
@@ -58,7 +52,7 @@ def print_profile(profile: Mapping[str, Any]) -> None:
 
 
 def advise(profile: Mapping[str, Any]) -> list[tuple[float, str]]:
-    """Return, for each cause that has advice, the seconds per step that it saves at most, and what to change where."""
+    """Return, for each cause that has advice, the seconds of work per step that it removes, and the text."""
     advice = []
     for start, rule in ADVICE.items():
         messages = [m for m in profile["messages"] if any(cause.startswith(start) for cause in m["causes"])]
@@ -67,8 +61,8 @@ def advise(profile: Mapping[str, Any]) -> list[tuple[float, str]]:
             lines = [(start == "through the driver" and m["get_line"]) or m["line"] or m["place"] for m in messages]
             where = ", ".join([*dict.fromkeys(lines)][:MAX_LINES])
             routes = "; ".join(message["route"] for message in messages)
-            advice.append((saved, f"{start}: {routes:.70}\n   {rule['change']}\n   Where: {where}\n   Saves at most "
-                                  f"{saved * 1e3:,.3g} ms per step. Example: {rule['example']}"))  # fmt: skip
+            advice.append((saved, f"{start}: {routes:.70}\n   {rule['change']}\n   Where: {where}\n   Work that it "
+                                  f"removes: {saved * 1e3:,.3g} ms per step. Example: {rule['example']}"))  # fmt: skip
     return sorted(advice, reverse=True)
 
 
@@ -78,9 +72,9 @@ def write_trace(path: Path, events: Sequence[Event]) -> None:
     lines: list[Event] = []
     for event in events:
         at = {"pid": numbers[event["process"]], "tid": 0, "ts": event["start"] * 1e6, "name": event["place"]}
-        shown = {"cat": event["side"], "args": {key: event[key] for key in ("stored", "faults", "how", "line")}}
-        lines.append(at | {"ph": "M", "name": "process_name", "args": {"name": event["place"].partition(".")[0]}})
-        lines.append(at | shown | {"ph": "X", "dur": event["seconds"] * 1e6})
+        lines.append(at | {"ph": "M", "name": "process_name", "args": {"name": event["class"]}})
+        shown = {key: event[key] for key in ("stored", "faults", "how", "line")}
+        lines.append(at | {"ph": "X", "dur": event["seconds"] * 1e6, "cat": event["side"], "args": shown})
         for reader in event["readers"]:
             arrow = at | {"ph": "s", "cat": "message", "id": len(lines)}
             end = {"ph": "f", "bp": "e", "pid": numbers[reader["process"]], "ts": reader["start"] * 1e6}
@@ -110,10 +104,9 @@ def make_name(place: str) -> str:
 
 def write_flow(path: Path, profile: Mapping[str, Any]) -> float:
     """Write the messages of a step as a flow, without forwarding, and return their seconds per step in the program."""
-    every = [message | {"place": make_name(message["place"]), "forwards": make_name(message["forwards"]),
-                        "readers": [make_name(reader) for reader in message["readers"]]}
-             for message in profile["messages"]
-             if message["count"] >= profile["steps"] and message["readers"]]  # fmt: skip
+    every = [m | {"place": make_name(m["place"]), "forwards": make_name(m["forwards"]),
+                  "readers": [make_name(reader) for reader in m["readers"]]}
+             for m in profile["messages"] if m["count"] >= profile["steps"] and m["readers"]]  # fmt: skip
     tasks: dict[str, str] = {}
     reads: dict[str, list[str]] = defaultdict(list)
 
@@ -140,8 +133,7 @@ def write_flow(path: Path, profile: Mapping[str, Any]) -> float:
 
 def describe_fields(message: Mapping[str, Any]) -> str:
     """Return name, dtype, and the shape of a tensor or the lengths of a list, of each field as TOML."""
-    texts = []
-    whole = ["message", "uint8", [round(message["stored_bytes"])], 1, 0, 0, []]  # of a type that is not described
+    texts, whole = [], ["message", "uint8", [round(message["stored_bytes"])], 1, 0, 0, []]  # if it is not described
     for name, dtype, shape, count, items, size, causes in message["fields"] or [whole]:
         if dtype not in DTYPES:
             dtype, items, shape = "uint8", size, [size]

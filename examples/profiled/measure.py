@@ -1,7 +1,7 @@
 """Profile the programs of this folder, try the advice, and measure what profiling costs.
 
     python3 -m examples.profiled.measure programs              each program's profile as text
-    python3 -m examples.profiled.measure advice                the time that each change saves, beside the predicted one
+    python3 -m examples.profiled.measure advice                the time that each change saves, and the removed work
     python3 -m examples.profiled.measure cost                  the programs with and without the profiler, in pairs
     python3 -m examples.profiled.measure process               the same for a small message and for memory
     python3 -m examples.profiled.measure versions FOLDER...    known messages, with the Ray in each folder
@@ -112,7 +112,9 @@ def try_advice() -> None:
     records = []
     for (program, cause), (changed, variables) in CHANGES.items():
         times = {"seconds_per_step": steps[program, ()], "after": steps[changed, tuple(variables.items())]}
-        records.append({"program": program, "cause": cause, **times, "predicted_to_save": predicted[program, cause]})
+        records.append(
+            {"program": program, "cause": cause, **times, "predicted_to_save": predicted.get((program, cause), [0.0])}
+        )
     save("advice", records)
 
 
@@ -186,7 +188,7 @@ def make_page() -> str:
     """Return docs/profile.md with the records of this folder between its marks."""
     names = ("advice", "cost", "process", "versions")
     advice, cost, process, versions = (json.loads((RECORDS / f"{name}.json").read_text()) for name in names)
-    rows = [("program", "advice", "ms per step", "with the change", "saved", "predicted to save at most")]
+    rows = [("program", "advice", "ms per step", "with the change", "saved", "work that it removes")]
     for row in advice:
         before, after = row["seconds_per_step"], row["after"]
         saved, predicted = (median(before) - median(after)) * 1e3, median(row["predicted_to_save"]) * 1e3

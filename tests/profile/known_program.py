@@ -69,4 +69,4 @@ if __name__ == "__main__":
         ray.get(rollout.wait_long.remote())
         own = {"state": np.ones(MIB, dtype=np.uint8)}
         ray.get([trainer.read.remote(own) for trainer in trainers])  # serialised once for each reader
-    print("the output of the program")
+    print("the output of the program", ray.get_runtime_context().runtime_env)

@@ -19,10 +19,10 @@ from dataflow import explain
 from dataflow.commands.profile import replay
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow
-from dataflow.profile.inside.dataflow_describe import describe
+from dataflow.profile.inside.dataflow_recorder import describe
 from dataflow.profile.messages import join_readers, make_profile, read_events
 from dataflow.profile.output import advise, print_profile
-from examples.profiled.measure import PAGE, RECORDS, make_page
+from examples.profiled.measure import PAGE, make_page
 
 KNOWN = Path(__file__).with_name("known_program.py")
 PROFILE = [sys.executable, "-m", "dataflow", "profile"]
@@ -97,7 +97,7 @@ def check_lines(profile, printed):
     file, _, number = lines["driver.mainTrainer.train"].rpartition(":")
     assert (file, text[int(number) - 1].strip()[:8]) == (str(KNOWN), "ray.get(")
     assert text[int(lines["Rollout.splitTrainer.read"].rpartition(":")[2]) - 1].strip() == "def split(self):"
-    assert printed[0] == "the output of the program"
+    assert printed[0] == "the output of the program {}"  # without a runtime_env, Ray starts workers in advance
     assert [line for line in printed[:-1] if len(line) > 100 and "Where:" not in line] == []
     assert any(". views: Rollout.split -> Trainer.read" in line for line in printed)
 
@@ -214,9 +214,9 @@ first, second = Stage.remote(), Stage.remote()
 
 @pytest.mark.runs
 @pytest.mark.parametrize(("text", "messages"), [
-    (NODES, [("put", False), ("result", True), ("result", True)]),
-    pytest.param(GRAPH, [("channel", False)] * 3, marks=pytest.mark.long),
-    pytest.param(RDT, [("RDT", False), ("by value", False), ("result", False)], marks=pytest.mark.long),
+    (NODES, [("put", False, 3), ("result", True, 3), ("result", True, 3)]),
+    pytest.param(GRAPH, [("channel", False, 1)] * 3, marks=pytest.mark.long),  # channels have no calls
+    pytest.param(RDT, [("RDT", False, 3), ("by value", False, 3), ("result", False, 3)], marks=pytest.mark.long),
 ])  # fmt: skip
 def test_several_nodes_channels_of_compiled_graphs_and_ray_direct_transport(tmp_path, text, messages):
     end = """
@@ -227,10 +227,10 @@ for process in processes:  # Ray leaves the semaphores of a graph
     [path.unlink() for path in pathlib.Path("/dev/shm").glob(f"sem.???{process.pid}-*")]"""
     done, profile = profile_text(tmp_path, STAGES + text + end, "--min-bytes", "1MB")
     assert done.returncode == 0, done.stderr
-    assert sorted((m["how"], "another node" in m["causes"]) for m in profile["messages"]) == messages
+    shown = [(m["how"], "another node" in m["causes"], profile["steps"]) for m in profile["messages"]]
+    assert sorted(shown) == messages
     assert {(m["count"], len(m["readers"])) for m in profile["messages"]} == {(3, 1)}
     assert ["tensors in the pickle" in m["causes"] for m in profile["messages"] if m["how"] == "RDT"] in ([], [False])
-    assert profile["steps"] in (1, 3)  # channels have no calls
 
 
 def test_the_profiler_imports_the_standard_library_only():
@@ -274,14 +274,14 @@ def test_a_program_without_large_messages_gets_one_line(tmp_path, text, message)
 @pytest.fixture
 def event_file(tmp_path):
     """Return a folder with the events of a rollout that sends one message in each of four steps and is killed."""
-    header = {"process": "a-1", "ray": "2.60.0", "missing": [], "retained": False, "zero_copy": False}
+    header = {"process": "a-1", "ray": "2.60.0", "missing": [], "retained": False}
     lines: list[dict] = [header | {"events": 0, "small": 0, "largest_small_bytes": 0}]
     for step in range(4):
         shared = {"start": step, "seconds": 0.1, "faults": 0, "stored": 9, "imports": 0, "token": None, "node": "a"}
         lines.append(shared | {"side": "sent", "how": "result", "place": "Rollout.make", "id": f"R{step}", "bytes": 900,
                                "line": "a.py:1", "fields": [["x", "int64", [10], 1, 10, 80, []]]})  # fmt: skip
-        lines.append(shared | {"side": "received", "how": "argument", "place": "Trainer.train", "object": f"0{step}",
-                               "from": str(step), "task": "9", "line": ""})  # fmt: skip
+        lines.append(shared | {"side": "received", "how": "argument", "place": "Rollout.make", "object": f"0{step}",
+                               "from": str(step), "task": f"t{step}", "line": ""})  # fmt: skip
     lines.append({"events": 8, "small": 3, "largest_small_bytes": 9})
     (tmp_path / "a-1.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"side": "se')
     return tmp_path
@@ -307,13 +307,13 @@ def test_if_one_process_stops_to_record_no_later_event_of_others_counts(event_fi
 def test_a_program_without_data_movement_hears_it_first(event_file, capsys):
     profile = make_profile(event_file, 1e-6, None)
     print_profile(profile | {"seconds": 1e6})
-    assert "Data movement is not your problem" in capsys.readouterr().out
+    assert "These calls are not your problem" in capsys.readouterr().out
 
 
 def test_advice_sums_what_its_cause_can_save(event_file):
     profile = make_profile(event_file, 1e-6, None)
     message = profile["messages"][0] | {"causes": {"serialised 4 times": 0.6}}
-    assert "Saves at most 1.2e+03 ms" in advise(profile | {"messages": [message, message]})[0][1]
+    assert "Work that it removes: 1.2e+03 ms" in advise(profile | {"messages": [message, message]})[0][1]
     message["causes"] = {"page faults": 0.6}
     assert advise(profile | {"messages": [message], "retained": True}) == []
 
@@ -337,7 +337,7 @@ def test_a_replay_holds_within_a_quarter_of_the_time_in_the_program(monkeypatch,
     ([b"abc"], [["[]", "bytes", (3,), 1, 3, 3, ["bytes in the pickle"]]]),
     ({"the prompt of a user": np.ones(2)}, [["*", "float64", (2,), 1, 2, 16, []]]),
     (np.ones((4, 4))[:, ::2], [["", "float64", (4, 2), 1, 8, 64, ["not contiguous"]]]),
-    (object(), []),
+    (type("Image", (), {"__array_interface__": {}})(), []),
 ])  # fmt: skip
 def test_a_message_is_described_without_its_values(value, fields):
     assert describe(value)["fields"] == fields
@@ -353,7 +353,6 @@ def test_several_arguments_are_joined_in_the_order_of_their_objects(task):
     assert [event["readers"] for event in sent] == [[received[1]], [received[0]]]
 
 
-@pytest.mark.skipif(not (RECORDS / "cost.json").exists(), reason="the records are not there")
 def test_the_page_has_what_the_records_give():
     assert make_page() == PAGE.read_text()
 

@@ -1,8 +1,7 @@
 """Wrap the functions of Ray through which messages pass, in the driver and in its workers. It changes no result.
 
-Ray calls `add_to_runtime_env` in ray.init (RAY_RUNTIME_ENV_HOOK). If the driver starts the cluster, workers import this
-module; else they get the source text of these modules, which need not be installed there. If recording fails, one line
-says so, and the program goes on.
+Ray calls `add_to_runtime_env` in ray.init (RAY_RUNTIME_ENV_HOOK). If the driver starts the cluster, and without a
+runtime_env, workers import this module; else they get its source text. If recording fails, the program goes on.
 """
 
 import functools
@@ -20,7 +19,7 @@ recorder = None
 
 def add_to_runtime_env(runtime_env):
     """Return the runtime_env of the user, if needed with a hook for workers, which calls the user's own hook first."""
-    if recorder and worker.connected:  # ray.init is called again, for example in a worker
+    if worker.connected:  # ray.init is called again, for example in a worker
         return runtime_env
     if os.environ.get("DATAFLOW_PROFILE_USERS_HOOK"):
         runtime_env = resolve_name(os.environ["DATAFLOW_PROFILE_USERS_HOOK"])(runtime_env)
@@ -43,8 +42,7 @@ def starts_cluster():
 
 def make_worker_hook(users_hook, settings):
     """Return a function that Ray sends by value, as one of the user's script, with the texts of these modules."""
-    names = ("dataflow_describe", "dataflow_recorder", "dataflow_hook")
-    texts = {name: inspect.getsource(sys.modules[name]) for name in names}
+    texts = {name: inspect.getsource(sys.modules[name]) for name in ("dataflow_recorder", "dataflow_hook")}
 
     def set_up_worker():
         if users_hook:
@@ -79,11 +77,11 @@ def install():
         owner, _, function = name.rpartition(".")
         try:
             setattr(resolve_name(owner), function, wrap(getattr(resolve_name(owner), function), *how))
-        except (ImportError, AttributeError):
+        except Exception:  # another version of Ray does not have it, or cannot import it
             missing.append(name.partition(":")[2])
     try:
         recorder = Recorder(*os.environ["DATAFLOW_PROFILE"].rsplit(":", 1), missing)
-    except OSError as error:
+    except Exception as error:
         stop(error)
 
 
