@@ -98,7 +98,7 @@ def main(argv: Sequence[str]) -> int:
     folder = Path(arguments.program[0]) if arguments.is_profile else arguments.output
     code = 0 if arguments.is_profile else run_program(arguments)
     record = folder / "profile.json"
-    earlier = json.loads(record.read_text()) if record.exists() else {"fault_seconds": measure_fault_seconds()}
+    earlier: dict = json.loads(record.read_text()) if record.exists() else {"fault_seconds": measure_fault_seconds()}
     try:
         profile = make_profile(folder, earlier["fault_seconds"], arguments.step or earlier.get("step"))
     except UsageError as error:
