@@ -60,6 +60,7 @@ class Transport:
     once_per_node: bool = False  # a message crosses once to a node, however many of its readers are there
     bypasses_kernel: bool = False  # RDMA, NVLink, CUDA IPC or NCCL may carry payloads, which no interface counts
     gives_views: bool = False  # readers get a view of memory that they do not own; otherwise they own a copy
+    can_receive_in_place: bool = False  # a reader can say where a message arrives
     max_in_flight: int | None = None  # iterations in flight; None: as many as memory holds
 
     @property

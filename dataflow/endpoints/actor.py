@@ -132,6 +132,13 @@ class Endpoint:
         self.faults_before = spans.count_faults()  # those of the verification do not count
         return {name: count for name, count in wrong.items() if count}, views.by_edge
 
+    def verify_unsent(self) -> dict[str, int]:
+        """Return the wrong bytes by edge that the verification finds in messages that nobody has sent."""
+        found: dict[str, int] = {}
+        for inbox in self.inboxes.values():
+            found |= inbox.verify_unsent(self.digests)
+        return found
+
     def release(self) -> None:
         """Drop the last inputs. Views among them keep a channel's buffer, an object or a ring's slot in use."""
         for inbox in self.inboxes.values():

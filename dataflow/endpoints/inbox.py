@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dataflow.endpoints.payload import Digests, digest, encode_number, make_field, number_bytes, number_part, raw_bytes
-from dataflow.endpoints.tensors import Payload, check_inputs, tensors_of, to_array
+from dataflow.endpoints.tensors import Payload, check_inputs, like, tensors_of, to_array
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import Edge
 from dataflow.flows.message import ITEM_BYTES, Field
@@ -108,6 +108,18 @@ class Inbox:
                     if size and next(encoded_numbers) != encoded[number_part(field)] and not count:
                         count = size
                     wrong[_name(edge, field)] += count
+
+    def verify_unsent(self, digests: Digests) -> dict[str, int]:
+        """Verify memory to which nobody has sent, before the first message; return the wrong bytes that are found.
+
+        They are those of each edge. A check that finds none could not fail.
+        """
+        wrong, self.last = Counter[str](), 1  # the memory is full of ones, as the number of message 1 could be
+        self.take([like(edge.message, self.device) for edge in self.edges])
+        self.verify(self.last, self.last, digests, wrong, Views())
+        self.last = 0
+        self.held.clear()
+        return {str(edge): sum(wrong[_name(edge, field)] for field in edge.message.fields) for edge in self.edges}
 
     def _has_type(self, tensors: Any, field: Field) -> bool:
         kind = {"str": str, "ints": list, "floats": list}.get(field.dtype, torch.Tensor)

@@ -6,9 +6,10 @@ Each size is a flag. A user's flow can also be text or a function in another fil
 import inspect
 import runpy
 import traceback
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial, wraps
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -62,6 +63,43 @@ def scatter_gather(message_bytes: int = 1024, actors: int = 4) -> Flow:
     return Flow(f"scatter-gather-{actors}", f"scatter-gather of {actors}", message, answers, returns=names)
 
 
+def ring(message_bytes: int = 1024, actors: int = 4) -> Flow:
+    """Each actor sends to the next one, all at the same time."""
+    return at_once("ring", message_bytes, [(sender, [sender % actors + 1]) for sender in range(1, actors + 1)])
+
+
+def all_to_all(message_bytes: int = 1024, actors: int = 4) -> Flow:
+    """Each actor sends another message to each other one."""
+    pairs = permutations(range(1, actors + 1), 2)
+    return at_once("all-to-all", message_bytes, [(sender, [reader]) for sender, reader in pairs])
+
+
+def fan_in(message_bytes: int = 1024, actors: int = 4) -> Flow:
+    """All actors but the last one send a message to the last one."""
+    return at_once("fan-in", message_bytes, [(sender, [actors]) for sender in range(1, actors)])
+
+
+def fan_out(message_bytes: int = 1024, actors: int = 4) -> Flow:
+    """The first actor sends one message to all others."""
+    return at_once("fan-out", message_bytes, [(1, range(2, actors + 1))])
+
+
+def at_once(name: str, message_bytes: int, sends: Sequence[tuple[int, Sequence[int]]]) -> Flow:
+    """Return a flow of actors that send when the driver begins: number of the sender, and those of its readers."""
+    reads: dict[int, list[str]] = defaultdict(list)
+    tasks: list[Task] = []
+    for sender, readers in sends:
+        tasks.append(Task(f"send-{len(tasks) + 1}", (DRIVER,), flat_message(message_bytes), f"actor-{sender}"))
+        for reader in readers:
+            reads[reader].append(tasks[-1].name)
+    tasks += [Task(f"receive-{n}", tuple(reads[n]), ACKNOWLEDGEMENT, f"actor-{n}") for n in sorted(reads)]
+    returns = tuple(f"receive-{number}" for number in sorted(reads))
+    actors = len({task.actor for task in tasks})
+    if actors < 2:
+        raise ValueError(f"--actors 1: {name} has at least 2")
+    return Flow(f"{name}-{actors}", f"{name} of {actors}", ACKNOWLEDGEMENT, tuple(tasks), returns)
+
+
 FLOWS: dict[str, Callable[..., Flow]] = {
     "online-dpo": online_dpo,
     "ppo": of_samples(partial(rlhf, "ppo", "RLHF (PPO)", has_value=True)),
@@ -71,6 +109,10 @@ FLOWS: dict[str, Callable[..., Flow]] = {
     "round-trip": round_trip,
     "chain": chain,
     "scatter-gather": scatter_gather,
+    "ring": ring,
+    "all-to-all": all_to_all,
+    "fan-in": fan_in,
+    "fan-out": fan_out,
 }
 for _study in studies().values():
     FLOWS.update(_study.flows)

@@ -9,7 +9,7 @@ from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, PYTHON_DTYPES, F
 from dataflow.units import parse_bytes
 
 ARROW = "->"
-FIELD_DTYPES = [name for name in ITEM_BYTES if name not in PYTHON_DTYPES]
+FIELD_DTYPES = list(ITEM_BYTES)
 MAX_TENSORS = 100_000  # of a message that is written as text
 RESERVED_NAMES = (PROXY, "query", "result")  # tasks and actors that the suite adds to flows
 
@@ -90,5 +90,6 @@ def _parse_message(text: str) -> Message:
         tensors += count
         if tensors > MAX_TENSORS:
             raise ValueError(f"{text.strip()!r} has more than {MAX_TENSORS} tensors: give fewer and larger ones")
-        fields.append(Field(name, dtype, lengths=(items,) * count) if match[2] else Field(name, dtype, (items,)))
+        is_list = match[2] or dtype in PYTHON_DTYPES  # strings and numbers are in lists
+        fields.append(Field(name, dtype, lengths=(items,) * count) if is_list else Field(name, dtype, (items,)))
     return Message(tuple(fields))

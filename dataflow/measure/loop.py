@@ -5,7 +5,7 @@ it has stopped. Whatever is done for each message is inside: the sequence number
 """
 
 import time
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from statistics import fmean, median
@@ -18,6 +18,7 @@ from common.timing import time_group
 from dataflow.catalogue.catalogue import INLINED_BYTES
 from dataflow.endpoints import tensors
 from dataflow.endpoints.progress_table import ENDING, ITERATING
+from dataflow.errors import RunFailed
 from dataflow.measure.data_path import find_other_data_path, mark_requested_paths
 from dataflow.measure.monitor import DriverReport
 from dataflow.measure.references import CpuTime
@@ -99,6 +100,7 @@ class Measurement:
 
     def measure(self) -> None:
         """Run all groups of iterations, and then read what was counted."""
+        self.try_verification()
         self.table.phase = ITERATING
         for numbers, is_timed in iteration_groups(self.plan, self.warm_up):
             if is_timed and not self.workers.first_timed:
@@ -108,6 +110,13 @@ class Measurement:
         self.workers.call("release")  # what still holds a view could block the end of its transport
         self.read_counters()
         self.judge()
+
+    def try_verification(self) -> None:
+        """Let the readers verify what nobody has sent; raise RunFailed if they accept it."""
+        self.run.unsent_wrong_bytes = dict(ChainMap(*self.workers.call("verify_unsent").values()))
+        for edge in self.plan.task_flow.edges:
+            if edge.bytes and not self.run.unsent_wrong_bytes[str(edge)]:
+                raise RunFailed(f"{edge}: the verification accepts memory to which nobody has sent: it cannot fail")
 
     def begin_timed(self, number: int) -> None:
         """Begin to count, because the next iteration is the first timed one."""

@@ -67,8 +67,10 @@ class CoreOptions:
     response_len: str | None = _size(f"tokens per response of ChatLearn's flows: {_LENGTHS}", str)
     seq_length: int | None = _size("tokens per sample, to which shorter samples are padded", int, _COUNT)
     as_sent: bool | None = _size("send views of larger tensors, as ChatLearn does; pickle writes the whole storage")
-    message_bytes: int | None = _size("bytes per message of round-trip, chain and scatter-gather", parse_bytes, _BYTES)
-    actors: int | None = _size("actors of the flows chain and scatter-gather", int, Meta(ge=1, le=64))
+    message_bytes: int | None = _size("bytes per message of round-trip, chain, scatter-gather, ring, all-to-all, "
+        "fan-in and fan-out", parse_bytes, _BYTES)
+    actors: int | None = _size("actors of the flows chain, scatter-gather, ring, all-to-all, fan-in and fan-out", int,
+        Meta(ge=1, le=64))
     iteration_bytes: int | None = _size("scale all flat messages to this number of bytes per iteration, such as 64MiB",
         parse_bytes, _BYTES)
     fields: int | None = _size("cut each tensor of a message into this many tensors", int, Meta(ge=1, le=10_000))
@@ -84,6 +86,11 @@ class CoreOptions:
     copy_in: bool = _transport(False, "mapped transports and torch multiprocessing: producers write into memory of "
         "their own, and copy each message into shared memory inside the clock", configuration=True)
     copy_out: bool = _transport(False, "readers copy the view that they get into warm memory", configuration=True)
+    reuse_buffers: bool = _transport(False, "rdt nixl-pull: readers receive into memory that they have registered "
+        "(set_target_for_ref)", configuration=True)
+    registration: str = _transport("once", "rdt nixl and nixl-pull: producers register their memory once, Ray copies "
+        "each message into a registered pool, or Ray registers each message, as it does by itself (none)", str,
+        choices=("once", "pool", "none"), configuration=True)
     retain_memory: bool = _transport(False, "processes keep memory that they have freed, so there are fewer page "
         "faults (four MALLOC_ variables of glibc: docs/page-faults.md)", configuration=True)
     preallocate_store: bool = _transport(False, "a private cluster takes all memory of the object store at its start: "

@@ -55,6 +55,10 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
     if options.copy_in and (not transport.requirements.shared_memory or options.message == "packed"):
         yield f"--copy-in: {label} does not send what its producers write into shared memory: leave it out"
+    if options.reuse_buffers and not transport.can_receive_in_place:
+        yield f"--reuse-buffers: readers of {label} cannot choose where messages arrive: leave it out"
+    if options.registration != "once" and transport.requirements.modules != ["nixl"]:
+        yield f"--registration: {label} registers no memory: leave it out"
     if options.preallocate_store and (options.address or not transport.runtime.uses_ray):
         yield "--preallocate-store is for the object store of a private Ray cluster: leave it out"
     if options.huge_pages and not (HUGE_PAGES.exists() and "[never]" not in HUGE_PAGES.read_text()):

@@ -126,6 +126,7 @@ class Run(record.Run, msgspec.Struct, forbid_unknown_fields=True):
     cpu_seconds: float | None = None  # of all processes, Ray's own included, during the timed iterations
     wrong_bytes: Count = 0  # of all iterations, the untimed ones included
     wrong_bytes_by_field: dict[str, int] = {}  # "policy -> reward" or "policy -> reward, logprobs" -> bytes
+    unsent_wrong_bytes: dict[str, int] = {}  # edge -> those that its readers found in memory before anything was sent
     stored_bytes: Count = 0  # written to the object store during the timed iterations; channels bypass it
     spilled_bytes: Count = 0  # written to disk by the object store, from the first iteration on
     loopback_bytes: Count | None = None  # received by the loopback interface during the timed iterations

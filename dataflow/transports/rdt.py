@@ -5,18 +5,25 @@ If the driver can neither send nor receive by a transport, a proxy actor does it
 
 import time
 import warnings
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import cycle
+from typing import Any
 
 import ray
+import torch
 import torch.distributed as dist
 
-from dataflow.endpoints.tensors import DENSE, map_tensors
-from dataflow.flows.flow import DRIVER
+from dataflow.endpoints.actor import Actor, Endpoint
+from dataflow.endpoints.tensors import DENSE, Codec, Payload, list_tensors, map_tensors, unpack
+from dataflow.flows.flow import DRIVER, Edge
 from dataflow.records.schema import AS_REQUESTED
 from dataflow.transports.process_group import read_logged_paths
 from dataflow.transports.store import call_tasks
 from dataflow.workers.worker_group import Connection, WorkerGroup
+
+POOL_MARGIN = 64 * 2**20  # bytes of a pool besides the messages
 
 
 def by_group(workers: WorkerGroup, backend: str) -> Connection:
@@ -44,12 +51,20 @@ def by_cuda_ipc(workers: WorkerGroup) -> Connection:
     return by_direct_transport(workers, "CUDA_IPC", {})
 
 
-def by_nixl(workers: WorkerGroup) -> Connection:
-    """Let readers fetch from memory that was registered once; otherwise Ray registers every message."""
-    workers.start()
+def by_nixl(workers: WorkerGroup, pull: bool = False) -> Connection:
+    """Let readers fetch from the memory of the senders.
+
+    A message is the result of a call, or is put by its producer, who answers with the reference (`pull`). Ray cannot
+    send the reference of a result in a list before the result is there, so only `pull` can receive in place.
+    """
+    codec = Fetch(encode=put, decode=get) if pull else None
+    workers.start(NixlActor, NixlEndpoint, codec=codec)
     start = time.perf_counter()
     workers.run_in_all(register_memory)
-    connection = by_direct_transport(workers, "NIXL", {"agents, memory registration": time.perf_counter() - start})
+    if workers.plan.options.reuse_buffers:
+        workers.run_in_all(partial(make_targets, codec=codec))
+    setup_seconds = {"agents, memory registration": time.perf_counter() - start}
+    connection = by_direct_transport(workers, "NIXL", setup_seconds, codec)
 
     def read_data_paths():
         paths = ", ".join(["NIXL over UCX", *read_logged_paths(workers.plan.run_folder, "ucx")])
@@ -58,30 +73,92 @@ def by_nixl(workers: WorkerGroup) -> Connection:
     return replace(connection, facts=read_data_paths)
 
 
+class NixlEndpoint(Endpoint):
+    """The tensors of a message lie in one buffer, so that it is registered once for all of them."""
+
+    def memory(self, task):
+        message = self.task_flow.message(task)
+        if message.is_parameters or self.plan.options.registration != "once":
+            return None
+        return lambda slot: torch.ones(message.packed_bytes, dtype=torch.uint8, device=self.device)
+
+
+class NixlActor(NixlEndpoint, Actor):
+    pass
+
+
 def register_memory(endpoint):
-    for outbox in endpoint.outboxes.values():
-        for payload in outbox.buffers or outbox.pool:
-            map_tensors(ray.experimental.register_nixl_memory, payload)
+    """Register what the endpoint sends, or a pool that Ray copies it into; without both, Ray registers each message."""
+    outboxes, registration = endpoint.outboxes.values(), endpoint.plan.options.registration
+    if registration == "pool":
+        pool_bytes = POOL_MARGIN + sum(len(outbox.sent) * outbox.message.packed_bytes for outbox in outboxes)
+        ray.experimental.register_nixl_memory_pool(pool_bytes, endpoint.device)
+    for payload in (p for outbox in outboxes for p in outbox.buffers or outbox.pool if registration == "once"):
+        map_tensors(ray.experimental.register_nixl_memory, payload)
 
 
-def by_direct_transport(workers: WorkerGroup, ray_name: str, setup_seconds: dict[str, float]) -> Connection:
-    """Pass references to tensors from call to call. The tensors move by the transport that Ray calls `ray_name`."""
+@dataclass(frozen=True)
+class Fetch(Codec):
+    """Let the reader fetch messages from references in lists, which Ray does not resolve before the call.
+
+    With targets, they arrive in memory that the reader has used `in_flight` messages ago, and no page is new.
+    """
+
+    targets: dict[str, Iterator[Payload]] = field(default_factory=dict)  # by edge
+
+    def decode_all(self, received: Sequence[list[ray.ObjectRef]], edges: Sequence[Edge], device: Any) -> list[Payload]:
+        for (reference,), edge in zip(received, edges if self.targets else [], strict=False):
+            ray.experimental.set_target_for_ref(reference, list_tensors(next(self.targets[str(edge)])))
+        return ray.get([reference for (reference,) in received])
+
+
+def put(payload):
+    return [ray.put(payload, _tensor_transport="NIXL")]
+
+
+def get(references, *_):
+    return ray.get(references[0])
+
+
+def make_targets(endpoint, codec):
+    """Register memory for the messages that a worker reads. Actors have their own copy of the codec."""
+    in_flight, of_worker = endpoint.plan.options.in_flight, getattr(endpoint, "codec", codec)
+    for edge in (edge for task in endpoint.inboxes for edge in endpoint.sent_flow.edges_to(task)):
+        shape, device = (in_flight, edge.message.packed_bytes), endpoint.device
+        buffers = torch.ones(shape, dtype=torch.uint8, device=device)  # ones, so that its pages are in memory
+        ray.experimental.register_nixl_memory(buffers)
+        of_worker.targets[str(edge)] = cycle([unpack(buffer, edge.message) for buffer in buffers])
+
+
+def by_direct_transport(
+    workers: WorkerGroup, ray_name: str, setup_seconds: dict[str, float], codec: Codec | None = None
+) -> Connection:
+    """Pass references to tensors from call to call. The tensors move by the transport that Ray calls `ray_name`.
+
+    With a codec, the results of calls are what it encodes, and no tensors.
+    """
     flow, has_proxy = workers.sent_flow, workers.plan.transport.requirements.proxy_actor
-    methods = {}
+    methods, results = {}, flow.edges_to(DRIVER)
     for task in flow.tasks:
         method = workers.actors[task.actor].forward_step
         is_answer = has_proxy and task.name in flow.returns  # of the proxy actor, which is an ordinary result
-        methods[task.name] = method if is_answer else method.options(tensor_transport=ray_name)
+        methods[task.name] = method if is_answer or codec else method.options(tensor_transport=ray_name)
 
     def submit(query):
+        if codec:
+            return call_tasks(flow, methods, codec.encode(query))
         return call_tasks(flow, methods, query if has_proxy else ray.put(query, _tensor_transport=ray_name))
+
+    def collect(references):
+        answers = ray.get(references)
+        return codec.decode_all(answers, results, workers.driver.device) if codec else answers
 
     requested = "" if ray_name == "GLOO" else AS_REQUESTED  # the loopback interface counts the bytes of gloo
     paths = {str(edge): f"Ray Direct Transport, {ray_name}{requested}" for edge in flow.edges}
     if has_proxy:
         of_driver = (*flow.edges_from(DRIVER), *flow.edges_to(DRIVER))
         paths |= {str(edge): "argument or answer of a call" for edge in of_driver}
-    return Connection(submit, ray.get, paths, setup_seconds)
+    return Connection(submit, collect, paths, setup_seconds)
 
 
 TRANSPORTS = {
@@ -89,4 +166,5 @@ TRANSPORTS = {
     "nccl": partial(by_group, backend="nccl"),
     "cuda-ipc": by_cuda_ipc,
     "nixl": by_nixl,
+    "nixl-pull": partial(by_nixl, pull=True),
 }

@@ -3,7 +3,9 @@
 import math
 import tempfile
 import weakref
+from collections import ChainMap
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +17,8 @@ from dataflow.errors import RunFailed
 from dataflow.flows.catalogue import build_flow, chain, scatter_gather
 from dataflow.flows.flow import with_proxy_actor
 from dataflow.flows.message import ITEM_BYTES, flat_message
+from dataflow.measure.loop import Measurement
+from dataflow.records.schema import Run
 
 K, GROUP = 4, 10  # iterations in flight, and between two verifications
 TENSOR = torch.ones(8)
@@ -47,6 +51,25 @@ def test_right_iterations_have_no_wrong_bytes_and_are_copies(flow, options):
             endpoints.run(number)
         assert endpoints.verify(first, number) == {}
         assert endpoints.views == {str(edge): False for edge in flow.edges}
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: f"{flow.name} of {flow.query.bytes} B")
+def test_memory_to_which_nobody_has_sent_is_wrong_on_every_edge(flow, options):
+    endpoints = LocalEndpoints(flow, **options)
+    found = dict(ChainMap(*(endpoint.verify_unsent() for endpoint in endpoints.all)))
+    assert {edge for edge, count in found.items() if count} == {str(edge) for edge in flow.edges if edge.bytes}
+    endpoints.run(1)  # it leaves nothing behind
+    assert endpoints.verify(1) == {}
+
+
+def test_a_run_whose_verification_cannot_fail_is_refused():
+    found = {"actor-1": {"driver -> actor-1": 13}, "driver": {"actor-1 -> driver": 0}}
+    workers, plan = SimpleNamespace(call=lambda _: found), SimpleNamespace(task_flow=chain(13, 1))
+    measurement = SimpleNamespace(workers=workers, run=Run(), plan=plan)
+    with pytest.raises(RunFailed, match="actor-1 -> driver: the verification accepts memory to which nobody has sent"):
+        Measurement.try_verification(measurement)
+    assert measurement.run.unsent_wrong_bytes == {"driver -> actor-1": 13, "actor-1 -> driver": 0}
 
 
 @pytest.mark.parametrize(

@@ -170,3 +170,15 @@ def test_a_function_in_a_file_builds_a_flow_from_its_own_sizes(flow_file):
     name = f"{flow_file}:fine"
     assert flow_sizes(name) == {"n": 1, "m": None, "x": 0.5, "t": "a"}
     assert edges(name, n=2) == [("driver", "policy-1.forward", 16), ("policy-1.forward", "driver", 16)]
+
+
+@pytest.mark.parametrize(("name", "count"), [("ring", 4), ("all-to-all", 12), ("fan-in", 3), ("fan-out", 3)])
+def test_patterns_send_all_messages_when_the_driver_begins(name, count):
+    flow = build_flow(name, {"message_bytes": 24, "actors": 4})
+    between = [edge for edge in flow.edges if DRIVER not in (edge.source, edge.reader)]
+    assert ([edge.bytes for edge in between], len(flow.actors)) == ([24] * count, 4)
+    assert all(task.reads == (DRIVER,) for task in flow.tasks if task.sends != ACKNOWLEDGEMENT)
+    pairs = {(flow.actor(edge.source), flow.actor(edge.reader)) for edge in between}
+    assert len(pairs) == count
+    with pytest.raises(ValueError, match=f"--actors 1: {name} has at least 2"):
+        build_flow(name, {"actors": 1})

@@ -9,7 +9,9 @@ from textwrap import dedent
 import pytest
 from conftest import ROOT, copy_project
 
-EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "actors")
+EXAMPLES = sorted(
+    path.stem for path in (ROOT / "examples").glob("*.py") if path.stem not in ("actors", "put_gigabytes")
+)
 QUICK = "shared_memory_ring"  # whose change is many times as fast
 ATTEMPTS = 3  # because other processes may disturb the ones that are a little faster
 

@@ -22,6 +22,7 @@ DATA_PATHS = {
     "store refs": "inlined in a call (as requested)",
     "store numpy": "object store, reference",
     "rdt nixl": "NIXL over UCX, cma/memory",
+    "rdt nixl-pull": "NIXL over UCX, cma/memory",
     "graph shm": "TorchTensorType over BufferedSharedMemoryChannel",
     "graph mapped": "mapped /dev/shm, handle by SharedMemoryType over BufferedSharedMemoryChannel",
     "torch gloo": "torch.distributed, cpu:gloo,cuda:gloo",
@@ -38,6 +39,7 @@ WITH_FLAGS = [
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
     ("torch", "mapped", "--copy-in", "--copy-out", "--message", "jagged", *GRPO),
+    ("rdt", "nixl-pull", "--reuse-buffers", "--in-flight", "2", *GRPO),
     ("torch", "multiprocessing", "--copy-in", "--copy-out", "--check-every", "2", *CHAIN_ODD),
 ]
 
@@ -49,6 +51,8 @@ def check(finished, transport):
     configuration = record.configuration
     assert (configuration.runtime, configuration.transport) == (transport.runtime.name, transport.name)
     assert (run.status, run.reason, run.wrong_bytes, run.spilled_bytes) == ("ok", None, 0, 0)
+    assert run.unsent_wrong_bytes.keys() == run.data_paths.keys()
+    assert min(run.unsent_wrong_bytes.values()) > 0  # the check of every edge has failed before the first message
     assert run.readers_own_a_copy is not readers_get_views(transport, configuration.flags)
     group = max(record.arguments["check_every"] or 1, record.arguments["in_flight"])
     iterations = record.arguments["iterations"]

@@ -7,6 +7,7 @@ handed to the system without a copy in Python. `make peers` installs the systems
 import pickle
 import queue
 import time
+from importlib import import_module
 from typing import Any
 
 from dataflow.endpoints.actor import Actor
@@ -137,9 +138,14 @@ PEERS = {
 }
 
 
+def find_peer(transport):
+    """Return the class of a transport and its data path, from PEERS of its module."""
+    return import_module(f"dataflow.{transport.module}").PEERS[transport.name]
+
+
 class PeerActor(Actor):
     def run(self):
-        peer = PEERS[self.plan.transport.name][0](self)
+        peer = find_peer(self.plan.transport)[0](self)
         while True:
             for task in self.tasks:
                 peer.send(task, self.forward_step(task, *peer.receive(task)))
@@ -149,7 +155,7 @@ def by_sockets(workers: WorkerGroup) -> Connection:
     """Send each message from process to process, without a store."""
     start = time.perf_counter()
     workers.start(PeerActor)
-    peer_class, data_path = PEERS[workers.plan.transport.name]
+    peer_class, data_path = find_peer(workers.plan.transport)
     peer = peer_class(workers.driver)
     return Connection(
         submit=lambda query: peer.send(DRIVER, query),

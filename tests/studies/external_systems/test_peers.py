@@ -1,17 +1,30 @@
 """Run flows over other systems, as a user starts them, and compare every byte. `make peers` installs the systems."""
 
+import http.client
+import socket
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 import torch
 from in_process import LocalEndpoints, on_edge
 
 from dataflow.errors import RunFailed
 from dataflow.flows.catalogue import build_flow
+from dataflow.flows.flow import DRIVER
+from dataflow.studies.external_systems.agentic import ENCODINGS, FilePeer, HttpPeer
 
 PPO = ("--flow", "ppo", "--batch-size", "2")
 PEERS = [
     ("peers zmq-ipc", "zmq", *PPO, "--in-flight", "3"),
     ("peers zmq-tcp", "zmq", *PPO, "--message", "packed"),
     ("peers arrow-flight", "pyarrow", *PPO, "--in-flight", "3"),
+    ("peers http-json", "aiohttp", *PPO, "--in-flight", "3"),
+    ("peers http-base64", "aiohttp", *PPO),
+    ("peers http-msgpack", "aiohttp", *PPO, "--in-flight", "3"),
+    ("peers http-raw", "aiohttp", *PPO, "--message", "packed"),
     ("store transfer-queue", "transfer_queue", "--flow", "grpo", "--batch-size", "4", "--message", "tensordict"),
 ]
 
@@ -44,3 +57,65 @@ def test_every_byte_of_a_tensordict_is_compared(response_len):
     assert endpoints.verify(2) == {"reward -> driver, action_logprobs": 1}
     with pytest.raises(RunFailed, match="expected a TensorDict for policy -> reference; got dict"):
         endpoints.actors["reference"].receive([{}], "reference")
+
+
+@pytest.mark.runs
+@pytest.mark.parametrize("name", ["file-disk", "file-shm"])
+def test_fields_arrive_in_files(measure, name):
+    (run,) = measure(f"peers {name}", *PPO, "--iterations", "4", "--warmup", "1", "--in-flight", "3").runs
+    assert run.readers_own_a_copy
+
+
+@pytest.fixture
+def sender_and_reader(tmp_path):
+    plan = SimpleNamespace(transport=SimpleNamespace(name="file-disk"), run_folder=tmp_path)
+    flow = SimpleNamespace(sent_flow=build_flow("chain", {"message_bytes": 13, "actors": 1}), plan=plan, device="cpu")
+    return [FilePeer(SimpleNamespace(name=name, **vars(flow))) for name in (DRIVER, "actor-1")]
+
+
+@pytest.mark.parametrize(("damage", "text"), [
+    (lambda path: path.write_bytes(path.read_bytes()[:-1]), "the message is cut: "),
+    (lambda path: path.unlink(), "No such file"),  # a marker without a file
+])  # fmt: skip
+def test_a_damaged_file_is_an_error_that_names_the_edge(sender_and_reader, tmp_path, damage, text):
+    sender, reader = sender_and_reader
+    sender.send(DRIVER, torch.ones(13, dtype=torch.uint8))
+    (path,) = [path for path in tmp_path.iterdir() if not path.name.endswith("-ready")]
+    damage(path)
+    with pytest.raises(RunFailed, match=f"driver -> actor-1: actor-1 cannot read its message: .*{text}"):
+        reader.receive("actor-1")
+
+
+def test_a_full_disk_is_an_error_that_names_the_edge(sender_and_reader, monkeypatch):
+    sender, _ = sender_and_reader
+    sender.folder = Path("/dev/full/none")
+    with pytest.raises(RunFailed, match="driver -> actor-1: driver cannot write its message"):
+        sender.send(DRIVER, torch.ones(13, dtype=torch.uint8))
+
+
+@pytest.mark.optional
+@pytest.mark.parametrize(("answer", "text"), [
+    (b"HTTP/1.1 500 Error\r\nContent-Length: 0\r\n\r\n", "answered 500"), (b"", "does not answer: RemoteDisconnected"),
+    (None, "does not answer: TimeoutError"),
+])  # fmt: skip
+def test_a_server_that_dies_or_is_slow_is_an_error_that_names_the_edge(answer, text):
+    flow = build_flow("chain", {"message_bytes": 13, "actors": 1})
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        peer = HttpPeer.__new__(HttpPeer)
+        peer.flow, peer.encode = flow, ENCODINGS["http-raw"][0]
+        port = server.getsockname()[1]
+        peer.connections = {edge: http.client.HTTPConnection("127.0.0.1", port, timeout=1) for edge in flow.edges}
+
+        def serve():
+            connection, _ = server.accept()
+            connection.recv(10_000)
+            if answer is None:
+                time.sleep(2)
+            connection.sendall(answer or b"")
+            connection.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(RunFailed, match=f"driver -> actor-1: the HTTP server of actor-1 {text}"):
+            peer.send(DRIVER, torch.ones(13, dtype=torch.uint8))
+        thread.join()

@@ -1,0 +1,181 @@
+"""Send messages as rollouts of agentic RL travel: by HTTP in four encodings, and as files.
+
+A reader of HTTP is an aiohttp server on the loopback interface; a sender posts each message and waits for the answer. A
+sender of files writes one, renames it and then makes a marker, for which the reader polls, as prime-rl does.
+"""
+
+import asyncio
+import base64
+import http.client
+import json
+import queue
+import threading
+import time
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from dataflow.endpoints.tensors import ARRAYS, assemble, from_array, tensors_of
+from dataflow.errors import RunFailed
+from dataflow.flows.flow import Edge
+from dataflow.flows.message import ARRAY_DTYPES
+from dataflow.studies.external_systems.peers import Peer, by_sockets, from_parts, to_parts
+
+POLL_SECONDS = 0.001  # between two looks for a marker
+LENGTH_BYTES = 8
+
+
+def to_block(payload, message):
+    """Return the number of parts, their bytes, and the parts, in a list: a file and a raw body have this order."""
+    parts = to_parts(payload)
+    sizes = [len(parts), *(memoryview(part).nbytes for part in parts)]
+    return [*(size.to_bytes(LENGTH_BYTES, "little") for size in sizes), *parts]
+
+
+def from_block(data, edge, device):
+    """Return the payload of a block; raise ValueError if the block is cut."""
+    view = memoryview(data)
+    count = int.from_bytes(view[:LENGTH_BYTES], "little")
+    begin = LENGTH_BYTES * (1 + count)
+    ends = np.cumsum([begin, *np.frombuffer(view[LENGTH_BYTES:begin], np.int64)]).tolist()
+    if len(view) != ends[-1]:
+        raise ValueError(f"the message is cut: {len(view)} of {ends[-1]} bytes")
+    return from_parts([view[begin:end] for begin, end in pairwise(ends)], edge, device)
+
+
+def to_json(payload, message):
+    """Return all values as numbers in JSON."""
+    data = ARRAYS.encode(payload)
+    fields = [[getattr(item, "tolist", lambda item=item: item)() for item in tensors_of(data, field)]
+              for field in message.fields]  # fmt: skip
+    return json.dumps(fields).encode()
+
+
+def from_json(data, edge, device):
+    fields = json.loads(data)
+    for index, field in enumerate(edge.message.fields):
+        if not field.is_python:
+            dtype = ARRAY_DTYPES.get(field.dtype, field.dtype)
+            arrays = [np.array(item, dtype).reshape(s) for item, s in zip(fields[index], field.shapes, strict=True)]
+            fields[index] = [from_array(array, field.dtype).to(device) for array in arrays]
+    return assemble(edge.message, fields)
+
+
+def to_base64(payload, message):
+    """Return the pickle and its buffers as texts in JSON."""
+    return json.dumps([base64.b64encode(part).decode() for part in to_parts(payload)]).encode()
+
+
+def from_base64(data, edge, device):
+    return from_parts([base64.b64decode(part) for part in json.loads(data)], edge, device)
+
+
+ENCODINGS = {
+    "http-json": (to_json, from_json),
+    "http-base64": (to_base64, from_base64),
+    "http-msgpack": (lambda payload, _: msgspec.msgpack.encode(to_parts(payload)),
+                     lambda data, *end: from_parts(msgspec.msgpack.decode(data), *end)),
+    "http-raw": (lambda *sent: b"".join(to_block(*sent)), from_block),
+}  # fmt: skip
+
+
+class HttpPeer(Peer):
+    """A server in each reader, and a connection per message of the flow, which stays open."""
+
+    def __init__(self, endpoint):
+        super().__init__(endpoint)
+        self.encode, self.decode = ENCODINGS[self.plan.transport.name]
+        self.received: dict[Edge, queue.SimpleQueue] = {edge: queue.SimpleQueue() for edge in self.reads}
+        ports: queue.SimpleQueue[int] = queue.SimpleQueue()
+        threading.Thread(target=lambda: asyncio.run(self.serve(ports)), daemon=True).start()
+        port, seconds = ports.get(), self.plan.options.timeout
+        for edge in self.reads:
+            self.publish_address(edge, str(port))
+        self.connections = {
+            edge: http.client.HTTPConnection("127.0.0.1", int(self.wait_for_address(edge)), timeout=seconds)
+            for edge in self.sends
+        }
+
+    async def serve(self, ports):
+        from aiohttp import web
+
+        async def take(request):
+            self.received[self.flow.edges[int(request.match_info["edge"])]].put(await request.read())
+            return web.Response()
+
+        server = web.Application(client_max_size=2**40)
+        server.router.add_post("/{edge}", take)
+        runner = web.AppRunner(server, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        ports.put(runner.addresses[0][1])
+        await asyncio.Event().wait()
+
+    def send(self, task, payload):
+        body = None
+        for edge in self.flow.edges_from(task):
+            body = body or self.encode(payload, edge.message)  # once for all readers
+            try:
+                self.connections[edge].request("POST", f"/{self.flow.edges.index(edge)}", body)
+                answer = self.connections[edge].getresponse()
+                answer.read()
+            except (OSError, http.client.HTTPException) as error:
+                raise RunFailed(f"{edge}: the HTTP server of {edge.reader} does not answer: {error!r}") from None
+            if answer.status != 200:
+                raise RunFailed(f"{edge}: the HTTP server of {edge.reader} answered {answer.status}")
+
+    def receive(self, task):
+        return [self.decode(self.received[edge].get(), edge, self.endpoint.device) for edge in self.flow.edges_to(task)]
+
+
+class FilePeer(Peer):
+    """A file per message and reader, on the disk of the run's folder or in /dev/shm."""
+
+    def __init__(self, endpoint):
+        super().__init__(endpoint)
+        is_disk = self.plan.transport.name == "file-disk"
+        self.folder = self.plan.run_folder if is_disk else self.plan.shared_folder
+        self.numbers = Counter[Edge]()
+
+    def next_paths(self, edge):
+        self.numbers[edge] += 1
+        path = self.folder / f"message-{self.flow.edges.index(edge)}-{self.numbers[edge]}"
+        return path, Path(f"{path}-ready")
+
+    def send(self, task, payload):
+        block = None
+        for edge in self.flow.edges_from(task):
+            path, marker = self.next_paths(edge)
+            block = block or to_block(payload, edge.message)
+            try:
+                with open(f"{path}-new", "wb") as file:
+                    file.writelines(block)
+                Path(f"{path}-new").rename(path)
+                marker.touch()
+            except OSError as error:
+                raise RunFailed(f"{edge}: {edge.source} cannot write its message: {error}") from None
+
+    def receive(self, task):
+        return [self.read(edge) for edge in self.flow.edges_to(task)]
+
+    def read(self, edge):
+        path, marker = self.next_paths(edge)
+        while not marker.exists():
+            time.sleep(POLL_SECONDS)
+        try:
+            payload = from_block(np.fromfile(path, np.uint8), edge, self.endpoint.device)
+            path.unlink()
+            marker.unlink()
+        except (OSError, ValueError) as error:
+            raise RunFailed(f"{edge}: {edge.reader} cannot read its message: {error}") from None
+        return payload
+
+
+PEERS = dict.fromkeys(ENCODINGS, (HttpPeer, "HTTP, TCP over loopback")) | {
+    "file-disk": (FilePeer, "file in the folder of the run (as requested)"),
+    "file-shm": (FilePeer, "file in /dev/shm (as requested)"),
+}
+TRANSPORTS = dict.fromkeys(PEERS, by_sockets)
