@@ -90,9 +90,14 @@ def describe_message(sent: Sequence[Event], steps: int, fault_seconds: float) ->
     parts = (sent, "seconds"), (sent, "other"), (received, "seconds"), (received, "wait")
     serialise, write, read, wait = (sum_seconds(events, key) / steps for events, key in parts)
     every, faults = serialise + write + read, sum_seconds([*sent, *received], "faults") / steps
-    marks = {cause for field in first["fields"] for cause in field[6] if field[5] > MIN_FIELD_SHARE * held}
+    shares = Counter[str]()  # of the stored bytes, of the fields with a cause
+    for *_, size, field_causes in first["fields"]:
+        share = min(1.0, (size + ("view" in field_causes) * max(0, stored - held)) / stored)
+        shares.update(dict.fromkeys(field_causes, share if share > MIN_FIELD_SHARE else 0.0))
+    work = {"numbers": every, "bytes in the pickle": serialise + read, "not contiguous": serialise,
+            "tensors in the pickle": (serialise + read) * (first["how"] != "RDT")}  # fmt: skip
     repeats = count_repeats(sent) if first["how"] == "by value" else 1.0
-    is_driver, is_view = first["class"] == "driver", "view" in marks and stored > VIEW_FACTOR * held
+    is_driver, is_view = first["class"] == "driver", shares["view"] and stored > VIEW_FACTOR * held
     forwards = [event["forwards"] for event in sent if event["forwards"]]
     sent_on = [event for event in received if event["forwarded"] and event["class"] == "driver"]
     causes = (
@@ -101,10 +106,7 @@ def describe_message(sent: Sequence[Event], steps: int, fault_seconds: float) ->
         ("forwarded", not is_driver and forwards, 0.0),
         (f"serialised {repeats:.3g} times", repeats > 1, (serialise + write) * (1 - 1 / repeats)),
         (f"views, stored {stored / max(1, held):.1f} times", is_view, every * (1 - held / stored)),
-        ("numbers", "numbers" in marks, every),
-        ("bytes in the pickle", "bytes in the pickle" in marks, serialise + read),
-        ("not contiguous", "not contiguous" in marks, serialise),
-        ("tensors in the pickle", "tensors in the pickle" in marks and first["how"] != "RDT", serialise + read),
+        *((cause, shares[cause] * seconds, min(1.0, shares[cause]) * seconds) for cause, seconds in work.items()),
         ("page faults", faults * fault_seconds > FAULT_SHARE * every, min(every, faults * fault_seconds)),
         ("another node", any(reader["node"] != event["node"] for event in sent for reader in event["readers"]), 0.0),
     )
@@ -152,7 +154,8 @@ def make_profile(folder: Path, fault_seconds: float, step: str | None) -> dict[s
     groups: dict[Any, list[Event]] = defaultdict(list)
     for event in (event for event in events if event["side"] == "sent"):
         readers = tuple(sorted({reader["place"] for reader in event["readers"]}))
-        groups[event["place"], event["line"], event["how"], readers].append(event)
+        names = tuple(name for name, *_ in event["fields"])  # a call can have several arguments
+        groups[event["place"], event["line"], event["how"], readers, names].append(event)
     messages = [describe_message(sent, steps, fault_seconds) for sent in groups.values()]
     busy: dict[tuple[str, str], float] = defaultdict(float)  # seconds, by process and its class
     for event in events:

@@ -40,10 +40,6 @@ def profile_text(tmp_path, text: str, *flags: str):
     return done, json.loads(path.read_text()) if path.exists() else None
 
 
-def messages_from(profile, place: str, *readers: str):
-    return [m for m in profile["messages"] if m["place"] == place and m["readers"] == list(readers)]
-
-
 # place, readers, way, count, bytes held and stored, causes besides page faults
 MIB = 2**20
 EXPECTED = [
@@ -82,7 +78,7 @@ def test_the_profile_of_a_known_program(tmp_path):
 def check_messages(profile):
     """Each message has its count, bytes and causes, and no other one is there."""
     for place, reader, how, count, held, stored, causes in EXPECTED:
-        (message,) = messages_from(profile, place, reader)
+        (message,) = [m for m in profile["messages"] if (m["place"], *m["readers"]) == (place, reader)]
         assert (message["how"], message["count"], message["held_bytes"]) == (how, count, held)
         assert stored <= message["stored_bytes"] <= 1.01 * stored
         assert [cause for cause in message["causes"] if cause != "page faults"] == causes
@@ -151,7 +147,7 @@ def test_async_actors_nested_tasks_and_the_hook_of_a_user_whose_program_fails(tm
     assert done.stdout.splitlines()[:3] == [{"users_hook": "ran", "None": "None"}[hook]] * 3
     counts = {(m["place"], *m["readers"]): m["count"] for m in profile["messages"]}
     assert counts == {("make", "nested"): 3, ("nested", "Reader"): 3}
-    (forwarded,) = messages_from(profile, "nested", "Reader")
+    (forwarded,) = [message for message in profile["messages"] if message["place"] == "nested"]
     assert next(iter(forwarded["causes"])) == "forwarded"
 
 
@@ -304,14 +300,19 @@ def test_if_one_process_stops_to_record_no_later_event_of_others_counts(event_fi
     assert sum(message["count"] for message in messages) == 2  # of the first step
 
 
-def test_a_program_without_data_movement_hears_it_first(event_file, capsys):
+def test_two_arguments_of_one_call_are_two_messages(event_file):
+    path = event_file / "a-1.jsonl"
+    lines = path.read_text().splitlines()[:-1]
+    others = lines[1].replace('["x"', '["y"'), lines[2].replace('"object": "00"', '"object": "0a"')
+    path.write_text("\n".join([*lines, *others, ""]))
+    messages = make_profile(event_file, 1e-6, None)["messages"]
+    assert [(m["count"], m["fields"][0][0]) for m in messages] == [(4, "x"), (1, "y")]
+
+
+def test_advice_sums_what_its_cause_can_save_if_it_matters(event_file, capsys):
     profile = make_profile(event_file, 1e-6, None)
     print_profile(profile | {"seconds": 1e6})
     assert "These calls are not your problem" in capsys.readouterr().out
-
-
-def test_advice_sums_what_its_cause_can_save(event_file):
-    profile = make_profile(event_file, 1e-6, None)
     message = profile["messages"][0] | {"causes": {"serialised 4 times": 0.6}}
     assert "Work that it removes: 1.2e+03 ms" in advise(profile | {"messages": [message, message]})[0][1]
     message["causes"] = {"page faults": 0.6}

@@ -119,8 +119,7 @@ def identify_task(_, __, result):
     return "A" + first.task_id().hex() if hasattr(first, "task_id") else None
 
 
-# A function that serialises or deserialises a message, its side, and what returns value, bytes and reference. Or a
-# function during which messages are sent or received, in which way, and what returns their identity.
+# Name: "sent" or "received", and what returns value, bytes and reference; or a way, and what returns an identity.
 WRAPPED = {
     "ray._private.serialization:SerializationContext.serialize": ("sent", lambda a, _, r: (a[1], r.total_bytes)),
     "ray._private.serialization:SerializationContext.serialize_rdt_objects":

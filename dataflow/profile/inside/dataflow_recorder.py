@@ -21,7 +21,6 @@ import ray
 MAX_EVENTS = 20_000
 MAX_PARTS = 50_000  # of a message; the others are not described
 MAX_NAMES = 64  # of keys in a dict; more are probably data and not names
-LONG_LIST = 1000  # numbers, from which on a list of them is a cause
 worker = ray._private.worker.global_worker
 RAY_FOLDER = os.path.dirname(ray.__file__) + os.sep
 
@@ -55,8 +54,7 @@ class Recorder:
 
     def enter(self, how):
         """Begin a call of Ray during which messages are sent or received, such as ray.put; return its scope."""
-        outer = getattr(self.local, "scope", None)
-        self.local.scope = {"how": how, "start": time.time(), "events": [], "outer": outer}
+        self.local.scope = {"how": how, "start": time.time(), "events": [], "outer": getattr(self.local, "scope", None)}
         return self.local.scope
 
     def leave(self, scope, identify):
@@ -175,7 +173,7 @@ def describe_leaf(part):
         return "str" if is_text else "bytes", (len(part),), len(part), [] if is_text else ["bytes in the pickle"]
     if is_numbers(part):
         dtype = "floats" if isinstance(part[0], float) else "ints"
-        return dtype, (len(part),), 8 * len(part), ["numbers"] if len(part) >= LONG_LIST else []
+        return dtype, (len(part),), 8 * len(part), ["numbers"] if len(part) >= 1000 else []
     return None
 
 
