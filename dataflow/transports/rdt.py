@@ -18,6 +18,7 @@ import torch.distributed as dist
 from dataflow.endpoints.actor import Actor, Endpoint
 from dataflow.endpoints.tensors import DENSE, Codec, Payload, list_tensors, map_tensors, unpack
 from dataflow.flows.flow import DRIVER, Edge
+from dataflow.flows.message import ALIGNMENT_BYTES
 from dataflow.records.schema import AS_REQUESTED
 from dataflow.transports.process_group import read_logged_paths
 from dataflow.transports.store import call_tasks
@@ -124,10 +125,11 @@ def make_targets(endpoint, codec):
     """Register memory for the messages that a worker reads. Actors have their own copy of the codec."""
     in_flight, of_worker = endpoint.plan.options.in_flight, getattr(endpoint, "codec", codec)
     for edge in (edge for task in endpoint.inboxes for edge in endpoint.sent_flow.edges_to(task)):
-        shape, device = (in_flight, edge.message.packed_bytes), endpoint.device
-        buffers = torch.ones(shape, dtype=torch.uint8, device=device)  # ones, so that its pages are in memory
+        size = edge.message.packed_bytes
+        shape = in_flight, size + -size % ALIGNMENT_BYTES  # so that the fields of each message are aligned
+        buffers = torch.ones(shape, dtype=torch.uint8, device=endpoint.device)  # ones: its pages are in memory
         ray.experimental.register_nixl_memory(buffers)
-        of_worker.targets[str(edge)] = cycle([unpack(buffer, edge.message) for buffer in buffers])
+        of_worker.targets[str(edge)] = cycle([unpack(buffer[:size], edge.message) for buffer in buffers])
 
 
 def by_direct_transport(

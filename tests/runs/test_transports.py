@@ -39,7 +39,15 @@ WITH_FLAGS = [
     ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
     ("torch", "mapped", "--copy-in", "--copy-out", "--message", "jagged", *GRPO),
-    ("rdt", "nixl-pull", "--reuse-buffers", "--in-flight", "2", *GRPO),
+    (
+        "rdt",
+        "nixl-pull",
+        "--reuse-buffers",
+        "--in-flight",
+        "2",
+        "--flow",
+        "a -> b: x uint8 13B, y int64 16B, z uint8 3B",
+    ),
     ("torch", "multiprocessing", "--copy-in", "--copy-out", "--check-every", "2", *CHAIN_ODD),
 ]
 
