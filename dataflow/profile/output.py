@@ -60,8 +60,8 @@ def advise(profile: Mapping[str, Any]) -> list[tuple[float, str]]:
         if messages and not (start == "page faults" and profile["retained"]):
             lines = [(start == "through the driver" and m["get_line"]) or m["line"] or m["place"] for m in messages]
             where = ", ".join([*dict.fromkeys(lines)][:MAX_LINES])
-            routes = "; ".join(message["route"] for message in messages)
-            advice.append((saved, f"{start}: {routes:.70}\n   {rule['change']}\n   Where: {where}\n   Work that it "
+            of_messages = f"{len(messages)} of the messages, for example {messages[0]['route']}"
+            advice.append((saved, f"{start}: {of_messages}\n   {rule['change']}\n   Where: {where}\n   Work that it "
                                   f"removes: {saved * 1e3:,.3g} ms per step. Example: {rule['example']}"))  # fmt: skip
     return sorted(advice, reverse=True)
 
