@@ -199,9 +199,10 @@ def make_page() -> str:
         ratios = [one / other - 1 for one, other in zip(of["with"], of["without"], strict=True)]
         share = f"{median(ratios):+.1%} ({min(ratios):+.1%}, {max(ratios):+.1%})"
         costs.append((name, f"{median(of['without']):.1f}", f"{median(of['with']):.1f}", share))
-    small = [("median of five processes", "without the profiler", "with it")]
+    small = [("median of five processes (smallest, largest)", "without the profiler", "with it")]
     for name, of in process.items():
-        small.append((name, *(f"{median(of[side]):.1f}" for side in ("without", "with"))))
+        sides = (of["without"], of["with"])
+        small.append((name, *(f"{median(side):.1f} ({min(side):.1f}, {max(side):.1f})" for side in sides)))
     equal = {json.dumps(row["counts"], sort_keys=True) for row in versions}
     known = [("Ray", "known messages that were found", "functions that it does not have")]
     for row in versions:
