@@ -2,7 +2,8 @@
 
     python3 -m examples.direct_transport
 
-In the tables of this suite: `store refs` before, `rdt gloo` after. With GPUs, the backend is nccl.
+In the tables of this suite: `store refs` before, `rdt gloo` after. With GPUs, the backend is nccl. The driver is not in
+the group: ray.get(reference, _use_object_store=True) reads a tensor through the object store.
 """
 
 import ray

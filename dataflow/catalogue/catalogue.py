@@ -1,5 +1,6 @@
 """List every runtime, transport, configuration and suite. The TOML files in this folder have the data."""
 
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +61,8 @@ class Transport:
     once_per_node: bool = False  # a message crosses once to a node, however many of its readers are there
     bypasses_kernel: bool = False  # RDMA, NVLink, CUDA IPC or NCCL may carry payloads, which no interface counts
     gives_views: bool = False  # readers get a view of memory that they do not own; otherwise they own a copy
-    can_receive_in_place: bool = False  # a reader can say where a message arrives
+    can_receive_in_place: bool = False  # a reader fetches its messages, and can say where they arrive
+    registers_memory: bool = False  # for example for RDMA, before it is sent
     max_in_flight: int | None = None  # iterations in flight; None: as many as memory holds
 
     @property
@@ -105,7 +107,8 @@ class Part:
 
 
 def configuration_name(runtime: str, transport: str, flags: Mapping[str, Any]) -> str:
-    words = [f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}") for name, value in flags.items()]
+    words = [f"--{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
+             for name, value in flags.items()]  # fmt: skip
     return " ".join([runtime, transport, *words])
 
 
@@ -161,7 +164,7 @@ def suites() -> dict[str, list[Part]]:
     movable = [v for v in measured if host_flags.isdisjoint(v.flags) and not v.transport.requirements.host_memory_only]
     core["gpu"].insert(0, Part("configurations", [v.name for v in movable], "--device cuda --warmup 3 --iterations 20"))
     # Everything in results/published, so that one call measures all of it, interleaved.
-    published = {name: core[name] for name in ("headline", "benchmark", "stages", "hops", "sweeps")}
+    published = {name: core[name] for name in ("headline", "benchmark", "stages", "hops", "sweeps", "rdt")}
     for suite in of_studies:
         core |= suite
         published |= suite

@@ -38,8 +38,8 @@ def make_field(field: Field, sender: str, slot: int) -> list[Any]:
     if field.dtype == "str":
         return [generator.integers(97, 123, count, np.uint8).tobytes().decode() for count in field.lengths]
     dtype = np.dtype(ARRAY_DTYPES.get(field.dtype, field.dtype))
-    if dtype.kind in "iu":  # all values of the type, and all bits of a bfloat16
-        limits = np.iinfo(dtype)
+    if dtype.kind in "iu":  # all values of the type, and all bits of a bfloat16; lists of numbers are experts' indices
+        limits = np.iinfo("uint8" if field.is_python else dtype)
         arrays = [generator.integers(limits.min, limits.max, shape, dtype, endpoint=True) for shape in field.shapes]
     elif dtype.kind == "b":
         arrays = [generator.integers(0, 2, shape, np.uint8).view(dtype) for shape in field.shapes]

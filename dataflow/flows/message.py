@@ -111,6 +111,11 @@ class Message:
     def bytes(self) -> int:
         return sum(field.bytes for field in self.fields)
 
+    @property
+    def least_bytes(self) -> int:
+        """Return the bytes that any encoding needs: at least one for each number in a list."""
+        return sum(f.bytes // NUMBER_BYTES if f.dtype in ("ints", "floats") else f.bytes for f in self.fields)
+
     @cached_property
     def jagged_names(self) -> list[str]:
         """Return the names of the lists of tensors that were made jagged."""

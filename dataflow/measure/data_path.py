@@ -28,14 +28,15 @@ def find_other_data_path(plan: Plan, run: Run, worker_nodes: Mapping[str, int], 
         if stores_messages(plan):
             headers_bytes = PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in flow.edges)
             high = 1.1 * (expected_stored_bytes(plan) + plan.added.store_bytes) + headers_bytes
-            low = 0.99 * expected
+            least_bytes, all_bytes = (sum(getattr(m, n) for m in flow.messages) for n in ("least_bytes", "bytes"))
+            low = 0.99 * expected * least_bytes / all_bytes
         has_large = any(stored_size(plan, message) > INLINED_BYTES for message in flow.messages)
         if has_large and not low <= stored <= high:
             took_in, name = format_bytes(round(stored)), plan.configuration.name
             return (f"the object store took in {took_in} per iteration, and {format_bytes(expected)} are expected of "
                     f"{name}: another data path was used")  # fmt: skip
-        if plan.transport.uses_sockets:
-            sent = sum(edge.bytes for edge in flow.edges) + sum(task.other_bytes for task in flow.tasks)
+        if plan.transport.uses_sockets and not plan.beside:  # whose bytes would count
+            sent = sum(edge.message.least_bytes for edge in flow.edges) + sum(task.other_bytes for task in flow.tasks)
             received.append(("the loopback interface", run.loopback_bytes or 0, sent))
     if not plan.transport.bypasses_kernel:
         for node, cost in run.node_costs.items():

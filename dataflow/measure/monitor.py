@@ -56,14 +56,17 @@ class Monitor:
         self.state: Any = None  # progress and report
         self.changed_at = time.monotonic()
 
-    def follow_driver(self, run_folder: RunFolder) -> None:
-        """Start the driver process and wait for its end."""
+    def start_driver(self, run_folder: RunFolder) -> None:
         checkout = self.plan.checkout or ROOT
         python = checkout / ".venv" / "bin" / "python"
         interpreter = str(python) if self.plan.checkout and python.exists() else sys.executable
         command = [interpreter, "-m", "dataflow.measure.driver", str(run_folder.folder)]
         (run_folder.folder / "plan").write_bytes(pickle.dumps(self.plan))  # a neighbouring version may have to read it
         run_folder.start_driver(command, checkout, driver_environment(self.plan))
+
+    def follow_driver(self, run_folder: RunFolder) -> None:
+        """Start the driver process and wait for its end."""
+        self.start_driver(run_folder)
         try:
             problem = self.wait(run_folder)
         except (FileNotFoundError, msgspec.DecodeError) as error:  # another program, or a flow of the user, spoiled it

@@ -21,6 +21,7 @@ from common.record import only_measurement
 from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS, suites
 from dataflow.errors import RunFailed, UsageError, did_you_mean
 from dataflow.flows.catalogue import build_flow, flag_name
+from dataflow.measure.beside import run_beside
 from dataflow.measure.monitor import Monitor
 from dataflow.plan.command_line import make_options, parse_flags
 from dataflow.plan.options import FLAGS
@@ -226,9 +227,16 @@ def measure_run(item: Item, order: int, pair: str = "") -> int:
     item.save()
     try:
         remove_dead_runs()
-        with RunFolder() as run_folder:
+        with run_beside(item.plan.beside) as count_iterations, RunFolder() as run_folder:
             plan = replace(item.plan, run_folder=run_folder.folder, shared_folder=run_folder.shared)
-            Monitor(plan, record).follow_driver(run_folder)
+            monitor = Monitor(plan, record)
+            monitor.follow_driver(run_folder)
+            run = record.runs[-1]
+            if plan.beside and run.status == "ok":
+                begin, _ = monitor.progress.iteration(2 + (run.warmup_iterations or 0))  # the first timed one
+                _, end = monitor.progress.iteration(monitor.progress.progress[2])
+                run.beside_iterations, run.beside_seconds = count_iterations(begin, end), end - begin
+                run.other_cores, run.loopback_bytes = None, None  # the other flow has a part in them
     except KeyboardInterrupt:
         run = record.runs[-1]
         run.status, run.reason = "failed", f"interrupted after {len(run.seconds)} timed iterations"

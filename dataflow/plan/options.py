@@ -23,6 +23,7 @@ PRESETS_TEXT = "\n".join(path.read_text(encoding="utf-8") for path in _PRESET_FI
 PRESETS = tomllib.loads(PRESETS_TEXT)
 FORMS = {form: change for study in studies().values() for form, change in study.forms.items()}  # of --message
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
+MAX_BESIDE = 100_000  # iterations of the flow of --beside; their times take 1.6 MB
 MAX_WARMUP, MIN_WARMUP_GROUPS = 60, 10  # untimed iterations; groups of --in-flight of them, which are compared
 
 
@@ -88,6 +89,8 @@ class CoreOptions:
     copy_out: bool = _transport(False, "readers copy the view that they get into warm memory", configuration=True)
     reuse_buffers: bool = _transport(False, "rdt nixl-pull: readers receive into memory that they have registered "
         "(set_target_for_ref)", configuration=True)
+    one_by_one: bool = _transport(False, "rdt nixl-pull: readers fetch the messages of a call one after the other, and "
+        "not together", configuration=True)
     registration: str = _transport("once", "rdt nixl and nixl-pull: producers register their memory once, Ray copies "
         "each message into a registered pool, or Ray registers each message, as it does by itself (none)", str,
         choices=("once", "pool", "none"), configuration=True)
@@ -124,6 +127,8 @@ class CoreOptions:
     threads: int = _measurement(1, "torch threads per actor, for copies", int, _COUNT, configuration=True)
     trace: bool = _measurement(False, "record what each process does and when: a table shows the stages of an "
         "iteration, and a Chrome trace (.trace) lies beside the record. Tracing itself costs time")
+    beside: str | None = _measurement(None, "send another flow over the same transport, in processes of its own, from "
+        "before the first iteration to the last: weights, or 'trainer -> rollout: 100MB'", str, configuration=True)
     inject: str | None = _measurement(None, "", str, configuration=True)  # tests/fault_injection.py
     # fmt: on
     transport: str | None = None
@@ -138,6 +143,15 @@ class CoreOptions:
     def sizes(self) -> dict[str, Any]:
         """Return the parameters of the flow by name; None: the flow's default."""
         return {field.name: getattr(self, field.name) for field in FLAGS if field.metadata["size"]}
+
+    @property
+    def beside_options(self) -> Any:
+        """Return the options of the flow of --beside: it goes on until it is ended, and verifies each iteration."""
+        others: dict[str, Any] = dict.fromkeys(
+            [*self.sizes, "beside", "message", "check_every", "model_seconds", "inject", "placement"]
+        )
+        return dataclasses.replace(self, **others | {"flow": self.beside, "iterations": MAX_BESIDE, "warmup": 0,
+                                                     "in_flight": 1, "trace": False})  # fmt: skip
 
     @property
     def group_size(self) -> int:

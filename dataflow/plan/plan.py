@@ -66,6 +66,7 @@ class Plan:
     checkout: Path | None = None  # another checkout of this project, whose code the worker runs
     suite: str = ""
     table: str = "configurations"
+    beside: "Plan | None" = None  # of another flow, which runs while this one is measured
 
     @cached_property
     def task_flow(self) -> Flow:
@@ -202,4 +203,10 @@ def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: st
     if options.address:
         validate.require_cluster(options.address)
     store_bytes = validate.require_memory(plan)
-    return replace(plan, gpus=gpus, store_bytes=store_bytes), None
+    plan, beside, skipped = replace(plan, gpus=gpus, store_bytes=store_bytes), None, None
+    if options.beside:
+        try:
+            beside, skipped = resolve_plan(runtime_name, options.beside_options)
+        except UsageError as error:
+            raise UsageError(f"--beside {options.beside}: {error}") from None
+    return replace(plan, beside=beside), skipped

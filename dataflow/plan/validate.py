@@ -19,6 +19,7 @@ import psutil
 from common import flags as script_flags
 from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import Skipped, UsageError
+from dataflow.flows.catalogue import flag_name
 from dataflow.flows.flow import Flow
 from dataflow.flows.message import jagged_message
 from dataflow.plan.options import FORMS, MIN_STORE_BYTES, RESULTS, Options
@@ -55,9 +56,10 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
     if options.copy_in and (not transport.requirements.shared_memory or options.message == "packed"):
         yield f"--copy-in: {label} does not send what its producers write into shared memory: leave it out"
-    if options.reuse_buffers and not transport.can_receive_in_place:
-        yield f"--reuse-buffers: readers of {label} cannot choose where messages arrive: leave it out"
-    if options.registration != "once" and transport.requirements.modules != ["nixl"]:
+    for flag in (flag for flag in ("reuse_buffers", "one_by_one") if getattr(options, flag)):
+        if not transport.can_receive_in_place:
+            yield f"{flag_name(flag)}: readers of {label} do not fetch their messages: leave it out"
+    if options.registration != "once" and not transport.registers_memory:
         yield f"--registration: {label} registers no memory: leave it out"
     if options.preallocate_store and (options.address or not transport.runtime.uses_ray):
         yield "--preallocate-store is for the object store of a private Ray cluster: leave it out"

@@ -47,6 +47,22 @@ CONFIGURATIONS = Table(
 )  # fmt: skip
 
 
+def format_other_flow(result: Result) -> str:
+    rates = [run.beside_iterations / run.beside_seconds for run in result.shown_runs if run.beside_seconds]
+    return format_significant(median(rates)) if rates else "-"
+
+
+BESIDE_COLUMNS = (
+    Column("configuration", tables.short_label),
+    tables.READERS,
+    tables.TIME,
+    Column("95 % interval", tables.format_interval, 4),
+    Column("p95 ms", lambda r: format_milliseconds(r.p95_seconds)),
+    Column("iterations of the other flow per second", format_other_flow),
+)
+BESIDE = Table("beside", lambda group: BESIDE_COLUMNS)
+
+
 def pair_retained(group: Group) -> list[Pair]:
     """Return the results without and with --retain-memory of each size of an iteration."""
     by_size = defaultdict[int, dict[bool, Result]](dict)
@@ -122,8 +138,37 @@ CLUSTER = Table(
 )  # fmt: skip
 
 
+def setup_column(step: str) -> Column:
+    """Return the median time of a step of the setup, of all workers together; "-" if a transport does not have it."""
+
+    def format_setup(result: Result) -> str:
+        seconds = [run.setup_seconds[step] for run in result.shown_runs if step in run.setup_seconds]
+        return format_milliseconds(median(seconds)) if seconds else "-"
+
+    return Column(f"{step} ms", format_setup)
+
+
+# The first iteration makes the connections.
+RDT_COLUMNS = (
+    Column("configuration", tables.short_label),
+    tables.READERS,
+    tables.TIME,
+    Column("95 % interval", tables.format_interval, 4),
+    Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
+    Column("page faults", tables.format_faults),
+    *map(setup_column, ("agents", "registration", "registration of targets")),
+    Column("first iteration ms", lambda r: format_milliseconds(median(r.first_seconds))),
+    setup_column("deregistration"),
+)
+RDT = Table(
+    "rdt", lambda group: RDT_COLUMNS, lambda group: tables.order_by_readers(group.results),
+    sentence=lambda group: describe_fastest(group.results),
+    chart=lambda group: draw_dots(group, "rdt", f"Time per iteration: {title_of(group.done[0])}"),
+)  # fmt: skip
+
+
 def swept_size(result: Result) -> str:
-    return result.table.removeprefix("sweep-").replace("-", "_")
+    return next(name for name in SWEPT if result.table.endswith(name.replace("_", "-")))
 
 
 def find_sweeps(group: Group) -> list[Sweep]:
@@ -185,11 +230,13 @@ SECTIONS = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
     "configurations": CONFIGURATIONS,
     "paired": CONFIGURATIONS,
+    "beside": BESIDE,
     "stages": stage_tables("stages", draw_headline),
     "cluster": CLUSTER,
     "cluster-stages": stage_tables("cluster-stages"),
     "microbenchmarks": MICROBENCHMARKS,
     "retained-memory": RETAINED_MEMORY,
+    "rdt": RDT,
     **dict.fromkeys(("sweep-iteration-bytes", "sweep-fields", "sweep-batch-size", "sweep-actors"), SWEEP),
-    "in-flight": replace(SWEEP, name="in-flight"),
+    **{name: replace(SWEEP, name=name) for name in ("in-flight", "rdt-fields", "agentic-iteration-bytes")},
 }

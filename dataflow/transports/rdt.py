@@ -14,6 +14,7 @@ from typing import Any
 import ray
 import torch
 import torch.distributed as dist
+from ray.experimental.rdt.util import get_tensor_transport_manager
 
 from dataflow.endpoints.actor import Actor, Endpoint
 from dataflow.endpoints.tensors import DENSE, Codec, Payload, list_tensors, map_tensors, unpack
@@ -58,20 +59,30 @@ def by_nixl(workers: WorkerGroup, pull: bool = False) -> Connection:
     A message is the result of a call, or is put by its producer, who answers with the reference (`pull`). Ray cannot
     send the reference of a result in a list before the result is there, so only `pull` can receive in place.
     """
-    codec = Fetch(encode=put, decode=get) if pull else None
+    options, setup_seconds = workers.plan.options, {}
+    codec = Fetch(encode=put, decode=get, one_by_one=options.one_by_one) if pull else None
     workers.start(NixlActor, NixlEndpoint, codec=codec)
-    start = time.perf_counter()
-    workers.run_in_all(register_memory)
-    if workers.plan.options.reuse_buffers:
-        workers.run_in_all(partial(make_targets, codec=codec))
-    setup_seconds = {"agents, memory registration": time.perf_counter() - start}
+
+    def time_in_all(name, function):
+        start = time.perf_counter()
+        workers.run_in_all(function)
+        setup_seconds[name] = time.perf_counter() - start
+
+    time_in_all("agents", make_agent)
+    if options.registration != "none":
+        time_in_all("registration", register_memory)
+    if options.reuse_buffers:
+        time_in_all("registration of targets", partial(make_targets, codec=codec))
     connection = by_direct_transport(workers, "NIXL", setup_seconds, codec)
 
-    def read_data_paths():
+    def end():
+        if options.registration == "once":
+            time_in_all("deregistration", deregister_memory)
         paths = ", ".join(["NIXL over UCX", *read_logged_paths(workers.plan.run_folder, "ucx")])
-        return {"data_paths": dict.fromkeys(connection.data_paths, paths)} if "," in paths else {}
+        data_paths = dict.fromkeys(connection.data_paths, paths) if "," in paths else connection.data_paths
+        return {"data_paths": data_paths}  # the run has setup_seconds already
 
-    return replace(connection, facts=read_data_paths)
+    return replace(connection, facts=end)
 
 
 class NixlEndpoint(Endpoint):
@@ -88,14 +99,29 @@ class NixlActor(NixlEndpoint, Actor):
     pass
 
 
+def make_agent(endpoint):
+    get_tensor_transport_manager("NIXL").get_nixl_agent()
+
+
 def register_memory(endpoint):
-    """Register what the endpoint sends, or a pool that Ray copies it into; without both, Ray registers each message."""
+    """Register what the endpoint sends, or a pool that Ray copies it into."""
     outboxes, registration = endpoint.outboxes.values(), endpoint.plan.options.registration
     if registration == "pool":
         pool_bytes = POOL_MARGIN + sum(len(outbox.sent) * outbox.message.packed_bytes for outbox in outboxes)
         ray.experimental.register_nixl_memory_pool(pool_bytes, endpoint.device)
-    for payload in (p for outbox in outboxes for p in outbox.buffers or outbox.pool if registration == "once"):
-        map_tensors(ray.experimental.register_nixl_memory, payload)
+    else:
+        call_with_sent_memory(endpoint, ray.experimental.register_nixl_memory)
+
+
+def deregister_memory(endpoint):
+    call_with_sent_memory(endpoint, ray.experimental.deregister_nixl_memory)
+
+
+def call_with_sent_memory(endpoint, function):
+    """Call a function with each tensor that the endpoint sends."""
+    for outbox in endpoint.outboxes.values():
+        for payload in outbox.buffers or outbox.pool:
+            map_tensors(function, payload)
 
 
 @dataclass(frozen=True)
@@ -105,12 +131,14 @@ class Fetch(Codec):
     With targets, they arrive in memory that the reader has used `in_flight` messages ago, and no page is new.
     """
 
+    one_by_one: bool = False
     targets: dict[str, Iterator[Payload]] = field(default_factory=dict)  # by edge
 
     def decode_all(self, received: Sequence[list[ray.ObjectRef]], edges: Sequence[Edge], device: Any) -> list[Payload]:
-        for (reference,), edge in zip(received, edges if self.targets else [], strict=False):
+        references = [reference for (reference,) in received]
+        for reference, edge in zip(references, edges if self.targets else [], strict=False):
             ray.experimental.set_target_for_ref(reference, list_tensors(next(self.targets[str(edge)])))
-        return ray.get([reference for (reference,) in received])
+        return [ray.get(reference) for reference in references] if self.one_by_one else ray.get(references)
 
 
 def put(payload):

@@ -187,6 +187,7 @@ def clean(folder: Path) -> list[str]:
         psutil.wait_procs(processes, timeout=0.2)  # it also reaps children of this process
     for creator in (folder.name, *(f"{kind}{pid}" for pid in pids for kind in ("obj", "hdr"))):  # Ray's end with its id
         names += [path.name for path in SHARED_MEMORY.glob(f"sem.{creator}-*")]
+    names += [path.name for path in SHARED_MEMORY.glob(f"{folder.name}.*")]  # iceoryx2 names its memory after the run
     unlink_semaphores(names)
     shutil.rmtree(SHARED_MEMORY / folder.name, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)

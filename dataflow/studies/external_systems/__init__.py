@@ -1,4 +1,4 @@
-"""Systems that people use instead of Ray's transports: ZeroMQ, Arrow Flight, TransferQueue, and TensorDict messages."""
+"""Systems that people use instead of Ray's transports: ZeroMQ, Arrow Flight, HTTP, files, NIXL, and more."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,6 +8,11 @@ from dataflow.studies import Study
 
 
 def find_errors(transport: Any, options: Any, flow: Any) -> Iterator[str]:
+    if transport.label.startswith("peers nixl"):
+        if options.as_sent:
+            yield f"--as-sent: {transport.label} carries contiguous tensors only: leave it out"
+        elif options.message != "packed" and any(field.is_python for m in flow.messages for field in m.fields):
+            yield f"{transport.label} carries tensors only: give --message packed"
     if options.message != "tensordict":
         return
     if not transport.carries_objects:

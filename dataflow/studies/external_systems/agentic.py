@@ -12,7 +12,6 @@ import queue
 import threading
 import time
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -22,28 +21,9 @@ from dataflow.endpoints.tensors import ARRAYS, assemble, from_array, tensors_of
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import Edge
 from dataflow.flows.message import ARRAY_DTYPES
-from dataflow.studies.external_systems.peers import Peer, by_sockets, from_parts, to_parts
+from dataflow.studies.external_systems.peers import Peer, by_sockets, from_block, from_parts, to_block, to_parts
 
 POLL_SECONDS = 0.001  # between two looks for a marker
-LENGTH_BYTES = 8
-
-
-def to_block(payload, message):
-    """Return the number of parts, their bytes, and the parts, in a list: a file and a raw body have this order."""
-    parts = to_parts(payload)
-    sizes = [len(parts), *(memoryview(part).nbytes for part in parts)]
-    return [*(size.to_bytes(LENGTH_BYTES, "little") for size in sizes), *parts]
-
-
-def from_block(data, edge, device):
-    """Return the payload of a block; raise ValueError if the block is cut."""
-    view = memoryview(data)
-    count = int.from_bytes(view[:LENGTH_BYTES], "little")
-    begin = LENGTH_BYTES * (1 + count)
-    ends = np.cumsum([begin, *np.frombuffer(view[LENGTH_BYTES:begin], np.int64)]).tolist()
-    if len(view) != ends[-1]:
-        raise ValueError(f"the message is cut: {len(view)} of {ends[-1]} bytes")
-    return from_parts([view[begin:end] for begin, end in pairwise(ends)], edge, device)
 
 
 def to_json(payload, message):
@@ -127,8 +107,8 @@ class HttpPeer(Peer):
             if answer.status != 200:
                 raise RunFailed(f"{edge}: the HTTP server of {edge.reader} answered {answer.status}")
 
-    def receive(self, task):
-        return [self.decode(self.received[edge].get(), edge, self.endpoint.device) for edge in self.flow.edges_to(task)]
+    def read(self, edge):
+        return self.decode(self.received[edge].get(), edge, self.endpoint.device)
 
 
 class FilePeer(Peer):
@@ -157,9 +137,6 @@ class FilePeer(Peer):
                 marker.touch()
             except OSError as error:
                 raise RunFailed(f"{edge}: {edge.source} cannot write its message: {error}") from None
-
-    def receive(self, task):
-        return [self.read(edge) for edge in self.flow.edges_to(task)]
 
     def read(self, edge):
         path, marker = self.next_paths(edge)

@@ -25,6 +25,9 @@ PEERS = [
     ("peers http-base64", "aiohttp", *PPO),
     ("peers http-msgpack", "aiohttp", *PPO, "--in-flight", "3"),
     ("peers http-raw", "aiohttp", *PPO, "--message", "packed"),
+    ("peers iceoryx2", "iceoryx2", *PPO, "--in-flight", "3", "--copy-out"),
+    ("peers nixl-read", "nixl", *PPO, "--in-flight", "3", "--message", "packed"),
+    ("peers nixl-write", "nixl", "--flow", "a, b -> c: x uint8 13B, y 3 x int64 16B; c -> d: 64kB", "--in-flight", "2"),
     ("store transfer-queue", "transfer_queue", "--flow", "grpo", "--batch-size", "4", "--message", "tensordict"),
 ]
 
@@ -36,6 +39,14 @@ def test_fields_arrive_over_other_systems(measure, names):
     pytest.importorskip(module, reason=f"{module}: it is not installed: make peers")
     (run,) = measure(configuration, *flags, "--iterations", "4", "--warmup", "1").runs
     assert run.readers_own_a_copy
+
+
+@pytest.mark.optional
+def test_readers_of_iceoryx2_get_views_of_its_shared_memory(measure):
+    """The check of the data path finds the memory of the readers in a file of /dev/shm."""
+    pytest.importorskip("iceoryx2", reason="iceoryx2: it is not installed: make peers")
+    (run,) = measure("peers iceoryx2", "--flow", "a -> b: 1MB", "--iterations", "30", "--check-every", "10").runs
+    assert run.readers_own_a_copy is False and "as requested" not in run.data_paths["a -> b"]
 
 
 @pytest.mark.runs  # it is not quick either: tensordict imports the compiler of torch
