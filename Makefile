@@ -12,6 +12,7 @@
 # make faults               faults and hostile uses, and what runs say, keep and leave behind
 # make publish              regenerate img/ and the tables of README.md and docs/ from results/published
 # make profile-examples     profile programs of others, try the advice, and measure the cost (an hour; docs/profile.md)
+# make put-gigabytes        Ray's metric of puts, with several versions of Ray (ten minutes; docs/put-gigabytes.md)
 # make profile-versions     profile a known program with three versions of Ray
 # make clean                remove the virtual environment, and the records of runs
 
@@ -23,7 +24,7 @@ ARGS ?=
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: demo agreement run quick published gpu test test-all unit lint peers faults publish profile-examples profile-versions clean
+.PHONY: demo agreement run quick published gpu test test-all unit lint peers faults publish profile-examples profile-versions put-gigabytes clean
 .DELETE_ON_ERROR:
 # Without compiled modules, each of the hundreds of processes would compile torch and Ray again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -90,6 +91,16 @@ profile-versions: .venv/installed
 	for version in $(RAYS); do $(PY) -m pip install --quiet --target .venv-profiled/ray-$$version ray==$$version \
 		aiosignal frozenlist || exit 1; done
 	$(PY) -m examples.profiled.measure versions $(RAYS:%=.venv-profiled/ray-%)
+
+PUT_RAYS := 2.44.1 2.53.0 2.54.0 2.56.0 2.58.0 2.60.0
+PUTS := results/evidence/put-gigabytes.jsonl
+put-gigabytes: .venv/installed
+	rm -f $(PUTS)
+	for version in $(PUT_RAYS); do $(PY) -m pip install --quiet --target .venv-profiled/ray-$$version ray==$$version \
+		aiosignal frozenlist || exit 1; done
+	for run in 1 2 3 4 5; do for version in $(PUT_RAYS); do \
+		PYTHONPATH=.venv-profiled/ray-$$version $(PY) -m examples.put_gigabytes $(PUTS) || exit 1; done; \
+		RAY_preallocate_plasma_memory=1 $(PY) -m examples.put_gigabytes $(PUTS) || exit 1; done
 
 .venv-profiled/installed: examples/profiled/requirements.txt
 	$(PYTHON) -m venv .venv-profiled

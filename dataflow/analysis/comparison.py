@@ -111,10 +111,14 @@ def find_differences(one: Any, other: Any, name: str = "") -> Iterator[str]:
 
 
 def check_one_machine(results: Sequence[Result], several_boots: bool = False) -> None:
-    """Raise RecordError for results of different machines or versions, or in one table of two boots or kernels."""
+    """Raise RecordError for results of different machines or versions, or in one table of two boots or kernels.
+
+    With `several_boots`, each table may be of another machine, which it names.
+    """
     first: dict[str, dict[str, Any]] = {}
     for result in results:
-        groups: dict[str, Sequence[str]] = {"the records are of different machines or versions": HARDWARE_KEYS}
+        whose = f"the records of the table {result.table}" if several_boots else "the records"
+        groups: dict[str, Sequence[str]] = {f"{whose} are of different machines or versions": HARDWARE_KEYS}
         if not several_boots:
             groups[f"the records of the table {result.table} are of different boots or kernels"] = MACHINE_KEYS
         for environment, (problem, keys) in product(result.environments, groups.items()):

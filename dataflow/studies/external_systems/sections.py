@@ -13,8 +13,8 @@ def make_peers_table(name: str) -> Table:
         name,
         columns=lambda group: COLUMNS,
         sentence=lambda group: describe_fastest(group.results),
-        chart=lambda group: draw_dots(group, name, f"Time per iteration: {title_of(group.done[0])}"),
+        chart=lambda group: draw_dots(group, name.replace("-", "_"), f"Time per iteration: {title_of(group.done[0])}"),
     )
 
 
-SECTIONS = {name: make_peers_table(name) for name in ("peers", "agentic")}
+SECTIONS = {name: make_peers_table(name) for name in ("peers", "agentic", "shared-memory")}
