@@ -237,6 +237,7 @@ SECTIONS = {  # in the order of a report
     "microbenchmarks": MICROBENCHMARKS,
     "retained-memory": RETAINED_MEMORY,
     "rdt": RDT,
+    "rdt-stages": stage_tables("rdt-stages"),
     **dict.fromkeys(("sweep-iteration-bytes", "sweep-fields", "sweep-batch-size", "sweep-actors"), SWEEP),
     **{name: replace(SWEEP, name=name) for name in ("in-flight", "rdt-fields", "agentic-iteration-bytes")},
 }
