@@ -128,7 +128,8 @@ class CoreOptions:
     trace: bool = _measurement(False, "record what each process does and when: a table shows the stages of an "
         "iteration, and a Chrome trace (.trace) lies beside the record. Tracing itself costs time")
     beside: str | None = _measurement(None, "send another flow over the same transport, in processes of its own, from "
-        "before the first iteration to the last: weights, or 'trainer -> rollout: 100MB'", str, configuration=True)
+        "before the first iteration to the last: a flow as in --flow, such as 'trainer -> rollout: 100MB'", str,
+        configuration=True)
     inject: str | None = _measurement(None, "", str, configuration=True)  # tests/fault_injection.py
     # fmt: on
     transport: str | None = None
