@@ -5,7 +5,7 @@ import os
 import resource
 import runpy
 import time
-from collections import Counter, deque
+from collections import ChainMap, Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -134,10 +134,7 @@ class Endpoint:
 
     def verify_unsent(self) -> dict[str, int]:
         """Return the wrong bytes by edge that the verification finds in messages that nobody has sent."""
-        found: dict[str, int] = {}
-        for inbox in self.inboxes.values():
-            found |= inbox.verify_unsent(self.digests)
-        return found
+        return dict(ChainMap(*(inbox.verify_unsent(self.digests) for inbox in self.inboxes.values())))
 
     def release(self) -> None:
         """Drop the last inputs. Views among them keep a channel's buffer, an object or a ring's slot in use."""

@@ -20,7 +20,7 @@ from dataflow.flows.chatlearn_messages import of_samples, rlhf, slime
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, NUMBER_BYTES, Field, Message, flat_message
 from dataflow.flows.parser import ARROW, check_reserved, parse_flow
-from dataflow.flows.patterns import all_to_all, chain, fan_in, fan_out, ring, round_trip, scatter_gather
+from dataflow.flows.patterns import SENDS, chain, pattern, round_trip, scatter_gather
 from dataflow.studies import studies
 from dataflow.units import format_bytes
 
@@ -51,10 +51,7 @@ FLOWS: dict[str, Callable[..., Flow]] = {
     "round-trip": round_trip,
     "chain": chain,
     "scatter-gather": scatter_gather,
-    "ring": ring,
-    "all-to-all": all_to_all,
-    "fan-in": fan_in,
-    "fan-out": fan_out,
+    **{name: pattern(name) for name in SENDS},
 }
 for _study in studies().values():
     FLOWS.update(_study.flows)

@@ -1,7 +1,7 @@
 """Build the flows that are patterns of communication, with the same number of bytes on every edge."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise, permutations
 
 from dataflow.flows.flow import DRIVER, Flow, Task
@@ -28,38 +28,28 @@ def scatter_gather(message_bytes: int = 1024, actors: int = 4) -> Flow:
     return Flow(f"scatter-gather-{actors}", f"scatter-gather of {actors}", message, answers, returns=names)
 
 
-def ring(message_bytes: int = 1024, actors: int = 4) -> Flow:
-    """Each actor sends to the next one, all at the same time."""
-    return at_once("ring", message_bytes, [(sender, [sender % actors + 1]) for sender in range(1, actors + 1)])
+# Actors that send when the driver begins, by the number of all: the sender, and the readers of its message.
+SENDS: dict[str, Callable[[int], list[tuple[int, Sequence[int]]]]] = {
+    "ring": lambda count: [(sender, [sender % count + 1]) for sender in range(1, count + 1)],
+    "all-to-all": lambda count: [(sender, [reader]) for sender, reader in permutations(range(1, count + 1), 2)],
+    "fan-in": lambda count: [(sender, [count]) for sender in range(1, count)],
+    "fan-out": lambda count: [(1, range(2, count + 1))],
+}
 
 
-def all_to_all(message_bytes: int = 1024, actors: int = 4) -> Flow:
-    """Each actor sends another message to each other one."""
-    pairs = permutations(range(1, actors + 1), 2)
-    return at_once("all-to-all", message_bytes, [(sender, [reader]) for sender, reader in pairs])
+def pattern(name: str) -> Callable[[int, int], Flow]:
+    """Return the function that builds the flow of a name in SENDS."""
 
+    def build(message_bytes: int = 1024, actors: int = 4) -> Flow:
+        if actors < 2:
+            raise ValueError(f"--actors {actors}: {name} has at least 2")
+        reads, tasks = defaultdict[int, list[str]](list), list[Task]()
+        for sender, readers in SENDS[name](actors):
+            tasks.append(Task(f"send-{len(tasks) + 1}", (DRIVER,), flat_message(message_bytes), f"actor-{sender}"))
+            for reader in readers:
+                reads[reader].append(tasks[-1].name)
+        tasks += [Task(f"receive-{n}", tuple(reads[n]), ACKNOWLEDGEMENT, f"actor-{n}") for n in sorted(reads)]
+        returns = tuple(f"receive-{number}" for number in sorted(reads))
+        return Flow(f"{name}-{actors}", f"{name} of {actors}", ACKNOWLEDGEMENT, tuple(tasks), returns)
 
-def fan_in(message_bytes: int = 1024, actors: int = 4) -> Flow:
-    """All actors but the last one send a message to the last one."""
-    return at_once("fan-in", message_bytes, [(sender, [actors]) for sender in range(1, actors)])
-
-
-def fan_out(message_bytes: int = 1024, actors: int = 4) -> Flow:
-    """The first actor sends one message to all others."""
-    return at_once("fan-out", message_bytes, [(1, range(2, actors + 1))])
-
-
-def at_once(name: str, message_bytes: int, sends: Sequence[tuple[int, Sequence[int]]]) -> Flow:
-    """Return a flow of actors that send when the driver begins: number of the sender, and those of its readers."""
-    reads: dict[int, list[str]] = defaultdict(list)
-    tasks: list[Task] = []
-    for sender, readers in sends:
-        tasks.append(Task(f"send-{len(tasks) + 1}", (DRIVER,), flat_message(message_bytes), f"actor-{sender}"))
-        for reader in readers:
-            reads[reader].append(tasks[-1].name)
-    tasks += [Task(f"receive-{n}", tuple(reads[n]), ACKNOWLEDGEMENT, f"actor-{n}") for n in sorted(reads)]
-    returns = tuple(f"receive-{number}" for number in sorted(reads))
-    actors = len({task.actor for task in tasks})
-    if actors < 2:
-        raise ValueError(f"--actors 1: {name} has at least 2")
-    return Flow(f"{name}-{actors}", f"{name} of {actors}", ACKNOWLEDGEMENT, tuple(tasks), returns)
+    return build

@@ -32,20 +32,18 @@ def run_beside(plan: Plan | None) -> Iterator[Callable[[float, float], int]]:
 
         def wait_until(moment: float, seconds: float) -> list[float]:
             """Wait until an iteration ends after this moment, and return the ends of all."""
-            deadline = time.monotonic() + seconds
-            while True:
+            deadline, failure = time.monotonic() + seconds, ""
+            while not failure:
                 ends = [monitor.progress.iteration(number)[1] for number in range(1, 1 + monitor.progress.progress[2])]
                 report = msgspec.json.decode((folder.folder / "report").read_bytes(), type=DriverReport)
                 failure = f"{report.run.wrong_bytes} bytes differ" if report.run.wrong_bytes else report.failure
                 if not failure and ends and ends[-1] > moment:
                     return ends
-                if not failure and select.select([folder.poll_handle], [], [], 0)[0]:
+                if not failure and select.select([folder.poll_handle], [], [], POLL_SECONDS)[0]:
                     failure = f"it ended after {len(ends)} iterations: give it larger messages"
                 if not failure and time.monotonic() > deadline:
                     failure = f"no iteration ended for {seconds:g} s"
-                if failure:
-                    raise RunFailed(f"--beside {plan.requested_flow.name}: {failure}")
-                time.sleep(POLL_SECONDS)
+            raise RunFailed(f"--beside {plan.requested_flow.name}: {failure}")
 
         def count(begin: float, end: float) -> int:
             inside = sum(begin < moment <= end for moment in wait_until(end, plan.options.timeout))

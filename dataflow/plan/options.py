@@ -23,7 +23,6 @@ PRESETS_TEXT = "\n".join(path.read_text(encoding="utf-8") for path in _PRESET_FI
 PRESETS = tomllib.loads(PRESETS_TEXT)
 FORMS = {form: change for study in studies().values() for form, change in study.forms.items()}  # of --message
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
-MAX_BESIDE = 100_000  # iterations of the flow of --beside; their times take 1.6 MB
 MAX_WARMUP, MIN_WARMUP_GROUPS = 60, 10  # untimed iterations; groups of --in-flight of them, which are compared
 
 
@@ -144,15 +143,6 @@ class CoreOptions:
     def sizes(self) -> dict[str, Any]:
         """Return the parameters of the flow by name; None: the flow's default."""
         return {field.name: getattr(self, field.name) for field in FLAGS if field.metadata["size"]}
-
-    @property
-    def beside_options(self) -> Any:
-        """Return the options of the flow of --beside: it goes on until it is ended, and verifies each iteration."""
-        others: dict[str, Any] = dict.fromkeys(
-            [*self.sizes, "beside", "message", "check_every", "model_seconds", "inject", "placement"]
-        )
-        return dataclasses.replace(self, **others | {"flow": self.beside, "iterations": MAX_BESIDE, "warmup": 0,
-                                                     "in_flight": 1, "trace": False})  # fmt: skip
 
     @property
     def group_size(self) -> int:

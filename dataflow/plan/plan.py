@@ -18,10 +18,9 @@ from dataflow.plan.options import FORMS, MAX_WARMUP, MIN_WARMUP_GROUPS, Options
 from dataflow.records.schema import Configuration, Layout, Record, Workload, record_edges
 from dataflow.studies import Added, studies
 
+MAX_BESIDE = 100_000  # iterations of the flow of --beside; their times take 1.6 MB
 CHANNEL_HEADROOM_BYTES = 64 * 1024  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
 LINK_VARIABLE = "DATA_FLOW_LINK"  # name of the network between the nodes, which tables show, such as 10 Gbit/s
-
-
 Crossing = tuple[list[Edge], int, int]  # a message: the edges for which it is sent, and the nodes of sender and reader
 
 
@@ -204,9 +203,11 @@ def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: st
         validate.require_cluster(options.address)
     store_bytes = validate.require_memory(plan)
     plan, beside, skipped = replace(plan, gpus=gpus, store_bytes=store_bytes), None, None
-    if options.beside:
+    if options.beside:  # it goes on until it is ended, and verifies each iteration
+        unset = dict.fromkeys([*options.sizes, "beside", "message", "check_every", "model_seconds", "inject"])
+        endless = {"flow": options.beside, "iterations": MAX_BESIDE, "warmup": 0, "in_flight": 1, "trace": False}
         try:
-            beside, skipped = resolve_plan(runtime_name, options.beside_options)
+            beside, skipped = resolve_plan(runtime_name, replace(options, placement=None, **unset, **endless))  # type: ignore[arg-type]
         except UsageError as error:
             raise UsageError(f"--beside {options.beside}: {error}") from None
     return replace(plan, beside=beside), skipped

@@ -6,10 +6,8 @@ from dataclasses import replace
 from functools import partial
 from statistics import median
 
-import msgspec
-
 from dataflow.analysis.comparison import Pair, crossings_of, find_transports, link_seconds, times_link
-from dataflow.analysis.result import UNCOUNTED, Result
+from dataflow.analysis.result import UNCOUNTED, Result, median_of
 from dataflow.catalogue.catalogue import BASELINE
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Series
@@ -47,22 +45,6 @@ CONFIGURATIONS = Table(
 )  # fmt: skip
 
 
-def format_other_flow(result: Result) -> str:
-    rates = [run.beside_iterations / run.beside_seconds for run in result.shown_runs if run.beside_seconds]
-    return format_significant(median(rates)) if rates else "-"
-
-
-BESIDE_COLUMNS = (
-    Column("configuration", tables.short_label),
-    tables.READERS,
-    tables.TIME,
-    Column("95 % interval", tables.format_interval, 4),
-    Column("p95 ms", lambda r: format_milliseconds(r.p95_seconds)),
-    Column("iterations of the other flow per second", format_other_flow),
-)
-BESIDE = Table("beside", lambda group: BESIDE_COLUMNS)
-
-
 def pair_retained(group: Group) -> list[Pair]:
     """Return the results without and with --retain-memory of each size of an iteration."""
     by_size = defaultdict[int, dict[bool, Result]](dict)
@@ -79,28 +61,17 @@ RETAINED_MEMORY = Table(
 )  # fmt: skip
 
 
-def microbenchmark_columns(group: Group) -> Sequence[Column]:
-    def speed_up(result: Result) -> str:
-        name = "bytes" if result.configuration.transport == "bytes" else "refs"
-        flags = {flag: value for flag, value in result.configuration.flags.items() if flag in tables.GROUP_FLAGS}
-        references = msgspec.structs.replace(result.configuration, runtime="store", transport=name, flags=flags)
-        same_work = (r for r in group.done if (r.workload, r.configuration) == (result.workload, references))
-        return format_speed_up(result, next(same_work, None))
-
-    return (
-        Column("configuration", tables.short_label),
-        Column("bytes per message", lambda r: f"{r.workload.edges[0].bytes:,}"),
-        tables.READERS,
-        Column("µs per iteration", lambda r: f"{r.typical_seconds * 1e6:,.0f}", is_time=True),
-        Column("p95 µs", lambda r: f"{1e6 * p95:,.0f}" if (p95 := r.p95_seconds) else "-", 1),
-        Column("µs per hop", lambda r: f"{r.typical_seconds / r.flow.path_length(max) * 1e6:,.0f}"),
-        Column("speed-up over store refs or bytes", speed_up),
-        tables.OVERHEAD,
-    )
-
-
+MICROBENCHMARK_COLUMNS = (
+    Column("configuration", tables.short_label),
+    Column("bytes per message", lambda r: f"{r.workload.edges[0].bytes:,}"),
+    tables.READERS,
+    Column("µs per iteration", lambda r: f"{r.typical_seconds * 1e6:,.0f}", is_time=True),
+    Column("p95 µs", lambda r: f"{1e6 * p95:,.0f}" if (p95 := r.p95_seconds) else "-", 1),
+    Column("µs per hop", lambda r: f"{r.typical_seconds / r.flow.path_length(max) * 1e6:,.0f}"),
+    tables.OVERHEAD,
+)
 MICROBENCHMARKS = Table(
-    "microbenchmarks", microbenchmark_columns,
+    "microbenchmarks", lambda group: MICROBENCHMARK_COLUMNS,
     lambda group: sorted(group.ordered, key=lambda result: result.workload.bytes_per_iteration),
     lambda result: result.flow.title, group_by=lambda result: (),
 )  # fmt: skip
@@ -142,23 +113,29 @@ def setup_column(step: str) -> Column:
     """Return the median time of a step of the setup, of all workers together; "-" if a transport does not have it."""
 
     def format_setup(result: Result) -> str:
-        seconds = [run.setup_seconds[step] for run in result.shown_runs if step in run.setup_seconds]
-        return format_milliseconds(median(seconds)) if seconds else "-"
+        steps = [run.setup_seconds for run in result.shown_runs if step in run.setup_seconds]
+        return format_milliseconds(median_of([seconds[step]] for seconds in steps))
 
-    return Column(f"{step} ms", format_setup)
+    return Column(f"{step} ms", format_setup, is_optional=True)
 
 
-# The first iteration makes the connections.
+def format_other_flow(result: Result) -> str:
+    runs = [run for run in result.shown_runs if run.beside_seconds]
+    return format_significant(median_of([run.beside_iterations / run.beside_seconds] for run in runs))
+
+
 RDT_COLUMNS = (
     Column("configuration", tables.short_label),
     tables.READERS,
     tables.TIME,
     Column("95 % interval", tables.format_interval, 4),
+    Column("p95 ms", lambda r: format_milliseconds(r.p95_seconds), is_optional=True),
     Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
     Column("page faults", tables.format_faults),
     *map(setup_column, ("agents", "registration", "registration of targets")),
-    Column("first iteration ms", lambda r: format_milliseconds(median(r.first_seconds))),
+    Column("first iteration ms", lambda r: format_milliseconds(median(r.first_seconds))),  # it makes the connections
     setup_column("deregistration"),
+    Column("iterations of the other flow per second", format_other_flow, is_optional=True),
 )
 RDT = Table(
     "rdt", lambda group: RDT_COLUMNS, lambda group: tables.order_by_readers(group.results),
@@ -230,13 +207,13 @@ SECTIONS = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
     "configurations": CONFIGURATIONS,
     "paired": CONFIGURATIONS,
-    "beside": BESIDE,
     "stages": stage_tables("stages", draw_headline),
     "cluster": CLUSTER,
     "cluster-stages": stage_tables("cluster-stages"),
     "microbenchmarks": MICROBENCHMARKS,
     "retained-memory": RETAINED_MEMORY,
     "rdt": RDT,
+    "beside": replace(RDT, name="beside", sentence=lambda group: "", chart=lambda group: None),
     "rdt-stages": stage_tables("rdt-stages"),
     **dict.fromkeys(("sweep-iteration-bytes", "sweep-fields", "sweep-batch-size", "sweep-actors"), SWEEP),
     **{name: replace(SWEEP, name=name) for name in ("in-flight", "rdt-fields", "agentic-iteration-bytes")},

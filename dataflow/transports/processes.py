@@ -24,13 +24,14 @@ class LoopActor(Actor):
                 self.send(task, self.forward_step(task, *self.receive_all(task)))
 
 
-def connect(workers: WorkerGroup, data_path: str) -> Connection:
-    """Return the connection of endpoints that send and receive all messages of a task."""
-    driver = workers.driver
+def connect(workers: WorkerGroup, data_path: str, sender: Any = None, **fields: Any) -> Connection:
+    """Return the connection of endpoints, or senders of endpoints, that send and receive all messages of a task."""
+    driver = sender or workers.driver
     return Connection(
         submit=lambda query: driver.send(DRIVER, query),
         collect=lambda _: driver.receive_all(DRIVER),
         data_paths={str(edge): data_path for edge in workers.sent_flow.edges},
+        **fields,
     )
 
 

@@ -60,7 +60,7 @@ def by_nixl(workers: WorkerGroup, pull: bool = False) -> Connection:
     send the reference of a result in a list before the result is there, so only `pull` can receive in place.
     """
     options, setup_seconds = workers.plan.options, {}
-    codec = Fetch(encode=put, decode=get, one_by_one=options.one_by_one) if pull else None
+    codec = Fetch(put, one_by_one=options.one_by_one) if pull else None
     workers.start(NixlActor, NixlEndpoint, codec=codec)
 
     def time_in_all(name, function):
@@ -70,14 +70,14 @@ def by_nixl(workers: WorkerGroup, pull: bool = False) -> Connection:
 
     time_in_all("agents", make_agent)
     if options.registration != "none":
-        time_in_all("registration", register_memory)
+        time_in_all("registration", register_memory if options.registration == "once" else register_pool)
     if options.reuse_buffers:
         time_in_all("registration of targets", partial(make_targets, codec=codec))
     connection = by_direct_transport(workers, "NIXL", setup_seconds, codec)
 
     def end():
         if options.registration == "once":
-            time_in_all("deregistration", deregister_memory)
+            time_in_all("deregistration", partial(register_memory, register=ray.experimental.deregister_nixl_memory))
         paths = ", ".join(["NIXL over UCX", *read_logged_paths(workers.plan.run_folder, "ucx")])
         data_paths = dict.fromkeys(connection.data_paths, paths) if "," in paths else connection.data_paths
         return {"data_paths": data_paths}  # the run has setup_seconds already
@@ -103,25 +103,17 @@ def make_agent(endpoint):
     get_tensor_transport_manager("NIXL").get_nixl_agent()
 
 
-def register_memory(endpoint):
-    """Register what the endpoint sends, or a pool that Ray copies it into."""
-    outboxes, registration = endpoint.outboxes.values(), endpoint.plan.options.registration
-    if registration == "pool":
-        pool_bytes = POOL_MARGIN + sum(len(outbox.sent) * outbox.message.packed_bytes for outbox in outboxes)
-        ray.experimental.register_nixl_memory_pool(pool_bytes, endpoint.device)
-    else:
-        call_with_sent_memory(endpoint, ray.experimental.register_nixl_memory)
-
-
-def deregister_memory(endpoint):
-    call_with_sent_memory(endpoint, ray.experimental.deregister_nixl_memory)
-
-
-def call_with_sent_memory(endpoint, function):
-    """Call a function with each tensor that the endpoint sends."""
+def register_memory(endpoint, register=ray.experimental.register_nixl_memory):
+    """Register, or deregister, each tensor that the endpoint sends."""
     for outbox in endpoint.outboxes.values():
         for payload in outbox.buffers or outbox.pool:
-            map_tensors(function, payload)
+            map_tensors(register, payload)
+
+
+def register_pool(endpoint):
+    """Register a pool, into which Ray copies each message."""
+    sent_bytes = sum(len(outbox.sent) * outbox.message.packed_bytes for outbox in endpoint.outboxes.values())
+    ray.experimental.register_nixl_memory_pool(POOL_MARGIN + sent_bytes, endpoint.device)
 
 
 @dataclass(frozen=True)
@@ -131,6 +123,7 @@ class Fetch(Codec):
     With targets, they arrive in memory that the reader has used `in_flight` messages ago, and no page is new.
     """
 
+    decode: Any = None  # of one message; all messages of a call are fetched together
     one_by_one: bool = False
     targets: dict[str, Iterator[Payload]] = field(default_factory=dict)  # by edge
 
@@ -143,10 +136,6 @@ class Fetch(Codec):
 
 def put(payload):
     return [ray.put(payload, _tensor_transport="NIXL")]
-
-
-def get(references, *_):
-    return ray.get(references[0])
 
 
 def make_targets(endpoint, codec):

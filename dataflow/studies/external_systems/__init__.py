@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
+import psutil
+
 from dataflow.flows.message import ACKNOWLEDGEMENT
 from dataflow.studies import Study
+from dataflow.units import format_bytes
 
 
 def find_errors(transport: Any, options: Any, flow: Any) -> Iterator[str]:
@@ -13,6 +16,9 @@ def find_errors(transport: Any, options: Any, flow: Any) -> Iterator[str]:
             yield f"--as-sent: {transport.label} carries contiguous tensors only: leave it out"
         elif options.message != "packed" and any(field.is_python for m in flow.messages for field in m.fields):
             yield f"{transport.label} carries tensors only: give --message packed"
+    needed_bytes = 2 * flow.sent_bytes + (2 * options.in_flight + 1) * flow.bytes_per_iteration
+    if transport.name == "iceoryx2" and needed_bytes > psutil.disk_usage("/dev/shm").free:
+        yield f"iceoryx2 may need {format_bytes(needed_bytes)} of /dev/shm, which has less: send smaller messages"
     if options.message != "tensordict":
         return
     if not transport.carries_objects:

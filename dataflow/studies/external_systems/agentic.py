@@ -17,8 +17,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from dataflow.endpoints.tensors import ARRAYS, assemble, from_array, tensors_of
-from dataflow.errors import RunFailed
+from dataflow.endpoints.tensors import ARRAYS, assemble, tensors_of
 from dataflow.flows.flow import Edge
 from dataflow.flows.message import ARRAY_DTYPES
 from dataflow.studies.external_systems.peers import Peer, by_sockets, from_block, from_parts, to_block, to_parts
@@ -39,9 +38,9 @@ def from_json(data, edge, device):
     for index, field in enumerate(edge.message.fields):
         if not field.is_python:
             dtype = ARRAY_DTYPES.get(field.dtype, field.dtype)
-            arrays = [np.array(item, dtype).reshape(s) for item, s in zip(fields[index], field.shapes, strict=True)]
-            fields[index] = [from_array(array, field.dtype).to(device) for array in arrays]
-    return assemble(edge.message, fields)
+            items = zip(fields[index], field.shapes, strict=True)
+            fields[index] = [np.array(item, dtype).reshape(shape) for item, shape in items]
+    return ARRAYS.decode(assemble(edge.message, fields), edge.message, device)
 
 
 def to_base64(payload, message):
@@ -49,13 +48,9 @@ def to_base64(payload, message):
     return json.dumps([base64.b64encode(part).decode() for part in to_parts(payload)]).encode()
 
 
-def from_base64(data, edge, device):
-    return from_parts([base64.b64decode(part) for part in json.loads(data)], edge, device)
-
-
 ENCODINGS = {
     "http-json": (to_json, from_json),
-    "http-base64": (to_base64, from_base64),
+    "http-base64": (to_base64, lambda data, *end: from_parts([*map(base64.b64decode, json.loads(data))], *end)),
     "http-msgpack": (lambda payload, _: msgspec.msgpack.encode(to_parts(payload)),
                      lambda data, *end: from_parts(msgspec.msgpack.decode(data), *end)),
     "http-raw": (lambda *sent: b"".join(to_block(*sent)), from_block),
@@ -94,25 +89,21 @@ class HttpPeer(Peer):
         ports.put(runner.addresses[0][1])
         await asyncio.Event().wait()
 
-    def send(self, task, payload):
-        body = None
-        for edge in self.flow.edges_from(task):
-            body = body or self.encode(payload, edge.message)  # once for all readers
-            try:
-                self.connections[edge].request("POST", f"/{self.flow.edges.index(edge)}", body)
-                answer = self.connections[edge].getresponse()
-                answer.read()
-            except (OSError, http.client.HTTPException) as error:
-                raise RunFailed(f"{edge}: the HTTP server of {edge.reader} does not answer: {error!r}") from None
-            if answer.status != 200:
-                raise RunFailed(f"{edge}: the HTTP server of {edge.reader} answered {answer.status}")
+    def send_data(self, edge, body):
+        self.connections[edge].request("POST", f"/{self.flow.edges.index(edge)}", body)
+        answer = self.connections[edge].getresponse()
+        answer.read()
+        if answer.status != 200:
+            raise OSError(f"the HTTP server of {edge.reader} answered {answer.status}")
 
-    def read(self, edge):
-        return self.decode(self.received[edge].get(), edge, self.endpoint.device)
+    def receive_data(self, edge):
+        return self.received[edge].get()
 
 
 class FilePeer(Peer):
     """A file per message and reader, on the disk of the run's folder or in /dev/shm."""
+
+    encode, decode = staticmethod(to_block), staticmethod(from_block)
 
     def __init__(self, endpoint):
         super().__init__(endpoint)
@@ -125,30 +116,21 @@ class FilePeer(Peer):
         path = self.folder / f"message-{self.flow.edges.index(edge)}-{self.numbers[edge]}"
         return path, Path(f"{path}-ready")
 
-    def send(self, task, payload):
-        block = None
-        for edge in self.flow.edges_from(task):
-            path, marker = self.next_paths(edge)
-            block = block or to_block(payload, edge.message)
-            try:
-                with open(f"{path}-new", "wb") as file:
-                    file.writelines(block)
-                Path(f"{path}-new").rename(path)
-                marker.touch()
-            except OSError as error:
-                raise RunFailed(f"{edge}: {edge.source} cannot write its message: {error}") from None
+    def send_data(self, edge, block):
+        path, marker = self.next_paths(edge)
+        with open(f"{path}-new", "wb") as file:
+            file.writelines(block)
+        Path(f"{path}-new").rename(path)
+        marker.touch()
 
-    def read(self, edge):
+    def receive_data(self, edge):
         path, marker = self.next_paths(edge)
         while not marker.exists():
             time.sleep(POLL_SECONDS)
-        try:
-            payload = from_block(np.fromfile(path, np.uint8), edge, self.endpoint.device)
-            path.unlink()
-            marker.unlink()
-        except (OSError, ValueError) as error:
-            raise RunFailed(f"{edge}: {edge.reader} cannot read its message: {error}") from None
-        return payload
+        data = np.fromfile(path, np.uint8)
+        path.unlink()
+        marker.unlink()
+        return data
 
 
 PEERS = dict.fromkeys(ENCODINGS, (HttpPeer, "HTTP, TCP over loopback")) | {

@@ -12,7 +12,7 @@ from itertools import cycle
 from dataflow.endpoints.tensors import like, list_tensors, to_tensor_list
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import Edge
-from dataflow.studies.external_systems.peers import POLL_SECONDS, Peer, by_sockets
+from dataflow.studies.external_systems.peers import Peer, by_sockets
 
 CHECK_SECONDS = 0.001  # between two looks for a notification or the end of a transfer, as in Ray
 NUMBER_BYTES = 2  # of an edge, at the beginning of a notification
@@ -33,25 +33,19 @@ class NixlPeer(Peer):
             for payload in outbox.buffers or outbox.pool:
                 self.agent.register_memory(list_tensors(payload))
         self.arrived: dict[Edge, deque[bytes]] = {edge: deque() for edge in self.reads}
-        self.buffers, self.targets, slots = {}, {}, range(self.plan.options.in_flight)
+        self.buffers, self.targets = {}, {}
         for edge in self.reads:
-            payloads = [like(edge.message, endpoint.device) for _ in slots]
+            payloads = [like(edge.message, endpoint.device) for _ in range(self.plan.options.in_flight)]
             descriptors = [self.register(payload) for payload in payloads]
             self.buffers[edge] = cycle(zip(payloads, descriptors, strict=True))
             self.publish_address(edge, json.dumps([self.agent.get_serialized_descs(d).hex() for d in descriptors]))
-        (self.plan.run_folder / f"{endpoint.name}.new").write_bytes(self.agent.get_agent_metadata())
-        (self.plan.run_folder / f"{endpoint.name}.new").rename(self.agent_file(endpoint.name))
+        self.publish_address(endpoint.name, self.agent.get_agent_metadata().hex())
         tasks = [edge.source for edge in self.reads] + [edge.reader for edge in self.sends]
         for name in {self.flow.actor(task) for task in tasks} - {endpoint.name}:
-            while not self.agent_file(name).exists():
-                time.sleep(POLL_SECONDS)
-            self.agent.add_remote_agent(self.agent_file(name).read_bytes())
+            self.agent.add_remote_agent(bytes.fromhex(self.wait_for_address(name)))
         for edge in self.sends:
             targets = map(bytes.fromhex, json.loads(self.wait_for_address(edge)))
             self.targets[edge] = cycle([self.agent.deserialize_descs(target) for target in targets])
-
-    def agent_file(self, name):
-        return self.plan.run_folder / f"{name}.agent"
 
     def register(self, payload):
         self.agent.register_memory(list_tensors(payload))

@@ -7,22 +7,24 @@ handed to the system without a copy in Python. `make peers` installs the systems
 import pickle
 import queue
 import time
+from collections.abc import Callable
+from http.client import HTTPException
 from importlib import import_module
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from dataflow.endpoints.actor import Actor
 from dataflow.endpoints.tensors import ARRAYS
-from dataflow.flows.flow import DRIVER
+from dataflow.errors import RunFailed
+from dataflow.flows.flow import Edge
+from dataflow.transports.processes import LoopActor, connect
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
 POLL_SECONDS = 0.01
 LENGTH_BYTES = 8
 
 
-def to_parts(payload):
+def to_parts(payload, message=None):
     """Return a pickle and the buffers of its tensors. They share the memory of the tensors."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(ARRAYS.encode(payload), protocol=5, buffer_callback=buffers.append)
@@ -55,8 +57,10 @@ def from_block(data, edge, device):
 class Peer:
     """Send and receive messages for one endpoint. Peers tell each other their addresses in files of the run."""
 
-    send_parts: Any  # (edge, parts), a method of each subclass
-    receive_parts: Any  # (edge)
+    encode: Callable = staticmethod(to_parts)
+    decode: Callable = staticmethod(from_parts)
+    send_data: Callable  # (edge, data), a method of each subclass that does not replace `send`
+    receive_data: Callable  # (edge), the same for `read`
 
     def __init__(self, endpoint):
         self.endpoint, self.plan, self.flow = endpoint, endpoint.plan, endpoint.sent_flow
@@ -64,29 +68,36 @@ class Peer:
         self.reads = [edge for edge in self.flow.edges if actor == self.flow.actor(edge.reader)]
         self.sends = [edge for edge in self.flow.edges if actor == self.flow.actor(edge.source)]
 
-    def address_file(self, edge):
-        return self.plan.run_folder / f"{self.flow.edges.index(edge)}.address"
+    def address_file(self, whose):
+        """Return the file with the address of an edge or an actor."""
+        return self.plan.run_folder / f"{self.flow.edges.index(whose) if isinstance(whose, Edge) else whose}.address"
 
-    def publish_address(self, edge, address):
-        unfinished = self.address_file(edge).with_suffix(".new")
+    def publish_address(self, whose, address):
+        unfinished = self.address_file(whose).with_suffix(".new")
         unfinished.write_text(address)
-        unfinished.rename(self.address_file(edge))
+        unfinished.rename(self.address_file(whose))
 
-    def wait_for_address(self, edge):
-        while not self.address_file(edge).exists():
+    def wait_for_address(self, whose):
+        while not self.address_file(whose).exists():
             time.sleep(POLL_SECONDS)
-        return self.address_file(edge).read_text()
+        return self.address_file(whose).read_text()
 
     def send(self, task, payload):
-        parts = to_parts(payload)
+        data = self.encode(payload, self.flow.message(task))  # once for all readers
         for edge in self.flow.edges_from(task):
-            self.send_parts(edge, parts)
+            try:
+                self.send_data(edge, data)
+            except (OSError, HTTPException) as error:
+                raise RunFailed(f"{edge}: {edge.source} cannot send its message: {error}") from None
 
-    def receive(self, task):
+    def receive_all(self, task):
         return [self.read(edge) for edge in self.flow.edges_to(task)]
 
     def read(self, edge):
-        return from_parts(self.receive_parts(edge), edge, self.endpoint.device)
+        try:
+            return self.decode(self.receive_data(edge), edge, self.endpoint.device)
+        except (OSError, ValueError) as error:
+            raise RunFailed(f"{edge}: {edge.reader} cannot read its message: {error}") from None
 
 
 class ZmqPeer(Peer):
@@ -110,10 +121,10 @@ class ZmqPeer(Peer):
             self.pushes[edge] = context.socket(zmq.PUSH)
             self.pushes[edge].connect(self.wait_for_address(edge))
 
-    def send_parts(self, edge, parts):
+    def send_data(self, edge, parts):
         self.pushes[edge].send_multipart(parts, copy=False)
 
-    def receive_parts(self, edge):
+    def receive_data(self, edge):
         return [frame.buffer for frame in self.pulls[edge].recv_multipart(copy=False)]
 
 
@@ -139,7 +150,7 @@ class FlightPeer(Peer):
         for edge in self.sends:
             self.clients[edge] = flight.connect(self.wait_for_address(edge))
 
-    def send_parts(self, edge, parts):
+    def send_data(self, edge, parts):
         buffers = [self.arrow.py_buffer(part) for part in parts]
         columns = [self.to_column(buffer) for buffer in buffers]
         batch = self.arrow.RecordBatch.from_arrays(columns, [str(index) for index in range(len(columns))])
@@ -152,7 +163,7 @@ class FlightPeer(Peer):
         offsets = self.arrow.array([0, buffer.size], self.arrow.int64()).buffers()[1]
         return self.arrow.Array.from_buffers(self.arrow.large_binary(), 1, [None, offsets, buffer])
 
-    def receive_parts(self, edge):
+    def receive_data(self, edge):
         return self.received[str(edge)].get()
 
 
@@ -168,12 +179,11 @@ def find_peer(transport):
     return import_module(f"dataflow.{transport.module}").PEERS[transport.name]
 
 
-class PeerActor(Actor):
+class PeerActor(LoopActor):
     def run(self):
         peer = find_peer(self.plan.transport)[0](self)
-        while True:
-            for task in self.tasks:
-                peer.send(task, self.forward_step(task, *peer.receive(task)))
+        self.send, self.receive_all = peer.send, peer.receive_all
+        super().run()
 
 
 def by_sockets(workers: WorkerGroup) -> Connection:
@@ -182,12 +192,7 @@ def by_sockets(workers: WorkerGroup) -> Connection:
     workers.start(PeerActor)
     peer_class, data_path = find_peer(workers.plan.transport)
     peer = peer_class(workers.driver)
-    return Connection(
-        submit=lambda query: peer.send(DRIVER, query),
-        collect=lambda _: peer.receive(DRIVER),
-        data_paths={str(edge): data_path for edge in workers.sent_flow.edges},
-        setup_seconds={"processes, connections": time.perf_counter() - start},
-    )
+    return connect(workers, data_path, peer, setup_seconds={"processes, connections": time.perf_counter() - start})
 
 
 TRANSPORTS = dict.fromkeys(PEERS, by_sockets)

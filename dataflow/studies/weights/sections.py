@@ -104,4 +104,4 @@ def update_table(name: str, baselines: Sequence[str] = BASELINES) -> Table:
     )
 
 
-SECTIONS = {"weights": update_table("weights")}
+SECTIONS = {name: update_table(name) for name in ("weights", "rdt-weights")}
