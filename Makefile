@@ -2,6 +2,7 @@
 # make agreement            five runs of each script's transports, and of the suite's, and the ratios of their times (an hour)
 # make run SUITE=headline   measure a suite; FLAGS="--runs 5" adds flags (python3 -m dataflow run --help lists the suites)
 # make quick                the suite quick: seven configurations with a quarter of the payload (two minutes)
+# make campaign             the configurations that carry an answer, three runs each (40 minutes); compare with others
 # make published            five runs of all one-node tables (several hours), into results/run-published
 # make gpu                  everything that a machine with GPUs can run (25 minutes)
 # make test                 lint, and all tests except the long ones; ARGS adds flags of pytest
@@ -24,7 +25,7 @@ ARGS ?=
 RECORDS ?= results/published
 NEW ?= results/run-published
 
-.PHONY: demo agreement run quick published gpu test test-all unit lint peers faults publish profile-examples profile-versions put-gigabytes clean
+.PHONY: demo agreement run quick campaign published gpu test test-all unit lint peers faults publish profile-examples profile-versions put-gigabytes clean
 .DELETE_ON_ERROR:
 # Without compiled modules, each of the hundreds of processes would compile torch and Ray again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -50,6 +51,11 @@ agreement: .venv/installed
 
 run quick: .venv/installed
 	$(PY) -m dataflow run --suite $(SUITE) $(FLAGS)
+
+# Its folder is named after the day and a part of the hash of the boot, which its records name too.
+campaign: .venv/installed-peers
+	$(PY) -m dataflow run --suite campaign --runs 3 \
+		--output results/campaigns/$$(date -u +%Y-%m-%dT%H%M)-$$(sha256sum < /proc/sys/kernel/random/boot_id | head -c 4)
 
 published: .venv/installed-peers
 	$(PY) -m dataflow run --suite published --runs 5 --output $(NEW)

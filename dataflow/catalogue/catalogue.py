@@ -122,6 +122,7 @@ def producer_writes_in_place(transport: Transport, flags: Mapping[str, Any]) -> 
 
 
 BASELINE = "store driver-queue"  # the demo's own transport
+SIMPLEST = "store refs"  # what users of Ray begin with
 REFERENCE = "torch memcpy"  # a reference and not a transport
 
 
@@ -164,8 +165,8 @@ def suites() -> dict[str, list[Part]]:
     movable = [v for v in measured if host_flags.isdisjoint(v.flags) and not v.transport.requirements.host_memory_only]
     core["gpu"].insert(0, Part("configurations", [v.name for v in movable], "--device cuda --warmup 3 --iterations 20"))
     # Everything in results/published, so that one call measures all of it, interleaved.
-    published = {name: core[name] for name in ("headline", "benchmark", "stages", "hops", "sweeps", "rdt")}
-    for suite in of_studies:
-        core |= suite
-        published |= suite
-    return core | {"published": [part for parts in published.values() for part in parts]}
+    published = ["headline", "benchmark", "stages", "hops", "sweeps", "rdt"]
+    for name, parts in (item for suite in of_studies for item in suite.items()):
+        published += [name] * (name not in core)
+        core[name] = [*core.get(name, []), *parts]
+    return core | {"published": [part for name in published for part in core[name]]}

@@ -2,6 +2,7 @@
 
     python3 -m dataflow compare OLD NEW                      each a record, or a folder of records
     python3 -m dataflow compare OLD NEW --fail-above 5%      exit code 1 if one is slower by more, or missing
+    python3 -m dataflow compare results/campaigns NEW        whether NEW, of make campaign, confirms what is published
 
 Measure with `dataflow run ... --runs 5` on one machine, or two versions together with `dataflow run --against`.
 Times are geometric means of the runs' medians. A configuration is called faster or slower if equal configurations
@@ -14,12 +15,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dataflow.analysis.campaigns import Row, combine, load_campaigns, predict
 from dataflow.analysis.comparison import Pair, check_one_machine, find_differences, match_results
 from dataflow.analysis.result import UNCOUNTED, Result, group_results
 from dataflow.analysis.statistics import MIN_RUNS
 from dataflow.errors import UsageError
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
+from dataflow.report.campaign_tables import format_factor, format_reproducibility
 from dataflow.report.render import print_table
 from dataflow.report.sentences import PAIR_COLUMNS, describe_pair
 from dataflow.report.tables import Column, make_table
@@ -89,10 +92,38 @@ def print_pairs(pairs: Sequence[Pair]) -> None:
             print(describe_pair(pair))
 
 
+def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
+    """Print for each ratio of one campaign whether it lies in the interval of those that are published."""
+    known = {row.key: row for row in published}
+    both = [(known[row.key], row) for row in rows if row.key in known and row.ratios and known[row.key].ratios]
+    if not both:
+        raise UsageError("no configuration is on both sides: measure NEW with make campaign")
+    columns = (
+        Column("configuration", lambda pair: pair[1].newest.label),
+        Column("times as fast, OLD", lambda pair: format_factor(pair[0])),
+        Column("reproducibility (95 %)", lambda pair: format_reproducibility(pair[0])),
+        Column("NEW", lambda pair: format_factor(pair[1]).partition(" ")[0]),
+        Column("NEW lies", lambda pair: find_place(*pair), is_text=True),
+    )
+    print_table(make_table(both, columns))
+
+
+def find_place(published: Row, row: Row) -> str:
+    interval = predict(published.ratios.values())
+    ratio = next(iter(row.ratios.values()))
+    if interval is None:
+        return "unknown: OLD has too few campaigns"
+    return "inside" if interval[0] <= ratio <= interval[1] else "outside"
+
+
 def main(argv: Sequence[str]) -> int:
     """Print the comparison. Return 0, or 1 if --fail-above finds a loss."""
     arguments = parse_arguments(argv)
     old, new = (group_results(files.load_all([path])) for path in (arguments.old, arguments.new))
+    is_of_campaigns = all(record.suite == "campaign" for result in old for record in result.records)
+    if is_of_campaigns and any(path.is_dir() for path in arguments.old.glob("*")):
+        print_campaign(combine(load_campaigns(arguments.old)), combine({"NEW": new}))
+        return 0
     if not arguments.mixed:
         check_one_machine([*old, *new])
     pairs, only_old, only_new = match_results(old, new)

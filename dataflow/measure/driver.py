@@ -19,7 +19,7 @@ from dataflow.measure.loop import Measurement
 from dataflow.measure.monitor import DriverReport
 from dataflow.measure.references import measure_copies, measure_null_transport
 from dataflow.plan.plan import Plan
-from dataflow.records.machine import describe_environment
+from dataflow.records.machine import describe_environment, hash_clock_code
 
 
 def measure_plan(plan: Plan, report: DriverReport) -> None:
@@ -45,6 +45,7 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
             connect = resolve_name(f"dataflow.{plan.transport.module}.TRANSPORTS")[plan.transport.function]
             connection = connect(workers)
             run.data_paths, run.setup_seconds = connection.data_paths, connection.setup_seconds
+            report.environments[0]["clock_code"] = hash_clock_code()
             report.write(plan.run_folder)
             Measurement(plan, workers, connection, report).measure()
             run.nodes = workers.worker_nodes

@@ -4,12 +4,14 @@ Records are published, so they have no host name, user or path, and only environ
 move.
 """
 
+import ast
 import hashlib
 import importlib.util
 import os
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -24,6 +26,9 @@ VARIABLE = re.compile("(RAY_|MALLOC_|MIMALLOC_|OMP_|MKL_|TORCH_|PYTORCH_|NCCL_|U
                       "(GLIBC_TUNABLES|LD_PRELOAD)$")  # fmt: skip
 PRIVATE = re.compile("TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|ADDRESS|HOST|USER|URI|URL|EMAIL|_IP|JSON|RUNTIME_ENV")
 DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x", "nixl")
+# A flow is a value that the record has, and nothing is cleaned up while the clock runs.
+CLOCK_MODULES = re.compile(r"common\.timing$|dataflow\.(measure\.loop$|(endpoints|transports|workers|studies)\."
+                           r"(?!.*(flow|cleanup)$))")  # fmt: skip
 # Records that differ in one of these are of different machines. The records of one table also have one boot: times of
 # another start of the machine, or of another machine of the same kind, are not comparable.
 HARDWARE_KEYS = ("cpu_model", "logical_cpus", "memory_gib", "gpus", "gpu_driver", "cuda", "python", "versions")
@@ -69,6 +74,23 @@ PROBES: dict[str, Callable[[], Any]] = {
         if VARIABLE.match(name) and not PRIVATE.search(name.upper())
     },
 }
+
+
+def hash_clock_code() -> str:
+    """Return a hash of the modules that run inside the clock, of those that this process has imported.
+
+    Comments, docstrings and the layout of the text do not change it. Times of different code are not combined.
+    """
+    digest = hashlib.sha256()
+    for name, module in sorted(sys.modules.items()):
+        if CLOCK_MODULES.match(name) and module.__file__ and not module.__file__.endswith("__init__.py"):
+            tree = ast.parse(Path(module.__file__).read_bytes())
+            for node in ast.walk(tree):
+                match getattr(node, "body", None):
+                    case [ast.Expr(ast.Constant()), *rest]:
+                        node.body = rest  # type: ignore[attr-defined]
+            digest.update(f"{name} {ast.dump(tree)}".encode())
+    return digest.hexdigest()[:12]
 
 
 def describe_environment() -> dict[str, Any]:

@@ -4,12 +4,15 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dataflow.analysis.campaigns import load_campaigns
 from dataflow.analysis.comparison import Pair, find_transports, match_results, times_link
 from dataflow.analysis.result import Result, group_results
 from dataflow.catalogue.catalogue import BASELINE, VARIANTS
 from dataflow.plan.command_line import describe_flags
+from dataflow.plan.options import RESULTS
 from dataflow.records import files
 from dataflow.report import tables
+from dataflow.report.campaign_tables import campaign_sections
 from dataflow.report.sections import provenance
 from dataflow.report.sentences import describe_alone, describe_fastest, format_factor, format_interval, format_time
 from dataflow.report.stage_tables import headline_results, largest_of
@@ -18,7 +21,8 @@ from dataflow.report.tables import Column, Section, TextTable, format_millisecon
 from dataflow.units import format_bytes
 
 SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))["systems"]
-AGREEMENT = Path(__file__).parents[2] / "results" / "evidence" / "agreement"
+AGREEMENT = RESULTS / "evidence" / "agreement"
+CAMPAIGNS = RESULTS / "campaigns"
 DEMO_SECONDS = (279.23, 35.37)  # published by the demo for its queues and its compiled graph: docs/demo.md
 DEMO_ITERATIONS = 100
 SCRIPTS = {BASELINE: "simulate_chat_learn_data_flow.py", "graph shm": "ray_cg_simulate_chat_learn_data_flow.py"}
@@ -40,7 +44,7 @@ def page_sections(results: Sequence[Result]) -> list[Section]:
     timed = {name: result for name, result in measured.items() if result.status == "ok"}
     if timed:
         built += [build_advice(measured), build_systems(timed)]
-    return built
+    return built + (campaign_sections(load_campaigns(CAMPAIGNS)) if CAMPAIGNS.exists() else [])
 
 
 def make_text_table(headers: Sequence[str], rows: list[list[str]], numbers: int = 0) -> TextTable:

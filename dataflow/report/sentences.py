@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataflow.analysis.comparison import Pair, find_transports
 from dataflow.analysis.result import UNCOUNTED, Result
 from dataflow.analysis.statistics import MIN_RUNS, NO_DIFFERENCE, TOO_NOISY, UNRANKED, Ratio
-from dataflow.catalogue.catalogue import BASELINE
+from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.report import tables
 from dataflow.report.tables import Column, format_faults, format_milliseconds, format_significant
 
-SIMPLEST = "store refs"  # what users of Ray begin with
 BASELINES = (BASELINE, SIMPLEST)
 SHORT_SECONDS = 0.002  # less depends on the caches, which hold other data after a verification of all bytes
 

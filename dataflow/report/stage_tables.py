@@ -8,11 +8,10 @@ from typing import Any
 from dataflow.analysis import stages
 from dataflow.analysis.comparison import find_transports
 from dataflow.analysis.result import Result, with_shared_references
-from dataflow.catalogue.catalogue import BASELINE
+from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.records.schema import Run
 from dataflow.report.charts import Chart
 from dataflow.report.sections import Group, Table, make_mark, memcpy_lines, provenance, title_of
-from dataflow.report.sentences import SIMPLEST
 from dataflow.report.tables import Column, format_milliseconds, label_without_layout
 
 # The first chart of README.md has these configurations. Their readers own a copy.

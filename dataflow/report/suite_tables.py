@@ -8,11 +8,11 @@ from statistics import median
 
 from dataflow.analysis.comparison import Pair, crossings_of, find_transports, link_seconds, times_link
 from dataflow.analysis.result import UNCOUNTED, Result, median_of
-from dataflow.catalogue.catalogue import BASELINE
+from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Series
 from dataflow.report.sections import Group, Table, draw_dots, provenance, title_of
-from dataflow.report.sentences import PAIR_COLUMNS, SIMPLEST, describe_fastest, format_speed_up
+from dataflow.report.sentences import PAIR_COLUMNS, describe_fastest, format_speed_up
 from dataflow.report.stage_tables import draw_headline, stage_tables
 from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.units import format_bytes

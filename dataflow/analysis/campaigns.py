@@ -1,0 +1,129 @@
+"""Combine campaigns: the same configurations on several days and boots, as ratios to a baseline of the same campaign.
+
+Repeatability is how much a ratio varies within a campaign, reproducibility how much it varies between campaigns
+(docs/method.md).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dataflow.analysis.comparison import Pair
+from dataflow.analysis.result import Result, group_results
+from dataflow.analysis.statistics import CONFIDENCE
+from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
+from dataflow.errors import RecordError
+from dataflow.records import files
+
+MIN_CAMPAIGNS = 3  # for an interval
+Campaigns = Mapping[str, Sequence[Result]]  # by the name of the folder, the oldest first
+
+
+@dataclass(frozen=True)
+class Row:
+    """One configuration, and the baseline of its table, in each campaign that measured both with the newest code."""
+
+    pairs: Mapping[str, Pair]  # by campaign; `old` is the baseline
+
+    @property
+    def newest(self) -> Result:
+        return [*self.pairs.values()][-1].new
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return self.newest.table, self.newest.workload, self.newest.configuration
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether the baseline does the same work, so that its time may be divided."""
+        return all(pair.old.work == pair.new.work for pair in self.pairs.values())
+
+    @cached_property
+    def ratios(self) -> dict[str, float]:
+        """Return how many times as fast as the baseline the configuration was in each campaign."""
+        return {name: 1 / pair.ratio.value for name, pair in self.pairs.items()} if self.is_comparable else {}
+
+    @property
+    def factor(self) -> float | None:
+        return float(np.exp(np.log([*self.ratios.values()]).mean())) if self.ratios else None
+
+    @property
+    def repeatability(self) -> float | None:
+        """Return half of the width of the 95 % interval within a campaign (0.05: 5 %), the median of all campaigns."""
+        intervals = [pair.ratio.interval for pair in self.pairs.values() if pair.ratio.interval]
+        return median((high / low) ** 0.5 - 1 for low, high in intervals) if intervals and self.ratios else None
+
+
+def predict(ratios: Iterable[float]) -> tuple[float, float] | None:
+    """Return where the ratio of one more campaign lies with a probability of 95 %; None for too few campaigns.
+
+    The logarithms of the ratios are taken as a sample of a normal distribution (Student's t, prediction interval).
+    """
+    from scipy.stats import t
+
+    logarithms = np.log([*ratios])
+    count = len(logarithms)
+    if count < MIN_CAMPAIGNS:
+        return None
+    half = t.ppf((1 + CONFIDENCE) / 2, count - 1) * logarithms.std(ddof=1) * (1 + 1 / count) ** 0.5
+    low, high = (float(np.exp(logarithms.mean() + change)) for change in (-half, half))
+    return low, high
+
+
+def load_campaigns(folder: Path) -> Campaigns:
+    """Return the results of each folder below this one; raise RecordError if there is none."""
+    folders = sorted(path for path in folder.glob("*") if path.is_dir())
+    if not folders:
+        raise RecordError(f"{folder} has no campaigns: make campaign")
+    return {path.name: group_results(files.load_all([path])) for path in folders}
+
+
+def combine(campaigns: Campaigns) -> list[Row]:
+    """Return a row per configuration, in the order of tables. Results of other code than the newest are left out."""
+    found: dict[tuple[Any, ...], dict[str, Result]] = defaultdict(dict)
+    for name, results in campaigns.items():
+        for result in (result for result in results if result.status == "ok"):
+            found[result.table, result.workload, result.configuration][name] = result
+    tables: dict[tuple[str, str], list[dict[str, Result]]] = defaultdict(list)
+    ranks = {BASELINE: 0, SIMPLEST: 1}  # the first one of a table is its baseline
+    for key in sorted(found, key=lambda key: ranks.get(key[2].name, len(ranks))):
+        code = [*found[key].values()][-1].clock_code
+        kept = {name: result for name, result in found[key].items() if result.clock_code == code}
+        tables[key[0], key[1].flow].append(kept)
+    rows = []
+    for baseline, *others in tables.values():
+        for by_campaign in (baseline, *others):
+            both = [name for name in by_campaign if name in baseline]
+            if both:
+                rows.append(Row({name: Pair(baseline[name], by_campaign[name]) for name in both}))
+    return rows
+
+
+class Prediction(NamedTuple):
+    """What the other campaigns say about the ratio of one configuration in one campaign."""
+
+    campaign: str
+    row: Row
+    interval: tuple[float, float]
+
+    @property
+    def is_right(self) -> bool:
+        low, high = self.interval
+        return low <= self.row.ratios[self.campaign] <= high
+
+
+def leave_one_out(rows: Sequence[Row]) -> list[Prediction]:
+    """Predict each ratio from the other campaigns, where there are enough of them. Baselines are 1 by definition."""
+    found = []
+    for row in rows:
+        for name in row.ratios if any(ratio != 1 for ratio in row.ratios.values()) else ():
+            interval = predict(ratio for other, ratio in row.ratios.items() if other != name)
+            if interval:
+                found.append(Prediction(name, row, interval))
+    return found

@@ -1,0 +1,124 @@
+"""Say how campaigns are shown: factors, how much they vary within and between campaigns, and what they predict."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import median
+
+from dataflow.analysis.campaigns import MIN_CAMPAIGNS, Campaigns, Prediction, Row, combine, leave_one_out, predict
+from dataflow.analysis.result import Result
+from dataflow.records.machine import machine_line
+from dataflow.report import tables
+from dataflow.report.charts import Chart, Mark
+from dataflow.report.sections import title_of
+from dataflow.report.tables import Column, Section, format_significant, make_table
+
+NARROW = 1.1  # the ends of an interval, divided: a factor has a third digit if they are closer
+
+
+def format_digits(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{float(f'{value:.{digits}g}'):,.10g}"
+
+
+def format_range(values: Sequence[float]) -> str:
+    """Return the smallest and the largest value with two digits, or one of them if they are equal then."""
+    return " to ".join(dict.fromkeys(format_digits(value) for value in (min(values), max(values))))
+
+
+def format_milliseconds(row: Row) -> str:
+    return format_range([1e3 * pair.new.typical_seconds for pair in row.pairs.values()])
+
+
+def format_factor(row: Row) -> str:
+    """Return how many times as fast as the baseline; "-" for other work, marked if too few campaigns have it."""
+    interval, count = predict(row.ratios.values()) if row.ratios else None, len(row.ratios)
+    text = format_digits(row.factor, 3 if interval and interval[1] / interval[0] < NARROW else 2)
+    is_few = 0 < count < MIN_CAMPAIGNS
+    return f"{text} ({'one campaign' if count == 1 else f'{count} campaigns'})" if is_few else text
+
+
+def format_reproducibility(row: Row) -> str:
+    interval = predict(row.ratios.values()) if row.ratios else None
+    return " to ".join(map(format_digits, interval)) if interval else "-"
+
+
+def format_repeatability(row: Row) -> str:
+    return "-" if row.repeatability is None else f"± {row.repeatability:.0%}"
+
+
+def times_memcpy(row: Row) -> str:
+    times = [pair.new.times_memcpy for pair in row.pairs.values() if pair.new.times_memcpy]
+    return format_digits(median(times)) if times else "-"
+
+
+def columns_of(rows: Sequence[Row]) -> Sequence[Column]:
+    baseline = [*rows[0].pairs.values()][-1].old
+    return (
+        Column("configuration", lambda row: tables.short_label(row.newest)),
+        Column("ms per iteration", format_milliseconds),
+        Column(f"times as fast as {tables.short_label(baseline)}", format_factor),
+        Column("reproducibility (95 %)", format_reproducibility),
+        Column("repeatability (95 %)", format_repeatability, 2),
+        Column("x memcpy", times_memcpy, 1),
+        Column("readers get", lambda row: tables.READERS.cell(row.newest), is_text=True),
+        Column("campaigns", lambda row: str(len(row.pairs)), 3),
+    )
+
+
+def describe_campaigns(rows: Sequence[Row]) -> list[str]:
+    """Return the machines, and how many campaigns, boots and kernels, on which days and with which commits."""
+    results: list[Result] = [pair.new for row in rows for pair in row.pairs.values()]
+    environments = [environment for result in results for environment in result.environments]
+    names = sorted({name for row in rows for name in row.pairs})
+    values = {key: {environment.get(key) for environment in environments} for key in ("boot", "kernel", "git_commit")}
+    commits = ", ".join(sorted(str(commit)[:10] for commit in values["git_commit"]))
+    runs = sorted({len(result.run_seconds) for result in results})
+    return [
+        *sorted(set(map(machine_line, environments))),
+        f"Campaigns: {len(names)} ({', '.join(names)}), boots: {len(values['boot'])}, kernels: "
+        f"{len(values['kernel'])}. Runs per campaign: {format_range(runs)}. Commit {commits}.",
+    ]
+
+
+def campaign_sections(campaigns: Campaigns) -> list[Section]:
+    """Return a section per table and flow, and last what each campaign's ratios are beside those of the others."""
+    rows, groups = combine(campaigns), defaultdict[tuple[str, str], list[Row]](list)
+    for row in rows:
+        groups[row.newest.table, row.newest.workload.flow].append(row)
+    built = []
+    for (table, _), group in groups.items():
+        group.sort(key=lambda row: (not row.is_comparable, row.factor or 0, -row.newest.typical_seconds))
+        chart = draw_factors(group) if table == "headline" else None
+        cells, title = make_table(group, columns_of(group)), title_of(group[0].newest)
+        built.append(Section(f"campaign-{table}", title, "", cells, chart, describe_campaigns(group)))
+    predictions = leave_one_out(rows)
+    return [*built, *([build_check(predictions)] if predictions else [])]
+
+
+def draw_factors(rows: Sequence[Row]) -> Chart:
+    marks = []
+    for row in (row for row in rows if row.factor):
+        low, high = predict(row.ratios.values()) or (row.factor, row.factor)
+        marks.append(Mark(tables.short_label(row.newest), format_factor(row), row.factor or 0, low or 0, high or 0))
+    baseline = [*rows[0].pairs.values()][-1].old
+    caption = ("Line: where the factor of another campaign lies with 95 % probability.", *describe_campaigns(rows))
+    return Chart(
+        "campaigns", f"How many times as fast as {baseline.label}: {title_of(baseline)}", {"": marks},
+        "times as fast (logarithmic axis)", {}, caption,
+    )  # fmt: skip
+
+
+def build_check(predictions: Sequence[Prediction]) -> Section:
+    """Return how many ratios of each campaign lie where the other campaigns say."""
+    by_campaign = defaultdict[str, list[Prediction]](list)
+    for prediction in predictions:
+        by_campaign[prediction.campaign].append(prediction)
+    columns = (
+        Column("campaign that is left out", lambda item: item[0]),
+        Column("ratios", lambda item: str(len(item[1]))),
+        Column("inside of the interval of the others", lambda item: str(sum(p.is_right for p in item[1]))),
+        Column("outside", lambda item: ", ".join(tables.short_label(p.row.newest) for p in item[1] if not p.is_right)
+               or "-", is_text=True),
+    )  # fmt: skip
+    share = sum(prediction.is_right for prediction in predictions) / len(predictions)
+    sentence = f"{format_significant(100 * share)} % of {len(predictions)} ratios lie in the interval of the others."
+    return Section("campaign-check", "", sentence, make_table([*by_campaign.items()], columns))
