@@ -13,7 +13,7 @@
 # make faults               faults and hostile uses, and what runs say, keep and leave behind
 # make publish              regenerate img/ and the tables of README.md and docs/ from results/published
 # make profile-examples     profile programs of others, try the advice, and measure the cost (an hour; docs/profile.md)
-# make put-gigabytes        Ray's metric of puts, with several versions of Ray (ten minutes; docs/put-gigabytes.md)
+# make put-gigabytes        Ray's metric of puts, with several versions of Ray (ten minutes; docs/page-faults.md)
 # make profile-versions     profile a known program with three versions of Ray
 # make clean                remove the virtual environment, and the records of runs
 

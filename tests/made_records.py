@@ -65,3 +65,13 @@ def write_record(path: Path, record: Record) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     files.save(path, record)
     return str(path)
+
+
+def write_campaign(folder: Path, *times: tuple[Any, ...], **changes: Any) -> Path:
+    """Write three runs of each configuration: name, flags, seconds, and changes of its runs."""
+    for position, (name, flags, seconds, *more) in enumerate(times):
+        runtime, transport = name.split()
+        runs = [make_run([seconds * noise], **dict(*more)) for noise in (1.0, 1.02, 1 / 1.02)]
+        fields = {"suite": "campaign", "table": "headline", "flags": flags, "runtime": runtime} | changes
+        write_record(folder / f"{position}.json", make_record(transport, *runs, **fields))
+    return folder

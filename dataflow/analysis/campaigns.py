@@ -5,7 +5,7 @@ Repeatability is how much a ratio varies within a campaign, reproducibility how 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -50,8 +50,17 @@ class Row:
         return {name: 1 / pair.ratio.value for name, pair in self.pairs.items()} if self.is_comparable else {}
 
     @property
-    def factor(self) -> float | None:
-        return float(np.exp(np.log([*self.ratios.values()]).mean())) if self.ratios else None
+    def values(self) -> list[float]:
+        return [*self.ratios.values()]
+
+    @property
+    def mean(self) -> float:
+        """Return the geometric mean of the ratios; 0 without any."""
+        return mean_ratio(self.values) or 0.0
+
+    def divide(self, other: "Row") -> list[float]:
+        """Return how many times as fast as another configuration it was, in each campaign that has both."""
+        return [ratio / other.ratios[name] for name, ratio in self.ratios.items() if name in other.ratios]
 
     @property
     def repeatability(self) -> float | None:
@@ -60,15 +69,19 @@ class Row:
         return median((high / low) ** 0.5 - 1 for low, high in intervals) if intervals and self.ratios else None
 
 
-def predict(ratios: Iterable[float]) -> tuple[float, float] | None:
+def mean_ratio(ratios: Collection[float]) -> float | None:
+    """Return the geometric mean; None of nothing."""
+    return float(np.exp(np.log([*ratios]).mean())) if ratios else None
+
+
+def predict(ratios: Collection[float]) -> tuple[float, float] | None:
     """Return where the ratio of one more campaign lies with a probability of 95 %; None for too few campaigns.
 
     The logarithms of the ratios are taken as a sample of a normal distribution (Student's t, prediction interval).
     """
     from scipy.stats import t
 
-    logarithms = np.log([*ratios])
-    count = len(logarithms)
+    count, logarithms = len(ratios), np.log([*ratios])
     if count < MIN_CAMPAIGNS:
         return None
     half = t.ppf((1 + CONFIDENCE) / 2, count - 1) * logarithms.std(ddof=1) * (1 + 1 / count) ** 0.5
@@ -76,9 +89,9 @@ def predict(ratios: Iterable[float]) -> tuple[float, float] | None:
     return low, high
 
 
-def load_campaigns(folder: Path) -> Campaigns:
-    """Return the results of each folder below this one; raise RecordError if there is none."""
-    folders = sorted(path for path in folder.glob("*") if path.is_dir())
+def load_campaigns(folder: Path, other: Path | None = None) -> Campaigns:
+    """Return the results of each folder below this one except `other`; raise RecordError if there is none."""
+    folders = sorted(path for path in folder.glob("*") if path.is_dir() and not (other and path.samefile(other)))
     if not folders:
         raise RecordError(f"{folder} has no campaigns: make campaign")
     return {path.name: group_results(files.load_all([path])) for path in folders}
@@ -123,7 +136,7 @@ def leave_one_out(rows: Sequence[Row]) -> list[Prediction]:
     found = []
     for row in rows:
         for name in row.ratios if any(ratio != 1 for ratio in row.ratios.values()) else ():
-            interval = predict(ratio for other, ratio in row.ratios.items() if other != name)
+            interval = predict([ratio for other, ratio in row.ratios.items() if other != name])
             if interval:
                 found.append(Prediction(name, row, interval))
     return found

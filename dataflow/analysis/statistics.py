@@ -1,4 +1,4 @@
-"""Compute times and ratios of configurations, and their intervals. docs/statistics.md explains the methods."""
+"""Compute times and ratios of configurations, and their intervals. docs/method.md explains the methods."""
 
 import math
 from collections.abc import Sequence

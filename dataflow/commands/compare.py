@@ -6,7 +6,7 @@
 
 Measure with `dataflow run ... --runs 5` on one machine, or two versions together with `dataflow run --against`.
 Times are geometric means of the runs' medians. A configuration is called faster or slower if equal configurations
-differ as much in fewer than 1 of 100 comparisons (docs/statistics.md).
+differ as much in fewer than 1 of 100 comparisons (docs/method.md).
 """
 
 import argparse
@@ -22,7 +22,7 @@ from dataflow.analysis.statistics import MIN_RUNS
 from dataflow.errors import UsageError
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
-from dataflow.report.campaign_tables import format_factor, format_reproducibility
+from dataflow.report.campaign_tables import format_digits, format_factor, format_reproducibility
 from dataflow.report.render import print_table
 from dataflow.report.sentences import PAIR_COLUMNS, describe_pair
 from dataflow.report.tables import Column, make_table
@@ -100,20 +100,20 @@ def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
         raise UsageError("no configuration is on both sides: measure NEW with make campaign")
     columns = (
         Column("configuration", lambda pair: pair[1].newest.label),
-        Column("times as fast, OLD", lambda pair: format_factor(pair[0])),
-        Column("reproducibility (95 %)", lambda pair: format_reproducibility(pair[0])),
-        Column("NEW", lambda pair: format_factor(pair[1]).partition(" ")[0]),
+        Column("times as fast, OLD", lambda pair: format_factor(pair[0].values)),
+        Column("reproducibility (95 %)", lambda pair: format_reproducibility(pair[0].values)),
+        Column("NEW", lambda pair: format_digits(pair[1].mean)),
         Column("NEW lies", lambda pair: find_place(*pair), is_text=True),
     )
     print_table(make_table(both, columns))
 
 
 def find_place(published: Row, row: Row) -> str:
-    interval = predict(published.ratios.values())
-    ratio = next(iter(row.ratios.values()))
+    interval = predict(published.values)
     if interval is None:
         return "unknown: OLD has too few campaigns"
-    return "inside" if interval[0] <= ratio <= interval[1] else "outside"
+    other_code = ", with other code" if published.newest.clock_code != row.newest.clock_code else ""
+    return ("inside" if interval[0] <= row.mean <= interval[1] else "outside") + other_code
 
 
 def main(argv: Sequence[str]) -> int:
@@ -122,7 +122,7 @@ def main(argv: Sequence[str]) -> int:
     old, new = (group_results(files.load_all([path])) for path in (arguments.old, arguments.new))
     is_of_campaigns = all(record.suite == "campaign" for result in old for record in result.records)
     if is_of_campaigns and any(path.is_dir() for path in arguments.old.glob("*")):
-        print_campaign(combine(load_campaigns(arguments.old)), combine({"NEW": new}))
+        print_campaign(combine(load_campaigns(arguments.old, arguments.new)), combine({"NEW": new}))
         return 0
     if not arguments.mixed:
         check_one_machine([*old, *new])

@@ -32,6 +32,7 @@ def parse_command(argv: Sequence[str]) -> argparse.Namespace:
     add("--html", action="store_true", help="also write report.html")
     add("--publish", type=Path, nargs="?", const=ROOT, metavar="FOLDER", help="write the charts to img/, and the "
         "tables into README.md and docs/, of this folder (default: this repository)")  # fmt: skip
+    add("--columns", choices=["all"], help="print all columns of each table, and not the most important ones")
     add("--mixed", action="store_true", help="allow records of different machines or boots in one table")
     arguments = parser.parse_all(argv)
     if not arguments.records:
@@ -70,9 +71,10 @@ def main(argv: Sequence[str]) -> int:
         is_published = all(path.resolve().is_relative_to(RESULTS / "published") for path in arguments.records)
         check_one_machine(results, several_boots=is_published)  # its tables name the number of boots
     built = sections(results)
+    of_pages = page_sections(results) if arguments.publish else []
     try:
         arguments.output.mkdir(parents=True, exist_ok=True)
-        written = write_charts(built, arguments.output)
+        written = write_charts([*built, *of_pages], arguments.output)
         if arguments.html:
             written.append(arguments.output / "report.html")
             written[-1].write_text(render.to_html(built), encoding="utf-8")
@@ -80,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
         path = error.filename or arguments.output  # a full disk names no file
         raise RecordError(f"cannot write {path} ({error.strerror}): give another --output") from None
     if arguments.publish:
-        render.rewrite_pages(arguments.publish, [*built, *page_sections(results)])
-    render.print_sections(built)
+        render.rewrite_pages(arguments.publish, [*built, *of_pages])
+    render.print_sections(built, render.ALL_COLUMNS if arguments.columns else render.MAX_COLUMNS)
     print(f"charts: {', '.join(map(str, written)) or 'none'}")
     return int(any(result.status == "impossible" for result in results))

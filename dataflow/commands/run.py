@@ -43,6 +43,7 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, 
         "the other, which shows smaller differences on a machine whose speed changes")  # fmt: skip
     add("--continue", action="store_true", dest="is_continued", help="measure only the runs that an "
         "earlier call with the same flags and --output has not finished")  # fmt: skip
+    add("--columns", choices=["all"], help="print all columns of each table, and not the most important ones")
     add("--dry-run", action="store_true", help="print what would be measured, and measure nothing")
     arguments, given = parse_with_options(parser, argv)
     check_arguments(arguments)
@@ -143,7 +144,7 @@ def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: P
     from dataflow.analysis.comparison import Pair
     from dataflow.analysis.result import Result
     from dataflow.commands import compare, report
-    from dataflow.report.render import print_end, print_sections
+    from dataflow.report.render import ALL_COLUMNS, MAX_COLUMNS, print_end, print_sections
     from dataflow.report.sections import sections
     from dataflow.report.sentences import describe_pair
 
@@ -153,12 +154,12 @@ def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: P
                 print_sections(sections([Result((items[0].record,))]))
             except RecordError as error:
                 print(f"warning: {error}")
-        print_end(items[0].record, items[0].saved_path)
+        print_end(items[0].record, items[0].saved_path, ALL_COLUMNS if arguments.columns else MAX_COLUMNS)
         return 0
     if arguments.against or arguments.paired:
         sides = [output / "old", output / "new"] if arguments.against else [item.path for item in items]
         return compare.main([*map(str, sides), "--mixed"])
-    code = report.main([str(output)])
+    code = report.main([str(output), *(["--columns", "all"] if arguments.columns else [])])
     if not arguments.suite:
         measured = [result for item in items if (result := Result((item.record,))).status == "ok"]
         for first, other in product(measured, measured):

@@ -30,7 +30,7 @@ def online_dpo(
 ) -> Flow:
     """The demo's simulation of ChatLearn's online DPO: one flat int64 tensor per message.
 
-    The sizes are a lower bound of what ChatLearn moves; docs/demo.md lists the differences. Raise ValueError if a
+    The sizes are a lower bound of what ChatLearn moves; docs/method.md lists the differences. Raise ValueError if a
     message is not whole int64 words.
     """
     sizes = demo_sizes.message_bytes(batch_size, prompt_seq_len, num_samples, max_new_tokens)

@@ -1,10 +1,10 @@
 """Say how campaigns are shown: factors, how much they vary within and between campaigns, and what they predict."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import median
 
-from dataflow.analysis.campaigns import MIN_CAMPAIGNS, Campaigns, Prediction, Row, combine, leave_one_out, predict
+from dataflow.analysis.campaigns import MIN_CAMPAIGNS, Prediction, Row, leave_one_out, mean_ratio, predict
 from dataflow.analysis.result import Result
 from dataflow.records.machine import machine_line
 from dataflow.report import tables
@@ -28,17 +28,25 @@ def format_milliseconds(row: Row) -> str:
     return format_range([1e3 * pair.new.typical_seconds for pair in row.pairs.values()])
 
 
-def format_factor(row: Row) -> str:
-    """Return how many times as fast as the baseline; "-" for other work, marked if too few campaigns have it."""
-    interval, count = predict(row.ratios.values()) if row.ratios else None, len(row.ratios)
-    text = format_digits(row.factor, 3 if interval and interval[1] / interval[0] < NARROW else 2)
-    is_few = 0 < count < MIN_CAMPAIGNS
-    return f"{text} ({'one campaign' if count == 1 else f'{count} campaigns'})" if is_few else text
+def format_factor(ratios: Collection[float]) -> str:
+    """Return the geometric mean of ratios of campaigns, marked if there are too few; "-" if there is none."""
+    interval = predict(ratios)
+    text = format_digits(mean_ratio(ratios), 3 if interval and interval[1] / interval[0] < NARROW else 2)
+    if not 0 < len(ratios) < MIN_CAMPAIGNS:
+        return text
+    return f"{text} ({'one campaign' if len(ratios) == 1 else f'{len(ratios)} campaigns'})"
 
 
-def format_reproducibility(row: Row) -> str:
-    interval = predict(row.ratios.values()) if row.ratios else None
+def format_reproducibility(ratios: Collection[float]) -> str:
+    """Return where the ratio of another campaign lies with a probability of 95 %; "-" for too few campaigns."""
+    interval = predict(ratios)
     return " to ".join(map(format_digits, interval)) if interval else "-"
+
+
+def describe_factor(ratios: Collection[float]) -> str:
+    """Return the mean of ratios and, if there are enough campaigns, the interval."""
+    interval = format_reproducibility(ratios)
+    return format_factor(ratios) + (f" ({interval})" if interval != "-" else "")
 
 
 def format_repeatability(row: Row) -> str:
@@ -55,8 +63,8 @@ def columns_of(rows: Sequence[Row]) -> Sequence[Column]:
     return (
         Column("configuration", lambda row: tables.short_label(row.newest)),
         Column("ms per iteration", format_milliseconds),
-        Column(f"times as fast as {tables.short_label(baseline)}", format_factor),
-        Column("reproducibility (95 %)", format_reproducibility),
+        Column(f"times as fast as {tables.short_label(baseline)}", lambda row: format_factor(row.values)),
+        Column("reproducibility (95 %)", lambda row: format_reproducibility(row.values)),
         Column("repeatability (95 %)", format_repeatability, 2),
         Column("x memcpy", times_memcpy, 1),
         Column("readers get", lambda row: tables.READERS.cell(row.newest), is_text=True),
@@ -79,14 +87,14 @@ def describe_campaigns(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def campaign_sections(campaigns: Campaigns) -> list[Section]:
+def campaign_sections(rows: Sequence[Row]) -> list[Section]:
     """Return a section per table and flow, and last what each campaign's ratios are beside those of the others."""
-    rows, groups = combine(campaigns), defaultdict[tuple[str, str], list[Row]](list)
+    groups = defaultdict[tuple[str, str], list[Row]](list)
     for row in rows:
         groups[row.newest.table, row.newest.workload.flow].append(row)
     built = []
     for (table, _), group in groups.items():
-        group.sort(key=lambda row: (not row.is_comparable, row.factor or 0, -row.newest.typical_seconds))
+        group.sort(key=lambda row: (not row.is_comparable, row.mean))
         chart = draw_factors(group) if table == "headline" else None
         cells, title = make_table(group, columns_of(group)), title_of(group[0].newest)
         built.append(Section(f"campaign-{table}", title, "", cells, chart, describe_campaigns(group)))
@@ -96,9 +104,9 @@ def campaign_sections(campaigns: Campaigns) -> list[Section]:
 
 def draw_factors(rows: Sequence[Row]) -> Chart:
     marks = []
-    for row in (row for row in rows if row.factor):
-        low, high = predict(row.ratios.values()) or (row.factor, row.factor)
-        marks.append(Mark(tables.short_label(row.newest), format_factor(row), row.factor or 0, low or 0, high or 0))
+    for row in (row for row in rows if row.is_comparable):
+        low, high = predict(row.values) or (row.mean, row.mean)
+        marks.append(Mark(tables.short_label(row.newest), describe_factor(row.values), row.mean, low, high))
     baseline = [*rows[0].pairs.values()][-1].old
     caption = ("Line: where the factor of another campaign lies with 95 % probability.", *describe_campaigns(rows))
     return Chart(

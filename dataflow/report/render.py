@@ -11,39 +11,61 @@ from dataflow.analysis.result import Result, warnings
 from dataflow.errors import RecordError
 from dataflow.flows.flow import Flow
 from dataflow.records.schema import Record
-from dataflow.report.tables import MAIN_COLUMNS, Column, Section, TextTable, format_significant, make_table
+from dataflow.report.tables import MAIN_COLUMNS, Section, TextTable, format_significant, make_table
 from dataflow.units import format_bytes
 
 MARK = re.compile(r"<!-- (?:end of )?([\w-]+)(?:: written by make publish)? -->")
 MAX_SHOWN_EDGES = 20  # of a flow
+MAX_COLUMNS, MAX_PAGE_COLUMNS = 7, 8  # in a terminal, and on the pages; report.html has all
+ALL_COLUMNS = 1000
+REPORT_COMMAND = "`.venv/bin/python -m dataflow report results/published --html`"
+MIN_BAR, MAX_BAR = 10, 40  # characters
 
 
-def to_text(table: TextTable, width: int | None = None) -> str:
-    """Return the table as text. If it is wider than `width` characters, columns of a high rank are left out."""
-    texts: dict[Column, list[str]] = {}
-    for column, *cells in zip(table.columns, table.headers, *table.cells, strict=True):
+def choose_columns(table: TextTable, count: int) -> list[int]:
+    """Return the positions of at most `count` columns, those of the lowest ranks."""
+    by_rank = sorted(range(len(table.columns)), key=lambda position: table.columns[position].rank)
+    return sorted(by_rank[:count])
+
+
+def to_text(table: TextTable, width: int | None = None, count: int = MAX_COLUMNS) -> str:
+    """Return the table as text with at most `count` columns. Those of a high rank are left out, also if it is too wide.
+
+    If `width` leaves space beside a column of times, each row has a bar.
+    """
+    texts: dict[int, list[str]] = {}
+    for position in choose_columns(table, count):
+        column, cells = table.columns[position], [table.headers[position], *(row[position] for row in table.cells)]
         longest = max(map(len, cells))
-        texts[column] = [cell.ljust(longest) if column.is_text else cell.rjust(longest) for cell in cells]
-    while width and sum(len(cells[0]) + 2 for cells in texts.values()) - 2 > width and any(c.rank for c in texts):
-        del texts[max(texts, key=lambda column: column.rank)]
+        texts[position] = [cell.ljust(longest) if column.is_text else cell.rjust(longest) for cell in cells]
+    ranks = {position: table.columns[position].rank for position in texts}
+    while width and sum(len(cells[0]) + 2 for cells in texts.values()) - 2 > width and any(ranks[p] for p in texts):
+        del texts[max(texts, key=lambda position: ranks[position])]
+    left_out = [column.header for position, column in enumerate(table.columns) if position not in texts]
+    space = (width or 0) - sum(len(cells[0]) + 2 for cells in texts.values())
+    times = [position for position in texts if table.columns[position].is_time]
+    if times and space >= MIN_BAR:
+        values = [float(number) if (number := row[times[0]].replace(",", "")).replace(".", "").isdigit() else 0.0
+                  for row in table.cells]  # fmt: skip
+        scale = min(space, MAX_BAR) / max(*values, 1e-9)
+        texts[len(table.columns)] = ["", *("#" * round(scale * value) for value in values)]
     lines = ["  ".join(row).rstrip() for row in zip(*texts.values(), strict=True)]
-    left_out = [column.header for column in table.columns if column not in texts]
     if left_out:
-        lines.append(f"(not shown, because the terminal is too narrow: {', '.join(left_out)})")
+        lines.append(f"(--columns all also shows: {', '.join(left_out)})")
     return "\n".join(lines)
 
 
-def print_table(table: TextTable) -> None:
+def print_table(table: TextTable, count: int = MAX_COLUMNS) -> None:
     """Print a table at most as wide as the terminal."""
-    print(to_text(table, shutil.get_terminal_size().columns if sys.stdout.isatty() else None))
+    print(to_text(table, shutil.get_terminal_size().columns if sys.stdout.isatty() else None, count))
 
 
-def print_sections(built: Sequence[Section]) -> None:
+def print_sections(built: Sequence[Section], count: int = MAX_COLUMNS) -> None:
     """Print the sections that have a table."""
     for section in built:
         if section.table:
             print(f"{section.title}. {section.sentence.replace('`', '')}".rstrip())
-            print_table(section.table)
+            print_table(section.table, count)
             print(*section.notes, "", sep="\n")
 
 
@@ -56,10 +78,10 @@ def print_flow(flow: Flow) -> None:
     sys.stdout.flush()
 
 
-def print_end(record: Record, path: Path) -> None:
+def print_end(record: Record, path: Path, count: int) -> None:
     """Print the table of one record, what limits the trust in it, and the time of each run."""
     result = Result((record,))
-    print_table(make_table([result], MAIN_COLUMNS))
+    print_table(make_table([result], MAIN_COLUMNS), count)
     for warning in warnings(result):
         print(f"warning: {warning}")
     for run in result.runs:
@@ -82,15 +104,20 @@ def to_markdown(built: Sequence[Section]) -> str:
 
 
 def to_markdown_table(table: TextTable) -> str:
+    """Return the columns of the lowest ranks, and the rows for pages."""
+    chosen = choose_columns(table, MAX_PAGE_COLUMNS)
     rule = ["---" if column.is_text else "---:" for column in table.columns]
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in table.cells]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (table.headers, rule, *cells))
+    rows = table.cells if table.page_rows is None else [table.cells[position] for position in table.page_rows]
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    lines = [f"| {' | '.join(row[position] for position in chosen)} |" for row in (table.headers, rule, *cells)]
+    left_out = len(table.cells) - len(cells)
+    return "\n".join(lines) + (f"\n\n{left_out} more rows: {REPORT_COMMAND}." if left_out else "")
 
 
 def rewrite_pages(folder: Path, built: Sequence[Section]) -> None:
     """Put the sections between the marks of their name, in README.md and docs/ of a folder. Others stay as they are."""
     texts = {s.name: to_markdown([other for other in built if other.name == s.name]) for s in built}
-    for page in [*folder.glob("README.md"), *sorted(folder.glob("docs/*.md"))]:
+    for page in [*folder.glob("README.md"), *sorted(folder.glob("docs/**/*.md"))]:
         text = page.read_text(encoding="utf-8")
         for name in set(MARK.findall(text)):
             begin, end = f"<!-- {name}: written by make publish -->", f"<!-- end of {name} -->"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import import_module
+from math import inf
 from statistics import median
 from typing import Any
 
@@ -14,10 +15,12 @@ from dataflow.flows.catalogue import FLOWS
 from dataflow.records.machine import machine_line
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
-from dataflow.report.sentences import format_time
+from dataflow.report.sentences import BASELINES, format_time
 from dataflow.report.tables import Column, Section, format_milliseconds, make_table
 from dataflow.studies import STUDIES_FOLDER, studies
 from dataflow.units import format_bytes
+
+MAX_PAGE_ROWS = 12  # of a table on a page
 
 
 @dataclass(frozen=True)
@@ -101,8 +104,22 @@ def build_group(table: Table, group: Group) -> list[Section]:
         if rows:
             notes = [*part.notes(group), *(failures + provenance(group.done) if part is table else ())]
             cells, title = make_table(rows, columns) if columns else None, part.title(group.done[0])
+            if cells and len(rows) > MAX_PAGE_ROWS and isinstance(rows[0], Result):
+                cells = replace(cells, page_rows=choose_rows(rows))
             built.append(Section(part.name, title, part.sentence(group), cells, part.chart(group), notes))
     return built
+
+
+def choose_rows(results: Sequence[Result]) -> list[int]:
+    """Return the positions of MAX_PAGE_ROWS results: the baselines, and the fastest whose readers own a copy."""
+    groups = [*tables.READER_GROUPS]
+
+    def importance(position: int) -> tuple[Any, ...]:
+        result = results[position]
+        seconds = result.typical_seconds if result.seconds else inf
+        return result.name not in BASELINES, groups.index(tables.readers_of(result)), seconds
+
+    return sorted(sorted(range(len(results)), key=importance)[:MAX_PAGE_ROWS])
 
 
 def provenance(results: Sequence[Result]) -> list[str]:

@@ -58,7 +58,7 @@ def describe_method(group: Group) -> Sequence[str]:
     worst = max(explained, key=lambda name: abs(1 - explained[name]))
     faults = [stages.fault_seconds(run) * 1e6 for result in group.done for run in result.shown_runs]
     return (
-        "Mean of the middle half of the iterations of each run, then of the runs (docs/stages.md).",
+        "Mean of the middle half of the iterations of each run, then of the runs (docs/results.md).",
         f"Page faults: their number in each stage, times {min(faults):.2g} to {max(faults):.2g} µs per page fault. "
         "Each run measures this time: (cold copy - warm copy) / page faults of the cold copy.",
         f"The stages add up to {explained[worst]:.1%} of an iteration for {worst}, and to nearly 100 % for the others.",
@@ -81,7 +81,7 @@ def draw_headline(group: Group) -> Chart | None:
     cause, milliseconds = max(slowest.segments.items(), key=lambda item: item[1])
     title = f"About {milliseconds / slowest.value:.0%} of the time of {slowest.name} is {cause}."
     caption = f"{title_of(shown[0])}. Times and 95 % intervals (lines) without tracing."
-    traces = f"Causes: estimated from traced iterations (docs/stages.md). {provenance(group.done)[-1]}"
+    traces = f"Causes: estimated from traced iterations (docs/results.md). {provenance(group.done)[-1]}"
     return Chart(
         "headline", title, {"": bars}, "milliseconds per iteration", memcpy_lines(shown),
         (caption, *provenance(shown), traces), stages.CAUSES,

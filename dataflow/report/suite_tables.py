@@ -28,7 +28,7 @@ def configuration_columns(group: Group) -> Sequence[Column]:
     columns.insert(1, tables.READERS)
     if len(group.done) > 1:
         for baseline in [r for r in transports if r.name in (BASELINE, SIMPLEST)] or transports[:1]:
-            columns.append(Column(f"speed-up over {baseline.label}", partial(format_speed_up, baseline=baseline), 1))
+            columns.append(Column(f"speed-up over {baseline.label}", partial(format_speed_up, baseline=baseline), 3))
     return columns
 
 
@@ -128,19 +128,26 @@ RDT_COLUMNS = (
     Column("configuration", tables.short_label),
     tables.READERS,
     tables.TIME,
-    Column("95 % interval", tables.format_interval, 4),
-    Column("p95 ms", lambda r: format_milliseconds(r.p95_seconds), is_optional=True),
+    Column("95 % interval", tables.format_interval, 1),
     Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
-    Column("page faults", tables.format_faults),
+    Column("page faults", tables.format_faults, 2),
+    Column("p95 ms", lambda r: format_milliseconds(r.p95_seconds), is_optional=True),
+    Column("iterations of the other flow per second", format_other_flow, is_optional=True),
+)
+SETUP_COLUMNS = (
+    RDT_COLUMNS[0],
     *map(setup_column, ("agents", "registration", "registration of targets")),
     Column("first iteration ms", lambda r: format_milliseconds(median(r.first_seconds))),  # it makes the connections
     setup_column("deregistration"),
-    Column("iterations of the other flow per second", format_other_flow, is_optional=True),
 )
-RDT = Table(
-    "rdt", lambda group: RDT_COLUMNS, lambda group: tables.order_by_readers(group.results),
-    sentence=lambda group: describe_fastest(group.results),
+BESIDE = Table("beside", lambda group: RDT_COLUMNS, lambda group: tables.order_by_readers(group.results))
+RDT_TIMES = replace(
+    BESIDE, name="rdt", sentence=lambda group: describe_fastest(group.results),
     chart=lambda group: draw_dots(group, "rdt", f"Time per iteration: {title_of(group.done[0])}"),
+)  # fmt: skip
+RDT = replace(
+    BESIDE, name="rdt", columns=lambda group: SETUP_COLUMNS, before=[RDT_TIMES],
+    title=lambda result: f"What happens once, and the first iteration: {title_of(result)}",
 )  # fmt: skip
 
 
@@ -213,7 +220,7 @@ SECTIONS = {  # in the order of a report
     "microbenchmarks": MICROBENCHMARKS,
     "retained-memory": RETAINED_MEMORY,
     "rdt": RDT,
-    "beside": replace(RDT, name="beside", sentence=lambda group: "", chart=lambda group: None),
+    "beside": BESIDE,
     "rdt-stages": stage_tables("rdt-stages"),
     **dict.fromkeys(("sweep-iteration-bytes", "sweep-fields", "sweep-batch-size", "sweep-actors"), SWEEP),
     **{name: replace(SWEEP, name=name) for name in ("in-flight", "rdt-fields", "agentic-iteration-bytes")},

@@ -43,6 +43,7 @@ class TextTable:
     columns: Sequence[Column]
     headers: Sequence[str]
     cells: list[list[str]]
+    page_rows: Sequence[int] | None = None  # those that pages show; None: all
 
 
 @dataclass(frozen=True)
@@ -147,25 +148,25 @@ def short_label(result: Result, swept: str = "") -> str:
 
 TIME = Column("ms per iteration", lambda r: format_milliseconds(r.typical_seconds), is_time=True)
 DATA_PATH = Column("data path", format_data_path, 5, is_optional=True)
-OVERHEAD = Column("overhead", lambda r: f"{r.overhead_share:.1%}" if r.overhead_share else "-", 2, is_optional=True)
+OVERHEAD = Column("overhead", lambda r: f"{r.overhead_share:.1%}" if r.overhead_share else "-", 4, is_optional=True)
 READERS = Column("readers get", lambda r: READER_GROUPS[readers_of(r)], is_text=True)
 MAIN_COLUMNS = (
     Column("configuration", marked_label),
     Column("stored", format_stored, 6),
-    Column("page faults", format_faults, 3),
+    Column("page faults", format_faults, 2),
     Column("runs", lambda r: str(len(r.run_seconds)), 4),
     # Of the ok runs. They are left out, except with --allow-disturbed.
     Column("disturbed runs", lambda r: str(sum(bool(find_disturbance(run)) for run in r.ok_runs)), 6),
     TIME,
-    Column("95 % interval", format_interval, 5),
-    Column("p95 ms", lambda r: format_milliseconds(r.p95_seconds), 1),
+    Column("95 % interval", format_interval, 1),
+    Column("p95 ms", lambda r: format_milliseconds(r.p95_seconds), 5),
     Column("GB/s", lambda r: format_significant(
-        r.workload.bytes_per_iteration / r.typical_seconds / 1e9 if r.readers_own_a_copy else None)),
+        r.workload.bytes_per_iteration / r.typical_seconds / 1e9 if r.readers_own_a_copy else None), 8),
     Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
-    Column("x cold copy", lambda r: format_significant(r.multiple_of(r.cold_copy_seconds)), 4),
+    Column("x cold copy", lambda r: format_significant(r.multiple_of(r.cold_copy_seconds)), 6),
     Column("x link", lambda r: format_significant(times_link(r)), is_optional=True),
     # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
-    Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
+    Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 5),
     OVERHEAD,
     DATA_PATH,
     Column("peak GiB", lambda r: f"{r.peak_memory_bytes / 2**30:.1f}" if r.peak_memory_bytes else "-", 7, untimed=True),

@@ -9,5 +9,5 @@ from examples.put_gigabytes import make_table
 
 def test_the_page_has_what_the_records_give():
     lines = (ROOT / "results" / "evidence" / "put-gigabytes.jsonl").read_text().splitlines()
-    page = (ROOT / "docs" / "put-gigabytes.md").read_text()
+    page = (ROOT / "docs" / "page-faults.md").read_text()
     assert make_table([json.loads(line) for line in lines]) in page
