@@ -18,7 +18,18 @@ LINE_CHART_ROWS = 18  # its height
 # The colour-blind can tell these colours apart. Neighbours also differ in lightness. Waiting is white: no work.
 SEGMENT_COLOURS = ("#0072b2", "#f0e442", "#4f1a4c", "#35b78b", "#ffffff", "#b0b0b0")
 LIMIT_COLOUR = "#6b6b6b"
-MARKERS = "osD^vP*X<>d"  # their number has no factor in common with that of matplotlib's ten colours
+# In all charts, a transport has one colour, and a flag one marker. Colours of a runtime are alike.
+COLOURS = {
+    "store driver-queue": "#000000", "store ref-queue": "#5c3a21", "store refs": "#b35806", "store bytes": "#e08214",
+    "rdt gloo": "#1b7837", "rdt nixl": "#5aae61", "rdt nixl-pull": "#00441b", "graph shm": "#2166ac",
+    "graph pickle": "#053061", "graph zero-copy": "#4393c3", "graph mapped": "#7fb8da", "torch gloo": "#762a83",
+    "torch broadcast": "#4f1a4c", "torch mapped": "#c2a5cf", "torch multiprocessing": "#9970ab",
+}  # fmt: skip
+OTHER_COLOUR = "#8c510a"
+MARKERS = {
+    "--retain-memory": "^", "--reuse-buffers": "D", "--zero-copy": "s", "--copy-in": "P", "--copy-out": "v",
+    "packed": "X", "jagged": "*", "": "o",
+}  # fmt: skip
 PLAIN_NUMBERS = FuncFormatter(lambda value, _: f"{float(f'{value:.4g}'):,.10g}")
 
 
@@ -118,8 +129,7 @@ class Chart:
             for colour, width in (*edge, ("0.1", 1.6)):
                 axes.plot(ends, (y, y), color=colour, linewidth=width, solid_capstyle="butt", zorder=2.1)
             if not mark.segments:
-                inside = "white" if mark.is_view else "0.1"
-                axes.plot(mark.value, y, "o", color="0.1", markerfacecolor=inside, markersize=5, zorder=2.2)
+                axes.plot(mark.value, y, markersize=6, zorder=2.2, **style_of(mark.name, mark.is_view))
 
     def draw_bars(self, axes: Any, marks: Sequence[Mark]) -> None:
         rows, starts = range(len(marks)), [0.0] * len(marks)
@@ -134,17 +144,23 @@ class Chart:
         axes.set_ylabel("milliseconds per iteration", fontsize=9)
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda value, _: format_x(round(value)))
-        set_log_axis(axes, "y", [value for line in marks for point in line.points for value in point[1:]])
+        lines = [line for line in marks if not line.is_limit]
+        set_log_axis(axes, "y", [value for line in lines for point in line.points for value in point[1:]])
         highest_first = sorted(marks, key=lambda line: -line.points[-1][1])  # at the right ends, for the legend
-        for index, line in enumerate(highest_first):
-            style: dict[str, Any] = {"color": f"C{index}", "linewidth": 1.4, "marker": MARKERS[index % len(MARKERS)]}
-            if line.is_view:
-                style |= {"linestyle": "--", "markerfacecolor": "white"}
+        for line in highest_first:
+            style = style_of(line.name, line.is_view) | {"linewidth": 1.4, "linestyle": "--" if line.is_view else "-"}
             if line.is_limit:
                 style = {"color": LIMIT_COLOUR, "linewidth": 5, "alpha": 0.45}
             x, y, low, high = zip(*line.points, strict=True)
             axes.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
             axes.plot(x, y, label=line.name, markersize=5, **style)
+
+
+def style_of(name: str, is_view: bool) -> dict[str, Any]:
+    """Return the colour and the marker of a configuration, hollow for views."""
+    colour = COLOURS.get(" ".join(name.replace(",", " ").split()[:2]), OTHER_COLOUR)
+    marker = next(marker for flag, marker in MARKERS.items() if flag in name)
+    return {"color": colour, "marker": marker, "markerfacecolor": "white" if is_view else colour}
 
 
 def set_log_axis(axes: Any, name: str, values: Sequence[float]) -> None:

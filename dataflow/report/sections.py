@@ -9,14 +9,16 @@ from math import inf
 from statistics import median
 from typing import Any
 
+from dataflow.analysis.comparison import Pair
 from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance, with_shared_references
-from dataflow.analysis.statistics import interval
+from dataflow.analysis.statistics import UNRANKED, interval
+from dataflow.catalogue.catalogue import REFERENCE
 from dataflow.flows.catalogue import FLOWS
 from dataflow.records.machine import machine_line
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
 from dataflow.report.sentences import BASELINES, format_time
-from dataflow.report.tables import Column, Section, format_milliseconds, make_table
+from dataflow.report.tables import Column, Section, format_milliseconds, format_significant, make_table
 from dataflow.studies import STUDIES_FOLDER, studies
 from dataflow.units import format_bytes
 
@@ -156,10 +158,23 @@ def make_mark(result: Result, name: str, segments: Mapping[str, float] | None = 
 def draw_dots(group: Group, file_name: str, title: str, label: Callable[[Result], str] = tables.marked_label) -> Chart:
     """Return a chart with a dot per result, the slowest first, in groups of equal work, and the times of memcpy."""
     dots: dict[str, list[Mark]] = {}
-    for result in group.ordered:
+    for result in (group.ordered[position] for position in choose_rows(group.ordered)):
         dots.setdefault(tables.readers_of(result), []).append(make_mark(result, label(result)))
     caption = ("Line: 95 % interval of the time, from the medians of the runs.", *provenance(group.done))
+    title = f"{find_finding(group.ordered)}{title}"
     return Chart(file_name, title, dots, "milliseconds (logarithmic axis)", memcpy_lines(group.done), caption)
+
+
+def find_finding(results: Sequence[Result]) -> str:
+    """Return how many times as fast the fastest is as the baseline, or as the slowest, if the runs show it."""
+    ranked = [result for result in results if result.transport.label != REFERENCE and result.work == results[0].work]
+    baseline = next((result for result in ranked if result.name in BASELINES), ranked[0])
+    alike = [result for result in ranked if result.check_every == baseline.check_every]
+    ratio = Pair(alike[-1], baseline).ratio
+    if ratio.verdict in UNRANKED or ratio.interval is None:
+        return ""
+    times = format_significant(float(f"{ratio.value:.2g}"))
+    return f"{tables.short_label(alike[-1])} is {times} times as fast as {tables.short_label(baseline)}.\n"
 
 
 def memcpy_lines(results: Sequence[Result]) -> dict[str, float]:

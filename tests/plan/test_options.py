@@ -18,7 +18,7 @@ from dataflow.plan.options import PRESETS
 
 CLUSTER = ("--address", "127.0.0.1:6379")
 PARSERS = {"answer": answer.parse_command, "compare": compare.parse_arguments, "report": report.parse_command}
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 COMMAND = re.compile(r"python3? -m dataflow (\w+)((?: (?!#)[^`\n\\]*\\\n)*(?: (?!#)[^`\n]*)?)")
 pytestmark = pytest.mark.usefixtures("no_gpu")
 

@@ -67,7 +67,7 @@ def marks(name, body):
 def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tmp_path):
     readme, copies = tmp_path / "README.md", write("a.json", "shm", [0.5], runtime="graph")
     in_flight = marks("in-flight", "\nold\n")  # there are no such records
-    readme.write_text(f"before\n{marks('answers', 'old')}\n{in_flight}\nafter")
+    readme.write_text(f"before\n{marks('results', 'old')}\n{in_flight}\nafter")
     assert report.main([write("b.json", "driver-queue", [1.0]), copies, "--publish", str(tmp_path)]) == 0
     text = readme.read_text()
     assert text.startswith("before\n") and text.endswith(f"\n{in_flight}\nafter")
@@ -79,8 +79,8 @@ def test_pages_have_the_sections_between_their_marks_and_keep_the_rest(write, tm
 
 @pytest.mark.study
 def test_every_generated_part_of_the_pages_and_every_chart_equals_what_the_records_give(tmp_path):
-    pages = [report.ROOT / "README.md", *sorted((report.ROOT / "docs").glob("*.md"))]
-    (tmp_path / "docs").mkdir()
+    pages = [report.ROOT / "README.md", *sorted((report.ROOT / "docs").rglob("*.md"))]
+    (tmp_path / "docs" / "studies").mkdir(parents=True)
     for page in pages:
         (tmp_path / page.relative_to(report.ROOT)).write_text(page.read_text())
     published = str(report.ROOT / "results" / "published")

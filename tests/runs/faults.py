@@ -1,6 +1,6 @@
 """List the faults that a run must survive, and hostile uses of the commands: how each is provoked, and what it says.
 
-`make faults` stores what comes of them; this program then writes it into the tables of docs/failures.md.
+`make faults` stores what comes of them; this program then writes it into the tables of docs/studies/failures.md.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Run what the pages show: the examples, and the additions of docs/architecture.md in a copy of the project."""
+"""Run what the pages show: the examples, and the additions of CONTRIBUTING.md in a copy of the project."""
 
 import os
 import re
@@ -17,8 +17,8 @@ ATTEMPTS = 3  # because other processes may disturb the ones that are a little f
 
 
 def documented(text):
-    """Return the code block of docs/architecture.md that has this text."""
-    blocks = re.findall(r"(?:^ {4,}.*\n|^\n)+", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    """Return the code block of CONTRIBUTING.md that has this text."""
+    blocks = re.findall(r"(?:^ {4,}.*\n|^\n)+", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
     (block,) = [block for block in blocks if text in block]
     return dedent(block).strip() + "\n\n"
 
