@@ -98,6 +98,7 @@ class Part:
     configurations: list[str]  # names with flags of their own
     flags: str = ""  # added to each of them
     traced: bool = False  # each is measured with --trace
+    compare: list[list[str]] = field(default_factory=list)  # old and new, for a sentence at the end of a measurement
 
     @property
     def commands(self) -> list[str]:

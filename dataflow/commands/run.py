@@ -12,10 +12,12 @@ A configuration is a runtime, a transport and flags of its own, in quotes. Other
 
 import argparse
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from dataflow.catalogue.catalogue import suites
@@ -23,7 +25,9 @@ from dataflow.errors import RecordError, UsageError
 from dataflow.measure import supervisor
 from dataflow.measure.supervisor import Item, make_items
 from dataflow.plan.command_line import OneLineParser, parse_with_options
-from dataflow.plan.options import RESULTS
+from dataflow.plan.options import CAMPAIGNS, RESULTS
+from dataflow.records import files
+from dataflow.records.schema import Configuration, Workload
 from dataflow.units import format_bytes
 
 
@@ -111,18 +115,38 @@ def order_runs(groups: Sequence[list[Item]], runs: int, seed: str) -> list[list[
 
 
 def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
-    """Print the messages, and the iterations and the memory (without Ray's own) of each configuration."""
-    from dataflow.report.render import print_flow  # imports take time, and a wrong flag should be rejected at once
+    """Print the messages, and the iterations, the memory (without Ray's own) and the time of each configuration."""
+    from dataflow.report.render import print_flow, print_table  # imports take time, and a wrong flag should not wait
+    from dataflow.report.tables import Column, make_table
 
     for flow in {item.plan.workload.edges: item.plan.requested_flow for item in items}.values():
         print_flow(flow)
-    for item in items:
-        if item.skipped:
-            print(f"{item.label}: skipped, {item.skipped}")
-        else:
-            memory = format_bytes(item.plan.resident_bytes)
-            print(f"{item.label}: {runs} x {item.plan.options.iterations} iterations, {memory} of memory")
+    known = find_durations()
+
+    def format_duration(item: Item) -> str:
+        seconds = known.get((item.plan.workload, item.plan.configuration))
+        return f"{runs * seconds:.0f} s" if seconds and not item.skipped else "-"
+
+    columns = (
+        Column("configuration", lambda item: item.label),
+        Column("runs x iterations", lambda item: f"{runs} x {item.plan.options.iterations}"),
+        Column("memory", lambda item: format_bytes(item.plan.resident_bytes)),
+        Column("time in campaigns", format_duration, is_optional=True),
+        Column("skipped", lambda item: str(item.skipped or "-"), is_text=True, is_optional=True),
+    )
+    print_table(make_table(items, columns))
     print(f"records: {output}", flush=True)
+
+
+def find_durations() -> dict[tuple[Workload, Configuration], float]:
+    """Return how many seconds a run took in campaigns on this or another machine, without the start of processes."""
+    seconds = defaultdict[tuple[Workload, Configuration], list[float]](list)
+    for record in files.load_all([CAMPAIGNS]) if CAMPAIGNS.exists() else []:
+        for run in (run for run in record.runs if run.status == "ok"):
+            seconds[record.workload, record.configuration].append(
+                (run.first_seconds or 0) + sum(run.warmup_seconds) + sum(run.seconds)
+            )
+    return {key: median(values) for key, values in seconds.items()}
 
 
 def find_new_items(items: Sequence[Item], folder: Path, is_continued: bool) -> list[Item]:
@@ -160,11 +184,14 @@ def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: P
         sides = [output / "old", output / "new"] if arguments.against else [item.path for item in items]
         return compare.main([*map(str, sides), "--mixed"])
     code = report.main([str(output), *(["--columns", "all"] if arguments.columns else [])])
-    if not arguments.suite:
-        measured = [result for item in items if (result := Result((item.record,))).status == "ok"]
-        for first, other in product(measured, measured):
-            if first.label == measured[0].label != other.label and first.workload.edges == other.workload.edges:
-                print(describe_pair(Pair(first, other)))
+    measured = [result for item in items if (result := Result((item.record,))).status == "ok"]
+    compared = [pair for part in suites().get(arguments.suite, []) for pair in part.compare]
+    for first, other in product(measured, measured):
+        is_first = not arguments.suite and first.label == measured[0].label != other.label
+        if (is_first or [first.name, other.name] in compared) and first.workload.edges == other.workload.edges:
+            print(describe_pair(Pair(first, other)))
+    if compared:  # the sentences stand between the list of charts and this line
+        print(f"chart: {min(output.glob('*.svg'), default='none')}")
     return code
 
 

@@ -71,9 +71,16 @@ def _parse_names(text: str) -> list[str]:
     return names
 
 
+def _parse_size(text: str) -> int:
+    """Return the bytes of a size with a unit; raise ValueError for a number alone, which could mean megabytes."""
+    if re.fullmatch(r"\s*[\d.]+\s*", text):
+        raise ValueError(f"the size {text.strip()} has no unit: is it {text.strip()} B or {text.strip()} MB?")
+    return parse_bytes(text)
+
+
 def _parse_message(text: str) -> Message:
     if re.fullmatch(r"\s*[\d.]+\s*[A-Za-z]*\s*", text):
-        return flat_message(parse_bytes(text))
+        return flat_message(_parse_size(text))
     fields: list[Field] = []
     tensors = 0
     for part in map(str.strip, text.split(",")):
@@ -84,7 +91,7 @@ def _parse_message(text: str) -> Message:
         name, dtype, count = match[1] or "tensors", match[3], int(match[2] or 1)
         if not name.isidentifier():
             raise ValueError(f"{name} is not the name of a field: use letters, digits and underscores, a letter first")
-        items, remainder = divmod(parse_bytes(match[4]), ITEM_BYTES[dtype])
+        items, remainder = divmod(_parse_size(match[4]), ITEM_BYTES[dtype])
         if remainder or not count:
             raise ValueError(f"field {name}: give at least 1 tensor, and a multiple of the item size of {dtype}")
         tensors += count

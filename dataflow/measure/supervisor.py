@@ -90,10 +90,13 @@ def split_configuration(text: str) -> tuple[str, str, dict[str, Any]]:
     try:
         runtime, transport, *words = shlex.split(text)
     except ValueError:
-        raise UsageError(f"'{text}': give a runtime and a transport, and close every quote") from None
+        meant = " or ".join(f'"{label}"' for label in TRANSPORTS if label.split()[1] == text.strip())
+        advice = f"did you mean {meant}?" if meant else "give a runtime and a transport, and close every quote"
+        raise UsageError(f"'{text}': {advice}") from None
     if f"{runtime} {transport}" not in TRANSPORTS:
-        advice = "python3 -m dataflow list shows all"
-        raise UsageError(f"unknown configuration {text}{did_you_mean(text, CONFIGURATIONS)} ({advice})")
+        same = [label for label in TRANSPORTS if label.split()[1] == transport]
+        meant = f": did you mean {same[0]}?" if same else did_you_mean(text, CONFIGURATIONS)
+        raise UsageError(f"unknown configuration {text}{meant} (python3 -m dataflow list shows all)")
     return runtime, transport, parse_flags(words)
 
 

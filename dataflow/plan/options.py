@@ -18,6 +18,7 @@ from dataflow.studies import STUDIES_FOLDER, Added, studies
 from dataflow.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
+CAMPAIGNS = RESULTS / "campaigns"
 _PRESET_FILES = [Path(__file__).with_name("presets.toml"), *sorted(STUDIES_FOLDER.glob("*/presets.toml"))]
 PRESETS_TEXT = "\n".join(path.read_text(encoding="utf-8") for path in _PRESET_FILES)
 PRESETS = tomllib.loads(PRESETS_TEXT)

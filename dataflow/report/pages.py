@@ -9,7 +9,7 @@ from dataflow.analysis.comparison import match_results, times_link
 from dataflow.analysis.result import Result, group_results
 from dataflow.catalogue.catalogue import BASELINE, VARIANTS
 from dataflow.plan.command_line import describe_flags
-from dataflow.plan.options import RESULTS
+from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.records import files
 from dataflow.report import campaign_tables, tables
 from dataflow.report.campaign_tables import describe_campaigns, describe_factor, format_digits, format_range
@@ -22,7 +22,6 @@ from dataflow.units import format_bytes
 
 SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))["systems"]
 AGREEMENT = RESULTS / "evidence" / "agreement"
-CAMPAIGNS = RESULTS / "campaigns"
 DEMO_SECONDS = (279.23, 35.37)  # published by the demo for its queues and its compiled graph: docs/method.md
 DEMO_ITERATIONS = 100
 SCRIPTS = {BASELINE: "simulate_chat_learn_data_flow.py", "graph shm": "ray_cg_simulate_chat_learn_data_flow.py"}

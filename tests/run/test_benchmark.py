@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from made_records import make_record, make_run
+from made_records import make_record, make_run, write_campaign
 
 from dataflow.analysis.result import Result
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS, Part, suites
@@ -69,13 +69,22 @@ def test_after_an_interrupt_configurations_that_have_begun_are_compared(
     assert capsys.readouterr().out.splitlines()[-1].startswith(words)
 
 
-def test_dry_run_prints_messages_memory_and_iterations_and_measures_nothing(capsys, tmp_path):
+def test_dry_run_prints_messages_memory_iterations_and_times_of_campaigns_and_measures_nothing(
+    capsys, tmp_path, monkeypatch
+):
+    warm = {"warmup_seconds": [2.0], "first_seconds": 1.0}
+    write_campaign(tmp_path / "campaigns" / "1-a", ("store refs", {}, 4.0, warm))
+    monkeypatch.setattr(benchmark, "CAMPAIGNS", tmp_path / "campaigns")
+    assert benchmark.main(["store refs", "graph shm", "--runs", "3", "--dry-run", "--output", str(tmp_path / "a")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in lines if line.startswith(("store refs", "graph shm"))] == ["s", "-"]
+    assert any(line.startswith("store refs ") and line.endswith(" 21 s") for line in lines)
     flow = ("--flow", "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB")
     configurations = ("store refs", "graph shm --message packed", "--runs", "2")
     folder = tmp_path / "nothing"
     assert benchmark.main([*flow, *configurations, "--dry-run", "--output", str(folder)]) == 0
     output = capsys.readouterr().out
-    assert "234.4 KiB per iteration\n" in output and "graph shm --message packed: 2 x 30 iterations, " in output
+    assert "234.4 KiB per iteration\n" in output and re.search("graph shm --message packed +2 x 30 ", output)
     assert not folder.exists()
 
 
@@ -93,6 +102,10 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
     (["graph shmm"], "did you mean graph shm?"),
     (["graph shm", "--rnus", "3"], "unknown flag --rnus: did you mean --runs?"),
     (["torch gloo --flow 'a -> b"], "close every quote"),
+    (["refs"], """'refs': did you mean "store refs"?"""), (["store shm"], "did you mean graph shm?"),
+    (["store refs --flow 'a => b: 8MB'"], "write 'a -> b: 8MB'"),
+    (["store refs --flow 'a -> b: tokens int64 8'"], "is it 8 B or 8 MB?"),
+    (["store refs --flow 'a -> b: 8'"], "is it 8 B or 8 MB?"),
     (["store refs", "--runs", "0"], "--runs 0"),
     (["torch gloo --runs 2"], "unknown flag --runs"),
     (["torch nccl", "rdt nccl"], "this machine can measure none of the configurations: nccl needs"),
