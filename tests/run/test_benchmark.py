@@ -157,7 +157,7 @@ def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
     for name, is_copied in (("graph mapped", False), ("graph mapped --copy-out", True)):
         assert {item.plan.options.copy_out for item in plan_suite([name], "sweeps", {}, Path())} == {is_copied}
     flags = {"copy_out": True, "threads": 2}  # they do not fit others
-    (item,) = plan_suite(["torch mapped"], "quick", flags, Path())
+    (item,) = plan_suite(["torch mapped"], "stages", flags, Path())
     assert (item.plan.transport.name, item.plan.options.threads) == ("mapped", 2)
 
 
