@@ -9,10 +9,10 @@ from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows import catalogue
 from dataflow.flows.catalogue import flag_name
 from dataflow.flows.message import ITEM_BYTES
-from dataflow.plan.options import FLAGS, PRESETS, PRESETS_TEXT, Options
+from dataflow.plan.options import FLAGS, PRESETS, Options
+from dataflow.units import format_bytes
 
 COMMON = ("flow", "message", "batch_size", "iteration_bytes", "device", "iterations", "warmup", "in_flight")
-LISTS = {"flows": catalogue.describe_flows, "presets": lambda: PRESETS_TEXT}  # other texts that --help shows
 SWEPT_FLAGS = ("batch-size", "actors", "iteration-bytes", "fields", "in-flight")
 
 
@@ -43,8 +43,9 @@ class OneLineParser(argparse.ArgumentParser):
 
     def show_help(self, topic: str) -> NoReturn:
         """Print the help of a group of flags, of all of them, or of none: the most important ones. End the program."""
-        if topic in LISTS:
-            print(LISTS[topic]())
+        lists = {"flows": catalogue.describe_flows, "presets": describe_presets}
+        if topic in lists:
+            print(lists[topic]())
             self.exit()
         in_groups = [action for actions in self.groups.values() for action in actions]
         own = [action for action in self._actions if action not in in_groups]
@@ -56,7 +57,7 @@ class OneLineParser(argparse.ArgumentParser):
             action.help = action.help if action in shown[topic] else argparse.SUPPRESS
         if self.groups:
             self.epilog = (f"More flags: --help GROUP, with one of {', '.join(self.groups)}, all.\n"
-                           f"Values: --help {' or --help '.join(LISTS)}.")  # fmt: skip
+                           f"Values: --help {' or --help '.join(lists)}.")  # fmt: skip
         self.print_help()
         self.exit()
 
@@ -122,6 +123,18 @@ def describe_flags() -> dict[str, str]:
     actions = [action for actions in option_parser().groups.values() for action in actions]
     shown = (action for action in actions if action.help != argparse.SUPPRESS)
     return {action.option_strings[0]: str(action.help).replace("%%", "%") for action in shown}
+
+
+def describe_presets() -> str:
+    """Return a table of the presets: the bytes per iteration, the samples, and where the sizes are from."""
+    rows = [("preset", "per iteration", "samples", "source")]
+    for name, preset in PRESETS.items():
+        options = Options(**parse_flags(preset_flags(name, None)))
+        flow = catalogue.build_flow(options.flow, options.sizes, options.message)
+        rows.append((name, format_bytes(flow.bytes_per_iteration), f"{preset['samples']:,}", preset["source"]))
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, "--dry-run shows the messages of a preset."])
 
 
 def preset_flags(name: str, samples: int | None) -> list[str]:

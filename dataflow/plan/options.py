@@ -20,8 +20,7 @@ from dataflow.units import parse_bytes, parse_seconds
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 CAMPAIGNS = RESULTS / "campaigns"
 _PRESET_FILES = [Path(__file__).with_name("presets.toml"), *sorted(STUDIES_FOLDER.glob("*/presets.toml"))]
-PRESETS_TEXT = "\n".join(path.read_text(encoding="utf-8") for path in _PRESET_FILES)
-PRESETS = tomllib.loads(PRESETS_TEXT)
+PRESETS = tomllib.loads("\n".join(path.read_text(encoding="utf-8") for path in _PRESET_FILES))
 FORMS = {form: change for study in studies().values() for form, change in study.forms.items()}  # of --message
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
 MAX_WARMUP, MIN_WARMUP_GROUPS = 60, 10  # untimed iterations; groups of --in-flight of them, which are compared
