@@ -64,6 +64,7 @@ class Table:
     notes: Callable[[Group], Sequence[str]] = lambda group: ()
     group_by: Callable[[Result], tuple[Any, ...]] = lambda r: (-r.workload.bytes_per_iteration, r.workload.edges)
     before: Sequence["Table"] = ()  # tables of the same groups
+    is_on_pages: bool = True
 
 
 @cache
@@ -108,7 +109,8 @@ def build_group(table: Table, group: Group) -> list[Section]:
             cells, title = make_table(rows, columns) if columns else None, part.title(group.done[0])
             if cells and len(rows) > MAX_PAGE_ROWS and isinstance(rows[0], Result):
                 cells = replace(cells, page_rows=choose_rows(rows))
-            built.append(Section(part.name, title, part.sentence(group), cells, part.chart(group), notes))
+            sentence, chart = part.sentence(group), part.chart(group)
+            built.append(Section(part.name, title, sentence, cells, chart, notes, part.is_on_pages))
     return built
 
 

@@ -89,12 +89,12 @@ def draw_headline(group: Group) -> Chart | None:
 
 
 def stage_tables(name: str, chart: Callable[[Group], Any] = lambda group: None) -> Table:
-    """Return two tables: by cause, with a chart, and by stage."""
+    """Return two tables: by stage, which is too wide for pages, and by cause, with a chart."""
 
     def make(part: str, attribute: Attribute, order: Sequence[str], **more: Any) -> Table:
         columns, title = partial(part_columns, attribute=attribute, order=order), f"Milliseconds by {part}: "
         return Table(name, columns, lambda group: group.done, lambda r: title + title_of(r), **more)
 
-    by_cause = make("cause", stages.attribute_to_causes, stages.CAUSES, chart=chart)
-    by_stage = partial(make, "stage", lambda run: stages.attribute(run)[0], [*stages.STAGES])
-    return by_stage(notes=describe_method, before=[by_cause])
+    by_stage = make("stage", lambda run: stages.attribute(run)[0], [*stages.STAGES], is_on_pages=False)
+    by_cause = partial(make, "cause", stages.attribute_to_causes, stages.CAUSES, chart=chart)
+    return by_cause(notes=describe_method, before=[by_stage])

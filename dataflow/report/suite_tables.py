@@ -131,6 +131,7 @@ RDT_COLUMNS = (
     Column("95 % interval", tables.format_interval, 1),
     Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
     Column("page faults", tables.format_faults, 2),
+    Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 2),
     Column("p95 ms", lambda r: format_milliseconds(r.p95_seconds), is_optional=True),
     Column("iterations of the other flow per second", format_other_flow, is_optional=True),
 )

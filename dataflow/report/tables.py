@@ -56,6 +56,7 @@ class Section:
     table: TextTable | None = None
     chart: Any = None  # of charts.py; this module does not import matplotlib
     notes: Sequence[str] = ()
+    is_on_pages: bool = True  # otherwise only in a terminal and in report.html
 
 
 def make_table(items: Sequence[Any], columns: Sequence[Column]) -> TextTable:

@@ -39,6 +39,14 @@ def test_counted_bytes_are_those_of_the_transport(make_plan, runtime, transport,
     assert stored or "took in 230 MiB" in find_problem(many, 230 * MIB, 450 * MIB)  # of 448 MiB, and it stores nothing
 
 
+@pytest.mark.parametrize(("stored_mib", "words"), [(1.3, ""), (4.0, ""), (0.9, "took in 921.6 KiB")])
+def test_a_number_in_a_list_needs_one_byte_at_least(make_plan, stored_mib, words):
+    """The values of a list take 8 bytes each in the size of the message, and fewer in a pickle."""
+    plan = make_plan("store", "--transport", "refs", "--flow", "a -> b: n int64 8B, x ints 8MiB")
+    problem = find_problem(plan, stored_mib * MIB)
+    assert bool(problem) == bool(words) and words in problem
+
+
 GRPO_MATH = ("--flow", "grpo-math")  # the reward by rule answers with 1 KiB
 
 

@@ -7,8 +7,10 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 import torch
+from conftest import reject_options
 from in_process import LocalEndpoints, on_edge
 
 from dataflow.errors import RunFailed
@@ -47,6 +49,14 @@ def test_readers_of_iceoryx2_get_views_of_its_shared_memory(measure):
     pytest.importorskip("iceoryx2", reason="iceoryx2: it is not installed: make peers")
     (run,) = measure("peers iceoryx2", "--flow", "a -> b: 1MB", "--iterations", "30", "--check-every", "10").runs
     assert run.readers_own_a_copy is False and "as requested" not in run.data_paths["a -> b"]
+
+
+def test_a_run_of_iceoryx2_that_does_not_fit_into_shared_memory_is_rejected(monkeypatch):
+    flags = ("--transport", "iceoryx2", "--flow", "a -> b: 1MiB")  # of 2 + 2 + 1 messages
+    monkeypatch.setattr(psutil, "disk_usage", lambda path: SimpleNamespace(free=5 * 2**20))
+    assert "iceoryx2 may need 5 MiB of /dev/shm, which has less: send smaller messages" in reject_options(
+        "peers", *flags
+    )
 
 
 @pytest.mark.runs  # it is not quick either: tensordict imports the compiler of torch
