@@ -22,6 +22,7 @@ from dataflow.errors import RecordError
 from dataflow.records import files
 
 MIN_CAMPAIGNS = 3  # for an interval
+GROUP_FLAGS = {"check_every", "in_flight"}  # that all configurations of a table share
 Campaigns = Mapping[str, Sequence[Result]]  # by the name of the folder, the oldest first
 
 
@@ -104,8 +105,13 @@ def combine(campaigns: Campaigns) -> list[Row]:
         for result in (result for result in results if result.status == "ok"):
             found[result.table, result.workload, result.configuration][name] = result
     tables: dict[tuple[str, str], list[dict[str, Result]]] = defaultdict(list)
-    ranks = {BASELINE: 0, SIMPLEST: 1}  # the first one of a table is its baseline
-    for key in sorted(found, key=lambda key: ranks.get(key[2].name, len(ranks))):
+
+    def rank(key: tuple[Any, ...]) -> int:
+        """Return the position in a table, whose first configuration is its baseline."""
+        name = f"{key[2].runtime} {key[2].transport}" if key[2].flags.keys() <= GROUP_FLAGS else ""
+        return [BASELINE, SIMPLEST, name].index(name)
+
+    for key in sorted(found, key=rank):
         code = [*found[key].values()][-1].clock_code
         kept = {name: result for name, result in found[key].items() if result.clock_code == code}
         tables[key[0], key[1].flow].append(kept)

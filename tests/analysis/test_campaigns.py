@@ -45,6 +45,14 @@ def test_ratios_are_within_a_campaign_so_the_speed_of_the_machine_does_not_count
     assert 0.02 < graph.repeatability < 0.06  # of three runs that differ by 2 %
 
 
+def test_the_baseline_of_a_table_has_only_the_flags_that_all_share(tmp_path):
+    shared = {"check_every": 50}
+    write_campaign(tmp_path / "1-a", ("graph bytes", shared, 1.0), ("store refs", shared | {"retain_memory": True}, 2.0),
+                   ("store refs", shared, 4.0), table="microbenchmarks")  # fmt: skip
+    rows = combine(load_campaigns(tmp_path))
+    assert [row.mean for row in rows] == pytest.approx([1, 4, 2])
+
+
 def test_results_of_older_code_are_left_out(tmp_path):
     write_campaigns(tmp_path, {"2026-11-20-aaaa": 2.0}, code="old")
     _, graph = combine(load_campaigns(write_campaigns(tmp_path, {"2026-11-25-bbbb": 8.0})))
