@@ -48,11 +48,11 @@ def test_ratios_are_within_a_campaign_so_the_speed_of_the_machine_does_not_count
 
 def test_the_baseline_of_a_table_has_only_the_flags_that_all_share(tmp_path):
     shared = {"check_every": 50}
-    times = [("store bytes", shared, 1.0), ("store refs", shared | {"retain_memory": True}, 2.0)]
+    times = [("store ref-queue", shared, 1.0), ("store refs", shared | {"retain_memory": True}, 2.0)]
     write_campaign(tmp_path / "1-a", *times, ("store refs", shared, 4.0), table="microbenchmarks")
     rows = combine(load_campaigns(tmp_path))
     assert {short_label(row.newest): row.mean for row in rows} == pytest.approx(
-        {"store refs": 1, "store refs --retain-memory": 2, "store bytes": 4}
+        {"store refs": 1, "store refs --retain-memory": 2, "store ref-queue": 4}
     )
 
 
