@@ -36,9 +36,9 @@ def format_share(share: float | None) -> str:
 COLUMNS = (
     Column("configuration", lambda pair: pair.label),
     Column("flow and bytes per iteration", lambda pair: (
-        f"{pair.new.workload.flow}, {format_bytes(pair.new.workload.bytes_per_iteration)}"), 3, is_text=True),
+        f"{pair.new.workload.flow}, {format_bytes(pair.new.workload.bytes_per_iteration)}"), 2, is_text=True),
     *PAIR_COLUMNS,
-    Column("runs", lambda pair: f"{len(pair.old.run_seconds)}, {len(pair.new.run_seconds)}", 2),
+    Column("runs", lambda pair: f"{len(pair.old.run_seconds)}, {len(pair.new.run_seconds)}", 3),
     Column("detectable slowdown", lambda pair: format_share(pair.ratio.detectable), 1),
 )  # fmt: skip
 

@@ -170,6 +170,8 @@ def draw_dots(group: Group, file_name: str, title: str, label: Callable[[Result]
 def find_finding(results: Sequence[Result]) -> str:
     """Return how many times as fast the fastest is as the baseline, or as the slowest, if the runs show it."""
     ranked = [result for result in results if result.transport.label != REFERENCE and result.work == results[0].work]
+    if not ranked:
+        return ""
     baseline = next((result for result in ranked if result.name in BASELINES), ranked[0])
     alike = [result for result in ranked if result.check_every == baseline.check_every]
     ratio = Pair(alike[-1], baseline).ratio

@@ -119,5 +119,5 @@ PAIR_COLUMNS = (
     Column("times as fast", lambda pair: format_significant(1 / pair.ratio.value)),
     Column("95 % interval", lambda pair: format_interval(pair.ratio, invert=True)),
     Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
-    Column("page faults per iteration", lambda pair: " → ".join(map(format_faults, pair.sides))),
+    Column("page faults per iteration", lambda pair: " → ".join(map(format_faults, pair.sides)), 3),
 )

@@ -54,7 +54,7 @@ def test_copies_views_and_producers_that_write_in_place_are_ranked_apart(ask):
     ]
     assert text.startswith("online DPO, 448 MiB per iteration. If readers own a copy, ")
     assert "cannot be told apart from graph mapped --copy-in --copy-out" in text
-    assert re.search("^store refs +copy .* 3 +0 +309.9 +286 to 335.8 ", text, re.MULTILINE)
+    assert re.search(r"^store refs +copy +\S+ +309.9 +286 to 335.8 ", text, re.MULTILINE)
 
 
 def test_only_ok_records_of_exactly_this_flow_these_sizes_and_these_flags_answer(ask):
@@ -88,7 +88,7 @@ def test_without_a_record_the_command_that_measures_is_printed(ask, capsys, tmp_
     assert (python, m, package, verb) == ("python3", "-m", "dataflow", "run")
     assert run.main([*argv, "--dry-run", "--output", str(tmp_path / "new")]) == 0
     lines = capsys.readouterr().out
-    assert "store refs --in-flight 2: 5 x 30 iterations" in lines and "skipped" not in lines
+    assert re.search("^store refs --in-flight 2 +5 x 30 ", lines, re.MULTILINE) and "skipped" not in lines
     assert "store driver-queue" not in lines  # it holds one iteration
     with pytest.raises(UsageError, match=r"store driver-queue: .* needs .* TiB of memory"):
         ask([measured("refs", 1.0)], "--iteration-bytes", "1TiB")

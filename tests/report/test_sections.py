@@ -149,7 +149,7 @@ def test_the_headline_divides_the_times_without_tracing_like_the_traced_iteratio
     price = {"cold_copy_before_seconds": [0.021], "cold_copy_faults": 1000}  # 1 µs per page fault
     run = make_run([1.0], spans=spans, iterations_us=[(0.0, 1e6)], **price)
     traced = [make_record(transport, run, table="stages", traced=True) for transport in ("driver-queue", "refs")]
-    by_cause, _ = build(*traced, make_record("driver-queue", [2.0]), make_record("refs", [0.1]))[-2:]
+    _, by_cause = build(*traced, make_record("driver-queue", [2.0]), make_record("refs", [0.1]))[-2:]
     slowest, fastest = by_cause.chart.panels[""]
     assert (slowest.name, fastest.name) == ("store driver-queue", "store refs")
     assert slowest.segments["page faults"] == pytest.approx(400) == pytest.approx(slowest.segments["serialisation"])
