@@ -34,12 +34,13 @@ def run_beside(plan: Plan | None) -> Iterator[Callable[[float, float], int]]:
             """Wait until an iteration ends after this moment, and return the ends of all."""
             deadline, failure = time.monotonic() + seconds, ""
             while not failure:
+                has_ended = select.select([folder.poll_handle], [], [], POLL_SECONDS)[0]  # before the table is read
                 ends = [monitor.progress.iteration(number)[1] for number in range(1, 1 + monitor.progress.progress[2])]
                 report = msgspec.json.decode((folder.folder / "report").read_bytes(), type=DriverReport)
                 failure = f"{report.run.wrong_bytes} bytes differ" if report.run.wrong_bytes else report.failure
                 if not failure and ends and ends[-1] > moment:
                     return ends
-                if not failure and select.select([folder.poll_handle], [], [], POLL_SECONDS)[0]:
+                if not failure and has_ended:
                     failure = f"it ended after {len(ends)} iterations: give it larger messages"
                 if not failure and time.monotonic() > deadline:
                     failure = f"no iteration ended for {seconds:g} s"
