@@ -1,7 +1,7 @@
 """Test the verb `run`: which configurations it measures in which order, what it rejects, and what it continues."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from importlib import import_module
 from pathlib import Path
 
@@ -159,6 +159,11 @@ def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
     flags = {"copy_out": True, "threads": 2}  # they do not fit others
     (item,) = plan_suite(["torch mapped"], "stages", flags, Path())
     assert (item.plan.transport.name, item.plan.options.threads) == ("mapped", 2)
+
+
+def test_a_campaign_is_short_and_its_first_table_fits_on_a_page():
+    counts = Counter(part.table for part in suites()["campaign"] for _ in part.commands)
+    assert counts.pop("headline") <= 12 and counts.total() <= 12
 
 
 def test_runs_are_interleaved_in_an_order_that_the_seed_repeats():
