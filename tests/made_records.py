@@ -72,6 +72,13 @@ def write_campaign(folder: Path, *times: tuple[Any, ...], **changes: Any) -> Pat
     for position, (name, flags, seconds, *more) in enumerate(times):
         runtime, transport = name.split()
         runs = [make_run([seconds * noise], **dict(*more)) for noise in (1.0, 1.02, 1 / 1.02)]
-        fields = {"suite": "campaign", "table": "headline", "flags": flags, "runtime": runtime} | changes
-        write_record(folder / f"{position}.json", make_record(transport, *runs, **fields))
+        environment = {"clock_code": "a", "versions": {"ray": "2.60.0", "torch": "2.13.0"}}
+        fields = {
+            "suite": "campaign",
+            "table": "headline",
+            "flags": flags,
+            "runtime": runtime,
+            "environment": environment,
+        }
+        write_record(folder / f"{position}.json", make_record(transport, *runs, **fields | changes))
     return folder

@@ -22,7 +22,6 @@ from dataflow.errors import RecordError
 from dataflow.records import files
 
 MIN_CAMPAIGNS = 3  # for an interval
-GROUP_FLAGS = {"check_every", "in_flight"}  # that all configurations of a table share
 Campaigns = Mapping[str, Sequence[Result]]  # by the name of the folder, the oldest first
 
 
@@ -37,8 +36,18 @@ class Row:
         return [*self.pairs.values()][-1].new
 
     @property
+    def baseline(self) -> Result:
+        return [*self.pairs.values()][-1].old
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.baseline is self.newest
+
+    @property
     def key(self) -> tuple[Any, ...]:
-        return self.newest.table, self.newest.workload, self.newest.configuration
+        """Return what is equal for the same ratio of other campaigns: the configuration and the baseline."""
+        new, old = self.newest, self.baseline
+        return new.table, new.workload, new.configuration, old.workload, old.configuration
 
     @property
     def is_comparable(self) -> bool:
@@ -92,36 +101,47 @@ def predict(ratios: Collection[float]) -> tuple[float, float] | None:
 
 def load_campaigns(folder: Path, other: Path | None = None) -> Campaigns:
     """Return the results of each folder below this one except `other`; raise RecordError if there is none."""
-    folders = sorted(path for path in folder.glob("*") if path.is_dir() and not (other and path.samefile(other)))
+    folders = sorted(path for path in folder.glob("*") if [*path.glob("*.json*")])  # an interrupted one can have none
+    folders = [path for path in folders if not (other and path.samefile(other))]
     if not folders:
         raise RecordError(f"{folder} has no campaigns: make campaign")
     return {path.name: group_results(files.load_all([path])) for path in folders}
 
 
 def combine(campaigns: Campaigns) -> list[Row]:
-    """Return a row per configuration, in the order of tables. Results of other code than the newest are left out."""
+    """Return a row per configuration, in the order of tables.
+
+    Results of other code, Ray or torch than the newest one are left out.
+    """
     found: dict[tuple[Any, ...], dict[str, Result]] = defaultdict(dict)
     for name, results in campaigns.items():
         for result in (result for result in results if result.status == "ok"):
             found[result.table, result.workload, result.configuration][name] = result
     tables: dict[tuple[str, str], list[dict[str, Result]]] = defaultdict(list)
-
-    def rank(key: tuple[Any, ...]) -> int:
-        """Return the position in a table, whose first configuration is its baseline."""
-        name = f"{key[2].runtime} {key[2].transport}" if key[2].flags.keys() <= GROUP_FLAGS else ""
-        return [BASELINE, SIMPLEST, name].index(name)
-
-    for key in sorted(found, key=rank):
-        code = [*found[key].values()][-1].clock_code
-        kept = {name: result for name, result in found[key].items() if result.clock_code == code}
-        tables[key[0], key[1].flow].append(kept)
+    for (table, workload, _), by_campaign in found.items():
+        newest = [*by_campaign.values()][-1]
+        kept = {name: r for name, r in by_campaign.items() if r.code == newest.code and None not in r.code}
+        tables[table, workload.flow] += [kept] if kept else []
     rows = []
-    for baseline, *others in tables.values():
-        for by_campaign in (baseline, *others):
+    for measured in tables.values():
+        baseline = find_baseline(measured)
+        for by_campaign in measured:
             both = [name for name in by_campaign if name in baseline]
             if both:
                 rows.append(Row({name: Pair(baseline[name], by_campaign[name]) for name in both}))
     return rows
+
+
+def find_baseline(measured: Sequence[Mapping[str, Result]]) -> Mapping[str, Result]:
+    """Return the demo's queues or plain references, with no flag that others do not have, or else the first one."""
+    flags = [next(iter(of.values())).configuration.flags for of in measured]
+    shared = set.intersection(*({(name, str(value)) for name, value in of.items()} for of in flags))
+    for name in (BASELINE, SIMPLEST):
+        for by_campaign, own in zip(measured, flags, strict=True):
+            result = next(iter(by_campaign.values()))
+            if result.transport.label == name and {(flag, str(value)) for flag, value in own.items()} == shared:
+                return by_campaign
+    return measured[0]
 
 
 class Prediction(NamedTuple):
@@ -138,10 +158,10 @@ class Prediction(NamedTuple):
 
 
 def leave_one_out(rows: Sequence[Row]) -> list[Prediction]:
-    """Predict each ratio from the other campaigns, where there are enough of them. Baselines are 1 by definition."""
+    """Predict each ratio from the other campaigns, where there are enough of them."""
     found = []
     for row in rows:
-        for name in row.ratios if any(ratio != 1 for ratio in row.ratios.values()) else ():
+        for name in () if row.is_baseline else row.ratios:
             interval = predict([ratio for other, ratio in row.ratios.items() if other != name])
             if interval:
                 found.append(Prediction(name, row, interval))

@@ -68,7 +68,10 @@ class Result:
             self.status, self.failure = "impossible", f"impossible: {problem}"
         measured = [record for record in records if any(run.status == "ok" for run in record.runs)]  # others have none
         self.environments: list[dict[str, Any]] = [record.environments.get("0", {}) for record in measured]
-        self.clock_code = next((environment.get("clock_code") for environment in self.environments), None)
+        environment = self.environments[0] if self.environments else {}
+        versions = environment.get("versions") or {}
+        # Results are combined over campaigns only if these are equal; None: unknown.
+        self.code = environment.get("clock_code"), versions.get("ray"), versions.get("torch")
 
     def _choose_runs(self) -> tuple[str, list[Run], str | None]:
         """Return the status, the shown runs (without ok ones: the failed or skipped), and why others are not shown."""

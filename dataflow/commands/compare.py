@@ -36,9 +36,9 @@ def format_share(share: float | None) -> str:
 COLUMNS = (
     Column("configuration", lambda pair: pair.label),
     Column("flow and bytes per iteration", lambda pair: (
-        f"{pair.new.workload.flow}, {format_bytes(pair.new.workload.bytes_per_iteration)}"), 2, is_text=True),
+        f"{pair.new.workload.flow}, {format_bytes(pair.new.workload.bytes_per_iteration)}"), 3, is_text=True),
     *PAIR_COLUMNS,
-    Column("runs", lambda pair: f"{len(pair.old.run_seconds)}, {len(pair.new.run_seconds)}", 3),
+    Column("runs", lambda pair: f"{len(pair.old.run_seconds)}, {len(pair.new.run_seconds)}", 2),
     Column("detectable slowdown", lambda pair: format_share(pair.ratio.detectable), 1),
 )  # fmt: skip
 
@@ -94,25 +94,29 @@ def print_pairs(pairs: Sequence[Pair]) -> None:
 
 def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
     """Print for each ratio of one campaign whether it lies in the interval of those that are published."""
-    known = {row.key: row for row in published}
-    both = [(known[row.key], row) for row in rows if row.key in known and row.ratios and known[row.key].ratios]
+    known, mine = ({row.key: row for row in side if row.ratios and not row.is_baseline} for side in (published, rows))
+    both = [(known[key], row) for key, row in mine.items() if key in known]
     if not both:
         raise UsageError("no configuration is on both sides: measure NEW with make campaign")
     columns = (
         Column("configuration", lambda pair: pair[1].newest.label),
+        Column("baseline", lambda pair: pair[1].baseline.label, is_text=True),
         Column("times as fast, OLD", lambda pair: format_factor(pair[0].values)),
-        Column("reproducibility (95 %)", lambda pair: format_reproducibility(pair[0].values)),
+        Column("of another campaign (95 %)", lambda pair: format_reproducibility(pair[0].values)),
         Column("NEW", lambda pair: format_digits(pair[1].mean)),
         Column("NEW lies", lambda pair: find_place(*pair), is_text=True),
     )
     print_table(make_table(both, columns))
+    missing = [row.newest.label for key, row in known.items() if key not in mine]
+    if missing:
+        print(f"Not in NEW, with the same baseline: {', '.join(missing)}")
 
 
 def find_place(published: Row, row: Row) -> str:
     interval = predict(published.values)
     if interval is None:
         return "unknown: OLD has too few campaigns"
-    other_code = ", with other code" if published.newest.clock_code != row.newest.clock_code else ""
+    other_code = ", with other code" if published.newest.code != row.newest.code else ""
     return ("inside" if interval[0] <= row.mean <= interval[1] else "outside") + other_code
 
 
@@ -122,6 +126,8 @@ def main(argv: Sequence[str]) -> int:
     old, new = (group_results(files.load_all([path])) for path in (arguments.old, arguments.new))
     is_of_campaigns = all(record.suite == "campaign" for result in old for record in result.records)
     if is_of_campaigns and any(path.is_dir() for path in arguments.old.glob("*")):
+        if arguments.fail_above is not None:
+            raise UsageError("--fail-above compares two measurements: leave it out for campaigns")
         print_campaign(combine(load_campaigns(arguments.old, arguments.new)), combine({"NEW": new}))
         return 0
     if not arguments.mixed:

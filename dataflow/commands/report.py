@@ -83,6 +83,6 @@ def main(argv: Sequence[str]) -> int:
         raise RecordError(f"cannot write {path} ({error.strerror}): give another --output") from None
     if arguments.publish:
         render.rewrite_pages(arguments.publish, [*built, *of_pages])
-    render.print_sections(built, render.ALL_COLUMNS if arguments.columns else render.MAX_COLUMNS)
+    render.print_sections(built, render.MORE_COLUMNS if arguments.columns else render.MAX_COLUMNS)
     print(f"charts: {', '.join(map(str, written)) or 'none'}")
     return int(any(result.status == "impossible" for result in results))

@@ -124,29 +124,29 @@ def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
     known = find_durations()
 
     def format_duration(item: Item) -> str:
-        seconds = known.get((item.plan.workload, item.plan.configuration))
-        return f"{runs * seconds:.0f} s" if seconds and not item.skipped else "-"
+        untimed, iteration = known.get((item.plan.workload, item.plan.configuration), (0, 0))
+        seconds = runs * (untimed + item.plan.options.iterations * iteration)
+        return f"{seconds:.0f} s" if seconds and not item.skipped else "-"
 
     columns = (
         Column("configuration", lambda item: item.label),
         Column("runs x iterations", lambda item: f"{runs} x {item.plan.options.iterations}"),
         Column("memory", lambda item: format_bytes(item.plan.resident_bytes)),
-        Column("time in campaigns", format_duration, is_optional=True),
+        Column("iterations take about", format_duration, is_optional=True),
         Column("skipped", lambda item: str(item.skipped or "-"), is_text=True, is_optional=True),
     )
     print_table(make_table(items, columns))
     print(f"records: {output}", flush=True)
 
 
-def find_durations() -> dict[tuple[Workload, Configuration], float]:
-    """Return how many seconds a run took in campaigns on this or another machine, without the start of processes."""
-    seconds = defaultdict[tuple[Workload, Configuration], list[float]](list)
-    for record in files.load_all([CAMPAIGNS]) if CAMPAIGNS.exists() else []:
-        for run in (run for run in record.runs if run.status == "ok"):
-            seconds[record.workload, record.configuration].append(
-                (run.first_seconds or 0) + sum(run.warmup_seconds) + sum(run.seconds)
-            )
-    return {key: median(values) for key, values in seconds.items()}
+def find_durations() -> dict[tuple[Workload, Configuration], tuple[float, float]]:
+    """Return the seconds of the untimed iterations of a run, and of one timed iteration, in all campaigns."""
+    runs = defaultdict[tuple[Workload, Configuration], list[tuple[float, float]]](list)
+    for record in files.load_all([CAMPAIGNS]) if [*CAMPAIGNS.glob("*/*.json*")] else []:
+        for run in (run for run in record.runs if run.seconds):
+            untimed = (run.first_seconds or 0) + sum(run.warmup_seconds)
+            runs[record.workload, record.configuration].append((untimed, median(run.seconds)))
+    return {key: (median(u for u, _ in times), median(i for _, i in times)) for key, times in runs.items()}
 
 
 def find_new_items(items: Sequence[Item], folder: Path, is_continued: bool) -> list[Item]:
@@ -168,7 +168,7 @@ def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: P
     from dataflow.analysis.comparison import Pair
     from dataflow.analysis.result import Result
     from dataflow.commands import compare, report
-    from dataflow.report.render import ALL_COLUMNS, MAX_COLUMNS, print_end, print_sections
+    from dataflow.report.render import MAX_COLUMNS, MORE_COLUMNS, print_end, print_sections
     from dataflow.report.sections import sections
     from dataflow.report.sentences import describe_pair
 
@@ -178,7 +178,7 @@ def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: P
                 print_sections(sections([Result((items[0].record,))]))
             except RecordError as error:
                 print(f"warning: {error}")
-        print_end(items[0].record, items[0].saved_path, ALL_COLUMNS if arguments.columns else MAX_COLUMNS)
+        print_end(items[0].record, items[0].saved_path, MORE_COLUMNS if arguments.columns else MAX_COLUMNS)
         return 0
     if arguments.against or arguments.paired:
         sides = [output / "old", output / "new"] if arguments.against else [item.path for item in items]

@@ -79,7 +79,8 @@ PROBES: dict[str, Callable[[], Any]] = {
 def hash_clock_code() -> str:
     """Return a hash of the modules that run inside the clock, of those that this process has imported.
 
-    Comments, docstrings and the layout of the text do not change it. Times of different code are not combined.
+    Comments, docstrings and the layout of the text do not change it; another minor version of Python can. Times of
+    different code are not combined.
     """
     digest = hashlib.sha256()
     for name, module in sorted(sys.modules.items()):
@@ -90,6 +91,7 @@ def hash_clock_code() -> str:
                     case [ast.Expr(ast.Constant()), *rest]:
                         node.body = rest  # type: ignore[attr-defined]
             digest.update(f"{name} {ast.dump(tree)}".encode())
+    digest.update((Path(__file__).parents[1] / "workers" / "variables.toml").read_bytes())  # of --retain-memory
     return digest.hexdigest()[:12]
 
 

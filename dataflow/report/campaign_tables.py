@@ -1,7 +1,7 @@
 """Say how campaigns are shown: factors, how much they vary within and between campaigns, and what they predict."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from statistics import median
 
 from dataflow.analysis.campaigns import MIN_CAMPAIGNS, Prediction, Row, leave_one_out, mean_ratio, predict
@@ -59,13 +59,17 @@ def times_memcpy(row: Row) -> str:
 
 
 def columns_of(rows: Sequence[Row]) -> Sequence[Column]:
-    baseline = [*rows[0].pairs.values()][-1].old
+    baseline = tables.short_label(rows[0].baseline)
+
+    def unless_baseline(format_row: Callable[[Row], str], text: str = "-") -> Callable[[Row], str]:
+        return lambda row: text if row.is_baseline else format_row(row)
+
     return (
         Column("configuration", lambda row: tables.short_label(row.newest)),
         Column("ms per iteration", format_milliseconds),
-        Column(f"times as fast as {tables.short_label(baseline)}", lambda row: format_factor(row.values)),
-        Column("reproducibility (95 %)", lambda row: format_reproducibility(row.values)),
-        Column("repeatability (95 %)", format_repeatability, 2),
+        Column(f"times as fast as {baseline}", unless_baseline(lambda row: format_factor(row.values), "1")),
+        Column("of another campaign (95 %)", unless_baseline(lambda row: format_reproducibility(row.values))),
+        Column("within a campaign (95 %)", unless_baseline(format_repeatability), 2),
         Column("x memcpy", times_memcpy, 1),
         Column("readers get", lambda row: tables.READERS.cell(row.newest), is_text=True),
         Column("campaigns", lambda row: str(len(row.pairs)), 3),
@@ -83,7 +87,7 @@ def describe_campaigns(rows: Sequence[Row]) -> list[str]:
     return [
         *sorted(set(map(machine_line, environments))),
         f"Campaigns: {len(names)} ({', '.join(names)}), boots: {len(values['boot'])}, kernels: "
-        f"{len(values['kernel'])}. Runs per campaign: {format_range(runs)}. Commit {commits}.",
+        f"{len(values['kernel'])}. Runs per configuration and campaign: {format_range(runs)}. Commit {commits}.",
     ]
 
 
@@ -104,10 +108,10 @@ def campaign_sections(rows: Sequence[Row]) -> list[Section]:
 
 def draw_factors(rows: Sequence[Row]) -> Chart:
     marks = []
-    for row in (row for row in rows if row.is_comparable):
+    for row in (row for row in rows if row.is_comparable and not row.is_baseline):
         low, high = predict(row.values) or (row.mean, row.mean)
         marks.append(Mark(tables.short_label(row.newest), describe_factor(row.values), row.mean, low, high))
-    baseline = [*rows[0].pairs.values()][-1].old
+    baseline = rows[0].baseline
     caption = ("Line: where the factor of another campaign lies with 95 % probability.", *describe_campaigns(rows))
     return Chart(
         "campaigns", f"How many times as fast as {baseline.label}: {title_of(baseline)}", {"": marks},

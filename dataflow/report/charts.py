@@ -24,9 +24,15 @@ COLOURS = {
     "rdt gloo": "#1b7837", "rdt nixl": "#5aae61", "rdt nixl-pull": "#00441b", "graph shm": "#2166ac",
     "graph pickle": "#053061", "graph zero-copy": "#4393c3", "graph mapped": "#7fb8da", "torch gloo": "#762a83",
     "torch broadcast": "#4f1a4c", "torch mapped": "#c2a5cf", "torch multiprocessing": "#9970ab",
+    "peers http-raw": "#8c510a", "peers http-base64": "#dfa018", "peers http-json": "#543005",
+    "peers http-msgpack": "#bf812d", "peers file-disk": "#35978f", "peers file-shm": "#003c30",
+    "peers zmq-ipc": "#80cdc1", "peers zmq-tcp": "#01665e", "peers arrow-flight": "#878787",
+    "peers iceoryx2": "#c51b7d", "peers nixl-read": "#d6604d", "peers nixl-read-thread": "#f4a582",
+    "peers nixl-write": "#67001f",
 }  # fmt: skip
-OTHER_COLOUR = "#8c510a"
+OTHER_COLOUR = "#4d4d4d"
 MARKERS = {
+    "--preallocate-store": "d",
     "--retain-memory": "^", "--reuse-buffers": "D", "--zero-copy": "s", "--copy-in": "P", "--copy-out": "v",
     "packed": "X", "jagged": "*", "": "o",
 }  # fmt: skip

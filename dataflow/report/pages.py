@@ -14,7 +14,7 @@ from dataflow.records import files
 from dataflow.report import campaign_tables, tables
 from dataflow.report.campaign_tables import describe_campaigns, describe_factor, format_digits, format_range
 from dataflow.report.sections import provenance
-from dataflow.report.sentences import format_interval, format_time
+from dataflow.report.sentences import format_interval
 from dataflow.report.stage_tables import largest_of
 from dataflow.report.suite_tables import describe_layout
 from dataflow.report.tables import Column, Section, TextTable, format_milliseconds, format_significant, make_table
@@ -26,11 +26,12 @@ DEMO_SECONDS = (279.23, 35.37)  # published by the demo for its queues and its c
 DEMO_ITERATIONS = 100
 SCRIPTS = {BASELINE: "simulate_chat_learn_data_flow.py", "graph shm": "ray_cg_simulate_chat_learn_data_flow.py"}
 DEMO_FLAGS = {"": "here", " --retain-memory": "here, with four environment variables (`--retain-memory`)"}
-# Changes of code that each known system can make: the configuration after the change.
+# Changes of code that each known system can make: the configuration after them. The headers name how many times as fast
+# it is as the most similar configuration.
 STEPS = {
-    "times as fast if it passes references": "store refs",
-    "and keeps freed memory": "store refs --retain-memory",
-    "or compiles a graph, and keeps freed memory": "graph shm --retain-memory",
+    "references: times as fast": "store refs",
+    "references and kept memory: times as fast": "store refs --retain-memory",
+    "compiled graph and kept memory: times as fast": "graph shm --retain-memory",
 }
 GPU_ANSWER = "**GPUs:** not measured. Nothing has run on a GPU here: [docs/cluster.md](docs/cluster.md#gpus)."
 
@@ -43,10 +44,7 @@ def page_sections(results: Sequence[Result], campaigns: Path = CAMPAIGNS) -> lis
     headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
     if headline.keys() >= SCRIPTS.keys():
         answers = Section("answers", "", build_answers(results, [*headline.values()]))
-        built += [build_demo(headline), answers, build_systems(headline)]
-    measured = {result.name: result for result in largest_of(results, "configurations")}
-    if any(result.status == "ok" for result in measured.values()):
-        built.append(build_advice(measured))
+        built += [build_demo(headline), answers, build_systems(headline), build_advice(headline)]
     return built + campaign_tables.campaign_sections(rows)
 
 
@@ -72,7 +70,7 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
             rows.append([place, *(f"{format_seconds(row)} s" for row in both), factor])
     commands = [f".venv/bin/python {script:40}  # Execution time: about {format_seconds(by_name[name])} seconds"
                 for name, script in SCRIPTS.items()]  # fmt: skip
-    headers = ("where", "queues through the driver", "compiled graph", "times as fast (reproducibility)")
+    headers = ("where", "queues through the driver", "compiled graph", "times as fast (of another campaign, 95 %)")
     edges = [edge.bytes for edge in used[0].newest.workload.edges]
     size = (f"{DEMO_ITERATIONS} iterations, messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}. "
             f"Here: {DEMO_ITERATIONS} times the suite's time per iteration in the steady state.")  # fmt: skip
@@ -98,7 +96,8 @@ def build_agreement(folder: Path) -> Section:
 def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> str:
     """Return a list of four answers: one node with copies, one node with views, several nodes, GPUs."""
     on_ray = [row for row in headline if row.newest.transport.runtime.uses_ray]
-    copies = sorted((row for row in on_ray if row.is_comparable), key=lambda row: -row.mean)
+    copies = [row for row in on_ray if row.is_comparable and not row.is_baseline]
+    copies.sort(key=lambda row: -row.mean)
     times = [f"`{row.newest.name}` {describe_factor(row.values)}" for row in copies]
     size = format_bytes(headline[0].newest.workload.bytes_per_iteration)
     answers = [f"**One node** (on Ray, {size} per iteration). Times as fast as the demo's queues: {', '.join(times)}."]
@@ -107,30 +106,28 @@ def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> str:
         texts = [f"`{name}` takes {milliseconds} ms" for name, milliseconds in views.items()]
         answers.append(f"**One node, readers that only read.** {'; '.join(texts)}, because no reader copies.")
     nodes = [r for r in results if times_link(r) and tables.readers_of(r) == tables.OWN_COPY]
-    if nodes := sorted(largest_of(nodes, "cluster"), key=lambda result: times_link(result) or 0):
-        times = [f"`{result.name}` {format_digits(times_link(result))}" for result in nodes]
+    if nodes := sorted(largest_of(nodes, "cluster"), key=lambda result: result.typical_seconds):
+        times = [(r.name, format_digits(1e3 * r.typical_seconds), format_digits(times_link(r))) for r in nodes]
+        texts = ", ".join(f"`{name}` {milliseconds} ms ({multiple})" for name, milliseconds, multiple in times)
         layout = f"{describe_layout(nodes[0])}, {format_bytes(nodes[0].workload.bytes_per_iteration)} per iteration"
-        answers.append(f"**Several nodes** ({layout}). Times as long as the network alone: {', '.join(times)}.")
+        note = "in brackets: times as long as the network alone for the bytes that cross it"
+        answers.append(f"**Several nodes** ({layout}; {note}). {texts}.")
     return "\n".join(f"* {answer}" for answer in [*answers, GPU_ANSWER])
 
 
-def build_advice(results: Mapping[str, Result]) -> Section:
-    """Return when to use each configuration of the catalogue."""
+def build_advice(by_name: Mapping[str, Row]) -> Section:
+    """Return when to use each configuration of the catalogue, and its time in campaigns."""
     keys = {"use it for": "use_when", "needs": "needs", "copies per edge": "copies", "what breaks it": "breaks"}
     rows = []
-    for variant in VARIANTS:
-        if variant.advice:
-            result = results.get(variant.name)
-            published = result.status if result else "not measured"
-            if published == "ok":
-                published = format_time(results[variant.name]).replace(" ms", "")
-            rows.append([f"`{variant.name}`", *(variant.advice[key] for key in keys.values()), published])
-    headers = ("configuration", *keys, "published ms (95 % interval)")
-    return Section("advice", "", table=make_text_table(headers, rows, numbers=1))
+    for variant in (variant for variant in VARIANTS if variant.advice):
+        row = by_name.get(variant.name)
+        milliseconds = campaign_tables.format_milliseconds(row) if row else "-"
+        rows.append([f"`{variant.name}`", *(variant.advice[key] for key in keys.values()), milliseconds])
+    return Section("advice", "", table=make_text_table(("configuration", *keys, "ms in campaigns"), rows, numbers=1))
 
 
 def build_systems(by_name: Mapping[str, Row]) -> Section:
-    """Return what known systems do, which configuration that is, and how many times as fast each step makes it."""
+    """Return what known systems do, which configuration is similar, and how many times as fast others are."""
     headers = ("system", "how it sends experience", "source", "most similar configuration", *STEPS)
     rows = []
     for system in SYSTEMS:

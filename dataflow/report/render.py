@@ -17,7 +17,7 @@ from dataflow.units import format_bytes
 MARK = re.compile(r"<!-- (?:end of )?([\w-]+)(?:: written by make publish)? -->")
 MAX_SHOWN_EDGES = 20  # of a flow
 MAX_COLUMNS, MAX_PAGE_COLUMNS = 7, 8  # in a terminal, and on the pages; report.html has all
-ALL_COLUMNS = 1000
+ALL_COLUMNS, MORE_COLUMNS = 1000, 1001  # as many as the terminal is wide, and all of them
 REPORT_COMMAND = "`.venv/bin/python -m dataflow report results/published --html`"
 MIN_BAR, MAX_BAR = 10, 40  # characters
 
@@ -51,13 +51,15 @@ def to_text(table: TextTable, width: int | None = None, count: int = MAX_COLUMNS
         texts[len(table.columns)] = ["", *("#" * round(scale * value) for value in values)]
     lines = ["  ".join(row).rstrip() for row in zip(*texts.values(), strict=True)]
     if left_out:
-        lines.append(f"(--columns all also shows: {', '.join(left_out)})")
+        reason = "--columns all also shows" if count == MAX_COLUMNS else "not shown, because the terminal is too narrow"
+        lines.append(f"({reason}: {', '.join(left_out)})")
     return "\n".join(lines)
 
 
-def print_table(table: TextTable, count: int = MAX_COLUMNS) -> None:
-    """Print a table at most as wide as the terminal."""
-    print(to_text(table, shutil.get_terminal_size().columns if sys.stdout.isatty() else None, count))
+def print_table(table: TextTable, count: int = ALL_COLUMNS) -> None:
+    """Print a table at most as wide as the terminal, or wider with MORE_COLUMNS (--columns all)."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() and count <= ALL_COLUMNS else None
+    print(to_text(table, width, count))
 
 
 def print_sections(built: Sequence[Section], count: int = MAX_COLUMNS) -> None:

@@ -50,6 +50,11 @@ def by_sizes(*left_out: str) -> Callable[[Result], tuple[Any, ...]]:
     return lambda result: (str(sorted(item for item in result.workload.sizes.items() if item[0] not in left_out)),)
 
 
+def is_baseline(result: Result) -> bool:
+    """Whether a configuration is the demo's queues or plain references, whatever number is verified at once."""
+    return result.transport.label in BASELINES and result.configuration.flags.keys() <= {*tables.GROUP_FLAGS}
+
+
 @dataclass(frozen=True)
 class Table:
     """How the results of one table of records are shown: one section per group with equal `group_by`, in its order."""
@@ -65,6 +70,7 @@ class Table:
     group_by: Callable[[Result], tuple[Any, ...]] = lambda r: (-r.workload.bytes_per_iteration, r.workload.edges)
     before: Sequence["Table"] = ()  # tables of the same groups
     is_on_pages: bool = True
+    is_kept: Callable[[Result], bool] = is_baseline  # whether a row is on a page that cannot have all
 
 
 @cache
@@ -108,22 +114,20 @@ def build_group(table: Table, group: Group) -> list[Section]:
             notes = [*part.notes(group), *(failures + provenance(group.done) if part is table else ())]
             cells, title = make_table(rows, columns) if columns else None, part.title(group.done[0])
             if cells and len(rows) > MAX_PAGE_ROWS and isinstance(rows[0], Result):
-                cells = replace(cells, page_rows=choose_rows(rows))
+                cells = replace(cells, page_rows=choose_rows(rows, part.is_kept))
             sentence, chart = part.sentence(group), part.chart(group)
             built.append(Section(part.name, title, sentence, cells, chart, notes, part.is_on_pages))
     return built
 
 
-def choose_rows(results: Sequence[Result]) -> list[int]:
-    """Return the positions of MAX_PAGE_ROWS results: the baselines, and the fastest whose readers own a copy."""
-    groups = [*tables.READER_GROUPS]
-
-    def importance(position: int) -> tuple[Any, ...]:
-        result = results[position]
-        seconds = result.typical_seconds if result.seconds else inf
-        return result.name not in BASELINES, groups.index(tables.readers_of(result)), seconds
-
-    return sorted(sorted(range(len(results)), key=importance)[:MAX_PAGE_ROWS])
+def choose_rows(results: Sequence[Result], is_kept: Callable[[Result], bool] = is_baseline) -> list[int]:
+    """Return the positions of MAX_PAGE_ROWS results: those that are kept, and the fastest of each kind of readers."""
+    importance: dict[int, tuple[Any, ...]] = {}
+    for readers in tables.READER_GROUPS:
+        group = [p for p in range(len(results)) if tables.readers_of(results[p]) == readers]
+        group.sort(key=lambda p: results[p].typical_seconds if results[p].seconds else inf)
+        importance |= {p: (not is_kept(results[p]), rank) for rank, p in enumerate(group)}
+    return sorted(sorted(importance, key=lambda p: importance[p])[:MAX_PAGE_ROWS])
 
 
 def provenance(results: Sequence[Result]) -> list[str]:
@@ -168,12 +172,15 @@ def draw_dots(group: Group, file_name: str, title: str, label: Callable[[Result]
 
 
 def find_finding(results: Sequence[Result]) -> str:
-    """Return how many times as fast the fastest is as the baseline, or as the slowest, if the runs show it."""
-    ranked = [result for result in results if result.transport.label != REFERENCE and result.work == results[0].work]
-    if not ranked:
+    """Return how many times as fast the fastest is as the baseline, if there is one and the runs show it."""
+    baseline = next(filter(is_baseline, results), None)
+    if not baseline:
         return ""
-    baseline = next((result for result in ranked if result.name in BASELINES), ranked[0])
-    alike = [result for result in ranked if result.check_every == baseline.check_every]
+
+    def work(result: Result) -> tuple[Any, ...]:
+        return result.work, result.check_every, result.in_flight, result.threads
+
+    alike = [r for r in results if work(r) == work(baseline) and r.transport.label != REFERENCE]
     ratio = Pair(alike[-1], baseline).ratio
     if ratio.verdict in UNRANKED or ratio.interval is None:
         return ""

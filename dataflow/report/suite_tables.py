@@ -11,7 +11,7 @@ from dataflow.analysis.result import UNCOUNTED, Result, median_of
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Series
-from dataflow.report.sections import Group, Table, draw_dots, provenance, title_of
+from dataflow.report.sections import Group, Table, draw_dots, is_baseline, provenance, title_of
 from dataflow.report.sentences import PAIR_COLUMNS, describe_fastest, format_speed_up
 from dataflow.report.stage_tables import draw_headline, stage_tables
 from dataflow.report.tables import Column, format_milliseconds, format_significant
@@ -141,7 +141,10 @@ SETUP_COLUMNS = (
     Column("first iteration ms", lambda r: format_milliseconds(median(r.first_seconds))),  # it makes the connections
     setup_column("deregistration"),
 )
-BESIDE = Table("beside", lambda group: RDT_COLUMNS, lambda group: tables.order_by_readers(group.results))
+BESIDE = Table(
+    "beside", lambda group: RDT_COLUMNS, lambda group: tables.order_by_readers(group.results),
+    is_kept=lambda result: result.transport.runtime.name == "rdt" or is_baseline(result),
+)  # fmt: skip
 RDT_TIMES = replace(
     BESIDE, name="rdt", sentence=lambda group: describe_fastest(group.results),
     chart=lambda group: draw_dots(group, "rdt", f"Time per iteration: {title_of(group.done[0])}"),

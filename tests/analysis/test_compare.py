@@ -33,7 +33,7 @@ def run(capsys, argv, code=0):
 def table_cells(text, row=1):
     """Return the configuration, times, factor, interval, verdict, and detectable slowdown of a row."""
     cells = re.split(r"  +", text.splitlines()[row])
-    return [cells[0], *cells[2:6], cells[6]]
+    return [cells[0], *cells[2:6], cells[8]]
 
 
 OLD = [make_record("refs", *QUIET), make_record("bytes", *QUIET), make_record("shm", *QUIET, runtime="graph")]

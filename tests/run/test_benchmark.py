@@ -78,7 +78,7 @@ def test_dry_run_prints_messages_memory_iterations_and_times_of_campaigns_and_me
     assert benchmark.main(["store refs", "graph shm", "--runs", "3", "--dry-run", "--output", str(tmp_path / "a")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in lines if line.startswith(("store refs", "graph shm"))] == ["s", "-"]
-    assert any(line.startswith("store refs ") and line.endswith(" 21 s") for line in lines)
+    assert any(line.startswith("store refs ") and line.endswith(" 369 s") for line in lines)
     flow = ("--flow", "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB")
     configurations = ("store refs", "graph shm --message packed", "--runs", "2")
     folder = tmp_path / "nothing"

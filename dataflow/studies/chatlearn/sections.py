@@ -72,6 +72,7 @@ SECTIONS = {
     "chatlearn": Table(
         "episodes", columns=episode_columns, title=title_of_episodes, chart=draw_episodes, before=(CHANGE_LIST,),
         group_by=lambda result: (-result.check_every, result.workload.edges),
+        is_kept=lambda result: result.transport.label == TRANSPORT,
     ),
     # Flat tensors of as many bytes as packed messages. Their times are also in the table and chart above.
     "chatlearn-flat": Table(
