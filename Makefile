@@ -1,7 +1,7 @@
 # make demo                 the two scripts with 20 iterations, their chart and the ratio of their times (two minutes)
 # make agreement            five runs of each script's transports, and of the suite's, and the ratios of their times (an hour)
 # make run SUITE=headline   measure a suite; FLAGS="--runs 5" adds flags (python3 -m dataflow run --help lists the suites)
-# make quick                the suite quick: seven configurations with a quarter of the payload (two minutes)
+# make quick                the suite quick: seven configurations with a quarter of the payload (three minutes)
 # make campaign             the configurations that carry an answer, three runs each (40 minutes); compare with others
 # make published            five runs of all one-node tables (several hours), into results/run-published
 # make gpu                  everything that a machine with GPUs can run (25 minutes)

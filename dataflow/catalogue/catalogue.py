@@ -168,6 +168,7 @@ def suites() -> dict[str, list[Part]]:
     # Everything in results/published, so that one call measures all of it, interleaved.
     published = ["headline", "benchmark", "stages", "hops", "sweeps", "rdt"]
     for name, parts in (item for suite in of_studies for item in suite.items()):
-        published += [name] * (name not in core)
+        if name not in core:
+            published.append(name)
         core[name] = [*core.get(name, []), *parts]
     return core | {"published": [part for name in published for part in core[name]]}

@@ -107,11 +107,11 @@ def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> str:
         answers.append(f"**One node, readers that only read.** {'; '.join(texts)}, because no reader copies.")
     nodes = [r for r in results if times_link(r) and tables.readers_of(r) == tables.OWN_COPY]
     if nodes := sorted(largest_of(nodes, "cluster"), key=lambda result: result.typical_seconds):
-        times = [(r.name, format_digits(1e3 * r.typical_seconds), format_digits(times_link(r))) for r in nodes]
-        texts = ", ".join(f"`{name}` {milliseconds} ms ({multiple})" for name, milliseconds, multiple in times)
+        cells = [(r.name, format_digits(1e3 * r.typical_seconds), format_digits(times_link(r))) for r in nodes]
+        text = ", ".join(f"`{name}` {milliseconds} ms ({multiple})" for name, milliseconds, multiple in cells)
         layout = f"{describe_layout(nodes[0])}, {format_bytes(nodes[0].workload.bytes_per_iteration)} per iteration"
         note = "in brackets: times as long as the network alone for the bytes that cross it"
-        answers.append(f"**Several nodes** ({layout}; {note}). {texts}.")
+        answers.append(f"**Several nodes** ({layout}; {note}). {text}.")
     return "\n".join(f"* {answer}" for answer in [*answers, GPU_ANSWER])
 
 

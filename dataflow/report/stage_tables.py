@@ -14,7 +14,7 @@ from dataflow.report.charts import Chart
 from dataflow.report.sections import Group, Table, make_mark, memcpy_lines, provenance, title_of
 from dataflow.report.tables import Column, format_milliseconds, label_without_layout
 
-# The first chart of README.md has these configurations. Their readers own a copy.
+# The chart of causes has these configurations. Their readers own a copy.
 HEADLINE = [f"{name}{flag}" for name in (BASELINE, SIMPLEST, "graph shm") for flag in ("", " --retain-memory")]
 Attribute = Callable[[Run], Mapping[str, float]]  # returns seconds by name
 
