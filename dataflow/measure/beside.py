@@ -26,8 +26,7 @@ def run_beside(plan: Plan | None) -> Iterator[Callable[[float, float], int]]:
         yield lambda begin, end: 0
         return
     with RunFolder() as folder:
-        record = plan.new_record()
-        record.runs.append(Run())
+        record = msgspec.structs.replace(plan.new_record(), runs=[Run()])
         monitor = Monitor(replace(plan, run_folder=folder.folder, shared_folder=folder.shared), record)
 
         def wait_until(moment: float, seconds: float) -> list[float]:
