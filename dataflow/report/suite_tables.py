@@ -147,7 +147,8 @@ BESIDE = Table(
 )  # fmt: skip
 RDT_TIMES = replace(
     BESIDE, name="rdt", sentence=lambda group: describe_fastest(group.results),
-    chart=lambda group: draw_dots(group, "rdt", f"Time per iteration: {title_of(group.done[0])}"),
+    chart=lambda group: draw_dots(group, "rdt", f"Time per iteration: {title_of(group.done[0])}")
+    if len(group.done) > 2 else None,
 )  # fmt: skip
 RDT = replace(
     BESIDE, name="rdt", columns=lambda group: SETUP_COLUMNS, before=[RDT_TIMES],
