@@ -70,6 +70,7 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
             rows.append([place, *(f"{format_seconds(row)} s" for row in both), factor])
     commands = [f".venv/bin/python {script:40}  # Execution time: about {format_seconds(by_name[name])} seconds"
                 for name, script in SCRIPTS.items()]  # fmt: skip
+    commands.append(f".venv/bin/python {'plot_results.py':40}  # draws them: benchmark_result.svg beside the records")
     headers = ("where", "queues through the driver", "compiled graph", "times as fast (of another campaign, 95 %)")
     edges = [edge.bytes for edge in used[0].newest.workload.edges]
     size = (f"{DEMO_ITERATIONS} iterations, messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}. "
