@@ -9,7 +9,7 @@ from typing import Any
 
 from dataflow.catalogue.catalogue import VARIANTS, Variant, readers_get_views
 from dataflow.errors import UsageError
-from dataflow.measure.supervisor import plan_configuration
+from dataflow.measure.configurations import plan_configuration
 from dataflow.plan.command_line import OneLineParser, parse_with_options
 
 

@@ -113,7 +113,7 @@ def to_markdown_table(table: TextTable) -> str:
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     lines = [f"| {' | '.join(row[position] for position in chosen)} |" for row in (table.headers, rule, *cells)]
     left_out = len(table.cells) - len(cells)
-    return "\n".join(lines) + (f"\n\n{left_out} more rows: {REPORT_COMMAND}." if left_out else "")
+    return "\n".join(lines) + (f"\n\nRows that are not shown: {left_out} ({REPORT_COMMAND})." if left_out else "")
 
 
 def rewrite_pages(folder: Path, built: Sequence[Section]) -> None:

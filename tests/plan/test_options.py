@@ -11,7 +11,7 @@ from conftest import ROOT, parse_options, reject_options
 from dataflow.commands import answer, compare, report, run
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow
-from dataflow.measure.supervisor import split_configuration
+from dataflow.measure.configurations import split_configuration
 from dataflow.plan import command_line
 from dataflow.plan.command_line import describe_flags, flag_name, make_options
 from dataflow.plan.options import PRESETS

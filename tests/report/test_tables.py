@@ -67,7 +67,7 @@ def test_a_page_has_the_baselines_and_the_fastest_rows_and_says_how_many_it_leav
     page = render.to_markdown_table(section.table)
     shown = [line.split(" | ")[0].strip("| ") for line in page.splitlines()[2:14]]
     assert shown[0] == "torch gloo --threads 11" and "store driver-queue" in shown and "store refs" in shown
-    assert "torch gloo --threads 12" not in page and page.splitlines()[-1].startswith("2 more rows: `")
+    assert "torch gloo --threads 12" not in page and page.splitlines()[-1].startswith("Rows that are not shown: 2 (`")
 
 
 def test_times_of_a_row_are_per_iteration_however_many_iterations_are_in_flight():
