@@ -1,6 +1,6 @@
 # make demo                 the two scripts with 20 iterations, their chart and the ratio of their times (two minutes)
 # make agreement            five runs of each script's transports, and of the suite's, and the ratios of their times (an hour)
-# make run SUITE=headline   measure a suite; FLAGS="--runs 5" adds flags (python3 -m dataflow run --help lists the suites)
+# make run SUITE=stages     measure a suite; FLAGS="--runs 5" adds flags (python3 -m dataflow run --help lists the suites)
 # make quick                the suite quick: seven configurations with a quarter of the payload (three minutes)
 # make campaign             the configurations that carry an answer, three runs each (40 minutes); compare with others
 # make published            five runs of all one-node tables (several hours), into results/run-published
@@ -86,7 +86,7 @@ faults: .venv/installed
 
 publish: .venv/installed
 	$(PY) -m dataflow report $(RECORDS) --publish
-	$(PY) plot_results.py results/published/headline
+	$(PY) plot_results.py results/campaigns/*/*-flow-online-dpo.json
 
 profile-examples: .venv-profiled/installed
 	mkdir -p results/evidence/profile

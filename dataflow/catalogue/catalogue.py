@@ -166,7 +166,7 @@ def suites() -> dict[str, list[Part]]:
     movable = [v for v in measured if host_flags.isdisjoint(v.flags) and not v.transport.requirements.host_memory_only]
     core["gpu"].insert(0, Part("configurations", [v.name for v in movable], "--device cuda --warmup 3 --iterations 20"))
     # Everything in results/published, so that one call measures all of it, interleaved.
-    published = ["headline", "benchmark", "stages", "hops", "sweeps", "rdt"]
+    published = ["benchmark", "stages", "hops", "sweeps", "rdt"]
     for name, parts in (item for suite in of_studies for item in suite.items()):
         if name not in core:
             published.append(name)

@@ -22,10 +22,10 @@ from dataflow.analysis.statistics import MIN_RUNS
 from dataflow.errors import UsageError
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
-from dataflow.report.campaign_tables import format_digits, format_factor, format_reproducibility
+from dataflow.report.campaign_tables import format_factor, format_reproducibility
 from dataflow.report.render import print_table
 from dataflow.report.sentences import PAIR_COLUMNS, describe_pair
-from dataflow.report.tables import Column, make_table
+from dataflow.report.tables import Column, format_significant, make_table
 from dataflow.units import format_bytes
 
 
@@ -103,7 +103,7 @@ def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
         Column("baseline", lambda pair: pair[1].baseline.label, is_text=True),
         Column("times as fast, OLD", lambda pair: format_factor(pair[0].values)),
         Column("of another campaign (95 %)", lambda pair: format_reproducibility(pair[0].values)),
-        Column("NEW", lambda pair: format_digits(pair[1].mean)),
+        Column("NEW", lambda pair: format_significant(pair[1].mean)),
         Column("NEW lies", lambda pair: find_place(*pair), is_text=True),
     )
     print_table(make_table(both, columns))

@@ -10,18 +10,12 @@ from dataflow.records.machine import machine_line
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
 from dataflow.report.sections import title_of
-from dataflow.report.tables import Column, Section, format_significant, make_table
-
-NARROW = 1.1  # the ends of an interval, divided: a factor has a third digit if they are closer
-
-
-def format_digits(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{float(f'{value:.{digits}g}'):,.10g}"
+from dataflow.report.tables import Column, Section, digits_of, format_ends, format_significant, make_table
 
 
 def format_range(values: Sequence[float]) -> str:
     """Return the smallest and the largest value with two digits, or one of them if they are equal then."""
-    return " to ".join(dict.fromkeys(format_digits(value) for value in (min(values), max(values))))
+    return " to ".join(dict.fromkeys(format_significant(value) for value in (min(values), max(values))))
 
 
 def format_milliseconds(row: Row) -> str:
@@ -30,8 +24,7 @@ def format_milliseconds(row: Row) -> str:
 
 def format_factor(ratios: Collection[float]) -> str:
     """Return the geometric mean of ratios of campaigns, marked if there are too few; "-" if there is none."""
-    interval = predict(ratios)
-    text = format_digits(mean_ratio(ratios), 3 if interval and interval[1] / interval[0] < NARROW else 2)
+    text = format_significant(mean_ratio(ratios), digits_of(predict(ratios)))
     if not 0 < len(ratios) < MIN_CAMPAIGNS:
         return text
     return f"{text} ({'one campaign' if len(ratios) == 1 else f'{len(ratios)} campaigns'})"
@@ -39,8 +32,7 @@ def format_factor(ratios: Collection[float]) -> str:
 
 def format_reproducibility(ratios: Collection[float]) -> str:
     """Return where the ratio of another campaign lies with a probability of 95 %; "-" for too few campaigns."""
-    interval = predict(ratios)
-    return " to ".join(map(format_digits, interval)) if interval else "-"
+    return format_ends(predict(ratios))
 
 
 def describe_factor(ratios: Collection[float]) -> str:
@@ -55,7 +47,7 @@ def format_repeatability(row: Row) -> str:
 
 def times_memcpy(row: Row) -> str:
     times = [pair.new.times_memcpy for pair in row.pairs.values() if pair.new.times_memcpy]
-    return format_digits(median(times)) if times else "-"
+    return format_significant(median(times)) if times else "-"
 
 
 def columns_of(rows: Sequence[Row]) -> Sequence[Column]:
@@ -82,10 +74,14 @@ def describe_campaigns(rows: Sequence[Row]) -> list[str]:
     environments = [environment for result in results for environment in result.environments]
     names = sorted({name for row in rows for name in row.pairs})
     values = {key: {environment.get(key) for environment in environments} for key in ("boot", "kernel", "git_commit")}
+    shared = {key: " or ".join(sorted({str(e.get(key)) for e in environments})) for key in ("cpu_model", "kernel")}
     commits = ", ".join(sorted(str(commit)[:10] for commit in values["git_commit"]))
     runs = sorted({len(result.run_seconds) for result in results})
+    failures = [f"{name}: {pair.new.label}: {pair.new.failure}." for row in rows for name, pair in row.pairs.items()
+                if pair.new.failure]  # fmt: skip
     return [
-        *sorted(set(map(machine_line, environments))),
+        *failures,
+        *sorted({machine_line(environment | shared) for environment in environments}),
         f"Campaigns: {len(names)} ({', '.join(names)}), boots: {len(values['boot'])}, kernels: "
         f"{len(values['kernel'])}. Runs per configuration and campaign: {format_range(runs)}. Commit {commits}.",
     ]

@@ -12,12 +12,20 @@ from dataflow.plan.command_line import describe_flags
 from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.records import files
 from dataflow.report import campaign_tables, tables
-from dataflow.report.campaign_tables import describe_campaigns, describe_factor, format_digits, format_range
+from dataflow.report.campaign_tables import describe_campaigns, describe_factor, format_range
 from dataflow.report.sections import provenance
-from dataflow.report.sentences import format_interval
+from dataflow.report.sentences import format_ratio
 from dataflow.report.stage_tables import largest_of
 from dataflow.report.suite_tables import describe_layout
-from dataflow.report.tables import Column, Section, TextTable, format_milliseconds, format_significant, make_table
+from dataflow.report.tables import (
+    Column,
+    Section,
+    TextTable,
+    format_milliseconds,
+    format_significant,
+    format_typical,
+    make_table,
+)  # fmt: skip
 from dataflow.units import format_bytes
 
 SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))["systems"]
@@ -84,10 +92,10 @@ def build_agreement(folder: Path) -> Section:
     suite, scripts = (group_results(files.load_all([folder / side])) for side in ("suite", "scripts"))
     columns = [
         Column("configuration", lambda pair: pair.label),
-        Column("script ms", lambda pair: format_milliseconds(pair.new.typical_seconds)),
-        Column("suite ms", lambda pair: format_milliseconds(pair.old.typical_seconds)),
-        Column("script / suite", lambda pair: format_significant(pair.ratio.value)),
-        Column("95 % interval", lambda pair: format_interval(pair.ratio)),
+        Column("script ms", lambda pair: format_typical(pair.new)),
+        Column("suite ms", lambda pair: format_typical(pair.old)),
+        Column("script / suite", lambda pair: format_ratio(pair.ratio)[0]),
+        Column("95 % interval", lambda pair: format_ratio(pair.ratio)[1]),
         Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
     ]
     pairs = match_results(suite, scripts)[0]
@@ -108,7 +116,7 @@ def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> str:
         answers.append(f"**One node, readers that only read.** {'; '.join(texts)}, because no reader copies.")
     nodes = [r for r in results if times_link(r) and tables.readers_of(r) == tables.OWN_COPY]
     if nodes := sorted(largest_of(nodes, "cluster"), key=lambda result: result.typical_seconds):
-        cells = [(r.name, format_digits(1e3 * r.typical_seconds), format_digits(times_link(r))) for r in nodes]
+        cells = [(r.name, format_milliseconds(r.typical_seconds), format_significant(times_link(r))) for r in nodes]
         text = ", ".join(f"`{name}` {milliseconds} ms ({multiple})" for name, milliseconds, multiple in cells)
         layout = f"{describe_layout(nodes[0])}, {format_bytes(nodes[0].workload.bytes_per_iteration)} per iteration"
         note = "in brackets: times as long as the network alone for the bytes that cross it"

@@ -11,7 +11,7 @@ from typing import Any
 
 from dataflow.analysis.comparison import Pair
 from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance, with_shared_references
-from dataflow.analysis.statistics import UNRANKED, interval
+from dataflow.analysis.statistics import UNRANKED
 from dataflow.catalogue.catalogue import REFERENCE
 from dataflow.flows.catalogue import FLOWS
 from dataflow.records.machine import machine_line
@@ -23,6 +23,7 @@ from dataflow.studies import STUDIES_FOLDER, studies
 from dataflow.units import format_bytes
 
 MAX_PAGE_ROWS = 12  # of a table on a page
+MIN_DOTS = 2  # of a chart
 
 
 @dataclass(frozen=True)
@@ -154,20 +155,28 @@ def provenance(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def make_mark(result: Result, name: str, segments: Mapping[str, float] | None = None) -> Mark:
-    """Return a dot, or a bar of segments in ms, for the time of a result with its 95 % interval."""
-    ends = interval(result.run_seconds) or (result.typical_seconds, result.typical_seconds)
-    value, low, high = (1e3 * seconds for seconds in (result.typical_seconds, *ends))
-    return Mark(name, format_time(result), value, low, high, not result.readers_own_a_copy, segments or {})
+def make_mark(result: Result, name: str) -> Mark:
+    """Return a dot for the time of a result with its 95 % interval."""
+    milliseconds = 1e3 * result.typical_seconds
+    ends = tables.milliseconds_interval(result) or (milliseconds, milliseconds)
+    return Mark(name, format_time(result), milliseconds, *ends, not result.readers_own_a_copy)
 
 
-def draw_dots(group: Group, file_name: str, title: str, label: Callable[[Result], str] = tables.marked_label) -> Chart:
-    """Return a chart with a dot per result, the slowest first, in groups of equal work, and the times of memcpy."""
+def draw_dots(
+    group: Group, file_name: str = "", title: str = "", label: Callable[[Result], str] = tables.marked_label
+) -> Chart | None:
+    """Return a chart with a dot per result, the slowest first, in groups of equal work, and the times of memcpy.
+
+    The default name is that of the table. The result is None for fewer than MIN_DOTS results.
+    """
+    if len(group.done) < MIN_DOTS:
+        return None
     dots: dict[str, list[Mark]] = {}
     for result in (group.ordered[position] for position in choose_rows(group.ordered)):
         dots.setdefault(tables.readers_of(result), []).append(make_mark(result, label(result)))
     caption = ("Line: 95 % interval of the time, from the medians of the runs.", *provenance(group.done))
-    title = f"{find_finding(group.ordered)}{title}"
+    title = find_finding(group.ordered) + (title or f"Time per iteration: {title_of(group.done[0])}")
+    file_name = file_name or group.done[0].table.replace("-", "_")
     return Chart(file_name, title, dots, "milliseconds (logarithmic axis)", memcpy_lines(group.done), caption)
 
 
@@ -184,8 +193,8 @@ def find_finding(results: Sequence[Result]) -> str:
     ratio = Pair(alike[-1], baseline).ratio
     if ratio.verdict in UNRANKED or ratio.interval is None:
         return ""
-    times = format_significant(float(f"{ratio.value:.2g}"))
-    return f"{tables.short_label(alike[-1])} is {times} times as fast as {tables.short_label(baseline)}.\n"
+    fastest, slowest, times = *map(tables.short_label, (alike[-1], baseline)), format_significant(ratio.value)
+    return f"{fastest} is {times} times as fast as {slowest}.\n"
 
 
 def memcpy_lines(results: Sequence[Result]) -> dict[str, float]:

@@ -6,23 +6,16 @@ from statistics import fmean
 from typing import Any
 
 from dataflow.analysis import stages
-from dataflow.analysis.comparison import find_transports
-from dataflow.analysis.result import Result, with_shared_references
+from dataflow.analysis.result import Result
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.records.schema import Run
-from dataflow.report.charts import Chart
-from dataflow.report.sections import Group, Table, make_mark, memcpy_lines, provenance, title_of
-from dataflow.report.tables import Column, format_milliseconds, label_without_layout
+from dataflow.report.charts import Chart, Mark
+from dataflow.report.sections import Group, Table, memcpy_lines, provenance, title_of
+from dataflow.report.tables import Column, format_milliseconds, format_significant, label_without_layout
 
 # The chart of causes has these configurations. Their readers own a copy.
-HEADLINE = [f"{name}{flag}" for name in (BASELINE, SIMPLEST, "graph shm") for flag in ("", " --retain-memory")]
+CHARTED = [f"{name}{flag}" for name in (BASELINE, SIMPLEST, "graph shm") for flag in ("", " --retain-memory")]
 Attribute = Callable[[Run], Mapping[str, float]]  # returns seconds by name
-
-
-def headline_results(results: Sequence[Result]) -> list[Result]:
-    """Return the results of the largest workload of the table "headline", or of "configurations" if it has no times."""
-    has_headline = any(result.table == "headline" and result.status == "ok" for result in results)
-    return with_shared_references(largest_of(results, "headline" if has_headline else "configurations"))
 
 
 def largest_of(results: Sequence[Result], table: str) -> list[Result]:
@@ -65,26 +58,23 @@ def describe_method(group: Group) -> Sequence[str]:
     )
 
 
-def draw_headline(group: Group) -> Chart | None:
-    """Return the times without tracing, divided like the traced iterations, slowest first; None if there are none."""
-    causes = {r.label: stages.mean_over_runs(stages.attribute_to_causes, r.shown_runs) for r in group.done}
-    untraced = [result for result in headline_results(group.report) if result.workload == group.done[0].workload]
-    shown = [result for result in find_transports(untraced) if result.name in HEADLINE and result.label in causes]
-    if not shown:
+def draw_causes(group: Group) -> Chart | None:
+    """Return the traced times of CHARTED, divided by cause, the slowest first; None if none of them was traced."""
+    shown, bars = [result for result in group.done if result.name in CHARTED], []
+    for result in shown:
+        causes = stages.mean_over_runs(stages.attribute_to_causes, result.shown_runs)
+        segments = {cause: 1e3 * seconds for cause, seconds in causes.items()}
+        total = sum(segments.values())
+        label = f"{format_significant(total)} ms"
+        bars.append(Mark(label_without_layout(result), label, total, total, total, segments=segments))
+    if not bars:
         return None
-    bars = []
-    for result in sorted(shown, key=lambda result: -result.typical_seconds):
-        scale = 1e3 * result.typical_seconds / sum(causes[result.label].values())
-        segments = {cause: scale * seconds for cause, seconds in causes[result.label].items()}
-        bars.append(make_mark(result, result.label, segments))
-    slowest = bars[0]
-    cause, milliseconds = max(slowest.segments.items(), key=lambda item: item[1])
-    title = f"About {milliseconds / slowest.value:.0%} of the time of {slowest.name} is {cause}."
-    caption = f"{title_of(shown[0])}. Times and 95 % intervals (lines) without tracing."
-    traces = f"Causes: estimated from traced iterations (docs/results.md). {provenance(group.done)[-1]}"
+    bars.sort(key=lambda bar: -bar.value)
+    cause, milliseconds = max(bars[0].segments.items(), key=lambda item: item[1])
+    title = f"About {milliseconds / bars[0].value:.0%} of the time of {bars[0].name} is {cause}: {title_of(shown[0])}"
     return Chart(
-        "headline", title, {"": bars}, "milliseconds per iteration", memcpy_lines(shown),
-        (caption, *provenance(shown), traces), stages.CAUSES,
+        "causes", title, {"": bars}, "milliseconds per iteration", memcpy_lines(shown),
+        ("Means of traced iterations (docs/results.md).", *provenance(group.done)), stages.CAUSES,
     )  # fmt: skip
 
 

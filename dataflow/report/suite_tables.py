@@ -8,13 +8,12 @@ from statistics import median
 
 from dataflow.analysis.comparison import Pair, crossings_of, find_transports, link_seconds, times_link
 from dataflow.analysis.result import UNCOUNTED, Result, median_of
-from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Series
 from dataflow.report.sections import Group, Table, draw_dots, is_baseline, provenance, title_of
-from dataflow.report.sentences import PAIR_COLUMNS, describe_fastest, format_speed_up
-from dataflow.report.stage_tables import draw_headline, stage_tables
-from dataflow.report.tables import Column, format_milliseconds, format_significant
+from dataflow.report.sentences import PAIR_COLUMNS, describe_fastest, format_times_as_fast
+from dataflow.report.stage_tables import draw_causes, stage_tables
+from dataflow.report.tables import MAIN_COLUMNS, Column, format_milliseconds, format_significant
 from dataflow.units import format_bytes
 
 SWEPT = {"iteration_bytes": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
@@ -23,25 +22,17 @@ Sweep = tuple[Result, dict[int, Result], dict[int, Result]]  # the largest timed
 
 
 def configuration_columns(group: Group) -> Sequence[Column]:
-    """Return the main columns, and how each configuration compares with the baselines."""
-    columns, transports = list(tables.MAIN_COLUMNS), find_transports(group.done)
-    columns.insert(1, tables.READERS)
-    if len(group.done) > 1:
-        for baseline in [r for r in transports if r.name in (BASELINE, SIMPLEST)] or transports[:1]:
-            columns.append(Column(f"speed-up over {baseline.label}", partial(format_speed_up, baseline=baseline), 3))
-    return columns
-
-
-def draw_configurations(group: Group) -> Chart | None:
-    """Return the chart of the times. If a report has the tables "headline" and "configurations", the latter has it."""
-    if group.results[0].table == "headline" and any(result.table == "configurations" for result in group.report):
-        return None
-    return draw_dots(group, "transports", f"Time per iteration: {title_of(group.done[0])}")
+    """Return the main columns, and how many times as fast as the baseline each configuration is."""
+    transports = find_transports(group.done)
+    if len(group.done) < 2 or not transports:
+        return MAIN_COLUMNS
+    header, baseline = f"times as fast as {transports[0].label}", transports[0]
+    return [*MAIN_COLUMNS, Column(header, partial(format_times_as_fast, baseline=baseline), 3)]
 
 
 CONFIGURATIONS = Table(
     "results", configuration_columns, lambda group: tables.order_by_readers(group.results),
-    sentence=lambda group: describe_fastest(group.results), chart=draw_configurations,
+    sentence=lambda group: describe_fastest(group.results), chart=draw_dots,
 )  # fmt: skip
 
 
@@ -119,39 +110,19 @@ def setup_column(step: str) -> Column:
     return Column(f"{step} ms", format_setup, is_optional=True)
 
 
-def format_other_flow(result: Result) -> str:
-    runs = [run for run in result.shown_runs if run.beside_seconds]
-    return format_significant(median_of([run.beside_iterations / run.beside_seconds] for run in runs))
-
-
-RDT_COLUMNS = (
-    Column("configuration", tables.short_label),
-    tables.READERS,
-    tables.TIME,
-    Column("95 % interval", tables.format_interval, 1),
-    Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
-    Column("page faults", tables.format_faults, 2),
-    Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 2),
-    Column("p95 ms", lambda r: format_milliseconds(r.p95_seconds), is_optional=True),
-    Column("iterations of the other flow per second", format_other_flow, is_optional=True),
-)
 SETUP_COLUMNS = (
-    RDT_COLUMNS[0],
+    MAIN_COLUMNS[0],
     *map(setup_column, ("agents", "registration", "registration of targets")),
     Column("first iteration ms", lambda r: format_milliseconds(median(r.first_seconds))),  # it makes the connections
     setup_column("deregistration"),
 )
-BESIDE = Table(
-    "beside", lambda group: RDT_COLUMNS, lambda group: tables.order_by_readers(group.results),
+BESIDE = replace(
+    CONFIGURATIONS, name="beside", chart=lambda group: None,
     is_kept=lambda result: result.transport.runtime.name == "rdt" or is_baseline(result),
 )  # fmt: skip
-RDT_TIMES = replace(
-    BESIDE, name="rdt", sentence=lambda group: describe_fastest(group.results),
-    chart=lambda group: draw_dots(group, "rdt", f"Time per iteration: {title_of(group.done[0])}")
-    if len(group.done) > 2 else None,
-)  # fmt: skip
+RDT_TIMES = replace(BESIDE, name="rdt", chart=lambda group: draw_dots(group) if len(group.done) > 2 else None)
 RDT = replace(
-    BESIDE, name="rdt", columns=lambda group: SETUP_COLUMNS, before=[RDT_TIMES],
+    BESIDE, name="rdt", columns=lambda group: SETUP_COLUMNS, before=[RDT_TIMES], sentence=lambda group: "",
     title=lambda result: f"What happens once, and the first iteration: {title_of(result)}",
 )  # fmt: skip
 
@@ -219,7 +190,7 @@ SECTIONS = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
     "configurations": CONFIGURATIONS,
     "paired": CONFIGURATIONS,
-    "stages": stage_tables("stages", draw_headline),
+    "stages": stage_tables("stages", draw_causes),
     "cluster": CLUSTER,
     "cluster-stages": stage_tables("cluster-stages"),
     "microbenchmarks": MICROBENCHMARKS,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from dataflow.units import format_bytes
 OWN_COPY, VIEW = "readers own a copy", "readers get a view"
 WRITTEN_IN_PLACE = "readers own a copy and the producer writes in place"
 READER_GROUPS = {OWN_COPY: "copy", WRITTEN_IN_PLACE: "copy, written in place", VIEW: "view"}
+NARROW = 1.1  # of an interval: its ends, divided
 GROUP_FLAGS = ("episode", "check_every", "in_flight")  # the configurations of a table share them, as its title says
 
 
@@ -74,22 +76,37 @@ def make_table(items: Sequence[Any], columns: Sequence[Column]) -> TextTable:
     return TextTable([*shown], [column.header for column in shown], rows)
 
 
-def format_significant(value: float | None) -> str:
-    """Return three significant digits without an exponent; "-" for None."""
-    return "-" if value is None else f"{float(f'{value:.3g}'):,.10g}"
+def format_significant(value: float | None, digits: int = 2) -> str:
+    """Return a number with so many significant digits, without an exponent; "-" for None."""
+    return "-" if value is None else f"{float(f'{value:.{digits}g}'):,.10g}"
 
 
-def format_milliseconds(seconds: float | None) -> str:
-    """Return milliseconds with four significant digits, whole ones from a second up; "-" for None."""
-    if seconds is None:
-        return "-"
-    return f"{seconds * 1e3:,.4g}" if seconds < 1 else f"{seconds * 1e3:,.0f}"
+def digits_of(ends: tuple[float, float] | None) -> int:
+    """Return how many digits of a number with this interval are shown: two, or three if the interval is narrow."""
+    return 3 if ends and ends[1] < NARROW * ends[0] else 2
+
+
+def format_ends(ends: tuple[float, float] | None) -> str:
+    return " to ".join(format_significant(end, digits_of(ends)) for end in ends) if ends else "-"
+
+
+def format_milliseconds(seconds: float | None, digits: int = 2) -> str:
+    return format_significant(None if seconds is None else 1e3 * seconds, digits)
+
+
+def milliseconds_interval(result: Result) -> tuple[float, float] | None:
+    """Return the 95 % interval of the time; None for too few runs."""
+    ends = interval(result.run_seconds)
+    return (1e3 * ends[0], 1e3 * ends[1]) if ends else None
 
 
 def format_interval(result: Result) -> str:
-    """Return the 95 % interval of the time in milliseconds; "-" for too few runs."""
-    ends = interval(result.run_seconds)
-    return " to ".join(map(format_milliseconds, ends)) if ends else "-"
+    return format_ends(milliseconds_interval(result))
+
+
+def format_typical(result: Result) -> str:
+    """Return the milliseconds per iteration."""
+    return format_milliseconds(result.typical_seconds, digits_of(milliseconds_interval(result)))
 
 
 def format_faults(result: Result) -> str:
@@ -147,12 +164,19 @@ def short_label(result: Result, swept: str = "") -> str:
     return name + rest.replace(shared, "").replace("--message ", "").replace("--as-sent", "as sent")
 
 
-TIME = Column("ms per iteration", lambda r: format_milliseconds(r.typical_seconds), is_time=True)
+def format_other_flow(result: Result) -> str:
+    """Return the iterations of the flow of --beside per second, the median of the runs."""
+    rates = [run.beside_iterations / run.beside_seconds for run in result.shown_runs if run.beside_seconds]
+    return format_significant(median(rates) if rates else None)
+
+
+TIME = Column("ms per iteration", format_typical, is_time=True)
 DATA_PATH = Column("data path", format_data_path, 5, is_optional=True)
 OVERHEAD = Column("overhead", lambda r: f"{r.overhead_share:.1%}" if r.overhead_share else "-", 4, is_optional=True)
 READERS = Column("readers get", lambda r: READER_GROUPS[readers_of(r)], is_text=True)
 MAIN_COLUMNS = (
     Column("configuration", marked_label),
+    READERS,
     Column("stored", format_stored, 6),
     Column("page faults", format_faults, 2),
     Column("runs", lambda r: str(len(r.run_seconds)), 4),
@@ -166,6 +190,7 @@ MAIN_COLUMNS = (
     Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
     Column("x cold copy", lambda r: format_significant(r.multiple_of(r.cold_copy_seconds)), 6),
     Column("x link", lambda r: format_significant(times_link(r)), is_optional=True),
+    Column("iterations of the other flow per second", format_other_flow, is_optional=True),
     # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
     Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 5),
     OVERHEAD,

@@ -26,9 +26,10 @@ def test_without_arguments_it_draws_the_newest_records_and_says_which(write, tmp
     monkeypatch.setattr(report, "RESULTS", tmp_path)
     for folder in ("published", "run-1"):
         write(f"{folder}/00.json", "refs", [1.0])
+        write(f"{folder}/01.json", "bytes", [1.0])
         assert report.main([]) == 0
         assert f"records: {tmp_path / folder}\n" in capsys.readouterr().out
-    assert (tmp_path / "run-1" / "transports.svg").exists()
+    assert (tmp_path / "run-1" / "configurations.svg").exists()
 
 
 def test_machines_or_boots_in_one_table_are_rejected_and_published_boots_counted(write, tmp_path, monkeypatch, capsys):
@@ -107,9 +108,10 @@ def test_readers_find_few_and_short_pages():
 def test_report_html_is_one_file_and_nothing_of_a_record_is_markup(write, tmp_path):
     failed = make_run([], status="failed", reason="<img src=x>", processes={})
     records = [write("a.json", "refs", [1.0], failed), write("b.json", "refs", [1.0], batch_size=8)]
+    records += [write("c.json", "bytes", [1.0]), write("d.json", "bytes", [1.0], batch_size=8)]
     assert report.main([*records, "--html"]) == 0
     page = (tmp_path / "report.html").read_text()
-    assert {"transports.svg", "transports_2.svg"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"configurations.svg", "configurations_2.svg"} <= {path.name for path in tmp_path.iterdir()}
     assert page.count("<table>") == 2 and "<svg" in page and "Test CPU" in page
     assert "&lt;img src=x&gt;" in page and "<img" not in page and "src=" not in page.replace("src=x", "")
 

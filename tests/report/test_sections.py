@@ -42,14 +42,13 @@ def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
     )
     section = find(built, "results")
     copy, written_in_place, view = section.sentence.split(" If ")
-    assert "If readers own a copy, `graph shm` is the fastest with 199.8 ms (9.99 times the memcpy time)" in copy
-    assert "`store driver-queue` takes 10 times as long (95 % interval" in copy
-    assert "`graph mapped --copy-out` takes about 50 ms, without the time in which" in written_in_place
-    assert "`graph mapped` takes about 2 ms, because nothing is copied (times below" in view
-    speed_ups = column(section, "speed-up over store driver-queue")
-    assert speed_ups["store driver-queue"] == "1x" and speed_ups["graph shm"].startswith("10x (")
+    assert "If readers own a copy, `graph shm` is the fastest with 200 ms (180 to 230)." in copy
+    assert "the producer writes in place, `graph mapped --copy-out` takes 50 ms (48 to 53)." in written_in_place
+    assert "readers get a view, `graph mapped` is the fastest with 2 ms" in view
+    factors = column(section, "times as fast as store driver-queue")
+    assert factors["store driver-queue"] == "1" and factors["graph shm"].startswith("10 (")
     other_work = ("graph mapped", "graph mapped --copy-out", "torch mapped --check-every 100")
-    assert {speed_ups[name] for name in other_work} == {"-"}
+    assert {factors[name] for name in other_work} == {"-"}
     assert [row[:2] for row in section.table.cells] == [
         ["store driver-queue", "copy"], ["graph zero-copy --copy-out", "copy"], ["graph shm", "copy"],
         ["torch memcpy (reference)", "copy"],
@@ -69,16 +68,13 @@ def test_a_transport_that_cannot_be_told_apart_from_the_fastest_is_named_too():
         make_record("refs", *steady), make_record("shm", [0.1], runtime="graph", flags={"threads": 2}),
     ]  # fmt: skip
     sentence = find(build(*records), "results").sentence
-    assert "is the fastest with 199.8 ms" in sentence
-    equal = r"; with these runs it cannot be told apart from `.*?` \(199.8 ms \(.*?\); a difference below 2\d% would "
-    assert re.search(equal, sentence)
-    assert set(re.findall("`(.*?)`", sentence)[:2]) == {"graph shm", "torch gloo"}
-    assert "`store refs` takes 2.5 times as long (95 % interval" in sentence
+    assert "is the fastest with 200 ms" in sentence
+    assert re.search(r"\); these runs do not tell it apart from `.*?` \(200 ms \(180 to 230\)\)\.$", sentence)
+    assert set(re.findall("`(.*?)`", sentence)) == {"graph shm", "torch gloo"}
     varied = [[0.2], [0.122], [0.15], [0.07], [0.11]]
     steady = make_record("shm", [0.065], [0.066], [0.064], [0.065], [0.067], runtime="graph")
     sentence = find(build(steady, make_record("refs", *varied)), "results").sentence
-    assert "told apart" not in sentence and "times as long" not in sentence
-    assert re.search(r"; `store refs` \(123 ms \(.*?\)\) varied too much to be ranked\.", sentence)
+    assert re.search(r"; these runs do not tell it apart from `store refs` \(120 ms \(.*?\)\)\.$", sentence)
 
 
 def test_a_row_without_a_time_says_why_and_is_not_ranked():
@@ -102,8 +98,7 @@ def test_a_row_without_a_time_says_why_and_is_not_ranked():
         if section_name != "microbenchmarks":
             assert "`store refs` takes" in section.sentence
             assert "Not ranked: `torch gloo` (not settled), `graph shm` (disturbed)." in section.sentence
-            names = [dot.name for dots in section.chart.panels.values() for dot in dots]
-            assert names == ["store refs"]
+            assert section.chart is None  # of one configuration
         notes = " ".join(section.notes)
         assert "store refs: 1 of 4 runs failed: reward died." in notes
         assert "torch gloo: not settled: after 60 untimed iterations" in notes
@@ -142,17 +137,17 @@ def test_every_table_of_a_suite_can_be_shown_and_an_unknown_one_too():
     assert (section.name, section.chart, section.table.cells[0][0]) == ("of-tomorrow", None, "store refs")
 
 
-def test_the_headline_divides_the_times_without_tracing_like_the_traced_iterations():
+def test_the_chart_of_causes_has_the_traced_times():
     spans = [("driver", 0, "wait", 0, 0.0, 1e6, 0), ("policy", 0, "serialise", 0, 1e3, 401e3, 200_000)]
     for name in ("driver", "policy", "reference", "reward"):
         spans += [(name, 0, "make", 0, 0.0, 1e3, 0), (name, 0, "sequence number", 0, 999e3, 1e6, 0)]
     price = {"cold_copy_before_seconds": [0.021], "cold_copy_faults": 1000}  # 1 µs per page fault
     run = make_run([1.0], spans=spans, iterations_us=[(0.0, 1e6)], **price)
-    traced = [make_record(transport, run, table="stages", traced=True) for transport in ("driver-queue", "refs")]
-    _, by_cause = build(*traced, make_record("driver-queue", [2.0]), make_record("refs", [0.1]))[-2:]
-    slowest, fastest = by_cause.chart.panels[""]
-    assert (slowest.name, fastest.name) == ("store driver-queue", "store refs")
-    assert slowest.segments["page faults"] == pytest.approx(400) == pytest.approx(slowest.segments["serialisation"])
-    assert sum(slowest.segments.values()) == pytest.approx(2000)
-    assert by_cause.chart.title == "About 60% of the time of store driver-queue is waiting."
+    traced = [make_record(transport, run, table="stages", traced=True) for transport in ("driver-queue", "bytes")]
+    _, by_cause = build(*traced)[-2:]
+    (bar,) = by_cause.chart.panels[""]
+    assert (bar.name, bar.label) == ("store driver-queue", "1,000 ms")
+    assert bar.segments["page faults"] == pytest.approx(200) == pytest.approx(bar.segments["serialisation"])
+    assert sum(bar.segments.values()) == pytest.approx(1000)
+    assert by_cause.chart.title.startswith("About 60% of the time of store driver-queue is waiting: online DPO")
     assert by_cause.chart.limits == {"memcpy: 20 ms": 20.0, "memcpy by all cores: 10 ms": 10.0}

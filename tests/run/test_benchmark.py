@@ -141,7 +141,7 @@ def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
         assert item.plan.options.trace == item.record.traced
 
 
-@pytest.mark.parametrize("suite", ["hops", "sweeps", "headline", "cluster"])
+@pytest.mark.parametrize("suite", ["hops", "sweeps", "campaign", "cluster"])
 def test_every_name_of_a_suite_selects_its_configurations(suite, no_gpu, monkeypatch):
     monkeypatch.setattr(validate, "require_memory", lambda *_: 2**33)  # whatever other programs use
     flags = {"address": "auto"} if suite == "cluster" else {}

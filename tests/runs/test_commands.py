@@ -33,7 +33,7 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
     for text in ("3 of 3", "x memcpy", "overhead", "ms per iteration"):
         assert text in printed
     assert re.search(r"^torch gloo .* times as .* torch memcpy \(no interval: ", printed, re.MULTILINE)
-    assert (tmp_path / "transports.svg").exists()
+    assert (tmp_path / "configurations.svg").exists()
 
 
 def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path, measure_all):

@@ -71,7 +71,7 @@ def test_the_newest_records_are_drawn_beside_themselves(plot, write, tmp_path):
 
 def test_the_published_chart_equals_what_the_published_records_give(plot, tmp_path):
     """It has the lines of the demo, because the sizes are the demo's."""
-    for name in ("results/published/headline", "img"):
+    for name in ("results/campaigns", "img"):
         shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copy(ROOT / "plot_results.py", tmp_path)
     (tmp_path / "img" / "benchmark_result.svg").unlink()

@@ -9,7 +9,7 @@ from dataflow.analysis.result import Result
 from dataflow.report import tables
 from dataflow.report.charts import Chart
 from dataflow.report.sections import Group, Table, draw_dots, title_of
-from dataflow.report.sentences import format_factor, format_speed_up
+from dataflow.report.sentences import format_ratio, format_times_as_fast
 from dataflow.report.stage_tables import stage_tables
 from dataflow.report.suite_tables import CONFIGURATIONS
 from dataflow.report.tables import Column, format_milliseconds, format_significant
@@ -27,7 +27,8 @@ def describe_changes(group: Group) -> str:
         if old and new and old.in_flight == new.in_flight:
             ratio, labels = Pair(old, new).ratio, f"`{change['old']}` → `{change['new']}`"
             if ratio.verdict in ("faster", "slower"):
-                lines.append(f"\n* {change['difference']} ({labels}): {format_factor(ratio)}")
+                times, ends = format_ratio(ratio, invert=True)
+                lines.append(f"\n* {change['difference']} ({labels}): {times} times as fast ({ends})")
     return "".join(lines)
 
 
@@ -43,14 +44,14 @@ def episode_columns(group: Group) -> Sequence[Column]:
     return (
         Column("configuration", tables.short_label),
         Column("in flight", lambda r: str(r.in_flight)),
-        Column("ms per iteration", lambda r: format_milliseconds(r.typical_seconds)),
+        tables.TIME,
         Column("ms as one flat tensor", flat_milliseconds, 3),
         Column("stored per iteration", tables.format_stored, 4),
         Column("page faults", tables.format_faults, 4),
         tables.READERS,
         Column("x memcpy", lambda r: format_significant(r.times_memcpy), 1),
         tables.OVERHEAD,
-        Column("speed-up over ref-queue as sent", lambda r: format_speed_up(r, baseline)),
+        Column("times as fast as ref-queue as sent", lambda r: format_times_as_fast(r, baseline)),
     )
 
 
@@ -59,7 +60,7 @@ def title_of_episodes(result: Result) -> str:
     return f"{title_of(result)}, {samples} samples, {result.check_every} iterations per episode"
 
 
-def draw_episodes(group: Group) -> Chart:
+def draw_episodes(group: Group) -> Chart | None:
     def label(result: Result) -> str:
         return f"{tables.short_label(result)}, {result.in_flight} in flight"
 
@@ -76,8 +77,7 @@ SECTIONS = {
     ),
     # Flat tensors of as many bytes as packed messages. Their times are also in the table and chart above.
     "chatlearn-flat": Table(
-        "chatlearn-flat", columns=CONFIGURATIONS.columns, rows=CONFIGURATIONS.rows,
-        title=lambda result: f"Flat tensors: {title_of(result)}",
+        "chatlearn-flat", CONFIGURATIONS.columns, CONFIGURATIONS.rows, lambda r: f"Flat tensors: {title_of(r)}"
     ),
     "chatlearn-stages": stage_tables("chatlearn-stages"),
 }  # fmt: skip

@@ -2,8 +2,7 @@
 
 from dataflow.studies import load, studies
 
-BASELINES = ("store driver-queue", "store refs", "store replay-buffer")  # ColossalAI sends through the last one
 SECTIONS = {}
 
 if "weights" in studies():
-    SECTIONS["detached-ppo"] = load("weights", "sections:update_table")("detached-ppo", BASELINES)
+    SECTIONS["detached-ppo"] = load("weights", "sections:update_table")("detached-ppo")

@@ -50,7 +50,7 @@ def format_held(result: Result) -> str:
 COLUMNS = (
     Column("configuration", tables.marked_label),
     tables.READERS,
-    Column("ms per step", lambda r: format_milliseconds(r.typical_seconds)),
+    Column("ms per step", tables.format_typical),
     Column("95 % interval", tables.format_interval, 4),
     Column("ms per micro-batch", lambda r: format_milliseconds(r.typical_seconds / schedule_of(r)[2])),
     Column("bubble, measured", lambda r: f"{measured_bubble(r):.1%}"),

@@ -1,6 +1,5 @@
 """Say how updates of parameters are shown: their parts, the memory of senders and receivers, and torn reads."""
 
-from collections.abc import Sequence
 from statistics import median
 
 from dataflow.analysis.result import Result
@@ -10,7 +9,7 @@ from dataflow.plan.options import SENDER_SIZES
 from dataflow.report import tables
 from dataflow.report.charts import Chart
 from dataflow.report.sections import Group, Table, by_sizes, draw_dots, title_of
-from dataflow.report.sentences import BASELINES, describe_fastest
+from dataflow.report.sentences import describe_fastest
 from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.studies.weights.flow import changes_flow
 from dataflow.studies.weights.updates import updates_of
@@ -57,7 +56,7 @@ UPDATE_COLUMNS = (
     tables.READERS,
     Column("messages", lambda r: f"{sum(message.is_parameters for message in r.flow.messages):,}", 3),
     Column("sent to the first receiver", bytes_per_receiver, 3),
-    Column("ms per update", lambda r: format_milliseconds(r.typical_seconds)),
+    Column("ms per update", tables.format_typical),
     Column("95 % interval", tables.format_interval, 4),
     Column("publish ms", lambda r: format_part(r, "publish"), 1),
     Column("transfer ms", lambda r: format_part(r, "transfer"), 1),
@@ -74,13 +73,13 @@ UPDATE_COLUMNS = (
 )
 
 
-def describe_readers(group: Group, baselines: Sequence[str]) -> str:
+def describe_readers(group: Group) -> str:
     """Return how many tensors go to how many readers, and which configuration is the fastest."""
     flow = group.done[0].flow
     edges = [edge for edge in flow.edges if edge.message.is_parameters]
     readers = {flow.actor(edge.reader) for edge in edges}
     tensors = sum(len(edge.message.fields) for edge in edges) // len(readers)
-    fastest = describe_fastest(group.results, baselines)
+    fastest = describe_fastest(group.results)
     return f"Tensors per reader: {tensors:,}. Readers: {len(readers)}, on one machine. {fastest}"
 
 
@@ -92,16 +91,10 @@ def draw_updates(group: Group) -> Chart | None:
     return draw_dots(group, name, f"Time per update: {title_of(group.ordered[0])}")
 
 
-def update_table(name: str, baselines: Sequence[str] = BASELINES) -> Table:
+def update_table(name: str) -> Table:
     """Return a table of updates. Messages of every size and form are together."""
-    return Table(
-        name,
-        columns=lambda group: UPDATE_COLUMNS,
-        title=title_of,
-        sentence=lambda group: describe_readers(group, baselines),
-        chart=draw_updates,
-        group_by=by_sizes(*SENDER_SIZES),
-    )
+    columns, groups = (lambda group: UPDATE_COLUMNS), by_sizes(*SENDER_SIZES)
+    return Table(name, columns, sentence=describe_readers, chart=draw_updates, group_by=groups)
 
 
 SECTIONS = {name: update_table(name) for name in ("weights", "rdt-weights")}

@@ -3,7 +3,7 @@
 from dataflow.analysis.result import Result
 from dataflow.report import tables
 from dataflow.report.sections import Table, by_sizes
-from dataflow.report.tables import Column, format_milliseconds, format_significant
+from dataflow.report.tables import Column, format_significant
 from dataflow.units import format_bytes
 
 
@@ -14,7 +14,7 @@ def measured_bytes(result: Result) -> float:
 
 COLUMNS = (
     Column("configuration", tables.marked_label),
-    Column("ms per step", lambda r: format_milliseconds(r.typical_seconds)),
+    Column("ms per step", tables.format_typical),
     Column("95 % interval", tables.format_interval, 4),
     Column("sent per rank and step", lambda r: format_bytes(measured_bytes(r))),
     Column("expected (ring algorithms)", lambda r: format_bytes(r.flow.tasks[0].other_bytes)),
