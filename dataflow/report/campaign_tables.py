@@ -102,17 +102,18 @@ def campaign_sections(rows: Sequence[Row]) -> list[Section]:
     return [*built, *([build_check(predictions)] if predictions else [])]
 
 
-def draw_factors(rows: Sequence[Row]) -> Chart:
+def draw_factors(rows: Sequence[Row]) -> Chart | None:
     marks = []
     for row in (row for row in rows if row.is_comparable and not row.is_baseline):
         low, high = predict(row.values) or (row.mean, row.mean)
         marks.append(Mark(tables.short_label(row.newest), describe_factor(row.values), row.mean, low, high))
-    baseline = rows[0].baseline
+    if not marks:
+        return None
     caption = ("Line: where the factor of another campaign lies with 95 % probability.", *describe_campaigns(rows))
-    return Chart(
-        "campaigns", f"How many times as fast as {baseline.label}: {title_of(baseline)}", {"": marks},
-        "times as fast (logarithmic axis)", {}, caption,
-    )  # fmt: skip
+    fastest, baseline = max(marks, key=lambda mark: mark.value), rows[0].baseline
+    title = f"{fastest.name} is {format_significant(fastest.value)} times as fast as {baseline.label}.\n"
+    axis = f"times as fast as {baseline.label} (logarithmic axis)"
+    return Chart("campaigns", title + title_of(baseline), {"": marks}, axis, {}, caption)
 
 
 def build_check(predictions: Sequence[Prediction]) -> Section:

@@ -18,7 +18,7 @@ LINE_CHART_ROWS = 18  # its height
 # The colour-blind can tell these colours apart. Neighbours also differ in lightness. Waiting is white: no work.
 SEGMENT_COLOURS = ("#0072b2", "#f0e442", "#4f1a4c", "#35b78b", "#ffffff", "#b0b0b0")
 LIMIT_COLOUR = "#6b6b6b"
-# In all charts, a transport has one colour, and a flag one marker. Colours of a runtime are alike.
+# In all charts, a transport has one colour, and a flag one marker; without one of these flags, a runtime has one.
 COLOURS = {
     "store driver-queue": "#000000", "store ref-queue": "#5c3a21", "store refs": "#b35806", "store bytes": "#e08214",
     "rdt gloo": "#1b7837", "rdt nixl": "#5aae61", "rdt nixl-pull": "#00441b", "graph shm": "#2166ac",
@@ -34,7 +34,7 @@ OTHER_COLOUR = "#4d4d4d"
 MARKERS = {
     "--preallocate-store": "d",
     "--retain-memory": "^", "--reuse-buffers": "D", "--zero-copy": "s", "--copy-in": "P", "--copy-out": "v",
-    "packed": "X", "jagged": "*", "": "o",
+    "packed": "X", "jagged": "*", "graph": "p", "torch": "H", "rdt": "<", "peers": ">", "": "o",
 }  # fmt: skip
 PLAIN_NUMBERS = FuncFormatter(lambda value, _: f"{float(f'{value:.4g}'):,.10g}")
 

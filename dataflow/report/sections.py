@@ -180,7 +180,7 @@ def draw_dots(
     return Chart(file_name, title, dots, "milliseconds (logarithmic axis)", memcpy_lines(group.done), caption)
 
 
-def find_finding(results: Sequence[Result]) -> str:
+def find_finding(results: Sequence[Result], swept: str = "") -> str:
     """Return how many times as fast the fastest is as the baseline, if there is one and the runs show it."""
     baseline = next(filter(is_baseline, results), None)
     if not baseline:
@@ -193,8 +193,8 @@ def find_finding(results: Sequence[Result]) -> str:
     ratio = Pair(alike[-1], baseline).ratio
     if ratio.verdict in UNRANKED or ratio.interval is None:
         return ""
-    fastest, slowest, times = *map(tables.short_label, (alike[-1], baseline)), format_significant(ratio.value)
-    return f"{fastest} is {times} times as fast as {slowest}.\n"
+    fastest, slowest = (tables.short_label(result, swept) for result in (alike[-1], baseline))
+    return f"{fastest} is {format_significant(ratio.value)} times as fast as {slowest}.\n"
 
 
 def memcpy_lines(results: Sequence[Result]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from dataflow.analysis.comparison import Pair, crossings_of, find_transports, li
 from dataflow.analysis.result import UNCOUNTED, Result, median_of
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Series
-from dataflow.report.sections import Group, Table, draw_dots, is_baseline, provenance, title_of
+from dataflow.report.sections import Group, Table, draw_dots, find_finding, is_baseline, provenance, title_of
 from dataflow.report.sentences import PAIR_COLUMNS, describe_fastest, format_times_as_fast
 from dataflow.report.stage_tables import draw_causes, stage_tables
 from dataflow.report.tables import MAIN_COLUMNS, Column, format_milliseconds, format_significant
@@ -172,8 +172,8 @@ def sweep_title(result: Result) -> str:
 
 
 def draw_sweep(group: Group) -> Chart:
-    swept, memcpy, lines = swept_size(group.done[0]), dict[int, float](), []
-    for largest, timed, _ in find_sweeps(group):
+    swept, memcpy, lines, sweeps = swept_size(group.done[0]), dict[int, float](), [], find_sweeps(group)
+    for largest, timed, _ in sweeps:
         seconds = {value: (r.typical_seconds, min(r.run_seconds), max(r.run_seconds)) for value, r in timed.items()}
         points = [(value, *(1e3 * s for s in times)) for value, times in seconds.items()]
         memcpy |= {value: 1e3 * result.memcpy_seconds for value, result in timed.items() if result.memcpy_seconds}
@@ -181,8 +181,14 @@ def draw_sweep(group: Group) -> Chart:
     if memcpy:
         lines.append(Series("memcpy", [(value, ms, ms, ms) for value, ms in sorted(memcpy.items())], is_limit=True))
     caption = ("Dashed: readers get a view. Bands: fastest to slowest run.", *provenance(group.done))
-    return Chart(f"sweep_{swept}", sweep_title(group.done[0]), {"": lines}, SWEPT[swept], {}, caption,
-                 format_x=format_bytes if swept == "iteration_bytes" else str)  # fmt: skip
+    last = max(max(timed) for _, timed, _ in sweeps)
+    finding = find_finding(tables.order_by_readers([timed[last] for _, timed, _ in sweeps if last in timed]), swept)
+    is_bytes = swept == "iteration_bytes"
+    at = format_bytes(last) if is_bytes else f"{last} {SWEPT[swept]}"
+    title = (f"With {at}, {finding}" if finding else "") + sweep_title(group.done[0])
+    return Chart(
+        f"sweep_{swept}", title, {"": lines}, SWEPT[swept], {}, caption, format_x=format_bytes if is_bytes else str
+    )
 
 
 SWEEP = Table("sweeps", sweep_columns, find_sweeps, sweep_title, chart=draw_sweep, group_by=lambda result: ())
