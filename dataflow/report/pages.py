@@ -76,7 +76,7 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
             used += both
             factor = describe_factor(both[1].divide(both[0]))
             rows.append([place, *(f"{format_seconds(row)} s" for row in both), factor])
-    commands = [f".venv/bin/python {script:40}  # Execution time: about {format_seconds(by_name[name])} seconds"
+    commands = [f".venv/bin/python {script:40}  # about {format_seconds(by_name[name])} seconds"
                 for name, script in SCRIPTS.items()]  # fmt: skip
     commands.append(f".venv/bin/python {'plot_results.py':40}  # draws them: benchmark_result.svg beside the records")
     headers = ("where", "queues through the driver", "compiled graph", "times as fast (of another campaign, 95 %)")
@@ -110,6 +110,11 @@ def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> str:
     times = [f"`{row.newest.name}` {describe_factor(row.values)}" for row in copies]
     size = format_bytes(headline[0].newest.workload.bytes_per_iteration)
     answers = [f"**One node** (on Ray, {size} per iteration). Times as fast as the demo's queues: {', '.join(times)}."]
+    runs = {row.newest.name: [run for pair in row.pairs.values() for run in pair.new.runs] for row in on_ray}
+    counts = {name: sum(run.status == "failed" for run in runs[name]) for name in runs}
+    failures = [f"`{name}` {count} of {len(runs[name])}" for name, count in counts.items() if count]
+    if failures:
+        answers[0] += f" Failed runs: {', '.join(failures)}."
     views = {row.newest.name: campaign_tables.format_milliseconds(row) for row in on_ray if not row.is_comparable}
     if views:
         texts = [f"`{name}` takes {milliseconds} ms" for name, milliseconds in views.items()]
@@ -117,9 +122,9 @@ def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> str:
     nodes = [r for r in results if times_link(r) and tables.readers_of(r) == tables.OWN_COPY]
     if nodes := sorted(largest_of(nodes, "cluster"), key=lambda result: result.typical_seconds):
         cells = [(r.name, format_milliseconds(r.typical_seconds), format_significant(times_link(r))) for r in nodes]
-        text = ", ".join(f"`{name}` {milliseconds} ms ({multiple})" for name, milliseconds, multiple in cells)
+        text = ", ".join(f"`{name}` {milliseconds} ms ({multiple} x)" for name, milliseconds, multiple in cells)
         layout = f"{describe_layout(nodes[0])}, {format_bytes(nodes[0].workload.bytes_per_iteration)} per iteration"
-        note = "in brackets: times as long as the network alone for the bytes that cross it"
+        note = "x: the time of the network alone for the bytes that cross it"
         answers.append(f"**Several nodes** ({layout}; {note}). {text}.")
     return "\n".join(f"* {answer}" for answer in [*answers, GPU_ANSWER])
 

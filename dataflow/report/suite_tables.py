@@ -194,6 +194,7 @@ def draw_sweep(group: Group) -> Chart:
 SWEEP = Table("sweeps", sweep_columns, find_sweeps, sweep_title, chart=draw_sweep, group_by=lambda result: ())
 SECTIONS = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
+    "own-flow": replace(CONFIGURATIONS, name="own-flow"),
     "configurations": CONFIGURATIONS,
     "paired": CONFIGURATIONS,
     "stages": stage_tables("stages", draw_causes),
