@@ -13,9 +13,9 @@ from dataflow.analysis.result import Result, median_of
 from dataflow.analysis.statistics import Ratio, ratio
 from dataflow.catalogue.catalogue import BASELINE, REFERENCE
 from dataflow.errors import RecordError
-from dataflow.flows.flow import DRIVER, PROXY, with_proxy_actor
+from dataflow.flows.flow import DRIVER, PROXY, Flow, with_proxy_actor
 from dataflow.plan.options import FLAGS, FORMS, SENDER_SIZES, options_of
-from dataflow.plan.plan import Crossings, Plan
+from dataflow.plan.plan import Crossing, Plan, find_crossings
 from dataflow.records.machine import HARDWARE_KEYS, MACHINE_KEYS
 from dataflow.records.schema import Configuration, Run, Workload
 
@@ -138,13 +138,13 @@ def times_link(result: Result) -> float | None:
     return result.multiple_of(link_seconds(result))
 
 
-def crossings_of(result: Result, run: Run) -> Crossings:
-    """Return the messages that crossed between the nodes of a run."""
+def crossings_of(result: Result, run: Run) -> tuple[Flow, list[Crossing]]:
+    """Return the messages that were sent in a run, and those of them that crossed between nodes."""
     change = FORMS.get(result.workload.message)
     flow = change(result.flow) if change else result.flow
     options = options_of(result.workload.flow, result.configuration.flags)
     flow = with_proxy_actor(flow) if PROXY in run.nodes else options.add_tasks(flow).flow
-    return Crossings(flow, run.nodes, result.transport.once_per_node)
+    return flow, find_crossings(flow, run.nodes, result.transport.once_per_node)
 
 
 def _link_seconds(result: Result, run: Run) -> float:
@@ -153,12 +153,12 @@ def _link_seconds(result: Result, run: Run) -> float:
     If iterations overlap, it is that of the node that sends longest. Otherwise it ends when the driver has all results:
     a task sends when it has all its inputs, and a node sends one message at a time.
     """
-    crossings = crossings_of(result, run)
+    flow, crossings = crossings_of(result, run)
     byte_seconds: dict[tuple[int, int], float] = {}
     for link in run.links:
         pair, seconds = (link.source, link.reader), float(np.median(link.seconds)) / link.bytes
         byte_seconds[pair] = min(seconds, byte_seconds.get(pair, seconds))
-    reads = {DRIVER: crossings.flow.returns} | {task.name: task.reads for task in crossings.flow.tasks}
+    reads = {DRIVER: flow.returns} | {task.name: task.reads for task in flow.tasks}
     busy = defaultdict[int, float](float)  # node -> seconds for which it sends
     ready = defaultdict[str, float](float)  # reader -> when it has all its inputs
     sent = defaultdict[int, float](float)  # node -> when it has sent its last message so far
@@ -166,7 +166,7 @@ def _link_seconds(result: Result, run: Run) -> float:
         for reader, sources in reads.items():
             if source in sources:
                 ready[reader] = max(ready[reader], ready[source])
-        for edges, sender, node in crossings.messages:
+        for edges, sender, node in crossings:
             if edges[0].source == source:
                 seconds = byte_seconds.get((sender, node), 0.0) * edges[0].bytes
                 sent[sender] = max(ready[source], sent[sender]) + seconds

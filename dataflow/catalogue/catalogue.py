@@ -1,14 +1,13 @@
 """List every runtime, transport, configuration and suite. The TOML files in this folder have the data."""
 
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from dataflow.studies import STUDIES_FOLDER
+from dataflow.studies import read_files
 
 # Ray keeps smaller results in its messages, not in shared memory (max_direct_call_object_size).
 INLINED_BYTES = 100 * 1024
@@ -71,8 +70,7 @@ class Transport:
 
     @property
     def can_cross_nodes(self) -> bool:
-        uses_ray = self.runtime.uses_ray or self.requirements.ray_actors
-        return uses_ray and not self.requirements.single_host
+        return (self.runtime.uses_ray or self.requirements.ray_actors) and not self.requirements.single_host
 
 
 @dataclass(frozen=True)
@@ -127,38 +125,34 @@ SIMPLEST = "store refs"  # what users of Ray begin with
 REFERENCE = "torch memcpy"  # a reference and not a transport
 
 
-def _read_files(name: str) -> Iterator[dict[str, Any]]:
-    """Yield what a file beside this one has, and the files of the same name in the folders of studies."""
-    for path in (Path(__file__).with_name(name), *sorted(STUDIES_FOLDER.glob(f"*/{name}"))):
-        yield tomllib.loads(path.read_text(encoding="utf-8"))
+def _read_entries(kind: str) -> Iterator[dict[str, Any]]:
+    """Yield the runtimes, transports or variants of this project and of the studies."""
+    for data in read_files(Path(__file__).with_name(f"{kind}.toml")):
+        yield from data[kind]
 
 
 def _read_transports() -> Iterator[Transport]:
-    for fields in (fields for data in _read_files("transports.toml") for fields in data["transports"]):
+    for fields in _read_entries("transports"):
         requirements, runtime = Requirements(**fields.pop("requirements", {})), RUNTIMES[fields.pop("runtime")]
         defaults = {"module": runtime.module, "function": fields["name"]}
         yield Transport(runtime, requirements=requirements, **defaults | fields)
 
 
-def _read_variants() -> Iterator[Variant]:
-    for fields in (fields for data in _read_files("variants.toml") for fields in data["variants"]):
-        transport = TRANSPORTS.get(fields.pop("transport"))
-        if transport:  # its study may be missing
-            yield Variant(transport, **fields)
-
-
-RUNTIMES = {fields["name"]: Runtime(**fields) for data in _read_files("runtimes.toml") for fields in data["runtimes"]}
+RUNTIMES = {fields["name"]: Runtime(**fields) for fields in _read_entries("runtimes")}
 TRANSPORTS = {transport.label: transport for transport in _read_transports()}
-VARIANTS = tuple(_read_variants())  # in the order of the published tables
+VARIANTS = tuple(  # in the order of the published tables
+    Variant(TRANSPORTS[fields.pop("transport")], **fields)
+    for fields in _read_entries("variants")
+    if fields["transport"] in TRANSPORTS  # its study may be missing
+)
 CONFIGURATIONS = {variant.name: variant for variant in VARIANTS}
 
 
 @cache
 def suites() -> dict[str, list[Part]]:
     """Return the suites of suites.toml and of the studies, and those that follow from the configurations."""
-    core, *of_studies = (
-        {name: [Part(**part) for part in parts] for name, parts in data.items()} for data in _read_files("suites.toml")
-    )
+    files = read_files(Path(__file__).with_name("suites.toml"))
+    core, *of_studies = ({name: [Part(**part) for part in parts] for name, parts in file.items()} for file in files)
     measured = [variant for variant in VARIANTS if variant.iterations]
     core["benchmark"] = [Part("configurations", [f"{v.name} --iterations {v.iterations}" for v in measured])]
     # Device memory, which settings of host memory do not change.

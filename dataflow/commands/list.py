@@ -9,8 +9,7 @@ from typing import Any
 
 from dataflow.catalogue.catalogue import VARIANTS, Variant, readers_get_views
 from dataflow.errors import UsageError
-from dataflow.measure.configurations import plan_configuration
-from dataflow.plan.command_line import OneLineParser, parse_with_options
+from dataflow.plan.command_line import OneLineParser, parse_with_options, plan_configuration
 
 
 def explain_skip(variant: Variant, given: Mapping[str, Any]) -> str | None:

@@ -4,23 +4,18 @@ Each size is a flag. A user's flow can also be text or a function in another fil
 """
 
 import inspect
-import runpy
-import traceback
-from collections.abc import Callable, Mapping
-from functools import cache, partial, wraps
-from pathlib import Path
-from types import NoneType
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from itertools import pairwise, permutations
 from typing import Any
-
-import msgspec
 
 from common import sizes as demo_sizes
 from dataflow.errors import did_you_mean
 from dataflow.flows.chatlearn_messages import of_samples, rlhf, slime
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, NUMBER_BYTES, Field, Message, flat_message
-from dataflow.flows.parser import ARROW, check_reserved, parse_flow
-from dataflow.flows.patterns import SENDS, chain, pattern, round_trip, scatter_gather
+from dataflow.flows.parser import ARROW, load_function, parse_flow, read_flow
 from dataflow.studies import studies
 from dataflow.units import format_bytes
 
@@ -34,12 +29,52 @@ def online_dpo(
     message is not whole int64 words.
     """
     sizes = demo_sizes.message_bytes(batch_size, prompt_seq_len, num_samples, max_new_tokens)
-    tasks = (
-        Task("policy", (DRIVER,), flat_message(sizes["policy"])),
-        Task("reference", ("policy",), flat_message(sizes["reference"])),
-        Task("reward", ("policy", "reference"), flat_message(sizes["reward"])),
-    )
-    return Flow("online-dpo", "online DPO", flat_message(sizes["driver"]), tasks, returns=("reward",))
+    reads = {name: tuple(sender for sender, reader in demo_sizes.EDGES if reader == name) for name in sizes}
+    tasks = tuple(Task(name, reads[name], flat_message(sizes[name])) for name in demo_sizes.MODELS)
+    return Flow("online-dpo", "online DPO", flat_message(sizes[DRIVER]), tasks, returns=reads[DRIVER])
+
+
+def round_trip(message_bytes: int = 1024) -> Flow:
+    return chain(message_bytes, 1)
+
+
+def chain(message_bytes: int = 1024, actors: int = 4) -> Flow:
+    """Driver -> actor-1 -> actor-2 -> ... -> driver, the same number of bytes on every edge."""
+    names = [DRIVER, *(f"actor-{index}" for index in range(1, actors + 1))]
+    links = tuple(Task(name, (before,), flat_message(message_bytes)) for before, name in pairwise(names))
+    name, title = (f"chain-{actors}", f"chain of {actors}") if actors > 1 else ("round-trip", "round trip")
+    return Flow(name, title, flat_message(message_bytes), links, returns=(names[-1],))
+
+
+def scatter_gather(message_bytes: int = 1024, actors: int = 4) -> Flow:
+    """The driver sends one message to every actor at once and waits for all answers."""
+    names = tuple(f"actor-{index}" for index in range(1, actors + 1))
+    message = flat_message(message_bytes)
+    answers = tuple(Task(name, (DRIVER,), message) for name in names)
+    return Flow(f"scatter-gather-{actors}", f"scatter-gather of {actors}", message, answers, returns=names)
+
+
+# Actors that send when the driver begins, by the number of all: the sender, and the readers of its message.
+SENDS: dict[str, Callable[[int], list[tuple[int, Sequence[int]]]]] = {
+    "ring": lambda count: [(sender, [sender % count + 1]) for sender in range(1, count + 1)],
+    "all-to-all": lambda count: [(sender, [reader]) for sender, reader in permutations(range(1, count + 1), 2)],
+    "fan-in": lambda count: [(sender, [count]) for sender in range(1, count)],
+    "fan-out": lambda count: [(1, range(2, count + 1))],
+}
+
+
+def pattern(name: str, message_bytes: int = 1024, actors: int = 4) -> Flow:
+    """Return the flow of a name in SENDS."""
+    if actors < 2:
+        raise ValueError(f"--actors {actors}: {name} has at least 2")
+    reads, tasks = defaultdict[int, list[str]](list), list[Task]()
+    for sender, readers in SENDS[name](actors):
+        tasks.append(Task(f"send-{len(tasks) + 1}", (DRIVER,), flat_message(message_bytes), f"actor-{sender}"))
+        for reader in readers:
+            reads[reader].append(tasks[-1].name)
+    tasks += [Task(f"receive-{n}", tuple(reads[n]), ACKNOWLEDGEMENT, f"actor-{n}") for n in sorted(reads)]
+    returns = tuple(f"receive-{number}" for number in sorted(reads))
+    return Flow(f"{name}-{actors}", f"{name} of {actors}", ACKNOWLEDGEMENT, tuple(tasks), returns)
 
 
 FLOWS: dict[str, Callable[..., Flow]] = {
@@ -51,10 +86,9 @@ FLOWS: dict[str, Callable[..., Flow]] = {
     "round-trip": round_trip,
     "chain": chain,
     "scatter-gather": scatter_gather,
-    **{name: pattern(name) for name in SENDS},
+    **{name: partial(pattern, name) for name in SENDS},
+    **{name: function for study in studies().values() for name, function in study.flows.items()},
 }
-for _study in studies().values():
-    FLOWS.update(_study.flows)
 # The demo sends flat tensors; with --message fields or packed, the flow has ChatLearn's fields instead.
 FLOWS_OF_FIELDS = {"online-dpo": of_samples(partial(rlhf, "online-dpo", "online DPO"))}
 ALL_FLOWS = [(name, name, None) for name in FLOWS] + [(f"{n} --message fields", n, "fields") for n in FLOWS_OF_FIELDS]
@@ -75,47 +109,6 @@ def flow_function(name: str, message: str | None = None) -> Callable[..., Flow]:
         others = f": give {', '.join(FLOWS)}, 'rollout -> trainer: 12MB', or my_flow.py:my_flow"
         raise ValueError(f"unknown flow {name}{did_you_mean(name, FLOWS) or others}")
     return FLOWS_OF_FIELDS.get(name, FLOWS[name]) if message else FLOWS[name]
-
-
-def read_flow(path: str) -> Flow:
-    """Return the flow of a TOML file; raise ValueError if it cannot be read."""
-    try:
-        return msgspec.toml.decode(Path(path).read_bytes(), type=Flow)
-    except (OSError, msgspec.DecodeError) as error:
-        raise ValueError(f"--flow {path}: {error}: give a flow.toml that profile has written") from None
-
-
-def load_function(name: str) -> Callable[..., Flow]:
-    """Return a user's function. Raise ValueError, with the line of FILE.py, for anything that the file raises."""
-    path, _, function_name = name.rpartition(":")
-
-    def call(function: Callable[..., Any], **sizes: Any) -> Any:
-        try:
-            return function(**sizes)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            lines = [f", line {frame.lineno}" for frame in frames if frame.filename == path]
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ValueError(f"{name}{''.join(lines[-1:])}: {reason}: give FILE.py:FUNCTION") from None
-
-    function = call(lambda: runpy.run_path(path)[function_name])
-    if not callable(function):
-        raise ValueError(f"{name} is of type {type(function).__name__}: give FILE.py:FUNCTION")
-    for size, parameter in inspect.signature(function).parameters.items():
-        if not isinstance(parameter.default, (int, float, str, NoneType)):  # without a default, it is a class
-            raise ValueError(f"{name}: give its parameter {size} a number or a text as default")
-
-    @wraps(function)
-    def build(**sizes: Any) -> Flow:
-        flow = call(function, **sizes)
-        if not isinstance(flow, Flow):
-            raise ValueError(f"{name} returned a {type(flow).__name__}: it must return a dataflow.flows.flow.Flow")
-        check_reserved([*flow.actors, *(task.name for task in flow.tasks)])
-        return flow
-
-    return build
 
 
 def flow_sizes(name: str, message: str | None = None) -> dict[str, Any]:

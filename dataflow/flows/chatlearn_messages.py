@@ -35,13 +35,15 @@ class Batch:
     as_sent: bool = False  # some fields are views of larger tensors, as ChatLearn sends them
 
     def __post_init__(self) -> None:
-        self.prompts = draw_lengths(self.prompt_len, self.batch_size, "--prompt-len")
-        self.responses = draw_lengths(self.response_len, self.batch_size, "--response-len")
-        longest = max(map(sum, zip(self.prompts, self.responses, strict=True)))
+        prompts = draw_lengths(self.prompt_len, self.batch_size, "--prompt-len")
+        responses = draw_lengths(self.response_len, self.batch_size, "--response-len")
+        both = tuple(map(sum, zip(prompts, responses, strict=True)))
+        self.lengths = {"prompts": prompts, "responses": responses, "both": both, "one": (1,) * self.batch_size}
+        longest = max(both)
         if self.padding == "vllm" and longest > self.seq_length:
             raise ValueError(f"a sample has {longest} tokens, more than --seq-length {self.seq_length}: raise "
                              "--seq-length, or give a shorter --prompt-len or --response-len")  # fmt: skip
-        self.padded = self.seq_length if self.padding == "vllm" else max(self.prompts) + max(self.responses)
+        self.padded = self.seq_length if self.padding == "vllm" else max(prompts) + max(responses)
 
     def message(self, name: str, *left_out: str) -> Message:
         """Return a message of chatlearn_messages.toml without these fields."""
@@ -52,9 +54,7 @@ class Batch:
         widths = {"padded": (self.padded,), "padded-1": (self.padded - 1,), "sample": ()}
         if form in widths:
             return Field(name, dtype, (self.batch_size, *widths[form]))
-        both = tuple(map(sum, zip(self.prompts, self.responses, strict=True)))
-        one = (1,) * self.batch_size
-        lengths = {"prompts": self.prompts, "responses": self.responses, "both": both, "one": one}[form]
+        lengths = self.lengths[form]
         if dtype == "str":
             lengths = tuple(CHARACTERS_PER_TOKEN * tokens for tokens in lengths)
         is_view = storage and self.as_sent

@@ -1,15 +1,23 @@
-"""Read a flow that is written as text."""
+"""Read the flow of a user: a text, a TOML file, or a function in a Python file."""
 
+import inspect
 import re
-from collections.abc import Iterable
+import runpy
+import traceback
+from collections.abc import Callable, Iterable
+from functools import wraps
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from types import NoneType
+from typing import Any
 
-from dataflow.flows.flow import DRIVER, PROXY, Flow, Task, check_name
+import msgspec
+
+from dataflow.flows.flow import DRIVER, PROXY, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, PYTHON_DTYPES, Field, Message, flat_message
 from dataflow.units import parse_bytes
 
 ARROW = "->"
-FIELD_DTYPES = list(ITEM_BYTES)
 MAX_TENSORS = 100_000  # of a message that is written as text
 RESERVED_NAMES = (PROXY, "query", "result")  # tasks and actors that the suite adds to flows
 
@@ -39,7 +47,8 @@ def parse_flow(text: str) -> Flow:
         match = re.fullmatch(rf"([^:]+?){ARROW}([^:]+):(.+)", step)
         if not match:
             raise ValueError(f"cannot read {step!r}: write it as 'rollout-1, rollout-2 -> trainer: 12MB'")
-        senders, readers, message = _parse_names(match[1]), _parse_names(match[2]), _parse_message(match[3])
+        senders, readers = ([name.strip() for name in names.split(",")] for names in match.groups()[:2])
+        message = _parse_message(match[3])
         for sender in senders:
             if sends.setdefault(sender, message) != message:
                 raise ValueError(f"{sender} sends two different messages: use two names for its two tasks")
@@ -48,27 +57,19 @@ def parse_flow(text: str) -> Flow:
                     raise ValueError(f"{sender} sends to {reader} twice, or to itself")
                 reads[reader].append(sender)
     names = [name for name in dict.fromkeys([*sends, *reads]) if name != DRIVER]
+    check_reserved(names)
     sources = {name: reads.get(name) or [DRIVER] for name in names}
     try:
         order = [name for name in TopologicalSorter(sources).static_order() if name != DRIVER]
     except CycleError as error:
         raise ValueError(f"{' -> '.join(error.args[1])} is a cycle, and an iteration must end") from None
-    last = [name for name in order if name not in sends]
     return Flow(
         name=text,
         title="; ".join(" ".join(step.partition(":")[0].split()) for step in steps),
         query=sends.get(DRIVER, ACKNOWLEDGEMENT),
         tasks=tuple(Task(name, tuple(sources[name]), sends.get(name, ACKNOWLEDGEMENT)) for name in order),
-        returns=tuple(dict.fromkeys([*reads.get(DRIVER, []), *last])),
+        returns=tuple(dict.fromkeys([*reads.get(DRIVER, []), *(name for name in order if name not in sends)])),
     )
-
-
-def _parse_names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        check_name(name)
-    check_reserved(names)
-    return names
 
 
 def _parse_size(text: str) -> int:
@@ -84,10 +85,10 @@ def _parse_message(text: str) -> Message:
     fields: list[Field] = []
     tensors = 0
     for part in map(str.strip, text.split(",")):
-        match = re.fullmatch(rf"(?:(\S+)\s+)??(?:(\d+)\s*x\s+)?({'|'.join(FIELD_DTYPES)})\s+(.+)", part)
+        match = re.fullmatch(rf"(?:(\S+)\s+)??(?:(\d+)\s*x\s+)?({'|'.join(ITEM_BYTES)})\s+(.+)", part)
         if not match or not (match[1] or match[2]):
-            dtypes = ", ".join(FIELD_DTYPES)
-            raise ValueError(f"cannot read {part!r}: give name, dtype ({dtypes}) and bytes, or 300 x float32 4KB")
+            raise ValueError(f"cannot read {part!r}: give name, dtype ({', '.join(ITEM_BYTES)}) and bytes, or 300 x "
+                             "float32 4KB")  # fmt: skip
         name, dtype, count = match[1] or "tensors", match[3], int(match[2] or 1)
         if not name.isidentifier():
             raise ValueError(f"{name} is not the name of a field: use letters, digits and underscores, a letter first")
@@ -100,3 +101,44 @@ def _parse_message(text: str) -> Message:
         is_list = match[2] or dtype in PYTHON_DTYPES  # strings and numbers are in lists
         fields.append(Field(name, dtype, lengths=(items,) * count) if is_list else Field(name, dtype, (items,)))
     return Message(tuple(fields))
+
+
+def read_flow(path: str) -> Flow:
+    """Return the flow of a TOML file; raise ValueError if it cannot be read."""
+    try:
+        return msgspec.toml.decode(Path(path).read_bytes(), type=Flow)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ValueError(f"--flow {path}: {error}: give a flow.toml that profile has written") from None
+
+
+def load_function(name: str) -> Callable[..., Flow]:
+    """Return a user's function. Raise ValueError, with the line of FILE.py, for anything that the file raises."""
+    path, _, function_name = name.rpartition(":")
+
+    def call(function: Callable[..., Any], **sizes: Any) -> Any:
+        try:
+            return function(**sizes)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            lines = [f", line {frame.lineno}" for frame in frames if frame.filename == path]
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ValueError(f"{name}{''.join(lines[-1:])}: {reason}: give FILE.py:FUNCTION") from None
+
+    function = call(lambda: runpy.run_path(path)[function_name])
+    if not callable(function):
+        raise ValueError(f"{name} is of type {type(function).__name__}: give FILE.py:FUNCTION")
+    for size, parameter in inspect.signature(function).parameters.items():
+        if not isinstance(parameter.default, (int, float, str, NoneType)):  # without a default, it is a class
+            raise ValueError(f"{name}: give its parameter {size} a number or a text as default")
+
+    @wraps(function)
+    def build(**sizes: Any) -> Flow:
+        flow = call(function, **sizes)
+        if not isinstance(flow, Flow):
+            raise ValueError(f"{name} returned a {type(flow).__name__}: it must return a dataflow.flows.flow.Flow")
+        check_reserved([*flow.actors, *(task.name for task in flow.tasks)])
+        return flow
+
+    return build

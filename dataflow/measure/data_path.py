@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataflow.catalogue.catalogue import INLINED_BYTES
 from dataflow.flows.flow import DRIVER, Edge
 from dataflow.flows.message import ACKNOWLEDGEMENT, Message
-from dataflow.plan.plan import Plan
+from dataflow.plan.plan import Plan, bytes_by_link
 from dataflow.records.schema import AS_REQUESTED, NodeCosts, Run
 from dataflow.units import format_bytes
 
@@ -40,7 +40,7 @@ def find_other_data_path(plan: Plan, run: Run, worker_nodes: Mapping[str, int], 
             received.append(("the loopback interface", run.loopback_bytes or 0, sent))
     if not plan.transport.bypasses_kernel:
         for node, cost in run.node_costs.items():
-            crossed = plan.crossings(worker_nodes).bytes_by_link.items()
+            crossed = bytes_by_link(plan.crossings(worker_nodes)).items()
             sent = sum(count for (_, reader), count in crossed if reader == int(node))
             received.append((f"node {node}", cost.received_bytes, sent))
     for name, count, sent in received:
@@ -62,7 +62,7 @@ def mark_requested_paths(
     if transport.stores == "channels" or transport.bypasses_kernel or not can_be_shown:
         return
     counted: dict[Edge, bool] = {}  # edge between nodes -> whether the node that receives it counts its bytes
-    for edges, _, reader in plan.crossings(worker_nodes).messages:
+    for edges, _, reader in plan.crossings(worker_nodes):
         cost = run.node_costs.get(str(reader), NodeCosts())
         counted |= dict.fromkeys(edges, cost.received_bytes is not None)
     for edge in plan.sent_flow.edges:
@@ -90,7 +90,6 @@ def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:
     """
     flow = plan.sent_flow
     by_value = [edge.message for edge in flow.edges]
-    kept = [edge.message for edge in plan.task_flow.edges if not edge.message.is_parameters]
     stored: dict[str, Sequence[Message]] = {
         "messages": flow.messages,
         "arguments": [task.sends for task in flow.tasks] + [e.message for e in flow.edges if e.reader != DRIVER],
@@ -99,5 +98,6 @@ def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:
     }
     sizes = [stored_size(plan, message) for message in stored.get(plan.transport.stores, ())]
     if plan.transport.stores == "buffers":  # they hold batches, and no views with their storage
-        sizes += 2 * [message.bytes for message in kept if message != ACKNOWLEDGEMENT]
+        messages = [edge.message for edge in plan.task_flow.edges if edge.message != ACKNOWLEDGEMENT]
+        sizes += 2 * [message.bytes for message in messages if not message.is_parameters]
     return sum(size for size in sizes if size > larger_than)

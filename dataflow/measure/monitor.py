@@ -1,8 +1,10 @@
 """Follow the driver process of a run until it ends or must be ended, and find out what went wrong.
 
+`run_beside` runs another flow beside it (--beside).
 The monitor asks no process anything, because a process that hangs does not answer.
 """
 
+import dataclasses
 import math
 import pickle
 import resource
@@ -10,8 +12,8 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import psutil
 
 from common.record import replace
 from dataflow.endpoints.progress_table import ENDING, STARTING, ProgressTable
+from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER
 from dataflow.plan.plan import Plan
 from dataflow.records.schema import Record, Run
@@ -115,9 +118,10 @@ class Monitor:
 
         The cause is what an actor raised before it ended, or an actor that died, or else the failure of the driver.
         """
-        # The end of the driver process also ends the GCS.
-        if not has_ended and self._has_gcs_ended() and process_status(driver.pid):
-            return "the GCS ended (Ray's process that keeps the state of the cluster)"
+        with suppress(OSError, ValueError):  # there is no private cluster, or its ids are being written
+            has_gcs = process_status(int((self.plan.run_folder / "gcs").read_text()))
+            if not has_ended and not has_gcs and process_status(driver.pid):  # whose end also ends the GCS
+                return "the GCS ended (Ray's process that keeps the state of the cluster)"
         if has_ended and not report.failure:
             code = driver.returncode()
             cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code} and no report"
@@ -138,11 +142,6 @@ class Monitor:
         """Return the actors whose processes have ended, except those that live in the driver's process."""
         actors = {name: pid for name, pid in self.progress.processes().items() if pid != driver.pid}
         return [name for name, pid in actors.items() if not process_status(pid)]
-
-    def _has_gcs_ended(self) -> bool:
-        with suppress(OSError, ValueError):  # there is no private cluster, or its ids are being written
-            return not process_status(int((self.plan.run_folder / "gcs").read_text()))
-        return False
 
     def collect_samples(self) -> None:
         """Set the times of all iterations that have ended, whatever happened after them."""
@@ -199,6 +198,47 @@ class Monitor:
         """Return the number of the oldest iteration that is open, or else of the last one."""
         _, began, ended = self.progress.progress
         return min(began, ended + 1)
+
+
+@contextmanager
+def run_beside(plan: Plan | None) -> Iterator[Callable[[float, float], int]]:
+    """Run the plan from before the block to its end, if there is one.
+
+    Yield a function that returns how many of its iterations have ended between two times of time.perf_counter. It
+    raises RunFailed if there is none, or if the flow has not gone on until the second time.
+    """
+    if not plan:
+        yield lambda begin, end: 0
+        return
+    with RunFolder() as folder:
+        record = msgspec.structs.replace(plan.new_record(), runs=[Run()])
+        monitor = Monitor(dataclasses.replace(plan, run_folder=folder.folder, shared_folder=folder.shared), record)
+
+        def wait_until(moment: float, seconds: float) -> list[float]:
+            """Wait until an iteration ends after this moment, and return the ends of all."""
+            deadline, failure = time.monotonic() + seconds, ""
+            while not failure:
+                has_ended = select.select([folder.poll_handle], [], [], POLL_SECONDS)[0]  # before the table is read
+                ends = [monitor.progress.iteration(number)[1] for number in range(1, 1 + monitor.progress.progress[2])]
+                report = msgspec.json.decode((folder.folder / "report").read_bytes(), type=DriverReport)
+                failure = f"{report.run.wrong_bytes} bytes differ" if report.run.wrong_bytes else report.failure
+                if not failure and ends and ends[-1] > moment:
+                    return ends
+                if not failure and has_ended:
+                    failure = f"it ended after {len(ends)} iterations: give it larger messages"
+                if not failure and time.monotonic() > deadline:
+                    failure = f"no iteration ended for {seconds:g} s"
+            raise RunFailed(f"--beside {plan.requested_flow.name}: {failure}")
+
+        def count(begin: float, end: float) -> int:
+            inside = sum(begin < moment <= end for moment in wait_until(end, plan.options.timeout))
+            if not inside:
+                raise RunFailed(f"--beside {plan.requested_flow.name}: no iteration of it ended during the run")
+            return inside
+
+        monitor.start_driver(folder)
+        wait_until(0.0, max(plan.options.timeout, MIN_START_SECONDS))
+        yield count
 
 
 def describe_limits() -> str:

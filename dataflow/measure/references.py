@@ -81,8 +81,7 @@ def measure_null_transport(plan: Plan, passes: int = 20) -> list[float]:
         _copy_all([pair], plan.options.threads)
         time_group([number], 1, send, driver.receive, driver.progress.ended)
     torch.set_num_threads(threads_before)
-    times = [driver.progress.iteration(number) for number in numbers[1:]]
-    return [round(end - start, 9) for start, end in times]
+    return [round(end - start, 9) for start, end in map(driver.progress.iteration, numbers[1:])]
 
 
 class CpuTime:

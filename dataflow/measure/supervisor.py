@@ -21,9 +21,8 @@ from common.record import only_measurement
 from dataflow.catalogue.catalogue import suites
 from dataflow.errors import RunFailed, UsageError, did_you_mean
 from dataflow.flows.catalogue import flag_name
-from dataflow.measure.beside import run_beside
-from dataflow.measure.configurations import Planned, plan_configuration
-from dataflow.measure.monitor import Monitor
+from dataflow.measure.monitor import Monitor, run_beside
+from dataflow.plan.command_line import Planned, plan_configuration
 from dataflow.plan.options import FLAGS
 from dataflow.records import files
 from dataflow.records.machine import MACHINE_KEYS, describe_environment
@@ -32,7 +31,6 @@ from dataflow.workers.cleanup import RunFolder, remove_dead_runs
 
 MAX_REPEATS = 2  # of a run that other programs or virtual machines disturbed
 INTERRUPTED = ("interrupted", "the run was killed")  # how the reason of a run begins that --continue repeats
-CONTINUE_KEYS = (*MACHINE_KEYS, "git_commit")  # in which all runs of a record must agree
 
 
 class Item:
@@ -56,7 +54,7 @@ class Item:
             if getattr(record, name) != getattr(self.record, name):
                 raise UsageError(f"--continue: {self.path} was measured with other flags: give the same flags again")
         now, then = describe_environment(), record.environments.get("0", {})
-        for key in CONTINUE_KEYS:
+        for key in (*MACHINE_KEYS, "git_commit"):  # all runs of a record must agree in them
             if then and (now.get(key) or None) != (then.get(key) or None):
                 raise UsageError(f"--continue: {self.path} was measured with another {key}: measure all again")
         record.runs = [run for run in record.runs if not (run.reason or "").startswith(INTERRUPTED)]
@@ -85,20 +83,17 @@ def new_records(items: Sequence[Item]) -> Iterator[None]:
 
 def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
     """Return an item for each plan. Its label has the switches of the workload, and the flags whose values differ."""
-    names = ["message", "placement", *(field.name for field in FLAGS if field.metadata["size"])]
-    flags = [
-        {"flow": plan.workload.flow} | {name: getattr(plan.options, name) for name in names} for plan, _ in planned
-    ]
+    names = ["flow", "message", "placement", *(field.name for field in FLAGS if field.metadata["size"])]
+    flags = [{name: plan.options.arguments[name] for name in names} for plan, _ in planned]
     items = []
     for index, (plan, skipped) in enumerate(planned):
         label = plan.configuration.name
         for name, value in flags[index].items():
-            differs = len({others.get(name) for others in flags} - {None}) > 1
+            differs = len({others[name] for others in flags} - {None}) > 1
             if value is not None and (differs or value is True or name == "message"):
                 label += f" {flag_name(name)}" + ("" if value is True else f" {shlex.quote(str(value))}")
         slug = re.sub("[^a-zA-Z0-9.]+", "-", label).strip("-")[:200]  # a file name has at most 255 bytes
-        path = folder / f"{index:02}-{slug}.json"
-        items.append(Item((plan, skipped), path, label))
+        items.append(Item((plan, skipped), folder / f"{index:02}-{slug}.json", label))
     return items
 
 

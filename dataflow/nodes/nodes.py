@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dataflow.errors import RunFailed, UsageError
 from dataflow.flows.flow import DRIVER
-from dataflow.plan.plan import Plan
+from dataflow.plan.plan import Plan, bytes_by_link
 from dataflow.records.machine import describe_environment, read_cpu_seconds
 from dataflow.records.schema import Link, NodeCosts
 
@@ -46,8 +46,7 @@ class NodeAgent:
     def end(self) -> NodeCosts:
         """Return what the node has done since `begin`."""
         seconds, busy, stolen, *moved = [now - then for now, then in zip(self._count(), self.before, strict=True)]
-        received = int(moved[0]) if moved else None
-        return NodeCosts(received_bytes=received, busy_cores=round(busy / seconds, 3),
+        return NodeCosts(received_bytes=int(moved[0]) if moved else None, busy_cores=round(busy / seconds, 3),
                          steal_cores=round(stolen / seconds, 3))  # fmt: skip
 
     def _count(self) -> list[float]:
@@ -126,7 +125,7 @@ class Nodes:
         if len(torch_versions) > 1:
             raise RunFailed(f"the nodes have torch {', '.join(sorted(torch_versions))}: install the same version")
         self.read_clocks()
-        for (source, reader), count in plan.crossings(self.worker_nodes).bytes_by_link.items():
+        for (source, reader), count in bytes_by_link(plan.crossings(self.worker_nodes)).items():
             for connections in CONNECTIONS:
                 link = Link(source, reader, connections, max(1, count), [])
                 report.run.links.append(link)

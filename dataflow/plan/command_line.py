@@ -1,19 +1,24 @@
-"""Parse the flags of every verb, and explain them for --help."""
+"""Parse the flags of every verb, explain them for --help, and plan configurations. Nothing is measured."""
 
 import argparse
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, NoReturn
 
+from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS
 from dataflow.errors import UsageError, did_you_mean
 from dataflow.flows import catalogue
 from dataflow.flows.catalogue import flag_name
 from dataflow.flows.message import ITEM_BYTES
 from dataflow.plan.options import FLAGS, PRESETS, Options
+from dataflow.plan.plan import Plan, resolve_plan
 from dataflow.units import format_bytes
 
 COMMON = ("flow", "message", "batch_size", "iteration_bytes", "device", "iterations", "warmup", "in_flight")
 SWEPT_FLAGS = ("batch-size", "actors", "iteration-bytes", "fields", "in-flight")
+Planned = tuple[Plan, UsageError | None]  # and why it cannot be measured
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -94,16 +99,16 @@ def parse_flags(words: Sequence[str]) -> dict[str, Any]:
 
 
 def make_options(transport: str, given: dict[str, Any]) -> list[Options]:
-    """Return one Options, or one per value of --sweep; raise UsageError for flags that exclude each other."""
+    """Return one Options, or one per value of --sweep, the smallest first.
+
+    Raise UsageError for flags that exclude each other, and for a --sweep that cannot be read.
+    """
     if given.get("flow") in PRESETS:  # flags that are given as well override its own
         others = {name: value for name, value in given.items() if name not in ("flow", "batch_size")}
         given = {"preset": given["flow"], **parse_flags(preset_flags(given["flow"], given.get("batch_size"))), **others}
     given = {"transport": transport, **given}
-    return expand_sweep(given) if "sweep" in given else [Options(**given)]
-
-
-def expand_sweep(given: dict[str, Any]) -> list[Options]:
-    """Return the options at each value of --sweep, the smallest first; raise UsageError if it cannot be read."""
+    if "sweep" not in given:
+        return [Options(**given)]
     text = given["sweep"]
     name, _, values = text.partition("=")
     if name not in SWEPT_FLAGS:
@@ -116,6 +121,47 @@ def expand_sweep(given: dict[str, Any]) -> list[Options]:
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"--sweep {text}: {error}: give VALUE,VALUE,...") from None
     return [Options(**{**given, field.name: point}) for point in points]
+
+
+def split_configuration(text: str) -> tuple[str, str, dict[str, Any]]:
+    """Return the runtime, the transport and the flags of a configuration; raise UsageError if it is unknown."""
+    try:
+        runtime, transport, *words = shlex.split(text)
+    except ValueError:
+        meant = " or ".join(f'"{label}"' for label in TRANSPORTS if label.split()[1] == text.strip())
+        advice = f"did you mean {meant}?" if meant else "give a runtime and a transport, and close every quote"
+        raise UsageError(f"'{text}': {advice}") from None
+    if f"{runtime} {transport}" not in TRANSPORTS:
+        same = [label for label in TRANSPORTS if label.split()[1] == transport]
+        meant = f": did you mean {same[0]}?" if same else did_you_mean(text, CONFIGURATIONS)
+        raise UsageError(f"unknown configuration {text}{meant} (python3 -m dataflow list shows all)")
+    return runtime, transport, parse_flags(words)
+
+
+def plan_configuration(
+    text: str, given: Mapping[str, Any], suite: str = "", table: str = "", traced: bool = False
+) -> list[Planned]:
+    """Return the plan of a configuration, such as "graph shm --huge-pages"; with --sweep, one per value.
+
+    `given` are the flags of all configurations. They override the flags of a suite, but not those that a user writes
+    into the text. A value of a sweep that does not fit is skipped, unless it is the smallest one.
+    """
+    runtime, transport, own = split_configuration(text)
+    values = {**own, **given} if suite else {**given, **own}
+    if traced:
+        values["trace"] = True
+    planned: list[Planned] = []
+    for options in make_options(transport, values):
+        try:
+            planned.append(resolve_plan(runtime, options, suite, table))
+        except UsageError as error:
+            try:
+                flow = catalogue.build_flow(options.flow, options.sizes, options.message)
+                smallest, _ = planned[0]
+            except (ValueError, IndexError):
+                raise UsageError(f"{runtime} {transport}: {error}") from None
+            planned.append((replace(smallest, options=options, requested_flow=flow), error))
+    return planned
 
 
 def describe_flags() -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Define the flags of configurations: one field of Options per flag, with its group, default, help and bounds."""
 
 import dataclasses
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,14 +12,12 @@ from msgspec import Meta, convert
 from dataflow.flows.catalogue import FLOWS
 from dataflow.flows.flow import Flow
 from dataflow.flows.message import MODELS
-from dataflow.plan.flag import flag
-from dataflow.studies import STUDIES_FOLDER, Added, studies
+from dataflow.studies import Added, flag, read_files, studies
 from dataflow.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 CAMPAIGNS = RESULTS / "campaigns"
-_PRESET_FILES = [Path(__file__).with_name("presets.toml"), *sorted(STUDIES_FOLDER.glob("*/presets.toml"))]
-PRESETS = tomllib.loads("\n".join(path.read_text(encoding="utf-8") for path in _PRESET_FILES))
+PRESETS = dict(item for data in read_files(Path(__file__).with_name("presets.toml")) for item in data.items())
 FORMS = {form: change for study in studies().values() for form, change in study.forms.items()}  # of --message
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
 MAX_WARMUP, MIN_WARMUP_GROUPS = 60, 10  # untimed iterations; groups of --in-flight of them, which are compared

@@ -1,12 +1,14 @@
-"""Resolve the flags into a plan of one configuration: its flow, its processes, its devices and its record."""
+"""Resolve the flags into a plan of one configuration: its flow, processes, devices, memory and record."""
 
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+
+import psutil
 
 from dataflow.catalogue.catalogue import TRANSPORTS, Transport, readers_get_views
 from dataflow.errors import Skipped, UsageError
@@ -14,9 +16,10 @@ from dataflow.flows.catalogue import build_flow, flow_sizes
 from dataflow.flows.flow import DRIVER, Edge, Flow, with_proxy_actor
 from dataflow.flows.message import flat_message, jagged_message
 from dataflow.plan import validate
-from dataflow.plan.options import FORMS, MAX_WARMUP, MIN_WARMUP_GROUPS, Options
+from dataflow.plan.options import FORMS, MAX_WARMUP, MIN_STORE_BYTES, MIN_WARMUP_GROUPS, Options
 from dataflow.records.schema import Configuration, Layout, Record, Workload, record_edges
 from dataflow.studies import Added, studies
+from dataflow.units import format_bytes
 
 MAX_BESIDE = 100_000  # iterations of the flow of --beside; their times take 1.6 MB
 CHANNEL_HEADROOM_BYTES = 64 * 1024  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
@@ -24,32 +27,26 @@ LINK_VARIABLE = "DATA_FLOW_LINK"  # name of the network between the nodes, which
 Crossing = tuple[list[Edge], int, int]  # a message: the edges for which it is sent, and the nodes of sender and reader
 
 
-@dataclass(frozen=True)
-class Crossings:
-    """The messages of a flow between nodes: each once per reader, or once per node that has readers of it."""
+def find_crossings(flow: Flow, nodes: Mapping[str, int], once_per_node: bool) -> list[Crossing]:
+    """Return the messages of an iteration that cross between nodes, in the order in which they are read.
 
-    flow: Flow
-    nodes: Mapping[str, int]  # worker -> node
-    once_per_node: bool
+    `nodes` is the node of each worker. A message crosses once per reader, or once per node that has readers of it.
+    """
+    crossings: dict[tuple[str, int], Crossing] = {}
+    for edge in flow.edges:
+        sender, reader = (nodes[flow.actor(task)] for task in (edge.source, edge.reader))
+        if sender != reader:
+            key = (edge.source if once_per_node else str(edge), reader)
+            crossings.setdefault(key, ([], sender, reader))[0].append(edge)
+    return [*crossings.values()]
 
-    @cached_property
-    def messages(self) -> list[Crossing]:
-        """Return the messages of an iteration that cross, in the order in which they are read."""
-        crossings: dict[tuple[str, int], Crossing] = {}
-        for edge in self.flow.edges:
-            sender, reader = (self.nodes[self.flow.actor(task)] for task in (edge.source, edge.reader))
-            if sender != reader:
-                key = (edge.source if self.once_per_node else str(edge), reader)
-                crossings.setdefault(key, ([], sender, reader))[0].append(edge)
-        return [*crossings.values()]
 
-    @property
-    def bytes_by_link(self) -> Counter[tuple[int, int]]:
-        """Return the bytes per iteration from one node to another, by sender and reader."""
-        total = Counter[tuple[int, int]]()
-        for edges, sender, reader in self.messages:
-            total[sender, reader] += edges[0].bytes
-        return total
+def bytes_by_link(crossings: Sequence[Crossing]) -> Counter[tuple[int, int]]:
+    """Return the bytes per iteration from one node to another, by sender and reader."""
+    total = Counter[tuple[int, int]]()
+    for edges, sender, reader in crossings:
+        total[sender, reader] += edges[0].bytes
+    return total
 
 
 @dataclass(frozen=True)
@@ -89,9 +86,9 @@ class Plan:
         """Return the parts of studies that the actors have, by study."""
         return {name: study.part for name, study in studies().items() if study.part and study.is_used(self)}
 
-    def crossings(self, worker_nodes: Mapping[str, int]) -> Crossings:
+    def crossings(self, worker_nodes: Mapping[str, int]) -> list[Crossing]:
         """Return the messages between nodes if each worker runs on the given node."""
-        return Crossings(self.sent_flow, worker_nodes, self.transport.once_per_node)
+        return find_crossings(self.sent_flow, worker_nodes, self.transport.once_per_node)
 
     @property
     def worker_names(self) -> tuple[str, ...]:
@@ -106,9 +103,8 @@ class Plan:
 
     @property
     def max_warmup(self) -> int:
-        if self.options.warmup is None:
-            return max(MAX_WARMUP, MIN_WARMUP_GROUPS * self.options.in_flight)
-        return self.options.warmup
+        steady = max(MAX_WARMUP, MIN_WARMUP_GROUPS * self.options.in_flight)
+        return steady if self.options.warmup is None else self.options.warmup
 
     @property
     def total_iterations(self) -> int:
@@ -183,6 +179,34 @@ class Plan:
         )  # fmt: skip
 
 
+def require_memory(plan: Plan) -> int:
+    """Return the bytes of a private cluster's object store, 0 without Ray; raise UsageError if memory is too small."""
+    if not os.access("/dev/shm", os.W_OK):
+        raise UsageError("/dev/shm is missing or cannot be written, and a run needs it: mount a tmpfs there")
+    shared_bytes, limit_bytes = psutil.disk_usage("/dev/shm").free, validate.limited_memory()
+    memory_bytes, memory_name = psutil.virtual_memory().available, "memory"
+    if limit_bytes < memory_bytes:
+        memory_bytes, memory_name = int(limit_bytes), "memory under the limit of this container (cgroup)"
+    transport, options, flow, in_store_bytes = plan.transport, plan.options, plan.task_flow, plan.stored_bytes
+    # 30 % is Ray's own default.
+    default_bytes = 2 * in_store_bytes if options.preallocate_store else min(0.3 * memory_bytes, 0.95 * shared_bytes)
+    store_bytes = options.object_store_bytes or max(MIN_STORE_BYTES, int(default_bytes))
+    if not transport.runtime.uses_ray:
+        store_bytes = 0
+    pool_bytes = flow.slots(options.in_flight) * flow.sent_bytes if transport.requirements.shared_memory else 0
+    smaller, enlarge = "send smaller messages (--help sizes)", "enlarge it (docker run --shm-size), or"
+    for name, needed_bytes, free_bytes, advice in (
+        ("/dev/shm for messages", pool_bytes, shared_bytes, f"{enlarge} {smaller}"),
+        (memory_name, plan.resident_bytes, memory_bytes, smaller),
+        ("/dev/shm for the object store", store_bytes, shared_bytes, f"{enlarge} lower --object-store-bytes"),
+        ("object store", in_store_bytes, store_bytes, f"{smaller}, or raise --object-store-bytes"),
+    ):
+        if needed_bytes > free_bytes:
+            raise UsageError(f"{transport.name} needs {format_bytes(needed_bytes)} of {name} with {flow.name}, and "
+                             f"{format_bytes(free_bytes)} are free: {advice}")  # fmt: skip
+    return store_bytes
+
+
 def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: str = "") -> tuple[Plan, Skipped | None]:
     """Return the plan, and the reason if this machine does not meet a requirement; raise UsageError for bad flags."""
     try:
@@ -201,8 +225,7 @@ def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: st
         return plan, reason
     if options.address:
         validate.require_cluster(options.address)
-    store_bytes = validate.require_memory(plan)
-    plan, beside, skipped = replace(plan, gpus=gpus, store_bytes=store_bytes), None, None
+    plan, beside, skipped = replace(plan, gpus=gpus, store_bytes=require_memory(plan)), None, None
     if options.beside:  # it goes on until it is ended, and verifies each iteration
         unset = dict.fromkeys([*options.sizes, "beside", "message", "check_every", "model_seconds", "inject"])
         endless = {"flow": options.beside, "iterations": MAX_BESIDE, "warmup": 0, "in_flight": 1, "trace": False}

@@ -12,9 +12,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import psutil
 
 from common import flags as script_flags
 from dataflow.catalogue.catalogue import Transport
@@ -22,21 +19,15 @@ from dataflow.errors import Skipped, UsageError
 from dataflow.flows.catalogue import flag_name
 from dataflow.flows.flow import Flow
 from dataflow.flows.message import jagged_message
-from dataflow.plan.options import FORMS, MIN_STORE_BYTES, RESULTS, Options
+from dataflow.plan.options import FORMS, RESULTS, Options
 from dataflow.records.machine import cuda_version
 from dataflow.studies import studies
-from dataflow.units import format_bytes
-
-if TYPE_CHECKING:  # plan.py imports this module
-    from dataflow.plan.plan import Plan
 
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 CGROUPS, MY_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 # By version of control groups: the names of limit and usage, and how those of sums over a group and its children begin.
-MEMORY_FILES = {
-    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
-    2: ("memory.max", "memory.current", ""),
-}
+MEMORY_FILES_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+MEMORY_FILES_2 = ("memory.max", "memory.current", "")
 
 
 def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
@@ -162,7 +153,7 @@ def limited_memory() -> float:
         if controllers and "memory" not in controllers.split(","):
             continue
         folder = CGROUPS / ("memory" if controllers else "") / group.lstrip("/")
-        limit, usage, prefix = MEMORY_FILES[1 if controllers else 2]
+        limit, usage, prefix = MEMORY_FILES_1 if controllers else MEMORY_FILES_2
         for parent in (folder, *folder.parents):  # a limit of any of them counts; in a container, the root has it
             with suppress(OSError, KeyError, ValueError):  # without a limit, it is no number
                 statistics = dict(line.split() for line in (parent / "memory.stat").read_text().splitlines())
@@ -170,31 +161,3 @@ def limited_memory() -> float:
                 used_bytes = int((parent / usage).read_text()) - file_bytes
                 free_bytes.append(max(0, int((parent / limit).read_text()) - used_bytes))
     return min(free_bytes)
-
-
-def require_memory(plan: "Plan") -> int:
-    """Return the bytes of a private cluster's object store, 0 without Ray; raise UsageError if memory is too small."""
-    if not os.access("/dev/shm", os.W_OK):
-        raise UsageError("/dev/shm is missing or cannot be written, and a run needs it: mount a tmpfs there")
-    shared_bytes, limit_bytes = psutil.disk_usage("/dev/shm").free, limited_memory()
-    memory_bytes, memory_name = psutil.virtual_memory().available, "memory"
-    if limit_bytes < memory_bytes:
-        memory_bytes, memory_name = int(limit_bytes), "memory under the limit of this container (cgroup)"
-    transport, options, flow, in_store_bytes = plan.transport, plan.options, plan.task_flow, plan.stored_bytes
-    # 30 % is Ray's own default.
-    default_bytes = 2 * in_store_bytes if options.preallocate_store else min(0.3 * memory_bytes, 0.95 * shared_bytes)
-    store_bytes = options.object_store_bytes or max(MIN_STORE_BYTES, int(default_bytes))
-    if not transport.runtime.uses_ray:
-        store_bytes = 0
-    pool_bytes = flow.slots(options.in_flight) * flow.sent_bytes if transport.requirements.shared_memory else 0
-    smaller, enlarge = "send smaller messages (--help sizes)", "enlarge it (docker run --shm-size), or"
-    for name, needed_bytes, free_bytes, advice in (
-        ("/dev/shm for messages", pool_bytes, shared_bytes, f"{enlarge} {smaller}"),
-        (memory_name, plan.resident_bytes, memory_bytes, smaller),
-        ("/dev/shm for the object store", store_bytes, shared_bytes, f"{enlarge} lower --object-store-bytes"),
-        ("object store", in_store_bytes, store_bytes, f"{smaller}, or raise --object-store-bytes"),
-    ):
-        if needed_bytes > free_bytes:
-            raise UsageError(f"{transport.name} needs {format_bytes(needed_bytes)} of {name} with {flow.name}, and "
-                             f"{format_bytes(free_bytes)} are free: {advice}")  # fmt: skip
-    return store_bytes

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from common.record import save as save  # other modules import both from here
 from common.record import save_somewhere as save_somewhere
 from dataflow.errors import RecordError
 from dataflow.records.schema import Record
+
+load = partial(common_record.load, kind=Record)  # of a path; raise RecordError if it cannot be read
 
 
 def create(path: Path, record: Record) -> None:
@@ -45,8 +48,3 @@ def load_all(paths: Iterable[Path]) -> list[Record]:
             if run.status != "skipped" and seen.setdefault(key, path) != path:
                 raise RecordError(f"{path} has a run that {seen[key]} has too: leave one of them out")
     return [*records.values()]
-
-
-def load(path: Path) -> Record:
-    """Return a record, which may be compressed (.gz); raise RecordError if it cannot be read."""
-    return common_record.load(path, Record)

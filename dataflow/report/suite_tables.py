@@ -8,6 +8,7 @@ from statistics import median
 
 from dataflow.analysis.comparison import Pair, crossings_of, find_transports, link_seconds, times_link
 from dataflow.analysis.result import UNCOUNTED, Result, median_of
+from dataflow.plan.plan import bytes_by_link
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Series
 from dataflow.report.sections import Group, Table, draw_dots, find_finding, is_baseline, provenance, title_of
@@ -80,13 +81,18 @@ def busy_cores(result: Result) -> float:
     return median(max((cost.busy_cores for cost in run.node_costs.values()), default=0) for run in result.shown_runs)
 
 
+def crossed_bytes(result: Result) -> int:
+    _, crossings = crossings_of(result, result.shown_runs[0])
+    return bytes_by_link(crossings).total()
+
+
 CLUSTER_COLUMNS = (
     Column("layout", describe_layout, is_text=True),
     Column("configuration", tables.label_without_layout, is_text=True, untimed=True),
     tables.READERS,
     tables.TIME,
     Column("95 % interval", tables.format_interval, 4),
-    Column("crosses the links", lambda r: format_bytes(crossings_of(r, r.shown_runs[0]).bytes_by_link.total()), 3),
+    Column("crosses the links", lambda r: format_bytes(crossed_bytes(r)), 3),
     Column("ms of the link alone", lambda r: format_milliseconds(link_seconds(r))),
     Column("x link", lambda r: format_significant(times_link(r))),
     Column("busy cores (largest of all nodes)", lambda r: format_significant(busy_cores(r)), 4),

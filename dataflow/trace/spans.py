@@ -25,7 +25,6 @@ STAGES: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("stag
 
 Recorded = tuple[int, str, float, float, int]  # thread, stage, start and end in seconds, faults outside inner spans
 Interval = tuple[float, float]
-Moment = tuple[int, float]  # thread and microseconds
 
 installed = False
 recorded: list[Recorded] = []  # by this process
@@ -132,7 +131,7 @@ def write_chrome(path: Path, run: Run, edges: Sequence[Edge]) -> None:
         add("M", process, thread, "thread_name", args={"name": name})
     for number, (start, end) in enumerate(run.iterations_us):
         add("X", DRIVER, 0, f"{kind} {number}", cat="iteration", ts=start, dur=end - start, args={"iteration": number})
-    moments: dict[tuple[str, str, int], Moment] = {}  # the end of "make", and the start of the other stages
+    moments: dict[tuple[str, str, int], tuple[int, float]] = {}  # thread and µs: the end of "make", the other starts
     for process, thread, stage, number, start, end, faults in run.spans:
         args = {"iteration": number, "page faults": faults}
         add("X", process, thread, stage, cat="stage", ts=start, dur=end - start, args=args)

@@ -75,8 +75,8 @@ def test_scaled_messages_keep_their_share_and_cut_messages_their_bytes_and_ackno
 def test_messages_have_the_bytes_of_chatlearns_formulas(name, padding, size, prompt, response):
     sizes = {"batch_size": size, "prompt_len": prompt, "response_len": response, "seq_length": 200, "padding": padding}
     flow, batch = build_flow(name, sizes, "fields"), Batch(**sizes)
-    prompts, responses = sum(batch.prompts), sum(batch.responses)
-    padded = size * (200 if padding == "vllm" else max(batch.prompts) + max(batch.responses))
+    prompts, responses = (sum(batch.lengths[name]) for name in ("prompts", "responses"))
+    padded = size * (200 if padding == "vllm" else sum(max(batch.lengths[n]) for n in ("prompts", "responses")))
     expected = {
         "driver": 8 * prompts,
         "policy": 13 * padded - 4 * size + 8 * prompts + 4 * (prompts + responses),  # four characters per token

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dataflow.errors import RunFailed, UsageError
-from dataflow.measure.beside import run_beside
+from dataflow.measure.monitor import run_beside
 from dataflow.plan.plan import resolve_plan
 
 SMALL = ("--flow", "a -> b: 1kB", "--iterations", "50")

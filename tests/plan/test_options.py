@@ -11,9 +11,8 @@ from conftest import ROOT, parse_options, reject_options
 from dataflow.commands import answer, compare, report, run
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow
-from dataflow.measure.configurations import split_configuration
 from dataflow.plan import command_line
-from dataflow.plan.command_line import describe_flags, flag_name, make_options
+from dataflow.plan.command_line import describe_flags, flag_name, make_options, split_configuration
 from dataflow.plan.options import PRESETS
 
 CLUSTER = ("--address", "127.0.0.1:6379")

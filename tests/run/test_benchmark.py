@@ -16,7 +16,6 @@ from dataflow.commands import run as benchmark
 from dataflow.errors import RecordError, UsageError
 from dataflow.measure import supervisor
 from dataflow.measure.supervisor import plan_configuration, plan_suite
-from dataflow.plan import validate
 from dataflow.records import files
 from dataflow.records.machine import describe_environment
 
@@ -131,7 +130,7 @@ def test_every_transport_of_the_catalogue_is_in_its_module_and_the_other_way_rou
 
 @pytest.mark.parametrize("suite", sorted(suites().keys() - {"gpu"}))
 def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
-    monkeypatch.setattr(validate, "require_memory", lambda *_: 2**33)  # whatever other programs use
+    monkeypatch.setattr("dataflow.plan.plan.require_memory", lambda *_: 2**33)  # whatever other programs use
     flags = {"device": "cpu"} | ({"address": "auto"} if suite.startswith("cluster") else {})
     items = plan_suite([], suite, flags, tmp_path)
     tables = {part.table: part.traced for part in suites()[suite]}
@@ -143,7 +142,7 @@ def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("suite", ["hops", "sweeps", "campaign", "cluster"])
 def test_every_name_of_a_suite_selects_its_configurations(suite, no_gpu, monkeypatch):
-    monkeypatch.setattr(validate, "require_memory", lambda *_: 2**33)  # whatever other programs use
+    monkeypatch.setattr("dataflow.plan.plan.require_memory", lambda *_: 2**33)  # whatever other programs use
     flags = {"address": "auto"} if suite == "cluster" else {}
     items = plan_suite([], suite, flags, Path())
     for name in {name for part in suites()[suite] for name in part.configurations}:

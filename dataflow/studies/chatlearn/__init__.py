@@ -4,19 +4,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Meta
 
 from dataflow.flows.flow import Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES
-from dataflow.plan.flag import flag
-from dataflow.studies import Added, Study
-
-if TYPE_CHECKING:  # Options has these flags and those of CoreOptions
-    from dataflow.plan.options import CoreOptions as Base
-else:
-    Base = object
+from dataflow.studies import Added, Study, flag
 
 TRANSPORT = "store ref-queue"
 DATASET = "stream-dataset"  # the task and actor that read the results with --sink trainer
@@ -26,7 +20,7 @@ _COUNT = Meta(ge=1, le=10**6)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChatLearnFlags(Base):
+class ChatLearnFlags:
     # fmt: off
     padding: str | None = flag("chatlearn", None, "pad to the longest sample (megatron) or to --seq-length (vllm)", str,
         choices=("megatron", "vllm"), size=True)
@@ -40,10 +34,10 @@ class ChatLearnFlags(Base):
     # fmt: on
 
     @property
-    def group_size(self) -> int:
+    def group_size(self: Any) -> int:  # Options, which has these flags and those of CoreOptions
         return self.episode or self.check_every or self.in_flight
 
-    def add_tasks(self, flow: Flow) -> Added:
+    def add_tasks(self: Any, flow: Flow) -> Added:
         """Return the flow with a reader of its results at the end, which acknowledges each iteration to the driver."""
         if self.sink != "trainer":
             return Added(flow)
@@ -62,26 +56,8 @@ def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
             yield f"--{name.replace('_', '-')} is a flag of --transport ref-queue: give this transport, or leave it out"
         elif name in options.configuration_flags and name.startswith("train_") and options.sink != "trainer":
             yield f"--{name.replace('_', '-')} is a flag of the trainer: give --sink trainer too"
-    if transport.label == TRANSPORT:
-        yield from episode_errors(options)
-        if options.sink == "trainer":
-            yield from trainer_errors(options, flow)
-
-
-def trainer_errors(options: Any, flow: Flow) -> Iterator[str]:
-    results = [flow.message(name) for name in flow.returns]
-    counts = {count for message in results for count in message.sample_counts}
-    has_samples = len(counts) == 1 and max(counts) <= MAX_SAMPLES and not any(m.is_flat for m in results)
-    if not has_samples or options.message not in ("fields", "packed", None):
-        form = options.message or "flat"
-        yield (f"--sink trainer: the {form} messages of {flow.name} cannot be cut into samples: "
-               "give --message fields, or one of ChatLearn's flows (--help flows)")  # fmt: skip
-    if options.train_global_batch % options.train_micro_batch:
-        yield (f"--train-global-batch {options.train_global_batch}: give a multiple of "
-               f"--train-micro-batch {options.train_micro_batch}")  # fmt: skip
-
-
-def episode_errors(options: Any) -> Iterator[str]:
+    if transport.label != TRANSPORT:
+        return
     group = options.group_size
     if options.episode and options.check_every:
         yield "--check-every: every episode of --episode ends with a full verification: leave it out"
@@ -89,6 +65,17 @@ def episode_errors(options: Any) -> Iterator[str]:
         yield f"--in-flight {options.in_flight}: ChatLearn sends a whole episode at once: give --in-flight {group}"
     if options.iterations < group:
         yield f"--iterations {options.iterations}: give {group} (--episode) or more"
+    if options.sink != "trainer":
+        return
+    results = [flow.message(name) for name in flow.returns]
+    counts = {count for message in results for count in message.sample_counts}
+    has_samples = len(counts) == 1 and max(counts) <= MAX_SAMPLES and not any(m.is_flat for m in results)
+    if not has_samples or options.message not in ("fields", "packed", None):
+        yield (f"--sink trainer: the {options.message or 'flat'} messages of {flow.name} cannot be cut into samples: "
+               "give --message fields, or one of ChatLearn's flows (--help flows)")  # fmt: skip
+    if options.train_global_batch % options.train_micro_batch:
+        yield (f"--train-global-batch {options.train_global_batch}: give a multiple of "
+               f"--train-micro-batch {options.train_micro_batch}")  # fmt: skip
 
 
 STUDY = Study(flags=ChatLearnFlags, find_errors=find_errors)

@@ -61,11 +61,8 @@ def title_of_episodes(result: Result) -> str:
 
 
 def draw_episodes(group: Group) -> Chart | None:
-    def label(result: Result) -> str:
-        return f"{tables.short_label(result)}, {result.in_flight} in flight"
-
     title = f"Time per iteration: {title_of_episodes(group.done[0])}"
-    return draw_dots(group, "chatlearn_episodes", title, label)
+    return draw_dots(group, "chatlearn_episodes", title, lambda r: f"{tables.short_label(r)}, {r.in_flight} in flight")
 
 
 CHANGE_LIST = Table("chatlearn-changes", columns=lambda group: (), title=title_of_episodes, sentence=describe_changes)

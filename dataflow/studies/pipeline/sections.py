@@ -8,8 +8,8 @@ from dataflow.analysis.result import Result
 from dataflow.report import tables
 from dataflow.report.sections import Group, Table, by_sizes
 from dataflow.report.tables import Column, format_milliseconds
+from dataflow.studies.pipeline import SCHEDULES, Schedule
 from dataflow.studies.pipeline.actor import Steps
-from dataflow.studies.pipeline.flow import SCHEDULES, Schedule
 
 
 def steps_of(result: Result) -> list[Steps]:
@@ -71,21 +71,17 @@ def by_schedule(group: Group) -> list[Result]:
 def describe_differences(group: Group) -> str:
     """Return how far the bubbles are from the formulas."""
     least, most = (choose(by_schedule(group), key=difference) for choose in (min, max))
-    return (
-        f"The measured bubbles differ from the formulas by {difference(least):+.1f} (`{least.label}`) to "
-        f"{difference(most):+.1f} percentage points (`{most.label}`)."
-    )
+    ends = f"{difference(least):+.1f} (`{least.label}`) to {difference(most):+.1f} percentage points (`{most.label}`)"
+    return f"The measured bubbles differ from the formulas by {ends}."
 
 
 def title_of(result: Result) -> str:
     _, stages, batches = schedule_of(result)
-    seconds = result.workload.sizes["task_seconds"]
-    return f"Pipeline of {stages} stages, {batches} micro-batches, {seconds} per task"
+    return f"Pipeline of {stages} stages, {batches} micro-batches, {result.workload.sizes['task_seconds']} per task"
 
 
 SECTIONS = {
     "pipeline": Table(
-        "pipeline", columns=lambda group: COLUMNS, rows=by_schedule, title=title_of, sentence=describe_differences,
-        group_by=by_sizes("schedule"),
-    ),
-}  # fmt: skip
+        "pipeline", lambda group: COLUMNS, by_schedule, title_of, describe_differences, group_by=by_sizes("schedule")
+    )
+}

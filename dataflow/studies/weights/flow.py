@@ -31,15 +31,12 @@ class Sizes:
 
     @property
     def title(self) -> str:
-        details = {
-            f" at scale {self.model_scale:g}": self.model_scale < 1,
-            f", adapters of rank {self.lora_rank}": self.lora_rank,
-            f", {self.changed:.2%} changed": self.changed < 1,
-            f" from {self.senders} senders": self.senders > 1,
-            f" to {self.receivers} receivers": True,
-            " in shards": self.sharded,
-        }
-        return f"weights of {self.model}" + "".join(text for text, is_shown in details.items() if is_shown)
+        scale = f" at scale {self.model_scale:g}" if self.model_scale < 1 else ""
+        adapters = f", adapters of rank {self.lora_rank}" if self.lora_rank else ""
+        changed = f", {self.changed:.2%} changed" if self.changed < 1 else ""
+        senders = f" from {self.senders} senders" if self.senders > 1 else ""
+        receivers = f" to {self.receivers} receivers" + (" in shards" if self.sharded else "")
+        return f"weights of {self.model}{scale}{adapters}{changed}{senders}{receivers}"
 
 
 def weights(sizes: Sizes) -> Flow:
@@ -110,8 +107,7 @@ def changes_flow(flow: Flow) -> Flow:
     def change(message: Message) -> Message:
         fields = []
         for field in message.fields if message.is_parameters else ():
-            items = math.prod(field.shape)
-            count = sum(len(range(items)[part]) for part in field.changed_items)
+            count = sum(len(range(math.prod(field.shape))[part]) for part in field.changed_items)
             fields.append(Field(field.name + VALUES, field.dtype, (count,)))
             fields.append(Field(field.name + INDICES, "int32", (count,)))
         return Message(tuple(fields)) if fields else message

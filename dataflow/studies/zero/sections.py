@@ -21,6 +21,4 @@ COLUMNS = (
     Column("sent / expected", lambda r: format_significant(measured_bytes(r) / r.flow.tasks[0].other_bytes)),
     tables.OVERHEAD,
 )
-SECTIONS = {
-    "zero": Table("zero", columns=lambda group: COLUMNS, title=lambda result: result.flow.title, group_by=by_sizes())
-}
+SECTIONS = {"zero": Table("zero", lambda group: COLUMNS, title=lambda r: r.flow.title, group_by=by_sizes())}

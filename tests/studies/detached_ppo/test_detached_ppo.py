@@ -4,7 +4,7 @@ import pytest
 
 from dataflow.flows.catalogue import build_flow
 from dataflow.measure.data_path import expected_stored_bytes
-from dataflow.studies.detached_ppo.flow import experience
+from dataflow.studies.detached_ppo import experience
 
 EDGES = {  # coati/ray/utils.py, get_receivers_per_sender: experience, then weights
     (1, 1): ({("maker-0", "trainer-0")}, {("trainer-0", "maker-0")}),

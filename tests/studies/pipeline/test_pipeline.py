@@ -5,7 +5,7 @@ from in_process import LocalEndpoints
 
 from dataflow.errors import RunFailed
 from dataflow.flows.flow import DRIVER
-from dataflow.studies.pipeline.flow import SCHEDULES, pipeline
+from dataflow.studies.pipeline import SCHEDULES, pipeline
 
 SMALL = {"sequence_length": 1, "hidden_size": 8}
 
