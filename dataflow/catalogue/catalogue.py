@@ -1,16 +1,23 @@
 """List every runtime, transport, configuration and suite. The TOML files in this folder have the data."""
 
 import shlex
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from dataflow.studies import read_files
+from dataflow.studies import STUDIES_FOLDER
 
 # Ray keeps smaller results in its messages, not in shared memory (max_direct_call_object_size).
 INLINED_BYTES = 100 * 1024
+
+
+def read_files(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield what a TOML file has, and the files of the same name in the folders of studies."""
+    for file in (path, *sorted(STUDIES_FOLDER.glob(f"*/{path.name}"))):
+        yield tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 from msgspec import Meta, convert
 
+from dataflow.catalogue.catalogue import read_files
 from dataflow.flows.catalogue import FLOWS
 from dataflow.flows.flow import Flow
 from dataflow.flows.message import MODELS
-from dataflow.studies import Added, flag, read_files, studies
+from dataflow.plan.flag import flag
+from dataflow.studies import Added, studies
 from dataflow.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"

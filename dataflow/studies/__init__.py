@@ -4,18 +4,13 @@ The `__init__.py` of the folder has STUDY. Beside it, transports.toml has transp
 and sections.py its tables and charts (SECTIONS). If the folder is deleted, everything else works.
 """
 
-import argparse
-import dataclasses
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules, resolve_name
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
-
-from msgspec import Meta, ValidationError, convert
+from typing import Any, ClassVar, NamedTuple
 
 STUDIES_FOLDER = Path(__file__).parent
 
@@ -72,35 +67,6 @@ class Part:
     def verify(self, number: int) -> Mapping[str, int]:
         """Return the wrong bytes of the work of this iteration by name, outside of the clock."""
         return {}
-
-
-def flag(
-    group: str, default: Any, help: str, parse: Callable[[str], Any] | None = None, bounds: Meta | None = None, *,
-    configuration: bool = False, size: bool | Literal["sender"] = False, **argparse_settings: Any,
-) -> Any:  # fmt: skip
-    """Return a dataclass field that is a flag, or a switch if it has no `parse`. An empty help hides it.
-
-    With `configuration`, the flag makes another configuration, so it is a part of the name. With `size`, it sets the
-    flow's parameter of its name; with "sender", the size changes what senders do, and not what readers get.
-    """
-    settings = {"type": partial(parse_value, parse, bounds)} if parse else {"action": "store_true"}
-    metadata = {"group": group, "help": help, "argparse": settings | argparse_settings, "size": size}
-    return dataclasses.field(default=default, metadata=metadata | {"configuration": configuration})
-
-
-def parse_value(parse: Callable[[str], Any], bounds: Meta | None, text: str) -> Any:
-    """Return the value of a flag; raise ArgumentTypeError for a text that cannot be read, or a value out of bounds."""
-    try:
-        value = parse(text)
-        return convert(value, Annotated[type(value), bounds]) if bounds else value
-    except (ValueError, ValidationError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not possible: {error}") from None
-
-
-def read_files(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield what a TOML file has, and the files of the same name in the folders of studies."""
-    for file in (path, *sorted(STUDIES_FOLDER.glob(f"*/{path.name}"))):
-        yield tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 @cache

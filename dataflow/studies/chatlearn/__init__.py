@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from dataflow.flows.flow import Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES
-from dataflow.studies import Added, Study, flag
+from dataflow.plan.flag import flag
+from dataflow.studies import Added, Study
 
 TRANSPORT = "store ref-queue"
 DATASET = "stream-dataset"  # the task and actor that read the results with --sink trainer

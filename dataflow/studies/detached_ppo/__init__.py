@@ -13,7 +13,8 @@ from msgspec import Meta
 
 from dataflow.flows.flow import DRIVER, Flow, Task, of_sizes
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message, model_fields
-from dataflow.studies import Study, flag
+from dataflow.plan.flag import flag
+from dataflow.studies import Study
 
 ITEMS = ("views", "clones", "batch")
 _size = partial(flag, "detached-ppo", None, size=True)

@@ -9,7 +9,8 @@ from typing import Any
 from msgspec import Meta
 
 from dataflow.flows.flow import of_sizes
-from dataflow.studies import Study, flag
+from dataflow.plan.flag import flag
+from dataflow.studies import Study
 from dataflow.studies.weights.flow import Sizes, changes_flow, weights
 from dataflow.units import parse_bytes
 

@@ -1,0 +1,32 @@
+"""Make a dataclass field that is a flag. The flags of studies are made with it too."""
+
+import argparse
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, ValidationError, convert
+
+
+def flag(
+    group: str, default: Any, help: str, parse: Callable[[str], Any] | None = None, bounds: Meta | None = None, *,
+    configuration: bool = False, size: bool | Literal["sender"] = False, **argparse_settings: Any,
+) -> Any:  # fmt: skip
+    """Return a dataclass field that is a flag, or a switch if it has no `parse`. An empty help hides it.
+
+    With `configuration`, the flag makes another configuration, so it is a part of the name. With `size`, it sets the
+    flow's parameter of its name; with "sender", the size changes what senders do, and not what readers get.
+    """
+    settings = {"type": partial(parse_value, parse, bounds)} if parse else {"action": "store_true"}
+    metadata = {"group": group, "help": help, "argparse": settings | argparse_settings, "size": size}
+    return dataclasses.field(default=default, metadata=metadata | {"configuration": configuration})
+
+
+def parse_value(parse: Callable[[str], Any], bounds: Meta | None, text: str) -> Any:
+    """Return the value of a flag; raise ArgumentTypeError for a text that cannot be read, or a value out of bounds."""
+    try:
+        value = parse(text)
+        return convert(value, Annotated[type(value), bounds]) if bounds else value
+    except (ValueError, ValidationError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not possible: {error}") from None
