@@ -6,11 +6,9 @@ Repeatability is how much a ratio varies within a campaign, reproducibility how 
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from statistics import median
-from typing import Any, NamedTuple
+from statistics import geometric_mean, median
+from typing import Any
 
 import numpy as np
 
@@ -25,48 +23,22 @@ MIN_CAMPAIGNS = 3  # for an interval
 Campaigns = Mapping[str, Sequence[Result]]  # by the name of the folder, the oldest first
 
 
-@dataclass(frozen=True)
 class Row:
     """One configuration, and the baseline of its table, in each campaign that measured both with the newest code."""
 
-    pairs: Mapping[str, Pair]  # by campaign; `old` is the baseline
-
-    @property
-    def newest(self) -> Result:
-        return [*self.pairs.values()][-1].new
-
-    @property
-    def baseline(self) -> Result:
-        return [*self.pairs.values()][-1].old
-
-    @property
-    def is_baseline(self) -> bool:
-        return self.baseline is self.newest
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """Return what is equal for the same ratio of other campaigns: the configuration and the baseline."""
-        new, old = self.newest, self.baseline
-        return new.table, new.workload, new.configuration, old.workload, old.configuration
-
-    @property
-    def is_comparable(self) -> bool:
-        """Whether the baseline does the same work, so that its time may be divided."""
-        return all(pair.old.work == pair.new.work for pair in self.pairs.values())
-
-    @cached_property
-    def ratios(self) -> dict[str, float]:
-        """Return how many times as fast as the baseline the configuration was in each campaign."""
-        return {name: 1 / pair.ratio.value for name, pair in self.pairs.items()} if self.is_comparable else {}
-
-    @property
-    def values(self) -> list[float]:
-        return [*self.ratios.values()]
-
-    @property
-    def mean(self) -> float:
-        """Return the geometric mean of the ratios; 0 without any."""
-        return mean_ratio(self.values) or 0.0
+    def __init__(self, pairs: Mapping[str, Pair]) -> None:
+        self.pairs = pairs  # by campaign; `old` is the baseline
+        self.baseline, self.newest = [*pairs.values()][-1].sides
+        self.is_baseline = self.baseline is self.newest
+        # Equal for the same ratio of other campaigns: the configuration and the baseline.
+        self.key = tuple((r.table, r.workload, r.configuration) for r in (self.newest, self.baseline))
+        # Whether the baseline does the same work, so that its time may be divided.
+        self.is_comparable = all(pair.old.work == pair.new.work for pair in pairs.values())
+        # How many times as fast as the baseline the configuration was in each campaign.
+        self.ratios = {name: 1 / pair.ratio.value for name, pair in pairs.items()} if self.is_comparable else {}
+        self.values = [*self.ratios.values()]
+        self.mean = geometric_mean(self.values) if self.ratios else 0.0
+        self.interval = None if self.is_baseline else predict(self.values)
 
     def divide(self, other: "Row") -> list[float]:
         """Return how many times as fast as another configuration it was, in each campaign that has both."""
@@ -76,12 +48,8 @@ class Row:
     def repeatability(self) -> float | None:
         """Return half of the width of the 95 % interval within a campaign (0.05: 5 %), the median of all campaigns."""
         intervals = [pair.ratio.interval for pair in self.pairs.values() if pair.ratio.interval]
-        return median((high / low) ** 0.5 - 1 for low, high in intervals) if intervals and self.ratios else None
-
-
-def mean_ratio(ratios: Collection[float]) -> float | None:
-    """Return the geometric mean; None of nothing."""
-    return float(np.exp(np.log([*ratios]).mean())) if ratios else None
+        is_known = intervals and self.ratios and not self.is_baseline
+        return median((high / low) ** 0.5 - 1 for low, high in intervals) if is_known else None
 
 
 def predict(ratios: Collection[float]) -> tuple[float, float] | None:
@@ -113,56 +81,39 @@ def combine(campaigns: Campaigns) -> list[Row]:
 
     Results of other code, Ray or torch than the newest one are left out.
     """
-    found: dict[tuple[Any, ...], dict[str, Result]] = defaultdict(dict)
+    tables: dict[tuple[str, str], dict[Any, dict[str, Result]]] = defaultdict(lambda: defaultdict(dict))
     for name, results in campaigns.items():
         for result in (result for result in results if result.status == "ok"):
-            found[result.table, result.workload, result.configuration][name] = result
-    tables: dict[tuple[str, str], list[dict[str, Result]]] = defaultdict(list)
-    for (table, workload, _), by_campaign in found.items():
-        newest = [*by_campaign.values()][-1]
-        kept = {name: r for name, r in by_campaign.items() if r.code == newest.code and None not in r.code}
-        tables[table, workload.flow] += [kept] if kept else []
+            tables[result.table, result.workload.flow][result.workload, result.configuration][name] = result
     rows = []
-    for measured in tables.values():
-        baseline = find_baseline(measured)
-        for by_campaign in measured:
-            both = [name for name in by_campaign if name in baseline]
-            if both:
-                rows.append(Row({name: Pair(baseline[name], by_campaign[name]) for name in both}))
+    for configurations in tables.values():
+        measured = []
+        for by_campaign in configurations.values():
+            code = [*by_campaign.values()][-1].code
+            measured.append({name: r for name, r in by_campaign.items() if r.code == code and None not in code})
+        baseline = find_baseline([kept for kept in measured if kept])
+        for kept in measured:
+            if pairs := {name: Pair(baseline[name], result) for name, result in kept.items() if name in baseline}:
+                rows.append(Row(pairs))
     return rows
 
 
 def find_baseline(measured: Sequence[Mapping[str, Result]]) -> Mapping[str, Result]:
     """Return the demo's queues or plain references, with no flag that others do not have, or else the first one."""
-    flags = [next(iter(of.values())).configuration.flags for of in measured]
-    shared = set.intersection(*({(name, str(value)) for name, value in of.items()} for of in flags))
+    first = [next(iter(by_campaign.values())) for by_campaign in measured]
+    flags = [{(name, str(value)) for name, value in result.configuration.flags.items()} for result in first]
     for name in (BASELINE, SIMPLEST):
-        for by_campaign, own in zip(measured, flags, strict=True):
-            result = next(iter(by_campaign.values()))
-            if result.transport.label == name and {(flag, str(value)) for flag, value in own.items()} == shared:
+        for by_campaign, result, own in zip(measured, first, flags, strict=True):
+            if result.transport.label == name and own == set.intersection(*flags):
                 return by_campaign
-    return measured[0]
+    return measured[0] if measured else {}
 
 
-class Prediction(NamedTuple):
-    """What the other campaigns say about the ratio of one configuration in one campaign."""
-
-    campaign: str
-    row: Row
-    interval: tuple[float, float]
-
-    @property
-    def is_right(self) -> bool:
-        low, high = self.interval
-        return low <= self.row.ratios[self.campaign] <= high
-
-
-def leave_one_out(rows: Sequence[Row]) -> list[Prediction]:
-    """Predict each ratio from the other campaigns, where there are enough of them."""
-    found = []
-    for row in rows:
-        for name in () if row.is_baseline else row.ratios:
-            interval = predict([ratio for other, ratio in row.ratios.items() if other != name])
-            if interval:
-                found.append(Prediction(name, row, interval))
+def leave_one_out(rows: Sequence[Row]) -> dict[str, dict[Row, bool]]:
+    """Return by campaign whether each of its ratios lies where the other campaigns say, if they are enough for that."""
+    found = defaultdict[str, dict[Row, bool]](dict)
+    for row in (row for row in rows if not row.is_baseline):
+        for name, ratio in row.ratios.items():
+            if interval := predict([other for campaign, other in row.ratios.items() if campaign != name]):
+                found[name][row] = interval[0] <= ratio <= interval[1]
     return found

@@ -93,11 +93,10 @@ def _by_identity(results: Sequence[Result]) -> dict[Identity, Result]:
     for result in results:
         flags = {name: value for name, value in result.configuration.flags.items() if name != "inject"}
         configuration = msgspec.structs.replace(result.configuration, flags=flags)
-        identity = Identity(result.workload, configuration, result.traced, result.paired)
-        if identity in by_identity:
-            raise RecordError(f"{by_identity[identity].label} and {result.label} are two results of the same "
-                              "measurement on one side: name one of them")  # fmt: skip
-        by_identity[identity] = result
+        other = by_identity.setdefault(Identity(result.workload, configuration, result.traced, result.paired), result)
+        if other is not result:
+            raise RecordError(f"{other.label} and {result.label} are two results of the same measurement on one side: "
+                              "name one of them")  # fmt: skip
     return by_identity
 
 
@@ -117,10 +116,10 @@ def check_one_machine(results: Sequence[Result], several_boots: bool = False) ->
     """
     first: dict[str, dict[str, Any]] = {}
     for result in results:
-        whose = f"the records of the table {result.table}" if several_boots else "the records"
+        table = f"the records of the table {result.table}"
+        whose = table if several_boots else "the records"
         groups: dict[str, Sequence[str]] = {f"{whose} are of different machines or versions": HARDWARE_KEYS}
-        if not several_boots:
-            groups[f"the records of the table {result.table} are of different boots or kernels"] = MACHINE_KEYS
+        groups |= {} if several_boots else {f"{table} are of different boots or kernels": MACHINE_KEYS}
         for environment, (problem, keys) in product(result.environments, groups.items()):
             machine = {key: environment.get(key) for key in keys}
             for difference in find_differences(first.setdefault(problem, machine), machine):

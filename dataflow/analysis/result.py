@@ -184,10 +184,6 @@ def group_results(records: Iterable[Record]) -> list[Result]:
     return sorted(results, key=lambda r: (order.get(r.name, order.get(r.transport.label, len(order))), r.label))
 
 
-def with_shared_references(results: Sequence[Result]) -> list[Result]:
-    return [Result(result.records, results) for result in results]
-
-
 def median_of(samples: Iterable[Sequence[float]]) -> float | None:
     """Return the median of the samples of all runs together; None if there are none."""
     values = [*chain(*samples)]

@@ -66,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
     """Print the ranking, or the command that measures. Return 1 if no record has the workload, else 0."""
     arguments, given, plan = parse_command(argv)
     from dataflow.analysis.comparison import is_asked_for  # imports take time, as in run.py
-    from dataflow.analysis.result import Result, with_shared_references
+    from dataflow.analysis.result import Result
     from dataflow.report.render import print_sections
     from dataflow.report.sections import Group, build_group
     from dataflow.report.suite_tables import CONFIGURATIONS
@@ -79,8 +79,8 @@ def main(argv: Sequence[str]) -> int:
         starts.setdefault(start_of_machine(result.environments[0]), {})[result.label] = result
     chosen = max(starts.values(), key=len) if arguments.any_machine else starts[here]
     if chosen:
-        group = with_shared_references([*chosen.values()])
-        print_sections(build_group(replace(CONFIGURATIONS, chart=lambda group: None), Group(group, group)))
+        group = Group([*chosen.values()], results)
+        print_sections(build_group(replace(CONFIGURATIONS, chart=lambda group: None), group))
         return 0
     other = " (other machines, or earlier starts of this one, have some: --any-machine)" if len(starts) > 1 else ""
     workload = f"{plan.workload.flow}, {format_bytes(plan.workload.bytes_per_iteration)} per iteration"

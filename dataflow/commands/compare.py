@@ -15,17 +15,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dataflow.analysis.campaigns import Row, combine, load_campaigns, predict
+from dataflow.analysis.campaigns import Row, combine, load_campaigns
 from dataflow.analysis.comparison import Pair, check_one_machine, find_differences, match_results
 from dataflow.analysis.result import UNCOUNTED, Result, group_results
 from dataflow.analysis.statistics import MIN_RUNS
 from dataflow.errors import UsageError
 from dataflow.plan.command_line import OneLineParser
 from dataflow.records import files
-from dataflow.report.campaign_tables import format_factor, format_reproducibility
+from dataflow.report.campaign_tables import format_factor
 from dataflow.report.render import print_table
 from dataflow.report.sentences import PAIR_COLUMNS, describe_pair
-from dataflow.report.tables import Column, format_significant, make_table
+from dataflow.report.tables import Column, format_ends, format_significant, make_table
 from dataflow.units import format_bytes
 
 
@@ -102,22 +102,21 @@ def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
         Column("configuration", lambda pair: pair[1].newest.label),
         Column("baseline", lambda pair: pair[1].baseline.label, is_text=True),
         Column("times as fast, OLD", lambda pair: format_factor(pair[0].values)),
-        Column("of another campaign (95 %)", lambda pair: format_reproducibility(pair[0].values)),
+        Column("of another campaign (95 %)", lambda pair: format_ends(pair[0].interval)),
         Column("NEW", lambda pair: format_significant(pair[1].mean)),
         Column("NEW lies", lambda pair: find_place(*pair), is_text=True),
     )
     print_table(make_table(both, columns))
-    missing = [row.newest.label for key, row in known.items() if key not in mine]
-    if missing:
+    if missing := [row.newest.label for key, row in known.items() if key not in mine]:
         print(f"Not in NEW, with the same baseline: {', '.join(missing)}")
 
 
 def find_place(published: Row, row: Row) -> str:
-    interval = predict(published.values)
-    if interval is None:
+    if published.interval is None:
         return "unknown: OLD has too few campaigns"
+    low, high = published.interval
     other_code = ", with other code" if published.newest.code != row.newest.code else ""
-    return ("inside" if interval[0] <= row.mean <= interval[1] else "outside") + other_code
+    return ("inside" if low <= row.mean <= high else "outside") + other_code
 
 
 def main(argv: Sequence[str]) -> int:

@@ -152,14 +152,12 @@ def find_durations() -> dict[tuple[Workload, Configuration], tuple[float, float]
 def find_new_items(items: Sequence[Item], folder: Path, is_continued: bool) -> list[Item]:
     """Return the items that continue no record; raise UsageError if the folder has records of another measurement."""
     written = {path for path in folder.rglob("*.json*") if path.is_file() and path.suffix in (".json", ".gz")}
-    others = written - {item.path for item in items}
-    if others:
+    if others := written - {item.path for item in items}:
         raise UsageError(f"--output {folder}: it has records of another measurement, such as {min(others).name}, "
                          "which would be in the same charts: give a new folder")  # fmt: skip
     earlier = [item for item in items if is_continued and item.path.exists()]
-    for item in earlier:
-        if not item.skipped:
-            item.load_finished_runs()
+    for item in (item for item in earlier if not item.skipped):
+        item.load_finished_runs()
     return [item for item in items if item not in earlier]
 
 

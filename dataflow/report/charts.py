@@ -32,9 +32,8 @@ COLOURS = {
 }  # fmt: skip
 OTHER_COLOUR = "#4d4d4d"
 MARKERS = {
-    "--preallocate-store": "d",
-    "--retain-memory": "^", "--reuse-buffers": "D", "--zero-copy": "s", "--copy-in": "P", "--copy-out": "v",
-    "packed": "X", "jagged": "*", "graph": "p", "torch": "H", "rdt": "<", "peers": ">", "": "o",
+    "--preallocate-store": "d", "--retain-memory": "^", "--reuse-buffers": "D", "--zero-copy": "s", "--copy-in": "P",
+    "--copy-out": "v", "packed": "X", "jagged": "*", "graph": "p", "torch": "H", "rdt": "<", "peers": ">", "": "o",
 }  # fmt: skip
 PLAIN_NUMBERS = FuncFormatter(lambda value, _: f"{float(f'{value:.4g}'):,.10g}")
 
@@ -152,8 +151,7 @@ class Chart:
         axes.xaxis.set_major_formatter(lambda value, _: format_x(round(value)))
         lines = [line for line in marks if not line.is_limit]
         set_log_axis(axes, "y", [value for line in lines for point in line.points for value in point[1:]])
-        highest_first = sorted(marks, key=lambda line: -line.points[-1][1])  # at the right ends, for the legend
-        for line in highest_first:
+        for line in sorted(marks, key=lambda line: -line.points[-1][1]):  # the highest at the right end, for the legend
             style = style_of(line.name, line.is_view) | {"linewidth": 1.4, "linestyle": "--" if line.is_view else "-"}
             if line.is_limit:
                 style = {"color": LIMIT_COLOUR, "linewidth": 5, "alpha": 0.45}
@@ -173,11 +171,10 @@ def set_log_axis(axes: Any, name: str, values: Sequence[float]) -> None:
     """Make the axis "x" or "y" logarithmic. It has at least a factor of 4, so that it has labels."""
     low, high = min(values, default=1.0), max(values, default=1.0)
     margin = max(1.15, 2 * (low / high) ** 0.5)
-    digits = (1,) if high > 500 * low else (1, 2, 5)  # of the labels
     axes.set(**{f"{name}scale": "log", f"{name}lim": (low / margin, high * margin)})
     axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_major_formatter(PLAIN_NUMBERS)
-    axis.set_major_locator(LogLocator(subs=digits, numticks=20))
+    axis.set_major_locator(LogLocator(subs=(1,) if high > 500 * low else (1, 2, 5), numticks=20))  # of the labels
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from dataflow.analysis.campaigns import Row, combine, load_campaigns
@@ -11,25 +12,15 @@ from dataflow.catalogue.catalogue import BASELINE, VARIANTS
 from dataflow.plan.command_line import describe_flags
 from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.records import files
-from dataflow.report import campaign_tables, tables
-from dataflow.report.campaign_tables import describe_campaigns, describe_factor, format_range
+from dataflow.report import tables
+from dataflow.report.campaign_tables import campaign_sections, describe_campaigns, describe_factor, format_times
 from dataflow.report.sections import provenance
 from dataflow.report.sentences import format_ratio
-from dataflow.report.stage_tables import largest_of
 from dataflow.report.suite_tables import describe_layout
-from dataflow.report.tables import (
-    Column,
-    Section,
-    TextTable,
-    format_milliseconds,
-    format_significant,
-    format_typical,
-    make_table,
-)  # fmt: skip
+from dataflow.report.tables import Column, Section, TextTable, format_significant, format_typical, make_table
 from dataflow.units import format_bytes
 
 SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))["systems"]
-AGREEMENT = RESULTS / "evidence" / "agreement"
 DEMO_SECONDS = (279.23, 35.37)  # published by the demo for its queues and its compiled graph: docs/method.md
 DEMO_ITERATIONS = 100
 SCRIPTS = {BASELINE: "simulate_chat_learn_data_flow.py", "graph shm": "ray_cg_simulate_chat_learn_data_flow.py"}
@@ -46,14 +37,14 @@ GPU_ANSWER = "**GPUs:** not measured. Nothing has run on a GPU here: [docs/clust
 
 def page_sections(results: Sequence[Result], campaigns: Path = CAMPAIGNS) -> list[Section]:
     """Return the sections that the records suffice for, those of campaigns included."""
-    flags = [[f"`{flag}`", meaning] for flag, meaning in describe_flags().items()]
-    built = [Section("flags", "", table=make_text_table(("flag", "meaning"), flags)), build_agreement(AGREEMENT)]
+    flags = make_text_table(("flag", "meaning"), [[f"`{flag}`", text] for flag, text in describe_flags().items()])
+    built = [Section("flags", "", table=flags), build_agreement(RESULTS / "evidence" / "agreement")]
     rows = combine(load_campaigns(campaigns)) if campaigns.exists() else []
     headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
     if headline.keys() >= SCRIPTS.keys():
         answers = Section("answers", "", build_answers(results, [*headline.values()]))
         built += [build_demo(headline), answers, build_systems(headline), build_advice(headline)]
-    return built + campaign_tables.campaign_sections(rows)
+    return built + campaign_sections(rows)
 
 
 def make_text_table(headers: Sequence[str], rows: list[list[str]], numbers: int = 0) -> TextTable:
@@ -64,10 +55,7 @@ def make_text_table(headers: Sequence[str], rows: list[list[str]], numbers: int 
 
 def build_demo(by_name: Mapping[str, Row]) -> Section:
     """Return the demo's commands with the time of 100 iterations by the campaigns, beside the times of the demo."""
-
-    def format_seconds(row: Row) -> str:
-        return format_range([DEMO_ITERATIONS * pair.new.typical_seconds for pair in row.pairs.values()])
-
+    format_seconds = partial(format_times, factor=DEMO_ITERATIONS)
     queues, graph = DEMO_SECONDS
     rows, used = [["the demo, on its GPUs", f"{queues} s", f"{graph} s", f"{queues / graph:.1f}"]], []
     for flag, place in DEMO_FLAGS.items():
@@ -90,42 +78,41 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
 def build_agreement(folder: Path) -> Section:
     """Return how long the scripts take beside the suite, from the records in suite/ and scripts/ of a folder."""
     suite, scripts = (group_results(files.load_all([folder / side])) for side in ("suite", "scripts"))
-    columns = [
+    columns = (
         Column("configuration", lambda pair: pair.label),
         Column("script ms", lambda pair: format_typical(pair.new)),
         Column("suite ms", lambda pair: format_typical(pair.old)),
         Column("script / suite", lambda pair: format_ratio(pair.ratio)[0]),
         Column("95 % interval", lambda pair: format_ratio(pair.ratio)[1]),
         Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
-    ]
-    pairs = match_results(suite, scripts)[0]
-    return Section("agreement", "", table=make_table(pairs, columns), notes=provenance(suite))
+    )
+    table = make_table(match_results(suite, scripts)[0], columns)
+    return Section("agreement", "", table=table, notes=provenance(suite))
 
 
 def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> str:
     """Return a list of four answers: one node with copies, one node with views, several nodes, GPUs."""
     on_ray = [row for row in headline if row.newest.transport.runtime.uses_ray]
-    copies = [row for row in on_ray if row.is_comparable and not row.is_baseline]
-    copies.sort(key=lambda row: -row.mean)
+    fastest_first = sorted(on_ray, key=lambda row: -row.mean)
+    copies = [row for row in fastest_first if row.is_comparable and not row.is_baseline]
     times = [f"`{row.newest.name}` {describe_factor(row.values)}" for row in copies]
     size = format_bytes(headline[0].newest.workload.bytes_per_iteration)
     answers = [f"**One node** (on Ray, {size} per iteration). Times as fast as the demo's queues: {', '.join(times)}."]
     runs = {row.newest.name: [run for pair in row.pairs.values() for run in pair.new.runs] for row in on_ray}
     counts = {name: sum(run.status == "failed" for run in runs[name]) for name in runs}
-    failures = [f"`{name}` {count} of {len(runs[name])}" for name, count in counts.items() if count]
-    if failures:
+    if failures := [f"`{name}` {count} of {len(runs[name])}" for name, count in counts.items() if count]:
         answers[0] += f" Failed runs: {', '.join(failures)}."
-    views = {row.newest.name: campaign_tables.format_milliseconds(row) for row in on_ray if not row.is_comparable}
-    if views:
-        texts = [f"`{name}` takes {milliseconds} ms" for name, milliseconds in views.items()]
-        answers.append(f"**One node, readers that only read.** {'; '.join(texts)}, because no reader copies.")
-    nodes = [r for r in results if times_link(r) and tables.readers_of(r) == tables.OWN_COPY]
-    if nodes := sorted(largest_of(nodes, "cluster"), key=lambda result: result.typical_seconds):
-        cells = [(r.name, format_milliseconds(r.typical_seconds), format_significant(times_link(r))) for r in nodes]
-        text = ", ".join(f"`{name}` {milliseconds} ms ({multiple} x)" for name, milliseconds, multiple in cells)
+    if views := [f"`{row.newest.name}` takes {format_times(row)} ms" for row in on_ray if not row.is_comparable]:
+        answers.append(f"**One node, readers that only read.** {'; '.join(views)}, because no reader copies.")
+    nodes = [r for r in results if r.table == "cluster" and times_link(r) and tables.readers_of(r) == tables.OWN_COPY]
+    if nodes:
+        largest = max((result.workload for result in nodes), key=lambda workload: workload.bytes_per_iteration)
+        nodes = sorted((r for r in nodes if r.workload == largest), key=lambda result: result.typical_seconds)
+        cells = [(r.name, r.typical_seconds * 1e3, times_link(r)) for r in nodes]
+        times = [f"`{name}` {format_significant(ms)} ms ({format_significant(ratio)} x)" for name, ms, ratio in cells]
         layout = f"{describe_layout(nodes[0])}, {format_bytes(nodes[0].workload.bytes_per_iteration)} per iteration"
         note = "x: the time of the network alone for the bytes that cross it"
-        answers.append(f"**Several nodes** ({layout}; {note}). {text}.")
+        answers.append(f"**Several nodes** ({layout}; {note}). {', '.join(times)}.")
     return "\n".join(f"* {answer}" for answer in [*answers, GPU_ANSWER])
 
 
@@ -134,8 +121,7 @@ def build_advice(by_name: Mapping[str, Row]) -> Section:
     keys = {"use it for": "use_when", "needs": "needs", "copies per edge": "copies", "what breaks it": "breaks"}
     rows = []
     for variant in (variant for variant in VARIANTS if variant.advice):
-        row = by_name.get(variant.name)
-        milliseconds = campaign_tables.format_milliseconds(row) if row else "-"
+        milliseconds = format_times(by_name[variant.name]) if variant.name in by_name else "-"
         rows.append([f"`{variant.name}`", *(variant.advice[key] for key in keys.values()), milliseconds])
     return Section("advice", "", table=make_text_table(("configuration", *keys, "ms in campaigns"), rows, numbers=1))
 
@@ -145,13 +131,11 @@ def build_systems(by_name: Mapping[str, Row]) -> Section:
     headers = ("system", "how it sends experience", "source", "most similar configuration", *STEPS)
     rows = []
     for system in SYSTEMS:
-        old, factors = by_name.get(system["configuration"]), []
+        today = system["configuration"]
+        cells = [f"{system['name']} {system['version']}", system["today"], system["source"], f"`{today}`"]
         for name in STEPS.values():
-            new = by_name.get(name)
-            factor = describe_factor(new.divide(old)) if old and new else "not measured"
-            factors.append("as today" if name == system["configuration"] else factor)
-        rows.append([
-            f"{system['name']} {system['version']}", system["today"], system["source"], f"`{system['configuration']}`",
-            *factors,
-        ])  # fmt: skip
+            is_measured = {name, today} <= by_name.keys()
+            factor = describe_factor(by_name[name].divide(by_name[today])) if is_measured else "not measured"
+            cells.append("as today" if name == today else factor)
+        rows.append(cells)
     return Section("systems", "", table=make_text_table(headers, rows, numbers=len(STEPS)))

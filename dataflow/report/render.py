@@ -41,7 +41,6 @@ def to_text(table: TextTable, width: int | None = None, count: int = MAX_COLUMNS
     ranks = {position: table.columns[position].rank for position in texts}
     while width and sum(len(cells[0]) + 2 for cells in texts.values()) - 2 > width and any(ranks[p] for p in texts):
         del texts[max(texts, key=lambda position: ranks[position])]
-    left_out = [column.header for position, column in enumerate(table.columns) if position not in texts]
     space = (width or 0) - sum(len(cells[0]) + 2 for cells in texts.values())
     times = [position for position in texts if table.columns[position].is_time]
     if times and space >= MIN_BAR:
@@ -50,7 +49,7 @@ def to_text(table: TextTable, width: int | None = None, count: int = MAX_COLUMNS
         scale = min(space, MAX_BAR) / max(*values, 1e-9)
         texts[len(table.columns)] = ["", *("#" * round(scale * value) for value in values)]
     lines = ["  ".join(row).rstrip() for row in zip(*texts.values(), strict=True)]
-    if left_out:
+    if left_out := [column.header for position, column in enumerate(table.columns) if position not in texts]:
         reason = "--columns all also shows" if count == MAX_COLUMNS else "not shown, because the terminal is too narrow"
         lines.append(f"({reason}: {', '.join(left_out)})")
     return "\n".join(lines)
@@ -64,11 +63,10 @@ def print_table(table: TextTable, count: int = ALL_COLUMNS) -> None:
 
 def print_sections(built: Sequence[Section], count: int = MAX_COLUMNS) -> None:
     """Print the sections that have a table."""
-    for section in built:
-        if section.table:
-            print(f"{section.title}. {section.sentence.replace('`', '')}".rstrip())
-            print_table(section.table, count)
-            print(*section.notes, "", sep="\n")
+    for section, table in ((section, section.table) for section in built if section.table):
+        print(f"{section.title}. {section.sentence.replace('`', '')}".rstrip())
+        print_table(table, count)
+        print(*section.notes, "", sep="\n")
 
 
 def print_flow(flow: Flow) -> None:

@@ -3,14 +3,15 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from importlib import import_module
 from math import inf
+from operator import attrgetter
 from statistics import median
 from typing import Any
 
 from dataflow.analysis.comparison import Pair
-from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance, with_shared_references
+from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance
 from dataflow.analysis.statistics import UNRANKED
 from dataflow.catalogue.catalogue import REFERENCE
 from dataflow.flows.catalogue import FLOWS
@@ -26,20 +27,14 @@ MAX_PAGE_ROWS = 12  # of a table on a page
 MIN_DOTS = 2  # of a chart
 
 
-@dataclass(frozen=True)
 class Group:
-    """The results of one section, and all results of the report."""
+    """The results of one section, which share their reference times, and all results of the report."""
 
-    results: Sequence[Result]  # also those without a time
-    report: Sequence[Result]
-
-    @cached_property
-    def done(self) -> list[Result]:
-        return [result for result in self.results if result.status == "ok"]
-
-    @property
-    def ordered(self) -> list[Result]:
-        return tables.order_by_readers(self.done)
+    def __init__(self, results: Sequence[Result], report: Sequence[Result]) -> None:
+        self.results = [Result(result.records, results) for result in results]  # also those without a time
+        self.report = report
+        self.done = [result for result in self.results if result.status == "ok"]
+        self.ordered = tables.order_by_readers(self.done)
 
 
 def title_of(result: Result) -> str:
@@ -96,7 +91,7 @@ def sections(results: Sequence[Result]) -> list[Section]:
         groups[key] += [Result((record,)) for record in result.records] if result.paired else [result]
     built = []
     for key in sorted(groups, key=lambda key: key[:4]):
-        built += build_group(by_name[groups[key][0].table], Group(with_shared_references(groups[key]), results))
+        built += build_group(by_name[groups[key][0].table], Group(groups[key], results))
     return built
 
 
@@ -131,35 +126,29 @@ def choose_rows(results: Sequence[Result], is_kept: Callable[[Result], bool] = i
     return sorted(sorted(importance, key=lambda p: importance[p])[:MAX_PAGE_ROWS])
 
 
-def provenance(results: Sequence[Result]) -> list[str]:
-    """Return the machines and versions, and last the boots, the runs, the day and the commits."""
+def provenance(results: Sequence[Result], campaigns: Sequence[str] = ()) -> list[str]:
+    """Return the machines and versions, and last the boots, the runs, and the commits, with the days or campaigns."""
     environments = [environment for result in results for environment in result.environments]
-    ok_runs = [run for result in results for run in result.ok_runs]
-    commits = set()
-    for environment in environments:
-        changed = " with changes that are not committed" if environment.get("git_dirty") else ""
-        commits.add((environment.get("git_commit") or "unknown")[:10] + changed)
+    shared = {key: " or ".join(sorted({str(e.get(key)) for e in environments}))
+              for key in ("cpu_model", "kernel") if campaigns}  # fmt: skip
+    machines = sorted({machine_line(environment | shared) for environment in environments})
+    boots, kernels = (len({environment.get(key) for environment in environments}) for key in ("boot", "kernel"))
+    changed = " with changes that are not committed"
+    names = {(e.get("git_commit") or "unknown")[:10] + (changed if e.get("git_dirty") else "") for e in environments}
+    runs, commits = tables.format_range([len(r.run_seconds) for r in results], digits=9), ", ".join(sorted(names))
+    if campaigns:
+        return [*machines, f"Campaigns: {len(campaigns)} ({', '.join(campaigns)}), boots: {boots}, kernels: {kernels}. "
+                f"Runs per configuration and campaign: {runs}. Commit {commits}."]  # fmt: skip
     days = sorted({run.started_at[:10] for result in results for run in result.shown_runs})
-    counts = sorted({len(result.run_seconds) for result in results})
+    ok_runs = [run for result in results for run in result.ok_runs]
     verb = "Counted, although" if any(result.allows_disturbed for result in results) else "Left out, because"
     left_out = {
         f"{verb} they were disturbed": sum(bool(find_disturbance(run)) for run in ok_runs),
         "Left out, because their times had not settled": sum(run.settled is False for run in ok_runs),
     }
     notes = [f"{reason}: {count} of {len(ok_runs)} runs. " for reason, count in left_out.items() if count]
-    return [
-        *sorted(set(map(machine_line, environments))),
-        f"Boots: {len({environment.get('boot') for environment in environments})}. "
-        f"Runs per configuration: {' to '.join(map(str, dict.fromkeys([counts[0], counts[-1]])))}. {''.join(notes)}"
-        f"Measured on {' and '.join(days)}, commit {', '.join(sorted(commits))}.",
-    ]
-
-
-def make_mark(result: Result, name: str) -> Mark:
-    """Return a dot for the time of a result with its 95 % interval."""
-    milliseconds = 1e3 * result.typical_seconds
-    ends = tables.milliseconds_interval(result) or (milliseconds, milliseconds)
-    return Mark(name, format_time(result), milliseconds, *ends, not result.readers_own_a_copy)
+    return [*machines, f"Boots: {boots}. Runs per configuration: {runs}. {''.join(notes)}"
+            f"Measured on {' and '.join(days)}, commit {commits}."]  # fmt: skip
 
 
 def draw_dots(
@@ -167,13 +156,16 @@ def draw_dots(
 ) -> Chart | None:
     """Return a chart with a dot per result, the slowest first, in groups of equal work, and the times of memcpy.
 
-    The default name is that of the table. The result is None for fewer than MIN_DOTS results.
+    A dot has its 95 % interval. The default name is that of the table. It is None for fewer than MIN_DOTS results.
     """
     if len(group.done) < MIN_DOTS:
         return None
     dots: dict[str, list[Mark]] = {}
     for result in (group.ordered[position] for position in choose_rows(group.ordered)):
-        dots.setdefault(tables.readers_of(result), []).append(make_mark(result, label(result)))
+        milliseconds = 1e3 * result.typical_seconds
+        ends = tables.milliseconds_interval(result) or (milliseconds, milliseconds)
+        mark = Mark(label(result), format_time(result), milliseconds, *ends, not result.readers_own_a_copy)
+        dots.setdefault(tables.readers_of(result), []).append(mark)
     caption = ("Line: 95 % interval of the time, from the medians of the runs.", *provenance(group.done))
     title = find_finding(group.ordered) + (title or f"Time per iteration: {title_of(group.done[0])}")
     file_name = file_name or group.done[0].table.replace("-", "_")
@@ -185,11 +177,8 @@ def find_finding(results: Sequence[Result], swept: str = "") -> str:
     baseline = next(filter(is_baseline, results), None)
     if not baseline:
         return ""
-
-    def work(result: Result) -> tuple[Any, ...]:
-        return result.work, result.check_every, result.in_flight, result.threads
-
-    alike = [r for r in results if work(r) == work(baseline) and r.transport.label != REFERENCE]
+    conditions = attrgetter("work", "check_every", "in_flight", "threads")
+    alike = [r for r in results if conditions(r) == conditions(baseline) and r.transport.label != REFERENCE]
     ratio = Pair(alike[-1], baseline).ratio
     if ratio.verdict in UNRANKED or ratio.interval is None:
         return ""

@@ -40,8 +40,7 @@ def describe_fastest(results: Sequence[Result]) -> str:
             equal = [other for other in others if Pair(best, other).ratio.verdict in UNRANKED]
             names = " and ".join(f"`{other.label}` ({format_time(other)})" for other in equal)
             sentences.append(f"{text}; these runs do not tell it apart from {names}" if names else text)
-    left_out = [f"`{result.label}` ({result.status})" for result in results if result.status in UNCOUNTED]
-    if left_out:
+    if left_out := [f"`{result.label}` ({result.status})" for result in results if result.status in UNCOUNTED]:
         sentences.append(f"Not ranked: {', '.join(left_out)}")
     return " ".join(f"{sentence}." for sentence in sentences)
 

@@ -1,6 +1,7 @@
 """Say how traced iterations are shown: their time by cause and by stage."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -18,12 +19,6 @@ CHARTED = [f"{name}{flag}" for name in (BASELINE, SIMPLEST, "graph shm") for fla
 Attribute = Callable[[Run], Mapping[str, float]]  # returns seconds by name
 
 
-def largest_of(results: Sequence[Result], table: str) -> list[Result]:
-    chosen = [result for result in results if result.table == table]
-    largest = max((r.workload for r in chosen), key=lambda workload: workload.bytes_per_iteration, default=None)
-    return [result for result in chosen if result.workload == largest]
-
-
 def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Sequence[Column]:
     """Return a column for each name in `order` that has a time; raise RecordError for a contradictory trace."""
     for result in group.done:
@@ -34,13 +29,12 @@ def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Se
         seconds = parts[result].get(name)
         return format_milliseconds(None if seconds and stages.is_within_clock_error(result, seconds) else seconds)
 
-    def format_mean(result: Result) -> str:
-        return format_milliseconds(fmean(map(stages.iteration_seconds, result.shown_runs)))
-
     names = [name for name in order if any(name in seconds for seconds in parts.values())]
     return (
         Column("configuration", label_without_layout),
-        Column("mean ms per iteration", format_mean),
+        Column(
+            "mean ms per iteration", lambda r: format_milliseconds(fmean(map(stages.iteration_seconds, r.shown_runs)))
+        ),
         *(Column(name, partial(format_part, name=name)) for name in names),
     )
 
@@ -65,8 +59,8 @@ def draw_causes(group: Group) -> Chart | None:
         causes = stages.mean_over_runs(stages.attribute_to_causes, result.shown_runs)
         segments = {cause: 1e3 * seconds for cause, seconds in causes.items()}
         total = sum(segments.values())
-        label = f"{format_significant(total)} ms"
-        bars.append(Mark(label_without_layout(result), label, total, total, total, segments=segments))
+        name, label = label_without_layout(result), f"{format_significant(total)} ms"
+        bars.append(Mark(name, label, total, total, total, segments=segments))
     if not bars:
         return None
     bars.sort(key=lambda bar: -bar.value)
@@ -80,11 +74,12 @@ def draw_causes(group: Group) -> Chart | None:
 
 def stage_tables(name: str, chart: Callable[[Group], Any] = lambda group: None) -> Table:
     """Return two tables: by stage, which is too wide for pages, and by cause, with a chart."""
-
-    def make(part: str, attribute: Attribute, order: Sequence[str], **more: Any) -> Table:
-        columns, title = partial(part_columns, attribute=attribute, order=order), f"Milliseconds by {part}: "
-        return Table(name, columns, lambda group: group.done, lambda r: title + title_of(r), **more)
-
-    by_stage = make("stage", lambda run: stages.attribute(run)[0], [*stages.STAGES], is_on_pages=False)
-    by_cause = partial(make, "cause", stages.attribute_to_causes, stages.CAUSES, chart=chart)
-    return by_cause(notes=describe_method, before=[by_stage])
+    by_stage = Table(
+        name, lambda group: part_columns(group, lambda run: stages.attribute(run)[0], [*stages.STAGES]),
+        lambda group: group.done, lambda result: f"Milliseconds by stage: {title_of(result)}", is_on_pages=False,
+    )  # fmt: skip
+    return replace(
+        by_stage, columns=lambda group: part_columns(group, stages.attribute_to_causes, stages.CAUSES), chart=chart,
+        title=lambda result: f"Milliseconds by cause: {title_of(result)}", notes=describe_method, before=[by_stage],
+        is_on_pages=True,
+    )  # fmt: skip

@@ -108,12 +108,8 @@ CLUSTER = Table(
 
 def setup_column(step: str) -> Column:
     """Return the median time of a step of the setup, of all workers together; "-" if a transport does not have it."""
-
-    def format_setup(result: Result) -> str:
-        steps = [run.setup_seconds for run in result.shown_runs if step in run.setup_seconds]
-        return format_milliseconds(median_of([seconds[step]] for seconds in steps))
-
-    return Column(f"{step} ms", format_setup, is_optional=True)
+    return Column(f"{step} ms", lambda r: format_milliseconds(median_of(
+        [run.setup_seconds[step]] for run in r.shown_runs if step in run.setup_seconds)), is_optional=True)  # fmt: skip
 
 
 SETUP_COLUMNS = (
@@ -126,9 +122,9 @@ BESIDE = replace(
     CONFIGURATIONS, name="beside", chart=lambda group: None,
     is_kept=lambda result: result.transport.runtime.name == "rdt" or is_baseline(result),
 )  # fmt: skip
-RDT_TIMES = replace(BESIDE, name="rdt", chart=lambda group: draw_dots(group) if len(group.done) > 2 else None)
 RDT = replace(
-    BESIDE, name="rdt", columns=lambda group: SETUP_COLUMNS, before=[RDT_TIMES], sentence=lambda group: "",
+    BESIDE, name="rdt", columns=lambda group: SETUP_COLUMNS, sentence=lambda group: "",
+    before=[replace(BESIDE, name="rdt", chart=lambda group: draw_dots(group) if len(group.done) > 2 else None)],
     title=lambda result: f"What happens once, and the first iteration: {title_of(result)}",
 )  # fmt: skip
 
@@ -140,14 +136,12 @@ def swept_size(result: Result) -> str:
 def find_sweeps(group: Group) -> list[Sweep]:
     """Return the results of each configuration that has a time, in groups of equal work at the largest value."""
     swept, by_label = swept_size(group.done[0]), defaultdict[str, dict[int, Result]](dict)
-    for result in group.results:
-        if result.status in ("ok", *UNCOUNTED):
-            value = result.in_flight if swept == "in_flight" else int(result.workload.sizes[swept])
-            by_label[tables.short_label(result, swept)][value] = result
+    for result in (result for result in group.results if result.status in ("ok", *UNCOUNTED)):
+        value = result.in_flight if swept == "in_flight" else int(result.workload.sizes[swept])
+        by_label[tables.short_label(result, swept)][value] = result
     rows = []
     for results in by_label.values():
-        timed = {value: result for value, result in sorted(results.items()) if result.status == "ok"}
-        if timed:
+        if timed := {value: result for value, result in sorted(results.items()) if result.status == "ok"}:
             rows.append((timed[max(timed)], timed, results))  # the object store gives views of large messages only
     return sorted(rows, key=lambda row: [*tables.READER_GROUPS].index(tables.readers_of(row[0])))
 
@@ -157,8 +151,8 @@ def sweep_columns(group: Group) -> Sequence[Column]:
     header = format_bytes if swept == "iteration_bytes" else str
 
     def format_at(row: Sweep, value: int) -> str:
-        times = {v: tables.TIME.cell(r) if r.seconds else r.status for v, r in row[2].items()}
-        return times.get(value, "-")
+        result = row[2].get(value)
+        return "-" if result is None else tables.TIME.cell(result) if result.seconds else result.status
 
     def format_largest_overhead(row: Sweep) -> str:
         return tables.OVERHEAD.cell(max(row[1].values(), key=lambda result: result.overhead_share or 0))
@@ -189,12 +183,9 @@ def draw_sweep(group: Group) -> Chart:
     caption = ("Dashed: readers get a view. Bands: fastest to slowest run.", *provenance(group.done))
     last = max(max(timed) for _, timed, _ in sweeps)
     finding = find_finding(tables.order_by_readers([timed[last] for _, timed, _ in sweeps if last in timed]), swept)
-    is_bytes = swept == "iteration_bytes"
-    at = format_bytes(last) if is_bytes else f"{last} {SWEPT[swept]}"
-    title = (f"With {at}, {finding}" if finding else "") + sweep_title(group.done[0])
-    return Chart(
-        f"sweep_{swept}", title, {"": lines}, SWEPT[swept], {}, caption, format_x=format_bytes if is_bytes else str
-    )
+    format_x, unit = (format_bytes, "") if swept == "iteration_bytes" else (str, f" {SWEPT[swept]}")
+    title = (f"With {format_x(last)}{unit}, {finding}" if finding else "") + sweep_title(group.done[0])
+    return Chart(f"sweep_{swept}", title, {"": lines}, SWEPT[swept], {}, caption, format_x=format_x)
 
 
 SWEEP = Table("sweeps", sweep_columns, find_sweeps, sweep_title, chart=draw_sweep, group_by=lambda result: ())

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Any
 
 import msgspec
 
 from dataflow.analysis.comparison import times_link
-from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance
+from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance, median_of
 from dataflow.analysis.statistics import interval
 from dataflow.analysis.workload import label_of
 from dataflow.catalogue.catalogue import REFERENCE, configuration_name
@@ -79,6 +78,11 @@ def make_table(items: Sequence[Any], columns: Sequence[Column]) -> TextTable:
 def format_significant(value: float | None, digits: int = 2) -> str:
     """Return a number with so many significant digits, without an exponent; "-" for None."""
     return "-" if value is None else f"{float(f'{value:.{digits}g}'):,.10g}"
+
+
+def format_range(values: Sequence[float], digits: int = 2) -> str:
+    """Return the smallest and the largest value with so many digits, or one of them if they are equal then."""
+    return " to ".join(dict.fromkeys(format_significant(value, digits) for value in (min(values), max(values))))
 
 
 def digits_of(ends: tuple[float, float] | None) -> int:
@@ -167,7 +171,7 @@ def short_label(result: Result, swept: str = "") -> str:
 def format_other_flow(result: Result) -> str:
     """Return the iterations of the flow of --beside per second, the median of the runs."""
     rates = [run.beside_iterations / run.beside_seconds for run in result.shown_runs if run.beside_seconds]
-    return format_significant(median(rates) if rates else None)
+    return format_significant(median_of([rates]))
 
 
 TIME = Column("ms per iteration", format_typical, is_time=True)

@@ -4,8 +4,9 @@ import msgspec
 import pytest
 from made_records import make_record, make_run
 
-from dataflow.analysis.result import Result, group_results, warnings, with_shared_references
+from dataflow.analysis.result import Result, group_results, warnings
 from dataflow.records.schema import Edge, ProcessCost, record_edges
+from dataflow.report.sections import Group
 
 
 def make_result(*runs, transport="refs", **changes):
@@ -118,10 +119,10 @@ def test_results_with_as_many_threads_share_their_references_and_views_are_no_mu
         return make_result(run, flags=flags, **({"batch_size": batch_size} if batch_size else {}))
 
     copy, view = make([0.04], [0.2]), make([0.02], [0.4], owns=False)
-    shared = with_shared_references([copy, view, make([0.01], [0.1], threads=2), make([0.001], [], batch_size=2)])
+    shared = Group([copy, view, make([0.01], [0.1], threads=2), make([0.001], [], batch_size=2)], []).results
     assert [result.memcpy_seconds for result in shared] == [pytest.approx(0.03), pytest.approx(0.03), 0.01, 0.001]
     assert [r.multiple_of(r.cold_copy_seconds) for r in shared] == [pytest.approx(1 / 0.3), None, 10, None]
-    assert shared[1].times_memcpy is None and with_shared_references([make([], [])])[0].memcpy_seconds is None
+    assert shared[1].times_memcpy is None and Group([make([], [])], []).results[0].memcpy_seconds is None
 
 
 PASSES = {"memcpy_before_seconds": [0.2, 0.3], "memcpy_after_seconds": [0.25], "memcpy_all_cores_seconds": [0.09]}
