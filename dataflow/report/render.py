@@ -4,6 +4,7 @@ import html
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,16 +58,28 @@ def to_text(table: TextTable, width: int | None = None, count: int = MAX_COLUMNS
 
 def print_table(table: TextTable, count: int = ALL_COLUMNS) -> None:
     """Print a table at most as wide as the terminal, or wider with MORE_COLUMNS (--columns all)."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() and count <= ALL_COLUMNS else None
-    print(to_text(table, width, count))
+    print(to_text(table, terminal_width() if count <= ALL_COLUMNS else None, count))
+
+
+def terminal_width() -> int | None:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def print_sections(built: Sequence[Section], count: int = MAX_COLUMNS) -> None:
-    """Print the sections that have a table."""
-    for section, table in ((section, section.table) for section in built if section.table):
-        print(f"{section.title}. {section.sentence.replace('`', '')}".rstrip())
+    """Print the sections that have a table. A note of several sections is printed once, with the last of them."""
+    with_table = [(section, section.table) for section in built if section.table]
+    for position, (section, table) in enumerate(with_table, 1):
+        print_text(f"{section.title}. {section.sentence.replace('`', '')}")
         print_table(table, count)
-        print(*section.notes, "", sep="\n")
+        later = {note for other, _ in with_table[position:] for note in other.notes}
+        print_text(*(note for note in section.notes if note not in later), "")
+
+
+def print_text(*lines: str) -> None:
+    """Print lines that are broken between words if a terminal is too narrow for them."""
+    width = terminal_width()
+    for line in lines:
+        print(textwrap.fill(line, width, break_on_hyphens=False) if width else line.rstrip())
 
 
 def print_flow(flow: Flow) -> None:

@@ -57,9 +57,9 @@ MICROBENCHMARK_COLUMNS = (
     Column("configuration", tables.short_label),
     Column("bytes per message", lambda r: f"{r.workload.edges[0].bytes:,}"),
     tables.READERS,
-    Column("µs per iteration", lambda r: f"{r.typical_seconds * 1e6:,.0f}", is_time=True),
-    Column("p95 µs", lambda r: f"{1e6 * p95:,.0f}" if (p95 := r.p95_seconds) else "-", 1),
-    Column("µs per hop", lambda r: f"{r.typical_seconds / r.flow.path_length(max) * 1e6:,.0f}"),
+    Column("µs per iteration", lambda r: format_significant(1e6 * r.typical_seconds), is_time=True),
+    Column("p95 µs", lambda r: format_significant(1e6 * p95 if (p95 := r.p95_seconds) else None), 1),
+    Column("µs per hop", lambda r: format_significant(1e6 * r.typical_seconds / r.flow.path_length(max))),
     tables.OVERHEAD,
 )
 MICROBENCHMARKS = Table(
