@@ -20,7 +20,7 @@ MAX_SHOWN_EDGES = 20  # of a flow
 MAX_COLUMNS, MAX_PAGE_COLUMNS = 7, 8  # in a terminal, and on the pages; report.html has all
 ALL_COLUMNS, MORE_COLUMNS = 1000, 1001  # as many as the terminal is wide, and all of them
 REPORT_COMMAND = "`.venv/bin/python -m dataflow report results/published --html`"
-MIN_BAR, MAX_BAR = 10, 40  # characters
+MIN_BAR, MAX_BAR, MAX_LINE = 10, 40, 1000  # characters
 
 
 def choose_columns(table: TextTable, count: int) -> list[int]:
@@ -52,7 +52,7 @@ def to_text(table: TextTable, width: int | None = None, count: int = MAX_COLUMNS
     lines = ["  ".join(row).rstrip() for row in zip(*texts.values(), strict=True)]
     if left_out := [column.header for position, column in enumerate(table.columns) if position not in texts]:
         reason = "--columns all also shows" if count == MAX_COLUMNS else "not shown, because the terminal is too narrow"
-        lines.append(f"({reason}: {', '.join(left_out)})")
+        lines.append(textwrap.fill(f"({reason}: {', '.join(left_out)})", width or MAX_LINE))
     return "\n".join(lines)
 
 

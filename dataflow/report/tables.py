@@ -201,5 +201,5 @@ MAIN_COLUMNS = (
     DATA_PATH,
     Column("peak GiB", lambda r: f"{r.peak_memory_bytes / 2**30:.1f}" if r.peak_memory_bytes else "-", 7, untimed=True),
     Column("wrong bytes", lambda r: f"{r.wrong_bytes:,}", 4),
-    Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status, untimed=True),
+    Column("status", lambda r: "WRONG" if r.wrong_bytes else r.status, 1, untimed=True),
 )  # fmt: skip
