@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 
@@ -50,13 +50,18 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
+def add_profiler(environment: Mapping[str, str], folder: Path, min_bytes: int = 102_400) -> dict[str, str]:
+    """Return the environment with which a program of Ray writes its messages into a folder."""
+    inside = str(Path(__file__).parents[1] / "profile" / "inside")
+    path = os.pathsep.join(filter(None, [inside, environment.get("PYTHONPATH")]))
+    return {**environment, "PYTHONPATH": path, "RAY_RUNTIME_ENV_HOOK": "dataflow_hook.add_to_runtime_env",
+            "DATAFLOW_PROFILE": f"{folder.resolve()}:{min_bytes}",
+            "DATAFLOW_PROFILE_USERS_HOOK": environment.get("RAY_RUNTIME_ENV_HOOK", "")}  # fmt: skip
+
+
 def run_program(arguments: argparse.Namespace) -> int:
     """Run the user's program with Ray's hook, and return its exit code; signals go to the program."""
-    inside = str(Path(__file__).parents[1] / "profile" / "inside")
-    path = os.pathsep.join(filter(None, [inside, os.environ.get("PYTHONPATH")]))
-    environment = os.environ | {"PYTHONPATH": path, "RAY_RUNTIME_ENV_HOOK": "dataflow_hook.add_to_runtime_env",
-                                "DATAFLOW_PROFILE": f"{arguments.output.resolve()}:{arguments.min_bytes}",
-                                "DATAFLOW_PROFILE_USERS_HOOK": os.environ.get("RAY_RUNTIME_ENV_HOOK", "")}  # fmt: skip
+    environment = add_profiler(os.environ, arguments.output, arguments.min_bytes)
     arguments.output.mkdir(0o700, parents=True, exist_ok=True)
     process = subprocess.Popen([sys.executable, *["-m"] * arguments.module, *arguments.program], env=environment)
     for number in INTERRUPTS:  # a terminal sends Ctrl-C to the program, too

@@ -1,6 +1,6 @@
 """Profile the programs of this folder, try the advice, and measure what profiling costs.
 
-    python3 -m examples.profiled.measure programs              each program's profile as text
+    python3 -m examples.profiled.measure programs              each program's profile
     python3 -m examples.profiled.measure advice                the time that each change saves, and the removed work
     python3 -m examples.profiled.measure cost                  the programs with and without the profiler, in pairs
     python3 -m examples.profiled.measure process               the same for a small message and for memory
@@ -10,7 +10,6 @@
 Records go to results/evidence/profile/.
 """
 
-import argparse
 import json
 import os
 import random
@@ -18,49 +17,41 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 from statistics import median
 
-from dataflow.commands.profile import run_program
+from dataflow.commands.profile import add_profiler, measure_fault_seconds
 from dataflow.profile.messages import make_profile
 from dataflow.profile.output import advise, print_profile
+from dataflow.workers.variables import RETAIN_MEMORY
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "evidence" / "profile"
 PAGE = ROOT / "docs" / "profile.md"
 RUNS = 5
-SHUFFLE = ["-m", "ray.experimental.shuffle", "--num-partitions", "8", "--partition-size", "20e6",
-           "--object-store-memory", "1e9"]  # fmt: skip
 PROGRAMS = {
     "through-driver": ["examples/profiled/through_driver.py"],
     "verl": ["examples/profiled/verl_controller.py"],
     "rllib": ["examples/profiled/rllib_ppo.py"],
-    "shuffle": ["--step", "shuffle_reduce", *SHUFFLE],
-}
-RETAIN = {"MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TRIM_THRESHOLD_": "8000000000",
-          "MALLOC_TOP_PAD_": "67108864", "MALLOC_ARENA_MAX": "1"}  # fmt: skip
-ZERO_COPY = {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1"}
-CHANGES = {  # program and cause -> the changed program, or the variables that it starts with
-    ("through_driver.py", "through the driver"): ("by_reference.py", {}),
-    ("through_driver.py", "page faults"): ("through_driver.py", RETAIN),
-    ("through_driver.py", "tensors in the pickle"): ("through_driver.py", ZERO_COPY),
-    ("verl_controller.py", "page faults"): ("verl_controller.py", RETAIN),
-    ("verl_controller.py", "tensors in the pickle"): ("verl_controller.py", ZERO_COPY),
-}
-REFS = ["simulate_chat_learn_data_flow.py", "--transport", "refs", "--iterations", "20"]
-COSTS = {"verl": PROGRAMS["verl"], "rllib": PROGRAMS["rllib"], "shuffle": SHUFFLE, "store refs": REFS}
-
+    "shuffle": ["-m", "ray.experimental.shuffle", "--num-partitions", "8", "--partition-size", "20e6",
+                "--object-store-memory", "1e9"],
+}  # fmt: skip
+COSTS = {name: PROGRAMS[name] for name in ("verl", "rllib", "shuffle")}
+COSTS["store refs"] = ["simulate_chat_learn_data_flow.py", "--transport", "refs", "--iterations", "20"]
+VARIABLES = {"": {}, "page faults": RETAIN_MEMORY, "tensors in the pickle": {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1"}}
+# Program and cause (none: as it is) -> the changed program, and the variables that it starts with.
+CHANGES = {("through_driver", "through the driver"): ("by_reference", {})}
+CHANGES |= {(name, cause): (name, VARIABLES[cause]) for name in ("through_driver", "verl_controller")
+            for cause in VARIABLES}  # fmt: skip
 PROCESS = """
-import json, time, ray
+import json, ray, timeit
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
 context, reference, found = ray._private.worker.global_worker.get_serialization_context(), ray.put(1), {}
 for name, call in {"serialising": lambda: context.serialize(1), "ray.get of": lambda: ray.get(reference)}.items():
-    start = time.perf_counter()
-    for _ in range(5000):
-        call()
-    found[f"{name} one number (µs)"] = (time.perf_counter() - start) / 5000 * 1e6
+    found[f"{name} one number (µs)"] = timeit.timeit(call, "gc.enable()", number=5000) / 5000 * 1e6
 for _ in range(25_000):
     ray.put(bytes(110_000))
 (kilobytes,) = (int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon"))
@@ -69,173 +60,124 @@ print(json.dumps(found))
 """
 
 
-def profile(words: list[str], variables: dict[str, str]) -> dict:
-    """Return the profile of a program, without paths of this machine."""
+def run(words: list[str], side: str = "with", step: str | None = None, **variables: str) -> tuple[float, str, dict]:
+    """Run a program, and return its seconds, its output, and its profile (without paths of this machine), if any."""
     with tempfile.TemporaryDirectory(prefix="profile-") as folder:
-        command = [sys.executable, "-m", "dataflow", "profile", "--output", folder + "/new", *words]
         environment = os.environ | {"PYTHONPATH": str(ROOT), **variables}
-        subprocess.run(command, cwd=ROOT, env=environment, check=True)
-        record = (Path(folder) / "new" / "profile.json").read_text()
-        return json.loads(record.replace(f"{ROOT}/", "").replace(sys.prefix, ""))
+        if side == "with":
+            environment = add_profiler(environment, Path(folder))
+        command, start = [sys.executable, *words], time.perf_counter()
+        output = subprocess.check_output(command, cwd=ROOT, env=environment, text=True)
+        seconds = time.perf_counter() - start
+        profile = make_profile(Path(folder), measure_fault_seconds(), step) if side == "with" else {}
+    return seconds, output, json.loads(json.dumps(profile).replace(f"{ROOT}/", "").replace(sys.prefix, ""))
 
 
 def save(name: str, record: object) -> None:
-    RECORDS.mkdir(parents=True, exist_ok=True)
     (RECORDS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+def load(name: str) -> dict:
+    return json.loads((RECORDS / f"{name}.json").read_text())
 
 
 def profile_programs() -> None:
     for name, words in PROGRAMS.items():
-        save(name, profile(words, {}))
-
-
-def show(record: dict) -> str:
-    """Return what the command prints of a profile."""
-    with redirect_stdout(StringIO()) as output:
-        print_profile(record)
-    return output.getvalue()
+        save(name, run(words, step="shuffle_reduce" if name == "shuffle" else None)[2])
 
 
 def try_advice() -> None:
     """Measure the seconds per step of each program as it is and with each change, interleaved."""
-    programs = dict.fromkeys((program, ()) for program, _ in CHANGES)
-    programs |= dict.fromkeys((program, tuple(variables.items())) for program, variables in CHANGES.values())
-    steps: dict = {key: [] for key in programs}
-    predicted: dict = {}
+    steps, predicted = defaultdict(list), defaultdict(list)
     for _ in range(RUNS):
-        for key in random.sample([*programs], len(programs)):
-            record = profile([f"examples/profiled/{key[0]}"], dict(key[1]))
-            steps[key].append(record["step_seconds"])
-            if not key[1]:
-                for saved, text in advise(record):
-                    predicted.setdefault((key[0], text.partition(":")[0]), []).append(saved)
-    records = []
-    for (program, cause), (changed, variables) in CHANGES.items():
-        times = {"seconds_per_step": steps[program, ()], "after": steps[changed, tuple(variables.items())]}
-        records.append(
-            {"program": program, "cause": cause, **times, "predicted_to_save": predicted.get((program, cause), [0.0])}
-        )
-    save("advice", records)
+        for name, cause in random.sample([*CHANGES], len(CHANGES)):
+            changed, variables = CHANGES[name, cause]
+            profile = run([f"examples/profiled/{changed}.py"], **variables)[2]
+            steps[name, cause].append(profile["step_seconds"])
+            for saved, text in advise(profile) if cause == "" else []:
+                predicted[name, text.partition(":")[0]].append(saved)
+    save("advice", [{"program": f"{name}.py", "cause": cause, "seconds_per_step": steps[name, ""],
+                     "after": steps[name, cause], "predicted_to_save": predicted[name, cause] or [0.0]}
+                    for name, cause in CHANGES if cause])  # fmt: skip
 
 
-def measure_cost() -> None:
-    """Measure the wall-clock time of each program with and without the profiler, in pairs."""
-    seconds: dict = {name: {"with": [], "without": []} for name in COSTS}
+def measure_pairs(record: str, programs: dict[str, list[str]]) -> None:
+    """Measure what programs print as JSON, or else their seconds, with and without the profiler, in pairs."""
+    found = defaultdict(lambda: {"with": [], "without": []})
     for _ in range(RUNS):
-        for name, words in COSTS.items():
+        for name, words in programs.items():
             for side in random.sample(["with", "without"], 2):
-                with tempfile.TemporaryDirectory(prefix="profile-") as folder:
-                    module, program = words[0] == "-m", words[words[0] == "-m" :]
-                    start = time.perf_counter()
-                    if side == "with":
-                        arguments = argparse.Namespace(
-                            output=Path(folder), min_bytes=102_400, module=module, program=program
-                        )
-                        code = run_program(arguments)
-                    else:
-                        code = subprocess.call([sys.executable, *words])
-                    seconds[name][side].append(time.perf_counter() - start)
-                    assert code == 0, (name, side)
-    save("cost", seconds)
-
-
-def measure_process() -> None:
-    """Measure the time of small messages and the memory of one process, with and without the profiler, in pairs."""
-    found: dict = {}
-    with tempfile.TemporaryDirectory(prefix="profile-") as folder:
-        path = Path(folder) / "process.py"
-        path.write_text(PROCESS)
-        for run in range(RUNS):
-            for side, words in (
-                ("without", []),
-                ("with", ["-m", "dataflow", "profile", "--output", f"{folder}/{run}"]),
-            ):
-                environment = os.environ | {"PYTHONPATH": str(ROOT)}
-                command = [sys.executable, *words, path]
-                done = subprocess.run(command, env=environment, text=True, stdout=subprocess.PIPE, check=False)
-                for name, value in json.loads(done.stdout.splitlines()[0]).items():
-                    found.setdefault(name, {"with": [], "without": []})[side].append(value)
-    save("process", found)
+                seconds, output, _ = run(words, side)
+                for key, value in (json.loads(output) if record == "process" else {name: seconds}).items():
+                    found[key][side].append(value)
+    save(record, found)
 
 
 def try_versions(folders: list[str]) -> None:
     """Profile the known program with the Ray in each folder, and count its messages."""
     records = []
     for folder in folders:
-        with tempfile.TemporaryDirectory(prefix="profile-") as output:
-            os.environ["PYTHONPATH"] = os.pathsep.join([folder, str(ROOT)])
-            program = [str(ROOT / "tests" / "profile" / "known_program.py")]
-            code = run_program(
-                argparse.Namespace(output=Path(output), min_bytes=102_400, module=False, program=program)
-            )
-            found = make_profile(Path(output), 1e-6, "Rollout.generate")
-            counts = {f"{m['place']} -> {', '.join(m['readers'])}": m["count"] for m in found["messages"]}
-            records.append({"ray": found["ray"], "exit_code": code, "counts": counts, "missing": found["missing"]})
+        path = os.pathsep.join([str(Path(folder).resolve()), str(ROOT)])
+        profile = run(["tests/profile/known_program.py"], step="Rollout.generate", PYTHONPATH=path)[2]
+        counts = {f"{m['place']} -> {', '.join(m['readers'])}": m["count"] for m in profile["messages"]}
+        records.append({"ray": profile["ray"], "counts": counts, "missing": profile["missing"]})
     save("versions", records)
 
 
-def describe_seconds(values: list[float]) -> str:
-    """Return the median in milliseconds, and the smallest and largest value."""
-    return f"{median(values) * 1e3:,.0f} ({min(values) * 1e3:,.0f} to {max(values) * 1e3:,.0f})"
+def describe(values: list[float], form: str) -> str:
+    """Return the median, the smallest and the largest value in this format."""
+    return form.format(median(values), min(values), max(values))
 
 
-def make_table(*rows: tuple[str, ...]) -> str:
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
+def make_tables() -> dict[str, list[tuple[str, ...]]]:
+    """Return the headers and rows of the tables of the page."""
+    advice = [("program", "advice", "ms per step", "with the change", "saved", "work that it removes")]
+    for row in load("advice"):
+        before, after = ([seconds * 1e3 for seconds in row[key]] for key in ("seconds_per_step", "after"))
+        times = [describe(side, "{:,.0f} ({:,.0f} to {:,.0f})") for side in (before, after)]
+        saved, predicted = median(before) - median(after), median(row["predicted_to_save"]) * 1e3
+        advice.append((f"`{row['program']}`", row["cause"], *times, f"{saved:,.0f}", f"{predicted:,.0f}"))
+    cost = [("program", "seconds without", "seconds with", "more, median of the pairs (smallest, largest)")]
+    for name, of in load("cost").items():
+        ratios = [one / other - 1 for one, other in zip(of["with"], of["without"], strict=True)]
+        medians = [f"{median(of[side]):.1f}" for side in ("without", "with")]
+        cost.append((name, *medians, describe(ratios, "{:+.1%} ({:+.1%}, {:+.1%})")))
+    process = [("median of five processes (smallest, largest)", "without the profiler", "with it")]
+    for name, of in load("process").items():
+        process.append((name, *(describe(of[side], "{:.1f} ({:.1f}, {:.1f})") for side in ("without", "with"))))
+    versions = [("Ray", "known messages that were found", "functions that it does not have")]
+    for row in load("versions"):
+        assert row["counts"] == load("versions")[0]["counts"], "the versions differ: say so in the page"
+        count = f"{len(row['counts'])} of 8, with {sum(row['counts'].values())} of 30 sends"
+        versions.append((row["ray"], count, ", ".join(row["missing"]) or "-"))
+    return {"advice": advice, "cost": cost, "process": process, "versions": versions}
 
 
 def make_page() -> str:
     """Return docs/profile.md with the records of this folder between its marks."""
-    names = ("advice", "cost", "process", "versions")
-    advice, cost, process, versions = (json.loads((RECORDS / f"{name}.json").read_text()) for name in names)
-    rows = [("program", "advice", "ms per step", "with the change", "saved", "work that it removes")]
-    for row in advice:
-        before, after = row["seconds_per_step"], row["after"]
-        saved, predicted = (median(before) - median(after)) * 1e3, median(row["predicted_to_save"]) * 1e3
-        texts = describe_seconds(before), describe_seconds(after), f"{saved:,.0f}", f"{predicted:,.0f}"
-        rows.append((f"`{row['program']}`", row["cause"], *texts))
-    costs = [("program", "seconds without", "seconds with", "more, median of the pairs (smallest, largest)")]
-    for name, of in cost.items():
-        ratios = [one / other - 1 for one, other in zip(of["with"], of["without"], strict=True)]
-        share = f"{median(ratios):+.1%} ({min(ratios):+.1%}, {max(ratios):+.1%})"
-        costs.append((name, f"{median(of['without']):.1f}", f"{median(of['with']):.1f}", share))
-    small = [("median of five processes (smallest, largest)", "without the profiler", "with it")]
-    for name, of in process.items():
-        sides = (of["without"], of["with"])
-        small.append((name, *(f"{median(side):.1f} ({min(side):.1f}, {max(side):.1f})" for side in sides)))
-    equal = {json.dumps(row["counts"], sort_keys=True) for row in versions}
-    known = [("Ray", "known messages that were found", "functions that it does not have")]
-    for row in versions:
-        count = f"{len(row['counts'])} of 8, with {sum(row['counts'].values())} of 30 sends"
-        known.append((row["ray"], count, ", ".join(row["missing"]) or "-"))
-    assert len(equal) == 1, "the versions differ: say so in the page"
-    parts = {name: f"```\n{show(json.loads((RECORDS / f'{name}.json').read_text()))}```" for name in PROGRAMS}
-    parts |= {
-        "advice": make_table(*rows),
-        "cost": make_table(*costs),
-        "process": make_table(*small),
-        "versions": make_table(*known),
-    }
+    parts = {}
+    for name, (headers, *rows) in make_tables().items():
+        lines = [f"| {' | '.join(row)} |" for row in (headers, *rows)]
+        parts[name] = "\n".join([lines[0], "|---" * len(headers) + "|", *lines[1:]])
+    for name in PROGRAMS:
+        with redirect_stdout(StringIO()) as printed:
+            print_profile(load(name))
+        parts[name] = f"```\n{printed.getvalue()}```"
     text = PAGE.read_text()
     for name, part in parts.items():
-        begin, end = text.index(f"<!-- record: {name} -->\n"), text.index(f"<!-- end of record: {name} -->")
-        text = text[:begin] + f"<!-- record: {name} -->\n{part}\n" + text[end:]
+        begin, end = f"<!-- record: {name} -->\n", f"\n<!-- end of record: {name} -->"
+        text = text[: text.index(begin)] + begin + part + text[text.index(end) :]
     return text
 
 
 if __name__ == "__main__":
-    what, *others = sys.argv[1:] or [""]
+    what, *folders = sys.argv[1:] or [""]
     actions = {
         "programs": profile_programs,
         "advice": try_advice,
-        "cost": measure_cost,
-        "process": measure_process,
+        "cost": lambda: measure_pairs("cost", COSTS),
+        "process": lambda: measure_pairs("process", {"process": ["-c", PROCESS]}),
+        "versions": lambda: try_versions(folders),
+        "page": lambda: PAGE.write_text(make_page()),
     }
-    if what == "versions":
-        try_versions(others)
-    elif what == "page":
-        PAGE.write_text(make_page())
-    elif what in actions:
-        actions[what]()
-    else:
-        sys.exit(__doc__)
+    actions.get(what, lambda: sys.exit(__doc__))()
