@@ -46,10 +46,10 @@ class Row:
 
     @property
     def repeatability(self) -> float | None:
-        """Return half of the width of the 95 % interval within a campaign (0.05: 5 %), the median of all campaigns."""
+        """Return what multiplies and divides a ratio for the ends of its interval in a campaign, the median of all."""
         intervals = [pair.ratio.interval for pair in self.pairs.values() if pair.ratio.interval]
         is_known = intervals and self.ratios and not self.is_baseline
-        return median((high / low) ** 0.5 - 1 for low, high in intervals) if is_known else None
+        return median((high / low) ** 0.5 for low, high in intervals) if is_known else None
 
 
 def predict(ratios: Collection[float]) -> tuple[float, float] | None:
@@ -68,12 +68,19 @@ def predict(ratios: Collection[float]) -> tuple[float, float] | None:
 
 
 def load_campaigns(folder: Path, other: Path | None = None) -> Campaigns:
-    """Return the results of each folder below this one except `other`; raise RecordError if there is none."""
+    """Return the results of each folder below this one except `other`; raise RecordError if there is none.
+
+    The results of a table share their reference times, as in the tables of one measurement.
+    """
     folders = sorted(path for path in folder.glob("*") if [*path.glob("*.json*")])  # an interrupted one can have none
     folders = [path for path in folders if not (other and path.samefile(other))]
     if not folders:
         raise RecordError(f"{folder} has no campaigns: make campaign")
-    return {path.name: group_results(files.load_all([path])) for path in folders}
+    campaigns = {}
+    for path in folders:
+        alone = group_results(files.load_all([path]))
+        campaigns[path.name] = [Result(r.records, [other for other in alone if other.table == r.table]) for r in alone]
+    return campaigns
 
 
 def combine(campaigns: Campaigns) -> list[Row]:

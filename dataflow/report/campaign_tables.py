@@ -43,7 +43,7 @@ def columns_of(rows: Sequence[Row]) -> Sequence[Column]:
         Column("ms per iteration", format_times),
         Column(f"times as fast as {baseline}", lambda row: "1" if row.is_baseline else format_factor(row.values)),
         Column("of another campaign (95 %)", lambda row: format_ends(row.interval)),
-        Column("within a campaign (95 %)", lambda r: "-" if r.repeatability is None else f"± {r.repeatability:.0%}", 2),
+        Column("within a campaign (95 %)", lambda r: f"×/÷ {r.repeatability:.3g}" if r.repeatability else "-", 2),
         Column("x memcpy", times_memcpy, 1),
         Column("readers get", lambda row: tables.READERS.cell(row.newest), is_text=True),
         Column("campaigns", lambda row: str(len(row.pairs)), 3),
