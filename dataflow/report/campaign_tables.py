@@ -81,7 +81,7 @@ def draw_factors(rows: Sequence[Row]) -> Chart | None:
         return None
     caption = ("Line: where the factor of another campaign lies with 95 % probability.", *describe_campaigns(rows))
     fastest, baseline = max(marks, key=lambda mark: mark.value), rows[0].baseline
-    title = f"{fastest.name} is {format_significant(fastest.value)} times as fast as {baseline.label}.\n"
+    title = f"{fastest.name} is {fastest.label} times as fast as {baseline.label}.\n"
     axis = f"times as fast as {baseline.label} (logarithmic axis)"
     return Chart("campaigns", title + title_of(baseline), {"": marks}, axis, {}, caption)
 

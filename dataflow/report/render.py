@@ -103,7 +103,7 @@ def print_end(record: Record, path: Path, count: int) -> None:
     print(f"records: {path}")
     for run in result.runs:
         timed_seconds = sum(run.group_seconds or run.seconds)  # of groups: from the first query to the last result
-        print(f"Execution time: {format_significant(timed_seconds)} seconds")
+        print(f"Execution time: {format_significant(timed_seconds, 3)} seconds")
 
 
 def to_markdown(built: Sequence[Section]) -> str:
