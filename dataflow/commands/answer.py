@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dataflow.catalogue.catalogue import TRANSPORTS, VARIANTS
-from dataflow.commands.list import explain_skip
+from dataflow.commands.list import plan_variant
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow, flag_name
 from dataflow.plan.command_line import OneLineParser, make_options, parse_with_options
@@ -51,7 +51,7 @@ def start_of_machine(environment: Mapping[str, Any]) -> str:
 
 def measuring_command(given: Mapping[str, Any]) -> str:
     """Return the command that measures the recommended configurations; raise UsageError if none can be measured."""
-    reasons = {variant.name: explain_skip(variant, given) for variant in VARIANTS if variant.advice}
+    reasons = {variant.name: plan_variant(variant, given)[1] for variant in VARIANTS if variant.advice}
     names = [name for name, reason in reasons.items() if reason is None]
     if not names:
         name, reason = next(iter(reasons.items()))

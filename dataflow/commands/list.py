@@ -8,17 +8,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dataflow.catalogue.catalogue import VARIANTS, Variant, readers_get_views
+from dataflow.commands.run import read_durations
 from dataflow.errors import UsageError
 from dataflow.plan.command_line import OneLineParser, parse_with_options, plan_configuration
+from dataflow.plan.plan import Plan
 
 
-def explain_skip(variant: Variant, given: Mapping[str, Any]) -> str | None:
-    """Return why this machine cannot measure a configuration with these flags; None if it can."""
+def plan_variant(variant: Variant, given: Mapping[str, Any]) -> tuple[Plan | None, str | None]:
+    """Return the plan of a configuration with these flags, and why this machine cannot measure it."""
     try:
-        reason = plan_configuration(variant.name, given)[0][1]
+        plan, reason = plan_configuration(variant.name, given)[0]
     except UsageError as error:
-        return str(error).removeprefix(f"{variant.transport.label}: ")
-    return str(reason) if reason else None
+        return None, str(error).removeprefix(f"{variant.transport.label}: ")
+    return plan, str(reason) if reason else None
 
 
 def main(argv: Sequence[str]) -> int:
@@ -26,14 +28,22 @@ def main(argv: Sequence[str]) -> int:
     from dataflow.report.render import print_table  # imports numpy, for which a wrong flag should not wait
     from dataflow.report.tables import Column, make_table
 
-    reasons = {variant.name: explain_skip(variant, given) for variant in VARIANTS}
-    if len({*reasons.values()}) == 1 and (reason := reasons[VARIANTS[0].name]):  # a wrong flag
+    planned = {variant.name: plan_variant(variant, given) for variant in VARIANTS}
+    reasons = {reason for _, reason in planned.values()}
+    if len(reasons) == 1 and (reason := reasons.pop()):  # a wrong flag
         raise UsageError(reason)
+    format_duration = read_durations()
+
+    def duration_of(variant: Variant) -> str:
+        plan, _ = planned[variant.name]
+        return format_duration(plan) if plan else "-"
+
     columns = [
         Column("configuration", lambda v: v.name),
         Column("readers get", lambda v: f"a {'view' if readers_get_views(v.transport, v.flags) else 'copy'}", 0, True),
         Column("nodes", lambda v: "several" if v.transport.can_cross_nodes else "one", is_text=True),
-        Column("on this machine", lambda v: reasons[v.name] or "runs", is_text=True),
+        Column("iterations take about", duration_of, is_optional=True),
+        Column("on this machine", lambda v: planned[v.name][1] or "runs", is_text=True),
         Column("description", lambda v: v.explanation or v.transport.summary, 1, is_text=True),
     ]
     print_table(make_table(VARIANTS, columns))

@@ -13,7 +13,7 @@ A configuration is a runtime, a transport and flags of its own, in quotes. Other
 import argparse
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -26,6 +26,7 @@ from dataflow.measure import supervisor
 from dataflow.measure.supervisor import Item, make_items
 from dataflow.plan.command_line import OneLineParser, parse_with_options
 from dataflow.plan.options import CAMPAIGNS, RESULTS
+from dataflow.plan.plan import Plan
 from dataflow.records import files
 from dataflow.records.schema import Configuration, Workload
 from dataflow.units import format_bytes
@@ -121,32 +122,34 @@ def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
 
     for flow in {item.plan.workload.edges: item.plan.requested_flow for item in items}.values():
         print_flow(flow)
-    known = find_durations()
-
-    def format_duration(item: Item) -> str:
-        untimed, iteration = known.get((item.plan.workload, item.plan.configuration), (0, 0))
-        seconds = runs * (untimed + item.plan.options.iterations * iteration)
-        return f"{seconds:.0f} s" if seconds and not item.skipped else "-"
-
+    format_duration = read_durations()
     columns = (
         Column("configuration", lambda item: item.label),
         Column("runs x iterations", lambda item: f"{runs} x {item.plan.options.iterations}"),
         Column("memory", lambda item: format_bytes(item.plan.resident_bytes)),
-        Column("iterations take about", format_duration, is_optional=True),
+        Column("iterations take about", lambda item: format_duration(item.plan, runs), is_optional=True),
         Column("skipped", lambda item: str(item.skipped or "-"), is_text=True, is_optional=True),
     )
     print_table(make_table(items, columns))
     print(f"records: {output}", flush=True)
 
 
-def find_durations() -> dict[tuple[Workload, Configuration], tuple[float, float]]:
-    """Return the seconds of the untimed iterations of a run, and of one timed iteration, in all campaigns."""
-    runs = defaultdict[tuple[Workload, Configuration], list[tuple[float, float]]](list)
+def read_durations() -> Callable[..., str]:
+    """Return a function that says how long all iterations of a plan take in campaigns, also untimed ones; or "-"."""
+    times = defaultdict[tuple[Workload, Configuration], list[tuple[float, float]]](list)
     for record in files.load_all([CAMPAIGNS]) if [*CAMPAIGNS.glob("*/*.json*")] else []:
         for run in (run for run in record.runs if run.seconds):
             untimed = (run.first_seconds or 0) + sum(run.warmup_seconds)
-            runs[record.workload, record.configuration].append((untimed, median(run.seconds)))
-    return {key: (median(u for u, _ in times), median(i for _, i in times)) for key, times in runs.items()}
+            times[record.workload, record.configuration].append((untimed, median(run.seconds)))
+
+    def format_duration(plan: Plan, runs: int = 1) -> str:
+        found = times.get((plan.workload, plan.configuration))
+        if not found:
+            return "-"
+        untimed, iteration = map(median, zip(*found, strict=True))
+        return f"{runs * (untimed + plan.options.iterations * iteration):.0f} s"
+
+    return format_duration
 
 
 def find_new_items(items: Sequence[Item], folder: Path, is_continued: bool) -> list[Item]:

@@ -1,7 +1,8 @@
-"""Run what the pages show: the examples, and the additions of CONTRIBUTING.md in a copy of the project."""
+"""Run what the pages show: commands of README.md, examples, and the additions of CONTRIBUTING.md to a copy."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from textwrap import dedent
@@ -13,6 +14,7 @@ EXAMPLES = sorted(
     path.stem for path in (ROOT / "examples").glob("*.py") if path.stem not in ("actors", "put_gigabytes")
 )
 QUICK = "shared_memory_ring"  # whose change is many times as fast
+LONGER = ("make campaign", "make test", "make gpu")  # than this test, which they would call again
 ATTEMPTS = 3  # because other processes may disturb the ones that are a little faster
 
 
@@ -77,3 +79,20 @@ def test_an_example_is_faster_after_its_change_than_before(cluster, name):
         if float(after) < float(before):
             return
     raise AssertionError(done.stdout)
+
+
+@pytest.mark.long
+def test_the_commands_of_the_readme_run_as_they_are_written(tmp_path):
+    project = tmp_path / "project"
+    shutil.copytree(ROOT, project, ignore=shutil.ignore_patterns(".*", "run-*"))
+    (project / ".venv").symlink_to(sys.prefix)  # with what make installs
+    text = (ROOT / "README.md").read_text().replace("\\\n", "")
+    commands = [line.split("#")[0] for line in re.findall(r"^ *((?:\.venv/bin/python|make) .+)", text, re.MULTILINE)]
+    printed = ""
+    for command in ["make demo", *(command for command in commands if not command.startswith(LONGER))]:
+        done = subprocess.run(command, shell=True, cwd=project, capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        printed += done.stdout
+    assert len(re.findall("Execution time: .* seconds", printed)) == 4  # of each script, with 20 and 100 iterations
+    assert re.search("store refs --retain-memory .* times as .* store refs ", printed)
+    assert len([*project.glob("results/**/benchmark_result.svg")]) == 2
