@@ -16,6 +16,7 @@ import torch
 from conftest import ROOT
 
 from dataflow import explain
+from dataflow.commands import explain as explain_command
 from dataflow.commands.profile import replay
 from dataflow.errors import UsageError
 from dataflow.flows.catalogue import build_flow
@@ -367,12 +368,12 @@ def test_explain_finds_the_cause_and_measures_the_change(capsys):
     assert array.split()[-2:] == ["-", "-"]
 
 
-def test_explain_reads_files_and_trusts_no_pickle(tmp_path):
+def test_explain_reads_files_and_trusts_no_pickle(tmp_path, capsys):
     torch.save({"tokens": torch.ones(1000)}, tmp_path / "a.pt")
     (tmp_path / "a.pkl").write_bytes(b"\x80\x04]\x94.")
-    commands = [["a.pt"], ["a.pkl"], ["a.pkl", "--trust"], ["missing.pt"]]
-    settings = {"cwd": tmp_path, "capture_output": True, "text": True, "env": ENVIRONMENT}
-    done = [subprocess.run([sys.executable, "-m", "dataflow", "explain", *words], **settings) for words in commands]
-    assert [run.returncode for run in done] == [0, 2, 0, 2]
-    assert "tokens" in done[0].stdout
-    assert "with --trust, a pickle of your own" in done[1].stderr
+    assert explain_command.main([str(tmp_path / "a.pt")]) == 0
+    assert "tokens" in capsys.readouterr().out
+    assert explain_command.main([str(tmp_path / "a.pkl"), "--trust"]) == 0
+    for name, error, reason in (("a.pkl", UsageError, "with --trust, a pickle of"), ("missing.pt", SystemExit, "2")):
+        with pytest.raises(error, match=reason):
+            explain_command.main([str(tmp_path / name)])

@@ -13,8 +13,8 @@ from common.record import load
 
 STORE, GRAPH = ROOT / "simulate_chat_learn_data_flow.py", ROOT / "ray_cg_simulate_chat_learn_data_flow.py"
 CASES = [  # each transport with a cluster of its own or with a shared one, which goes on after the run
-    (STORE, "driver-queue", False), (STORE, "ref-queue", True), (STORE, "refs", True), (STORE, "refs", False),
-    (GRAPH, "pickle", False), (GRAPH, "shm", True), (GRAPH, "shm", True),
+    (STORE, "driver-queue", False), (STORE, "ref-queue", True), (STORE, "refs", True),
+    (GRAPH, "pickle", False), (GRAPH, "shm", True),
 ]  # fmt: skip
 SHORT, LONG = ("--warmup", "1", "--iterations", "3"), ("--warmup", "0", "--iterations", "1000000")
 pytestmark = pytest.mark.runs
