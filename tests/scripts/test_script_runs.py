@@ -68,7 +68,7 @@ def test_a_fault_is_one_line_keeps_the_samples_and_leaves_nothing_behind(begin_r
 
 
 @pytest.mark.parametrize("script", [STORE, GRAPH])
-def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, tmp_path, script):
+def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, cluster, tmp_path, script):
     """The reference model changes one byte of iteration 3 after its message was made."""
     method = """
     def message(self, number):
@@ -78,7 +78,7 @@ def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, tmp_path, scr
 
     def forward(self"""
     copy_project(tmp_path, (script.name, "\n    def forward(self", method))
-    finished = run_script(tmp_path / script.name, *KILOBYTES, *SHORT)
+    finished = run_script(tmp_path / script.name, *KILOBYTES, *SHORT, *cluster)
     assert finished.code == 1
     expected = r"error: reference -> reward: 1 bytes of message 3 differ from what was sent, .* number 3\n"
     assert re.fullmatch(expected, finished.stderr), finished.stderr
