@@ -12,7 +12,6 @@ A configuration is a runtime, a transport and flags of its own, in quotes. Other
 
 import argparse
 import random
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import product
@@ -27,7 +26,6 @@ from dataflow.measure.supervisor import Item, make_items
 from dataflow.plan.command_line import OneLineParser, parse_with_options
 from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.records import files
-from dataflow.records.schema import Configuration, Workload
 from dataflow.units import format_bytes
 
 
@@ -121,12 +119,15 @@ def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
 
     for flow in {item.plan.workload.edges: item.plan.requested_flow for item in items}.values():
         print_flow(flow)
-    known = find_durations()
+    campaigns = files.load_all([CAMPAIGNS]) if [*CAMPAIGNS.glob("*/*.json*")] else []
 
     def format_duration(item: Item) -> str:
-        untimed, iteration = known.get((item.plan.workload, item.plan.configuration), (0, 0))
-        seconds = runs * (untimed + item.plan.options.iterations * iteration)
-        return f"{seconds:.0f} s" if seconds and not item.skipped else "-"
+        """Return the time of all iterations, by the median of the same configuration's runs in all campaigns."""
+        plan = item.plan
+        same = [r for r in campaigns if (r.workload, r.configuration) == (plan.workload, plan.configuration)]
+        seconds = [(run.first_seconds or 0) + sum(run.warmup_seconds) + plan.options.iterations * median(run.seconds)
+                   for record in same for run in record.runs if run.seconds]  # fmt: skip
+        return f"{runs * median(seconds):.0f} s" if seconds and not item.skipped else "-"
 
     columns = (
         Column("configuration", lambda item: item.label),
@@ -137,16 +138,6 @@ def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
     )
     print_table(make_table(items, columns))
     print(f"records: {output}", flush=True)
-
-
-def find_durations() -> dict[tuple[Workload, Configuration], tuple[float, float]]:
-    """Return the seconds of the untimed iterations of a run, and of one timed iteration, in all campaigns."""
-    runs = defaultdict[tuple[Workload, Configuration], list[tuple[float, float]]](list)
-    for record in files.load_all([CAMPAIGNS]) if [*CAMPAIGNS.glob("*/*.json*")] else []:
-        for run in (run for run in record.runs if run.seconds):
-            untimed = (run.first_seconds or 0) + sum(run.warmup_seconds)
-            runs[record.workload, record.configuration].append((untimed, median(run.seconds)))
-    return {key: (median(u for u, _ in times), median(i for _, i in times)) for key, times in runs.items()}
 
 
 def find_new_items(items: Sequence[Item], folder: Path, is_continued: bool) -> list[Item]:
@@ -188,8 +179,6 @@ def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: P
         is_first = not arguments.suite and first.label == measured[0].label != other.label
         if (is_first or [first.name, other.name] in compared) and first.workload.edges == other.workload.edges:
             print(describe_pair(Pair(first, other)))
-    if compared:  # the sentences stand between the list of charts and this line
-        print(f"chart: {min(output.glob('*.svg'), default='none')}")
     return code
 
 
