@@ -20,6 +20,7 @@ import time
 from collections import defaultdict
 from contextlib import redirect_stdout
 from io import StringIO
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -30,7 +31,6 @@ from dataflow.workers.variables import RETAIN_MEMORY
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "evidence" / "profile"
-PAGE = ROOT / "docs" / "profile.md"
 RUNS = 5
 PROGRAMS = {
     "through-driver": ["examples/profiled/through_driver.py"],
@@ -41,11 +41,9 @@ PROGRAMS = {
 }  # fmt: skip
 COSTS = {name: PROGRAMS[name] for name in ("verl", "rllib", "shuffle")}
 COSTS["store refs"] = ["simulate_chat_learn_data_flow.py", "--transport", "refs", "--iterations", "20"]
-VARIABLES = {"": {}, "page faults": RETAIN_MEMORY, "tensors in the pickle": {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1"}}
-# Program and cause (none: as it is) -> the changed program, and the variables that it starts with.
-CHANGES = {("through_driver", "through the driver"): ("by_reference", {})}
-CHANGES |= {(name, cause): (name, VARIABLES[cause]) for name in ("through_driver", "verl_controller")
-            for cause in VARIABLES}  # fmt: skip
+VARIABLES = {"page faults": RETAIN_MEMORY, "tensors in the pickle": {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1"}}
+# Program and cause whose advice is followed (none: the program as it is).
+CHANGES = [("through_driver", "through the driver"), *product(("through_driver", "verl_controller"), ("", *VARIABLES))]
 PROCESS = """
 import json, ray, timeit
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
@@ -90,9 +88,9 @@ def try_advice() -> None:
     """Measure the seconds per step of each program as it is and with each change, interleaved."""
     steps, predicted = defaultdict(list), defaultdict(list)
     for _ in range(RUNS):
-        for name, cause in random.sample([*CHANGES], len(CHANGES)):
-            changed, variables = CHANGES[name, cause]
-            profile = run([f"examples/profiled/{changed}.py"], **variables)[2]
+        for name, cause in random.sample(CHANGES, len(CHANGES)):
+            changed = "by_reference" if cause == "through the driver" else name
+            profile = run([f"examples/profiled/{changed}.py"], **VARIABLES.get(cause, {}))[2]
             steps[name, cause].append(profile["step_seconds"])
             for saved, text in advise(profile) if cause == "" else []:
                 predicted[name, text.partition(":")[0]].append(saved)
@@ -153,21 +151,20 @@ def make_tables() -> dict[str, list[tuple[str, ...]]]:
     return {"advice": advice, "cost": cost, "process": process, "versions": versions}
 
 
-def make_page() -> str:
-    """Return docs/profile.md with the records of this folder between its marks."""
-    parts = {}
-    for name, (headers, *rows) in make_tables().items():
-        lines = [f"| {' | '.join(row)} |" for row in (headers, *rows)]
-        parts[name] = "\n".join([lines[0], "|---" * len(headers) + "|", *lines[1:]])
+def write_page(folder: Path = ROOT) -> None:
+    """Write the records between their marks in docs/profile.md of a folder."""
+    # Not above, because .venv-profiled has no package that only the suite needs.
+    from dataflow.report.pages import make_text_table
+    from dataflow.report.render import rewrite_pages
+    from dataflow.report.tables import Section
+
+    tables = {name: make_text_table(headers, rows) for name, (headers, *rows) in make_tables().items()}
+    built = [Section(f"profile-{name}", "", table=table) for name, table in tables.items()]
     for name in PROGRAMS:
         with redirect_stdout(StringIO()) as printed:
             print_profile(load(name))
-        parts[name] = f"```\n{printed.getvalue()}```"
-    text = PAGE.read_text()
-    for name, part in parts.items():
-        begin, end = f"<!-- record: {name} -->\n", f"\n<!-- end of record: {name} -->"
-        text = text[: text.index(begin)] + begin + part + text[text.index(end) :]
-    return text
+        built.append(Section(f"profile-{name}", "", f"```\n{printed.getvalue()}```"))
+    rewrite_pages(folder, built)
 
 
 if __name__ == "__main__":
@@ -178,6 +175,6 @@ if __name__ == "__main__":
         "cost": lambda: measure_pairs("cost", COSTS),
         "process": lambda: measure_pairs("process", {"process": ["-c", PROCESS]}),
         "versions": lambda: try_versions(folders),
-        "page": lambda: PAGE.write_text(make_page()),
+        "page": write_page,
     }
     actions.get(what, lambda: sys.exit(__doc__))()
