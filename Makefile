@@ -86,11 +86,13 @@ faults: .venv/installed
 
 publish: .venv/installed
 	$(PY) -m dataflow report $(RECORDS) --publish
+	$(PY) -m examples.profiled.measure page
 	$(PY) plot_results.py results/campaigns/*/*-flow-online-dpo.json
 
-profile-examples: .venv-profiled/installed
+profile-examples: .venv-profiled/installed .venv/installed
 	mkdir -p results/evidence/profile
-	for what in programs advice cost process page; do .venv-profiled/bin/python -m examples.profiled.measure $$what || exit 1; done
+	for what in programs advice cost process; do .venv-profiled/bin/python -m examples.profiled.measure $$what || exit 1; done
+	$(PY) -m examples.profiled.measure page
 
 RAYS := 2.44.1 2.52.1 2.60.0
 profile-versions: .venv/installed

@@ -44,17 +44,12 @@ def ray_cluster(flags: argparse.Namespace) -> Iterator[None]:
             raise SuiteError(str(getattr(error, "cause", error)).strip().partition("\n")[0]) from None
         finally:
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # nothing interrupts what follows
-            leave()
-
-
-def leave() -> None:
-    """Disconnect from Ray, and end all processes that were started."""
-    processes = psutil.Process().children(recursive=True)
-    killer = Timer(10, kill, [processes])  # Ray waits longer if an actor of a compiled graph hangs
-    killer.start()
-    ray.shutdown()
-    killer.cancel()
-    kill([*processes, *psutil.Process().children(recursive=True)])
+            processes = psutil.Process().children(recursive=True)
+            killer = Timer(10, kill, [processes])  # Ray waits longer if an actor of a compiled graph hangs
+            killer.start()
+            ray.shutdown()
+            killer.cancel()
+            kill([*processes, *psutil.Process().children(recursive=True)])
 
 
 def kill(processes: list[psutil.Process]) -> None:

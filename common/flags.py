@@ -75,11 +75,10 @@ def complete(flags: argparse.Namespace) -> None:
     can_use_nccl = flags.device == "cuda" and gpus >= len(MODELS)
     if flags.transport is None:
         flags.transport = "nccl" if can_use_nccl and flags.runtime == "graph" else TRANSPORTS[flags.runtime][0]
-    for runtime, script in SCRIPTS.items():
-        if flags.transport in TRANSPORTS[runtime] and runtime != flags.runtime:
-            raise ValueError(f"--transport {flags.transport} belongs to {script}")
     if flags.transport not in TRANSPORTS[flags.runtime]:
-        raise ValueError(f"--transport {flags.transport} is unknown: use {', '.join(TRANSPORTS[flags.runtime])}")
+        scripts = [SCRIPTS[runtime] for runtime in SCRIPTS if flags.transport in TRANSPORTS[runtime]]
+        advice = f"belongs to {scripts[0]}" if scripts else f"is unknown: use {', '.join(TRANSPORTS[flags.runtime])}"
+        raise ValueError(f"--transport {flags.transport} {advice}")
     if flags.transport == "nccl" and not can_use_nccl:
         raise ValueError(f"--transport nccl needs a GPU per model, and found {gpus} of {len(MODELS)}: use shm")
     if flags.device == "cuda" and not gpus:

@@ -12,7 +12,6 @@ A configuration is a runtime, a transport and flags of its own, in quotes. Other
 
 import argparse
 import random
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import product
@@ -28,7 +27,6 @@ from dataflow.plan.command_line import OneLineParser, parse_with_options
 from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.plan.plan import Plan
 from dataflow.records import files
-from dataflow.records.schema import Configuration, Workload
 from dataflow.units import format_bytes
 
 
@@ -135,19 +133,14 @@ def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
 
 
 def read_durations() -> Callable[..., str]:
-    """Return a function that says how long all iterations of a plan take in campaigns, also untimed ones; or "-"."""
-    times = defaultdict[tuple[Workload, Configuration], list[tuple[float, float]]](list)
-    for record in files.load_all([CAMPAIGNS]) if [*CAMPAIGNS.glob("*/*.json*")] else []:
-        for run in (run for run in record.runs if run.seconds):
-            untimed = (run.first_seconds or 0) + sum(run.warmup_seconds)
-            times[record.workload, record.configuration].append((untimed, median(run.seconds)))
+    """Return a function that says how long all iterations of a plan take, the median of campaigns, or "-"."""
+    campaigns = files.load_all([CAMPAIGNS]) if [*CAMPAIGNS.glob("*/*.json*")] else []
 
     def format_duration(plan: Plan, runs: int = 1) -> str:
-        found = times.get((plan.workload, plan.configuration))
-        if not found:
-            return "-"
-        untimed, iteration = map(median, zip(*found, strict=True))
-        return f"{runs * (untimed + plan.options.iterations * iteration):.0f} s"
+        same = [r for r in campaigns if (r.workload, r.configuration) == (plan.workload, plan.configuration)]
+        seconds = [(run.first_seconds or 0) + sum(run.warmup_seconds) + plan.options.iterations * median(run.seconds)
+                   for record in same for run in record.runs if run.seconds]  # fmt: skip
+        return f"{runs * median(seconds):.0f} s" if seconds else "-"
 
     return format_duration
 

@@ -186,12 +186,9 @@ def own_network() -> tuple[str, str]:
 
 def place_actors(plan: Plan, count: int) -> dict[str, int]:
     """Return the node of each actor: that of --placement, or round-robin with the driver's node last."""
-    names = plan.worker_names[1:]
-    if plan.options.placement == "pack":
-        return dict.fromkeys(names, 0)
-    nodes = plan.options.nodes_of_actors
-    if not nodes:
-        return {name: (index + 1) % count for index, name in enumerate(names)}
-    if max(nodes.values()) >= count:
+    names, nodes = plan.worker_names[1:], plan.options.nodes_of_actors
+    if plan.options.placement == "spread":
+        nodes = {name: (index + 1) % count for index, name in enumerate(names)}
+    if max(nodes.values(), default=0) >= count:
         raise UsageError(f"--placement {plan.options.placement}: the cluster has {count} nodes, numbered from 0")
     return {name: nodes.get(name, 0) for name in names}

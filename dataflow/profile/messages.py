@@ -135,9 +135,7 @@ def find_steps(events: Sequence[Event], name: str | None) -> tuple[str, int, flo
     repeated = [key for key in calls if steps[key] >= 3 and spans[key] > max(spans.values()) / 2]
     keys = [key for key in calls if key[0] == name] if name else repeated
     if name and not keys:
-        raise UsageError(
-            f"--step {name}: it has no large message: give {', '.join(sorted({place for place, _ in calls}))}"
-        )
+        raise UsageError(f"--step {name}: it has no large message: give {', '.join(sorted({key[0] for key in calls}))}")
     if not keys:
         return "", 1, events[-1]["start"] + events[-1]["seconds"] - events[0]["start"]
     key = min(keys, key=lambda key: (steps[key], spans[key]))

@@ -20,6 +20,7 @@ import time
 from collections import defaultdict
 from contextlib import redirect_stdout
 from io import StringIO
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -30,7 +31,6 @@ from dataflow.workers.variables import RETAIN_MEMORY
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "evidence" / "profile"
-PAGE = ROOT / "docs" / "profile.md"
 RUNS = 5
 PROGRAMS = {
     "through-driver": ["examples/profiled/through_driver.py"],
@@ -39,13 +39,12 @@ PROGRAMS = {
     "shuffle": ["-m", "ray.experimental.shuffle", "--num-partitions", "8", "--partition-size", "20e6",
                 "--object-store-memory", "1e9"],
 }  # fmt: skip
+STEPS = {"shuffle": "shuffle_reduce"}  # what ends a step, if the command does not find it
 COSTS = {name: PROGRAMS[name] for name in ("verl", "rllib", "shuffle")}
 COSTS["store refs"] = ["simulate_chat_learn_data_flow.py", "--transport", "refs", "--iterations", "20"]
-VARIABLES = {"": {}, "page faults": RETAIN_MEMORY, "tensors in the pickle": {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1"}}
-# Program and cause (none: as it is) -> the changed program, and the variables that it starts with.
-CHANGES = {("through_driver", "through the driver"): ("by_reference", {})}
-CHANGES |= {(name, cause): (name, VARIABLES[cause]) for name in ("through_driver", "verl_controller")
-            for cause in VARIABLES}  # fmt: skip
+VARIABLES = {"page faults": RETAIN_MEMORY, "tensors in the pickle": {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1"}}
+# Program and cause whose advice is followed (none: the program as it is).
+CHANGES = [("through_driver", "through the driver"), *product(("through_driver", "verl_controller"), ("", *VARIABLES))]
 PROCESS = """
 import json, ray, timeit
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
@@ -73,55 +72,46 @@ def run(words: list[str], side: str = "with", step: str | None = None, **variabl
     return seconds, output, json.loads(json.dumps(profile).replace(f"{ROOT}/", "").replace(sys.prefix, ""))
 
 
-def save(name: str, record: object) -> None:
-    (RECORDS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
-
-
 def load(name: str) -> dict:
     return json.loads((RECORDS / f"{name}.json").read_text())
 
 
-def profile_programs() -> None:
-    for name, words in PROGRAMS.items():
-        save(name, run(words, step="shuffle_reduce" if name == "shuffle" else None)[2])
-
-
-def try_advice() -> None:
-    """Measure the seconds per step of each program as it is and with each change, interleaved."""
+def try_advice() -> list[dict]:
+    """Return the seconds per step of each program as it is and with each change, interleaved."""
     steps, predicted = defaultdict(list), defaultdict(list)
     for _ in range(RUNS):
-        for name, cause in random.sample([*CHANGES], len(CHANGES)):
-            changed, variables = CHANGES[name, cause]
-            profile = run([f"examples/profiled/{changed}.py"], **variables)[2]
+        for name, cause in random.sample(CHANGES, len(CHANGES)):
+            changed = "by_reference" if cause == "through the driver" else name
+            profile = run([f"examples/profiled/{changed}.py"], **VARIABLES.get(cause, {}))[2]
             steps[name, cause].append(profile["step_seconds"])
             for saved, text in advise(profile) if cause == "" else []:
                 predicted[name, text.partition(":")[0]].append(saved)
-    save("advice", [{"program": f"{name}.py", "cause": cause, "seconds_per_step": steps[name, ""],
-                     "after": steps[name, cause], "predicted_to_save": predicted[name, cause] or [0.0]}
-                    for name, cause in CHANGES if cause])  # fmt: skip
+    return [{"program": f"{name}.py", "cause": cause, "seconds_per_step": steps[name, ""],
+             "after": steps[name, cause], "predicted_to_save": predicted[name, cause] or [0.0]}
+            for name, cause in CHANGES if cause]  # fmt: skip
 
 
-def measure_pairs(record: str, programs: dict[str, list[str]]) -> None:
-    """Measure what programs print as JSON, or else their seconds, with and without the profiler, in pairs."""
+def measure_pairs(programs: dict[str, list[str]]) -> dict[str, dict[str, list[float]]]:
+    """Return what the program "process" prints as JSON, and the seconds of others, with and without the profiler."""
     found = defaultdict(lambda: {"with": [], "without": []})
     for _ in range(RUNS):
         for name, words in programs.items():
             for side in random.sample(["with", "without"], 2):
                 seconds, output, _ = run(words, side)
-                for key, value in (json.loads(output) if record == "process" else {name: seconds}).items():
+                for key, value in (json.loads(output) if name == "process" else {name: seconds}).items():
                     found[key][side].append(value)
-    save(record, found)
+    return found
 
 
-def try_versions(folders: list[str]) -> None:
-    """Profile the known program with the Ray in each folder, and count its messages."""
+def try_versions(folders: list[str]) -> list[dict]:
+    """Profile the known program with the Ray in each folder, and return the counts of its messages."""
     records = []
     for folder in folders:
         path = os.pathsep.join([str(Path(folder).resolve()), str(ROOT)])
         profile = run(["tests/profile/known_program.py"], step="Rollout.generate", PYTHONPATH=path)[2]
         counts = {f"{m['place']} -> {', '.join(m['readers'])}": m["count"] for m in profile["messages"]}
         records.append({"ray": profile["ray"], "counts": counts, "missing": profile["missing"]})
-    save("versions", records)
+    return records
 
 
 def describe(values: list[float], form: str) -> str:
@@ -153,31 +143,31 @@ def make_tables() -> dict[str, list[tuple[str, ...]]]:
     return {"advice": advice, "cost": cost, "process": process, "versions": versions}
 
 
-def make_page() -> str:
-    """Return docs/profile.md with the records of this folder between its marks."""
-    parts = {}
-    for name, (headers, *rows) in make_tables().items():
-        lines = [f"| {' | '.join(row)} |" for row in (headers, *rows)]
-        parts[name] = "\n".join([lines[0], "|---" * len(headers) + "|", *lines[1:]])
+def write_page(folder: Path = ROOT) -> None:
+    """Write the records between their marks in docs/profile.md of a folder."""
+    # Not above, because .venv-profiled has no package that only the suite needs.
+    from dataflow.report.pages import make_text_table
+    from dataflow.report.render import rewrite_pages
+    from dataflow.report.tables import Section
+
+    tables = {name: make_text_table(headers, rows) for name, (headers, *rows) in make_tables().items()}
+    built = [Section(f"profile-{name}", "", table=table) for name, table in tables.items()]
     for name in PROGRAMS:
         with redirect_stdout(StringIO()) as printed:
             print_profile(load(name))
-        parts[name] = f"```\n{printed.getvalue()}```"
-    text = PAGE.read_text()
-    for name, part in parts.items():
-        begin, end = f"<!-- record: {name} -->\n", f"\n<!-- end of record: {name} -->"
-        text = text[: text.index(begin)] + begin + part + text[text.index(end) :]
-    return text
+        built.append(Section(f"profile-{name}", "", f"```\n{printed.getvalue()}```"))
+    rewrite_pages(folder, built)
 
 
 if __name__ == "__main__":
     what, *folders = sys.argv[1:] or [""]
     actions = {
-        "programs": profile_programs,
-        "advice": try_advice,
-        "cost": lambda: measure_pairs("cost", COSTS),
-        "process": lambda: measure_pairs("process", {"process": ["-c", PROCESS]}),
-        "versions": lambda: try_versions(folders),
-        "page": lambda: PAGE.write_text(make_page()),
+        "programs": lambda: {name: run(words, step=STEPS.get(name))[2] for name, words in PROGRAMS.items()},
+        "advice": lambda: {"advice": try_advice()},
+        "cost": lambda: {"cost": measure_pairs(COSTS)},
+        "process": lambda: {"process": measure_pairs({"process": ["-c", PROCESS]})},
+        "versions": lambda: {"versions": try_versions(folders)},
+        "page": write_page,
     }
-    actions.get(what, lambda: sys.exit(__doc__))()
+    for name, record in (actions.get(what, lambda: sys.exit(__doc__))() or {}).items():
+        (RECORDS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
