@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any
 
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
@@ -65,12 +64,7 @@ class Batch:
 
 def of_samples(build: Callable[[Batch], Flow]) -> Callable[..., Flow]:
     """Return a flow function whose parameters are those of Batch."""
-
-    @wraps(Batch, updated=())  # flow_sizes reads the signature
-    def flow(**sizes: Any) -> Flow:
-        return build(Batch(**sizes))
-
-    return flow
+    return wraps(Batch, updated=())(lambda **sizes: build(Batch(**sizes)))  # flow_sizes reads the signature
 
 
 def draw_lengths(spec: int | str, count: int, flag: str) -> tuple[int, ...]:
