@@ -17,7 +17,6 @@ from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message, model_fields
 from dataflow.plan.flag import flag
 from dataflow.studies import Study
 
-ITEMS = ("views", "clones", "batch")
 _size = partial(flag, "detached-ppo", None, size=True)
 _FEW = Meta(ge=1, le=16)
 
@@ -28,7 +27,7 @@ class DetachedPpoFlags:
     makers: int | None = _size("actors that make experience", int, _FEW)
     ppo_trainers: int | None = _size("trainers, which send their weights to the makers (default: 1)", int, _FEW)
     items: str | None = _size("form of the samples of an experience: views of the batch, as ColossalAI sends them, "
-        "clones, or the whole batch", str, choices=ITEMS, size="sender")
+        "clones, or the whole batch", str, choices=("views", "clones", "batch"), size="sender")
     # fmt: on
 
 
