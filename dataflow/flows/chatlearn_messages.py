@@ -7,11 +7,12 @@ number of samples.
 import math
 import random
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import wraps
 from pathlib import Path
 
-from dataflow.flows.flow import DRIVER, Flow, Task, of_sizes
+from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
 
 MESSAGES = tomllib.loads(Path(__file__).with_name("chatlearn_messages.toml").read_text(encoding="utf-8"))
@@ -61,7 +62,9 @@ class Batch:
         return Field(name, dtype, lengths=lengths, storage=(self.batch_size, *widths[storage]) if is_view else ())
 
 
-of_samples = partial(of_sizes, Batch)  # a flow of messages of samples
+def of_samples(build: Callable[[Batch], Flow]) -> Callable[..., Flow]:
+    """Return a flow function whose parameters are those of Batch."""
+    return wraps(Batch, updated=())(lambda **sizes: build(Batch(**sizes)))  # flow_sizes reads the signature
 
 
 def draw_lengths(spec: int | str, count: int, flag: str) -> tuple[int, ...]:

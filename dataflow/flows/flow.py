@@ -1,16 +1,16 @@
 """Define a flow as a value: the tasks, the actors that run them, and who reads what."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, wraps
-from typing import Any, TypeVar
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
 
 DRIVER = "driver"
 PROXY = "proxy"  # the actor that `with_proxy_actor` adds; a user's flow may have a trainer of its own
-T = TypeVar("T")
 MAX_NAME_LENGTH = 100  # names of actors are parts of the names of files, which have at most 255 characters
 
 
@@ -186,14 +186,11 @@ def shrink_messages(flow: Flow) -> Flow:
     return replace(shrunk, tasks=tuple(replace(task, work=None, other_bytes=0) for task in shrunk.tasks))
 
 
-def of_sizes(make_sizes: Callable[..., T], build: Callable[[T], Flow]) -> Callable[..., Flow]:
-    """Return a flow function whose parameters are those of `make_sizes`, a function or a dataclass."""
-
-    @wraps(make_sizes, updated=())  # flow_sizes reads the signature
-    def flow(**sizes: Any) -> Flow:
-        return build(make_sizes(**sizes))
-
-    return flow
+def tasks_in_turn(actor: str, messages: Sequence[Message]) -> list[Task]:
+    """Return one task per message. The first one waits for the driver, and each of the others for the one before it."""
+    names = [f"{actor}.{index}" for index in range(len(messages))] if len(messages) > 1 else [actor]
+    pairs = zip(pairwise([DRIVER, *names]), messages, strict=True)
+    return [Task(name, (before,), message, actor) for (before, name), message in pairs]
 
 
 def check_name(name: str, others: str = "_-") -> None:

@@ -140,8 +140,8 @@ class Monitor:
 
     def _find_exited_actors(self, driver: RunFolder) -> list[str]:
         """Return the actors whose processes have ended, except those that live in the driver's process."""
-        actors = {name: pid for name, pid in self.progress.processes().items() if pid != driver.pid}
-        return [name for name, pid in actors.items() if not process_status(pid)]
+        processes = self.progress.processes().items()
+        return [name for name, pid in processes if pid != driver.pid and not process_status(pid)]
 
     def collect_samples(self) -> None:
         """Set the times of all iterations that have ended, whatever happened after them."""

@@ -5,7 +5,6 @@ This module imports neither Ray nor torch. The environment of each driver proces
 
 import re
 import secrets
-import shlex
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,10 +16,9 @@ from typing import Any
 
 from msgspec import structs
 
-from common.record import only_measurement
-from dataflow.catalogue.catalogue import suites
+from common.record import only_measurement, save_somewhere
+from dataflow.catalogue.catalogue import configuration_name, suites
 from dataflow.errors import RunFailed, UsageError, did_you_mean
-from dataflow.flows.catalogue import flag_name
 from dataflow.measure.monitor import Monitor, run_beside
 from dataflow.plan.command_line import Planned, plan_configuration
 from dataflow.plan.options import FLAGS
@@ -50,9 +48,8 @@ class Item:
         """Keep the record and the finished runs of an earlier call (--continue)."""
         self.is_continued = True
         record = files.load(self.path)
-        for name in ("suite", "table", "workload", "configuration", "traced", "arguments"):
-            if getattr(record, name) != getattr(self.record, name):
-                raise UsageError(f"--continue: {self.path} was measured with other flags: give the same flags again")
+        if structs.replace(record, environments={}, runs=[]) != structs.replace(self.record, environments={}, runs=[]):
+            raise UsageError(f"--continue: {self.path} was measured with other flags: give the same flags again")
         now, then = describe_environment(), record.environments.get("0", {})
         for key in (*MACHINE_KEYS, "git_commit"):  # all runs of a record must agree in them
             if then and (now.get(key) or None) != (then.get(key) or None):
@@ -62,7 +59,7 @@ class Item:
 
     def save(self) -> None:
         """Save the record, whatever happens; raise RecordError if there is no place for it."""
-        self.saved_path = files.save_somewhere(self.saved_path, self.record)
+        self.saved_path = save_somewhere(self.saved_path, self.record)
 
 
 @contextmanager
@@ -85,13 +82,11 @@ def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
     """Return an item for each plan. Its label has the switches of the workload, and the flags whose values differ."""
     names = ["flow", "message", "placement", *(field.name for field in FLAGS if field.metadata["size"])]
     flags = [{name: plan.options.arguments[name] for name in names} for plan, _ in planned]
+    named = {"message", *(name for name in names if len({values[name] for values in flags} - {None}) > 1)}
     items = []
     for index, (plan, skipped) in enumerate(planned):
-        label = plan.configuration.name
-        for name, value in flags[index].items():
-            differs = len({others[name] for others in flags} - {None}) > 1
-            if value is not None and (differs or value is True or name == "message"):
-                label += f" {flag_name(name)}" + ("" if value is True else f" {shlex.quote(str(value))}")
+        shown = {name: v for name, v in flags[index].items() if v is True or (v is not None and name in named)}
+        label = configuration_name(plan.transport.runtime.name, plan.transport.name, plan.configuration.flags | shown)
         slug = re.sub("[^a-zA-Z0-9.]+", "-", label).strip("-")[:200]  # a file name has at most 255 bytes
         items.append(Item((plan, skipped), folder / f"{index:02}-{slug}.json", label))
     return items
@@ -106,9 +101,10 @@ def plan_suite(names: Sequence[str], suite: str, given: Mapping[str, Any], folde
     written: list[str] = []  # how the suite names each of them
     needed = [name.split()[:2] for name in names]
     for part in suites()[suite]:
+        flags = {**given, "trace": True} if part.traced else given
         for text in part.commands:
             try:
-                planned += plan_configuration(text, given, suite, table or part.table, part.traced)
+                planned += plan_configuration(text, flags, suite, table or part.table)
             except UsageError:
                 if not names or text.split()[:2] in needed:
                     raise

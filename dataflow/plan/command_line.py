@@ -138,9 +138,7 @@ def split_configuration(text: str) -> tuple[str, str, dict[str, Any]]:
     return runtime, transport, parse_flags(words)
 
 
-def plan_configuration(
-    text: str, given: Mapping[str, Any], suite: str = "", table: str = "", traced: bool = False
-) -> list[Planned]:
+def plan_configuration(text: str, given: Mapping[str, Any], suite: str = "", table: str = "") -> list[Planned]:
     """Return the plan of a configuration, such as "graph shm --huge-pages"; with --sweep, one per value.
 
     `given` are the flags of all configurations. They override the flags of a suite, but not those that a user writes
@@ -148,8 +146,6 @@ def plan_configuration(
     """
     runtime, transport, own = split_configuration(text)
     values = {**own, **given} if suite else {**given, **own}
-    if traced:
-        values["trace"] = True
     planned: list[Planned] = []
     for options in make_options(transport, values):
         try:
@@ -166,8 +162,7 @@ def plan_configuration(
 
 def describe_flags() -> dict[str, str]:
     """Return what each flag of a configuration does."""
-    actions = [action for actions in option_parser().groups.values() for action in actions]
-    shown = (action for action in actions if action.help != argparse.SUPPRESS)
+    shown = (action for action in option_parser()._actions if action.help != argparse.SUPPRESS)
     return {action.option_strings[0]: str(action.help).replace("%%", "%") for action in shown}
 
 

@@ -25,23 +25,10 @@ from dataflow.studies import studies
 
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 CGROUPS, MY_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-# By version of control groups: the names of limit and usage, and how those of sums over a group and its children begin.
-MEMORY_FILES_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
-MEMORY_FILES_2 = ("memory.max", "memory.current", "")
 
 
 def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
     """Yield one line for each rule that is broken: what is wrong, and what to do."""
-    yield from transport_errors(transport, options)
-    if options.copy_out and not (transport.gives_views or options.zero_copy or flow.has_parameters):
-        yield f"--copy-out: readers of {transport.label} own a copy already: leave it out"
-    yield from flow_errors(transport, options, flow)
-    for study in studies().values():
-        yield from study.find_errors(transport, options, flow)
-
-
-def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
-    """Check the flags that do not work with every transport: the name of the configuration has them."""
     label, cores = transport.label, len(os.sched_getaffinity(0))
     if options.zero_copy and (transport.runtime.name != "store" or transport.name in ("bytes", "numpy")):
         yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
@@ -62,6 +49,11 @@ def transport_errors(transport: Transport, options: Options) -> Iterator[str]:
         yield f"--threads {options.threads}: there are {cores} cores: give {cores} or less"
     if options.address and not transport.can_cross_nodes:
         yield f"--address: {label} runs on one machine, without a cluster: leave it out"
+    if options.copy_out and not (transport.gives_views or options.zero_copy or flow.has_parameters):
+        yield f"--copy-out: readers of {label} own a copy already: leave it out"
+    yield from flow_errors(transport, options, flow)
+    for study in studies().values():
+        yield from study.find_errors(transport, options, flow)
 
 
 def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
@@ -153,7 +145,9 @@ def limited_memory() -> float:
         if controllers and "memory" not in controllers.split(","):
             continue
         folder = CGROUPS / ("memory" if controllers else "") / group.lstrip("/")
-        limit, usage, prefix = MEMORY_FILES_1 if controllers else MEMORY_FILES_2
+        limit, usage, prefix = "memory.max", "memory.current", ""
+        if controllers:  # version 1, in which sums over a group and its children have a prefix
+            limit, usage, prefix = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"
         for parent in (folder, *folder.parents):  # a limit of any of them counts; in a container, the root has it
             with suppress(OSError, KeyError, ValueError):  # without a limit, it is no number
                 statistics = dict(line.split() for line in (parent / "memory.stat").read_text().splitlines())

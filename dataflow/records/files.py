@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from common import record as common_record
-from common.record import save as save  # other modules import both from here
-from common.record import save_somewhere as save_somewhere
+from common.record import save
 from dataflow.errors import RecordError
 from dataflow.records.schema import Record
 

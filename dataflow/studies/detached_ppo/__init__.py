@@ -6,17 +6,17 @@ One iteration is a round: a batch of each maker, a training step of each trainer
 hpcaitech/ColossalAI, applications/Chat/coati/ray and coati/experience_maker, commit b5f056636.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
 
 from msgspec import Meta
 
-from dataflow.flows.flow import DRIVER, Flow, Task, of_sizes
+from dataflow.flows.flow import Flow, Task, tasks_in_turn
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message, model_fields
 from dataflow.plan.flag import flag
 from dataflow.studies import Study
 
-ITEMS = ("views", "clones", "batch")
 _size = partial(flag, "detached-ppo", None, size=True)
 _FEW = Meta(ge=1, le=16)
 
@@ -27,62 +27,40 @@ class DetachedPpoFlags:
     makers: int | None = _size("actors that make experience", int, _FEW)
     ppo_trainers: int | None = _size("trainers, which send their weights to the makers (default: 1)", int, _FEW)
     items: str | None = _size("form of the samples of an experience: views of the batch, as ColossalAI sends them, "
-        "clones, or the whole batch", str, choices=ITEMS, size="sender")
+        "clones, or the whole batch", str, choices=("views", "clones", "batch"), size="sender")
     # fmt: on
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """The sizes of the flow, which are flags."""
-
-    makers: int = 1
-    ppo_trainers: int = 1
-    batch_size: int = 8
-    seq_length: int = 512
-    prompt_seq_len: int = 256
-    items: str = "views"
-    model: str = "gpt2"
-    lora_rank: int = 0
-    model_scale: float = 1.0
-
-
-def detached_ppo(sizes: Sizes) -> Flow:
+def detached_ppo(
+    makers: int = 1, ppo_trainers: int = 1, batch_size: int = 8, seq_length: int = 512, prompt_seq_len: int = 256,
+    items: str = "views", model: str = "gpt2", lora_rank: int = 0, model_scale: float = 1.0,
+) -> Flow:  # fmt: skip
     """Makers and trainers as in coati/ray/utils.py, get_receivers_per_sender; raise ValueError for impossible sizes.
 
     With more trainers than makers, a maker distributes its samples to several trainers, some of which send no weights.
     """
-    makers, trainers = range(sizes.makers), range(sizes.ppo_trainers)
-    if sizes.seq_length <= sizes.prompt_seq_len:
+    if seq_length <= prompt_seq_len:
         raise ValueError("--seq-length contains the prompt: give more than --prompt-seq-len")
-    making = [task for maker in makers for task in making_tasks(sizes, maker)]
-    reads = {trainer: [task.name for task, reader in making if reader == trainer] for trainer in trainers}
-    weights = Message(tuple(two_models(sizes.model, sizes.model_scale, sizes.lora_rank)))
-    senders = {maker % sizes.ppo_trainers for maker in makers}
+    making, reads = list[Task](), defaultdict[int, list[str]](list)
+    for maker in range(makers):
+        readers = [trainer for trainer in range(ppo_trainers) if trainer % makers == maker] or [maker % ppo_trainers]
+        if batch_size < len(readers):
+            raise ValueError(f"--batch-size {batch_size}: a maker has {len(readers)} trainers: give as many or more")
+        counts = [len(range(index, batch_size, len(readers))) for index in range(len(readers))]  # of samples, in turn
+        messages = [experience(n, batch_size, seq_length, seq_length - prompt_seq_len, items) for n in counts]
+        making += tasks_in_turn(f"maker-{maker}", messages)
+        for trainer, task in zip(readers, making[-len(readers) :], strict=True):
+            reads[trainer].append(task.name)
+    weights = Message(tuple(two_models(model, model_scale, lora_rank)))
+    senders = {maker % ppo_trainers for maker in range(makers)}
     training = [Task(f"trainer-{trainer}", tuple(reads[trainer]), weights if trainer in senders else ACKNOWLEDGEMENT)
-                for trainer in trainers]  # fmt: skip
-    updates = [Task(f"maker-{maker}.update", (training[maker % sizes.ppo_trainers].name,), ACKNOWLEDGEMENT,
-                    actor=f"maker-{maker}") for maker in makers]  # fmt: skip
-    tasks = (*(task for task, _ in making), *training, *updates)
-    returns = [*updates, *(training[trainer] for trainer in trainers if trainer not in senders)]
-    title = f"detached PPO, makers: {sizes.makers}, trainers: {sizes.ppo_trainers}"
+                for trainer in range(ppo_trainers)]  # fmt: skip
+    updates = [Task(f"maker-{maker}.update", (training[maker % ppo_trainers].name,), ACKNOWLEDGEMENT,
+                    actor=f"maker-{maker}") for maker in range(makers)]  # fmt: skip
+    returns = [*updates, *(task for trainer, task in enumerate(training) if trainer not in senders)]
+    title = f"detached PPO, makers: {makers}, trainers: {ppo_trainers}"
+    tasks = (*making, *training, *updates)
     return Flow("detached-ppo", title, ACKNOWLEDGEMENT, tasks, tuple(task.name for task in returns))
-
-
-def making_tasks(sizes: Sizes, maker: int) -> list[tuple[Task, int]]:
-    """Return a task for each trainer of a maker, and the number of the trainer. Samples are distributed in turn."""
-    count, trainers = sizes.batch_size, sizes.ppo_trainers
-    readers = [trainer for trainer in range(trainers) if trainer % sizes.makers == maker] or [maker % trainers]
-    if count < len(readers):
-        raise ValueError(f"--batch-size {count}: a maker has {len(readers)} trainers: give as many or more")
-    tasks: list[tuple[Task, int]] = []
-    before = DRIVER
-    for index, trainer in enumerate(readers):
-        samples = len(range(index, count, len(readers)))
-        name = f"maker-{maker}" + (f".{index}" if len(readers) > 1 else "")
-        message = experience(samples, count, sizes.seq_length, sizes.seq_length - sizes.prompt_seq_len, sizes.items)
-        tasks.append((Task(name, (before,), message, actor=f"maker-{maker}"), trainer))
-        before = name
-    return tasks
 
 
 def experience(count: int, batch_size: int, tokens: int, actions: int, items: str) -> Message:
@@ -114,4 +92,4 @@ def two_models(model: str, scale: float, lora_rank: int) -> list[Field]:
     return [replace(fields[0], name=name, dtype="float16", shape=shape) for name, shape in [*halves, *head]]
 
 
-STUDY = Study(flows={"detached-ppo": of_sizes(Sizes, detached_ppo)}, flags=DetachedPpoFlags)
+STUDY = Study(flows={"detached-ppo": detached_ppo}, flags=DetachedPpoFlags)

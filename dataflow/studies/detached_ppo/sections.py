@@ -2,7 +2,4 @@
 
 from dataflow.studies import load, studies
 
-SECTIONS = {}
-
-if "weights" in studies():
-    SECTIONS["detached-ppo"] = load("weights", "sections:update_table")("detached-ppo")
+SECTIONS = {"detached-ppo": load("weights", "sections:update_table")("detached-ppo")} if "weights" in studies() else {}

@@ -8,10 +8,9 @@ from typing import Any
 
 from msgspec import Meta
 
-from dataflow.flows.flow import of_sizes
 from dataflow.plan.flag import flag
 from dataflow.studies import Study
-from dataflow.studies.weights.flow import Sizes, changes_flow, weights
+from dataflow.studies.weights.flow import changes_flow, weights
 from dataflow.units import parse_bytes
 
 _size = partial(flag, "weights", None, size=True)
@@ -44,7 +43,7 @@ def find_errors(transport: Any, options: Any, flow: Any) -> Iterator[str]:
 
 
 STUDY = Study(
-    flows={"weights": of_sizes(Sizes, weights)}, flags=WeightsFlags, forms={"indices": changes_flow},
+    flows={"weights": weights}, flags=WeightsFlags, forms={"indices": changes_flow},
     find_errors=find_errors, is_used=lambda plan: plan.task_flow.has_parameters, part="actor:WeightsPart",
     collect="updates:collect_updates",
 )  # fmt: skip

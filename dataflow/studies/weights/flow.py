@@ -6,74 +6,52 @@ With a bucket size, each bucket of tensors is a message and a task of its own, o
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, zip_longest
 
-from dataflow.flows.flow import DRIVER, Flow, Task
+from dataflow.flows.flow import Flow, Task, tasks_in_turn
 from dataflow.flows.message import ACKNOWLEDGEMENT, VALUES, Field, Message, model_fields
 
 MAX_MESSAGES = 2000  # per iteration: each needs its own memory and its own entry in the record
 INDICES = "_indices"  # the end of the name of a field: where the values of changed parameters belong
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """The sizes of the flow, which are flags."""
-
-    model: str = "gpt2"
-    receivers: int = 2
-    senders: int = 1
-    bucket_size: int = 0  # bytes; 0: one message per sender
-    sharded: bool = False
-    lora_rank: int = 0
-    changed: float = 1.0
-    model_scale: float = 1.0
-
-    @property
-    def title(self) -> str:
-        scale = f" at scale {self.model_scale:g}" if self.model_scale < 1 else ""
-        adapters = f", adapters of rank {self.lora_rank}" if self.lora_rank else ""
-        changed = f", {self.changed:.2%} changed" if self.changed < 1 else ""
-        senders = f" from {self.senders} senders" if self.senders > 1 else ""
-        receivers = f" to {self.receivers} receivers" + (" in shards" if self.sharded else "")
-        return f"weights of {self.model}{scale}{adapters}{changed}{senders}{receivers}"
-
-
-def weights(sizes: Sizes) -> Flow:
+def weights(
+    model: str = "gpt2", receivers: int = 2, senders: int = 1, bucket_size: int = 0, sharded: bool = False,
+    lora_rank: int = 0, changed: float = 1.0, model_scale: float = 1.0,
+) -> Flow:  # fmt: skip
     """Trainers send the tensors of a model to rollouts, which install them and acknowledge.
 
     Each sender sends its part of the tensors to every receiver; with `sharded`, only to the rollout of its own number.
-    Raise ValueError for an unknown model, and for numbers that do not fit.
+    `bucket_size` is in bytes; 0: one message per sender. Raise ValueError for an unknown model, and for numbers that do
+    not fit.
     """
-    senders, receivers = sizes.senders, sizes.receivers
-    if sizes.sharded and senders != receivers:
+    if sharded and senders != receivers:
         raise ValueError(f"--sharded: {senders} senders and {receivers} receivers: give the same number of both")
-    fields = model_fields(sizes.model, sizes.model_scale, sizes.lora_rank)
-    parts = split_evenly([replace(field, changed_share=sizes.changed) for field in fields], senders)
-    buckets = [cut_into_buckets(part, sizes.bucket_size) for part in parts]
+    fields = model_fields(model, model_scale, lora_rank)
+    parts = split_evenly([replace(field, changed_share=changed) for field in fields], senders)
+    buckets = [cut_into_buckets(part, bucket_size) for part in parts]
     count = sum(map(len, buckets))
     if count * receivers > MAX_MESSAGES:
         raise ValueError(f"--bucket-size: {count} buckets and {receivers} receivers are more than {MAX_MESSAGES} "
                          "messages: give a larger one")  # fmt: skip
-    sending = []  # the tasks of each sender; each but the first one waits for the one before
-    for index, messages in enumerate(buckets, 1):
-        actor = f"trainer-{index}" if senders > 1 else "trainer"
-        names = name_tasks(actor, len(messages))
-        steps = zip(names, [DRIVER, *names], messages)  # noqa: B905
-        sending.append([Task(name, (before,), message, actor=actor) for name, before, message in steps])
+    actors = [f"trainer-{index + 1}" for index in range(senders)] if senders > 1 else ["trainer"]
+    sending = [tasks_in_turn(actor, messages) for actor, messages in zip(actors, buckets, strict=True)]
     # In the order in which the senders are likely to be ready: the first bucket of each, then the second ones.
     by_turns = [task for turn in zip_longest(*sending) for task in turn if task]
     receiving: list[Task] = []
     for index in range(receivers):
-        actor, sources = f"rollout-{index + 1}", sending[index] if sizes.sharded else by_turns
-        pairs = zip(name_tasks(actor, len(sources)), sources, strict=True)
-        receiving += [Task(name, (source.name,), ACKNOWLEDGEMENT, actor=actor) for name, source in pairs]
+        sources = sending[index] if sharded else by_turns
+        tasks = tasks_in_turn(f"rollout-{index + 1}", [ACKNOWLEDGEMENT] * len(sources))
+        receiving += [replace(task, reads=(source.name,)) for task, source in zip(tasks, sources, strict=True)]
     returns = tuple(task.name for task in receiving)
-    return Flow("weights", sizes.title, ACKNOWLEDGEMENT, (*chain(*sending), *receiving), returns)
-
-
-def name_tasks(actor: str, count: int) -> list[str]:
-    return [f"{actor}.{index}" for index in range(count)] if count > 1 else [actor]
+    scale = f" at scale {model_scale:g}" if model_scale < 1 else ""
+    adapters = f", adapters of rank {lora_rank}" if lora_rank else ""
+    share = f", {changed:.2%} changed" if changed < 1 else ""
+    origin = f" from {senders} senders" if senders > 1 else ""
+    shards = " in shards" if sharded else ""
+    title = f"weights of {model}{scale}{adapters}{share}{origin} to {receivers} receivers{shards}"
+    return Flow("weights", title, ACKNOWLEDGEMENT, (*chain(*sending), *receiving), returns)
 
 
 def split_evenly(fields: list[Field], count: int) -> list[list[Field]]:
