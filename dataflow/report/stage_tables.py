@@ -7,6 +7,7 @@ from typing import Any
 
 from dataflow.analysis import stages
 from dataflow.analysis.result import Result
+from dataflow.analysis.stages import iteration_seconds
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.records.schema import Run
 from dataflow.report.charts import Chart, Mark
@@ -31,9 +32,7 @@ def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Se
     names = [name for name in order if any(name in seconds for seconds in parts.values())]
     return (
         Column("configuration", label_without_layout),
-        Column(
-            "mean ms per iteration", lambda r: format_milliseconds(fmean(map(stages.iteration_seconds, r.shown_runs)))
-        ),
+        Column("mean ms per iteration", lambda r: format_milliseconds(fmean(map(iteration_seconds, r.shown_runs)))),
         *(Column(name, partial(format_part, name=name)) for name in names),
     )
 

@@ -170,12 +170,6 @@ def short_label(result: Result, swept: str = "") -> str:
     return name + rest.replace(shared, "").replace("--message ", "").replace("--as-sent", "as sent")
 
 
-def format_other_flow(result: Result) -> str:
-    """Return the iterations of the flow of --beside per second, the median of the runs."""
-    rates = [run.beside_iterations / run.beside_seconds for run in result.shown_runs if run.beside_seconds]
-    return format_significant(median_of([rates]))
-
-
 TIME = Column("ms per iteration", format_typical, is_time=True)
 DATA_PATH = Column("data path", format_data_path, 5, is_optional=True)
 OVERHEAD = Column("overhead", lambda r: f"{r.overhead_share:.1%}" if r.overhead_share else "-", 4, is_optional=True)
@@ -197,7 +191,8 @@ MAIN_COLUMNS = (
     Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
     Column("x cold copy", lambda r: format_significant(r.multiple_of(r.cold_copy_seconds)), 6),
     LINK,
-    Column("iterations of the other flow per second", format_other_flow, is_optional=True),
+    Column("iterations of the other flow per second", lambda r: format_significant(median_of(
+        [run.beside_iterations / run.beside_seconds] for run in r.shown_runs if run.beside_seconds)), is_optional=True),
     # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
     Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 5),
     OVERHEAD,
