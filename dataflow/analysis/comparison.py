@@ -133,10 +133,6 @@ def link_seconds(result: Result) -> float | None:
     return median_of([_link_seconds(result, run)] for run in complete)
 
 
-def times_link(result: Result) -> float | None:
-    return result.multiple_of(link_seconds(result))
-
-
 def crossings_of(result: Result, run: Run) -> tuple[Flow, list[Crossing]]:
     """Return the messages that were sent in a run, and those of them that crossed between nodes."""
     change = FORMS.get(result.workload.message)
@@ -157,14 +153,11 @@ def _link_seconds(result: Result, run: Run) -> float:
     for link in run.links:
         pair, seconds = (link.source, link.reader), float(np.median(link.seconds)) / link.bytes
         byte_seconds[pair] = min(seconds, byte_seconds.get(pair, seconds))
-    reads = {DRIVER: flow.returns} | {task.name: task.reads for task in flow.tasks}
     busy = defaultdict[int, float](float)  # node -> seconds for which it sends
     ready = defaultdict[str, float](float)  # reader -> when it has all its inputs
     sent = defaultdict[int, float](float)  # node -> when it has sent its last message so far
-    for source in reads:
-        for reader, sources in reads.items():
-            if source in sources:
-                ready[reader] = max(ready[reader], ready[source])
+    for source, reads in [(DRIVER, ()), *((task.name, task.reads) for task in flow.tasks)]:
+        ready[source] = max([ready[source], *(ready[name] for name in reads)])
         for edges, sender, node in crossings:
             if edges[0].source == source:
                 seconds = byte_seconds.get((sender, node), 0.0) * edges[0].bytes
@@ -172,4 +165,6 @@ def _link_seconds(result: Result, run: Run) -> float:
                 busy[sender] += seconds
                 for edge in edges:
                     ready[edge.reader] = max(ready[edge.reader], sent[sender])
-    return max(busy.values(), default=0.0) if result.in_flight > 1 else ready[DRIVER]
+    if result.in_flight > 1:
+        return max(busy.values(), default=0.0)
+    return max(ready[source] for source in (DRIVER, *flow.returns))

@@ -31,11 +31,6 @@ def describe_factor(ratios: Sequence[float]) -> str:
     return format_factor(ratios) + (f" ({format_ends(interval)})" if interval else "")
 
 
-def times_memcpy(row: Row) -> str:
-    times = [pair.new.times_memcpy for pair in row.pairs.values()]
-    return format_significant(median_of([[multiple for multiple in times if multiple]]))
-
-
 def columns_of(rows: Sequence[Row]) -> Sequence[Column]:
     baseline = tables.short_label(rows[0].baseline)
     return (
@@ -44,10 +39,11 @@ def columns_of(rows: Sequence[Row]) -> Sequence[Column]:
         Column(f"times as fast as {baseline}", lambda row: "1" if row.is_baseline else format_factor(row.values)),
         Column("of another campaign (95 %)", lambda row: format_ends(row.interval)),
         Column("within a campaign (95 %)", lambda r: f"×/÷ {r.repeatability:.3g}" if r.repeatability else "-", 2),
-        Column("x memcpy", times_memcpy, 1),
+        Column("x memcpy", lambda row: format_significant(median_of(
+            [pair.new.times_memcpy] for pair in row.pairs.values() if pair.new.times_memcpy)), 1),
         Column("readers get", lambda row: tables.READERS.cell(row.newest), is_text=True),
         Column("campaigns", lambda row: str(len(row.pairs)), 3),
-    )
+    )  # fmt: skip
 
 
 def describe_campaigns(rows: Sequence[Row]) -> list[str]:

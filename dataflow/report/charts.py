@@ -3,9 +3,11 @@
 import io
 import re
 import textwrap
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 from matplotlib import rc_context
@@ -18,23 +20,8 @@ LINE_CHART_ROWS = 18  # its height
 # The colour-blind can tell these colours apart. Neighbours also differ in lightness. Waiting is white: no work.
 SEGMENT_COLOURS = ("#0072b2", "#f0e442", "#4f1a4c", "#35b78b", "#ffffff", "#b0b0b0")
 LIMIT_COLOUR = "#6b6b6b"
-# In all charts, a transport has one colour, and a flag one marker; without one of these flags, a runtime has one.
-COLOURS = {
-    "store driver-queue": "#000000", "store ref-queue": "#5c3a21", "store refs": "#b35806", "store bytes": "#e08214",
-    "rdt gloo": "#1b7837", "rdt nixl": "#5aae61", "rdt nixl-pull": "#00441b", "graph shm": "#2166ac",
-    "graph pickle": "#053061", "graph zero-copy": "#4393c3", "graph mapped": "#7fb8da", "torch gloo": "#762a83",
-    "torch broadcast": "#4f1a4c", "torch mapped": "#c2a5cf", "torch multiprocessing": "#9970ab",
-    "peers http-raw": "#8c510a", "peers http-base64": "#dfa018", "peers http-json": "#543005",
-    "peers http-msgpack": "#bf812d", "peers file-disk": "#35978f", "peers file-shm": "#003c30",
-    "peers zmq-ipc": "#80cdc1", "peers zmq-tcp": "#01665e", "peers arrow-flight": "#878787",
-    "peers iceoryx2": "#c51b7d", "peers nixl-read": "#d6604d", "peers nixl-read-thread": "#f4a582",
-    "peers nixl-write": "#67001f",
-}  # fmt: skip
+STYLES = tomllib.loads(Path(__file__).with_name("charts.toml").read_text(encoding="utf-8"))
 OTHER_COLOUR = "#4d4d4d"
-MARKERS = {
-    "--preallocate-store": "d", "--retain-memory": "^", "--reuse-buffers": "D", "--zero-copy": "s", "--copy-in": "P",
-    "--copy-out": "v", "packed": "X", "jagged": "*", "graph": "p", "torch": "H", "rdt": "<", "peers": ">", "": "o",
-}  # fmt: skip
 PLAIN_NUMBERS = FuncFormatter(lambda value, _: f"{float(f'{value:.4g}'):,.10g}")
 
 
@@ -162,8 +149,8 @@ class Chart:
 
 def style_of(name: str, is_view: bool) -> dict[str, Any]:
     """Return the colour and the marker of a configuration, hollow for views."""
-    colour = COLOURS.get(" ".join(name.replace(",", " ").split()[:2]), OTHER_COLOUR)
-    marker = next(marker for flag, marker in MARKERS.items() if flag in name)
+    colour = STYLES["colours"].get(" ".join(name.replace(",", " ").split()[:2]), OTHER_COLOUR)
+    marker = next(marker for part, marker in STYLES["markers"].items() if part in name)
     return {"color": colour, "marker": marker, "markerfacecolor": "white" if is_view else colour}
 
 

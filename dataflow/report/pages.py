@@ -3,10 +3,11 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 from dataflow.analysis.campaigns import Row, combine, load_campaigns
-from dataflow.analysis.comparison import match_results, times_link
+from dataflow.analysis.comparison import link_seconds, match_results
 from dataflow.analysis.result import Result, group_results
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST, VARIANTS
 from dataflow.plan.command_line import describe_flags
@@ -17,27 +18,21 @@ from dataflow.report.campaign_tables import campaign_sections, describe_campaign
 from dataflow.report.sections import provenance
 from dataflow.report.sentences import format_ratio
 from dataflow.report.suite_tables import describe_layout
-from dataflow.report.tables import Column, Section, TextTable, format_significant, format_typical, make_table
+from dataflow.report.tables import Column, Section, format_milliseconds, format_typical, make_table
 from dataflow.units import format_bytes
 
-SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))["systems"]
+SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))
 DEMO_SECONDS = (279.23, 35.37)  # published by the demo for its queues and its compiled graph: docs/method.md
 DEMO_ITERATIONS = 100
 SCRIPTS = {BASELINE: "simulate_chat_learn_data_flow.py", "graph shm": "ray_cg_simulate_chat_learn_data_flow.py"}
 DEMO_FLAGS = {"": "here", " --retain-memory": "here, with four environment variables (`--retain-memory`)"}
-# Changes of code that each known system can make: the configuration after them. The headers name how many times as fast
-# it is as the most similar configuration.
-STEPS = {
-    "references: times as fast": "store refs",
-    "references and kept memory: times as fast": "store refs --retain-memory",
-    "compiled graph and kept memory: times as fast": "graph shm --retain-memory",
-}
 GPU_ANSWER = "**GPUs:** not measured. Nothing has run on a GPU here: [docs/cluster.md](docs/cluster.md#gpus)."
 
 
 def page_sections(results: Sequence[Result], campaigns: Path = CAMPAIGNS) -> list[Section]:
     """Return the sections that the records suffice for, those of campaigns included."""
-    flags = make_text_table(("flag", "meaning"), [[f"`{flag}`", text] for flag, text in describe_flags().items()])
+    columns = (Column("flag", lambda item: f"`{item[0]}`"), Column("meaning", itemgetter(1), is_text=True))
+    flags = make_table([*describe_flags().items()], columns)
     built = [Section("flags", "", table=flags), build_agreement(RESULTS / "evidence" / "agreement")]
     rows = combine(load_campaigns(campaigns)) if campaigns.exists() else []
     headline = {row.newest.name: row for row in rows if row.newest.table == "headline"}
@@ -45,12 +40,6 @@ def page_sections(results: Sequence[Result], campaigns: Path = CAMPAIGNS) -> lis
         answers = Section("answers", "", build_answers(results, [*headline.values()]))
         built += [build_claim(headline), build_demo(headline), answers, build_systems(headline), build_advice(headline)]
     return built + campaign_sections(rows)
-
-
-def make_text_table(headers: Sequence[str], rows: list[list[str]], numbers: int = 0) -> TextTable:
-    """Return a table of texts, in which the last `numbers` columns are aligned to the right."""
-    columns = [Column(header, str, is_text=i < len(headers) - numbers) for i, header in enumerate(headers)]
-    return TextTable(columns, headers, rows)
 
 
 def build_claim(by_name: Mapping[str, Row]) -> Section:
@@ -81,7 +70,7 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
     edges = [edge.bytes for edge in used[0].newest.workload.edges]
     size = (f"{DEMO_ITERATIONS} iterations, messages of {format_bytes(min(edges))} to {format_bytes(max(edges))}. "
             f"Here: {DEMO_ITERATIONS} times the suite's time per iteration in the steady state.")  # fmt: skip
-    table = make_text_table(headers, rows, numbers=3)
+    table = make_table(rows, [Column(header, itemgetter(index)) for index, header in enumerate(headers)])
     return Section("demo", "", "\n".join(["```", *commands, "```"]), table, notes=[size, *describe_campaigns(used)])
 
 
@@ -114,12 +103,11 @@ def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> str:
         answers[0] += f" Failed runs: {', '.join(failures)}."
     if views := [f"`{row.newest.name}` takes {format_times(row)} ms" for row in on_ray if not row.is_comparable]:
         answers.append(f"**One node, readers that only read.** {'; '.join(views)}, because no reader copies.")
-    nodes = [r for r in results if r.table == "cluster" and times_link(r) and tables.readers_of(r) == tables.OWN_COPY]
+    nodes = [r for r in results if r.table == "cluster" and link_seconds(r) and tables.readers_of(r) == tables.OWN_COPY]
     if nodes:
         largest = max((result.workload for result in nodes), key=lambda workload: workload.bytes_per_iteration)
         nodes = sorted((r for r in nodes if r.workload == largest), key=lambda result: result.typical_seconds)
-        cells = [(r.name, r.typical_seconds * 1e3, times_link(r)) for r in nodes]
-        times = [f"`{name}` {format_significant(ms)} ms ({format_significant(ratio)} x)" for name, ms, ratio in cells]
+        times = [f"`{r.name}` {format_milliseconds(r.typical_seconds)} ms ({tables.LINK.cell(r)} x)" for r in nodes]
         layout = f"{describe_layout(nodes[0])}, {format_bytes(nodes[0].workload.bytes_per_iteration)} per iteration"
         note = "x: the time of the network alone for the bytes that cross it"
         answers.append(f"**Several nodes** ({layout}; {note}). {', '.join(times)}.")
@@ -129,23 +117,30 @@ def build_answers(results: Sequence[Result], headline: Sequence[Row]) -> str:
 def build_advice(by_name: Mapping[str, Row]) -> Section:
     """Return when to use each configuration of the catalogue, and its time in campaigns."""
     keys = {"use it for": "use_when", "needs": "needs", "copies per edge": "copies", "what breaks it": "breaks"}
-    rows = []
-    for variant in (variant for variant in VARIANTS if variant.advice):
-        milliseconds = format_times(by_name[variant.name]) if variant.name in by_name else "-"
-        rows.append([f"`{variant.name}`", *(variant.advice[key] for key in keys.values()), milliseconds])
-    return Section("advice", "", table=make_text_table(("configuration", *keys, "ms in campaigns"), rows, numbers=1))
+    advice = [{"name": variant.name, **variant.advice} for variant in VARIANTS if variant.advice]
+    columns = (
+        Column("configuration", lambda item: f"`{item['name']}`"),
+        *(Column(header, itemgetter(key), is_text=True) for header, key in keys.items()),
+        Column("ms in campaigns", lambda i: format_times(by_name[i["name"]]) if i["name"] in by_name else "-"),
+    )
+    return Section("advice", "", table=make_table(advice, columns))
 
 
 def build_systems(by_name: Mapping[str, Row]) -> Section:
     """Return what known systems do, which configuration is similar, and how many times as fast others are."""
-    headers = ("system", "how it sends experience", "source", "most similar configuration", *STEPS)
-    rows = []
-    for system in SYSTEMS:
+
+    def format_step(system: Mapping[str, str], name: str) -> str:
         today = system["configuration"]
-        cells = [f"{system['name']} {system['version']}", system["today"], system["source"], f"`{today}`"]
-        for name in STEPS.values():
-            is_measured = {name, today} <= by_name.keys()
-            factor = describe_factor(by_name[name].divide(by_name[today])) if is_measured else "not measured"
-            cells.append("as today" if name == today else factor)
-        rows.append(cells)
-    return Section("systems", "", table=make_text_table(headers, rows, numbers=len(STEPS)))
+        if name == today:
+            return "as today"
+        is_measured = {name, today} <= by_name.keys()
+        return describe_factor(by_name[name].divide(by_name[today])) if is_measured else "not measured"
+
+    columns = (
+        Column("system", lambda system: f"{system['name']} {system['version']}"),
+        Column("how it sends experience", itemgetter("today"), is_text=True),
+        Column("source", itemgetter("source"), is_text=True),
+        Column("most similar configuration", lambda system: f"`{system['configuration']}`", is_text=True),
+        *(Column(f"{step}: times as fast", partial(format_step, name=name)) for step, name in SYSTEMS["steps"].items()),
+    )
+    return Section("systems", "", table=make_table(SYSTEMS["systems"], columns))

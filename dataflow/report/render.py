@@ -109,7 +109,7 @@ def print_end(record: Record, path: Path, count: int) -> None:
 def to_markdown(built: Sequence[Section]) -> str:
     """Return the sections without their charts, whose files the pages show."""
     parts = []
-    for section in (section for section in built if section.is_on_pages):
+    for section in built:
         title = f"**{section.title}.** " if section.title else ""
         table = to_markdown_table(section.table) if section.table else ""
         parts += [(title + section.sentence).strip(), table, "  \n".join(section.notes)]

@@ -13,12 +13,12 @@ from typing import Any
 from dataflow.analysis.comparison import Pair
 from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance
 from dataflow.analysis.statistics import UNRANKED
-from dataflow.catalogue.catalogue import REFERENCE
+from dataflow.catalogue.catalogue import BASELINE, REFERENCE, SIMPLEST
 from dataflow.flows.catalogue import FLOWS
 from dataflow.records.machine import machine_line
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
-from dataflow.report.sentences import BASELINES, format_time
+from dataflow.report.sentences import format_time
 from dataflow.report.tables import Column, Section, format_milliseconds, format_significant, make_table
 from dataflow.studies import STUDIES_FOLDER, studies
 from dataflow.units import format_bytes
@@ -48,7 +48,7 @@ def by_sizes(*left_out: str) -> Callable[[Result], tuple[Any, ...]]:
 
 def is_baseline(result: Result) -> bool:
     """Whether a configuration is the demo's queues or plain references, whatever number is verified at once."""
-    return result.transport.label in BASELINES and result.configuration.flags.keys() <= {*tables.GROUP_FLAGS}
+    return result.transport.label in (BASELINE, SIMPLEST) and result.configuration.flags.keys() <= {*tables.GROUP_FLAGS}
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,6 @@ class Table:
     notes: Callable[[Group], Sequence[str]] = lambda group: ()
     group_by: Callable[[Result], tuple[Any, ...]] = lambda r: (-r.workload.bytes_per_iteration, r.workload.edges)
     before: Sequence["Table"] = ()  # tables of the same groups
-    is_on_pages: bool = True
     is_kept: Callable[[Result], bool] = is_baseline  # whether a row is on a page that cannot have all
 
 
@@ -111,8 +110,7 @@ def build_group(table: Table, group: Group) -> list[Section]:
             cells, title = make_table(rows, columns) if columns else None, part.title(group.done[0])
             if cells and len(rows) > MAX_PAGE_ROWS and isinstance(rows[0], Result):
                 cells = replace(cells, page_rows=choose_rows(rows, part.is_kept))
-            sentence, chart = part.sentence(group), part.chart(group)
-            built.append(Section(part.name, title, sentence, cells, chart, notes, part.is_on_pages))
+            built.append(Section(part.name, title, part.sentence(group), cells, part.chart(group), notes))
     return built
 
 

@@ -5,11 +5,8 @@ from collections.abc import Sequence
 from dataflow.analysis.comparison import Pair, find_transports
 from dataflow.analysis.result import UNCOUNTED, Result
 from dataflow.analysis.statistics import MIN_RUNS, NO_DIFFERENCE, UNRANKED, Ratio
-from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.report import tables
 from dataflow.report.tables import Column, digits_of, format_ends, format_faults, format_significant, format_typical
-
-BASELINES = (BASELINE, SIMPLEST)
 
 
 def describe_pair(pair: Pair) -> str:

@@ -1,13 +1,13 @@
 """Say how traced iterations are shown: their time by cause and by stage."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from statistics import fmean
 from typing import Any
 
 from dataflow.analysis import stages
 from dataflow.analysis.result import Result
+from dataflow.analysis.stages import iteration_seconds
 from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.records.schema import Run
 from dataflow.report.charts import Chart, Mark
@@ -32,9 +32,7 @@ def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Se
     names = [name for name in order if any(name in seconds for seconds in parts.values())]
     return (
         Column("configuration", label_without_layout),
-        Column(
-            "mean ms per iteration", lambda r: format_milliseconds(fmean(map(stages.iteration_seconds, r.shown_runs)))
-        ),
+        Column("mean ms per iteration", lambda r: format_milliseconds(fmean(map(iteration_seconds, r.shown_runs)))),
         *(Column(name, partial(format_part, name=name)) for name in names),
     )
 
@@ -73,13 +71,12 @@ def draw_causes(group: Group) -> Chart | None:
 
 
 def stage_tables(name: str, chart: Callable[[Group], Any] = lambda group: None) -> Table:
-    """Return two tables: by stage, which is too wide for pages, and by cause, with a chart."""
+    """Return two tables: by stage, which is too wide for pages, so no page has its name, and by cause, with a chart."""
     by_stage = Table(
-        name, lambda group: part_columns(group, lambda run: stages.attribute(run)[0], [*stages.STAGES]),
-        lambda group: group.done, lambda result: f"Milliseconds by stage: {title_of(result)}", is_on_pages=False,
+        f"{name}-by-stage", lambda group: part_columns(group, lambda run: stages.attribute(run)[0], [*stages.STAGES]),
+        lambda group: group.done, lambda result: f"Milliseconds by stage: {title_of(result)}",
     )  # fmt: skip
-    return replace(
-        by_stage, columns=lambda group: part_columns(group, stages.attribute_to_causes, stages.CAUSES), chart=chart,
+    return Table(
+        name, lambda group: part_columns(group, stages.attribute_to_causes, stages.CAUSES), by_stage.rows, chart=chart,
         title=lambda result: f"Milliseconds by cause: {title_of(result)}", notes=describe_method, before=[by_stage],
-        is_on_pages=True,
     )  # fmt: skip

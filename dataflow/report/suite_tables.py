@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from statistics import median
 
-from dataflow.analysis.comparison import Pair, crossings_of, find_transports, link_seconds, times_link
+from dataflow.analysis.comparison import Pair, crossings_of, find_transports, link_seconds
 from dataflow.analysis.result import UNCOUNTED, Result, median_of
 from dataflow.plan.plan import bytes_by_link
 from dataflow.report import tables
@@ -77,28 +77,20 @@ def describe_layout(result: Result) -> str:
     return f"{len(nodes)} nodes" + (f", {link}" if link else "")
 
 
-def busy_cores(result: Result) -> float:
-    return median(max((cost.busy_cores for cost in run.node_costs.values()), default=0) for run in result.shown_runs)
-
-
-def crossed_bytes(result: Result) -> int:
-    _, crossings = crossings_of(result, result.shown_runs[0])
-    return bytes_by_link(crossings).total()
-
-
 CLUSTER_COLUMNS = (
     Column("layout", describe_layout, is_text=True),
     Column("configuration", tables.label_without_layout, is_text=True, untimed=True),
     tables.READERS,
     tables.TIME,
     Column("95 % interval", tables.format_interval, 4),
-    Column("crosses the links", lambda r: format_bytes(crossed_bytes(r)), 3),
+    Column("crosses the links", lambda r: format_bytes(bytes_by_link(crossings_of(r, r.shown_runs[0])[1]).total()), 3),
     Column("ms of the link alone", lambda r: format_milliseconds(link_seconds(r))),
-    Column("x link", lambda r: format_significant(times_link(r))),
-    Column("busy cores (largest of all nodes)", lambda r: format_significant(busy_cores(r)), 4),
+    tables.LINK,
+    Column("busy cores (largest of all nodes)", lambda r: format_significant(median(
+        max((cost.busy_cores for cost in run.node_costs.values()), default=0) for run in r.shown_runs)), 4),
     tables.OVERHEAD,
     tables.DATA_PATH,
-)
+)  # fmt: skip
 CLUSTER = Table(
     "cluster", lambda group: CLUSTER_COLUMNS,
     lambda group: sorted(group.done, key=lambda result: (describe_layout(result), -result.typical_seconds)),
@@ -151,8 +143,7 @@ def sweep_columns(group: Group) -> Sequence[Column]:
     header = format_bytes if swept == "iteration_bytes" else str
 
     def format_at(row: Sweep, value: int) -> str:
-        result = row[2].get(value)
-        return "-" if result is None else tables.TIME.cell(result) if result.seconds else result.status
+        return tables.format_cell(tables.TIME, row[2][value]) if value in row[2] else "-"
 
     def format_largest_overhead(row: Sweep) -> str:
         return tables.OVERHEAD.cell(max(row[1].values(), key=lambda result: result.overhead_share or 0))

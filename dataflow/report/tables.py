@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from dataflow.analysis.comparison import times_link
+from dataflow.analysis.comparison import link_seconds
 from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance, median_of
 from dataflow.analysis.statistics import interval
 from dataflow.analysis.workload import label_of
@@ -49,7 +49,10 @@ class TextTable:
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a report. `name` is that of the marks in README.md and docs/; several sections can share it."""
+    """One part of a report. `name` is that of the marks in README.md and docs/; several sections can share it.
+
+    A section whose name no page has is only in a terminal and in report.html.
+    """
 
     name: str
     title: str
@@ -57,17 +60,17 @@ class Section:
     table: TextTable | None = None
     chart: Any = None  # of charts.py; this module does not import matplotlib
     notes: Sequence[str] = ()
-    is_on_pages: bool = True  # otherwise only in a terminal and in report.html
+
+
+def format_cell(column: Column, item: Any) -> str:
+    """Return the cell of an item; for a result without a time, why it has none, or "-"."""
+    if column.untimed or not isinstance(item, Result) or item.seconds:
+        return column.cell(item)
+    return item.status if column.is_time and item.status in UNCOUNTED else "-"
 
 
 def make_table(items: Sequence[Any], columns: Sequence[Column]) -> TextTable:
     """Return a table with one line per item. The first column is text, and has a value for every item."""
-
-    def format_cell(column: Column, item: Any) -> str:
-        if column.untimed or not isinstance(item, Result) or item.seconds:
-            return column.cell(item)
-        return item.status if column.is_time and item.status in UNCOUNTED else "-"
-
     first = replace(columns[0], is_text=True, untimed=True)
     by_column = {column: [format_cell(column, item) for item in items] for column in (first, *columns[1:])}
     shown = {column: cells for column, cells in by_column.items() if not column.is_optional or {*cells} != {"-"}}
@@ -100,8 +103,7 @@ def format_milliseconds(seconds: float | None, digits: int = 2) -> str:
 
 def milliseconds_interval(result: Result) -> tuple[float, float] | None:
     """Return the 95 % interval of the time; None for too few runs."""
-    ends = interval(result.run_seconds)
-    return (1e3 * ends[0], 1e3 * ends[1]) if ends else None
+    return interval([1e3 * seconds for seconds in result.run_seconds])
 
 
 def format_interval(result: Result) -> str:
@@ -168,15 +170,10 @@ def short_label(result: Result, swept: str = "") -> str:
     return name + rest.replace(shared, "").replace("--message ", "").replace("--as-sent", "as sent")
 
 
-def format_other_flow(result: Result) -> str:
-    """Return the iterations of the flow of --beside per second, the median of the runs."""
-    rates = [run.beside_iterations / run.beside_seconds for run in result.shown_runs if run.beside_seconds]
-    return format_significant(median_of([rates]))
-
-
 TIME = Column("ms per iteration", format_typical, is_time=True)
 DATA_PATH = Column("data path", format_data_path, 5, is_optional=True)
 OVERHEAD = Column("overhead", lambda r: f"{r.overhead_share:.1%}" if r.overhead_share else "-", 4, is_optional=True)
+LINK = Column("x link", lambda r: format_significant(r.multiple_of(link_seconds(r))), is_optional=True)
 READERS = Column("readers get", lambda r: READER_GROUPS[readers_of(r)], is_text=True)
 MAIN_COLUMNS = (
     Column("configuration", marked_label),
@@ -193,8 +190,9 @@ MAIN_COLUMNS = (
         r.workload.bytes_per_iteration / r.typical_seconds / 1e9 if r.readers_own_a_copy else None), 8),
     Column("x memcpy", lambda r: format_significant(r.times_memcpy)),
     Column("x cold copy", lambda r: format_significant(r.multiple_of(r.cold_copy_seconds)), 6),
-    Column("x link", lambda r: format_significant(times_link(r)), is_optional=True),
-    Column("iterations of the other flow per second", format_other_flow, is_optional=True),
+    LINK,
+    Column("iterations of the other flow per second", lambda r: format_significant(median_of(
+        [run.beside_iterations / run.beside_seconds] for run in r.shown_runs if run.beside_seconds)), is_optional=True),
     # Of all processes together: more than an iteration takes if they work, or busy-wait, at the same time.
     Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 5),
     OVERHEAD,
