@@ -1,12 +1,13 @@
 """Show sections as text, as Markdown between the marks of README.md and docs/, and as HTML. Import no matplotlib."""
 
-import html
 import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+
+from markupsafe import Markup, escape
 
 from dataflow.analysis.result import Result, warnings
 from dataflow.errors import RecordError
@@ -143,28 +144,14 @@ def rewrite_pages(folder: Path, built: Sequence[Section]) -> None:
 
 def to_html(built: Sequence[Section]) -> str:
     """Return a page that loads nothing else. page.js makes its tables sortable and filterable."""
-    body = []
-    for section in built:
-        chart = section.chart.to_svg() if section.chart else ""
-        table = to_html_table(section.table) if section.table else ""
-        notes = [f'<p class="note">{escape(note)}</p>' for note in section.notes]
-        body += [f"<section><h2>{escape(section.title)}</h2>", f"<p>{escape(section.sentence)}</p>", chart, table]
-        body += [*notes, "</section>"]
-    style, code = (Path(__file__).with_name(name).read_text("utf-8") for name in ("page.css", "page.js"))
-    head = f'<meta charset="utf-8"><title>Times of transports</title><style>{style}</style>'
-    begin = f'<!doctype html><html lang="en"><head>{head}</head><body>'
-    return "\n".join(filter(None, [begin, *body, f"<script>{code}</script>", "</body></html>"]))
+    from jinja2 import Environment, FileSystemLoader  # imports take time, and only --html needs it
+
+    loader = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["code"] = mark_code
+    return environment.get_template("page.html").render(sections=built)
 
 
-def to_html_table(table: TextTable) -> str:
-    kinds = [' class="text"' if column.is_text else "" for column in table.columns]
-    lines = []
-    for tag, row in [("th", table.headers), *(("td", row) for row in table.cells)]:
-        cells = [f"<{tag}{kind}>{escape(cell)}</{tag}>" for cell, kind in zip(row, kinds, strict=True)]
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    return f"<table><thead>{lines[0]}</thead><tbody>{''.join(lines[1:])}</tbody></table>"
-
-
-def escape(text: str) -> str:
+def mark_code(text: str) -> Markup:
     """Return text as HTML; text in backquotes is code."""
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text))
+    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
