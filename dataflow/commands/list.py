@@ -33,16 +33,11 @@ def main(argv: Sequence[str]) -> int:
     if len(reasons) == 1 and (reason := reasons.pop()):  # a wrong flag
         raise UsageError(reason)
     format_duration = read_durations()
-
-    def duration_of(variant: Variant) -> str:
-        plan, _ = planned[variant.name]
-        return format_duration(plan) if plan else "-"
-
     columns = [
         Column("configuration", lambda v: v.name),
         Column("readers get", lambda v: f"a {'view' if readers_get_views(v.transport, v.flags) else 'copy'}", 0, True),
         Column("nodes", lambda v: "several" if v.transport.can_cross_nodes else "one", is_text=True),
-        Column("iterations take about", duration_of, is_optional=True),
+        Column("iterations take about", lambda v: format_duration(planned[v.name][0]), is_optional=True),
         Column("on this machine", lambda v: planned[v.name][1] or "runs", is_text=True),
         Column("description", lambda v: v.explanation or v.transport.summary, 1, is_text=True),
     ]

@@ -25,7 +25,6 @@ from dataflow.measure import supervisor
 from dataflow.measure.supervisor import Item, make_items
 from dataflow.plan.command_line import OneLineParser, parse_with_options
 from dataflow.plan.options import CAMPAIGNS, RESULTS
-from dataflow.plan.plan import Plan
 from dataflow.records import files
 from dataflow.units import format_bytes
 
@@ -136,8 +135,8 @@ def read_durations() -> Callable[..., str]:
     """Return a function that says how long all iterations of a plan take, the median of campaigns, or "-"."""
     campaigns = files.load_all([CAMPAIGNS]) if [*CAMPAIGNS.glob("*/*.json*")] else []
 
-    def format_duration(plan: Plan, runs: int = 1) -> str:
-        same = [r for r in campaigns if (r.workload, r.configuration) == (plan.workload, plan.configuration)]
+    def format_duration(plan: Any, runs: int = 1) -> str:
+        same = [r for r in campaigns if plan and (r.workload, r.configuration) == (plan.workload, plan.configuration)]
         seconds = [(run.first_seconds or 0) + sum(run.warmup_seconds) + plan.options.iterations * median(run.seconds)
                    for record in same for run in record.runs if run.seconds]  # fmt: skip
         return f"{runs * median(seconds):.0f} s" if seconds else "-"

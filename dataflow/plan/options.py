@@ -185,11 +185,8 @@ class CoreOptions:
         return values
 
 
-FLAGS_OF_STUDIES = [study.flags for study in studies().values() if study.flags is not object]
-
-
 @dataclass(frozen=True, kw_only=True)
-class Options(*FLAGS_OF_STUDIES, CoreOptions):  # type: ignore[misc]
+class Options(*(s.flags for s in studies().values() if s.flags is not object), CoreOptions):  # type: ignore[misc]
     """The flags of a configuration, those of all studies included. Flags of a study may override the methods above."""
 
 

@@ -69,10 +69,9 @@ def campaign_sections(rows: Sequence[Row]) -> list[Section]:
 
 
 def draw_factors(rows: Sequence[Row]) -> Chart | None:
-    marks = []
-    for row in (row for row in rows if row.is_comparable and not row.is_baseline):
-        low, high = row.interval or (row.mean, row.mean)
-        marks.append(Mark(tables.short_label(row.newest), describe_factor(row.values), row.mean, low, high))
+    shown = [row for row in rows if row.is_comparable and not row.is_baseline]
+    marks = [Mark(tables.short_label(row.newest), describe_factor(row.values), row.mean,
+                  *(row.interval or (row.mean, row.mean))) for row in shown]  # fmt: skip
     if not marks:
         return None
     caption = ("Line: where the factor of another campaign lies with 95 % probability.", *describe_campaigns(rows))
@@ -88,8 +87,9 @@ def build_check(is_right: Mapping[str, Mapping[Row, bool]]) -> Section:
         Column("campaign that is left out", lambda item: item[0]),
         Column("ratios", lambda item: str(len(item[1]))),
         Column("inside of the interval of the others", lambda item: str(sum(item[1].values()))),
-        Column("outside", lambda item: ", ".join(tables.short_label(row.newest) for row in item[1] if not item[1][row])
-               or "-", is_text=True),
+        Column("outside (its table)", lambda item: ", ".join(
+            f"{tables.short_label(row.newest)} ({row.newest.table})" for row in item[1] if not item[1][row]) or "-",
+            is_text=True),
     )  # fmt: skip
     every = [right for of_campaign in is_right.values() for right in of_campaign.values()]
     share = format_significant(100 * sum(every) / len(every))

@@ -117,10 +117,8 @@ class Chart:
         axes.set_ylim(len(marks) - 0.3, -0.7)
         for y, mark in enumerate(marks):
             axes.text(1.01, y, mark.label, fontsize=8, transform=axes.get_yaxis_transform(), va="center_baseline")
-            ends, edge = (mark.low, mark.high), [("white", 4.0)] if mark.segments else []  # to be seen on dark segments
-            for colour, width in (*edge, ("0.1", 1.6)):
-                axes.plot(ends, (y, y), color=colour, linewidth=width, solid_capstyle="butt", zorder=2.1)
             if not mark.segments:
+                axes.plot((mark.low, mark.high), (y, y), color="0.1", linewidth=1.6, solid_capstyle="butt", zorder=2.1)
                 axes.plot(mark.value, y, markersize=6, zorder=2.2, **style_of(mark.name, mark.is_view))
 
     def draw_bars(self, axes: Any, marks: Sequence[Mark]) -> None:

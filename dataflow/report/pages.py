@@ -16,9 +16,9 @@ from dataflow.records import files
 from dataflow.report import tables
 from dataflow.report.campaign_tables import campaign_sections, describe_campaigns, describe_factor, format_times
 from dataflow.report.sections import provenance
-from dataflow.report.sentences import format_ratio
+from dataflow.report.sentences import PAIR_COLUMNS
 from dataflow.report.suite_tables import describe_layout
-from dataflow.report.tables import Column, Section, format_milliseconds, format_typical, make_table
+from dataflow.report.tables import Column, Section, format_milliseconds, make_table
 from dataflow.units import format_bytes
 
 SYSTEMS = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))
@@ -75,16 +75,9 @@ def build_demo(by_name: Mapping[str, Row]) -> Section:
 
 
 def build_agreement(folder: Path) -> Section:
-    """Return how long the scripts take beside the suite, from the records in suite/ and scripts/ of a folder."""
+    """Return the times of the suite and those of the scripts, from the records in suite/ and scripts/ of a folder."""
     suite, scripts = (group_results(files.load_all([folder / side])) for side in ("suite", "scripts"))
-    columns = (
-        Column("configuration", lambda pair: pair.label),
-        Column("script ms", lambda pair: format_typical(pair.new)),
-        Column("suite ms", lambda pair: format_typical(pair.old)),
-        Column("script / suite", lambda pair: format_ratio(pair.ratio)[0]),
-        Column("95 % interval", lambda pair: format_ratio(pair.ratio)[1]),
-        Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),
-    )
+    columns = (Column("configuration: suite → script", lambda pair: pair.label), *PAIR_COLUMNS[:-1])
     table = make_table(match_results(suite, scripts)[0], columns)
     return Section("agreement", "", table=table, notes=provenance(suite))
 

@@ -24,7 +24,6 @@ from dataflow.studies import STUDIES_FOLDER, studies
 from dataflow.units import format_bytes
 
 MAX_PAGE_ROWS = 12  # of a table on a page
-MIN_DOTS = 2  # of a chart
 
 
 class Group:
@@ -154,9 +153,9 @@ def draw_dots(
 ) -> Chart | None:
     """Return a chart with a dot per result, the slowest first, in groups of equal work, and the times of memcpy.
 
-    A dot has its 95 % interval. The default name is that of the table. It is None for fewer than MIN_DOTS results.
+    A dot has its 95 % interval. The default name is that of the table. It is None for one result.
     """
-    if len(group.done) < MIN_DOTS:
+    if len(group.done) == 1:
         return None
     dots: dict[str, list[Mark]] = {}
     for result in (group.ordered[position] for position in choose_rows(group.ordered)):

@@ -21,6 +21,7 @@ from collections import defaultdict
 from contextlib import redirect_stdout
 from io import StringIO
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
@@ -146,12 +147,13 @@ def make_tables() -> dict[str, list[tuple[str, ...]]]:
 def write_page(folder: Path = ROOT) -> None:
     """Write the records between their marks in docs/profile.md of a folder."""
     # Not above, because .venv-profiled has no package that only the suite needs.
-    from dataflow.report.pages import make_text_table
     from dataflow.report.render import rewrite_pages
-    from dataflow.report.tables import Section
+    from dataflow.report.tables import Column, Section, make_table
 
-    tables = {name: make_text_table(headers, rows) for name, (headers, *rows) in make_tables().items()}
-    built = [Section(f"profile-{name}", "", table=table) for name, table in tables.items()]
+    built = []
+    for name, (headers, *rows) in make_tables().items():
+        columns = [Column(header, itemgetter(index), is_text=True) for index, header in enumerate(headers)]
+        built.append(Section(f"profile-{name}", "", table=make_table(rows, columns)))
     for name in PROGRAMS:
         with redirect_stdout(StringIO()) as printed:
             print_profile(load(name))

@@ -25,11 +25,6 @@ def format_publish(result: Result) -> str:
     return format_milliseconds(typical_seconds(seconds))
 
 
-def format_interval(result: Result) -> str:
-    ends = interval(run_seconds(result, "load", "first_read"))
-    return " to ".join(map(format_milliseconds, ends)) if ends else "-"
-
-
 def format_added_memory(result: Result) -> str:
     model_bytes = sum(field.bytes for field in result.flow.tasks[0].work)
     later = [load for run in result.shown_runs for load in run.measured["model_loading"]["loads"][1:]]
@@ -43,9 +38,10 @@ COLUMNS = (
     part_column("first read ms", "first_read"),
     part_column("second read ms", "second_read"),
     part_column("load and first read ms", "load", "first_read"),
-    Column("95 % interval of load and first read", format_interval),
+    Column("95 % interval of load and first read", lambda r: tables.format_ends(
+        interval([1e3 * seconds for seconds in run_seconds(r, "load", "first_read")]))),
     Column("memory that each further worker adds (share of the model)", format_added_memory),
-)
+)  # fmt: skip
 SECTIONS = {
     "model-loading": Table(
         "loading", columns=lambda group: COLUMNS, title=lambda result: result.flow.title, group_by=by_sizes(),

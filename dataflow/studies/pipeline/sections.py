@@ -22,20 +22,13 @@ def schedule_of(result: Result) -> tuple[Schedule, int, int]:
     return SCHEDULES[str(sizes["schedule"])], int(sizes["pipeline_stages"]), int(sizes["micro_batches"])
 
 
-def expected_bubble(result: Result) -> float:
+def bubbles(result: Result) -> tuple[float, float, float]:
+    """Return the share of a step in which stages wait (mean of the runs' medians), that of the formula, the rest."""
     schedule, stages, batches = schedule_of(result)
-    return float(schedule.bubble(stages, batches))
-
-
-def measured_bubble(result: Result) -> float:
-    """Return the share of a step in which stages wait: the mean of the runs' medians."""
     pairs = [zip(steps.compute_seconds, steps.stage_seconds, strict=True) for steps in steps_of(result)]
-    return fmean(median(1 - compute / stage for compute, stage in pairs_of_run) for pairs_of_run in pairs)
-
-
-def difference(result: Result) -> float:
-    """Return the measured bubble less that of the formula, in percentage points."""
-    return 100 * (measured_bubble(result) - expected_bubble(result))
+    measured = fmean(median(1 - compute / stage for compute, stage in pairs_of_run) for pairs_of_run in pairs)
+    expected = float(schedule.bubble(stages, batches))
+    return measured, expected, measured - expected
 
 
 def format_held(result: Result) -> str:
@@ -53,9 +46,9 @@ COLUMNS = (
     Column("ms per step", tables.format_typical),
     Column("95 % interval", tables.format_interval, 4),
     Column("ms per micro-batch", lambda r: format_milliseconds(r.typical_seconds / schedule_of(r)[2])),
-    Column("bubble, measured", lambda r: f"{measured_bubble(r):.1%}"),
-    Column("bubble by the formula", lambda r: f"{expected_bubble(r):.1%}"),
-    Column("difference in percentage points", lambda r: f"{difference(r):+.1f}"),
+    Column("bubble, measured", lambda r: f"{bubbles(r)[0]:.1%}"),
+    Column("bubble by the formula", lambda r: f"{bubbles(r)[1]:.1%}"),
+    Column("difference in percentage points", lambda r: f"{100 * bubbles(r)[2]:+.1f}"),
     Column("largest number of activations that each stage held", format_held),
     Column("messages between stages", lambda r: f"{sum(not edge.message.is_flat for edge in r.flow.edges)}", 2),
     Column("CPU ms", lambda r: format_milliseconds(r.cpu_seconds_per_iteration), 3),
@@ -64,15 +57,15 @@ COLUMNS = (
 
 
 def by_schedule(group: Group) -> list[Result]:
-    order = list(SCHEDULES)
-    return sorted(group.done, key=lambda r: (order.index(str(r.workload.sizes["schedule"])), -r.typical_seconds))
+    return sorted(group.done, key=lambda r: ([*SCHEDULES].index(str(r.workload.sizes["schedule"])), -r.typical_seconds))
 
 
 def describe_differences(group: Group) -> str:
     """Return how far the bubbles are from the formulas."""
-    least, most = (choose(by_schedule(group), key=difference) for choose in (min, max))
-    ends = f"{difference(least):+.1f} (`{least.label}`) to {difference(most):+.1f} percentage points (`{most.label}`)"
-    return f"The measured bubbles differ from the formulas by {ends}."
+    points = sorted((100 * bubbles(result)[2], result.label) for result in group.done)
+    (least, first), (most, last) = points[0], points[-1]
+    return (f"The measured bubbles differ from the formulas by {least:+.1f} (`{first}`) to {most:+.1f} percentage "
+            f"points (`{last}`).")  # fmt: skip
 
 
 def title_of(result: Result) -> str:

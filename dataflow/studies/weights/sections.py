@@ -84,11 +84,11 @@ def describe_readers(group: Group) -> str:
 
 
 def draw_updates(group: Group) -> Chart | None:
-    first = group.done[0]
     if len(group.done) < MIN_DOTS:
         return None
+    first = group.ordered[0]
     name = f"{first.table}_{first.workload.sizes['model']}".replace("-", "_")
-    return draw_dots(group, name, f"Time per update: {title_of(group.ordered[0])}")
+    return draw_dots(group, name, f"Time per update: {title_of(first)}")
 
 
 def update_table(name: str) -> Table:
