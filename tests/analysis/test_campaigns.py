@@ -96,7 +96,7 @@ def test_each_campaign_is_compared_with_what_the_others_predict(tmp_path):
     assert [campaign for campaign, found in predictions.items() if not all(found.values())] == ["2026-11-28-eeee"]
     check = campaign_sections(combine(load_campaigns(tmp_path)))[-1]
     assert check.sentence == "80 % of 5 ratios lie in the interval of the others."
-    assert rows_of(check)[-1]["outside"] == "graph shm"
+    assert rows_of(check)[-1]["outside (its table)"] == "graph shm (headline)"
 
 
 @pytest.mark.parametrize(("ratio", "place"), [(8.1, "inside"), (12.0, "outside")])

@@ -91,10 +91,10 @@ def test_dots_have_their_interval_and_views_are_hollow_on_the_same_axis():
     assert dot.get_markerfacecolor() != "white" and second.lines[1].get_markerfacecolor() == "white"
 
 
-def test_bars_start_at_zero_and_have_their_interval_and_the_memcpy_line():
+def test_bars_start_at_zero_and_have_the_memcpy_line_and_no_interval():
     bars = [Mark("a", "", 5.0, 0.5, 8.0, segments={"copying": 3.0, "waiting": 0.0, "serialisation": 2.0})]
     (axes,) = Chart("bars", "", {"": bars}, "", {"memcpy": 9.0}, segment_names=CAUSES).draw().axes
     assert axes.get_xlim()[0] == 0 and axes.get_xlim()[1] >= 9
-    assert [list(line.get_xdata()) for line in axes.lines] == [[0.5, 8.0], [0.5, 8.0], [9.0, 9.0]]  # in two colours
+    assert [list(line.get_xdata()) for line in axes.lines] == [[9.0, 9.0]]
     assert [(patch.get_x(), patch.get_width()) for patch in axes.patches] == [(0, 2), (2, 3)]  # in the order of CAUSES
     assert [bar.get_label() for bar in axes.containers] == ["serialisation", "copying"]

@@ -116,7 +116,8 @@ def test_a_full_disk_is_an_error_that_names_the_edge(sender_and_reader, monkeypa
 @pytest.mark.optional
 @pytest.mark.parametrize(("answer", "text"), [
     (b"HTTP/1.1 500 Error\r\nContent-Length: 0\r\n\r\n", "the HTTP server of actor-1 answered 500"),
-    (b"", "Remote end closed connection"), (None, "timed out"),
+    # The system resets a connection that is closed before the whole message was read.
+    (b"", "(Remote end closed connection|.*Connection reset by peer)"), (None, "timed out"),
 ])  # fmt: skip
 def test_a_server_that_dies_or_is_slow_is_an_error_that_names_the_edge(answer, text):
     flow = build_flow("chain", {"message_bytes": 13, "actors": 1})
