@@ -11,7 +11,7 @@
 # make lint                 ruff and mypy
 # make peers                install ZeroMQ, Arrow Flight, TransferQueue and tensordict, which some tests and suites need
 # make faults               faults and hostile uses, and what runs say, keep and leave behind
-# make publish              regenerate img/ and the tables of README.md and docs/ from results/published
+# make publish              regenerate img/ and the tables of README.md and docs/ from the records in results/
 # make profile-examples     profile programs of others, try the advice, and measure the cost (an hour; docs/profile.md)
 # make put-gigabytes        Ray's metric of puts, with several versions of Ray (ten minutes; docs/page-faults.md)
 # make profile-versions     profile a known program with three versions of Ray

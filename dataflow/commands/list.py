@@ -1,5 +1,7 @@
 """Show the configurations of the suite as a table: what each one needs, and whether this machine can measure it.
 
+The time is that of all iterations of a run, without the start, on the machines of results/campaigns.
+
 python3 -m dataflow list
 python3 -m dataflow list --flow grpo --device cuda     for another flow, device or size
 """
@@ -37,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
         Column("configuration", lambda v: v.name),
         Column("readers get", lambda v: f"a {'view' if readers_get_views(v.transport, v.flags) else 'copy'}", 0, True),
         Column("nodes", lambda v: "several" if v.transport.can_cross_nodes else "one", is_text=True),
-        Column("iterations take about", lambda v: format_duration(planned[v.name][0]), is_optional=True),
+        Column("a run takes about", lambda v: format_duration(*planned[v.name]), is_optional=True),
         Column("on this machine", lambda v: planned[v.name][1] or "runs", is_text=True),
         Column("description", lambda v: v.explanation or v.transport.summary, 1, is_text=True),
     ]

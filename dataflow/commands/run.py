@@ -25,6 +25,7 @@ from dataflow.measure import supervisor
 from dataflow.measure.supervisor import Item, make_items
 from dataflow.plan.command_line import OneLineParser, parse_with_options
 from dataflow.plan.options import CAMPAIGNS, RESULTS
+from dataflow.plan.plan import Plan
 from dataflow.records import files
 from dataflow.units import format_bytes
 
@@ -124,7 +125,7 @@ def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
         Column("configuration", lambda item: item.label),
         Column("runs x iterations", lambda item: f"{runs} x {item.plan.options.iterations}"),
         Column("memory", lambda item: format_bytes(item.plan.resident_bytes)),
-        Column("iterations take about", lambda item: format_duration(item.plan, runs), is_optional=True),
+        Column("iterations take about", lambda i: format_duration(i.plan, i.skipped, runs), is_optional=True),
         Column("skipped", lambda item: str(item.skipped or "-"), is_text=True, is_optional=True),
     )
     print_table(make_table(items, columns))
@@ -132,11 +133,13 @@ def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
 
 
 def read_durations() -> Callable[..., str]:
-    """Return a function that says how long all iterations of a plan take, the median of campaigns, or "-"."""
+    """Return a function that says how long all iterations of a plan take, the median of campaigns; "-" if skipped."""
     campaigns = files.load_all([CAMPAIGNS]) if [*CAMPAIGNS.glob("*/*.json*")] else []
 
-    def format_duration(plan: Any, runs: int = 1) -> str:
-        same = [r for r in campaigns if plan and (r.workload, r.configuration) == (plan.workload, plan.configuration)]
+    def format_duration(plan: Plan | None, skipped: object, runs: int = 1) -> str:
+        if plan is None or skipped:
+            return "-"
+        same = [r for r in campaigns if (r.workload, r.configuration) == (plan.workload, plan.configuration)]
         seconds = [(run.first_seconds or 0) + sum(run.warmup_seconds) + plan.options.iterations * median(run.seconds)
                    for record in same for run in record.runs if run.seconds]  # fmt: skip
         return f"{runs * median(seconds):.0f} s" if seconds else "-"

@@ -51,13 +51,7 @@ def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
         yield f"--address: {label} runs on one machine, without a cluster: leave it out"
     if options.copy_out and not (transport.gives_views or options.zero_copy or flow.has_parameters):
         yield f"--copy-out: readers of {label} own a copy already: leave it out"
-    yield from flow_errors(transport, options, flow)
-    for study in studies().values():
-        yield from study.find_errors(transport, options, flow)
-
-
-def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
-    """Check that the flow has the fields and actors that flags need, and that it does not block."""
+    # The flow has the fields and actors that flags need, and it does not block.
     if options.placement != "pack" and not options.address:
         yield "--placement: a private cluster has one node: give --address too, or use dataflow nodes"
     if options.placement not in ("pack", "spread") and not options.nodes_of_actors:
@@ -71,8 +65,7 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
         if limit and options.in_flight > limit:
             yield (f"--in-flight {options.in_flight}: {transport.name} holds {limit} of {flow.name}: give {limit}, or "
                    "another --transport")  # fmt: skip
-    if options.group_size < options.in_flight:
-        group = options.group_size
+    if (group := options.group_size) < options.in_flight:
         yield f"--in-flight {options.in_flight}: there is a verification after {group} iterations: give {group} or less"
     if transport.requirements.one_input and any(len(flow.edges_to(task.name)) > 1 for task in flow.tasks):
         yield f"{transport.label}: {flow.name} has a task that reads two messages: use another --transport"
@@ -88,6 +81,8 @@ def flow_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[
     actors = (*flow.actors, *options.add_tasks(flow).timed_names)
     for actor in options.model_times.keys() - set(actors):
         yield f"--model-seconds: there is no actor {actor}: give {', '.join(actors)}"
+    for study in studies().values():
+        yield from study.find_errors(transport, options, flow)
 
 
 def count_gpus() -> int:

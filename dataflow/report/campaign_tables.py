@@ -48,9 +48,10 @@ def columns_of(rows: Sequence[Row]) -> Sequence[Column]:
 
 def describe_campaigns(rows: Sequence[Row]) -> list[str]:
     """Return the failures, the machines, and how many campaigns, boots and kernels, with which commits."""
-    measured = [(name, pair.new) for row in rows for name, pair in row.pairs.items()]
+    names = sorted({name for row in rows for name in row.pairs})
+    measured = [(name, row.pairs[name].new) for name in names for row in rows if name in row.pairs]
     failures = [f"{name}: {result.label}: {result.failure}." for name, result in measured if result.failure]
-    return [*failures, *provenance([result for _, result in measured], sorted({name for name, _ in measured}))]
+    return [*failures, *provenance([result for _, result in measured], names)]
 
 
 def campaign_sections(rows: Sequence[Row]) -> list[Section]:

@@ -1,13 +1,12 @@
 """Show sections as text, as Markdown between the marks of README.md and docs/, and as HTML. Import no matplotlib."""
 
+import html
 import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-
-from markupsafe import Markup, escape
 
 from dataflow.analysis.result import Result, warnings
 from dataflow.errors import RecordError
@@ -152,6 +151,6 @@ def to_html(built: Sequence[Section]) -> str:
     return environment.get_template("page.html").render(sections=built)
 
 
-def mark_code(text: str) -> Markup:
+def mark_code(text: str) -> str:
     """Return text as HTML; text in backquotes is code."""
-    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text))

@@ -131,8 +131,9 @@ def provenance(results: Sequence[Result], campaigns: Sequence[str] = ()) -> list
     machines = sorted({machine_line(environment | shared) for environment in environments})
     boots, kernels = (len({environment.get(key) for environment in environments}) for key in ("boot", "kernel"))
     changed = " with changes that are not committed"
-    names = {(e.get("git_commit") or "unknown")[:10] + (changed if e.get("git_dirty") else "") for e in environments}
-    runs, commits = tables.format_range([len(r.run_seconds) for r in results], digits=9), ", ".join(sorted(names))
+    names = [(e.get("git_commit") or "unknown")[:10] + (changed if e.get("git_dirty") else "") for e in environments]
+    commits = ", ".join(dict.fromkeys(names if campaigns else sorted(names)))  # as the campaigns
+    runs = tables.format_range([len(r.run_seconds) for r in results], digits=9)
     if campaigns:
         return [*machines, f"Campaigns: {len(campaigns)} ({', '.join(campaigns)}), boots: {boots}, kernels: {kernels}. "
                 f"Runs per configuration and campaign: {runs}. Commit {commits}."]  # fmt: skip

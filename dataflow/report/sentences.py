@@ -6,7 +6,7 @@ from dataflow.analysis.comparison import Pair, find_transports
 from dataflow.analysis.result import UNCOUNTED, Result
 from dataflow.analysis.statistics import MIN_RUNS, NO_DIFFERENCE, UNRANKED, Ratio
 from dataflow.report import tables
-from dataflow.report.tables import Column, digits_of, format_ends, format_faults, format_significant, format_typical
+from dataflow.report.tables import Column, digits_of, format_ends, format_faults, format_significant
 
 
 def describe_pair(pair: Pair) -> str:
@@ -66,8 +66,14 @@ def format_ratio(ratio: Ratio, invert: bool = False) -> tuple[str, str]:
     return format_significant(1 / ratio.value if invert else ratio.value, digits_of(ends)), format_ends(ends)
 
 
+def format_times(pair: Pair) -> str:
+    """Return both times in ms, with as many digits."""
+    digits = max(digits_of(tables.milliseconds_interval(side)) for side in pair.sides)
+    return " → ".join(tables.format_milliseconds(side.typical_seconds, digits) for side in pair.sides)
+
+
 PAIR_COLUMNS = (
-    Column("ms per iteration", lambda pair: " → ".join(map(format_typical, pair.sides))),
+    Column("ms per iteration", format_times),
     Column("times as fast", lambda pair: format_ratio(pair.ratio, invert=True)[0]),
     Column("95 % interval", lambda pair: format_ratio(pair.ratio, invert=True)[1]),
     Column("verdict", lambda pair: pair.ratio.verdict, is_text=True),

@@ -164,12 +164,12 @@ def write_page(folder: Path = ROOT) -> None:
 if __name__ == "__main__":
     what, *folders = sys.argv[1:] or [""]
     actions = {
-        "programs": lambda: {name: run(words, step=STEPS.get(name))[2] for name, words in PROGRAMS.items()},
-        "advice": lambda: {"advice": try_advice()},
-        "cost": lambda: {"cost": measure_pairs(COSTS)},
-        "process": lambda: {"process": measure_pairs({"process": ["-c", PROCESS]})},
-        "versions": lambda: {"versions": try_versions(folders)},
+        "programs": lambda: ((name, run(words, step=STEPS.get(name))[2]) for name, words in PROGRAMS.items()),
+        "advice": lambda: [("advice", try_advice())],
+        "cost": lambda: [("cost", measure_pairs(COSTS))],
+        "process": lambda: [("process", measure_pairs({"process": ["-c", PROCESS]}))],
+        "versions": lambda: [("versions", try_versions(folders))],
         "page": write_page,
     }
-    for name, record in (actions.get(what, lambda: sys.exit(__doc__))() or {}).items():
+    for name, record in actions.get(what, lambda: sys.exit(__doc__))() or ():
         (RECORDS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from made_records import make_record, make_run, rows_of, write_campaign, write_record
 
-from dataflow.analysis.comparison import link_seconds
+from dataflow.analysis.comparison import Pair, link_seconds
 from dataflow.analysis.result import Result, group_results
 from dataflow.records.schema import Link, NodeCosts
 from dataflow.report import render
 from dataflow.report.pages import build_agreement, page_sections
 from dataflow.report.sections import sections
+from dataflow.report.sentences import PAIR_COLUMNS
 from dataflow.report.tables import MAIN_COLUMNS, Column, make_table
 
 LAYOUT = {"placement": "spread", "existing_cluster": True, "place": "reference=1,reward=1", "link": "10 Gbit/s"}
@@ -106,6 +107,12 @@ def test_nodes_send_at_the_same_time_only_if_inputs_or_iterations_allow_it(in_fl
     run = make_run([9.0] * 3, nodes=NODES | seconds, links=links, group_seconds=[9.0])
     result = Result([make_record("refs", run, flags={"in_flight": in_flight})])
     assert link_seconds(result) == pytest.approx(total)
+
+
+def test_an_actor_does_not_wait_for_the_result_of_another_one():
+    links = [Link(1, 0, 1, 8 * MIB, [3.0]), Link(2, 0, 1, 8 * MIB, [4.0])]
+    run = make_run([9.0] * 3, nodes={"driver": 0, "a": 1, "b": 2}, links=links)
+    assert link_seconds(Result([make_record("refs", run, flow="a, b -> driver: 8MiB")])) == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize(("runtime", "transport", "flags", "milliseconds", "crosses", "times"), [
@@ -219,3 +226,8 @@ def test_the_scripts_are_divided_by_the_suite_configuration_by_configuration(tmp
             write_record(tmp_path / side / f"{transport}.json", make_record(transport, *around(seconds)))
     rows = [[*list(row.values())[:3], row["verdict"]] for row in rows_of(build_agreement(tmp_path))]
     assert rows == [[f"store {name}", "1,000 → 2,000", "0.5", "slower"] for name in ("driver-queue", "refs")]
+
+
+def test_both_times_of_a_comparison_have_as_many_digits():
+    steady, noisy = (Result([make_record("refs", *runs)]) for runs in ([[1.234]] * 3, [[1.0], [1.5], [2.0]]))
+    assert PAIR_COLUMNS[0].cell(Pair(steady, noisy)) == "1,230 → 1,440"

@@ -41,7 +41,9 @@ def measured(monkeypatch, no_gpu):
 
 
 def test_list_has_every_configuration_its_duration_and_what_this_machine_lacks(capsys, no_gpu, monkeypatch, tmp_path):
-    write_campaign(tmp_path / "campaigns" / "1-a", ("store refs", {}, 4.0, {"first_seconds": 3.0}))
+    write_campaign(
+        tmp_path / "campaigns" / "1-a", ("store refs", {}, 4.0, {"first_seconds": 3.0}), ("graph nccl", {}, 4.0)
+    )
     monkeypatch.setattr(benchmark, "CAMPAIGNS", tmp_path / "campaigns")
     assert list_command.main([]) == 0
     _, *lines = capsys.readouterr().out.splitlines()
@@ -50,7 +52,7 @@ def test_list_has_every_configuration_its_duration_and_what_this_machine_lacks(c
     assert cells["store refs --zero-copy"][:4] == ["a view", "several", "-", "runs"]
     assert cells["torch mapped --copy-out"][:4] == ["a copy", "one", "-", "runs"]
     assert cells["store refs"][2] == "123 s"  # the first iteration, and 30 timed ones
-    assert cells["graph nccl"][3].startswith("nccl needs 3 GPUs")
+    assert cells["graph nccl"][2] == "-" and cells["graph nccl"][3].startswith("nccl needs 3 GPUs")
     assert all(len(rest) == 5 and rest[4] for rest in cells.values())
 
 
