@@ -99,6 +99,7 @@ profile-versions: .venv/installed
 	for version in $(RAYS); do $(PY) -m pip install --quiet --target .venv-profiled/ray-$$version ray==$$version \
 		aiosignal frozenlist || exit 1; done
 	$(PY) -m examples.profiled.measure versions $(RAYS:%=.venv-profiled/ray-%)
+	$(PY) -m examples.profiled.measure page
 
 PUT_RAYS := 2.44.1 2.53.0 2.54.0 2.56.0 2.58.0 2.60.0
 PUTS := results/evidence/put-gigabytes.jsonl
