@@ -134,18 +134,18 @@ def provenance(results: Sequence[Result], campaigns: Sequence[str] = ()) -> list
     names = [(e.get("git_commit") or "unknown")[:10] + (changed if e.get("git_dirty") else "") for e in environments]
     commits = ", ".join(dict.fromkeys(names if campaigns else sorted(names)))  # as the campaigns
     runs = tables.format_range([len(r.run_seconds) for r in results], digits=9)
-    if campaigns:
-        return [*machines, f"Campaigns: {len(campaigns)} ({', '.join(campaigns)}), boots: {boots}, kernels: {kernels}. "
-                f"Runs per configuration and campaign: {runs}. Commit {commits}."]  # fmt: skip
-    days = sorted({run.started_at[:10] for result in results for run in result.shown_runs})
     ok_runs = [run for result in results for run in result.ok_runs]
     verb = "Counted, although" if any(result.allows_disturbed for result in results) else "Left out, because"
     left_out = {
         f"{verb} they were disturbed": sum(bool(find_disturbance(run)) for run in ok_runs),
         "Left out, because their times had not settled": sum(run.settled is False for run in ok_runs),
     }
-    notes = [f"{reason}: {count} of {len(ok_runs)} runs. " for reason, count in left_out.items() if count]
-    return [*machines, f"Boots: {boots}. Runs per configuration: {runs}. {''.join(notes)}"
+    notes = "".join(f"{reason}: {count} of {len(ok_runs)} runs. " for reason, count in left_out.items() if count)
+    if campaigns:
+        return [*machines, f"Campaigns: {len(campaigns)} ({', '.join(campaigns)}), boots: {boots}, kernels: {kernels}. "
+                f"Runs per configuration and campaign: {runs}. {notes}Commit {commits}."]  # fmt: skip
+    days = sorted({run.started_at[:10] for result in results for run in result.shown_runs})
+    return [*machines, f"Boots: {boots}. Runs per configuration: {runs}. {notes}"
             f"Measured on {' and '.join(days)}, commit {commits}."]  # fmt: skip
 
 
