@@ -1,4 +1,4 @@
-"""Combine campaigns: the same configurations on several days and boots, as ratios to a baseline of the same campaign.
+"""Combine campaigns: the same configurations on several boots or days, as ratios to a baseline of the same campaign.
 
 Repeatability is how much a ratio varies within a campaign, reproducibility how much it varies between campaigns
 (docs/method.md).

@@ -157,7 +157,7 @@ def _link_seconds(result: Result, run: Run) -> float:
     ready = defaultdict[str, float](float)  # reader -> when it has all its inputs
     sent = defaultdict[int, float](float)  # node -> when it has sent its last message so far
     for source, reads in [(DRIVER, ()), *((task.name, task.reads) for task in flow.tasks)]:
-        ready[source] = max([ready[source], *(ready[name] for name in reads if name != DRIVER)])  # it begins at 0
+        ready[source] = max([ready[source], *(ready[name] for name in reads if name != DRIVER)])  # which begins at 0
         for edges, sender, node in crossings:
             if edges[0].source == source:
                 seconds = byte_seconds.get((sender, node), 0.0) * edges[0].bytes

@@ -1,6 +1,6 @@
 """Show the configurations of the suite as a table: what each one needs, and whether this machine can measure it.
 
-The time is that of all iterations of a run, without the start, on the machines of results/campaigns.
+The column `a run takes about` has the time of all its iterations, without the start, from results/campaigns.
 
 python3 -m dataflow list
 python3 -m dataflow list --flow grpo --device cuda     for another flow, device or size

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from made_records import rows_of, write_campaign
+from made_records import make_record, make_run, rows_of, write_campaign, write_record
 
 from dataflow.analysis.campaigns import combine, leave_one_out, load_campaigns, predict
 from dataflow.commands import compare
@@ -88,6 +88,19 @@ def test_a_factor_of_few_campaigns_says_so(tmp_path, count, factor):
     assert row["times as fast as store driver-queue"] == factor and row["campaigns"] == str(count)
     assert (row["of another campaign (95 %)"] == "-") == (count < 3)
     assert f"Campaigns: {count} (" in section.notes[-1] and f"boots: {count}, kernels: 1." in section.notes[-1]
+
+
+def test_notes_have_the_commits_in_the_order_of_the_campaigns_and_the_runs_that_do_not_count(tmp_path):
+    code = {"clock_code": "a", "versions": {"ray": "2.60.0", "torch": "2.13.0"}}
+    for name, commit in (("1-a", "fff"), ("2-b", "bbb")):
+        fields = {"suite": "campaign", "table": "headline", "environment": code | {"git_commit": commit}}
+        runs = [make_run([1.0]), make_run([1.0], settled=False), make_run([1.0], steal_cores=1.0)]
+        write_record(tmp_path / name / "0.json", make_record("driver-queue", *runs, **fields))
+    section, *_ = campaign_sections(combine(load_campaigns(tmp_path)))
+    assert section.notes[-1].endswith(
+        "Runs per configuration and campaign: 1. Left out, because they were disturbed: 2 of 6 runs. "
+        "Left out, because their times had not settled: 2 of 6 runs. Commit fff, bbb."
+    )
 
 
 def test_each_campaign_is_compared_with_what_the_others_predict(tmp_path):
