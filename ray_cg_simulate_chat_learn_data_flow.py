@@ -61,14 +61,18 @@ class Model(Endpoint):
 
 
 def bind_shm(query, policy, reference, reward):
-    policy_output = policy.forward.bind(query.with_tensor_transport("shm")).with_tensor_transport("shm")
+    policy_output = policy.forward.bind(query.with_tensor_transport("shm")).with_tensor_transport(
+        "shm"
+    )
     reference_output = reference.forward.bind(policy_output).with_tensor_transport("shm")
     reward_output = reward.forward.bind(policy_output, reference_output)
     return reward_output.with_tensor_transport("shm", device="cpu")  # the driver has no GPU
 
 
 def bind_nccl(query, policy, reference, reward):
-    query.with_tensor_transport("shm", device="cuda")  # changes the query itself; the driver is no rank of NCCL
+    query.with_tensor_transport(
+        "shm", device="cuda"
+    )  # changes the query itself; the driver is no rank of NCCL
     policy_output = policy.forward.bind(query).with_tensor_transport("nccl")
     reference_output = reference.forward.bind(policy_output).with_tensor_transport("nccl")
     # Ray 2.60 cannot compile a method with two NCCL inputs. So each of them ends in a method of its own, in the actor.
@@ -92,8 +96,15 @@ def remove_semaphores():
         used = set()
         for maps in Path("/proc").glob("[0-9]*/maps"):
             with suppress(OSError):  # the process has ended
-                used |= {int(line.split()[4]) for line in maps.read_text().splitlines() if "/sem." in line}  # inodes
-        for path in {*Path("/dev/shm").glob("sem.hdr*"), *Path("/dev/shm").glob("sem.obj*")} - before:
+                used |= {
+                    int(line.split()[4])
+                    for line in maps.read_text().splitlines()
+                    if "/sem." in line
+                }  # inodes
+        for path in {
+            *Path("/dev/shm").glob("sem.hdr*"),
+            *Path("/dev/shm").glob("sem.obj*"),
+        } - before:
             with suppress(OSError):
                 if path.stat().st_ino not in used:
                     path.unlink()
@@ -116,7 +127,9 @@ def main(flags):
                 output = CHAINS[flags.transport](query, policy, reference, reward)
             # Each channel gets so many buffers. Ray's default is ten; here, one iteration is in flight.
             graph = output.experimental_compile(_max_inflight_executions=2)
-            ray.get(graph._proxy_actor.__ray_ready__.remote())  # a process of the graph, which may still start
+            ray.get(
+                graph._proxy_actor.__ray_ready__.remote()
+            )  # a process of the graph, which may still start
 
             def send(number):
                 return graph.execute(driver.message(number))
@@ -126,11 +139,15 @@ def main(flags):
 
             # save_times knows the first iteration and the warm-up by their numbers, and stores their times apart.
             for number in count_iterations(flags.warmup, flags.iterations):
-                time_group([number], 1, send, receive, run.save_times)  # one in flight; the clock runs only here
+                time_group(
+                    [number], 1, send, receive, run.save_times
+                )  # one in flight; the clock runs only here
                 driver.verify(number)
                 ray.get([model.verify.remote(number) for model in models])
         run.memcpy_after_seconds = measure_memcpy(flags.sizes)
-    print(f"{flags.transport}: {1000 * median(run.seconds):,.1f} ms per iteration (median); record: {flags.output}")
+    print(
+        f"{flags.transport}: {1000 * median(run.seconds):,.1f} ms per iteration (median); record: {flags.output}"
+    )
     print(f"Execution time: {sum(run.seconds):.2f} seconds")
 
 

@@ -73,13 +73,18 @@ def ref_queue(query, policy, reference, reward):
     """The driver passes each object reference through a queue. Ray moves the message itself from model to model."""
     policy_output = policy.forward.remote(through("driver -> policy", ray.put(query)))
     reference_output = reference.forward.remote(through("policy -> reference", policy_output))
-    inputs = through("policy -> reward", policy_output), through("reference -> reward", reference_output)
+    inputs = (
+        through("policy -> reward", policy_output),
+        through("reference -> reward", reference_output),
+    )
     return ray.get(through("reward -> driver", reward.forward.remote(*inputs)))
 
 
 def through(edge, ref):
     """Put an object reference into the queue of an edge, and take it out again."""
-    queue_of(edge).put([ref])  # in a list, because Ray would put the message in the place of a bare reference
+    queue_of(edge).put(
+        [ref]
+    )  # in a list, because Ray would put the message in the place of a bare reference
     (ref,) = queue_of(edge).get()
     return ref
 
@@ -118,11 +123,15 @@ def main(flags):
 
             # save_times knows the first iteration and the warm-up by their numbers, and stores their times apart.
             for number in count_iterations(flags.warmup, flags.iterations):
-                time_group([number], 1, send, driver.receive, run.save_times)  # one in flight; the clock runs only here
+                time_group(
+                    [number], 1, send, driver.receive, run.save_times
+                )  # one in flight; the clock runs only here
                 driver.verify(number)
                 ray.get([model.verify.remote(number) for model in models])
         run.memcpy_after_seconds = measure_memcpy(flags.sizes)
-    print(f"{flags.transport}: {1000 * median(run.seconds):,.1f} ms per iteration (median); record: {flags.output}")
+    print(
+        f"{flags.transport}: {1000 * median(run.seconds):,.1f} ms per iteration (median); record: {flags.output}"
+    )
     print(f"Execution time: {sum(run.seconds):.2f} seconds")
 
 

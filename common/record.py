@@ -21,7 +21,9 @@ from common import RecordError, SuiteError
 from common.sizes import EDGES
 
 SCHEMA_VERSION: Literal[10] = 10
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]  # longer than any iteration: such a number is an error
+Seconds = Annotated[
+    float, msgspec.Meta(gt=0, le=1e6)
+]  # longer than any iteration: such a number is an error
 
 
 class Run(msgspec.Struct):
@@ -31,9 +33,13 @@ class Run(msgspec.Struct):
     status: Literal["ok", "skipped", "failed"] = "failed"
     # Why it is skipped or failed, and what to do. The default stays only if nothing could be saved after the start.
     reason: str | None = "the run was killed, or its record could not be saved"
-    memcpy_before_seconds: list[Seconds] = []  # one warm copy per edge by one thread, one sample per pass
+    memcpy_before_seconds: list[
+        Seconds
+    ] = []  # one warm copy per edge by one thread, one sample per pass
     memcpy_after_seconds: list[Seconds] = []
-    readers_own_a_copy: bool | None = True  # False: they got views of memory that another process wrote
+    readers_own_a_copy: bool | None = (
+        True  # False: they got views of memory that another process wrote
+    )
     warmup_iterations: int | None = None  # untimed ones after the first
     warmup_seconds: list[Seconds] = []
     first_seconds: Seconds | None = None  # of the first iteration
@@ -52,8 +58,12 @@ class Run(msgspec.Struct):
 class Record(msgspec.Struct, kw_only=True):
     """One configuration and its runs: one JSON file. The suite in dataflow/ adds fields, which others pass over."""
 
-    schema_version: Literal[10] = SCHEMA_VERSION  # the script or suite of another version writes others
-    workload: dict[str, Any]  # what is moved: flow, message, sizes, and edges with from, to and bytes
+    schema_version: Literal[10] = (
+        SCHEMA_VERSION  # the script or suite of another version writes others
+    )
+    workload: dict[
+        str, Any
+    ]  # what is moved: flow, message, sizes, and edges with from, to and bytes
     configuration: dict[str, Any]  # how it is moved: runtime, transport, flags, device, layout
     environments: dict[str, dict[str, Any]] = {}  # node -> machine and versions
     runs: list[Run] = []
@@ -62,13 +72,32 @@ class Record(msgspec.Struct, kw_only=True):
 @contextmanager
 def recorded_run(flags: argparse.Namespace) -> Iterator[Run]:
     """Yield a new run, and save its record, whatever happens. If it fails, print why and exit with 1, or 130."""
-    sizes = dict(batch_size=flags.batch_size, prompt_seq_len=flags.prompt_seq_len, max_new_tokens=0, num_samples=2)
-    edges = [{"from": sender, "to": reader, "bytes": flags.sizes[sender]} for sender, reader in EDGES]
+    sizes = dict(
+        batch_size=flags.batch_size,
+        prompt_seq_len=flags.prompt_seq_len,
+        max_new_tokens=0,
+        num_samples=2,
+    )
+    edges = [
+        {"from": sender, "to": reader, "bytes": flags.sizes[sender]} for sender, reader in EDGES
+    ]
     workload = {"flow": "online-dpo", "message": "flat", "sizes": sizes, "edges": edges}
-    configuration = {"runtime": flags.runtime, "transport": flags.transport, "flags": {}, "device": flags.device}
+    configuration = {
+        "runtime": flags.runtime,
+        "transport": flags.transport,
+        "flags": {},
+        "device": flags.device,
+    }
     configuration["layout"] = {"existing_cluster": bool(flags.address)}
-    run = Run(started_at=datetime.now(UTC).isoformat(timespec="seconds"), warmup_iterations=flags.warmup)
-    record = Record(workload=workload, configuration=configuration, environments={"0": describe_machine()}, runs=[run])
+    run = Run(
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"), warmup_iterations=flags.warmup
+    )
+    record = Record(
+        workload=workload,
+        configuration=configuration,
+        environments={"0": describe_machine()},
+        runs=[run],
+    )
     with only_measurement():
         try:
             yield run
@@ -83,7 +112,9 @@ def recorded_run(flags: argparse.Namespace) -> Iterator[Run]:
 
 def describe_machine() -> dict[str, Any]:
     """Return the machine and the versions on which times depend."""
-    model = re.search(r"^(?:model name|Model)\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    model = re.search(
+        r"^(?:model name|Model)\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(), re.MULTILINE
+    )
     gpus = [path.read_text() for path in Path("/proc/driver/nvidia/gpus").glob("*/information")]
     return {
         "cpu_model": model and model[1],
@@ -97,13 +128,18 @@ def describe_machine() -> dict[str, Any]:
 @contextmanager
 def only_measurement() -> Iterator[None]:
     """Wait while another script or suite measures on this machine, because both would disturb each other."""
-    folder = os.open(os.environ.get("DATA_FLOW_LOCK", "/dev/shm"), os.O_RDONLY)  # tests set the variable
+    folder = os.open(
+        os.environ.get("DATA_FLOW_LOCK", "/dev/shm"), os.O_RDONLY
+    )  # tests set the variable
     with ExitStack() as stack:
         stack.callback(os.close, folder)  # which frees the lock, as the end of this process does
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("waiting until another measurement of this suite on this machine has ended", flush=True)
+            print(
+                "waiting until another measurement of this suite on this machine has ended",
+                flush=True,
+            )
             fcntl.flock(folder, fcntl.LOCK_EX)
         yield
 
@@ -123,7 +159,10 @@ def save_somewhere(path: Path, record: msgspec.Struct) -> Path:
         save(saved, record)
         with suppress(OSError):  # it has fewer runs, and would be counted as another record
             path.unlink()
-        print(f"error: {error}. The record is now {saved}: move it back before --continue", file=sys.stderr)
+        print(
+            f"error: {error}. The record is now {saved}: move it back before --continue",
+            file=sys.stderr,
+        )
         return saved
 
 
@@ -134,7 +173,9 @@ def replace(path: Path, content: bytes) -> None:
         partial.write_bytes(content)
         os.replace(partial, path)
     except OSError as error:
-        raise RecordError(f"cannot write {path} ({error.strerror}): free some space, or give another name") from None
+        raise RecordError(
+            f"cannot write {path} ({error.strerror}): free some space, or give another name"
+        ) from None
     finally:  # also after an interrupt
         with suppress(OSError):
             partial.unlink()
@@ -146,15 +187,26 @@ def load(path: Path, kind: Any = Record) -> Any:
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         record = msgspec.json.decode(text, type=kind)
     except Exception as error:  # gzip and msgspec raise several kinds for a broken file
-        raise RecordError(f"{path} cannot be read as a record ({str(error)[:120]}): leave it out") from None
+        raise RecordError(
+            f"{path} cannot be read as a record ({str(error)[:120]}): leave it out"
+        ) from None
     if any(run.status == "ok" and not run.seconds for run in record.runs):
-        raise RecordError(f"{path} has an ok run without times, so something has changed it: leave it out")
+        raise RecordError(
+            f"{path} has an ok run without times, so something has changed it: leave it out"
+        )
     return record
 
 
 def find_newest(results: Path) -> list[Path]:
     """Return the newest folder run-* with records, or all single records if one of them is newer; [] without any."""
     records = sorted(path for path in results.glob("*.json") if path.stat().st_size)
-    files = [*records, *results.glob("run-*/**/*.json")]  # not folders, to which charts are added later
+    files = [
+        *records,
+        *results.glob("run-*/**/*.json"),
+    ]  # not folders, to which charts are added later
     newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
-    return [results / newest.relative_to(results).parts[0]] if newest and newest not in records else records
+    return (
+        [results / newest.relative_to(results).parts[0]]
+        if newest and newest not in records
+        else records
+    )

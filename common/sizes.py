@@ -13,7 +13,9 @@ MIN_STORE_BYTES = 100 * 2**20  # Ray needs 75 MiB
 STORED_ITERATIONS, RESIDENT_ITERATIONS = 4, 9
 
 
-def message_bytes(batch_size: int, prompt_seq_len: int, samples: int = 2, max_new_tokens: int = 0) -> dict[str, int]:
+def message_bytes(
+    batch_size: int, prompt_seq_len: int, samples: int = 2, max_new_tokens: int = 0
+) -> dict[str, int]:
     """Return the bytes of each sender's message; raise ValueError if one does not consist of whole int64 items.
 
     Source of the formulas: kevin85421/RayCG-ChatLearn, utils.py, commit 0a603161.
@@ -37,8 +39,13 @@ def check_memory(sizes: dict[str, int], batch_size: int) -> None:
     import psutil  # not above, because scripts say in one line that it is not installed
 
     if not os.access("/dev/shm", os.W_OK):
-        raise ValueError("/dev/shm is missing or cannot be written, and Ray needs it: mount a tmpfs there")
-    free = {"/dev/shm": psutil.disk_usage("/dev/shm").free, "memory": psutil.virtual_memory().available}
+        raise ValueError(
+            "/dev/shm is missing or cannot be written, and Ray needs it: mount a tmpfs there"
+        )
+    free = {
+        "/dev/shm": psutil.disk_usage("/dev/shm").free,
+        "memory": psutil.virtual_memory().available,
+    }
     needed = {"/dev/shm": STORED_ITERATIONS, "memory": STORED_ITERATIONS + RESIDENT_ITERATIONS}
     iteration_bytes = sum(sizes[sender] for sender, _ in EDGES)  # what all readers receive together
     largest = {name: batch_size * free[name] // (needed[name] * iteration_bytes) for name in free}

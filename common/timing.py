@@ -42,16 +42,22 @@ def time_group(
 
 def count_iterations(warmup: int, iterations: int) -> Iterable[int]:
     """Yield the sequence numbers of a first iteration, a warm-up and the timed iterations; show a progress bar."""
-    return tqdm(range(1, 2 + warmup + iterations), disable=None, leave=False)  # None: only on a terminal
+    return tqdm(
+        range(1, 2 + warmup + iterations), disable=None, leave=False
+    )  # None: only on a terminal
 
 
 def measure_memcpy(sizes: Mapping[str, int], passes: int = 4) -> list[float]:
     """Return the seconds of each pass: one copy per edge, one after the other, into memory that was used before."""
-    pairs = [[torch.ones(sizes[sender], dtype=torch.uint8) for _ in range(2)] for sender, _ in EDGES]
+    pairs = [
+        [torch.ones(sizes[sender], dtype=torch.uint8) for _ in range(2)] for sender, _ in EDGES
+    ]
     return [copy_seconds(pairs) for _ in range(1 + passes)][1:]
 
 
-def copy_seconds(pairs: Iterable[Sequence[torch.Tensor]], synchronise: Callable[[], Any] = lambda: None) -> float:
+def copy_seconds(
+    pairs: Iterable[Sequence[torch.Tensor]], synchronise: Callable[[], Any] = lambda: None
+) -> float:
     """Return the seconds in which each source is copied to its target. `synchronise` waits for copies on GPUs."""
     start = time.perf_counter()
     for source, target in pairs:
@@ -67,8 +73,14 @@ class Endpoint:
         torch.set_num_threads(1)
         self.name, self.device, items = name, device, random_items(name, sizes[name])
         self.pool = [torch.from_numpy(items ^ mask).to(device) for mask in MASKS]
-        self.expected = {sender: random_items(sender, sizes[sender]) for sender, reader in EDGES if reader == name}
-        self.held: list[tuple[torch.Tensor, int]] = []  # messages, and their numbers when they arrived
+        self.expected = {
+            sender: random_items(sender, sizes[sender])
+            for sender, reader in EDGES
+            if reader == name
+        }
+        self.held: list[
+            tuple[torch.Tensor, int]
+        ] = []  # messages, and their numbers when they arrived
 
     def message(self, number: int) -> torch.Tensor:
         """Return the message with this sequence number: a tensor that exists already."""
@@ -81,13 +93,17 @@ class Endpoint:
         for (sender, items), tensor in zip(self.expected.items(), inputs, strict=True):
             # A compiled graph passes an error to a method as its argument.
             if not isinstance(tensor, torch.Tensor) or tensor.nbytes != items.nbytes:
-                raise SuiteError(f"{sender} -> {self.name}: expected {items.nbytes} bytes, got {tensor!r:.100}")
+                raise SuiteError(
+                    f"{sender} -> {self.name}: expected {items.nbytes} bytes, got {tensor!r:.100}"
+                )
         self.held = [(tensor, int(tensor[0])) for tensor in inputs]
         return self.held[0][1]
 
     def verify(self, number: int) -> None:
         """Raise SuiteError if the messages that are held are not those that were sent with this sequence number."""
-        for (sender, items), (tensor, read_number) in zip(self.expected.items(), self.held, strict=True):
+        for (sender, items), (tensor, read_number) in zip(
+            self.expected.items(), self.held, strict=True
+        ):
             received, expected = tensor.cpu().numpy(), items ^ MASKS[number % len(MASKS)]
             expected[0] = number
             if read_number != number or not np.array_equal(received, expected):

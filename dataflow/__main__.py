@@ -16,7 +16,9 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-sys.path.insert(0, __file__.rpartition("/dataflow/")[0])  # a user's folder can have a `common` of its own
+sys.path.insert(
+    0, __file__.rpartition("/dataflow/")[0]
+)  # a user's folder can have a `common` of its own
 
 import common as common  # before other modules, because it checks the version of Python
 from dataflow.errors import UsageError, did_you_mean, run_main

@@ -48,7 +48,9 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
     Other exit codes: 2 for an error of the user, 130 if the user or a signal interrupted the program.
     """
     for number in INTERRUPTS:
-        if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
+        if (
+            number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN
+        ):  # nohup ignores SIGHUP
             signal.signal(number, signal.default_int_handler)
     for file_number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name)
@@ -58,7 +60,9 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
             file = TolerantFile(file_number, "w", closefd=False)
             is_by_line, encoding = file_number == 2 or file.isatty(), stream and stream.encoding
             # A terminal may lack letters such as µ.
-            text = io.TextIOWrapper(io.BufferedWriter(file), encoding, "replace", line_buffering=is_by_line)
+            text = io.TextIOWrapper(
+                io.BufferedWriter(file), encoding, "replace", line_buffering=is_by_line
+            )
             setattr(sys, name, text)
     message = ""
     try:
@@ -66,7 +70,10 @@ def run_main(function: Callable[..., int], *arguments: Any) -> NoReturn:
     except SuiteError as error:
         code, message = 2, str(error)
     except ModuleNotFoundError as error:
-        code, message = 2, f"{error.name} is not installed: run make, or pip install -r requirements.txt"
+        code, message = (
+            2,
+            f"{error.name} is not installed: run make, or pip install -r requirements.txt",
+        )
     except KeyboardInterrupt:
         code, message = 130, "interrupted"
     if message:
@@ -84,5 +91,8 @@ class TolerantFile(io.FileIO):
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             if self.fileno() == 1 and not isinstance(error, BrokenPipeError):
-                print(f"warning: standard output cannot be written ({error.strerror})", file=sys.stderr)
+                print(
+                    f"warning: standard output cannot be written ({error.strerror})",
+                    file=sys.stderr,
+                )
             return len(data)

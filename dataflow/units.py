@@ -5,8 +5,20 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 BINARY = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | BINARY  # a number alone is bytes
-SECONDS: dict[str, Fraction | int] = {"s": 1, "ms": Fraction(1, 1000), "m": 60, "min": 60, "h": 3600}
+BYTES = {
+    "B": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+} | BINARY  # a number alone is bytes
+SECONDS: dict[str, Fraction | int] = {
+    "s": 1,
+    "ms": Fraction(1, 1000),
+    "m": 60,
+    "min": 60,
+    "h": 3600,
+}
 MAX_SECONDS = 86_400
 
 
@@ -28,7 +40,9 @@ def parse_seconds(text: str) -> float:
 
 def format_bytes(count: float) -> str:
     """Return four significant digits and a binary unit, always the same one for the same number."""
-    unit = max((unit for unit in BINARY if BINARY[unit] <= count), key=BINARY.__getitem__, default="B")
+    unit = max(
+        (unit for unit in BINARY if BINARY[unit] <= count), key=BINARY.__getitem__, default="B"
+    )
     return f"{count / BINARY[unit]:,.4g} {unit}"
 
 
@@ -37,5 +51,7 @@ def _parse(text: str, units: Mapping[str, Fraction | int]) -> Fraction:
     factors = {"": 1} | {name.lower(): factor for name, factor in units.items()}
     match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?)\s*([a-z]*)", text.strip().lower())
     if not match or match[2] not in factors:
-        raise ValueError(f"{text[:40]!r} is not a number with at most 18 digits and a unit ({', '.join(units)})")
+        raise ValueError(
+            f"{text[:40]!r} is not a number with at most 18 digits and a unit ({', '.join(units)})"
+        )
     return Fraction(match[1]) * factors[match[2]]

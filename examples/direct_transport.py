@@ -17,12 +17,16 @@ def before(rollout, trainer):
 
 
 def after(rollout, trainer):
-    tokens = rollout.generate.options(tensor_transport="gloo").remote()  # it must not change before it is fetched
+    tokens = rollout.generate.options(
+        tensor_transport="gloo"
+    ).remote()  # it must not change before it is fetched
     return ray.get(trainer.train.remote(tokens))
 
 
 if __name__ == "__main__":
     ray.init(include_dashboard=False, log_to_driver=False)
-    actors = [ray.remote(enable_tensor_transport=True)(actor).remote() for actor in (Rollout, Trainer)]
+    actors = [
+        ray.remote(enable_tensor_transport=True)(actor).remote() for actor in (Rollout, Trainer)
+    ]
     create_collective_group(actors, backend="gloo")
     print_times(lambda: before(*actors), lambda: after(*actors))

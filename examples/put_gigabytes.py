@@ -24,13 +24,23 @@ def measure() -> dict:
     import numpy
     import ray
 
-    ray.init(address="local", num_cpus=1, include_dashboard=False, object_store_memory=STORE_BYTES, log_to_driver=False)
+    ray.init(
+        address="local",
+        num_cpus=1,
+        include_dashboard=False,
+        object_store_memory=STORE_BYTES,
+        log_to_driver=False,
+    )
     array, puts = numpy.ones(PUT_BYTES, dtype=numpy.uint8), []
     for _ in range(PUTS):
         faults, start = getrusage(RUSAGE_SELF).ru_minflt, time.perf_counter()
         ray.put(array)  # the object is freed at once
         puts.append((time.perf_counter() - start, getrusage(RUSAGE_SELF).ru_minflt - faults))
-    return {"ray": ray.__version__, "preallocated": "RAY_preallocate_plasma_memory" in os.environ, "puts": puts}
+    return {
+        "ray": ray.__version__,
+        "preallocated": "RAY_preallocate_plasma_memory" in os.environ,
+        "puts": puts,
+    }
 
 
 def make_table(runs: list[dict]) -> str:
@@ -39,15 +49,23 @@ def make_table(runs: list[dict]) -> str:
     for run in runs:
         for is_new in (True, False):
             puts = [put for put in run["puts"] if (put[1] > PUT_BYTES / 4096 / 2) == is_new]
-            key = run["ray"] + ", preallocated" * run["preallocated"], "new" if is_new else "used before"
+            key = (
+                run["ray"] + ", preallocated" * run["preallocated"],
+                "new" if is_new else "used before",
+            )
             if puts:
                 seconds, faults = map(median, zip(*puts, strict=True))
                 found[key].append((PUT_BYTES / 2**30 / seconds, len(puts), faults))
-    lines = ["| Ray | memory of the store | puts per run | GiB/s | page faults per put |", "|---|---|---|---|---|"]
+    lines = [
+        "| Ray | memory of the store | puts per run | GiB/s | page faults per put |",
+        "|---|---|---|---|---|",
+    ]
     for key, rows in sorted(found.items()):
         rates, counts, faults = zip(*rows, strict=True)
         rate = f"{median(rates):.1f} ({min(rates):.1f} to {max(rates):.1f})"
-        lines.append(f"| {' | '.join(key)} | {median(counts):.0f} | {rate} | {median(faults):,.0f} |")
+        lines.append(
+            f"| {' | '.join(key)} | {median(counts):.0f} | {rate} | {median(faults):,.0f} |"
+        )
     return "\n".join(lines)
 
 

@@ -33,7 +33,9 @@ class Reader(Trainer):
 
 if __name__ == "__main__":
     ray.init(include_dashboard=False, log_to_driver=False)
-    producer, reader = (ray.remote(enable_tensor_transport=True)(actor).remote() for actor in (Producer, Reader))
+    producer, reader = (
+        ray.remote(enable_tensor_transport=True)(actor).remote() for actor in (Producer, Reader)
+    )
     print_times(
         lambda: ray.get(reader.train.remote(producer.generate.remote())),
         lambda: ray.get(reader.pull.remote(producer.put.remote(8 * 2**20 - 1))),

@@ -26,7 +26,9 @@ class Trainer(actors.Trainer):
         self.view = View(folder, EDGE, SLOTS, 1, [EDGE.reader])
 
     def read(self, handle):
-        result = self.train(self.view.open(handle))  # a view: never write to it, and keep none after `release`
+        result = self.train(
+            self.view.open(handle)
+        )  # a view: never write to it, and keep none after `release`
         self.view.release()
         return result
 

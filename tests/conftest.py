@@ -29,18 +29,39 @@ from dataflow.studies import studies
 from dataflow.workers import cleanup
 
 ROOT = Path(__file__).resolve().parent.parent
-DEFAULT_TRANSPORTS = {"store": "driver-queue", "graph": "shm", "rdt": "gloo", "torch": "gloo", "peers": "zmq-ipc"}
-KILOBYTES = ("--batch-size", "4", "--prompt-seq-len", "256")  # 8 to 40 KiB per message, 112 KiB per iteration
+DEFAULT_TRANSPORTS = {
+    "store": "driver-queue",
+    "graph": "shm",
+    "rdt": "gloo",
+    "torch": "gloo",
+    "peers": "zmq-ipc",
+}
+KILOBYTES = (
+    "--batch-size",
+    "4",
+    "--prompt-seq-len",
+    "256",
+)  # 8 to 40 KiB per message, 112 KiB per iteration
 LEAVE_SECONDS = 10  # other tests that run at the same time may remove what they have made
 RUN_SECONDS = 250  # a run that takes longer is killed; on an idle machine it takes about ten
-STUDIES = {"chatlearn", "detached_ppo", "external_systems", "model_loading", "pipeline", "weights", "zero"}
+STUDIES = {
+    "chatlearn",
+    "detached_ppo",
+    "external_systems",
+    "model_loading",
+    "pipeline",
+    "weights",
+    "zero",
+}
 collect_ignore = [f"studies/{name}" for name in STUDIES - studies().keys()]
 
 
 def pytest_configure():
     """Make this process inherit every process that a run leaves behind, and make its runs wait only for its own."""
     cleanup.become_subreaper()
-    os.environ["DATA_FLOW_LOCK"] = f"/proc/{os.getpid()}"  # other processes run tests too, without waiting
+    os.environ["DATA_FLOW_LOCK"] = (
+        f"/proc/{os.getpid()}"  # other processes run tests too, without waiting
+    )
 
 
 def pytest_addoption(parser):
@@ -54,9 +75,13 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.skip(reason="its study is not there"))
         if item.get_closest_marker("long") and not config.getoption("--all"):
             item.add_marker(pytest.mark.skip(reason="it takes long: make test ARGS=--all runs it"))
-        if ROOT / "tests" / "runs" in item.path.parents or "begin_run" in getattr(item, "fixturenames", ()):
+        if ROOT / "tests" / "runs" in item.path.parents or "begin_run" in getattr(
+            item, "fixturenames", ()
+        ):
             item.add_marker("runs")
-    items.sort(key=lambda item: item.get_closest_marker("runs") is None)  # long ones first, so that none is the last
+    items.sort(
+        key=lambda item: item.get_closest_marker("runs") is None
+    )  # long ones first, so that none is the last
 
 
 @pytest.fixture
@@ -112,7 +137,10 @@ class Finished:
 def run_words(runtime: str | Path, *flags: str) -> list[str]:
     """Return the words after `python3` that measure the configuration of --transport, or call a verb or a file."""
     if runtime not in DEFAULT_TRANSPORTS:
-        return [*([str(runtime)] if isinstance(runtime, Path) else ["-m", "dataflow", runtime]), *flags]
+        return [
+            *([str(runtime)] if isinstance(runtime, Path) else ["-m", "dataflow", runtime]),
+            *flags,
+        ]
     transport, words = split_transport(runtime, flags)
     return ["-m", "dataflow", "run", f"{runtime} {transport}", *words]
 
@@ -147,13 +175,21 @@ class Script:
         self, runtime: str | Path, *flags: str, temporary: Path | None = None, prefix: Sequence[str] = (),
         output: str = "", variables: Mapping[str, str] = {}, project: Path = ROOT,
     ) -> None:  # fmt: skip
-        self.folder = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))  # short, because Ray puts sockets below it
+        self.folder = Path(
+            tempfile.mkdtemp(prefix="t-", dir="/tmp")
+        )  # short, because Ray puts sockets below it
         self.temporary = temporary or self.folder / "tmp"
         self.temporary.mkdir(exist_ok=True)
         self.output = Path(output or self.folder / "record.json")
         self.before: set[Any] = set()
         self.before = self.leftovers()
-        command = [*prefix, sys.executable, *run_words(runtime, *flags), "--output", str(self.output)]
+        command = [
+            *prefix,
+            sys.executable,
+            *run_words(runtime, *flags),
+            "--output",
+            str(self.output),
+        ]
         # A token of this user would otherwise be required from the shared cluster, which has none.
         own = {"TMPDIR": str(self.temporary), "DATA_FLOW_LOCK": str(self.folder), **variables}
         self.process = subprocess.Popen(
@@ -167,11 +203,15 @@ class Script:
         while time.monotonic() < deadline and self.process.poll() is None:
             for folder in self.run_folders():
                 with suppress(OSError):
-                    words = (folder / "progress").read_bytes()[:24]  # phase, iterations begun, iterations ended
+                    words = (folder / "progress").read_bytes()[
+                        :24
+                    ]  # phase, iterations begun, iterations ended
                     if len(words) == 24 and int.from_bytes(words[16:], sys.byteorder) >= count:
                         return
             time.sleep(0.02)
-        raise AssertionError(f"the run ended before iteration {count}: {self.process.stderr.read()}")
+        raise AssertionError(
+            f"the run ended before iteration {count}: {self.process.stderr.read()}"
+        )
 
     def run_folders(self) -> set[Path]:
         """Return the folders of runs that began since the start; an older script may share the temporary folder."""
@@ -211,7 +251,9 @@ class Script:
             time.sleep(0.1)
 
 
-CLUSTER: list[psutil.Process] = []  # the processes of the shared Ray cluster, which keeps idle workers
+CLUSTER: list[
+    psutil.Process
+] = []  # the processes of the shared Ray cluster, which keeps idle workers
 
 
 def descendants() -> set[psutil.Process]:
@@ -231,14 +273,21 @@ def shared_memory_files(temporary: Path) -> set[Path]:
 
     Their names have the id of the process, or begin with the name of the run's folder.
     """
-    runs = (*Path("/tmp").glob(f"{cleanup.PREFIX}*"), *Path("/tmp").glob(f"t-*/tmp/{cleanup.PREFIX}*"))
+    runs = (
+        *Path("/tmp").glob(f"{cleanup.PREFIX}*"),
+        *Path("/tmp").glob(f"t-*/tmp/{cleanup.PREFIX}*"),
+    )
     of_others = tuple(run.name for run in runs if run.parent != temporary)
     own = {process.pid for process in psutil.Process().children(recursive=True)} | {os.getpid()}
     left = set()
     for path in cleanup.SHARED_MEMORY.iterdir():
         name = path.name.removeprefix("sem.")
-        numbers = [] if name.startswith(cleanup.PREFIX) else re.findall(r"(?<!\d)\d{1,8}(?!\d)", name)  # not times
-        if not name.startswith(of_others) and all(int(n) in own or not psutil.pid_exists(int(n)) for n in numbers[:1]):
+        numbers = (
+            [] if name.startswith(cleanup.PREFIX) else re.findall(r"(?<!\d)\d{1,8}(?!\d)", name)
+        )  # not times
+        if not name.startswith(of_others) and all(
+            int(n) in own or not psutil.pid_exists(int(n)) for n in numbers[:1]
+        ):
             left.add(path)
     return left
 
@@ -276,7 +325,9 @@ def join_cluster(request):
 
     Groups of ray.util.collective (rdt) hang on an existing cluster.
     """
-    return lambda runtime: request.getfixturevalue("cluster") if runtime in ("store", "graph") else ()
+    return lambda runtime: (
+        request.getfixturevalue("cluster") if runtime in ("store", "graph") else ()
+    )
 
 
 @pytest.fixture
@@ -314,7 +365,9 @@ def cluster():
         with suppress(psutil.Error):
             for child in [*process.children(recursive=True), process]:
                 child.kill()
-                for path in cleanup.SHARED_MEMORY.glob(f"sem.???{child.pid}-*"):  # of the channels of graphs
+                for path in cleanup.SHARED_MEMORY.glob(
+                    f"sem.???{child.pid}-*"
+                ):  # of the channels of graphs
                     path.unlink(missing_ok=True)
     CLUSTER.clear()
     shutil.rmtree(folder, ignore_errors=True)

@@ -57,7 +57,10 @@ def install(endpoint: Any, fault: str) -> None:
         return payload
 
     endpoint.receive, endpoint.make_payload = faulty_receive, faulty_make_payload
-    if kind in ("lost", "doubled"):  # one message, by transports whose endpoints send messages themselves
+    if kind in (
+        "lost",
+        "doubled",
+    ):  # one message, by transports whose endpoints send messages themselves
         send, times = endpoint.send, {"lost": 0, "doubled": 2}[kind]
 
         def faulty_send(task: str, payload: Payload) -> list[Any]:

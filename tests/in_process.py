@@ -88,7 +88,9 @@ class LocalEndpoints:
         def carry(payload, edge):
             return change(str(edge), self.carry(payload)) if change else self.carry(payload)
 
-        self.receive(pass_messages(self.plan.task_flow, self.actors, carry, self.make_query(number)))
+        self.receive(
+            pass_messages(self.plan.task_flow, self.actors, carry, self.make_query(number))
+        )
 
     def verify(self, first, last=None):
         """Return the wrong bytes by edge and field. Afterwards, `views` tells by edge whether readers had views."""
@@ -155,7 +157,11 @@ def flip_bit(payload, name="", index=-1, item=-1):
     else:
         array = np.array(changed) if isinstance(changed, list) else to_array(changed).copy()
         array.reshape(-1).view(np.uint8)[index] ^= 1
-        changed = array.tolist() if isinstance(changed, list) else torch.from_numpy(array).view(changed.dtype)
+        changed = (
+            array.tolist()
+            if isinstance(changed, list)
+            else torch.from_numpy(array).view(changed.dtype)
+        )
     if isinstance(value, list):
         changed = [changed if old is value[item] else old for old in value]
     return payload | {name: changed} if name else changed

@@ -5,10 +5,24 @@ from typing import Any
 
 from dataflow.flows.catalogue import build_flow, flow_sizes
 from dataflow.records import files
-from dataflow.records.schema import Configuration, Layout, ProcessCost, Record, Run, Workload, record_edges
+from dataflow.records.schema import (
+    Configuration,
+    Layout,
+    ProcessCost,
+    Record,
+    Run,
+    Workload,
+    record_edges,
+)
 from dataflow.report.tables import Section
 
-ENVIRONMENT = {"cpu_model": "Test CPU", "logical_cpus": 2, "memory_gib": 8, "gpus": [], "python": "3.11"}
+ENVIRONMENT = {
+    "cpu_model": "Test CPU",
+    "logical_cpus": 2,
+    "memory_gib": 8,
+    "gpus": [],
+    "python": "3.11",
+}
 
 
 def make_run(seconds: list[float], **changes: Any) -> Run:
@@ -26,22 +40,33 @@ def make_run(seconds: list[float], **changes: Any) -> Run:
     return Run(seconds=seconds, **fields | changes)
 
 
-def make_record(transport: str, *runs: Run | list[float], runtime: str = "store", **changes: Any) -> Record:
+def make_record(
+    transport: str, *runs: Run | list[float], runtime: str = "store", **changes: Any
+) -> Record:
     """Return a record of these runs, or of runs with these iterations.
 
     changes: suite, table, flow, message, flags, device, layout, traced, environment, arguments, sizes of the flow.
     """
     flow_name, message = changes.pop("flow", "online-dpo"), changes.pop("message", None)
-    record_fields = {name: changes.pop(name) for name in ("suite", "table", "traced") if name in changes}
-    configuration_fields = {name: changes.pop(name) for name in ("flags", "device") if name in changes}
-    layout, environment = Layout(**changes.pop("layout", {})), ENVIRONMENT | changes.pop("environment", {})
+    record_fields = {
+        name: changes.pop(name) for name in ("suite", "table", "traced") if name in changes
+    }
+    configuration_fields = {
+        name: changes.pop(name) for name in ("flags", "device") if name in changes
+    }
+    layout, environment = (
+        Layout(**changes.pop("layout", {})),
+        ENVIRONMENT | changes.pop("environment", {}),
+    )
     arguments = {"warmup": 1} | changes.pop("arguments", {})
     flow = build_flow(flow_name, changes, message)
     sizes = flow_sizes(flow_name, None if "fields" in changes else message) | changes
     form = "flat" if flow.is_flat else message or "fields"
     return Record(
         workload=Workload(flow=flow_name, message=form, sizes=sizes, edges=record_edges(flow)),
-        configuration=Configuration(runtime=runtime, transport=transport, layout=layout, **configuration_fields),
+        configuration=Configuration(
+            runtime=runtime, transport=transport, layout=layout, **configuration_fields
+        ),
         arguments=arguments,
         environments={"0": environment},
         runs=[run if isinstance(run, Run) else make_run(run) for run in runs],
@@ -49,10 +74,14 @@ def make_record(transport: str, *runs: Run | list[float], runtime: str = "store"
     )
 
 
-def make_sweep(transport: str, points: dict[int, Run | list[float]], **changes: Any) -> list[Record]:
+def make_sweep(
+    transport: str, points: dict[int, Run | list[float]], **changes: Any
+) -> list[Record]:
     """Return a record per value of --iteration-bytes."""
     changes["table"] = "sweep-iteration-bytes"
-    return [make_record(transport, run, iteration_bytes=size, **changes) for size, run in points.items()]
+    return [
+        make_record(transport, run, iteration_bytes=size, **changes) for size, run in points.items()
+    ]
 
 
 def rows_of(section: Section) -> list[dict[str, str]]:

@@ -15,7 +15,9 @@ from dataflow.errors import INTERRUPTS, UsageError, run_main
 def test_streams_that_are_closed_or_full_change_no_exit_code(redirection):
     code = "import dataflow.errors as e; e.run_main(lambda: [print('x' * 10**5, flush=True) for _ in range(9)] and 0)"
     command = f'"{sys.executable}" -c "{code}" {redirection}; echo ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.splitlines()[-1] == "0"
     warning = "warning: standard output cannot be written (No space left on device)\n"
     assert done.stderr == (warning if "full" in redirection else "")
@@ -24,11 +26,23 @@ def test_streams_that_are_closed_or_full_change_no_exit_code(redirection):
 @pytest.mark.parametrize("number", INTERRUPTS)
 def test_signals_interrupt_a_program_as_ctrl_c_does_unless_they_are_ignored(number):
     function = f"lambda: os.kill(os.getpid(), {number:d}) or time.sleep(0.1) or 0"
-    command = [sys.executable, "-c", f"import os, time, dataflow.errors as e; e.run_main({function})"]
-    for action, expected in ((signal.SIG_DFL, 130), (signal.SIG_IGN, 130 if number == signal.SIGINT else 0)):
+    command = [
+        sys.executable,
+        "-c",
+        f"import os, time, dataflow.errors as e; e.run_main({function})",
+    ]
+    for action, expected in (
+        (signal.SIG_DFL, 130),
+        (signal.SIG_IGN, 130 if number == signal.SIGINT else 0),
+    ):
         set_action = partial(signal.signal, number, action)
-        done = subprocess.run(command, cwd=ROOT, preexec_fn=set_action, capture_output=True, text=True, timeout=60)
-        assert (done.returncode, "error: interrupted\n" in done.stderr) == (expected, expected == 130)
+        done = subprocess.run(
+            command, cwd=ROOT, preexec_fn=set_action, capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode, "error: interrupted\n" in done.stderr) == (
+            expected,
+            expected == 130,
+        )
 
 
 def test_an_error_of_the_user_is_one_line_and_exit_code_2(capfd):

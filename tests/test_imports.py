@@ -23,7 +23,11 @@ def package_of(path: Path) -> str:
 def imported_packages(path: Path):
     """Yield the packages that a file imports, anywhere in it."""
     for node in ast.walk(ast.parse(path.read_text())):
-        names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+        names = (
+            [alias.name for alias in node.names]
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            else []
+        )
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports must be absolute"
             names = [f"{node.module}.{name}" for name in names]
@@ -50,7 +54,9 @@ def test_modules_import_only_packages_before_their_own():
 def imported_modules(code: str) -> set[str]:
     """Return the modules that a fresh Python process has after this code, the project's and a few others."""
     program = f"{code}\nimport sys\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return set(done.stdout.splitlines()[-1].split())
 
 

@@ -31,18 +31,28 @@ class Row:
         self.baseline, self.newest = [*pairs.values()][-1].sides
         self.is_baseline = self.baseline is self.newest
         # Equal for the same ratio of other campaigns: the configuration and the baseline.
-        self.key = tuple((r.table, r.workload, r.configuration) for r in (self.newest, self.baseline))
+        self.key = tuple(
+            (r.table, r.workload, r.configuration) for r in (self.newest, self.baseline)
+        )
         # Whether the baseline does the same work, so that its time may be divided.
         self.is_comparable = all(pair.old.work == pair.new.work for pair in pairs.values())
         # How many times as fast as the baseline the configuration was in each campaign.
-        self.ratios = {name: 1 / pair.ratio.value for name, pair in pairs.items()} if self.is_comparable else {}
+        self.ratios = (
+            {name: 1 / pair.ratio.value for name, pair in pairs.items()}
+            if self.is_comparable
+            else {}
+        )
         self.values = [*self.ratios.values()]
         self.mean = geometric_mean(self.values) if self.ratios else 0.0
         self.interval = None if self.is_baseline else predict(self.values)
 
     def divide(self, other: "Row") -> list[float]:
         """Return how many times as fast as another configuration it was, in each campaign that has both."""
-        return [ratio / other.ratios[name] for name, ratio in self.ratios.items() if name in other.ratios]
+        return [
+            ratio / other.ratios[name]
+            for name, ratio in self.ratios.items()
+            if name in other.ratios
+        ]
 
     @property
     def repeatability(self) -> float | None:
@@ -72,14 +82,18 @@ def load_campaigns(folder: Path, other: Path | None = None) -> Campaigns:
 
     The results of a table share their reference times, as in the tables of one measurement.
     """
-    folders = sorted(path for path in folder.glob("*") if [*path.glob("*.json*")])  # an interrupted one can have none
+    folders = sorted(
+        path for path in folder.glob("*") if [*path.glob("*.json*")]
+    )  # an interrupted one can have none
     folders = [path for path in folders if not (other and path.samefile(other))]
     if not folders:
         raise RecordError(f"{folder} has no campaigns: make campaign")
     campaigns = {}
     for path in folders:
         alone = group_results(files.load_all([path]))
-        campaigns[path.name] = [Result(r.records, [other for other in alone if other.table == r.table]) for r in alone]
+        campaigns[path.name] = [
+            Result(r.records, [other for other in alone if other.table == r.table]) for r in alone
+        ]
     return campaigns
 
 
@@ -88,19 +102,29 @@ def combine(campaigns: Campaigns) -> list[Row]:
 
     Results of other code, Ray or torch than the newest one are left out.
     """
-    tables: dict[tuple[str, str], dict[Any, dict[str, Result]]] = defaultdict(lambda: defaultdict(dict))
+    tables: dict[tuple[str, str], dict[Any, dict[str, Result]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
     for name, results in campaigns.items():
         for result in (result for result in results if result.status == "ok"):
-            tables[result.table, result.workload.flow][result.workload, result.configuration][name] = result
+            tables[result.table, result.workload.flow][result.workload, result.configuration][
+                name
+            ] = result
     rows = []
     for configurations in tables.values():
         measured = []
         for by_campaign in configurations.values():
             code = [*by_campaign.values()][-1].code
-            measured.append({name: r for name, r in by_campaign.items() if r.code == code and None not in code})
+            measured.append(
+                {name: r for name, r in by_campaign.items() if r.code == code and None not in code}
+            )
         baseline = find_baseline([kept for kept in measured if kept])
         for kept in measured:
-            if pairs := {name: Pair(baseline[name], result) for name, result in kept.items() if name in baseline}:
+            if pairs := {
+                name: Pair(baseline[name], result)
+                for name, result in kept.items()
+                if name in baseline
+            }:
                 rows.append(Row(pairs))
     return rows
 
@@ -108,7 +132,10 @@ def combine(campaigns: Campaigns) -> list[Row]:
 def find_baseline(measured: Sequence[Mapping[str, Result]]) -> Mapping[str, Result]:
     """Return the demo's queues or plain references, with no flag that others do not have, or else the first one."""
     first = [next(iter(by_campaign.values())) for by_campaign in measured]
-    flags = [{(name, str(value)) for name, value in result.configuration.flags.items()} for result in first]
+    flags = [
+        {(name, str(value)) for name, value in result.configuration.flags.items()}
+        for result in first
+    ]
     for name in (BASELINE, SIMPLEST):
         for by_campaign, result, own in zip(measured, first, flags, strict=True):
             if result.transport.label == name and own == set.intersection(*flags):
@@ -121,6 +148,8 @@ def leave_one_out(rows: Sequence[Row]) -> dict[str, dict[Row, bool]]:
     found = defaultdict[str, dict[Row, bool]](dict)
     for row in (row for row in rows if not row.is_baseline):
         for name, ratio in row.ratios.items():
-            if interval := predict([other for campaign, other in row.ratios.items() if campaign != name]):
+            if interval := predict(
+                [other for campaign, other in row.ratios.items() if campaign != name]
+            ):
                 found[name][row] = interval[0] <= ratio <= interval[1]
     return found

@@ -9,19 +9,35 @@ import numpy as np
 
 from dataflow.analysis.statistics import MIN_RUNS, typical_seconds
 from dataflow.analysis.workload import flow_of, label_of
-from dataflow.catalogue.catalogue import CONFIGURATIONS, TRANSPORTS, Transport, producer_writes_in_place
+from dataflow.catalogue.catalogue import (
+    CONFIGURATIONS,
+    TRANSPORTS,
+    Transport,
+    producer_writes_in_place,
+)
 from dataflow.errors import RecordError
 from dataflow.plan.options import FORMS, options_of
 from dataflow.records.schema import Record, Run
 from dataflow.units import format_bytes
 
-MAX_OTHER_CORES = 0.3  # that other programs use during a run; the times of a run with more are disturbed
+MAX_OTHER_CORES = (
+    0.3  # that other programs use during a run; the times of a run with more are disturbed
+)
 MAX_STEAL_CORES = 0.1  # that the hypervisor takes, for other virtual machines
-DISTURBED, NOT_SETTLED = "disturbed", "not settled"  # statuses: runs are ok, but none of them has a time that counts
+DISTURBED, NOT_SETTLED = (
+    "disturbed",
+    "not settled",
+)  # statuses: runs are ok, but none of them has a time that counts
 UNCOUNTED = (DISTURBED, NOT_SETTLED)
-MIN_SHARE = 0.9  # of the memcpy time, which was measured at another time, for readers that own a copy
-MAX_DRIFT = 1.3  # of the fastest memcpy pass: the ratio of its times before and after the iterations
-MIN_DRIFT_SECONDS = 0.01  # of that pass: messages that fit into caches are copied up to twice as fast at times
+MIN_SHARE = (
+    0.9  # of the memcpy time, which was measured at another time, for readers that own a copy
+)
+MAX_DRIFT = (
+    1.3  # of the fastest memcpy pass: the ratio of its times before and after the iterations
+)
+MIN_DRIFT_SECONDS = (
+    0.01  # of that pass: messages that fit into caches are copied up to twice as fast at times
+)
 MIN_P95_SAMPLES = 100  # five are above the percentile; of fewer, it would be nearly the largest one
 MAX_OVERHEAD = 0.05  # of the benchmark itself, of an iteration
 
@@ -33,41 +49,67 @@ class Result:
         self.records, record = tuple(records), records[0]
         self.workload, self.configuration = record.workload, record.configuration
         self.table, self.traced, self.name = record.table, record.traced, record.configuration.name
-        transport, flags = f"{self.configuration.runtime} {self.configuration.transport}", self.configuration.flags
+        transport, flags = (
+            f"{self.configuration.runtime} {self.configuration.transport}",
+            self.configuration.flags,
+        )
         if transport not in TRANSPORTS:
             raise RecordError(f"this version has no transport {transport}: leave its record out")
         self.transport: Transport = TRANSPORTS[transport]
         self.label, self.flow = label_of(self.workload, self.configuration), flow_of(self.workload)
         # The producer's copy is outside of the clock. A packed message is always copied inside.
         is_packed = self.workload.message == "packed"
-        self.producer_writes_in_place = producer_writes_in_place(self.transport, flags) and not is_packed
+        self.producer_writes_in_place = (
+            producer_writes_in_place(self.transport, flags) and not is_packed
+        )
         options = options_of(self.workload.flow, flags)
         self.in_flight, self.threads = options.in_flight, options.threads
-        self.check_every = options.group_size  # iterations between two full verifications, timed as one group
+        self.check_every = (
+            options.group_size
+        )  # iterations between two full verifications, timed as one group
         self.runs = [run for record in records for run in record.runs]
         self.paired = any(run.pair for run in self.runs)
         self.allows_disturbed = all(record.arguments.get("allow_disturbed") for record in records)
         self.ok_runs = [run for run in self.runs if run.status == "ok"]
-        self.quiet_runs = [run for run in self.runs if self.allows_disturbed or not find_disturbance(run)]
+        self.quiet_runs = [
+            run for run in self.runs if self.allows_disturbed or not find_disturbance(run)
+        ]
         self.status, self.shown_runs, self.failure = self._choose_runs()
         self.seconds = [seconds for run in self.shown_runs for seconds in run.seconds]
         self.run_seconds = [self.seconds_of(run) for run in self.shown_runs if run.seconds]
         self.first_seconds = [run.first_seconds for run in self.shown_runs if run.first_seconds]
         self.readers_own_a_copy = bool(self.ok_runs and self.ok_runs[0].readers_own_a_copy)
-        self.work = (self.readers_own_a_copy, self.producer_writes_in_place)  # times are divided only if it is equal
+        self.work = (
+            self.readers_own_a_copy,
+            self.producer_writes_in_place,
+        )  # times are divided only if it is equal
         self.spilled_bytes = sum(run.spilled_bytes for run in self.shown_runs)
-        self.wrong_bytes = sum(run.wrong_bytes for run in self.runs)  # an ok run does not make up for a wrong one
+        self.wrong_bytes = sum(
+            run.wrong_bytes for run in self.runs
+        )  # an ok run does not make up for a wrong one
         # Results of its table with equal messages and threads share their reference times, so that multiples compare.
-        alike = [r for r in peers or [self] if (r.threads, r.workload.edges) == (self.threads, self.workload.edges)]
+        alike = [
+            r
+            for r in peers or [self]
+            if (r.threads, r.workload.edges) == (self.threads, self.workload.edges)
+        ]
         # References of a form that changes the bytes are copies of what is sent.
         runs = [run for r in alike if not FORMS.get(r.workload.message) for run in r.quiet_runs]
-        self.memcpy_seconds = median_of(run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs)
+        self.memcpy_seconds = median_of(
+            run.memcpy_before_seconds + run.memcpy_after_seconds for run in runs
+        )
         cold_copies = [run.cold_copy_before_seconds + run.cold_copy_after_seconds for run in runs]
-        self.cold_copy_seconds = median_of(cold_copies) if self.readers_own_a_copy else None  # views copy nothing
+        self.cold_copy_seconds = (
+            median_of(cold_copies) if self.readers_own_a_copy else None
+        )  # views copy nothing
         if problem := self._explain_impossible():
             self.status, self.failure = "impossible", f"impossible: {problem}"
-        measured = [record for record in records if any(run.status == "ok" for run in record.runs)]  # others have none
-        self.environments: list[dict[str, Any]] = [record.environments.get("0", {}) for record in measured]
+        measured = [
+            record for record in records if any(run.status == "ok" for run in record.runs)
+        ]  # others have none
+        self.environments: list[dict[str, Any]] = [
+            record.environments.get("0", {}) for record in measured
+        ]
         environment = self.environments[0] if self.environments else {}
         versions = environment.get("versions") or {}
         # Results are combined over campaigns only if these are equal; None: unknown.
@@ -80,7 +122,10 @@ class Result:
         if not self.ok_runs:
             failed = [run for run in others if run.status == "failed"]
             return ("failed", failed, reason) if failed else ("skipped", others, reason)
-        quiet, disturbance = [run for run in self.quiet_runs if run.status == "ok"], find_disturbance(self.ok_runs[0])
+        quiet, disturbance = (
+            [run for run in self.quiet_runs if run.status == "ok"],
+            find_disturbance(self.ok_runs[0]),
+        )
         settled = [run for run in quiet if run.settled is not False]
         if settled:
             return "ok", settled, reason and f"{len(others)} of {len(self.runs)} runs {reason}"
@@ -92,23 +137,33 @@ class Result:
 
     def copy_shares(self, reduce: Callable[[Sequence[float]], float]) -> list[float]:
         """Return the median iteration of each run that measured copies / the least time of copies of all messages."""
-        is_serial = self.transport.requirements.single_process or len(self.flow.edges) == self.flow.path_length(max)
+        is_serial = self.transport.requirements.single_process or len(
+            self.flow.edges
+        ) == self.flow.path_length(max)
         shares = []
         for run in self.shown_runs:
             all_cores = [] if is_serial else run.memcpy_all_cores_seconds  # actors can copy at once
             passes = [run.memcpy_before_seconds + run.memcpy_after_seconds, all_cores]
             if run.seconds and any(passes):
-                shares.append(float(np.median(run.seconds)) / min(reduce(seconds) for seconds in passes if seconds))
+                shares.append(
+                    float(np.median(run.seconds))
+                    / min(reduce(seconds) for seconds in passes if seconds)
+                )
         return shares
 
     def _explain_impossible(self) -> str | None:
         """Return why readers that own a copy cannot have got it in so little time; None if they can."""
         runs, edges, shares = self.shown_runs, self.flow.edges, self.copy_shares(min)
         # The machine may have been slower while the memcpy time of one run was measured, so each must be too fast.
-        if not MIN_RUNS <= len(runs) == len(shares) or not all(run.readers_own_a_copy for run in runs):
+        if not MIN_RUNS <= len(runs) == len(shares) or not all(
+            run.readers_own_a_copy for run in runs
+        ):
             return None
         # Several readers that copy a message at once may read it from memory only once.
-        written, read = (sum(edge.bytes for edge in some) for some in (edges, {e.source: e for e in edges}.values()))
+        written, read = (
+            sum(edge.bytes for edge in some)
+            for some in (edges, {e.source: e for e in edges}.values())
+        )
         share = max(shares) * 2 * written / max(1, read + written)
         return None if share >= MIN_SHARE else (
             f"in each of {len(runs)} runs the median iteration took less time than the fastest memcpy of its bytes, by "
@@ -120,7 +175,9 @@ class Result:
 
     def _group_means(self, run: Run) -> list[float]:
         """Return the time of each group of a run divided by its size, in seconds per iteration."""
-        if not run.group_seconds:  # without --check-every and --in-flight, each iteration is a group
+        if (
+            not run.group_seconds
+        ):  # without --check-every and --in-flight, each iteration is a group
             return run.seconds
         sizes = [self.check_every] * len(run.group_seconds)
         sizes[-1] = len(run.seconds) - sum(sizes[:-1])  # the last group can be smaller
@@ -150,14 +207,19 @@ class Result:
     @property
     def peak_memory_bytes(self) -> int:
         """Return the largest sum over the processes of a run."""
-        sums = [sum(cost.peak_memory_bytes or 0 for cost in run.processes.values()) for run in self.shown_runs]
+        sums = [
+            sum(cost.peak_memory_bytes or 0 for cost in run.processes.values())
+            for run in self.shown_runs
+        ]
         return max(sums, default=0)
 
     @property
     def faults_per_iteration(self) -> float | None:
         """Return the page faults of all processes together; None if they are unknown."""
         counts = [cost.minor_faults for run in self.shown_runs for cost in run.processes.values()]
-        return None if None in counts or not counts else sum(filter(None, counts)) / len(self.seconds)
+        return (
+            None if None in counts or not counts else sum(filter(None, counts)) / len(self.seconds)
+        )
 
     @property
     def cpu_seconds_per_iteration(self) -> float | None:
@@ -176,12 +238,21 @@ def group_results(records: Iterable[Record]) -> list[Result]:
     """Return the results in the order of the catalogue. Flags that are not in it follow their transport."""
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
-        key = (record.table, record.workload, record.configuration, record.traced, any(run.pair for run in record.runs))
+        key = (
+            record.table,
+            record.workload,
+            record.configuration,
+            record.traced,
+            any(run.pair for run in record.runs),
+        )
         if record.runs:
             groups.setdefault(key, []).append(record)
     order = {name: position for position, name in enumerate(CONFIGURATIONS)}
     results = map(Result, groups.values())
-    return sorted(results, key=lambda r: (order.get(r.name, order.get(r.transport.label, len(order))), r.label))
+    return sorted(
+        results,
+        key=lambda r: (order.get(r.name, order.get(r.transport.label, len(order))), r.label),
+    )
 
 
 def median_of(samples: Iterable[Sequence[float]]) -> float | None:
@@ -203,9 +274,17 @@ def warnings(result: Result) -> list[str]:
     lines = []
     for run in (run for run in result.runs if run.seconds):
         if disturbance := find_disturbance(run):
-            lines.append(f"{disturbance} during the run: close other programs, and repeat it with --runs 5")
-        before, after = (min(passes, default=0) for passes in (run.memcpy_before_seconds, run.memcpy_after_seconds))
-        if min(before, after) > MIN_DRIFT_SECONDS and max(before / after, after / before) > MAX_DRIFT:
+            lines.append(
+                f"{disturbance} during the run: close other programs, and repeat it with --runs 5"
+            )
+        before, after = (
+            min(passes, default=0)
+            for passes in (run.memcpy_before_seconds, run.memcpy_after_seconds)
+        )
+        if (
+            min(before, after) > MIN_DRIFT_SECONDS
+            and max(before / after, after / before) > MAX_DRIFT
+        ):
             lines.append(f"the memcpy time changed from {before * 1e3:.3g} to {after * 1e3:.3g} ms during the run, so "
                          "the speed of the machine changed: repeat it with --runs 5")  # fmt: skip
     if not result.seconds:

@@ -43,7 +43,9 @@ def attribute(run: Run) -> tuple[dict[str, float], float]:
             in_faults = min(1.0, span[6] * seconds_per_fault / own_seconds[span])
             totals[span[2]] += (1 - in_faults) * seconds / len(iterations)
             totals[PAGE_FAULTS] += in_faults * seconds / len(iterations)
-    return {stage: total for stage, total in totals.items() if total}, sum(totals.values()) / iteration_seconds(run)
+    return {stage: total for stage, total in totals.items() if total}, sum(
+        totals.values()
+    ) / iteration_seconds(run)
 
 
 def fault_seconds(run: Run) -> float:
@@ -67,9 +69,13 @@ def attribute_to_causes(run: Run) -> dict[str, float]:
     return causes
 
 
-def mean_over_runs(function: Callable[[Run], Mapping[str, float]], runs: Sequence[Run]) -> dict[str, float]:
+def mean_over_runs(
+    function: Callable[[Run], Mapping[str, float]], runs: Sequence[Run]
+) -> dict[str, float]:
     parts = [function(run) for run in runs]
-    return {name: fmean(part.get(name, 0.0) for part in parts) for name in dict.fromkeys(chain(*parts))}
+    return {
+        name: fmean(part.get(name, 0.0) for part in parts) for name in dict.fromkeys(chain(*parts))
+    }
 
 
 def iteration_seconds(run: Run) -> float:
@@ -79,7 +85,9 @@ def iteration_seconds(run: Run) -> float:
 
 def middle_iterations(run: Run) -> dict[int, float]:
     """Return number and seconds of the middle half of the iterations by time, because some may have stalled."""
-    seconds = {number: (end - start) * 1e-6 for number, (start, end) in enumerate(run.iterations_us)}
+    seconds = {
+        number: (end - start) * 1e-6 for number, (start, end) in enumerate(run.iterations_us)
+    }
     order, left_out = sorted(seconds, key=seconds.__getitem__), len(seconds) // 4
     return {number: seconds[number] for number in order[left_out : len(order) - left_out]}
 
@@ -100,8 +108,16 @@ def check_trace(result: Result) -> None:
     """Raise RecordError if a message was not seen, or read before it was sent, or if stages do not explain the time."""
     problems = []
     for run in result.shown_runs:
-        made = {(actor, number): start for actor, _, stage, number, start, *_ in run.spans if stage == "make"}
-        read = {(actor, number): end for actor, _, stage, number, _, end, _ in run.spans if stage == "sequence number"}
+        made = {
+            (actor, number): start
+            for actor, _, stage, number, start, *_ in run.spans
+            if stage == "make"
+        }
+        read = {
+            (actor, number): end
+            for actor, _, stage, number, _, end, _ in run.spans
+            if stage == "sequence number"
+        }
         # In a single process, the driver's spans are those of all actors.
         edges = () if result.transport.requirements.single_process else result.workload.edges
         for edge, (number, (begin, _)) in product(edges, enumerate(run.iterations_us)):
@@ -121,8 +137,12 @@ def check_trace(result: Result) -> None:
 
 def _working(spans: Sequence[Span], begin: float, end: float) -> tuple[list[Span], list[Span]]:
     """Return each thread's innermost span in an interval without begins and ends of spans, and those that share it."""
-    open_spans = sorted((span for span in spans if span[4] <= begin and span[5] >= end), key=lambda span: span[4])
-    innermost = [*{span[:2]: span for span in open_spans}.values()]  # of each thread, the one that began last
+    open_spans = sorted(
+        (span for span in spans if span[4] <= begin and span[5] >= end), key=lambda span: span[4]
+    )
+    innermost = [
+        *{span[:2]: span for span in open_spans}.values()
+    ]  # of each thread, the one that began last
     working = [span for span in innermost if span[2] not in LAST_STAGES]
     for stage in LAST_STAGES:
         working = working or [span for span in innermost if span[2] == stage]

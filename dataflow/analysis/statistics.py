@@ -11,7 +11,9 @@ CONFIDENCE = 0.95  # of the intervals
 POWER = 0.9  # share of the comparisons in which a difference of `detectable` is found
 SIGNIFICANCE = 0.01  # at 0.05, two or three of 50 equal configurations would be called different
 NO_DIFFERENCE = "cannot be told apart"
-TOO_NOISY = "varied too much to be ranked"  # the interval does not contain 1, and p is above SIGNIFICANCE
+TOO_NOISY = (
+    "varied too much to be ranked"  # the interval does not contain 1, and p is above SIGNIFICANCE
+)
 UNRANKED = (NO_DIFFERENCE, TOO_NOISY)
 
 
@@ -23,7 +25,9 @@ class Ratio:
     runs: int  # of the side that has fewer
     interval: tuple[float, float] | None = None  # of 95 %
     p: float = math.nan  # the probability that two equal configurations differ at least as much
-    detectable: float | None = None  # the smallest slowdown (0.05: by 5 %) that nine of ten comparisons would find
+    detectable: float | None = (
+        None  # the smallest slowdown (0.05: by 5 %) that nine of ten comparisons would find
+    )
 
     @property
     def verdict(self) -> str:
@@ -50,17 +54,25 @@ def ratio(run_seconds: Sequence[float], baseline: Sequence[float], paired: bool 
 
     The test is Welch's; for paired runs, which met nearly the same conditions, it is Student's of the pairs' ratios.
     """
-    from scipy.stats import t, ttest_ind, ttest_rel  # takes half a second, which a run does not need
+    from scipy.stats import (
+        t,
+        ttest_ind,
+        ttest_rel,
+    )  # takes half a second, which a run does not need
 
     ours, theirs = np.log(run_seconds), np.log(baseline)
     value, runs = float(np.exp(ours.mean() - theirs.mean())), min(len(ours), len(theirs))
     if runs < MIN_RUNS:
         return Ratio(value, runs)
-    if not any(map(np.ptp, [ours - theirs] if paired else [ours, theirs])):  # synthetic records have no variance
+    if not any(
+        map(np.ptp, [ours - theirs] if paired else [ours, theirs])
+    ):  # synthetic records have no variance
         return Ratio(value, runs, (value, value), float(value == 1), 0.0)
     outcome = ttest_rel(ours, theirs) if paired else ttest_ind(ours, theirs, equal_var=False)
     interval = outcome.confidence_interval(CONFIDENCE)
     error = (interval.high - interval.low) / 2 / t.ppf((1 + CONFIDENCE) / 2, outcome.df)
     low, high = np.exp(interval)
-    detectable = np.expm1(error * (t.ppf(1 - SIGNIFICANCE / 2, outcome.df) + t.ppf(POWER, outcome.df)))
+    detectable = np.expm1(
+        error * (t.ppf(1 - SIGNIFICANCE / 2, outcome.df) + t.ppf(POWER, outcome.df))
+    )
     return Ratio(value, runs, (float(low), float(high)), float(outcome.pvalue), float(detectable))

@@ -15,7 +15,9 @@ from dataflow.units import format_bytes
 def label_of(workload: Workload, configuration: Configuration) -> str:
     """Return the name of a configuration with the flags for message form, layout and device."""
     form, sizes, layout = workload.message, workload.sizes, configuration.layout
-    always_fields = workload.flow not in FLOWS_OF_FIELDS or sizes.get("as_sent") or "fields" in sizes
+    always_fields = (
+        workload.flow not in FLOWS_OF_FIELDS or sizes.get("as_sent") or "fields" in sizes
+    )
     flags = {
         "message": form if form != "flat" and not (form == "fields" and always_fields) else "",
         "as_sent": sizes.get("as_sent"),

@@ -25,7 +25,9 @@ class Runtime:
     """A module with transports, and the processes that it starts."""
 
     name: str  # the first word of every configuration of this runtime
-    module: str  # of dataflow, which has its transports; those of a study may have modules of their own
+    module: (
+        str  # of dataflow, which has its transports; those of a study may have modules of their own
+    )
     uses_ray: bool = True
 
 
@@ -40,12 +42,22 @@ class Requirements:
     shared_memory: bool = False  # payloads lie in /dev/shm, one pool per sender
     single_host: bool = False  # all actors share memory
     host_memory_only: bool = False  # it moves host memory, also on a machine with GPUs
-    proxy_actor: bool = False  # the driver can neither send nor receive, so an actor does it in its place
+    proxy_actor: bool = (
+        False  # the driver can neither send nor receive, so an actor does it in its place
+    )
     single_process: bool = False  # all actors run in the driver's process
-    one_input: bool = False  # each task reads one message: readers of a broadcast that wait for each other block
-    ray_cpus: int | None = None  # CPUs that a private Ray cluster says it has; None: those of the machine
-    ray_actors: bool = False  # without Ray on one machine; with --address, its processes are Ray actors
-    single_buffer_channels: bool = False  # a channel holds one message, so a path holds a fixed number of iterations
+    one_input: bool = (
+        False  # each task reads one message: readers of a broadcast that wait for each other block
+    )
+    ray_cpus: int | None = (
+        None  # CPUs that a private Ray cluster says it has; None: those of the machine
+    )
+    ray_actors: bool = (
+        False  # without Ray on one machine; with --address, its processes are Ray actors
+    )
+    single_buffer_channels: bool = (
+        False  # a channel holds one message, so a path holds a fixed number of iterations
+    )
 
 
 @dataclass(frozen=True)
@@ -62,12 +74,24 @@ class Transport:
     # of a call ("arguments"), only once per reader ("calls"), or also twice per reader, into and out of a queue actor
     # ("buffers"). "channels": nothing: the channels of a compiled graph are made once.
     stores: Literal["", "messages", "arguments", "calls", "buffers", "channels"] = ""
-    carries_objects: bool = False  # any Python object that can be pickled, also one that is no dict of tensors
-    uses_sockets: bool = False  # payloads pass through a network interface: on one machine, the loopback
-    once_per_node: bool = False  # a message crosses once to a node, however many of its readers are there
-    bypasses_kernel: bool = False  # RDMA, NVLink, CUDA IPC or NCCL may carry payloads, which no interface counts
-    gives_views: bool = False  # readers get a view of memory that they do not own; otherwise they own a copy
-    can_receive_in_place: bool = False  # a reader fetches its messages, and can say where they arrive
+    carries_objects: bool = (
+        False  # any Python object that can be pickled, also one that is no dict of tensors
+    )
+    uses_sockets: bool = (
+        False  # payloads pass through a network interface: on one machine, the loopback
+    )
+    once_per_node: bool = (
+        False  # a message crosses once to a node, however many of its readers are there
+    )
+    bypasses_kernel: bool = (
+        False  # RDMA, NVLink, CUDA IPC or NCCL may carry payloads, which no interface counts
+    )
+    gives_views: bool = (
+        False  # readers get a view of memory that they do not own; otherwise they own a copy
+    )
+    can_receive_in_place: bool = (
+        False  # a reader fetches its messages, and can say where they arrive
+    )
     registers_memory: bool = False  # for example for RDMA, before it is sent
     max_in_flight: int | None = None  # iterations in flight; None: as many as memory holds
 
@@ -77,7 +101,9 @@ class Transport:
 
     @property
     def can_cross_nodes(self) -> bool:
-        return (self.runtime.uses_ray or self.requirements.ray_actors) and not self.requirements.single_host
+        return (
+            self.runtime.uses_ray or self.requirements.ray_actors
+        ) and not self.requirements.single_host
 
 
 @dataclass(frozen=True)
@@ -88,7 +114,9 @@ class Variant:
     iterations: int  # timed iterations per run of the full suite; 0: the suite does not have the configuration
     flags: Mapping[str, Any] = field(default_factory=dict)
     explanation: str = ""  # the difference from a simpler configuration
-    advice: Mapping[str, str] = field(default_factory=dict)  # use_when, needs, copies (per edge), breaks
+    advice: Mapping[str, str] = field(
+        default_factory=dict
+    )  # use_when, needs, copies (per edge), breaks
 
     @property
     def name(self) -> str:
@@ -103,7 +131,9 @@ class Part:
     configurations: list[str]  # names with flags of their own
     flags: str = ""  # added to each of them
     traced: bool = False  # each is measured with --trace
-    compare: list[list[str]] = field(default_factory=list)  # old and new, for a sentence at the end of a measurement
+    compare: list[list[str]] = field(
+        default_factory=list
+    )  # old and new, for a sentence at the end of a measurement
 
     @property
     def commands(self) -> list[str]:
@@ -140,7 +170,10 @@ def _read_entries(kind: str) -> Iterator[dict[str, Any]]:
 
 def _read_transports() -> Iterator[Transport]:
     for fields in _read_entries("transports"):
-        requirements, runtime = Requirements(**fields.pop("requirements", {})), RUNTIMES[fields.pop("runtime")]
+        requirements, runtime = (
+            Requirements(**fields.pop("requirements", {})),
+            RUNTIMES[fields.pop("runtime")],
+        )
         defaults = {"module": runtime.module, "function": fields["name"]}
         yield Transport(runtime, requirements=requirements, **defaults | fields)
 
@@ -159,13 +192,26 @@ CONFIGURATIONS = {variant.name: variant for variant in VARIANTS}
 def suites() -> dict[str, list[Part]]:
     """Return the suites of suites.toml and of the studies, and those that follow from the configurations."""
     files = read_files(Path(__file__).with_name("suites.toml"))
-    core, *of_studies = ({name: [Part(**part) for part in parts] for name, parts in file.items()} for file in files)
+    core, *of_studies = (
+        {name: [Part(**part) for part in parts] for name, parts in file.items()} for file in files
+    )
     measured = [variant for variant in VARIANTS if variant.iterations]
-    core["benchmark"] = [Part("configurations", [f"{v.name} --iterations {v.iterations}" for v in measured])]
+    core["benchmark"] = [
+        Part("configurations", [f"{v.name} --iterations {v.iterations}" for v in measured])
+    ]
     # Device memory, which settings of host memory do not change.
     host_flags = {"huge_pages", "retain_memory", "preallocate_store"}
-    movable = [v for v in measured if host_flags.isdisjoint(v.flags) and not v.transport.requirements.host_memory_only]
-    core["gpu"].insert(0, Part("configurations", [v.name for v in movable], "--device cuda --warmup 3 --iterations 20"))
+    movable = [
+        v
+        for v in measured
+        if host_flags.isdisjoint(v.flags) and not v.transport.requirements.host_memory_only
+    ]
+    core["gpu"].insert(
+        0,
+        Part(
+            "configurations", [v.name for v in movable], "--device cuda --warmup 3 --iterations 20"
+        ),
+    )
     # Everything in results/published, so that one call measures all of it, interleaved.
     published = ["benchmark", "stages", "hops", "sweeps", "rdt"]
     for name, parts in (item for suite in of_studies for item in suite.items()):

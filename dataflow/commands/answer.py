@@ -31,17 +31,33 @@ def parse_command(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, An
     """Return this verb's own flags, the flags of the workload, and a plan of the workload."""
     parser = OneLineParser(__doc__, "python3 -m dataflow answer [flags]")
     add = parser.add_argument
-    add("--records", type=Path, nargs="+", default=[RESULTS], help="records, or folders of records (default: results/)")
-    add("--any-machine", action="store_true", help="use the records of the machine that has most of them")
+    add(
+        "--records",
+        type=Path,
+        nargs="+",
+        default=[RESULTS],
+        help="records, or folders of records (default: results/)",
+    )
+    add(
+        "--any-machine",
+        action="store_true",
+        help="use the records of the machine that has most of them",
+    )
     arguments, given = parse_with_options(parser, argv)
     options, *others = make_options("refs", given)
     if others:
-        raise UsageError("--sweep: leave it out, and give one workload, to compare all transports of it")
+        raise UsageError(
+            "--sweep: leave it out, and give one workload, to compare all transports of it"
+        )
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return arguments, given, Plan(TRANSPORTS["store refs"], options, flow, options.device.replace("auto", "cpu"))
+    return (
+        arguments,
+        given,
+        Plan(TRANSPORTS["store refs"], options, flow, options.device.replace("auto", "cpu")),
+    )
 
 
 def start_of_machine(environment: Mapping[str, Any]) -> str:
@@ -51,14 +67,20 @@ def start_of_machine(environment: Mapping[str, Any]) -> str:
 
 def measuring_command(given: Mapping[str, Any]) -> str:
     """Return the command that measures the recommended configurations; raise UsageError if none can be measured."""
-    reasons = {variant.name: plan_variant(variant, given)[1] for variant in VARIANTS if variant.advice}
+    reasons = {
+        variant.name: plan_variant(variant, given)[1] for variant in VARIANTS if variant.advice
+    }
     names = [name for name, reason in reasons.items() if reason is None]
     if not names:
         name, reason = next(iter(reasons.items()))
         raise UsageError(f"this machine cannot measure it with {name}: {reason}")
     words = []
     for name, value in given.items():
-        words += [flag_name(name)] if value is True else [flag_name(name), "steady" if value is None else str(value)]
+        words += (
+            [flag_name(name)]
+            if value is True
+            else [flag_name(name), "steady" if value is None else str(value)]
+        )
     return shlex.join(["python3", "-m", "dataflow", "run", *names, *words, "--runs", "5"])
 
 
@@ -82,8 +104,14 @@ def main(argv: Sequence[str]) -> int:
         group = Group([*chosen.values()], results)
         print_sections(build_group(replace(CONFIGURATIONS, chart=lambda group: None), group))
         return 0
-    other = " (other machines, or earlier starts of this one, have some: --any-machine)" if len(starts) > 1 else ""
-    workload = f"{plan.workload.flow}, {format_bytes(plan.workload.bytes_per_iteration)} per iteration"
+    other = (
+        " (other machines, or earlier starts of this one, have some: --any-machine)"
+        if len(starts) > 1
+        else ""
+    )
+    workload = (
+        f"{plan.workload.flow}, {format_bytes(plan.workload.bytes_per_iteration)} per iteration"
+    )
     print(f"No record since the start of this machine has exactly this flow, sizes and flags{other}: {workload}.\n"
           f"To measure it:\n{measuring_command(given)}")  # fmt: skip
     return 1

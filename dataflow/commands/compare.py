@@ -45,7 +45,9 @@ COLUMNS = (
 
 def find_losses(pairs: Sequence[Pair], only_old: Sequence[Result], limit: float) -> list[str]:
     """Return a line per loss: slower by more than `limit`, failing more often, or missing. Warn of too noisy pairs."""
-    lines = [f"{pair.label} fails more often: {pair.new.failure}" for pair in pairs if pair.is_worse]
+    lines = [
+        f"{pair.label} fails more often: {pair.new.failure}" for pair in pairs if pair.is_worse
+    ]
     lines += [f"{result.label} is missing in NEW" for result in only_old if result.ok_runs]
     for pair in pairs:
         for result in pair.sides:
@@ -54,7 +56,9 @@ def find_losses(pairs: Sequence[Pair], only_old: Sequence[Result], limit: float)
         if not pair.is_measured or pair.old.work != pair.new.work:
             continue
         if pair.ratio.runs < MIN_RUNS:
-            raise UsageError(f"--fail-above: {pair.label} has too few runs for a verdict: measure with --runs 5")
+            raise UsageError(
+                f"--fail-above: {pair.label} has too few runs for a verdict: measure with --runs 5"
+            )
         if pair.ratio.verdict == "slower" and pair.ratio.value > 1 + limit:
             lines.append(f"{pair.label} is slower by {pair.ratio.value - 1:.1%}")
         elif (pair.ratio.detectable or 0) > limit:
@@ -76,7 +80,11 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("new", type=Path, metavar="NEW", help="the same, compared with OLD")
     parser.add_argument("--fail-above", type=parse_share, metavar="SHARE", help="exit code 1 if a configuration is "
                         "missing, fails more often, or is significantly slower by more than SHARE, as 5%%")  # fmt: skip
-    parser.add_argument("--mixed", action="store_true", help="compare records of different machines, versions or boots")
+    parser.add_argument(
+        "--mixed",
+        action="store_true",
+        help="compare records of different machines, versions or boots",
+    )
     return parser.parse_all(argv)
 
 
@@ -94,7 +102,10 @@ def print_pairs(pairs: Sequence[Pair]) -> None:
 
 def print_campaign(published: Sequence[Row], rows: Sequence[Row]) -> None:
     """Print for each ratio of one campaign whether it lies in the interval of those that are published."""
-    known, mine = ({row.key: row for row in side if row.ratios and not row.is_baseline} for side in (published, rows))
+    known, mine = (
+        {row.key: row for row in side if row.ratios and not row.is_baseline}
+        for side in (published, rows)
+    )
     both = [(known[key], row) for key, row in mine.items() if key in known]
     if not both:
         raise UsageError("no configuration is on both sides: measure NEW with make campaign")
@@ -132,13 +143,20 @@ def main(argv: Sequence[str]) -> int:
     if not arguments.mixed:
         check_one_machine([*old, *new])
     pairs, only_old, only_new = match_results(old, new)
-    losses = [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
+    losses = (
+        [] if arguments.fail_above is None else find_losses(pairs, only_old, arguments.fail_above)
+    )
     print_pairs(pairs)
     for side, results in (("OLD", only_old), ("NEW", only_new)):
         if results:
             print(f"Only in {side}: {', '.join(result.label for result in results)}")
-    machines = [(pair.old.environments[0], pair.new.environments[0]) for pair in pairs if pair.is_measured]
-    print(*dict.fromkeys(line for machine in machines for line in find_differences(*machine)), sep="\n")
+    machines = [
+        (pair.old.environments[0], pair.new.environments[0]) for pair in pairs if pair.is_measured
+    ]
+    print(
+        *dict.fromkeys(line for machine in machines for line in find_differences(*machine)),
+        sep="\n",
+    )
     for line in losses:
         print(f"error: {line}", file=sys.stderr)
     return 1 if losses else 0

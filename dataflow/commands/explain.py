@@ -52,15 +52,30 @@ def change(part: Any) -> Any:
 
 def explain(message: Any) -> None:
     """Print a row per field of a message: its bytes, copies, page faults, time, change, and the time after it."""
-    fields = message if isinstance(message, dict) else getattr(message, "__dict__", None) or {"(message)": message}
-    print(ROW.format("field", "held", "stored", "copies", "faults", "ms", "ms after", "cause: change"))
+    fields = (
+        message
+        if isinstance(message, dict)
+        else getattr(message, "__dict__", None) or {"(message)": message}
+    )
+    print(
+        ROW.format("field", "held", "stored", "copies", "faults", "ms", "ms after", "cause: change")
+    )
     for name, value in fields.items():
         described, (stored, pickled, faults, seconds) = describe(value), measure(value)
-        held, seen = described["bytes"], {cause for field in described["fields"] for cause in field[6]}
+        held, seen = (
+            described["bytes"],
+            {cause for field in described["fields"] for cause in field[6]},
+        )
         changes = [f"{cause}: {text}" for cause, text in CHANGES.items() if cause in seen]
-        changed = [change(part) for _, part in walk(value, MAX_PARTS) if changes and describe_leaf(part)]
+        changed = [
+            change(part) for _, part in walk(value, MAX_PARTS) if changes and describe_leaf(part)
+        ]
         after = f"{measure(changed)[3] * 1e3:.3g}" if changes else "-"
-        numbers = f"{(stored + pickled) / max(1, held):.3g}", f"{faults:.0f}", f"{seconds * 1e3:.3g}"
+        numbers = (
+            f"{(stored + pickled) / max(1, held):.3g}",
+            f"{faults:.0f}",
+            f"{seconds * 1e3:.3g}",
+        )
         row = str(name)[:24], format_bytes(held), format_bytes(stored), *numbers, after
         print(ROW.format(*row, ", ".join(changes) or "-"))
 
@@ -68,7 +83,11 @@ def explain(message: Any) -> None:
 def main(argv: Sequence[str]) -> int:
     """Explain the message in a file of torch.save or pickle; raise UsageError if it cannot be read."""
     parser = OneLineParser("python3 -m dataflow explain [--trust] FILE")
-    parser.add_argument("file", type=FileType("rb"), help="a message, as torch.save (.pt) or pickle (.pkl) writes it")
+    parser.add_argument(
+        "file",
+        type=FileType("rb"),
+        help="a message, as torch.save (.pt) or pickle (.pkl) writes it",
+    )
     parser.add_argument("--trust", action="store_true", help="load a file that can run code")
     file, is_trusted = vars(parser.parse_args(argv)).values()
     try:

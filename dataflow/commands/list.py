@@ -27,7 +27,9 @@ def plan_variant(variant: Variant, given: Mapping[str, Any]) -> tuple[Plan | Non
 
 def main(argv: Sequence[str]) -> int:
     _, given = parse_with_options(OneLineParser(__doc__, "python3 -m dataflow list [flags]"), argv)
-    from dataflow.report.render import print_table  # imports numpy, for which a wrong flag should not wait
+    from dataflow.report.render import (
+        print_table,
+    )  # imports numpy, for which a wrong flag should not wait
     from dataflow.report.tables import Column, make_table
 
     planned = {variant.name: plan_variant(variant, given) for variant in VARIANTS}
@@ -37,8 +39,15 @@ def main(argv: Sequence[str]) -> int:
     format_duration = read_durations()
     columns = [
         Column("configuration", lambda v: v.name),
-        Column("readers get", lambda v: f"a {'view' if readers_get_views(v.transport, v.flags) else 'copy'}", 0, True),
-        Column("nodes", lambda v: "several" if v.transport.can_cross_nodes else "one", is_text=True),
+        Column(
+            "readers get",
+            lambda v: f"a {'view' if readers_get_views(v.transport, v.flags) else 'copy'}",
+            0,
+            True,
+        ),
+        Column(
+            "nodes", lambda v: "several" if v.transport.can_cross_nodes else "one", is_text=True
+        ),
         Column("a run takes about", lambda v: format_duration(*planned[v.name]), is_optional=True),
         Column("on this machine", lambda v: planned[v.name][1] or "runs", is_text=True),
         Column("description", lambda v: v.explanation or v.transport.summary, 1, is_text=True),

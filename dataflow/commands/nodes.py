@@ -39,8 +39,22 @@ def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
         "TMPDIR": "/dev/shm/tmp", "DATA_FLOW_LOCK": "/dev/shm",  # of each node, unlike the lock of this process
         LINK_VARIABLE: f"{rate.removesuffix('gbit')} Gbit/s",
     }  # fmt: skip
-    script, ray = ROOT / "dataflow" / "nodes" / "namespaces.sh", Path(sys.executable).with_name("ray")
-    words = ["setpriv", "--pdeathsig", "KILL", *NAMESPACES, "sh", str(script), str(count), rate, str(ray), *command]
+    script, ray = (
+        ROOT / "dataflow" / "nodes" / "namespaces.sh",
+        Path(sys.executable).with_name("ray"),
+    )
+    words = [
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        *NAMESPACES,
+        "sh",
+        str(script),
+        str(count),
+        rate,
+        str(ray),
+        *command,
+    ]
     nodes = subprocess.Popen(words, env=os.environ | variables)
     signal.signal(signal.SIGTERM, lambda *_: nodes.kill())
     while True:
@@ -50,18 +64,43 @@ def run_setup(count: int, rate: str, command: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = OneLineParser(__doc__, "python3 -m dataflow nodes [flags of this verb] [configurations and flags of run]")
+    parser = OneLineParser(
+        __doc__, "python3 -m dataflow nodes [flags of this verb] [configurations and flags of run]"
+    )
     add = parser.add_argument
-    add("--nodes", type=int, choices=(2, 3), default=2, help="number of nodes (default: %(default)s)")
-    add("--rate", choices=RATES, default="10gbit", help="rate of each node's link (default: %(default)s)")
+    add(
+        "--nodes",
+        type=int,
+        choices=(2, 3),
+        default=2,
+        help="number of nodes (default: %(default)s)",
+    )
+    add(
+        "--rate",
+        choices=RATES,
+        default="10gbit",
+        help="rate of each node's link (default: %(default)s)",
+    )
     add("--command", help="run this command on the first node; {address} is that of the cluster")
     arguments, words = parser.parse_known_args(argv)
-    command = [sys.executable, "-m", "dataflow", "run", *(words or DEFAULT_RUN), "--address", ADDRESS]
+    command = [
+        sys.executable,
+        "-m",
+        "dataflow",
+        "run",
+        *(words or DEFAULT_RUN),
+        "--address",
+        ADDRESS,
+    ]
     if arguments.command:
         command = shlex.split(arguments.command.replace("{address}", ADDRESS))
     if os.geteuid():
-        raise UsageError("network namespaces need root: run sudo .venv/bin/python -m dataflow nodes ...")
+        raise UsageError(
+            "network namespaces need root: run sudo .venv/bin/python -m dataflow nodes ..."
+        )
     if subprocess.run([*NAMESPACES, "true"], capture_output=True).returncode:
-        raise UsageError("the kernel does not allow network namespaces here: a container needs --privileged")
+        raise UsageError(
+            "the kernel does not allow network namespaces here: a container needs --privileged"
+        )
     with only_measurement():
         return run_setup(arguments.nodes, arguments.rate, command)

@@ -28,18 +28,37 @@ def parse_command(argv: Sequence[str]) -> argparse.Namespace:
     parser = OneLineParser(__doc__, "python3 -m dataflow report [RECORDS ...] [flags]")
     add = parser.add_argument
     add("records", nargs="*", type=Path, help="records, or folders of records")
-    add("--output", type=Path, metavar="FOLDER", help="folder of the charts (default: that of the first record)")
+    add(
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="folder of the charts (default: that of the first record)",
+    )
     add("--html", action="store_true", help="also write report.html")
     add("--publish", type=Path, nargs="?", const=ROOT, metavar="FOLDER", help="write the charts to img/, and the "
         "tables into README.md and docs/, of this folder (default: this repository)")  # fmt: skip
-    add("--columns", choices=["all"], help="print all columns of each table, and not the most important ones")
-    add("--mixed", action="store_true", help="allow records of different machines or boots in one table")
+    add(
+        "--columns",
+        choices=["all"],
+        help="print all columns of each table, and not the most important ones",
+    )
+    add(
+        "--mixed",
+        action="store_true",
+        help="allow records of different machines or boots in one table",
+    )
     arguments = parser.parse_all(argv)
     if not arguments.records:
         arguments.records = find_newest(RESULTS) or [RESULTS / "published"]
         print(f"records: {', '.join(map(str, arguments.records))}")
     first = arguments.records[0]
-    folder = arguments.publish / "img" if arguments.publish else first if first.is_dir() else first.parent
+    folder = (
+        arguments.publish / "img"
+        if arguments.publish
+        else first
+        if first.is_dir()
+        else first.parent
+    )
     arguments.output = arguments.output or folder
     return arguments
 
@@ -68,8 +87,12 @@ def main(argv: Sequence[str]) -> int:
     if not results:
         raise RecordError(f"{arguments.records[0]} has no runs: measure again")
     if not arguments.mixed:
-        is_published = all(path.resolve().is_relative_to(RESULTS / "published") for path in arguments.records)
-        check_one_machine(results, several_boots=is_published)  # its tables name the number of boots
+        is_published = all(
+            path.resolve().is_relative_to(RESULTS / "published") for path in arguments.records
+        )
+        check_one_machine(
+            results, several_boots=is_published
+        )  # its tables name the number of boots
     built = sections(results)
     of_pages = page_sections(results) if arguments.publish else []
     try:
@@ -80,7 +103,9 @@ def main(argv: Sequence[str]) -> int:
             written[-1].write_text(render.to_html(built), encoding="utf-8")
     except OSError as error:
         path = error.filename or arguments.output  # a full disk names no file
-        raise RecordError(f"cannot write {path} ({error.strerror}): give another --output") from None
+        raise RecordError(
+            f"cannot write {path} ({error.strerror}): give another --output"
+        ) from None
     if arguments.publish:
         render.rewrite_pages(arguments.publish, [*built, *of_pages])
     render.print_sections(built, render.MORE_COLUMNS if arguments.columns else render.MAX_COLUMNS)

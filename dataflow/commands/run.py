@@ -34,10 +34,21 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, 
     """Return the flags of this verb, and the flags of configurations that are given."""
     parser = OneLineParser(__doc__, "python3 -m dataflow run [CONFIGURATION ...] [flags]")
     add = parser.add_argument
-    add("configurations", nargs="*", metavar="CONFIGURATION", help="runtime, transport and flags, in quotes")
+    add(
+        "configurations",
+        nargs="*",
+        metavar="CONFIGURATION",
+        help="runtime, transport and flags, in quotes",
+    )
     add("--suite", choices=suites(), default="", metavar="NAME", help="all configurations of a suite, or those that "
         f"are given: {', '.join(suites())}")  # fmt: skip
-    add("--runs", type=int, default=1, metavar="N", help="processes per configuration (default: %(default)s)")
+    add(
+        "--runs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes per configuration (default: %(default)s)",
+    )
     add("--output", type=Path, metavar="PATH", help="new file for the record of one configuration, or "
         "new folder for several records and their charts (default: a new name in results/)")  # fmt: skip
     add("--against", type=Path, metavar="CHECKOUT", help="measure each configuration paired with the "
@@ -46,7 +57,11 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, 
         "the other, which shows smaller differences on a machine whose speed changes")  # fmt: skip
     add("--continue", action="store_true", dest="is_continued", help="measure only the runs that an "
         "earlier call with the same flags and --output has not finished")  # fmt: skip
-    add("--columns", choices=["all"], help="print all columns of each table, and not the most important ones")
+    add(
+        "--columns",
+        choices=["all"],
+        help="print all columns of each table, and not the most important ones",
+    )
     add("--dry-run", action="store_true", help="print what would be measured, and measure nothing")
     arguments, given = parse_with_options(parser, argv)
     check_arguments(arguments)
@@ -59,11 +74,15 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     if not (arguments.suite or arguments.configurations):
         raise UsageError("give a configuration, or --suite (--help shows examples)")
     if arguments.is_continued and (checkout or not (output and output.exists())):
-        raise UsageError("--continue: give the --output of the earlier call. --against cannot continue")
+        raise UsageError(
+            "--continue: give the --output of the earlier call. --against cannot continue"
+        )
     if arguments.runs < 1:
         raise UsageError(f"--runs {arguments.runs}: give 1 or more")
     if arguments.paired and checkout:
-        raise UsageError("--paired measures two configurations of this checkout: leave --against out")
+        raise UsageError(
+            "--paired measures two configurations of this checkout: leave --against out"
+        )
     if checkout and not (checkout / "dataflow" / "measure" / "monitor.py").is_file():
         raise UsageError(f"--against {checkout}: there is no checkout of this project with this structure: make one "
                          f"with git worktree add {checkout} COMMIT")  # fmt: skip
@@ -71,15 +90,24 @@ def check_arguments(arguments: argparse.Namespace) -> None:
 
 def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[list[Item], Path]:
     """Return what is measured or skipped, and where its records go; raise UsageError if all of it is skipped."""
-    table, names = "paired" if arguments.paired or arguments.against else "", arguments.configurations
+    table, names = (
+        "paired" if arguments.paired or arguments.against else "",
+        arguments.configurations,
+    )
     now = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     output = arguments.output or RESULTS / f"run-{now}"
     if arguments.suite:
         items = supervisor.plan_suite(names, arguments.suite, given, output, table)
     else:
-        if len(names) == 1 and not arguments.against:  # its time is shown with a warning if something disturbs it
+        if (
+            len(names) == 1 and not arguments.against
+        ):  # its time is shown with a warning if something disturbs it
             given = {"allow_disturbed": True, **given}
-        planned = [planned for name in names for planned in supervisor.plan_configuration(name, given, "", table)]
+        planned = [
+            planned
+            for name in names
+            for planned in supervisor.plan_configuration(name, given, "", table)
+        ]
         if len(planned) == 1 and not arguments.against:
             label = planned[0][0].transport.label.replace(" ", "-")
             output = arguments.output or RESULTS / f"{label}-{now}.json"
@@ -95,9 +123,13 @@ def group_items(arguments: argparse.Namespace, ready: Sequence[Item]) -> list[li
     """Return the items whose runs are neighbours: pairs, or one by one."""
     if arguments.paired:
         if len(ready) != 2:
-            raise UsageError("--paired: give two configurations that this machine can measure (--dry-run)")
+            raise UsageError(
+                "--paired: give two configurations that this machine can measure (--dry-run)"
+            )
         if len({item.plan.workload.edges for item in ready}) > 1:
-            raise UsageError("--paired compares times of equal messages: give both the same --flow and sizes")
+            raise UsageError(
+                "--paired compares times of equal messages: give both the same --flow and sizes"
+            )
         return [[*ready]]
     if arguments.against:
         return [supervisor.pair_with_checkout(item, arguments.against) for item in ready]
@@ -115,7 +147,10 @@ def order_runs(groups: Sequence[list[Item]], runs: int, seed: str) -> list[list[
 
 def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
     """Print the messages, and the iterations, the memory (without Ray's own) and the time of each configuration."""
-    from dataflow.report.render import print_flow, print_table  # imports take time, and a wrong flag should not wait
+    from dataflow.report.render import (
+        print_flow,
+        print_table,
+    )  # imports take time, and a wrong flag should not wait
     from dataflow.report.tables import Column, make_table
 
     for flow in {item.plan.workload.edges: item.plan.requested_flow for item in items}.values():
@@ -125,7 +160,11 @@ def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
         Column("configuration", lambda item: item.label),
         Column("runs x iterations", lambda item: f"{runs} x {item.plan.options.iterations}"),
         Column("memory", lambda item: format_bytes(item.plan.resident_bytes)),
-        Column("iterations take about", lambda i: format_duration(i.plan, i.skipped, runs), is_optional=True),
+        Column(
+            "iterations take about",
+            lambda i: format_duration(i.plan, i.skipped, runs),
+            is_optional=True,
+        ),
         Column("skipped", lambda item: str(item.skipped or "-"), is_text=True, is_optional=True),
     )
     print_table(make_table(items, columns))
@@ -139,7 +178,11 @@ def read_durations() -> Callable[..., str]:
     def format_duration(plan: Plan | None, skipped: object, runs: int = 1) -> str:
         if plan is None or skipped:
             return "-"
-        same = [r for r in campaigns if (r.workload, r.configuration) == (plan.workload, plan.configuration)]
+        same = [
+            r
+            for r in campaigns
+            if (r.workload, r.configuration) == (plan.workload, plan.configuration)
+        ]
         seconds = [(run.first_seconds or 0) + sum(run.warmup_seconds) + plan.options.iterations * median(run.seconds)
                    for record in same for run in record.runs if run.seconds]  # fmt: skip
         return f"{runs * median(seconds):.0f} s" if seconds else "-"
@@ -149,7 +192,11 @@ def read_durations() -> Callable[..., str]:
 
 def find_new_items(items: Sequence[Item], folder: Path, is_continued: bool) -> list[Item]:
     """Return the items that continue no record; raise UsageError if the folder has records of another measurement."""
-    written = {path for path in folder.rglob("*.json*") if path.is_file() and path.suffix in (".json", ".gz")}
+    written = {
+        path
+        for path in folder.rglob("*.json*")
+        if path.is_file() and path.suffix in (".json", ".gz")
+    }
     if others := written - {item.path for item in items}:
         raise UsageError(f"--output {folder}: it has records of another measurement, such as {min(others).name}, "
                          "which would be in the same charts: give a new folder")  # fmt: skip
@@ -174,17 +221,23 @@ def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: P
                 print_sections(sections([Result((items[0].record,))]))
             except RecordError as error:
                 print(f"warning: {error}")
-        print_end(items[0].record, items[0].saved_path, MORE_COLUMNS if arguments.columns else MAX_COLUMNS)
+        print_end(
+            items[0].record, items[0].saved_path, MORE_COLUMNS if arguments.columns else MAX_COLUMNS
+        )
         return 0
     if arguments.against or arguments.paired:
-        sides = [output / "old", output / "new"] if arguments.against else [item.path for item in items]
+        sides = (
+            [output / "old", output / "new"] if arguments.against else [item.path for item in items]
+        )
         return compare.main([*map(str, sides), "--mixed"])
     code = report.main([str(output), *(["--columns", "all"] if arguments.columns else [])])
     measured = [result for item in items if (result := Result((item.record,))).status == "ok"]
     compared = [pair for part in suites().get(arguments.suite, []) for pair in part.compare]
     for first, other in product(measured, measured):
         is_first = not arguments.suite and first.label == measured[0].label != other.label
-        if (is_first or [first.name, other.name] in compared) and first.workload.edges == other.workload.edges:
+        if (
+            is_first or [first.name, other.name] in compared
+        ) and first.workload.edges == other.workload.edges:
             print(describe_pair(Pair(first, other)))
     if compared:  # the sentences stand between the list of charts and this line
         print(f"chart: {min(output.glob('*.svg'), default='none')}")
@@ -197,12 +250,16 @@ def main(argv: Sequence[str]) -> int:
     items, output = plan_items(arguments, given)
     groups = group_items(arguments, [item for item in items if not item.skipped])
     items = [item for item in items if item.skipped] + [item for group in groups for item in group]
-    with supervisor.new_records([] if arguments.dry_run else find_new_items(items, output, arguments.is_continued)):
+    with supervisor.new_records(
+        [] if arguments.dry_run else find_new_items(items, output, arguments.is_continued)
+    ):
         print_plans(items, arguments.runs, output)
         if arguments.dry_run:
             return 0
         # --continue has the same --output, and so the same order.
-        codes = supervisor.measure_all(order_runs(groups, arguments.runs, seed=output.resolve().name))
+        codes = supervisor.measure_all(
+            order_runs(groups, arguments.runs, seed=output.resolve().name)
+        )
     if 130 in codes and len(items) > 1 and not arguments.against:
         print(f"to continue: the same command with --continue --output {output}")
         if not any(run.status == "ok" for item in items for run in item.record.runs):

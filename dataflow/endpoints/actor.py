@@ -39,18 +39,32 @@ class Endpoint:
         self.tasks: dict[str, Task] = {task.name: task for task in flow.tasks if task.actor == name}
         self.outboxes: dict[str, Outbox] = {}
         self.inboxes: dict[str, Inbox] = {}
-        self.copies: dict[str, Iterator[list[Payload]]] = {}  # --copy-out: memory that each task copies its inputs into
+        self.copies: dict[
+            str, Iterator[list[Payload]]
+        ] = {}  # --copy-out: memory that each task copies its inputs into
         for task in self.tasks if name != DRIVER else [DRIVER]:
             memory, edges = self.memory(task), flow.edges_to(task)
-            arguments = (task, flow.message(task), flow.slots(options.in_flight), self.device, self.packed, memory)
+            arguments = (
+                task,
+                flow.message(task),
+                flow.slots(options.in_flight),
+                self.device,
+                self.packed,
+                memory,
+            )
             self.outboxes[task] = Outbox(*arguments, options.copy_in)
             self.inboxes[task] = Inbox(edges, plan.device, options.in_flight)
             if options.copy_out:
-                copies = [[tensors.like(e.message, self.device) for e in edges] for _ in range(options.in_flight)]
+                copies = [
+                    [tensors.like(e.message, self.device) for e in edges]
+                    for _ in range(options.in_flight)
+                ]
                 self.copies[task] = cycle(copies)
         self.digests: Digests = {}
         self.minor_faults, self.faults_before = 0, 0
-        self.progress = ProgressTable(plan.run_folder, plan.worker_names, plan.total_iterations, name)
+        self.progress = ProgressTable(
+            plan.run_folder, plan.worker_names, plan.total_iterations, name
+        )
         self.parts = [load(study, part)(self) for study, part in plan.parts.items()]
         if options.trace:
             spans.install(self)
@@ -93,7 +107,9 @@ class Endpoint:
         payloads = []
         for edge, buffer in zip(self.inboxes[task].edges, inputs, strict=True):
             if buffer.nbytes != edge.message.packed_bytes:
-                raise RunFailed(f"expected {edge.message.packed_bytes} packed bytes for {edge}; got {buffer.nbytes}")
+                raise RunFailed(
+                    f"expected {edge.message.packed_bytes} packed bytes for {edge}; got {buffer.nbytes}"
+                )
             payloads.append(tensors.unpack(buffer, edge.message))
         return payloads
 
@@ -105,7 +121,10 @@ class Endpoint:
 
     def copy_out(self, inputs: Sequence[Payload], task: str) -> list[Payload]:
         """--copy-out: return copies of the inputs, in memory that was used `in_flight` messages ago."""
-        return [tensors.copy(view, into) for view, into in zip(inputs, next(self.copies[task]), strict=True)]
+        return [
+            tensors.copy(view, into)
+            for view, into in zip(inputs, next(self.copies[task]), strict=True)
+        ]
 
     def end_group(self, number: int) -> dict[str, Any]:
         """Change the parameters that were sent, right after all acknowledgements; return what the parts measured."""
@@ -134,7 +153,9 @@ class Endpoint:
 
     def verify_unsent(self) -> dict[str, int]:
         """Return the wrong bytes by edge that the verification finds in messages that nobody has sent."""
-        return dict(ChainMap(*(inbox.verify_unsent(self.digests) for inbox in self.inboxes.values())))
+        return dict(
+            ChainMap(*(inbox.verify_unsent(self.digests) for inbox in self.inboxes.values()))
+        )
 
     def release(self) -> None:
         """Drop the last inputs. Views among them keep a channel's buffer, an object or a ring's slot in use."""
@@ -166,7 +187,9 @@ class Actor(Endpoint):
         self.codec = codec
         # A task that reads only messages of this actor's own tasks gets its number from the last of those tasks.
         local = [task for task in self.tasks.values() if not self.inboxes[task.name].edges]
-        self.followers = {name: [task.name for task in local if task.reads[-1] == name] for name in self.tasks}
+        self.followers = {
+            name: [task.name for task in local if task.reads[-1] == name] for name in self.tasks
+        }
         self.local_numbers: dict[str, deque[int]] = {task.name: deque() for task in local}
         self.model_seconds = plan.options.model_times.get(name)
 
@@ -175,7 +198,11 @@ class Actor(Endpoint):
         self.begin = time.perf_counter()  # its messages have arrived
         if self.codec:
             inputs = self.codec.decode_all(inputs, self.sent_flow.edges_to(task), self.device)
-        number = self.receive(inputs, task) if self.inboxes[task].edges else self.local_numbers[task].popleft()
+        number = (
+            self.receive(inputs, task)
+            if self.inboxes[task].edges
+            else self.local_numbers[task].popleft()
+        )
         for follower in self.followers[task]:
             self.local_numbers[follower].append(number)
         if self.model_seconds is not None:
@@ -194,7 +221,10 @@ class Actor(Endpoint):
 
 
 def pass_messages(
-    flow: Flow, actors: Mapping[str, Actor], carry: Callable[[Payload, Edge], Payload], query: Payload
+    flow: Flow,
+    actors: Mapping[str, Actor],
+    carry: Callable[[Payload, Edge], Payload],
+    query: Payload,
 ) -> Any:
     """Run all tasks of an iteration in this process, one after the other, and return the results of the driver.
 

@@ -18,15 +18,21 @@ from dataflow.endpoints import tensors
 from dataflow.endpoints.tensors import Payload
 from dataflow.flows.message import ARRAY_DTYPES, ITEM_BYTES, NUMBER_BYTES, Field, Message
 
-Digests = dict[str, list[list[int]]]  # sender -> per slot and field, the hash of the bytes without sequence number
-Memory = Callable[[int], torch.Tensor]  # slot -> the flat buffer in which its payload, or packed buffer, must lie
+Digests = dict[
+    str, list[list[int]]
+]  # sender -> per slot and field, the hash of the bytes without sequence number
+Memory = Callable[
+    [int], torch.Tensor
+]  # slot -> the flat buffer in which its payload, or packed buffer, must lie
 NUMBER_BOOLS = 32  # a field of bools holds one bit of the sequence number per item
 BOOLS = bytes.maketrans(b"01", b"\0\1")
 
 
 def make_field(field: Field, sender: str, slot: int) -> list[Any]:
     """Return an array (or string) for each of `field.shapes`: random, but equal in every process."""
-    if field.is_parameter and slot % 2:  # the second state of a parameter is the first one with some items inverted
+    if (
+        field.is_parameter and slot % 2
+    ):  # the second state of a parameter is the first one with some items inverted
         (array,) = make_field(field, sender, slot - 1)
         items = array.reshape(-1).view(f"u{array.itemsize}")
         for part in field.changed_items:
@@ -36,11 +42,19 @@ def make_field(field: Field, sender: str, slot: int) -> list[Any]:
     if field.offsets_of:
         return [np.cumsum([0, *field.offsets_of])]
     if field.dtype == "str":
-        return [generator.integers(97, 123, count, np.uint8).tobytes().decode() for count in field.lengths]
+        return [
+            generator.integers(97, 123, count, np.uint8).tobytes().decode()
+            for count in field.lengths
+        ]
     dtype = np.dtype(ARRAY_DTYPES.get(field.dtype, field.dtype))
-    if dtype.kind in "iu":  # all values of the type, and all bits of a bfloat16; lists of numbers are experts' indices
+    if (
+        dtype.kind in "iu"
+    ):  # all values of the type, and all bits of a bfloat16; lists of numbers are experts' indices
         limits = np.iinfo("uint8" if field.is_python else dtype)
-        arrays = [generator.integers(limits.min, limits.max, shape, dtype, endpoint=True) for shape in field.shapes]
+        arrays = [
+            generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+            for shape in field.shapes
+        ]
     elif dtype.kind == "b":
         arrays = [generator.integers(0, 2, shape, np.uint8).view(dtype) for shape in field.shapes]
     else:
@@ -68,7 +82,11 @@ def number_part(field: Field) -> slice:
 def encode_number(number: int, with_bools: bool = True) -> bytes:
     """Return the 8 bytes of a sequence number, lowest first, and then each of its bits as a bool, lowest first."""
     encoded = number.to_bytes(NUMBER_BYTES, "little")
-    return encoded + f"{number:0{NUMBER_BOOLS}b}"[::-1].encode().translate(BOOLS) if with_bools else encoded
+    return (
+        encoded + f"{number:0{NUMBER_BOOLS}b}"[::-1].encode().translate(BOOLS)
+        if with_bools
+        else encoded
+    )
 
 
 def digest(items: Sequence[Any], skip: int) -> int:
@@ -103,21 +121,31 @@ class Outbox:
         self.has_bools = any(field.dtype == "bool" for field in message.fields)
         self.is_in_place = message.is_parameters and not memory
         # Slot -> what is sent of its payload, made inside the clock. None: the payload itself.
-        self.convert: Callable[[int], Any] | None = self._pack if is_packed or (memory and copy_in) else None
+        self.convert: Callable[[int], Any] | None = (
+            self._pack if is_packed or (memory and copy_in) else None
+        )
         if is_packed and not memory:
             memory = lambda slot: torch.ones(message.packed_bytes, dtype=torch.uint8, device=device)  # noqa: E731
         self.digests: list[list[int]] = []  # per slot and field
         self.pool: list[Payload] = []  # the payloads that the sequence numbers are written into
-        self.sent: list[Payload] = []  # what is sent of them: themselves, or their copies in the buffers
-        self.buffers: list[torch.Tensor] = []  # flat memory of the payloads: of packed ones, or the given memory
+        self.sent: list[
+            Payload
+        ] = []  # what is sent of them: themselves, or their copies in the buffers
+        self.buffers: list[
+            torch.Tensor
+        ] = []  # flat memory of the payloads: of packed ones, or the given memory
         self.parts: list[list[torch.Tensor]] = []  # the fields in each buffer
-        self.areas: list[list[tuple[Any, slice]]] = []  # per slot: memory, and which part of the number it holds
+        self.areas: list[
+            list[tuple[Any, slice]]
+        ] = []  # per slot: memory, and which part of the number it holds
         for slot in range(slots):
             made = [(field, make_field(field, sender, slot)) for field in message.fields]
             self.digests.append([digest(arrays, number_bytes(field)) for field, arrays in made])
             if slot < slots - 1 and self.is_in_place:
                 continue
-            payload = sent = tensors.assemble(message, [_to_tensors(field, arrays, device) for field, arrays in made])
+            payload = sent = tensors.assemble(
+                message, [_to_tensors(field, arrays, device) for field, arrays in made]
+            )
             if memory:
                 self.buffers.append(buffer := memory(slot))
                 self.parts.append(tensors.split_buffer(buffer, message))
@@ -134,7 +162,9 @@ class Outbox:
         for field in self.message.fields:
             if size := number_bytes(field):
                 tensor = tensors.tensors_of(payload, field)[0]
-                row = tensor[(0,) * (tensor.dim() - 1)].reshape(-1)  # a view, also of a tensor with gaps
+                row = tensor[(0,) * (tensor.dim() - 1)].reshape(
+                    -1
+                )  # a view, also of a tensor with gaps
                 area = row.view(torch.uint8)[:size]
                 # torch takes ten times as long to write to it.
                 areas.append((area.numpy().data if self.is_on_cpu else area, number_part(field)))
@@ -163,7 +193,9 @@ class Outbox:
 
         A reader that still needs them gets wrong bytes. In given memory, the bits before are restored as well.
         """
-        changed = [self.buffers[n % len(self.buffers)] for n in (number, number - 1) if n and self.buffers]
+        changed = [
+            self.buffers[n % len(self.buffers)] for n in (number, number - 1) if n and self.buffers
+        ]
         if self.is_in_place:
             changed = self.buffers[:1]
             for field in self.message.fields:
@@ -179,7 +211,9 @@ def _to_tensors(field: Field, arrays: list[Any], device: torch.device) -> list[A
     made = [tensors.from_array(array, field.dtype).to(device) for array in arrays]
     if not field.storage:
         return made
-    storage = torch.zeros(field.storage, dtype=made[0].dtype, device=device)  # one for all tensors of the field
+    storage = torch.zeros(
+        field.storage, dtype=made[0].dtype, device=device
+    )  # one for all tensors of the field
     if not field.is_list:
         return [storage[tuple(map(slice, field.shape))].copy_(made[0])]
     return [storage[index, : len(tensor)].copy_(tensor) for index, tensor in enumerate(made)]

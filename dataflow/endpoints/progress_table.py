@@ -17,16 +17,23 @@ _HEADER = 3
 class ProgressTable:
     """The table of a run, as the supervisor makes it, or as a worker opens it."""
 
-    def __init__(self, folder: Path, names: Sequence[str], iterations: int, worker: str = "") -> None:
+    def __init__(
+        self, folder: Path, names: Sequence[str], iterations: int, worker: str = ""
+    ) -> None:
         path, end = folder / "progress", _HEADER + 2 * len(names)
         size = 8 * (end + 2 * iterations)
-        memory: mmap.mmap | bytearray = bytearray(size)  # on a machine without the run's folder, it is lost
+        memory: mmap.mmap | bytearray = bytearray(
+            size
+        )  # on a machine without the run's folder, it is lost
         if not worker or path.is_file():
             with path.open("r+b" if worker else "x+b") as file:
                 file.truncate(size)
                 memory = mmap.mmap(file.fileno(), size)
         self.names, self.integers = list(names), memoryview(memory).cast("q")
-        self.pids, self.received_numbers = self.integers[_HEADER:end:2], self.integers[_HEADER + 1 : end : 2]
+        self.pids, self.received_numbers = (
+            self.integers[_HEADER:end:2],
+            self.integers[_HEADER + 1 : end : 2],
+        )
         self.times = self.integers[end:].cast("B").cast("d")
         if worker:
             self.worker_index = self.names.index(worker)

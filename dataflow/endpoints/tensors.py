@@ -15,8 +15,15 @@ from dataflow.errors import RunFailed
 from dataflow.flows.flow import Edge
 from dataflow.flows.message import ARRAY_DTYPES, ITEM_BYTES, PYTHON_DTYPES, Field, Message
 
-INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of an item
-Payload = Any  # a torch.Tensor, or dict[str, Tensor | list[Tensor] | list[str] | list[list[int | float]]]
+INTEGERS = {
+    1: torch.uint8,
+    2: torch.int16,
+    4: torch.int32,
+    8: torch.int64,
+}  # by the bytes of an item
+Payload = (
+    Any  # a torch.Tensor, or dict[str, Tensor | list[Tensor] | list[str] | list[list[int | float]]]
+)
 
 # Readers get views of channels, of the object store and of bytes, which nobody may write to. Nothing here does.
 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
@@ -27,7 +34,11 @@ def map_tensors(function: Callable[[Any], Any], payload: Payload) -> Any:
     if isinstance(payload, dict):
         return {name: map_tensors(function, value) for name, value in payload.items()}
     if isinstance(payload, list):
-        return payload if isinstance(payload[0], (str, list)) else [function(tensor) for tensor in payload]
+        return (
+            payload
+            if isinstance(payload[0], (str, list))
+            else [function(tensor) for tensor in payload]
+        )
     return function(payload)
 
 
@@ -58,7 +69,10 @@ def synchronise() -> None:
 
 def assemble(message: Message, fields: Iterable[list[Any]]) -> Payload:
     """Return the payload whose fields have these tensors (or strings), one list per field."""
-    values = [tensors if field.is_list else tensors[0] for field, tensors in zip(message.fields, fields, strict=True)]
+    values = [
+        tensors if field.is_list else tensors[0]
+        for field, tensors in zip(message.fields, fields, strict=True)
+    ]
     return values[0] if message.is_flat else dict(zip(message.names, values, strict=True))
 
 
@@ -100,7 +114,9 @@ def copy(payload: Payload, into: Payload) -> Payload:
     sources, targets = list_tensors(payload), list_tensors(into)
     if [(t.dtype, t.shape) for t in sources] != [(t.dtype, t.shape) for t in targets]:
         return payload  # the verification finds it
-    torch._foreach_copy_(targets, sources)  # one call, because models have thousands of small tensors
+    torch._foreach_copy_(
+        targets, sources
+    )  # one call, because models have thousands of small tensors
     copies = iter(targets)
     return map_tensors(lambda _: next(copies), payload)
 
@@ -144,7 +160,9 @@ def _sent_tensors(payload: Payload, field: Field) -> list[torch.Tensor]:
     if not field.is_python:
         return items
     if field.dtype == "str":
-        return [torch.from_numpy(np.frombuffer("".join(items).encode() or bytes(field.bytes), np.uint8))]
+        return [
+            torch.from_numpy(np.frombuffer("".join(items).encode() or bytes(field.bytes), np.uint8))
+        ]
     numbers = [*chain.from_iterable(items)] or [0] * sum(field.lengths)
     return [torch.from_numpy(np.array(numbers, PYTHON_DTYPES[field.dtype]))]
 
@@ -171,10 +189,17 @@ class Codec:
     """Convert payloads to the form in which a transport carries them, and back. Ray sends both functions to actors."""
 
     encode: Callable[[Payload], Any]  # payload -> the data to send
-    decode: Callable[[Any, Message, Any], Payload]  # the data, its message, the reader's device -> payload
+    decode: Callable[
+        [Any, Message, Any], Payload
+    ]  # the data, its message, the reader's device -> payload
 
-    def decode_all(self, received: Sequence[Any], edges: Sequence[Edge], device: Any) -> list[Payload]:
-        return [self.decode(data, edge.message, device) for data, edge in zip(received, edges, strict=True)]
+    def decode_all(
+        self, received: Sequence[Any], edges: Sequence[Edge], device: Any
+    ) -> list[Payload]:
+        return [
+            self.decode(data, edge.message, device)
+            for data, edge in zip(received, edges, strict=True)
+        ]
 
 
 def _unchanged(payload: Payload, *_: Any) -> Payload:
@@ -197,7 +222,10 @@ def _to_tensors(data: Any, message: Message, device: Any) -> Payload:
         if not field.is_python:
             if isinstance(items[0], bytes):
                 dtype = ARRAY_DTYPES.get(field.dtype, field.dtype)
-                items = [np.frombuffer(i, dtype).reshape(shape) for i, shape in zip(items, field.shapes, strict=True)]
+                items = [
+                    np.frombuffer(i, dtype).reshape(shape)
+                    for i, shape in zip(items, field.shapes, strict=True)
+                ]
             items = [from_array(item, field.dtype).to(device) for item in items]
         fields.append(items)
     return assemble(message, fields)
@@ -205,7 +233,15 @@ def _to_tensors(data: Any, message: Message, device: Any) -> Payload:
 
 UNCHANGED = Codec(_unchanged, _unchanged)
 # methodcaller looks a method up when it is called, and so finds those that --trace has replaced.
-DENSE = Codec(partial(map_tensors, methodcaller("contiguous")), _unchanged)  # for transports that send no other tensors
-HOST = Codec(partial(map_tensors, methodcaller("cpu")), _to_device)  # the reader copies from host memory to its device
-ARRAYS = Codec(partial(map_tensors, to_array), _to_tensors)  # numpy arrays, which share the tensors' memory on a CPU
-BYTES = Codec(partial(map_tensors, _to_bytes), _to_tensors)  # Python bytes: nobody may write to their readers' tensors
+DENSE = Codec(
+    partial(map_tensors, methodcaller("contiguous")), _unchanged
+)  # for transports that send no other tensors
+HOST = Codec(
+    partial(map_tensors, methodcaller("cpu")), _to_device
+)  # the reader copies from host memory to its device
+ARRAYS = Codec(
+    partial(map_tensors, to_array), _to_tensors
+)  # numpy arrays, which share the tensors' memory on a CPU
+BYTES = Codec(
+    partial(map_tensors, _to_bytes), _to_tensors
+)  # Python bytes: nobody may write to their readers' tensors

@@ -14,14 +14,24 @@ from common import sizes as demo_sizes
 from dataflow.errors import did_you_mean
 from dataflow.flows.chatlearn_messages import of_samples, rlhf, slime
 from dataflow.flows.flow import DRIVER, Flow, Task
-from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, NUMBER_BYTES, Field, Message, flat_message
+from dataflow.flows.message import (
+    ACKNOWLEDGEMENT,
+    ITEM_BYTES,
+    NUMBER_BYTES,
+    Field,
+    Message,
+    flat_message,
+)
 from dataflow.flows.parser import ARROW, load_function, parse_flow, read_flow
 from dataflow.studies import studies
 from dataflow.units import format_bytes
 
 
 def online_dpo(
-    batch_size: int = 1024, prompt_seq_len: int = 4096, max_new_tokens: int = 0, num_samples: int = 2
+    batch_size: int = 1024,
+    prompt_seq_len: int = 4096,
+    max_new_tokens: int = 0,
+    num_samples: int = 2,
 ) -> Flow:
     """The demo's simulation of ChatLearn's online DPO: one flat int64 tensor per message.
 
@@ -29,9 +39,14 @@ def online_dpo(
     message is not whole int64 words.
     """
     sizes = demo_sizes.message_bytes(batch_size, prompt_seq_len, num_samples, max_new_tokens)
-    reads = {name: tuple(sender for sender, reader in demo_sizes.EDGES if reader == name) for name in sizes}
+    reads = {
+        name: tuple(sender for sender, reader in demo_sizes.EDGES if reader == name)
+        for name in sizes
+    }
     tasks = tuple(Task(name, reads[name], flat_message(sizes[name])) for name in demo_sizes.MODELS)
-    return Flow("online-dpo", "online DPO", flat_message(sizes[DRIVER]), tasks, returns=reads[DRIVER])
+    return Flow(
+        "online-dpo", "online DPO", flat_message(sizes[DRIVER]), tasks, returns=reads[DRIVER]
+    )
 
 
 def round_trip(message_bytes: int = 1024) -> Flow:
@@ -41,8 +56,12 @@ def round_trip(message_bytes: int = 1024) -> Flow:
 def chain(message_bytes: int = 1024, actors: int = 4) -> Flow:
     """Driver -> actor-1 -> actor-2 -> ... -> driver, the same number of bytes on every edge."""
     names = [DRIVER, *(f"actor-{index}" for index in range(1, actors + 1))]
-    links = tuple(Task(name, (before,), flat_message(message_bytes)) for before, name in pairwise(names))
-    name, title = (f"chain-{actors}", f"chain of {actors}") if actors > 1 else ("round-trip", "round trip")
+    links = tuple(
+        Task(name, (before,), flat_message(message_bytes)) for before, name in pairwise(names)
+    )
+    name, title = (
+        (f"chain-{actors}", f"chain of {actors}") if actors > 1 else ("round-trip", "round trip")
+    )
     return Flow(name, title, flat_message(message_bytes), links, returns=(names[-1],))
 
 
@@ -51,13 +70,17 @@ def scatter_gather(message_bytes: int = 1024, actors: int = 4) -> Flow:
     names = tuple(f"actor-{index}" for index in range(1, actors + 1))
     message = flat_message(message_bytes)
     answers = tuple(Task(name, (DRIVER,), message) for name in names)
-    return Flow(f"scatter-gather-{actors}", f"scatter-gather of {actors}", message, answers, returns=names)
+    return Flow(
+        f"scatter-gather-{actors}", f"scatter-gather of {actors}", message, answers, returns=names
+    )
 
 
 # Actors that send when the driver begins, by the number of all: the sender, and the readers of its message.
 SENDS: dict[str, Callable[[int], list[tuple[int, Sequence[int]]]]] = {
     "ring": lambda count: [(sender, [sender % count + 1]) for sender in range(1, count + 1)],
-    "all-to-all": lambda count: [(sender, [reader]) for sender, reader in permutations(range(1, count + 1), 2)],
+    "all-to-all": lambda count: [
+        (sender, [reader]) for sender, reader in permutations(range(1, count + 1), 2)
+    ],
     "fan-in": lambda count: [(sender, [count]) for sender in range(1, count)],
     "fan-out": lambda count: [(1, range(2, count + 1))],
 }
@@ -69,10 +92,16 @@ def pattern(name: str, message_bytes: int = 1024, actors: int = 4) -> Flow:
         raise ValueError(f"--actors {actors}: {name} has at least 2")
     reads, tasks = defaultdict[int, list[str]](list), list[Task]()
     for sender, readers in SENDS[name](actors):
-        tasks.append(Task(f"send-{len(tasks) + 1}", (DRIVER,), flat_message(message_bytes), f"actor-{sender}"))
+        tasks.append(
+            Task(
+                f"send-{len(tasks) + 1}", (DRIVER,), flat_message(message_bytes), f"actor-{sender}"
+            )
+        )
         for reader in readers:
             reads[reader].append(tasks[-1].name)
-    tasks += [Task(f"receive-{n}", tuple(reads[n]), ACKNOWLEDGEMENT, f"actor-{n}") for n in sorted(reads)]
+    tasks += [
+        Task(f"receive-{n}", tuple(reads[n]), ACKNOWLEDGEMENT, f"actor-{n}") for n in sorted(reads)
+    ]
     returns = tuple(f"receive-{number}" for number in sorted(reads))
     return Flow(f"{name}-{actors}", f"{name} of {actors}", ACKNOWLEDGEMENT, tuple(tasks), returns)
 
@@ -91,7 +120,9 @@ FLOWS: dict[str, Callable[..., Flow]] = {
 }
 # The demo sends flat tensors; with --message fields or packed, the flow has ChatLearn's fields instead.
 FLOWS_OF_FIELDS = {"online-dpo": of_samples(partial(rlhf, "online-dpo", "online DPO"))}
-ALL_FLOWS = [(name, name, None) for name in FLOWS] + [(f"{n} --message fields", n, "fields") for n in FLOWS_OF_FIELDS]
+ALL_FLOWS = [(name, name, None) for name in FLOWS] + [
+    (f"{n} --message fields", n, "fields") for n in FLOWS_OF_FIELDS
+]
 
 
 @cache  # so that the file of a user is read once
@@ -131,7 +162,9 @@ def build_flow(name: str, sizes: Mapping[str, Any], message: str | None = None) 
     for size in given.keys() - defaults.keys():
         owners = [label for label, flow, form in ALL_FLOWS if size in flow_sizes(flow, form)]
         others = f"; {name} has {', '.join(map(flag_name, defaults))}" if defaults else ""
-        raise ValueError(f"{flag_name(size)} is a size of {', '.join(owners)}: leave it out{others}")
+        raise ValueError(
+            f"{flag_name(size)} is a size of {', '.join(owners)}: leave it out{others}"
+        )
     flow = flow_function(name, message)(**given)
     if iteration_bytes and not flow.is_flat:
         raise ValueError(f"--iteration-bytes changes flat messages, and {name} has messages of fields: leave it out, "
@@ -150,7 +183,9 @@ def scale_flow(flow: Flow, iteration_bytes: int) -> Flow:
     if iteration_bytes < smallest:
         raise ValueError(f"--iteration-bytes {iteration_bytes}: {flow.name} has {len(flow.edges)} messages of at least "
                          f"8 bytes per iteration: give {smallest} or more")  # fmt: skip
-    kept = {ACKNOWLEDGEMENT} if any(message != ACKNOWLEDGEMENT for message in flow.messages) else set()
+    kept = (
+        {ACKNOWLEDGEMENT} if any(message != ACKNOWLEDGEMENT for message in flow.messages) else set()
+    )
     kept_bytes = sum(edge.bytes for edge in flow.edges if edge.message in kept)
     factor = (iteration_bytes - kept_bytes) / (flow.bytes_per_iteration - kept_bytes)
 
@@ -171,8 +206,13 @@ def cut_messages(flow: Flow, count: int) -> Flow:
             if field.is_list or message == ACKNOWLEDGEMENT:
                 fields.append(field)
             elif items:
-                name, lengths = field.name or "part", [items + (n < remainder) for n in range(count)]
-                fields += [Field(f"{name}_{n}", field.dtype, (length,)) for n, length in enumerate(lengths)]
+                name, lengths = (
+                    field.name or "part",
+                    [items + (n < remainder) for n in range(count)],
+                )
+                fields += [
+                    Field(f"{name}_{n}", field.dtype, (length,)) for n, length in enumerate(lengths)
+                ]
             else:
                 raise ValueError(f"--fields {count}: {flow.name} has a tensor of only {field.bytes} bytes: give fewer "
                                  "fields or a larger --iteration-bytes")  # fmt: skip
@@ -186,8 +226,14 @@ def describe_flows() -> str:
     lines = []
     for label, name, message in ALL_FLOWS:
         flow = build_flow(name, {}, message)
-        sizes = ", ".join(f"{flag_name(size)} {value}" for size, value in flow_sizes(name, message).items() if value)
-        lines.append(f"{label}: {flow.title}, {format_bytes(flow.bytes_per_iteration)} per iteration ({sizes})")
+        sizes = ", ".join(
+            f"{flag_name(size)} {value}"
+            for size, value in flow_sizes(name, message).items()
+            if value
+        )
+        lines.append(
+            f"{label}: {flow.title}, {format_bytes(flow.bytes_per_iteration)} per iteration ({sizes})"
+        )
     return "\n".join([*lines, "--dry-run shows the messages of a flow."])
 
 

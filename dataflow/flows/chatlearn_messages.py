@@ -15,7 +15,9 @@ from pathlib import Path
 from dataflow.flows.flow import DRIVER, Flow, Task
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
 
-MESSAGES = tomllib.loads(Path(__file__).with_name("chatlearn_messages.toml").read_text(encoding="utf-8"))
+MESSAGES = tomllib.loads(
+    Path(__file__).with_name("chatlearn_messages.toml").read_text(encoding="utf-8")
+)
 CHARACTERS_PER_TOKEN = 4  # about
 LENGTH_SEED = 20241019
 MAX_LENGTH = 2**20
@@ -39,7 +41,12 @@ class Batch:
         prompts = draw_lengths(self.prompt_len, self.batch_size, "--prompt-len")
         responses = draw_lengths(self.response_len, self.batch_size, "--response-len")
         both = tuple(map(sum, zip(prompts, responses, strict=True)))
-        self.lengths = {"prompts": prompts, "responses": responses, "both": both, "one": (1,) * self.batch_size}
+        self.lengths = {
+            "prompts": prompts,
+            "responses": responses,
+            "both": both,
+            "one": (1,) * self.batch_size,
+        }
         longest = max(both)
         if self.padding == "vllm" and longest > self.seq_length:
             raise ValueError(f"a sample has {longest} tokens, more than --seq-length {self.seq_length}: raise "
@@ -48,7 +55,9 @@ class Batch:
 
     def message(self, name: str, *left_out: str) -> Message:
         """Return a message of chatlearn_messages.toml without these fields."""
-        fields = {field: text.split() for field, text in MESSAGES[name].items() if field not in left_out}
+        fields = {
+            field: text.split() for field, text in MESSAGES[name].items() if field not in left_out
+        }
         return Message(tuple(self.make_field(field, *words) for field, words in fields.items()))
 
     def make_field(self, name: str, dtype: str, form: str, storage: str = "") -> Field:
@@ -59,12 +68,19 @@ class Batch:
         if dtype == "str":
             lengths = tuple(CHARACTERS_PER_TOKEN * tokens for tokens in lengths)
         is_view = storage and self.as_sent
-        return Field(name, dtype, lengths=lengths, storage=(self.batch_size, *widths[storage]) if is_view else ())
+        return Field(
+            name,
+            dtype,
+            lengths=lengths,
+            storage=(self.batch_size, *widths[storage]) if is_view else (),
+        )
 
 
 def of_samples(build: Callable[[Batch], Flow]) -> Callable[..., Flow]:
     """Return a flow function whose parameters are those of Batch."""
-    return wraps(Batch, updated=())(lambda **sizes: build(Batch(**sizes)))  # flow_sizes reads the signature
+    return wraps(Batch, updated=())(
+        lambda **sizes: build(Batch(**sizes))
+    )  # flow_sizes reads the signature
 
 
 def draw_lengths(spec: int | str, count: int, flag: str) -> tuple[int, ...]:
@@ -87,26 +103,42 @@ def draw_lengths(spec: int | str, count: int, flag: str) -> tuple[int, ...]:
             shortest = longest = int(spec)
             lengths = [shortest] * count
     except (ValueError, OverflowError):
-        raise ValueError(f"{flag} {spec}: give 389, lognormal:200:0.6:512 or uniform:10:512") from None
+        raise ValueError(
+            f"{flag} {spec}: give 389, lognormal:200:0.6:512 or uniform:10:512"
+        ) from None
     if not 1 <= shortest <= longest <= MAX_LENGTH:
-        raise ValueError(f"{flag} {spec}: lengths must be from 1 to {MAX_LENGTH}, the shortest first")
+        raise ValueError(
+            f"{flag} {spec}: lengths must be from 1 to {MAX_LENGTH}, the shortest first"
+        )
     return tuple(min(max(length, 1), longest) for length in lengths)
 
 
 def slime(batch: Batch) -> Flow:
     """What slime and miles send to training."""
-    tasks = (Task("rollout", (DRIVER,), batch.message("slime")), Task("trainer", ("rollout",), ACKNOWLEDGEMENT))
-    return Flow("slime", "slime: lists of numbers", batch.message("query"), tasks, returns=("trainer",))
+    tasks = (
+        Task("rollout", (DRIVER,), batch.message("slime")),
+        Task("trainer", ("rollout",), ACKNOWLEDGEMENT),
+    )
+    return Flow(
+        "slime", "slime: lists of numbers", batch.message("query"), tasks, returns=("trainer",)
+    )
 
 
-def rlhf(name: str, title: str, batch: Batch, has_value: bool = False, has_rule: bool = False) -> Flow:
+def rlhf(
+    name: str, title: str, batch: Batch, has_value: bool = False, has_rule: bool = False
+) -> Flow:
     """policy -> reference; policy, reference -> reward, whose result returns.
 
     `has_value` adds policy -> value -> reward, and the values return too. `has_rule` adds query, policy -> reward1.
     """
     models = ("policy", "reference", "value") if has_value else ("policy", "reference")
-    tasks = [Task(model, (DRIVER if model == "policy" else "policy",), batch.message(model)) for model in models]
-    tasks.append(Task("reward", models, batch.message("reward", *(() if has_value else ("action_values",)))))
+    tasks = [
+        Task(model, (DRIVER if model == "policy" else "policy",), batch.message(model))
+        for model in models
+    ]
+    tasks.append(
+        Task("reward", models, batch.message("reward", *(() if has_value else ("action_values",))))
+    )
     if has_rule:
         tasks.append(Task("reward1", (DRIVER, "policy"), batch.message("reward1")))
     returns = tuple(task.name for task in tasks if task.name in ("value", "reward", "reward1"))

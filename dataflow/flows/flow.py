@@ -10,8 +10,12 @@ from typing import Any
 from dataflow.flows.message import ACKNOWLEDGEMENT, Field, Message
 
 DRIVER = "driver"
-PROXY = "proxy"  # the actor that `with_proxy_actor` adds; a user's flow may have a trainer of its own
-MAX_NAME_LENGTH = 100  # names of actors are parts of the names of files, which have at most 255 characters
+PROXY = (
+    "proxy"  # the actor that `with_proxy_actor` adds; a user's flow may have a trainer of its own
+)
+MAX_NAME_LENGTH = (
+    100  # names of actors are parts of the names of files, which have at most 255 characters
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,9 @@ class Edge:
         return f"{self.source} -> {self.reader}"
 
     def __hash__(self) -> int:
-        return hash((self.source, self.reader))  # hashing all fields would take longer than sending a small message
+        return hash(
+            (self.source, self.reader)
+        )  # hashing all fields would take longer than sending a small message
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,9 @@ class Flow:
                                  f"it or {DRIVER}, at least one")  # fmt: skip
             names.add(task.name)
         if not self.returns or DRIVER in self.returns or not names.issuperset(self.returns):
-            raise ValueError(f"flow {self.name} returns {list(self.returns)}: give names of its tasks, at least one")
+            raise ValueError(
+                f"flow {self.name} returns {list(self.returns)}: give names of its tasks, at least one"
+            )
         read = {source for task in self.tasks for source in task.reads} | set(self.returns)
         for source in sorted(names - read):
             raise ValueError(f"flow {self.name}: the message of {source} has no reader")
@@ -118,10 +126,16 @@ class Flow:
         return self._outputs[source]
 
     @cached_property
-    def _inputs(self) -> dict[str, tuple[Edge, ...]]:  # cached, because transports ask inside the timed section
+    def _inputs(
+        self,
+    ) -> dict[str, tuple[Edge, ...]]:  # cached, because transports ask inside the timed section
         reads = {task.name: task.reads for task in self.tasks} | {DRIVER: self.returns}
         return {
-            reader: tuple(Edge(s, reader, self.message(s)) for s in sources if self.actor(s) != self.actor(reader))
+            reader: tuple(
+                Edge(s, reader, self.message(s))
+                for s in sources
+                if self.actor(s) != self.actor(reader)
+            )
             for reader, sources in reads.items()
         }
 
@@ -152,7 +166,9 @@ class Flow:
         """Return the number of edges on the longest (max) or shortest (min) path from the query to a result."""
         edges = {DRIVER: 0}
         for task in self.tasks:
-            edges[task.name] = choose(edges[source] + (self.actor(source) != task.actor) for source in task.reads)
+            edges[task.name] = choose(
+                edges[source] + (self.actor(source) != task.actor) for source in task.reads
+            )
         return 1 + choose(edges[name] for name in self.returns)
 
     @property
@@ -175,15 +191,25 @@ def with_proxy_actor(flow: Flow) -> Flow:
 
     The driver starts each iteration with 8 bytes and gets an acknowledgement.
     """
-    tasks = [replace(task, reads=tuple("query" if s == DRIVER else s for s in task.reads)) for task in flow.tasks]
-    begin, end = Task("query", (DRIVER,), flow.query, PROXY), Task("result", flow.returns, ACKNOWLEDGEMENT, PROXY)
+    tasks = [
+        replace(task, reads=tuple("query" if s == DRIVER else s for s in task.reads))
+        for task in flow.tasks
+    ]
+    begin, end = (
+        Task("query", (DRIVER,), flow.query, PROXY),
+        Task("result", flow.returns, ACKNOWLEDGEMENT, PROXY),
+    )
     return replace(flow, query=ACKNOWLEDGEMENT, tasks=(begin, *tasks, end), returns=("result",))
 
 
 def shrink_messages(flow: Flow) -> Flow:
     """Return the flow with as many fields in each message, of one tensor of 8 bytes each, and tasks that only send."""
-    shrunk = flow.with_messages(lambda message: Message(tuple(Field(name, "int64", (1,)) for name in message.names)))
-    return replace(shrunk, tasks=tuple(replace(task, work=None, other_bytes=0) for task in shrunk.tasks))
+    shrunk = flow.with_messages(
+        lambda message: Message(tuple(Field(name, "int64", (1,)) for name in message.names))
+    )
+    return replace(
+        shrunk, tasks=tuple(replace(task, work=None, other_bytes=0) for task in shrunk.tasks)
+    )
 
 
 def tasks_in_turn(actor: str, messages: Sequence[Message]) -> list[Task]:

@@ -14,7 +14,11 @@ NUMBER_BYTES = 8  # of a sequence number
 MODELS = tomllib.loads(Path(__file__).with_name("models.toml").read_text(encoding="utf-8"))
 ITEM_BYTES = {"int64": 8, "int32": 4, "uint8": 1, "bool": 1, "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
               "str": 1, "ints": 8, "floats": 8}  # fmt: skip
-PYTHON_DTYPES = {"str": "uint8", "ints": "int64", "floats": "float64"}  # Python objects -> the dtype they are packed as
+PYTHON_DTYPES = {
+    "str": "uint8",
+    "ints": "int64",
+    "floats": "float64",
+}  # Python objects -> the dtype they are packed as
 ARRAY_DTYPES = PYTHON_DTYPES | {"bfloat16": "uint16"}  # of numpy arrays, which have no bfloat16
 VALUES, OFFSETS = "_values", "_offsets"  # the ends of the names of the two fields of a jagged one
 ALIGNMENT_BYTES = 8  # of each field in a packed message, so that it can be viewed as any dtype
@@ -27,25 +31,37 @@ class Field:
     name: str  # "" if the message is this one tensor and not a dict
     dtype: str  # a key of ITEM_BYTES: "str" is a list of strings; "ints" and "floats" are lists of lists of numbers
     shape: tuple[int, ...] = ()  # of the tensor; () if the field is a list
-    lengths: tuple[int, ...] = ()  # of a list: the items of each flat tensor, or the UTF-8 bytes of each string
+    lengths: tuple[
+        int, ...
+    ] = ()  # of a list: the items of each flat tensor, or the UTF-8 bytes of each string
     # The shape of a larger tensor. The field's tensor is a view of its first corner; in a list, each tensor is a view
     # of the beginning of one of its rows. Pickling a view writes its full storage.
     storage: tuple[int, ...] = ()
     # The sender keeps the tensor in one place, and inverts the bits of some items from one message to the next.
     is_parameter: bool = False
     changed_share: float = 1.0  # of the items
-    offsets_of: tuple[int, ...] = ()  # lengths: the field has where each tensor of a jagged field begins, and the end
+    offsets_of: tuple[
+        int, ...
+    ] = ()  # lengths: the field has where each tensor of a jagged field begins, and the end
 
     def __post_init__(self) -> None:
         if self.dtype not in ITEM_BYTES:
-            raise ValueError(f"field {self.name!r}: unknown dtype {self.dtype}. Use one of {', '.join(ITEM_BYTES)}.")
+            raise ValueError(
+                f"field {self.name!r}: unknown dtype {self.dtype}. Use one of {', '.join(ITEM_BYTES)}."
+            )
         if (self.shape and self.lengths) or (self.is_python and not self.lengths):
-            raise ValueError(f"field {self.name!r}: give a shape for a tensor, or lengths for strings and lists")
+            raise ValueError(
+                f"field {self.name!r}: give a shape for a tensor, or lengths for strings and lists"
+            )
         for number in (*self.shape, *self.lengths, *self.storage):
             if not isinstance(number, int) or number < 0:
-                raise ValueError(f"field {self.name!r}: {number} in a shape or length is not a whole number from 0")
+                raise ValueError(
+                    f"field {self.name!r}: {number} in a shape or length is not a whole number from 0"
+                )
         extent = (len(self.lengths), max(self.lengths)) if self.lengths else self.shape
-        if self.storage and (len(self.storage) != len(extent) or any(map(operator.gt, extent, self.storage))):
+        if self.storage and (
+            len(self.storage) != len(extent) or any(map(operator.gt, extent, self.storage))
+        ):
             raise ValueError(f"field {self.name!r} is larger than the storage that it is a view of")
 
     @property
@@ -90,7 +106,11 @@ class Message:
     fields: tuple[Field, ...]
 
     def __post_init__(self) -> None:
-        if len(set(self.names)) < len(self.names) or not self.names or ("" in self.names and len(self.names) > 1):
+        if (
+            len(set(self.names)) < len(self.names)
+            or not self.names
+            or ("" in self.names and len(self.names) > 1)
+        ):
             raise ValueError(f"a message needs fields with distinct names; got {self.names}")
         if not any(not field.is_python and math.prod(field.shapes[0]) for field in self.fields):
             raise ValueError(f"message of {self.names}: no tensor has bytes for a sequence number")
@@ -114,7 +134,10 @@ class Message:
     @property
     def least_bytes(self) -> int:
         """Return the bytes that any encoding needs: at least one for each number in a list."""
-        return sum(f.bytes // NUMBER_BYTES if f.dtype in ("ints", "floats") else f.bytes for f in self.fields)
+        return sum(
+            f.bytes // NUMBER_BYTES if f.dtype in ("ints", "floats") else f.bytes
+            for f in self.fields
+        )
 
     @cached_property
     def jagged_names(self) -> list[str]:
@@ -124,7 +147,10 @@ class Message:
     @property
     def sample_counts(self) -> set[int]:
         """Return the numbers of entries of the fields: one number if each field has one entry per sample."""
-        return {len(field.lengths) if field.is_list else (field.shape or (1,))[0] for field in self.fields}
+        return {
+            len(field.lengths) if field.is_list else (field.shape or (1,))[0]
+            for field in self.fields
+        }
 
     @property
     def serialised_bytes(self) -> int:
@@ -133,7 +159,11 @@ class Message:
     @cached_property
     def tensor_bytes(self) -> tuple[int, ...]:
         """Return the bytes of each tensor, string and list of numbers, field by field."""
-        return tuple(math.prod(shape) * ITEM_BYTES[field.dtype] for field in self.fields for shape in field.shapes)
+        return tuple(
+            math.prod(shape) * ITEM_BYTES[field.dtype]
+            for field in self.fields
+            for shape in field.shapes
+        )
 
     @cached_property
     def spans(self) -> tuple[slice, ...]:
@@ -167,7 +197,9 @@ def flat_message(count: int) -> Message:
     """Return a message of `count` bytes as one tensor: int64 if 8 divides the count, else uint8."""
     if count < 1:
         raise ValueError(f"a message of {count} bytes: give at least 1")
-    return Message((Field("", "uint8", (count,)) if count % 8 else Field("", "int64", (count // 8,)),))
+    return Message(
+        (Field("", "uint8", (count,)) if count % 8 else Field("", "int64", (count // 8,)),)
+    )
 
 
 ACKNOWLEDGEMENT = flat_message(8)  # the sequence number and nothing else
@@ -193,7 +225,11 @@ def model_fields(model: str, scale: float, lora_rank: int = 0) -> list[Field]:
     lines = [] if lora_rank else list(known["once"])
     for layer in range(known["layers"]):
         lines += [f"{layer}.{line}" for line in known["layer"]]
-        lines += [f"{layer}.{expert}.{line}" for expert in range(known.get("experts", 0)) for line in known["expert"]]
+        lines += [
+            f"{layer}.{expert}.{line}"
+            for expert in range(known.get("experts", 0))
+            for line in known["expert"]
+        ]
     shapes: dict[str, tuple[int, ...]] = {}
     for line in lines:
         name, first, *rest = line.split()

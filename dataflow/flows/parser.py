@@ -14,7 +14,14 @@ from typing import Any
 import msgspec
 
 from dataflow.flows.flow import DRIVER, PROXY, Flow, Task
-from dataflow.flows.message import ACKNOWLEDGEMENT, ITEM_BYTES, PYTHON_DTYPES, Field, Message, flat_message
+from dataflow.flows.message import (
+    ACKNOWLEDGEMENT,
+    ITEM_BYTES,
+    PYTHON_DTYPES,
+    Field,
+    Message,
+    flat_message,
+)
 from dataflow.units import parse_bytes
 
 ARROW = "->"
@@ -46,12 +53,18 @@ def parse_flow(text: str) -> Flow:
     for step in steps:
         match = re.fullmatch(rf"([^:]+?){ARROW}([^:]+):(.+)", step)
         if not match:
-            raise ValueError(f"cannot read {step!r}: write it as 'rollout-1, rollout-2 -> trainer: 12MB'")
-        senders, readers = ([name.strip() for name in names.split(",")] for names in match.groups()[:2])
+            raise ValueError(
+                f"cannot read {step!r}: write it as 'rollout-1, rollout-2 -> trainer: 12MB'"
+            )
+        senders, readers = (
+            [name.strip() for name in names.split(",")] for names in match.groups()[:2]
+        )
         message = _parse_message(match[3])
         for sender in senders:
             if sends.setdefault(sender, message) != message:
-                raise ValueError(f"{sender} sends two different messages: use two names for its two tasks")
+                raise ValueError(
+                    f"{sender} sends two different messages: use two names for its two tasks"
+                )
             for reader in readers:
                 if sender in reads.setdefault(reader, []) or sender == reader:
                     raise ValueError(f"{sender} sends to {reader} twice, or to itself")
@@ -62,20 +75,28 @@ def parse_flow(text: str) -> Flow:
     try:
         order = [name for name in TopologicalSorter(sources).static_order() if name != DRIVER]
     except CycleError as error:
-        raise ValueError(f"{' -> '.join(error.args[1])} is a cycle, and an iteration must end") from None
+        raise ValueError(
+            f"{' -> '.join(error.args[1])} is a cycle, and an iteration must end"
+        ) from None
     return Flow(
         name=text,
         title="; ".join(" ".join(step.partition(":")[0].split()) for step in steps),
         query=sends.get(DRIVER, ACKNOWLEDGEMENT),
-        tasks=tuple(Task(name, tuple(sources[name]), sends.get(name, ACKNOWLEDGEMENT)) for name in order),
-        returns=tuple(dict.fromkeys([*reads.get(DRIVER, []), *(name for name in order if name not in sends)])),
+        tasks=tuple(
+            Task(name, tuple(sources[name]), sends.get(name, ACKNOWLEDGEMENT)) for name in order
+        ),
+        returns=tuple(
+            dict.fromkeys([*reads.get(DRIVER, []), *(name for name in order if name not in sends)])
+        ),
     )
 
 
 def _parse_size(text: str) -> int:
     """Return the bytes of a size with a unit; raise ValueError for a number alone, which could mean megabytes."""
     if re.fullmatch(r"\s*[\d.]+\s*", text):
-        raise ValueError(f"the size {text.strip()} has no unit: is it {text.strip()} B or {text.strip()} MB?")
+        raise ValueError(
+            f"the size {text.strip()} has no unit: is it {text.strip()} B or {text.strip()} MB?"
+        )
     return parse_bytes(text)
 
 
@@ -85,21 +106,33 @@ def _parse_message(text: str) -> Message:
     fields: list[Field] = []
     tensors = 0
     for part in map(str.strip, text.split(",")):
-        match = re.fullmatch(rf"(?:(\S+)\s+)??(?:(\d+)\s*x\s+)?({'|'.join(ITEM_BYTES)})\s+(.+)", part)
+        match = re.fullmatch(
+            rf"(?:(\S+)\s+)??(?:(\d+)\s*x\s+)?({'|'.join(ITEM_BYTES)})\s+(.+)", part
+        )
         if not match or not (match[1] or match[2]):
             raise ValueError(f"cannot read {part!r}: give name, dtype ({', '.join(ITEM_BYTES)}) and bytes, or 300 x "
                              "float32 4KB")  # fmt: skip
         name, dtype, count = match[1] or "tensors", match[3], int(match[2] or 1)
         if not name.isidentifier():
-            raise ValueError(f"{name} is not the name of a field: use letters, digits and underscores, a letter first")
+            raise ValueError(
+                f"{name} is not the name of a field: use letters, digits and underscores, a letter first"
+            )
         items, remainder = divmod(_parse_size(match[4]), ITEM_BYTES[dtype])
         if remainder or not count:
-            raise ValueError(f"field {name}: give at least 1 tensor, and a multiple of the item size of {dtype}")
+            raise ValueError(
+                f"field {name}: give at least 1 tensor, and a multiple of the item size of {dtype}"
+            )
         tensors += count
         if tensors > MAX_TENSORS:
-            raise ValueError(f"{text.strip()!r} has more than {MAX_TENSORS} tensors: give fewer and larger ones")
+            raise ValueError(
+                f"{text.strip()!r} has more than {MAX_TENSORS} tensors: give fewer and larger ones"
+            )
         is_list = match[2] or dtype in PYTHON_DTYPES  # strings and numbers are in lists
-        fields.append(Field(name, dtype, lengths=(items,) * count) if is_list else Field(name, dtype, (items,)))
+        fields.append(
+            Field(name, dtype, lengths=(items,) * count)
+            if is_list
+            else Field(name, dtype, (items,))
+        )
     return Message(tuple(fields))
 
 
@@ -108,7 +141,9 @@ def read_flow(path: str) -> Flow:
     try:
         return msgspec.toml.decode(Path(path).read_bytes(), type=Flow)
     except (OSError, msgspec.DecodeError) as error:
-        raise ValueError(f"--flow {path}: {error}: give a flow.toml that profile has written") from None
+        raise ValueError(
+            f"--flow {path}: {error}: give a flow.toml that profile has written"
+        ) from None
 
 
 def load_function(name: str) -> Callable[..., Flow]:
@@ -124,20 +159,26 @@ def load_function(name: str) -> Callable[..., Flow]:
             frames = traceback.extract_tb(error.__traceback__)
             lines = [f", line {frame.lineno}" for frame in frames if frame.filename == path]
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ValueError(f"{name}{''.join(lines[-1:])}: {reason}: give FILE.py:FUNCTION") from None
+            raise ValueError(
+                f"{name}{''.join(lines[-1:])}: {reason}: give FILE.py:FUNCTION"
+            ) from None
 
     function = call(lambda: runpy.run_path(path)[function_name])
     if not callable(function):
         raise ValueError(f"{name} is of type {type(function).__name__}: give FILE.py:FUNCTION")
     for size, parameter in inspect.signature(function).parameters.items():
-        if not isinstance(parameter.default, (int, float, str, NoneType)):  # without a default, it is a class
+        if not isinstance(
+            parameter.default, (int, float, str, NoneType)
+        ):  # without a default, it is a class
             raise ValueError(f"{name}: give its parameter {size} a number or a text as default")
 
     @wraps(function)
     def build(**sizes: Any) -> Flow:
         flow = call(function, **sizes)
         if not isinstance(flow, Flow):
-            raise ValueError(f"{name} returned a {type(flow).__name__}: it must return a dataflow.flows.flow.Flow")
+            raise ValueError(
+                f"{name} returned a {type(flow).__name__}: it must return a dataflow.flows.flow.Flow"
+            )
         check_reserved([*flow.actors, *(task.name for task in flow.tasks)])
         return flow
 

@@ -14,21 +14,32 @@ PICKLED_TENSOR_BYTES = 1024  # of each tensor besides its data, at most
 MIN_SOCKET_SHARE = 0.95  # of the payload, by transports that use sockets
 
 
-def find_other_data_path(plan: Plan, run: Run, worker_nodes: Mapping[str, int], numbers: range) -> str | None:
+def find_other_data_path(
+    plan: Plan, run: Run, worker_nodes: Mapping[str, int], numbers: range
+) -> str | None:
     """Return which counter shows another data path than expected: of the object store, the loopback interface, a node.
 
     numbers: the timed iterations. Ray may keep messages of up to INLINED_BYTES out of the store. Other jobs may use the
     store of an existing cluster. Some transports bypass the kernel, and the interface of a node can be unknown.
     """
     flow = plan.sent_flow
-    received: list[tuple[str, int | None, int]] = []  # by whom, in all iterations, and what an iteration sent to it
+    received: list[
+        tuple[str, int | None, int]
+    ] = []  # by whom, in all iterations, and what an iteration sent to it
     if not plan.options.address:
-        stored, expected = run.stored_bytes / len(numbers), expected_stored_bytes(plan, INLINED_BYTES)
+        stored, expected = (
+            run.stored_bytes / len(numbers),
+            expected_stored_bytes(plan, INLINED_BYTES),
+        )
         low, high = 0.0, MAX_STORED_SHARE * sum(edge.bytes for edge in flow.edges)
         if stores_messages(plan):
-            headers_bytes = PICKLED_TENSOR_BYTES * sum(len(edge.message.tensor_bytes) for edge in flow.edges)
+            headers_bytes = PICKLED_TENSOR_BYTES * sum(
+                len(edge.message.tensor_bytes) for edge in flow.edges
+            )
             high = 1.1 * (expected_stored_bytes(plan) + plan.added.store_bytes) + headers_bytes
-            least_bytes, all_bytes = (sum(getattr(m, n) for m in flow.messages) for n in ("least_bytes", "bytes"))
+            least_bytes, all_bytes = (
+                sum(getattr(m, n) for m in flow.messages) for n in ("least_bytes", "bytes")
+            )
             low = 0.99 * expected * least_bytes / all_bytes
         has_large = any(stored_size(plan, message) > INLINED_BYTES for message in flow.messages)
         if has_large and not low <= stored <= high:
@@ -36,7 +47,9 @@ def find_other_data_path(plan: Plan, run: Run, worker_nodes: Mapping[str, int], 
             return (f"the object store took in {took_in} per iteration, and {format_bytes(expected)} are expected of "
                     f"{name}: another data path was used")  # fmt: skip
         if plan.transport.uses_sockets and not plan.beside:  # whose bytes would count
-            sent = sum(edge.message.least_bytes for edge in flow.edges) + sum(task.other_bytes for task in flow.tasks)
+            sent = sum(edge.message.least_bytes for edge in flow.edges) + sum(
+                task.other_bytes for task in flow.tasks
+            )
             received.append(("the loopback interface", run.loopback_bytes or 0, sent))
     if not plan.transport.bypasses_kernel:
         for node, cost in run.node_costs.items():
@@ -61,7 +74,9 @@ def mark_requested_paths(
     can_be_shown = stores_messages(plan) or transport.uses_sockets or transport.gives_views
     if transport.stores == "channels" or transport.bypasses_kernel or not can_be_shown:
         return
-    counted: dict[Edge, bool] = {}  # edge between nodes -> whether the node that receives it counts its bytes
+    counted: dict[
+        Edge, bool
+    ] = {}  # edge between nodes -> whether the node that receives it counts its bytes
     for edges, _, reader in plan.crossings(worker_nodes):
         cost = run.node_costs.get(str(reader), NodeCosts())
         counted |= dict.fromkeys(edges, cost.received_bytes is not None)
@@ -70,7 +85,11 @@ def mark_requested_paths(
         if not plan.options.address and not is_seen:
             is_stored = stores_messages(plan) and stored_size(plan, edge.message) > INLINED_BYTES
             is_seen = is_stored or transport.uses_sockets
-        if not is_seen and edge.message != ACKNOWLEDGEMENT and AS_REQUESTED not in run.data_paths[str(edge)]:
+        if (
+            not is_seen
+            and edge.message != ACKNOWLEDGEMENT
+            and AS_REQUESTED not in run.data_paths[str(edge)]
+        ):
             run.data_paths[str(edge)] += AS_REQUESTED
 
 
@@ -92,12 +111,15 @@ def expected_stored_bytes(plan: Plan, larger_than: int = 0) -> int:
     by_value = [edge.message for edge in flow.edges]
     stored: dict[str, Sequence[Message]] = {
         "messages": flow.messages,
-        "arguments": [task.sends for task in flow.tasks] + [e.message for e in flow.edges if e.reader != DRIVER],
+        "arguments": [task.sends for task in flow.tasks]
+        + [e.message for e in flow.edges if e.reader != DRIVER],
         "calls": by_value,
         "buffers": by_value,
     }
     sizes = [stored_size(plan, message) for message in stored.get(plan.transport.stores, ())]
     if plan.transport.stores == "buffers":  # they hold batches, and no views with their storage
-        messages = [edge.message for edge in plan.task_flow.edges if edge.message != ACKNOWLEDGEMENT]
+        messages = [
+            edge.message for edge in plan.task_flow.edges if edge.message != ACKNOWLEDGEMENT
+        ]
         sizes += 2 * [message.bytes for message in messages if not message.is_parameters]
     return sum(size for size in sizes if size > larger_than)

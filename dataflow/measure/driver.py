@@ -26,15 +26,23 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
     """Measure the references, start the workers, connect the transport, measure, and measure the references again."""
     run = report.run
     if plan.gpus > torch.cuda.device_count():
-        raise RunFailed(f"torch sees {torch.cuda.device_count()} GPUs, the machine has {plan.gpus}: see nvidia-smi")
+        raise RunFailed(
+            f"torch sees {torch.cuda.device_count()} GPUs, the machine has {plan.gpus}: see nvidia-smi"
+        )
     run.null_transport_seconds = measure_null_transport(plan)
     warm, all_cores, cold, run.cold_copy_faults = measure_copies(plan)
-    run.memcpy_before_seconds, run.memcpy_all_cores_seconds, run.cold_copy_before_seconds = warm, all_cores, cold
+    run.memcpy_before_seconds, run.memcpy_all_cores_seconds, run.cold_copy_before_seconds = (
+        warm,
+        all_cores,
+        cold,
+    )
     report.environments = [describe_environment()]
     report.write(plan.run_folder)
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak memory of the references
-    uses_ray = plan.transport.runtime.uses_ray or plan.options.address  # otherwise, Ray is not imported
+    uses_ray = (
+        plan.transport.runtime.uses_ray or plan.options.address
+    )  # otherwise, Ray is not imported
     worker_group = "ray_workers:RayWorkers" if uses_ray else "worker_group:WorkerGroup"
     workers = resolve_name(f"dataflow.workers.{worker_group}")(plan)
     with workers.closing:
@@ -42,7 +50,9 @@ def measure_plan(plan: Plan, report: DriverReport) -> None:
             if workers.nodes:
                 workers.nodes.measure(plan, report)
             # Imported here, because each runtime has modules of its own.
-            connect = resolve_name(f"dataflow.{plan.transport.module}.TRANSPORTS")[plan.transport.function]
+            connect = resolve_name(f"dataflow.{plan.transport.module}.TRANSPORTS")[
+                plan.transport.function
+            ]
             connection = connect(workers)
             run.data_paths, run.setup_seconds = connection.data_paths, connection.setup_seconds
             report.environments[0]["clock_code"] = hash_clock_code()
@@ -68,7 +78,9 @@ def main() -> None:
     try:
         measure_plan(pickle.loads((folder / "plan").read_bytes()), report)
     except BaseException as error:
-        is_known = isinstance(error, SuiteError) or "allocate memory" in str(error)  # the latter is of torch
+        is_known = isinstance(error, SuiteError) or "allocate memory" in str(
+            error
+        )  # the latter is of torch
         if not report.failure and not is_known:  # a defect of the suite
             traceback.print_exc()
         text = str(error).partition("\n")[0] if is_known else f"{type(error).__name__}: {error}"

@@ -28,8 +28,14 @@ from dataflow.records.schema import ProcessCost
 from dataflow.studies import load, studies
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
-READ_AS = {True: "views", False: "copies", None: "partly copies"}  # by whether readers found views of shared memory
-SETTLED_GROUPS = MIN_WARMUP_GROUPS // 2  # in the steady state, they take as long as as many before them
+READ_AS = {
+    True: "views",
+    False: "copies",
+    None: "partly copies",
+}  # by whether readers found views of shared memory
+SETTLED_GROUPS = (
+    MIN_WARMUP_GROUPS // 2
+)  # in the steady state, they take as long as as many before them
 MAX_SETTLED_CHANGE = 0.1  # of their median time, and of the page faults that the next ones save
 MIN_FAULTS = 100  # per iteration; fewer take less than 0.3 ms
 MAX_WARMUP_SECONDS = 30
@@ -54,7 +60,9 @@ class WarmUp:
         old_seconds, new_seconds = median(self.seconds[before]), median(self.seconds[last])
         old_faults, new_faults = fmean(self.faults[before]), fmean(self.faults[last])
         is_falling = old_faults - new_faults > max(MAX_SETTLED_CHANGE * old_faults, MIN_FAULTS)
-        self.settled = abs(new_seconds - old_seconds) <= MAX_SETTLED_CHANGE * old_seconds and not is_falling
+        self.settled = (
+            abs(new_seconds - old_seconds) <= MAX_SETTLED_CHANGE * old_seconds and not is_falling
+        )
         return self.settled or self.clock() - self.begin > MAX_WARMUP_SECONDS
 
 
@@ -76,15 +84,25 @@ def iteration_groups(plan: Plan, warm_up: WarmUp) -> Iterator[tuple[range, bool]
 class Measurement:
     """Run and verify all iterations, and set the fields of `report.run`. The times go to the progress table."""
 
-    def __init__(self, plan: Plan, workers: WorkerGroup, connection: Connection, report: DriverReport) -> None:
-        self.plan, self.workers, self.connection, self.report, self.run = plan, workers, connection, report, report.run
+    def __init__(
+        self, plan: Plan, workers: WorkerGroup, connection: Connection, report: DriverReport
+    ) -> None:
+        self.plan, self.workers, self.connection, self.report, self.run = (
+            plan,
+            workers,
+            connection,
+            report,
+            report.run,
+        )
         self.table = workers.driver.progress
         self.warm_up, self.last = WarmUp(plan.options.warmup is not None), 0
         self.cpu_time = CpuTime()
         self.wrong: Counter[str] = Counter()  # bytes by edge and field
         self.views: dict[str, bool | None] = {}
         # What the parts of each study have measured: by worker, for each group, and whether it was timed.
-        self.groups: dict[str, list[tuple[dict[str, Any], bool]]] = {name: [] for name in plan.parts}
+        self.groups: dict[str, list[tuple[dict[str, Any], bool]]] = {
+            name: [] for name in plan.parts
+        }
         self.first_counted = self.counted = self.count()
 
     def count(self) -> dict[str, int]:
@@ -116,7 +134,9 @@ class Measurement:
         self.run.unsent_wrong_bytes = dict(ChainMap(*self.workers.call("verify_unsent").values()))
         for edge in self.plan.task_flow.edges:
             if edge.bytes and not self.run.unsent_wrong_bytes[str(edge)]:
-                raise RunFailed(f"{edge}: the verification accepts memory to which nobody has sent: it cannot fail")
+                raise RunFailed(
+                    f"{edge}: the verification accepts memory to which nobody has sent: it cannot fail"
+                )
 
     def begin_timed(self, number: int) -> None:
         """Begin to count, because the next iteration is the first timed one."""
@@ -150,10 +170,14 @@ class Measurement:
             measured = workers.call("end_group", self.last)
             for name, groups in self.groups.items():
                 groups.append(({worker: of[name] for worker, of in measured.items()}, is_timed))
-        for wrong_of_worker, views_of_worker in workers.call("verify", numbers[0], self.last).values():
+        for wrong_of_worker, views_of_worker in workers.call(
+            "verify", numbers[0], self.last
+        ).values():
             self.wrong.update(wrong_of_worker)
             for edge, is_view in views_of_worker.items():
-                if self.views.get(edge, self.plan.expects_views) is self.plan.expects_views:  # another value stays
+                if (
+                    self.views.get(edge, self.plan.expects_views) is self.plan.expects_views
+                ):  # another value stays
                     self.views[edge] = is_view
         self.wrong.update(connection.check())
         if not is_timed and not self.warm_up.is_fixed:
@@ -161,12 +185,16 @@ class Measurement:
             if numbers[0] > 1:
                 seconds = table.iteration(self.last)[1] - table.iteration(numbers[0])[0]
                 self.warm_up.seconds.append(seconds / len(numbers))
-                self.warm_up.faults.append((self.counted["faults"] - counted_before["faults"]) / len(numbers))
+                self.warm_up.faults.append(
+                    (self.counted["faults"] - counted_before["faults"]) / len(numbers)
+                )
         self.run.wrong_bytes, self.run.wrong_bytes_by_field = self.wrong.total(), dict(self.wrong)
         if numbers[0] == 1:
             # Views of a GPU's memory cannot be seen. The transport's own check of its data path stands for them.
             unseen_views = self.plan.expects_views and self.plan.device == "cuda"
-            self.run.readers_own_a_copy = not unseen_views and all(is_view is False for is_view in self.views.values())
+            self.run.readers_own_a_copy = not unseen_views and all(
+                is_view is False for is_view in self.views.values()
+            )
         if self.wrong or numbers[0] == 1:
             self.report.write(self.plan.run_folder)
 
@@ -181,7 +209,9 @@ class Measurement:
         if workers.nodes:
             run.node_costs = workers.nodes.end()
         run.processes = costs_by_process(workers.call("costs"))
-        if not plan.options.address:  # the processes of an existing cluster are not descendants of this one
+        if (
+            not plan.options.address
+        ):  # the processes of an existing cluster are not descendants of this one
             run.cpu_seconds = self.cpu_time.seconds
             if plan.transport.runtime.uses_ray:
                 faults = counted["raylet_faults"] - self.counted["raylet_faults"]
@@ -195,18 +225,25 @@ class Measurement:
     def judge(self) -> None:
         """Set the status, and the reason if the run has failed."""
         plan, run, nodes = self.plan, self.run, self.workers.worker_nodes
-        timed, failures = range(self.workers.first_timed, self.last + 1), [find_failure(plan, self.wrong, self.views)]
+        timed, failures = (
+            range(self.workers.first_timed, self.last + 1),
+            [find_failure(plan, self.wrong, self.views)],
+        )
         for name, groups in self.groups.items():
             if collect := studies()[name].collect:
                 measured, failure = load(name, collect)(plan, groups, self.workers.driver_seconds)
                 failures.append(failure)
                 run.measured[name] = msgspec.to_builtins(measured)
-        run.reason = next(filter(None, [*failures, find_other_data_path(plan, run, nodes, timed)]), None)
+        run.reason = next(
+            filter(None, [*failures, find_other_data_path(plan, run, nodes, timed)]), None
+        )
         mark_requested_paths(plan, run, nodes, self.views)
         run.status = "failed" if run.reason else "ok"
 
 
-def find_failure(plan: Plan, wrong: Mapping[str, int], views: Mapping[str, bool | None]) -> str | None:
+def find_failure(
+    plan: Plan, wrong: Mapping[str, int], views: Mapping[str, bool | None]
+) -> str | None:
     """Return why the run has failed: wrong bytes, or an edge with another data path than expected; None if it is ok.
 
     `views` has for each edge whether its readers found views of shared memory; None: for some of the tensors.
@@ -217,7 +254,11 @@ def find_failure(plan: Plan, wrong: Mapping[str, int], views: Mapping[str, bool 
         return f"{sum(wrong.values())} bytes differ from what was sent{where}: this transport loses data"
     for edge in plan.task_flow.edges:
         may_be_copied = plan.expects_views and edge.bytes <= INLINED_BYTES
-        if plan.device == "cpu" and not may_be_copied and views[str(edge)] is not plan.expects_views:
+        if (
+            plan.device == "cpu"
+            and not may_be_copied
+            and views[str(edge)] is not plan.expects_views
+        ):
             return (f"{edge}: readers got {READ_AS[views[str(edge)]]}, but {READ_AS[plan.expects_views]} are expected "
                     f"of {plan.configuration.name}")  # fmt: skip
     return None
@@ -229,17 +270,23 @@ def costs_by_process(costs: Mapping[str, Mapping[str, Any]]) -> dict[str, Proces
     for name, cost in costs.items():
         workers_by_pid.setdefault(cost["pid"], []).append(name)
     return {
-        "+".join(names): ProcessCost(costs[names[-1]]["peak_memory_bytes"], costs[names[-1]]["minor_faults"])
+        "+".join(names): ProcessCost(
+            costs[names[-1]]["peak_memory_bytes"], costs[names[-1]]["minor_faults"]
+        )
         for names in workers_by_pid.values()
     }
 
 
-def set_spans(plan: Plan, workers: WorkerGroup, connection: Connection, report: DriverReport, last: int) -> None:
+def set_spans(
+    plan: Plan, workers: WorkerGroup, connection: Connection, report: DriverReport, last: int
+) -> None:
     """--trace: set the spans of all processes in the timed iterations, or in the groups if iterations overlap."""
     from dataflow.trace.spans import collect_spans
 
     size = plan.options.group_size if plan.options.in_flight > 1 else 1
-    times = [workers.driver.progress.iteration(number) for number in range(workers.first_timed, 1 + last)]
+    times = [
+        workers.driver.progress.iteration(number) for number in range(workers.first_timed, 1 + last)
+    ]
     groups = [times[n : n + size] for n in range(0, len(times), size)]
     intervals = [(group[0][0], group[-1][1]) for group in groups]
     spans = workers.call("spans") | connection.spans()

@@ -35,15 +35,21 @@ def measure_copies(plan: Plan) -> tuple[list[float], list[float], list[float], i
     pairs = []
     for edge in flow.edges:
         devices = [plan.gpu_of(flow.actor(task)) for task in (edge.source, edge.reader)]
-        pairs.append([torch.ones(edge.bytes or 1, dtype=torch.uint8, device=device) for device in devices])
+        pairs.append(
+            [torch.ones(edge.bytes or 1, dtype=torch.uint8, device=device) for device in devices]
+        )
     threads_before = torch.get_num_threads()
     warm = [_copy_all(pairs, threads) for _ in range(1 + WARM_PASSES)][1:]
     all_cores = [_copy_all(pairs, cores) for _ in range(1 + WARM_PASSES)][1:]
     cold, faults = [], 0
-    for _ in range(COLD_PASSES if plan.device == "cpu" else 0):  # page faults are a cost of host memory
+    for _ in range(
+        COLD_PASSES if plan.device == "cpu" else 0
+    ):  # page faults are a cost of host memory
         seconds, faults_before = 0.0, count_faults()
         for source, _ in pairs:
-            fresh = mmap.mmap(-1, source.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # as malloc does
+            fresh = mmap.mmap(
+                -1, source.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+            )  # as malloc does
             memory = torch.frombuffer(fresh, dtype=torch.uint8)
             seconds += _copy_all([[source, memory]], threads)
         cold.append(round(seconds, 9))
@@ -65,16 +71,28 @@ def measure_null_transport(plan: Plan, passes: int = 20) -> list[float]:
     pass, the bytes of an iteration are copied, so that the caches are cold, unless readers get views that are not
     verified after each iteration. Wake-ups of processes, and what flags such as --message packed ask for, are left out.
     """
-    options, folder = Options(transport="memcpy", threads=plan.options.threads), plan.run_folder / "null"
-    null_plan = Plan(TRANSPORTS[REFERENCE], options, shrink_messages(plan.task_flow), run_folder=folder)
+    options, folder = (
+        Options(transport="memcpy", threads=plan.options.threads),
+        plan.run_folder / "null",
+    )
+    null_plan = Plan(
+        TRANSPORTS[REFERENCE], options, shrink_messages(plan.task_flow), run_folder=folder
+    )
     flow, threads_before = null_plan.task_flow, torch.get_num_threads()
-    driver, actors = Endpoint(null_plan, DRIVER), {name: Actor(null_plan, name) for name in flow.actors}
+    driver, actors = (
+        Endpoint(null_plan, DRIVER),
+        {name: Actor(null_plan, name) for name in flow.actors},
+    )
 
     def send(number: int) -> Any:
-        return pass_messages(flow, actors, lambda payload, edge: payload, driver.make_payload(number))
+        return pass_messages(
+            flow, actors, lambda payload, edge: payload, driver.make_payload(number)
+        )
 
     is_warm = plan.expects_views and plan.options.group_size > plan.options.in_flight
-    count = 0 if is_warm else min(plan.sent_flow.bytes_per_iteration, MAX_EVICTED_BYTES) // 2  # read, and then written
+    count = (
+        0 if is_warm else min(plan.sent_flow.bytes_per_iteration, MAX_EVICTED_BYTES) // 2
+    )  # read, and then written
     pair = [torch.ones(count, dtype=torch.uint8) for _ in range(2)]
     numbers = range(1, 2 + passes)  # the first pass does not count
     for number in numbers:
@@ -111,7 +129,9 @@ class CpuTime:
 
         The kernel counts the time of all processes in ticks of 10 ms per core, so short periods are not precise.
         """
-        seconds, busy, steal, own = (now - then for now, then in zip(self._read_machine(), self._begin, strict=True))
+        seconds, busy, steal, own = (
+            now - then for now, then in zip(self._read_machine(), self._begin, strict=True)
+        )
         return round(max(0.0, busy - own) / seconds, 3), round(steal / seconds, 3)
 
     def _read_machine(self) -> tuple[float, float, float, float]:
@@ -125,8 +145,13 @@ class CpuTime:
         added = 0.0
         for pid in pids:
             with suppress(OSError):  # the process has ended
-                seconds, earlier = time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED), self._clocks.get(pid, 0.0)
-                added += seconds - earlier if earlier <= seconds else seconds  # another process has this id now
+                seconds, earlier = (
+                    time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED),
+                    self._clocks.get(pid, 0.0),
+                )
+                added += (
+                    seconds - earlier if earlier <= seconds else seconds
+                )  # another process has this id now
                 self._clocks[pid] = seconds
         self._total += added
         return added

@@ -28,7 +28,10 @@ from dataflow.records.schema import Run
 from dataflow.workers.cleanup import RunFolder, remove_dead_runs
 
 MAX_REPEATS = 2  # of a run that other programs or virtual machines disturbed
-INTERRUPTED = ("interrupted", "the run was killed")  # how the reason of a run begins that --continue repeats
+INTERRUPTED = (
+    "interrupted",
+    "the run was killed",
+)  # how the reason of a run begins that --continue repeats
 
 
 class Item:
@@ -48,12 +51,18 @@ class Item:
         """Keep the record and the finished runs of an earlier call (--continue)."""
         self.is_continued = True
         record = files.load(self.path)
-        if structs.replace(record, environments={}, runs=[]) != structs.replace(self.record, environments={}, runs=[]):
-            raise UsageError(f"--continue: {self.path} was measured with other flags: give the same flags again")
+        if structs.replace(record, environments={}, runs=[]) != structs.replace(
+            self.record, environments={}, runs=[]
+        ):
+            raise UsageError(
+                f"--continue: {self.path} was measured with other flags: give the same flags again"
+            )
         now, then = describe_environment(), record.environments.get("0", {})
         for key in (*MACHINE_KEYS, "git_commit"):  # all runs of a record must agree in them
             if then and (now.get(key) or None) != (then.get(key) or None):
-                raise UsageError(f"--continue: {self.path} was measured with another {key}: measure all again")
+                raise UsageError(
+                    f"--continue: {self.path} was measured with another {key}: measure all again"
+                )
         record.runs = [run for run in record.runs if not (run.reason or "").startswith(INTERRUPTED)]
         self.record = record
 
@@ -80,19 +89,37 @@ def new_records(items: Sequence[Item]) -> Iterator[None]:
 
 def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
     """Return an item for each plan. Its label has the switches of the workload, and the flags whose values differ."""
-    names = ["flow", "message", "placement", *(field.name for field in FLAGS if field.metadata["size"])]
+    names = [
+        "flow",
+        "message",
+        "placement",
+        *(field.name for field in FLAGS if field.metadata["size"]),
+    ]
     flags = [{name: plan.options.arguments[name] for name in names} for plan, _ in planned]
-    named = {"message", *(name for name in names if len({values[name] for values in flags} - {None}) > 1)}
+    named = {
+        "message",
+        *(name for name in names if len({values[name] for values in flags} - {None}) > 1),
+    }
     items = []
     for index, (plan, skipped) in enumerate(planned):
-        shown = {name: v for name, v in flags[index].items() if v is True or (v is not None and name in named)}
-        label = configuration_name(plan.transport.runtime.name, plan.transport.name, plan.configuration.flags | shown)
-        slug = re.sub("[^a-zA-Z0-9.]+", "-", label).strip("-")[:200]  # a file name has at most 255 bytes
+        shown = {
+            name: v
+            for name, v in flags[index].items()
+            if v is True or (v is not None and name in named)
+        }
+        label = configuration_name(
+            plan.transport.runtime.name, plan.transport.name, plan.configuration.flags | shown
+        )
+        slug = re.sub("[^a-zA-Z0-9.]+", "-", label).strip("-")[
+            :200
+        ]  # a file name has at most 255 bytes
         items.append(Item((plan, skipped), folder / f"{index:02}-{slug}.json", label))
     return items
 
 
-def plan_suite(names: Sequence[str], suite: str, given: Mapping[str, Any], folder: Path, table: str = "") -> list[Item]:
+def plan_suite(
+    names: Sequence[str], suite: str, given: Mapping[str, Any], folder: Path, table: str = ""
+) -> list[Item]:
     """Return the items of a suite, or those that are named as in the suite, in --dry-run or in tables.
 
     Raise UsageError for an unknown name. Flags need not fit configurations of transports that are not named.
@@ -110,10 +137,19 @@ def plan_suite(names: Sequence[str], suite: str, given: Mapping[str, Any], folde
                     raise
             written += [text.removesuffix(part.flags).strip()] * (len(planned) - len(written))
     items = make_items(planned, folder)
-    labels = [{item.label, item.plan.configuration.name, text} for item, text in zip(items, written, strict=True)]
+    labels = [
+        {item.label, item.plan.configuration.name, text}
+        for item, text in zip(items, written, strict=True)
+    ]
     for name in set(names).difference(*labels):
-        raise UsageError(f"{suite} has no {name}{did_you_mean(name, set().union(*labels))} (--dry-run shows all)")
-    return [item for item, own in zip(items, labels, strict=True) if not names or not own.isdisjoint(names)]
+        raise UsageError(
+            f"{suite} has no {name}{did_you_mean(name, set().union(*labels))} (--dry-run shows all)"
+        )
+    return [
+        item
+        for item, own in zip(items, labels, strict=True)
+        if not names or not own.isdisjoint(names)
+    ]
 
 
 def pair_with_checkout(item: Item, checkout: Path) -> list[Item]:
@@ -174,7 +210,9 @@ def measure_run(item: Item, order: int, pair: str = "") -> int:
     1 (the run failed) or 130 (it was interrupted).
     """
     record, started_at = item.record, datetime.now(UTC).isoformat(timespec="seconds")
-    record.runs.append(Run(started_at=started_at, order=order, pair=pair, store_bytes=item.plan.store_bytes))
+    record.runs.append(
+        Run(started_at=started_at, order=order, pair=pair, store_bytes=item.plan.store_bytes)
+    )
     item.save()
     try:
         remove_dead_runs()
@@ -184,10 +222,18 @@ def measure_run(item: Item, order: int, pair: str = "") -> int:
             monitor.follow_driver(run_folder)
             run = record.runs[-1]
             if plan.beside and run.status == "ok":
-                begin, _ = monitor.progress.iteration(2 + (run.warmup_iterations or 0))  # the first timed one
+                begin, _ = monitor.progress.iteration(
+                    2 + (run.warmup_iterations or 0)
+                )  # the first timed one
                 _, end = monitor.progress.iteration(monitor.progress.progress[2])
-                run.beside_iterations, run.beside_seconds = count_iterations(begin, end), end - begin
-                run.other_cores, run.loopback_bytes = None, None  # the other flow has a part in them
+                run.beside_iterations, run.beside_seconds = (
+                    count_iterations(begin, end),
+                    end - begin,
+                )
+                run.other_cores, run.loopback_bytes = (
+                    None,
+                    None,
+                )  # the other flow has a part in them
     except KeyboardInterrupt:
         run = record.runs[-1]
         run.status, run.reason = "failed", f"interrupted after {len(run.seconds)} timed iterations"
@@ -197,7 +243,10 @@ def measure_run(item: Item, order: int, pair: str = "") -> int:
         known = f"{run.reason}; " if run.status == "failed" and run.reason != Run().reason else ""
         run.status, run.reason = "failed", f"{known}{error}"
     except Exception as error:  # a defect of the suite
-        record.runs[-1].status, record.runs[-1].reason = "failed", f"{type(error).__name__}: {error}"
+        record.runs[-1].status, record.runs[-1].reason = (
+            "failed",
+            f"{type(error).__name__}: {error}",
+        )
         raise
     finally:
         item.save()

@@ -45,7 +45,9 @@ class NodeAgent:
 
     def end(self) -> NodeCosts:
         """Return what the node has done since `begin`."""
-        seconds, busy, stolen, *moved = [now - then for now, then in zip(self._count(), self.before, strict=True)]
+        seconds, busy, stolen, *moved = [
+            now - then for now, then in zip(self._count(), self.before, strict=True)
+        ]
         return NodeCosts(received_bytes=int(moved[0]) if moved else None, busy_cores=round(busy / seconds, 3),
                          steal_cores=round(stolen / seconds, 3))  # fmt: skip
 
@@ -77,7 +79,9 @@ class NodeAgent:
             connection.recv(1)
 
         with ExitStack() as stack, ThreadPoolExecutor(connections) as threads:
-            opened = [stack.enter_context(socket.create_connection(address)) for _ in range(connections)]
+            opened = [
+                stack.enter_context(socket.create_connection(address)) for _ in range(connections)
+            ]
             start = time.perf_counter()
             list(threads.map(send_share, opened))
             return time.perf_counter() - start
@@ -88,11 +92,17 @@ class Nodes:
 
     def __init__(self, plan: Plan) -> None:
         own = ray.get_runtime_context().get_node_id()
-        living = [(ip_address(node["NodeManagerAddress"]), node["NodeID"]) for node in ray.nodes() if node["Alive"]]
+        living = [
+            (ip_address(node["NodeManagerAddress"]), node["NodeID"])
+            for node in ray.nodes()
+            if node["Alive"]
+        ]
         self.ids = [own, *(node for _, node in sorted(living) if node != own)]
         self.address, interface = own_network()
         self.interfaces = {0: interface}
-        self.agents: dict[int, Any] = {}  # of the nodes with actors, if the cluster has several nodes
+        self.agents: dict[
+            int, Any
+        ] = {}  # of the nodes with actors, if the cluster has several nodes
         self.worker_nodes = {DRIVER: 0, **place_actors(plan, len(self.ids))}
         # Readings of the clock of each node except the driver's: the largest possible error, the time, and the seconds
         # by which it was ahead of the driver's clock.
@@ -104,7 +114,9 @@ class Nodes:
     def network_settings(self, index: int) -> dict[str, str]:
         """Return the variables that bind gloo and UCX to the interface of a node's own address."""
         interface = self.interfaces[index]
-        return dict.fromkeys(("GLOO_SOCKET_IFNAME", "UCX_NET_DEVICES"), interface) if interface else {}
+        return (
+            dict.fromkeys(("GLOO_SOCKET_IFNAME", "UCX_NET_DEVICES"), interface) if interface else {}
+        )
 
     def measure(self, plan: Plan, report: Any) -> None:
         """Describe the nodes that have workers; measure their clocks and, one by one, the links that messages cross.
@@ -116,14 +128,23 @@ class Nodes:
             return
         agent_class = ray.remote(num_cpus=0, max_concurrency=2)(NodeAgent)
         for node in sorted(set(self.worker_nodes.values())):
-            self.agents[node] = agent_class.options(scheduling_strategy=self.affinity(node)).remote()
+            self.agents[node] = agent_class.options(
+                scheduling_strategy=self.affinity(node)
+            ).remote()
         described = self._call_agents(NodeAgent.describe)
         self.interfaces |= {node: interface for node, (_, interface, _) in described.items()}
-        report.environments += [described[node][2] if node in described else {} for node in range(1, len(self.ids))]
+        report.environments += [
+            described[node][2] if node in described else {} for node in range(1, len(self.ids))
+        ]
         # Ray compares the versions of Ray and Python when a node joins.
-        torch_versions = {str((environment["versions"] or {}).get("torch")) for _, _, environment in described.values()}
+        torch_versions = {
+            str((environment["versions"] or {}).get("torch"))
+            for _, _, environment in described.values()
+        }
         if len(torch_versions) > 1:
-            raise RunFailed(f"the nodes have torch {', '.join(sorted(torch_versions))}: install the same version")
+            raise RunFailed(
+                f"the nodes have torch {', '.join(sorted(torch_versions))}: install the same version"
+            )
         self.read_clocks()
         for (source, reader), count in bytes_by_link(plan.crossings(self.worker_nodes)).items():
             for connections in CONNECTIONS:
@@ -131,7 +152,9 @@ class Nodes:
                 report.run.links.append(link)
                 for number in range(1 + PASSES):
                     receiving = self.agents[reader].receive.remote(connections)
-                    sending = self.agents[source].send.remote(described[reader][0], connections, link.bytes)
+                    sending = self.agents[source].send.remote(
+                        described[reader][0], connections, link.bytes
+                    )
                     seconds, _ = ray.get([sending, receiving])
                     if number > 0:
                         link.seconds.append(round(seconds, 9))
@@ -162,7 +185,11 @@ class Nodes:
         if not readings:
             return seconds
         (_, begin, first_offset), (_, end, last_offset) = readings[0], readings[-1]
-        return seconds - first_offset - (seconds - begin) / ((end - begin) or 1.0) * (last_offset - first_offset)
+        return (
+            seconds
+            - first_offset
+            - (seconds - begin) / ((end - begin) or 1.0) * (last_offset - first_offset)
+        )
 
     def begin(self) -> None:
         """Begin to count what the nodes do, before the timed iterations."""
@@ -181,7 +208,9 @@ def own_network() -> tuple[str, str]:
     """Return the address of this node in the cluster, and the name of its network interface; "" if none has it."""
     address = ray.util.get_node_ip_address()
     interfaces = psutil.net_if_addrs().items()
-    return address, next((name for name, entries in interfaces if address in [e.address for e in entries]), "")
+    return address, next(
+        (name for name, entries in interfaces if address in [e.address for e in entries]), ""
+    )
 
 
 def place_actors(plan: Plan, count: int) -> dict[str, int]:
@@ -190,5 +219,7 @@ def place_actors(plan: Plan, count: int) -> dict[str, int]:
     if plan.options.placement == "spread":
         nodes = {name: (index + 1) % count for index, name in enumerate(names)}
     if max(nodes.values(), default=0) >= count:
-        raise UsageError(f"--placement {plan.options.placement}: the cluster has {count} nodes, numbered from 0")
+        raise UsageError(
+            f"--placement {plan.options.placement}: the cluster has {count} nodes, numbered from 0"
+        )
     return {name: nodes.get(name, 0) for name in names}

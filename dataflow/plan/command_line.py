@@ -16,7 +16,16 @@ from dataflow.plan.options import FLAGS, PRESETS, Options
 from dataflow.plan.plan import Plan, resolve_plan
 from dataflow.units import format_bytes
 
-COMMON = ("flow", "message", "batch_size", "iteration_bytes", "device", "iterations", "warmup", "in_flight")
+COMMON = (
+    "flow",
+    "message",
+    "batch_size",
+    "iteration_bytes",
+    "device",
+    "iterations",
+    "warmup",
+    "in_flight",
+)
 SWEPT_FLAGS = ("batch-size", "actors", "iteration-bytes", "fields", "in-flight")
 Planned = tuple[Plan, UsageError | None]  # and why it cannot be measured
 
@@ -34,16 +43,26 @@ class OneLineParser(argparse.ArgumentParser):
         )  # fmt: skip
         self.groups: dict[str, list[argparse.Action]] = {}
         self.add_argument(
-            "-h", "--help", nargs="?", const="", type=self.show_help, default=argparse.SUPPRESS, help=argparse.SUPPRESS
+            "-h",
+            "--help",
+            nargs="?",
+            const="",
+            type=self.show_help,
+            default=argparse.SUPPRESS,
+            help=argparse.SUPPRESS,
         )
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{' '.join(message.split()).removeprefix('argument ')} (--help lists the flags)")
+        raise UsageError(
+            f"{' '.join(message.split()).removeprefix('argument ')} (--help lists the flags)"
+        )
 
     def parse_all(self, argv: Sequence[str]) -> argparse.Namespace:
         values, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
-            self.error(f"unknown flag {unknown[0]}{did_you_mean(unknown[0], self._option_string_actions)}")
+            self.error(
+                f"unknown flag {unknown[0]}{did_you_mean(unknown[0], self._option_string_actions)}"
+            )
         return values
 
     def show_help(self, topic: str) -> NoReturn:
@@ -78,7 +97,9 @@ def add_options(parser: OneLineParser) -> None:
         parser.groups.setdefault(field.metadata["group"], []).append(action)
 
 
-def parse_with_options(parser: OneLineParser, argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
+def parse_with_options(
+    parser: OneLineParser, argv: Sequence[str]
+) -> tuple[argparse.Namespace, dict[str, Any]]:
     """Return the flags of a verb, and the flags of configurations that are given."""
     add_options(parser)
     values = vars(parser.parse_all(argv))
@@ -104,15 +125,23 @@ def make_options(transport: str, given: dict[str, Any]) -> list[Options]:
     Raise UsageError for flags that exclude each other, and for a --sweep that cannot be read.
     """
     if given.get("flow") in PRESETS:  # flags that are given as well override its own
-        others = {name: value for name, value in given.items() if name not in ("flow", "batch_size")}
-        given = {"preset": given["flow"], **parse_flags(preset_flags(given["flow"], given.get("batch_size"))), **others}
+        others = {
+            name: value for name, value in given.items() if name not in ("flow", "batch_size")
+        }
+        given = {
+            "preset": given["flow"],
+            **parse_flags(preset_flags(given["flow"], given.get("batch_size"))),
+            **others,
+        }
     given = {"transport": transport, **given}
     if "sweep" not in given:
         return [Options(**given)]
     text = given["sweep"]
     name, _, values = text.partition("=")
     if name not in SWEPT_FLAGS:
-        raise UsageError(f"--sweep {text}: give NAME=VALUE,VALUE,..., NAME one of {', '.join(SWEPT_FLAGS)}")
+        raise UsageError(
+            f"--sweep {text}: give NAME=VALUE,VALUE,..., NAME one of {', '.join(SWEPT_FLAGS)}"
+        )
     field = next(field for field in FLAGS if flag_name(field.name) == f"--{name}")
     if field.name in given:
         raise UsageError(f"--sweep {text} and --{name}: leave one of them out")
@@ -128,17 +157,27 @@ def split_configuration(text: str) -> tuple[str, str, dict[str, Any]]:
     try:
         runtime, transport, *words = shlex.split(text)
     except ValueError:
-        meant = " or ".join(f'"{label}"' for label in TRANSPORTS if label.split()[1] == text.strip())
-        advice = f"did you mean {meant}?" if meant else "give a runtime and a transport, and close every quote"
+        meant = " or ".join(
+            f'"{label}"' for label in TRANSPORTS if label.split()[1] == text.strip()
+        )
+        advice = (
+            f"did you mean {meant}?"
+            if meant
+            else "give a runtime and a transport, and close every quote"
+        )
         raise UsageError(f"'{text}': {advice}") from None
     if f"{runtime} {transport}" not in TRANSPORTS:
         same = [label for label in TRANSPORTS if label.split()[1] == transport]
         meant = f": did you mean {same[0]}?" if same else did_you_mean(text, CONFIGURATIONS)
-        raise UsageError(f"unknown configuration {text}{meant} (python3 -m dataflow list shows all)")
+        raise UsageError(
+            f"unknown configuration {text}{meant} (python3 -m dataflow list shows all)"
+        )
     return runtime, transport, parse_flags(words)
 
 
-def plan_configuration(text: str, given: Mapping[str, Any], suite: str = "", table: str = "") -> list[Planned]:
+def plan_configuration(
+    text: str, given: Mapping[str, Any], suite: str = "", table: str = ""
+) -> list[Planned]:
     """Return the plan of a configuration, such as "graph shm --huge-pages"; with --sweep, one per value.
 
     `given` are the flags of all configurations. They override the flags of a suite, but not those that a user writes
@@ -172,9 +211,19 @@ def describe_presets() -> str:
     for name, preset in PRESETS.items():
         options = Options(**parse_flags(preset_flags(name, None)))
         flow = catalogue.build_flow(options.flow, options.sizes, options.message)
-        rows.append((name, format_bytes(flow.bytes_per_iteration), f"{preset['samples']:,}", preset["source"]))
+        rows.append(
+            (
+                name,
+                format_bytes(flow.bytes_per_iteration),
+                f"{preset['samples']:,}",
+                preset["source"],
+            )
+        )
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
     return "\n".join([*lines, "--dry-run shows the messages of a preset."])
 
 
@@ -185,5 +234,8 @@ def preset_flags(name: str, samples: int | None) -> list[str]:
     if "flags" in preset:
         return [flag.format(samples=samples) for flag in preset["flags"]]
     fields = [text.split() for text in preset["fields"]]
-    texts = [f"{name} {dtype} {samples * int(items) * ITEM_BYTES[dtype]}B" for name, dtype, items in fields]
+    texts = [
+        f"{name} {dtype} {samples * int(items) * ITEM_BYTES[dtype]}B"
+        for name, dtype, items in fields
+    ]
     return ["--flow", f"{preset['edge']}: {', '.join(texts)}"]

@@ -19,7 +19,12 @@ def flag(
     flow's parameter of its name; with "sender", the size changes what senders do, and not what readers get.
     """
     settings = {"type": partial(parse_value, parse, bounds)} if parse else {"action": "store_true"}
-    metadata = {"group": group, "help": help, "argparse": settings | argparse_settings, "size": size}
+    metadata = {
+        "group": group,
+        "help": help,
+        "argparse": settings | argparse_settings,
+        "size": size,
+    }
     return dataclasses.field(default=default, metadata=metadata | {"configuration": configuration})
 
 

@@ -19,15 +19,26 @@ from dataflow.units import parse_bytes, parse_seconds
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 CAMPAIGNS = RESULTS / "campaigns"
-PRESETS = dict(item for data in read_files(Path(__file__).with_name("presets.toml")) for item in data.items())
-FORMS = {form: change for study in studies().values() for form, change in study.forms.items()}  # of --message
+PRESETS = dict(
+    item for data in read_files(Path(__file__).with_name("presets.toml")) for item in data.items()
+)
+FORMS = {
+    form: change for study in studies().values() for form, change in study.forms.items()
+}  # of --message
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
-MAX_WARMUP, MIN_WARMUP_GROUPS = 60, 10  # untimed iterations; groups of --in-flight of them, which are compared
+MAX_WARMUP, MIN_WARMUP_GROUPS = (
+    60,
+    10,
+)  # untimed iterations; groups of --in-flight of them, which are compared
 
 
 def parse_warmup(text: str) -> int | None:
     """Return the number of untimed iterations; None for steady."""
-    return None if text == "steady" else convert(text, Annotated[int, Meta(ge=0, le=10**6)], strict=False)
+    return (
+        None
+        if text == "steady"
+        else convert(text, Annotated[int, Meta(ge=0, le=10**6)], strict=False)
+    )
 
 
 def parse_assignments(flag: str, text: str | None, parse: Callable[[str], Any]) -> dict[str, Any]:
@@ -36,7 +47,9 @@ def parse_assignments(flag: str, text: str | None, parse: Callable[[str], Any]) 
     for part in text.split(",") if text else []:
         name, equals, value = part.partition("=")
         if not equals or name in values:
-            raise ValueError(f"{flag} {text}: give NAME=VALUE, several names separated by commas and each of them once")
+            raise ValueError(
+                f"{flag} {text}: give NAME=VALUE, several names separated by commas and each of them once"
+            )
         try:
             values[name] = parse(value)
         except ValueError as error:
@@ -136,7 +149,9 @@ class CoreOptions:
     def __post_init__(self) -> None:
         if self.as_sent and self.message is None:
             object.__setattr__(self, "message", "fields")
-        object.__setattr__(self, "placement", self.placement or ("spread" if self.address else "pack"))
+        object.__setattr__(
+            self, "placement", self.placement or ("spread" if self.address else "pack")
+        )
 
     @property
     def sizes(self) -> dict[str, Any]:
@@ -155,7 +170,9 @@ class CoreOptions:
     @property
     def nodes_of_actors(self) -> dict[str, int]:
         """Return the node numbers of --placement; nothing for pack and spread."""
-        return parse_assignments("--placement", self.placement if "=" in str(self.placement) else None, int)
+        return parse_assignments(
+            "--placement", self.placement if "=" in str(self.placement) else None, int
+        )
 
     @property
     def table(self) -> str:
@@ -174,7 +191,11 @@ class CoreOptions:
     def configuration_flags(self) -> dict[str, Any]:
         """Return the given flags that make another configuration."""
         flags = [field for field in FLAGS if field.metadata["configuration"]]
-        return {field.name: value for field in flags if (value := getattr(self, field.name)) != field.default}
+        return {
+            field.name: value
+            for field in flags
+            if (value := getattr(self, field.name)) != field.default
+        }
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -196,6 +217,8 @@ def options_of(flow: str, flags: Mapping[str, Any]) -> Options:
     return Options(flow=flow, **{name: value for name, value in flags.items() if name in known})
 
 
-FLAGS = [field for field in dataclasses.fields(Options) if field.metadata]  # those of studies are last
+FLAGS = [
+    field for field in dataclasses.fields(Options) if field.metadata
+]  # those of studies are last
 # Sizes that change how senders send, but not what readers get.
 SENDER_SIZES = {field.name for field in FLAGS if field.metadata["size"] == "sender"}

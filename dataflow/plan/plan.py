@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -22,9 +23,15 @@ from dataflow.studies import Added, studies
 from dataflow.units import format_bytes
 
 MAX_BESIDE = 100_000  # iterations of the flow of --beside; their times take 1.6 MB
-CHANNEL_HEADROOM_BYTES = 64 * 1024  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
-LINK_VARIABLE = "DATA_FLOW_LINK"  # name of the network between the nodes, which tables show, such as 10 Gbit/s
-Crossing = tuple[list[Edge], int, int]  # a message: the edges for which it is sent, and the nodes of sender and reader
+CHANNEL_HEADROOM_BYTES = (
+    64 * 1024
+)  # per channel of a graph, besides the payload; a tensor's frame is under 1 KiB
+LINK_VARIABLE = (
+    "DATA_FLOW_LINK"  # name of the network between the nodes, which tables show, such as 10 Gbit/s
+)
+Crossing = tuple[
+    list[Edge], int, int
+]  # a message: the edges for which it is sent, and the nodes of sender and reader
 
 
 def find_crossings(flow: Flow, nodes: Mapping[str, int], once_per_node: bool) -> list[Crossing]:
@@ -67,12 +74,18 @@ class Plan:
     @cached_property
     def task_flow(self) -> Flow:
         """Return the tasks that run: those of the flow, and the suite's own proxy actor or dataset."""
-        return with_proxy_actor(self.added.flow) if self.transport.requirements.proxy_actor else self.added.flow
+        return (
+            with_proxy_actor(self.added.flow)
+            if self.transport.requirements.proxy_actor
+            else self.added.flow
+        )
 
     @cached_property
     def added(self) -> Added:
         flow = self.requested_flow
-        return self.options.add_tasks(flow.with_messages(jagged_message) if self.options.message == "jagged" else flow)
+        return self.options.add_tasks(
+            flow.with_messages(jagged_message) if self.options.message == "jagged" else flow
+        )
 
     @cached_property
     def sent_flow(self) -> Flow:
@@ -84,7 +97,11 @@ class Plan:
     @cached_property
     def parts(self) -> dict[str, str]:
         """Return the parts of studies that the actors have, by study."""
-        return {name: study.part for name, study in studies().items() if study.part and study.is_used(self)}
+        return {
+            name: study.part
+            for name, study in studies().items()
+            if study.part and study.is_used(self)
+        }
 
     def crossings(self, worker_nodes: Mapping[str, int]) -> list[Crossing]:
         """Return the messages between nodes if each worker runs on the given node."""
@@ -125,10 +142,14 @@ class Plan:
         flow = self.task_flow
         if not self.transport.stores:
             return 0
-        added_bytes = sum(edge.message.serialised_bytes for edge in flow.edges)  # of readers that get them by value
+        added_bytes = sum(
+            edge.message.serialised_bytes for edge in flow.edges
+        )  # of readers that get them by value
         if self.transport.stores == "channels":  # they are objects of the store, made once
             added_bytes = (len(flow.tasks) + 1) * CHANNEL_HEADROOM_BYTES
-        return self.stored_iterations * (sum(message.serialised_bytes for message in flow.messages) + added_bytes)
+        return self.stored_iterations * (
+            sum(message.serialised_bytes for message in flow.messages) + added_bytes
+        )
 
     @property
     def resident_bytes(self) -> int:
@@ -147,7 +168,9 @@ class Plan:
         if self.gpus == 0:
             return 0
         share = math.ceil(len(self.task_flow.actors) / self.gpus)
-        return 1 if share == 1 else math.floor(10_000 / share) / 10_000  # Ray counts in ten-thousandths
+        return (
+            1 if share == 1 else math.floor(10_000 / share) / 10_000
+        )  # Ray counts in ten-thousandths
 
     def gpu_of(self, actor: str) -> str:
         """Return the torch device of an actor's tensors, numbered as in a process that sees every GPU."""
@@ -182,23 +205,49 @@ class Plan:
 def require_memory(plan: Plan) -> int:
     """Return the bytes of a private cluster's object store, 0 without Ray; raise UsageError if memory is too small."""
     if not os.access("/dev/shm", os.W_OK):
-        raise UsageError("/dev/shm is missing or cannot be written, and a run needs it: mount a tmpfs there")
+        raise UsageError(
+            "/dev/shm is missing or cannot be written, and a run needs it: mount a tmpfs there"
+        )
     shared_bytes, limit_bytes = psutil.disk_usage("/dev/shm").free, validate.limited_memory()
     memory_bytes, memory_name = psutil.virtual_memory().available, "memory"
     if limit_bytes < memory_bytes:
-        memory_bytes, memory_name = int(limit_bytes), "memory under the limit of this container (cgroup)"
-    transport, options, flow, in_store_bytes = plan.transport, plan.options, plan.task_flow, plan.stored_bytes
+        memory_bytes, memory_name = (
+            int(limit_bytes),
+            "memory under the limit of this container (cgroup)",
+        )
+    transport, options, flow, in_store_bytes = (
+        plan.transport,
+        plan.options,
+        plan.task_flow,
+        plan.stored_bytes,
+    )
     # 30 % is Ray's own default.
-    default_bytes = 2 * in_store_bytes if options.preallocate_store else min(0.3 * memory_bytes, 0.95 * shared_bytes)
+    default_bytes = (
+        2 * in_store_bytes
+        if options.preallocate_store
+        else min(0.3 * memory_bytes, 0.95 * shared_bytes)
+    )
     store_bytes = options.object_store_bytes or max(MIN_STORE_BYTES, int(default_bytes))
     if not transport.runtime.uses_ray:
         store_bytes = 0
-    pool_bytes = flow.slots(options.in_flight) * flow.sent_bytes if transport.requirements.shared_memory else 0
-    smaller, enlarge = "send smaller messages (--help sizes)", "enlarge it (docker run --shm-size), or"
+    pool_bytes = (
+        flow.slots(options.in_flight) * flow.sent_bytes
+        if transport.requirements.shared_memory
+        else 0
+    )
+    smaller, enlarge = (
+        "send smaller messages (--help sizes)",
+        "enlarge it (docker run --shm-size), or",
+    )
     for name, needed_bytes, free_bytes, advice in (
         ("/dev/shm for messages", pool_bytes, shared_bytes, f"{enlarge} {smaller}"),
         (memory_name, plan.resident_bytes, memory_bytes, smaller),
-        ("/dev/shm for the object store", store_bytes, shared_bytes, f"{enlarge} lower --object-store-bytes"),
+        (
+            "/dev/shm for the object store",
+            store_bytes,
+            shared_bytes,
+            f"{enlarge} lower --object-store-bytes",
+        ),
         ("object store", in_store_bytes, store_bytes, f"{smaller}, or raise --object-store-bytes"),
     ):
         if needed_bytes > free_bytes:
@@ -207,7 +256,9 @@ def require_memory(plan: Plan) -> int:
     return store_bytes
 
 
-def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: str = "") -> tuple[Plan, Skipped | None]:
+def resolve_plan(
+    runtime_name: str, options: Options, suite: str = "", table: str = ""
+) -> tuple[Plan, Skipped | None]:
     """Return the plan, and the reason if this machine does not meet a requirement; raise UsageError for bad flags."""
     try:
         flow = build_flow(options.flow, options.sizes, options.message)
@@ -227,10 +278,19 @@ def resolve_plan(runtime_name: str, options: Options, suite: str = "", table: st
         validate.require_cluster(options.address)
     plan, beside, skipped = replace(plan, gpus=gpus, store_bytes=require_memory(plan)), None, None
     if options.beside:  # it goes on until it is ended, and verifies each iteration
-        unset = dict.fromkeys([*options.sizes, "beside", "message", "check_every", "model_seconds", "inject"])
-        endless = {"flow": options.beside, "iterations": MAX_BESIDE, "warmup": 0, "in_flight": 1, "trace": False}
+        unset: dict[str, Any] = dict.fromkeys(
+            [*options.sizes, "beside", "message", "check_every", "model_seconds", "inject"]
+        )
+        endless: dict[str, Any] = {
+            "flow": options.beside,
+            "iterations": MAX_BESIDE,
+            "warmup": 0,
+            "in_flight": 1,
+            "trace": False,
+        }
+        beside_options = replace(options, placement=None, **unset, **endless)
         try:
-            beside, skipped = resolve_plan(runtime_name, replace(options, placement=None, **unset, **endless))  # type: ignore[arg-type]
+            beside, skipped = resolve_plan(runtime_name, beside_options)
         except UsageError as error:
             raise UsageError(f"--beside {options.beside}: {error}") from None
     return replace(plan, beside=beside), skipped

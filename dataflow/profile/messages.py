@@ -11,7 +11,11 @@ from typing import Any
 from dataflow.errors import UsageError
 from dataflow.units import format_bytes
 
-VIEW_FACTOR, MIN_FIELD_SHARE, FAULT_SHARE = 1.2, 0.1, 0.2  # from which on views, a field and page faults are a cause
+VIEW_FACTOR, MIN_FIELD_SHARE, FAULT_SHARE = (
+    1.2,
+    0.1,
+    0.2,
+)  # from which on views, a field and page faults are a cause
 Event = dict[str, Any]
 
 
@@ -19,36 +23,53 @@ def read_events(folder: Path) -> tuple[list[Event], list[Event]]:
     """Return the processes of a profile with their counts, and all events; raise UsageError without any process."""
     processes, events, end = [], [], inf
     for path in sorted(path for path in folder.glob("*.jsonl") if path.stat().st_size):
-        complete = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a process that was killed may leave a part
+        complete = path.read_text(encoding="utf-8").rpartition("\n")[
+            0
+        ]  # a process that was killed may leave a part
         first, *lines = map(json.loads, complete.splitlines())
         own = [line | {"process": first["process"], "class": line["place"].partition(".")[0], "readers": []}
                for line in lines if "side" in line]  # fmt: skip
-        first |= next((line for line in reversed(lines) if "side" not in line), {})  # the last counts
+        first |= next(
+            (line for line in reversed(lines) if "side" not in line), {}
+        )  # the last counts
         if own and first["events"] > len(own):  # the recorder writes the first ones only
             end = min(end, own[-1]["start"])
         processes.append(first)
         events += own
     if not processes:
         raise UsageError(f"{folder} has no profile: the program has not called ray.init")
-    events = sorted((event for event in events if event["start"] <= end), key=lambda event: event["start"])
+    events = sorted(
+        (event for event in events if event["start"] <= end), key=lambda event: event["start"]
+    )
     join_readers(events)
     return processes, events
 
 
 def join_readers(events: Sequence[Event]) -> None:
     """Add to each event of a sender the events of its `readers`, and mark the messages that a process `forwards`."""
-    senders: dict[tuple[str, int], list[Event]] = defaultdict(list)  # by identity and bytes: a task has several results
-    received: dict[tuple[str, int], dict[bytes, list[Event]]] = defaultdict(lambda: defaultdict(list))
+    senders: dict[tuple[str, int], list[Event]] = defaultdict(
+        list
+    )  # by identity and bytes: a task has several results
+    received: dict[tuple[str, int], dict[bytes, list[Event]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     sent = [event for event in events if event["side"] == "sent"]
     for event in sent:
         senders[event["id"] or "", event["stored"]].append(event)
     for event in (event for event in events if event["side"] == "received"):
-        size, names = event["stored"], ["O" + event["object"], "A" + event["task"], "R" + event["from"]]
-        if event["object"].endswith("01000000"):  # the first result of a task, or an argument of the driver
+        size, names = (
+            event["stored"],
+            ["O" + event["object"], "A" + event["task"], "R" + event["from"]],
+        )
+        if event["object"].endswith(
+            "01000000"
+        ):  # the first result of a task, or an argument of the driver
             names[1:] = names[:0:-1]
         # An async actor does not know the task of its arguments: the size and the order are left.
         name = next(((name, size) for name in names if (name, size) in senders), ("async", size))
-        received[name][bytes.fromhex(event["object"])[::-1]].append(event)  # numbers are little-endian
+        received[name][bytes.fromhex(event["object"])[::-1]].append(
+            event
+        )  # numbers are little-endian
     for event in sent:
         if event["how"] == "by value" and (event["id"], event["stored"]) not in received:
             senders["async", event["stored"]].append(event)
@@ -64,7 +85,10 @@ def join_readers(events: Sequence[Event]) -> None:
     tokens = {(event["process"], event["token"]) for event in sent if event["token"]}
     for event in events:
         token = event["process"], event["token"]
-        event["forwards"], event["forwarded"] = origins.get(token, "") if event["token"] else "", token in tokens
+        event["forwards"], event["forwarded"] = (
+            origins.get(token, "") if event["token"] else "",
+            token in tokens,
+        )
 
 
 def count_repeats(sent: Sequence[Event]) -> float:
@@ -101,14 +125,29 @@ def describe_message(sent: Sequence[Event], steps: int, fault_seconds: float) ->
     forwards = [event["forwards"] for event in sent if event["forwards"]]
     sent_on = [event for event in received if event["forwarded"] and event["class"] == "driver"]
     causes = (
-        ("through the driver", is_driver and forwards, (serialise + write) * len(forwards) / len(sent)),
+        (
+            "through the driver",
+            is_driver and forwards,
+            (serialise + write) * len(forwards) / len(sent),
+        ),
         ("through the driver", sent_on, sum_seconds(sent_on, "seconds") / steps),
         ("forwarded", not is_driver and forwards, 0.0),
         (f"serialised {repeats:.3g} times", repeats > 1, (serialise + write) * (1 - 1 / repeats)),
         (f"views, stored {stored / max(1, held):.1f} times", is_view, every * (1 - held / stored)),
-        *((cause, shares[cause] * seconds, min(1.0, shares[cause]) * seconds) for cause, seconds in work.items()),
-        ("page faults", faults * fault_seconds > FAULT_SHARE * every, min(every, faults * fault_seconds)),
-        ("another node", any(reader["node"] != event["node"] for event in sent for reader in event["readers"]), 0.0),
+        *(
+            (cause, shares[cause] * seconds, min(1.0, shares[cause]) * seconds)
+            for cause, seconds in work.items()
+        ),
+        (
+            "page faults",
+            faults * fault_seconds > FAULT_SHARE * every,
+            min(every, faults * fault_seconds),
+        ),
+        (
+            "another node",
+            any(reader["node"] != event["node"] for event in sent for reader in event["readers"]),
+            0.0,
+        ),
     )
     readers = sorted({reader["place"] for reader in received})
     return {
@@ -128,14 +167,20 @@ def find_steps(events: Sequence[Event], name: str | None) -> tuple[str, int, flo
     for event in events:
         if (event["how"] in ("result", "RDT") or "task" in event) and event["class"] != "driver":
             process = event["process"] if "." in event["place"] else ""  # tasks run in any process
-            calls[event["place"], event["side"]].add((process, event.get("task") or event["id"][1:]))
+            calls[event["place"], event["side"]].add(
+                (process, event.get("task") or event["id"][1:])
+            )
             starts[event["place"], event["side"]].append(event["start"])
-    steps = {key: len(of) // len({process for process, _ in of}) for key, of in calls.items()}  # of one actor
+    steps = {
+        key: len(of) // len({process for process, _ in of}) for key, of in calls.items()
+    }  # of one actor
     spans = {key: max(starts[key]) - min(starts[key]) for key in calls}
     repeated = [key for key in calls if steps[key] >= 3 and spans[key] > max(spans.values()) / 2]
     keys = [key for key in calls if key[0] == name] if name else repeated
     if name and not keys:
-        raise UsageError(f"--step {name}: it has no large message: give {', '.join(sorted({key[0] for key in calls}))}")
+        raise UsageError(
+            f"--step {name}: it has no large message: give {', '.join(sorted({key[0] for key in calls}))}"
+        )
     if not keys:
         return "", 1, events[-1]["start"] + events[-1]["seconds"] - events[0]["start"]
     key = min(keys, key=lambda key: (steps[key], spans[key]))
@@ -147,7 +192,9 @@ def make_profile(folder: Path, fault_seconds: float, step: str | None) -> dict[s
     processes, events = read_events(folder)
     if not events:
         largest = max(process["largest_small_bytes"] for process in processes)
-        raise UsageError(f"the largest message had {format_bytes(largest)}: give --min-bytes {largest // 4}B")
+        raise UsageError(
+            f"the largest message had {format_bytes(largest)}: give --min-bytes {largest // 4}B"
+        )
     place, steps, step_seconds = find_steps(events, step)
     groups: dict[Any, list[Event]] = defaultdict(list)
     for event in (event for event in events if event["side"] == "sent"):

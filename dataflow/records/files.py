@@ -35,7 +35,9 @@ def load_all(paths: Iterable[Path]) -> list[Record]:
     for path in paths:
         if not path.exists():
             raise RecordError(f"{path} does not exist: name records or folders of records")
-        below = sorted([*path.rglob("*.json"), *path.rglob("*.json.gz")]) if path.is_dir() else [path]
+        below = (
+            sorted([*path.rglob("*.json"), *path.rglob("*.json.gz")]) if path.is_dir() else [path]
+        )
         if not below:
             raise RecordError(f"{path} has no records (*.json): name a folder of records")
         files |= dict.fromkeys(below)
@@ -43,7 +45,16 @@ def load_all(paths: Iterable[Path]) -> list[Record]:
     seen: dict[tuple[Any, ...], Path] = {}
     for path, record in records.items():
         for run in record.runs:
-            key = (record.table, record.workload, record.configuration, run.started_at, run.order, *run.seconds)
+            key = (
+                record.table,
+                record.workload,
+                record.configuration,
+                run.started_at,
+                run.order,
+                *run.seconds,
+            )
             if run.status != "skipped" and seen.setdefault(key, path) != path:
-                raise RecordError(f"{path} has a run that {seen[key]} has too: leave one of them out")
+                raise RecordError(
+                    f"{path} has a run that {seen[key]} has too: leave one of them out"
+                )
     return [*records.values()]

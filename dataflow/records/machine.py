@@ -24,14 +24,25 @@ from common.record import describe_machine
 # Settings that change how bytes move. Names that may hold a secret, a host, a user or an address are left out.
 VARIABLE = re.compile("(RAY_|MALLOC_|MIMALLOC_|OMP_|MKL_|TORCH_|PYTORCH_|NCCL_|UCX_|GLOO_|CUDA_|THP_)|"
                       "(GLIBC_TUNABLES|LD_PRELOAD)$")  # fmt: skip
-PRIVATE = re.compile("TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|ADDRESS|HOST|USER|URI|URL|EMAIL|_IP|JSON|RUNTIME_ENV")
+PRIVATE = re.compile(
+    "TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|ADDRESS|HOST|USER|URI|URL|EMAIL|_IP|JSON|RUNTIME_ENV"
+)
 DISTRIBUTIONS = ("ray", "torch", "numpy", "cupy-cuda12x", "cupy-cuda13x", "nixl")
 # A flow is a value that the record has, and nothing is cleaned up while the clock runs.
 CLOCK_MODULES = re.compile(r"common\.timing$|dataflow\.(measure\.loop$|(endpoints|transports|workers|studies)\."
                            r"(?!.*(flow|cleanup)$))")  # fmt: skip
 # Records that differ in one of these are of different machines. The records of one table also have one boot: times of
 # another start of the machine, or of another machine of the same kind, are not comparable.
-HARDWARE_KEYS = ("cpu_model", "logical_cpus", "memory_gib", "gpus", "gpu_driver", "cuda", "python", "versions")
+HARDWARE_KEYS = (
+    "cpu_model",
+    "logical_cpus",
+    "memory_gib",
+    "gpus",
+    "gpu_driver",
+    "cuda",
+    "python",
+    "versions",
+)
 MACHINE_KEYS = (*HARDWARE_KEYS, "kernel", "transparent_hugepages", "boot")
 
 
@@ -43,7 +54,9 @@ def read_cpu_seconds() -> tuple[float, float]:
 
 def _git(*arguments: str) -> str:
     command, here = ("git", *arguments), Path(__file__).parent
-    return subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    return subprocess.run(
+        command, cwd=here, capture_output=True, text=True, timeout=10, check=True
+    ).stdout.strip()
 
 
 def cuda_version() -> str | None:
@@ -59,11 +72,17 @@ def cuda_version() -> str | None:
 PROBES: dict[str, Callable[[], Any]] = {
     "virtual_machine": lambda: "hypervisor" in Path("/proc/cpuinfo").read_text(),
     # Another boot is another start of the machine, or another machine. Only a part of the hash, to tell them apart.
-    "boot": lambda: hashlib.sha256(Path("/proc/sys/kernel/random/boot_id").read_bytes()).hexdigest()[:12],
-    "transparent_hugepages": lambda: Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip(),
+    "boot": lambda: hashlib.sha256(
+        Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    ).hexdigest()[:12],
+    "transparent_hugepages": lambda: (
+        Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip()
+    ),
     "kernel": platform.release,
     "python": platform.python_version,
-    "versions": lambda: {found.name: found.version for n in DISTRIBUTIONS for found in metadata.distributions(name=n)},
+    "versions": lambda: {
+        found.name: found.version for n in DISTRIBUTIONS for found in metadata.distributions(name=n)
+    },
     "gpu_driver": lambda: Path("/sys/module/nvidia/version").read_text().strip(),
     "cuda": cuda_version,
     "git_commit": lambda: _git("rev-parse", "HEAD"),
@@ -84,14 +103,20 @@ def hash_clock_code() -> str:
     """
     digest = hashlib.sha256()
     for name, module in sorted(sys.modules.items()):
-        if CLOCK_MODULES.match(name) and module.__file__ and not module.__file__.endswith("__init__.py"):
+        if (
+            CLOCK_MODULES.match(name)
+            and module.__file__
+            and not module.__file__.endswith("__init__.py")
+        ):
             tree = ast.parse(Path(module.__file__).read_bytes())
             for node in ast.walk(tree):
                 match getattr(node, "body", None):
                     case [ast.Expr(ast.Constant()), *rest]:
                         node.body = rest  # type: ignore[attr-defined]
             digest.update(f"{name} {ast.dump(tree)}".encode())
-    digest.update((Path(__file__).parents[1] / "workers" / "variables.toml").read_bytes())  # of --retain-memory
+    digest.update(
+        (Path(__file__).parents[1] / "workers" / "variables.toml").read_bytes()
+    )  # of --retain-memory
     return digest.hexdigest()[:12]
 
 
@@ -110,7 +135,9 @@ def describe_environment() -> dict[str, Any]:
 
 def machine_line(environment: dict[str, Any]) -> str:
     gpus, versions = environment.get("gpus") or [], environment.get("versions") or {}
-    huge_pages = re.search(r"\[(\w+)\]", environment.get("transparent_hugepages") or "")  # the kernel's choice
+    huge_pages = re.search(
+        r"\[(\w+)\]", environment.get("transparent_hugepages") or ""
+    )  # the kernel's choice
     cores = "virtual CPUs" if environment.get("virtual_machine") else "cores"
     return ", ".join([
         f"{environment.get('logical_cpus')} {cores} of {environment.get('cpu_model')}",

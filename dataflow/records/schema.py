@@ -71,7 +71,9 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ProcessCost(msgspec.Struct, forbid_unknown_fields=True):
     """What one process used, counted once however many workers share it."""
 
-    peak_memory_bytes: Count | None = None  # largest resident set; shared pages count in each process
+    peak_memory_bytes: Count | None = (
+        None  # largest resident set; shared pages count in each process
+    )
     minor_faults: Count | None = None  # page faults during the timed iterations
 
 
@@ -93,9 +95,13 @@ class NodeCosts(msgspec.Struct, forbid_unknown_fields=True):
     """What a node did from the first timed iteration to the last, and what was measured of it before and after."""
 
     memcpy_seconds: list[Seconds] = []  # one warm copy per edge, one sample per pass
-    clock_offset_seconds: float = 0.0  # how far its clock was ahead of the driver's before the iterations
+    clock_offset_seconds: float = (
+        0.0  # how far its clock was ahead of the driver's before the iterations
+    )
     clock_error_seconds: float = 0.0  # the largest possible error of both
-    received_bytes: Count | None = None  # by the interface of the node's address; None: it is not known
+    received_bytes: Count | None = (
+        None  # by the interface of the node's address; None: it is not known
+    )
     busy_cores: float = 0.0  # of all processes; nodes on one machine count each other's too
     steal_cores: float = 0.0
 
@@ -105,13 +111,21 @@ class Run(record.Run, msgspec.Struct, forbid_unknown_fields=True):
 
     order: Count = 0  # its position among the runs of its suite, to see drift
     pair: str = ""  # shared by two runs of a paired measurement
-    other_cores: float | None = None  # CPU use of other programs from the first iteration to the last; None: unknown
-    steal_cores: float = 0.0  # CPU time in which the hypervisor ran other virtual machines, in the same period
+    other_cores: float | None = (
+        None  # CPU use of other programs from the first iteration to the last; None: unknown
+    )
+    steal_cores: float = (
+        0.0  # CPU time in which the hypervisor ran other virtual machines, in the same period
+    )
     memcpy_all_cores_seconds: list[Seconds] = []  # as memcpy_before_seconds, by all cores
-    cold_copy_before_seconds: list[Seconds] = []  # one copy per edge into fresh memory, by --threads threads
+    cold_copy_before_seconds: list[
+        Seconds
+    ] = []  # one copy per edge into fresh memory, by --threads threads
     cold_copy_after_seconds: list[Seconds] = []
     cold_copy_faults: Count = 0  # page faults of one pass
-    null_transport_seconds: list[Seconds] = []  # the benchmark's own work for one iteration, one sample per pass
+    null_transport_seconds: list[
+        Seconds
+    ] = []  # the benchmark's own work for one iteration, one sample per pass
     # What was done once before the first iteration -> its time. What it contains depends on the transport: torch and
     # peers start their processes in it, rdt does not. So it is not compared between transports.
     setup_seconds: dict[str, float] = {}
@@ -121,19 +135,39 @@ class Run(record.Run, msgspec.Struct, forbid_unknown_fields=True):
     links: list[Link] = []  # that edges cross
     data_paths: dict[str, str] = {}  # edge -> how its bytes travelled, as found at run time
     readers_own_a_copy: bool | None = None  # as found at run time; None: not seen
-    settled: bool | None = None  # whether the times had settled after the warm-up; None: unknown, as with --warmup N
-    group_seconds: list[Seconds] = []  # per --check-every iterations: from the first query to the last result
-    cpu_seconds: float | None = None  # of all processes, Ray's own included, during the timed iterations
+    settled: bool | None = (
+        None  # whether the times had settled after the warm-up; None: unknown, as with --warmup N
+    )
+    group_seconds: list[
+        Seconds
+    ] = []  # per --check-every iterations: from the first query to the last result
+    cpu_seconds: float | None = (
+        None  # of all processes, Ray's own included, during the timed iterations
+    )
     wrong_bytes: Count = 0  # of all iterations, the untimed ones included
-    wrong_bytes_by_field: dict[str, int] = {}  # "policy -> reward" or "policy -> reward, logprobs" -> bytes
-    unsent_wrong_bytes: dict[str, int] = {}  # edge -> those that its readers found in memory before anything was sent
-    stored_bytes: Count = 0  # written to the object store during the timed iterations; channels bypass it
+    wrong_bytes_by_field: dict[
+        str, int
+    ] = {}  # "policy -> reward" or "policy -> reward, logprobs" -> bytes
+    unsent_wrong_bytes: dict[
+        str, int
+    ] = {}  # edge -> those that its readers found in memory before anything was sent
+    stored_bytes: Count = (
+        0  # written to the object store during the timed iterations; channels bypass it
+    )
     spilled_bytes: Count = 0  # written to disk by the object store, from the first iteration on
-    beside_iterations: Count = 0  # --beside: iterations of the other flow that ended during the timed ones
-    beside_seconds: float = 0.0  # from the first timed iteration to the last, with the verification between them
-    loopback_bytes: Count | None = None  # received by the loopback interface during the timed iterations
+    beside_iterations: Count = (
+        0  # --beside: iterations of the other flow that ended during the timed ones
+    )
+    beside_seconds: float = (
+        0.0  # from the first timed iteration to the last, with the verification between them
+    )
+    loopback_bytes: Count | None = (
+        None  # received by the loopback interface during the timed iterations
+    )
     measured: dict[str, Any] = {}  # study -> what it measures besides
-    processes: dict[str, ProcessCost] = {}  # names of the workers in the process, joined by "+", or raylet -> cost
+    processes: dict[
+        str, ProcessCost
+    ] = {}  # names of the workers in the process, joined by "+", or raylet -> cost
     iterations_us: list[tuple[float, float]] = []  # --trace: start and end of each timed iteration
     spans: list[Span] = []  # --trace
 
@@ -151,4 +185,6 @@ class Record(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def record_edges(flow: Flow) -> tuple[Edge, ...]:
-    return tuple(Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in flow.edges)
+    return tuple(
+        Edge(source=edge.source, reader=edge.reader, bytes=edge.bytes) for edge in flow.edges
+    )

@@ -9,7 +9,15 @@ from dataflow.analysis.result import median_of
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
 from dataflow.report.sections import provenance, title_of
-from dataflow.report.tables import Column, Section, digits_of, format_ends, format_range, format_significant, make_table
+from dataflow.report.tables import (
+    Column,
+    Section,
+    digits_of,
+    format_ends,
+    format_range,
+    format_significant,
+    make_table,
+)
 
 
 def format_times(row: Row, factor: float = 1e3) -> str:
@@ -19,7 +27,9 @@ def format_times(row: Row, factor: float = 1e3) -> str:
 
 def format_factor(ratios: Sequence[float]) -> str:
     """Return the geometric mean of ratios of campaigns, marked if there are too few; "-" if there is none."""
-    text = format_significant(geometric_mean(ratios) if ratios else None, digits_of(predict(ratios)))
+    text = format_significant(
+        geometric_mean(ratios) if ratios else None, digits_of(predict(ratios))
+    )
     if not 0 < len(ratios) < MIN_CAMPAIGNS:
         return text
     return f"{text} ({'one campaign' if len(ratios) == 1 else f'{len(ratios)} campaigns'})"
@@ -50,7 +60,9 @@ def describe_campaigns(rows: Sequence[Row]) -> list[str]:
     """Return the failures, the machines, and how many campaigns, boots and kernels, with which commits."""
     names = sorted({name for row in rows for name in row.pairs})
     measured = [(name, row.pairs[name].new) for name in names for row in rows if name in row.pairs]
-    failures = [f"{name}: {result.label}: {result.failure}." for name, result in measured if result.failure]
+    failures = [
+        f"{name}: {result.label}: {result.failure}." for name, result in measured if result.failure
+    ]
     return [*failures, *provenance([result for _, result in measured], names)]
 
 
@@ -64,7 +76,9 @@ def campaign_sections(rows: Sequence[Row]) -> list[Section]:
         group.sort(key=lambda row: (not row.is_comparable, row.mean))
         chart = draw_factors(group) if table == "headline" else None
         cells, title = make_table(group, columns_of(group)), title_of(group[0].newest)
-        built.append(Section(f"campaign-{table}", title, "", cells, chart, describe_campaigns(group)))
+        built.append(
+            Section(f"campaign-{table}", title, "", cells, chart, describe_campaigns(group))
+        )
     is_right = leave_one_out(rows)
     return [*built, build_check(is_right)] if is_right else built
 
@@ -75,7 +89,10 @@ def draw_factors(rows: Sequence[Row]) -> Chart | None:
                   *(row.interval or (row.mean, row.mean))) for row in shown]  # fmt: skip
     if not marks:
         return None
-    caption = ("Line: where the factor of another campaign lies with 95 % probability.", *describe_campaigns(rows))
+    caption = (
+        "Line: where the factor of another campaign lies with 95 % probability.",
+        *describe_campaigns(rows),
+    )
     fastest, baseline = max(marks, key=lambda mark: mark.value), rows[0].baseline
     title = f"{fastest.name} is {fastest.label} times as fast as {baseline.label}.\n"
     axis = f"times as fast as {baseline.label} (logarithmic axis)"

@@ -58,13 +58,19 @@ class Chart:
     x_label: str
     limits: dict[str, float] = field(default_factory=dict)  # vertical lines, by name in the legend
     caption: Sequence[str] = ()
-    segment_names: Sequence[str] = ()  # in the order in which bars are stacked, on an axis that starts at zero
-    format_x: Callable[[int], str] | None = None  # the panels have lines on logarithmic axes instead of rows
+    segment_names: Sequence[
+        str
+    ] = ()  # in the order in which bars are stacked, on an axis that starts at zero
+    format_x: Callable[[int], str] | None = (
+        None  # the panels have lines on logarithmic axes instead of rows
+    )
 
     def draw(self) -> Figure:
         """Return the figure, with the title and the legend at the top and the caption at the bottom."""
         caption = wrap("\n".join(self.caption), CAPTION_CHARACTERS)
-        heights = [LINE_CHART_ROWS if self.format_x else len(marks) + 0.4 for marks in self.panels.values()]
+        heights = [
+            LINE_CHART_ROWS if self.format_x else len(marks) + 0.4 for marks in self.panels.values()
+        ]
         height = 1.3 + ROW_HEIGHT * sum(heights) + 0.5 * len(heights) + 0.13 * caption.count("\n")
         figure = Figure(figsize=(WIDTH, min(height, MAX_HEIGHT)), layout="constrained")
         figure.supxlabel(caption, x=0.01, ha="left", fontsize=7.5)
@@ -79,8 +85,17 @@ class Chart:
                 self.draw_lines(axes, marks, self.format_x)
             else:
                 self.draw_rows(axes, marks)
-            for (name, position), style in zip(self.limits.items(), cycle(("-", "--", ":")), strict=False):
-                axes.axvline(position, color=LIMIT_COLOUR, linewidth=1.2, linestyle=style, zorder=1, label=name)
+            for (name, position), style in zip(
+                self.limits.items(), cycle(("-", "--", ":")), strict=False
+            ):
+                axes.axvline(
+                    position,
+                    color=LIMIT_COLOUR,
+                    linewidth=1.2,
+                    linestyle=style,
+                    zorder=1,
+                    label=name,
+                )
         axes.set_xlabel(self.x_label, fontsize=9)
         legend = figure.legend(
             *panels[0].get_legend_handles_labels(), title=wrap(self.title, TITLE_CHARACTERS), title_fontsize=11,
@@ -93,7 +108,9 @@ class Chart:
         """Return the chart as SVG, equal for equal charts. Text is drawn as paths, to look equal everywhere."""
         buffer = io.StringIO()
         with rc_context({"svg.fonttype": "path", "svg.hashsalt": "chatlearn-data-flow"}):
-            self.draw().savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Type", "Format")))
+            self.draw().savefig(
+                buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Type", "Format"))
+            )
         text = buffer.getvalue()
         # Glyphs are most of the file, so they are written as briefly as possible, and without unused names and digits.
         text = text[text.index("<svg") :].replace("DejaVuSans-", "").replace("xlink:href", "href")
@@ -103,7 +120,9 @@ class Chart:
         return re.sub(r"\s*\n\s*", "\n", text)
 
     def draw_rows(self, axes: Any, marks: Sequence[Mark]) -> None:
-        shown = [end for panel in self.panels.values() for mark in panel for end in (mark.low, mark.high)]
+        shown = [
+            end for panel in self.panels.values() for mark in panel for end in (mark.low, mark.high)
+        ]
         shown += self.limits.values()
         if self.segment_names:
             axes.set_xlim(0, 1.005 * max(shown))
@@ -116,28 +135,62 @@ class Chart:
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(marks) - 0.3, -0.7)
         for y, mark in enumerate(marks):
-            axes.text(1.01, y, mark.label, fontsize=8, transform=axes.get_yaxis_transform(), va="center_baseline")
+            axes.text(
+                1.01,
+                y,
+                mark.label,
+                fontsize=8,
+                transform=axes.get_yaxis_transform(),
+                va="center_baseline",
+            )
             if not mark.segments:
-                axes.plot((mark.low, mark.high), (y, y), color="0.1", linewidth=1.6, solid_capstyle="butt", zorder=2.1)
-                axes.plot(mark.value, y, markersize=6, zorder=2.2, **style_of(mark.name, mark.is_view))
+                axes.plot(
+                    (mark.low, mark.high),
+                    (y, y),
+                    color="0.1",
+                    linewidth=1.6,
+                    solid_capstyle="butt",
+                    zorder=2.1,
+                )
+                axes.plot(
+                    mark.value, y, markersize=6, zorder=2.2, **style_of(mark.name, mark.is_view)
+                )
 
     def draw_bars(self, axes: Any, marks: Sequence[Mark]) -> None:
         rows, starts = range(len(marks)), [0.0] * len(marks)
         for name, colour in zip(self.segment_names, SEGMENT_COLOURS, strict=True):
             lengths = [mark.segments.get(name, 0.0) for mark in marks]
             if any(lengths):
-                axes.barh(rows, lengths, 0.74, starts, label=name, color=colour, edgecolor="black", linewidth=0.5)
+                axes.barh(
+                    rows,
+                    lengths,
+                    0.74,
+                    starts,
+                    label=name,
+                    color=colour,
+                    edgecolor="black",
+                    linewidth=0.5,
+                )
             starts = [start + length for start, length in zip(starts, lengths, strict=True)]
 
-    def draw_lines(self, axes: Any, marks: Sequence[Series], format_x: Callable[[int], str]) -> None:
+    def draw_lines(
+        self, axes: Any, marks: Sequence[Series], format_x: Callable[[int], str]
+    ) -> None:
         axes.grid(axis="y", linewidth=0.6)
         axes.set_ylabel("milliseconds per iteration", fontsize=9)
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda value, _: format_x(round(value)))
         lines = [line for line in marks if not line.is_limit]
-        set_log_axis(axes, "y", [value for line in lines for point in line.points for value in point[1:]])
-        for line in sorted(marks, key=lambda line: -line.points[-1][1]):  # the highest at the right end, for the legend
-            style = style_of(line.name, line.is_view) | {"linewidth": 1.4, "linestyle": "--" if line.is_view else "-"}
+        set_log_axis(
+            axes, "y", [value for line in lines for point in line.points for value in point[1:]]
+        )
+        for line in sorted(
+            marks, key=lambda line: -line.points[-1][1]
+        ):  # the highest at the right end, for the legend
+            style = style_of(line.name, line.is_view) | {
+                "linewidth": 1.4,
+                "linestyle": "--" if line.is_view else "-",
+            }
             if line.is_limit:
                 style = {"color": LIMIT_COLOUR, "linewidth": 5, "alpha": 0.45}
             x, y, low, high = zip(*line.points, strict=True)
@@ -159,10 +212,14 @@ def set_log_axis(axes: Any, name: str, values: Sequence[float]) -> None:
     axes.set(**{f"{name}scale": "log", f"{name}lim": (low / margin, high * margin)})
     axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_major_formatter(PLAIN_NUMBERS)
-    axis.set_major_locator(LogLocator(subs=(1,) if high > 500 * low else (1, 2, 5), numticks=20))  # of the labels
+    axis.set_major_locator(
+        LogLocator(subs=(1,) if high > 500 * low else (1, 2, 5), numticks=20)
+    )  # of the labels
     axis.set_minor_formatter(NullFormatter())
 
 
 def wrap(text: str, width: int) -> str:
     """Break lines that are longer than `width` characters, but not at the hyphens of a flag."""
-    return "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in text.splitlines())
+    return "\n".join(
+        textwrap.fill(line, width, break_on_hyphens=False) for line in text.splitlines()
+    )

@@ -36,11 +36,20 @@ def to_text(table: TextTable, width: int | None = None, count: int = MAX_COLUMNS
     """
     texts: dict[int, list[str]] = {}
     for position in choose_columns(table, count):
-        column, cells = table.columns[position], [table.headers[position], *(row[position] for row in table.cells)]
+        column, cells = (
+            table.columns[position],
+            [table.headers[position], *(row[position] for row in table.cells)],
+        )
         longest = max(map(len, cells))
-        texts[position] = [cell.ljust(longest) if column.is_text else cell.rjust(longest) for cell in cells]
+        texts[position] = [
+            cell.ljust(longest) if column.is_text else cell.rjust(longest) for cell in cells
+        ]
     ranks = {position: table.columns[position].rank for position in texts}
-    while width and sum(len(cells[0]) + 2 for cells in texts.values()) - 2 > width and any(ranks[p] for p in texts):
+    while (
+        width
+        and sum(len(cells[0]) + 2 for cells in texts.values()) - 2 > width
+        and any(ranks[p] for p in texts)
+    ):
         del texts[max(texts, key=lambda position: ranks[position])]
     space = (width or 0) - sum(len(cells[0]) + 2 for cells in texts.values())
     times = [position for position in texts if table.columns[position].is_time]
@@ -50,8 +59,14 @@ def to_text(table: TextTable, width: int | None = None, count: int = MAX_COLUMNS
         scale = min(space, MAX_BAR) / max(*values, 1e-9)
         texts[len(table.columns)] = ["", *("#" * round(scale * value) for value in values)]
     lines = ["  ".join(row).rstrip() for row in zip(*texts.values(), strict=True)]
-    if left_out := [column.header for position, column in enumerate(table.columns) if position not in texts]:
-        reason = "--columns all also shows" if count == MAX_COLUMNS else "not shown, because the terminal is too narrow"
+    if left_out := [
+        column.header for position, column in enumerate(table.columns) if position not in texts
+    ]:
+        reason = (
+            "--columns all also shows"
+            if count == MAX_COLUMNS
+            else "not shown, because the terminal is too narrow"
+        )
         lines.append(textwrap.fill(f"({reason}: {', '.join(left_out)})", width or MAX_LINE))
     return "\n".join(lines)
 
@@ -102,7 +117,9 @@ def print_end(record: Record, path: Path, count: int) -> None:
             print(f"error: {run.reason}", file=sys.stderr, flush=True)
     print(f"records: {path}")
     for run in result.runs:
-        timed_seconds = sum(run.group_seconds or run.seconds)  # of groups: from the first query to the last result
+        timed_seconds = sum(
+            run.group_seconds or run.seconds
+        )  # of groups: from the first query to the last result
         print(f"Execution time: {format_significant(timed_seconds, 3)} seconds")
 
 
@@ -120,11 +137,20 @@ def to_markdown_table(table: TextTable) -> str:
     """Return the columns of the lowest ranks, and the rows for pages."""
     chosen = choose_columns(table, MAX_PAGE_COLUMNS)
     rule = ["---" if column.is_text else "---:" for column in table.columns]
-    rows = table.cells if table.page_rows is None else [table.cells[position] for position in table.page_rows]
+    rows = (
+        table.cells
+        if table.page_rows is None
+        else [table.cells[position] for position in table.page_rows]
+    )
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    lines = [f"| {' | '.join(row[position] for position in chosen)} |" for row in (table.headers, rule, *cells)]
+    lines = [
+        f"| {' | '.join(row[position] for position in chosen)} |"
+        for row in (table.headers, rule, *cells)
+    ]
     left_out = len(table.cells) - len(cells)
-    return "\n".join(lines) + (f"\n\nRows that are not shown: {left_out} ({REPORT_COMMAND})." if left_out else "")
+    return "\n".join(lines) + (
+        f"\n\nRows that are not shown: {left_out} ({REPORT_COMMAND})." if left_out else ""
+    )
 
 
 def rewrite_pages(folder: Path, built: Sequence[Section]) -> None:

@@ -19,7 +19,13 @@ from dataflow.records.machine import machine_line
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Mark
 from dataflow.report.sentences import format_time
-from dataflow.report.tables import Column, Section, format_milliseconds, format_significant, make_table
+from dataflow.report.tables import (
+    Column,
+    Section,
+    format_milliseconds,
+    format_significant,
+    make_table,
+)
 from dataflow.studies import STUDIES_FOLDER, studies
 from dataflow.units import format_bytes
 
@@ -30,7 +36,9 @@ class Group:
     """The results of one section, which share their reference times, and all results of the report."""
 
     def __init__(self, results: Sequence[Result], report: Sequence[Result]) -> None:
-        self.results = [Result(result.records, results) for result in results]  # also those without a time
+        self.results = [
+            Result(result.records, results) for result in results
+        ]  # also those without a time
         self.report = report
         self.done = [result for result in self.results if result.status == "ok"]
         self.ordered = tables.order_by_readers(self.done)
@@ -42,12 +50,16 @@ def title_of(result: Result) -> str:
 
 def by_sizes(*left_out: str) -> Callable[[Result], tuple[Any, ...]]:
     """Return a function for `Table.group_by`: results with equal sizes, except those that are left out."""
-    return lambda result: (str(sorted(item for item in result.workload.sizes.items() if item[0] not in left_out)),)
+    return lambda result: (
+        str(sorted(item for item in result.workload.sizes.items() if item[0] not in left_out)),
+    )
 
 
 def is_baseline(result: Result) -> bool:
     """Whether a configuration is the demo's queues or plain references, whatever number is verified at once."""
-    return result.transport.label in (BASELINE, SIMPLEST) and result.configuration.flags.keys() <= {*tables.GROUP_FLAGS}
+    return result.transport.label in (BASELINE, SIMPLEST) and result.configuration.flags.keys() <= {
+        *tables.GROUP_FLAGS
+    }
 
 
 @dataclass(frozen=True)
@@ -62,17 +74,27 @@ class Table:
     sentence: Callable[[Group], str] = lambda group: ""
     chart: Callable[[Group], Any] = lambda group: None
     notes: Callable[[Group], Sequence[str]] = lambda group: ()
-    group_by: Callable[[Result], tuple[Any, ...]] = lambda r: (-r.workload.bytes_per_iteration, r.workload.edges)
+    group_by: Callable[[Result], tuple[Any, ...]] = lambda r: (
+        -r.workload.bytes_per_iteration,
+        r.workload.edges,
+    )
     before: Sequence["Table"] = ()  # tables of the same groups
-    is_kept: Callable[[Result], bool] = is_baseline  # whether a row is on a page that cannot have all
+    is_kept: Callable[[Result], bool] = (
+        is_baseline  # whether a row is on a page that cannot have all
+    )
 
 
 @cache
 def find_tables() -> Mapping[str, Table]:
     """Return how each table is shown, in the order of the report: those of the suite, then those of the studies."""
     names = [name for name in studies() if (STUDIES_FOLDER / name / "sections.py").exists()]
-    modules = ["dataflow.report.suite_tables", *(f"dataflow.studies.{name}.sections" for name in names)]
-    return {name: table for module in modules for name, table in import_module(module).SECTIONS.items()}
+    modules = [
+        "dataflow.report.suite_tables",
+        *(f"dataflow.studies.{name}.sections" for name in names),
+    ]
+    return {
+        name: table for module in modules for name, table in import_module(module).SECTIONS.items()
+    }
 
 
 def sections(results: Sequence[Result]) -> list[Section]:
@@ -84,9 +106,16 @@ def sections(results: Sequence[Result]) -> list[Section]:
     groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
     for result in results:
         flow, table = result.workload.flow, by_name[result.table]
-        key = ([*by_name].index(result.table), [*FLOWS, flow].index(flow), flow, *table.group_by(result))
+        key = (
+            [*by_name].index(result.table),
+            [*FLOWS, flow].index(flow),
+            flow,
+            *table.group_by(result),
+        )
         # A paired measurement can have the same configuration twice, from two checkouts.
-        groups[key] += [Result((record,)) for record in result.records] if result.paired else [result]
+        groups[key] += (
+            [Result((record,)) for record in result.records] if result.paired else [result]
+        )
     built = []
     for key in sorted(groups, key=lambda key: key[:4]):
         built += build_group(by_name[groups[key][0].table], Group(groups[key], results))
@@ -98,22 +127,41 @@ def build_group(table: Table, group: Group) -> list[Section]:
     failures = [f"{result.label}: {result.failure}." for result in group.results if result.failure]
     if not group.done:
         statuses = make_table(group.results, tables.MAIN_COLUMNS)
-        return [Section("results", title_of(group.results[0]), "Nothing was measured.", statuses, notes=failures)]
+        return [
+            Section(
+                "results",
+                title_of(group.results[0]),
+                "Nothing was measured.",
+                statuses,
+                notes=failures,
+            )
+        ]
     built = []
     for part in (*table.before, table):
         rows, columns = [*part.rows(group)], part.columns(group)
         if rows and isinstance(rows[0], Result):
-            rows += [result for result in group.results if result.status in UNCOUNTED and result not in rows]
+            rows += [
+                result
+                for result in group.results
+                if result.status in UNCOUNTED and result not in rows
+            ]
         if rows:
-            notes = [*part.notes(group), *(failures + provenance(group.done) if part is table else ())]
+            notes = [
+                *part.notes(group),
+                *(failures + provenance(group.done) if part is table else ()),
+            ]
             cells, title = make_table(rows, columns) if columns else None, part.title(group.done[0])
             if cells and len(rows) > MAX_PAGE_ROWS and isinstance(rows[0], Result):
                 cells = replace(cells, page_rows=choose_rows(rows, part.is_kept))
-            built.append(Section(part.name, title, part.sentence(group), cells, part.chart(group), notes))
+            built.append(
+                Section(part.name, title, part.sentence(group), cells, part.chart(group), notes)
+            )
     return built
 
 
-def choose_rows(results: Sequence[Result], is_kept: Callable[[Result], bool] = is_baseline) -> list[int]:
+def choose_rows(
+    results: Sequence[Result], is_kept: Callable[[Result], bool] = is_baseline
+) -> list[int]:
     """Return the positions of MAX_PAGE_ROWS results: those that are kept, and the fastest of each kind of readers."""
     importance: dict[int, tuple[Any, ...]] = {}
     for readers in tables.READER_GROUPS:
@@ -129,18 +177,31 @@ def provenance(results: Sequence[Result], campaigns: Sequence[str] = ()) -> list
     shared = {key: " or ".join(sorted({str(e.get(key)) for e in environments}))
               for key in ("cpu_model", "kernel") if campaigns}  # fmt: skip
     machines = sorted({machine_line(environment | shared) for environment in environments})
-    boots, kernels = (len({environment.get(key) for environment in environments}) for key in ("boot", "kernel"))
+    boots, kernels = (
+        len({environment.get(key) for environment in environments}) for key in ("boot", "kernel")
+    )
     changed = " with changes that are not committed"
-    names = [(e.get("git_commit") or "unknown")[:10] + (changed if e.get("git_dirty") else "") for e in environments]
+    names = [
+        (e.get("git_commit") or "unknown")[:10] + (changed if e.get("git_dirty") else "")
+        for e in environments
+    ]
     commits = ", ".join(dict.fromkeys(names if campaigns else sorted(names)))  # as the campaigns
     runs = tables.format_range([len(r.run_seconds) for r in results], digits=9)
     ok_runs = [run for result in results for run in result.ok_runs]
-    verb = "Counted, although" if any(result.allows_disturbed for result in results) else "Left out, because"
+    verb = (
+        "Counted, although"
+        if any(result.allows_disturbed for result in results)
+        else "Left out, because"
+    )
     left_out = {
         f"{verb} they were disturbed": sum(bool(find_disturbance(run)) for run in ok_runs),
-        "Left out, because their times had not settled": sum(run.settled is False for run in ok_runs),
+        "Left out, because their times had not settled": sum(
+            run.settled is False for run in ok_runs
+        ),
     }
-    notes = "".join(f"{reason}: {count} of {len(ok_runs)} runs. " for reason, count in left_out.items() if count)
+    notes = "".join(
+        f"{reason}: {count} of {len(ok_runs)} runs. " for reason, count in left_out.items() if count
+    )
     if campaigns:
         return [*machines, f"Campaigns: {len(campaigns)} ({', '.join(campaigns)}), boots: {boots}, kernels: {kernels}. "
                 f"Runs per configuration and campaign: {runs}. {notes}Commit {commits}."]  # fmt: skip
@@ -150,7 +211,10 @@ def provenance(results: Sequence[Result], campaigns: Sequence[str] = ()) -> list
 
 
 def draw_dots(
-    group: Group, file_name: str = "", title: str = "", label: Callable[[Result], str] = tables.marked_label
+    group: Group,
+    file_name: str = "",
+    title: str = "",
+    label: Callable[[Result], str] = tables.marked_label,
 ) -> Chart | None:
     """Return a chart with a dot per result, the slowest first, in groups of equal work, and the times of memcpy.
 
@@ -162,12 +226,21 @@ def draw_dots(
     for result in (group.ordered[position] for position in choose_rows(group.ordered)):
         milliseconds = 1e3 * result.typical_seconds
         ends = tables.milliseconds_interval(result) or (milliseconds, milliseconds)
-        mark = Mark(label(result), format_time(result), milliseconds, *ends, not result.readers_own_a_copy)
+        mark = Mark(
+            label(result), format_time(result), milliseconds, *ends, not result.readers_own_a_copy
+        )
         dots.setdefault(tables.readers_of(result), []).append(mark)
-    caption = ("Line: 95 % interval of the time, from the medians of the runs.", *provenance(group.done))
-    title = find_finding(group.ordered) + (title or f"Time per iteration: {title_of(group.done[0])}")
+    caption = (
+        "Line: 95 % interval of the time, from the medians of the runs.",
+        *provenance(group.done),
+    )
+    title = find_finding(group.ordered) + (
+        title or f"Time per iteration: {title_of(group.done[0])}"
+    )
     file_name = file_name or group.done[0].table.replace("-", "_")
-    return Chart(file_name, title, dots, "milliseconds (logarithmic axis)", memcpy_lines(group.done), caption)
+    return Chart(
+        file_name, title, dots, "milliseconds (logarithmic axis)", memcpy_lines(group.done), caption
+    )
 
 
 def find_finding(results: Sequence[Result], swept: str = "") -> str:
@@ -176,7 +249,11 @@ def find_finding(results: Sequence[Result], swept: str = "") -> str:
     if not baseline:
         return ""
     conditions = attrgetter("work", "check_every", "in_flight", "threads")
-    alike = [r for r in results if conditions(r) == conditions(baseline) and r.transport.label != REFERENCE]
+    alike = [
+        r
+        for r in results
+        if conditions(r) == conditions(baseline) and r.transport.label != REFERENCE
+    ]
     ratio = Pair(alike[-1], baseline).ratio
     if ratio.verdict in UNRANKED or ratio.interval is None:
         return ""
@@ -186,6 +263,11 @@ def find_finding(results: Sequence[Result], swept: str = "") -> str:
 
 def memcpy_lines(results: Sequence[Result]) -> dict[str, float]:
     """Return the times of one warm copy per edge in ms, by their names in the legend."""
-    all_cores = [s for result in results for run in result.quiet_runs for s in run.memcpy_all_cores_seconds]
-    times = {"memcpy": results[0].memcpy_seconds, "memcpy by all cores": median(all_cores) if all_cores else None}
+    all_cores = [
+        s for result in results for run in result.quiet_runs for s in run.memcpy_all_cores_seconds
+    ]
+    times = {
+        "memcpy": results[0].memcpy_seconds,
+        "memcpy by all cores": median(all_cores) if all_cores else None,
+    }
     return {f"{name}: {format_milliseconds(s)} ms": 1e3 * s for name, s in times.items() if s}

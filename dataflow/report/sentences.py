@@ -13,11 +13,17 @@ def describe_pair(pair: Pair) -> str:
     """Return how many times as fast the new configuration is as the old one, and how sure that is."""
     old, new, ratio = pair.old, pair.new, pair.ratio
     if old.work != new.work:
-        texts = [f"{r.label} takes {format_time(r)} where {tables.readers_of(r)}" for r in (new, old)]
+        texts = [
+            f"{r.label} takes {format_time(r)} where {tables.readers_of(r)}" for r in (new, old)
+        ]
         return f"{', and '.join(texts)}: different work, so there is no factor."
     is_slower = ratio.value > 1
     times, ends = format_ratio(ratio, invert=not is_slower)
-    interval = f"95 % interval {ends}" if ratio.interval else f"no interval: give --runs {MIN_RUNS} or more"
+    interval = (
+        f"95 % interval {ends}"
+        if ratio.interval
+        else f"no interval: give --runs {MIN_RUNS} or more"
+    )
     factor = f"{times} times as {'long' if is_slower else 'fast'}"
     if ratio.verdict in UNRANKED:
         preposition = "from" if ratio.verdict == NO_DIFFERENCE else "against"
@@ -36,8 +42,12 @@ def describe_fastest(results: Sequence[Result]) -> str:
             text = f"If {readers}, `{best.label}` {'is the fastest with' if others else 'takes'} {format_time(best)}"
             equal = [other for other in others if Pair(best, other).ratio.verdict in UNRANKED]
             names = " and ".join(f"`{other.label}` ({format_time(other)})" for other in equal)
-            sentences.append(f"{text}; these runs do not tell it apart from {names}" if names else text)
-    if left_out := [f"`{result.label}` ({result.status})" for result in results if result.status in UNCOUNTED]:
+            sentences.append(
+                f"{text}; these runs do not tell it apart from {names}" if names else text
+            )
+    if left_out := [
+        f"`{result.label}` ({result.status})" for result in results if result.status in UNCOUNTED
+    ]:
         sentences.append(f"Not ranked: {', '.join(left_out)}")
     return " ".join(f"{sentence}." for sentence in sentences)
 
@@ -50,7 +60,10 @@ def format_time(result: Result) -> str:
 
 def format_times_as_fast(result: Result, baseline: Result | None) -> str:
     """Return how many times as fast a result is as the baseline, and the 95 % interval; "-" if their work differs."""
-    if baseline is None or (result.check_every, result.work) != (baseline.check_every, baseline.work):
+    if baseline is None or (result.check_every, result.work) != (
+        baseline.check_every,
+        baseline.work,
+    ):
         return "-"
     if result is baseline:
         return "1"
@@ -63,13 +76,17 @@ def format_ratio(ratio: Ratio, invert: bool = False) -> tuple[str, str]:
     ends = ratio.interval
     if invert and ends:
         ends = (1 / ends[1], 1 / ends[0])
-    return format_significant(1 / ratio.value if invert else ratio.value, digits_of(ends)), format_ends(ends)
+    return format_significant(
+        1 / ratio.value if invert else ratio.value, digits_of(ends)
+    ), format_ends(ends)
 
 
 def format_times(pair: Pair) -> str:
     """Return both times in ms, with as many digits."""
     digits = max(digits_of(tables.milliseconds_interval(side)) for side in pair.sides)
-    return " → ".join(tables.format_milliseconds(side.typical_seconds, digits) for side in pair.sides)
+    return " → ".join(
+        tables.format_milliseconds(side.typical_seconds, digits) for side in pair.sides
+    )
 
 
 PAIR_COLUMNS = (

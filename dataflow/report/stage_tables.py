@@ -12,10 +12,19 @@ from dataflow.catalogue.catalogue import BASELINE, SIMPLEST
 from dataflow.records.schema import Run
 from dataflow.report.charts import Chart, Mark
 from dataflow.report.sections import Group, Table, memcpy_lines, provenance, title_of
-from dataflow.report.tables import Column, format_milliseconds, format_significant, label_without_layout
+from dataflow.report.tables import (
+    Column,
+    format_milliseconds,
+    format_significant,
+    label_without_layout,
+)
 
 # The chart of causes has these configurations. Their readers own a copy.
-CHARTED = [f"{name}{flag}" for name in (BASELINE, SIMPLEST, "graph shm") for flag in ("", " --retain-memory")]
+CHARTED = [
+    f"{name}{flag}"
+    for name in (BASELINE, SIMPLEST, "graph shm")
+    for flag in ("", " --retain-memory")
+]
 Attribute = Callable[[Run], Mapping[str, float]]  # returns seconds by name
 
 
@@ -27,19 +36,27 @@ def part_columns(group: Group, attribute: Attribute, order: Sequence[str]) -> Se
 
     def format_part(result: Result, name: str) -> str:
         seconds = parts[result].get(name)
-        return format_milliseconds(None if seconds and stages.is_within_clock_error(result, seconds) else seconds)
+        return format_milliseconds(
+            None if seconds and stages.is_within_clock_error(result, seconds) else seconds
+        )
 
     names = [name for name in order if any(name in seconds for seconds in parts.values())]
     return (
         Column("configuration", label_without_layout),
-        Column("mean ms per iteration", lambda r: format_milliseconds(fmean(map(iteration_seconds, r.shown_runs)))),
+        Column(
+            "mean ms per iteration",
+            lambda r: format_milliseconds(fmean(map(iteration_seconds, r.shown_runs))),
+        ),
         *(Column(name, partial(format_part, name=name)) for name in names),
     )
 
 
 def describe_method(group: Group) -> Sequence[str]:
     """Return how the time was attributed, what a page fault costs, and how much of an iteration is explained."""
-    explained = {label_without_layout(r): fmean(stages.attribute(run)[1] for run in r.shown_runs) for r in group.done}
+    explained = {
+        label_without_layout(r): fmean(stages.attribute(run)[1] for run in r.shown_runs)
+        for r in group.done
+    }
     worst = max(explained, key=lambda name: abs(1 - explained[name]))
     faults = [stages.fault_seconds(run) * 1e6 for result in group.done for run in result.shown_runs]
     return (

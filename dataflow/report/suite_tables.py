@@ -11,7 +11,15 @@ from dataflow.analysis.result import UNCOUNTED, Result, median_of
 from dataflow.plan.plan import bytes_by_link
 from dataflow.report import tables
 from dataflow.report.charts import Chart, Series
-from dataflow.report.sections import Group, Table, draw_dots, find_finding, is_baseline, provenance, title_of
+from dataflow.report.sections import (
+    Group,
+    Table,
+    draw_dots,
+    find_finding,
+    is_baseline,
+    provenance,
+    title_of,
+)
 from dataflow.report.sentences import PAIR_COLUMNS, describe_fastest, format_times_as_fast
 from dataflow.report.stage_tables import draw_causes, stage_tables
 from dataflow.report.tables import MAIN_COLUMNS, Column, format_milliseconds, format_significant
@@ -19,7 +27,9 @@ from dataflow.units import format_bytes
 
 SWEPT = {"iteration_bytes": "bytes per iteration", "fields": "tensors per message (of equal bytes)", "actors": "actors",
          "batch_size": "samples per message", "in_flight": "iterations in flight"}  # fmt: skip
-Sweep = tuple[Result, dict[int, Result], dict[int, Result]]  # the largest timed result, the timed and all by value
+Sweep = tuple[
+    Result, dict[int, Result], dict[int, Result]
+]  # the largest timed result, the timed and all by value
 
 
 def configuration_columns(group: Group) -> Sequence[Column]:
@@ -41,11 +51,17 @@ def pair_retained(group: Group) -> list[Pair]:
     """Return the results without and with --retain-memory of each size of an iteration."""
     by_size = defaultdict[int, dict[bool, Result]](dict)
     for result in group.done:
-        by_size[result.workload.bytes_per_iteration]["retain_memory" in result.configuration.flags] = result
-    return [Pair(sides[False], sides[True]) for _, sides in sorted(by_size.items()) if len(sides) == 2]
+        by_size[result.workload.bytes_per_iteration][
+            "retain_memory" in result.configuration.flags
+        ] = result
+    return [
+        Pair(sides[False], sides[True]) for _, sides in sorted(by_size.items()) if len(sides) == 2
+    ]
 
 
-RETAINED_SIZE = Column("bytes per iteration", lambda pair: format_bytes(pair.old.workload.bytes_per_iteration))
+RETAINED_SIZE = Column(
+    "bytes per iteration", lambda pair: format_bytes(pair.old.workload.bytes_per_iteration)
+)
 RETAINED_MEMORY = Table(
     "retained-memory", lambda group: (RETAINED_SIZE, *PAIR_COLUMNS), pair_retained,
     lambda result: f"{result.flow.title}: one message per iteration, {result.transport.label}",
@@ -58,8 +74,13 @@ MICROBENCHMARK_COLUMNS = (
     Column("bytes per message", lambda r: f"{r.workload.edges[0].bytes:,}"),
     tables.READERS,
     Column("µs per iteration", lambda r: format_significant(1e6 * r.typical_seconds), is_time=True),
-    Column("p95 µs", lambda r: format_significant(1e6 * p95 if (p95 := r.p95_seconds) else None), 1),
-    Column("µs per hop", lambda r: format_significant(1e6 * r.typical_seconds / r.flow.path_length(max))),
+    Column(
+        "p95 µs", lambda r: format_significant(1e6 * p95 if (p95 := r.p95_seconds) else None), 1
+    ),
+    Column(
+        "µs per hop",
+        lambda r: format_significant(1e6 * r.typical_seconds / r.flow.path_length(max)),
+    ),
     tables.OVERHEAD,
 )
 MICROBENCHMARKS = Table(
@@ -107,7 +128,9 @@ def setup_column(step: str) -> Column:
 SETUP_COLUMNS = (
     MAIN_COLUMNS[0],
     *map(setup_column, ("agents", "registration", "registration of targets")),
-    Column("first iteration ms", lambda r: format_milliseconds(median(r.first_seconds))),  # it makes the connections
+    Column(
+        "first iteration ms", lambda r: format_milliseconds(median(r.first_seconds))
+    ),  # it makes the connections
     setup_column("deregistration"),
 )
 BESIDE = replace(
@@ -133,8 +156,12 @@ def find_sweeps(group: Group) -> list[Sweep]:
         by_label[tables.short_label(result, swept)][value] = result
     rows = []
     for results in by_label.values():
-        if timed := {value: result for value, result in sorted(results.items()) if result.status == "ok"}:
-            rows.append((timed[max(timed)], timed, results))  # the object store gives views of large messages only
+        if timed := {
+            value: result for value, result in sorted(results.items()) if result.status == "ok"
+        }:
+            rows.append(
+                (timed[max(timed)], timed, results)
+            )  # the object store gives views of large messages only
     return sorted(rows, key=lambda row: [*tables.READER_GROUPS].index(tables.readers_of(row[0])))
 
 
@@ -146,12 +173,17 @@ def sweep_columns(group: Group) -> Sequence[Column]:
         return tables.format_cell(tables.TIME, row[2][value]) if value in row[2] else "-"
 
     def format_largest_overhead(row: Sweep) -> str:
-        return tables.OVERHEAD.cell(max(row[1].values(), key=lambda result: result.overhead_share or 0))
+        return tables.OVERHEAD.cell(
+            max(row[1].values(), key=lambda result: result.overhead_share or 0)
+        )
 
     return (
         Column("configuration", lambda row: tables.short_label(row[0], swept)),
         Column("readers get", lambda row: tables.READERS.cell(row[0]), is_text=True),
-        *(Column(header(value), partial(format_at, value=value)) for value in sorted({v for *_, p in rows for v in p})),
+        *(
+            Column(header(value), partial(format_at, value=value))
+            for value in sorted({v for *_, p in rows for v in p})
+        ),
         Column("largest overhead", format_largest_overhead),
     )
 
@@ -163,23 +195,54 @@ def sweep_title(result: Result) -> str:
 
 
 def draw_sweep(group: Group) -> Chart:
-    swept, memcpy, lines, sweeps = swept_size(group.done[0]), dict[int, float](), [], find_sweeps(group)
+    swept, memcpy, lines, sweeps = (
+        swept_size(group.done[0]),
+        dict[int, float](),
+        [],
+        find_sweeps(group),
+    )
     for largest, timed, _ in sweeps:
-        seconds = {value: (r.typical_seconds, min(r.run_seconds), max(r.run_seconds)) for value, r in timed.items()}
+        seconds = {
+            value: (r.typical_seconds, min(r.run_seconds), max(r.run_seconds))
+            for value, r in timed.items()
+        }
         points = [(value, *(1e3 * s for s in times)) for value, times in seconds.items()]
-        memcpy |= {value: 1e3 * result.memcpy_seconds for value, result in timed.items() if result.memcpy_seconds}
-        lines.append(Series(tables.short_label(largest, swept), points, is_view=not largest.readers_own_a_copy))
+        memcpy |= {
+            value: 1e3 * result.memcpy_seconds
+            for value, result in timed.items()
+            if result.memcpy_seconds
+        }
+        lines.append(
+            Series(
+                tables.short_label(largest, swept), points, is_view=not largest.readers_own_a_copy
+            )
+        )
     if memcpy:
-        lines.append(Series("memcpy", [(value, ms, ms, ms) for value, ms in sorted(memcpy.items())], is_limit=True))
-    caption = ("Dashed: readers get a view. Bands: fastest to slowest run.", *provenance(group.done))
+        lines.append(
+            Series(
+                "memcpy",
+                [(value, ms, ms, ms) for value, ms in sorted(memcpy.items())],
+                is_limit=True,
+            )
+        )
+    caption = (
+        "Dashed: readers get a view. Bands: fastest to slowest run.",
+        *provenance(group.done),
+    )
     last = max(max(timed) for _, timed, _ in sweeps)
-    finding = find_finding(tables.order_by_readers([timed[last] for _, timed, _ in sweeps if last in timed]), swept)
+    finding = find_finding(
+        tables.order_by_readers([timed[last] for _, timed, _ in sweeps if last in timed]), swept
+    )
     format_x, unit = (format_bytes, "") if swept == "iteration_bytes" else (str, f" {SWEPT[swept]}")
-    title = (f"With {format_x(last)}{unit}, {finding}" if finding else "") + sweep_title(group.done[0])
+    title = (f"With {format_x(last)}{unit}, {finding}" if finding else "") + sweep_title(
+        group.done[0]
+    )
     return Chart(f"sweep_{swept}", title, {"": lines}, SWEPT[swept], {}, caption, format_x=format_x)
 
 
-SWEEP = Table("sweeps", sweep_columns, find_sweeps, sweep_title, chart=draw_sweep, group_by=lambda result: ())
+SWEEP = Table(
+    "sweeps", sweep_columns, find_sweeps, sweep_title, chart=draw_sweep, group_by=lambda result: ()
+)
 SECTIONS = {  # in the order of a report
     "headline": replace(CONFIGURATIONS, name="headline"),
     "own-flow": replace(CONFIGURATIONS, name="own-flow"),
@@ -193,6 +256,11 @@ SECTIONS = {  # in the order of a report
     "rdt": RDT,
     "beside": BESIDE,
     "rdt-stages": stage_tables("rdt-stages"),
-    **dict.fromkeys(("sweep-iteration-bytes", "sweep-fields", "sweep-batch-size", "sweep-actors"), SWEEP),
-    **{name: replace(SWEEP, name=name) for name in ("in-flight", "rdt-fields", "agentic-iteration-bytes")},
+    **dict.fromkeys(
+        ("sweep-iteration-bytes", "sweep-fields", "sweep-batch-size", "sweep-actors"), SWEEP
+    ),
+    **{
+        name: replace(SWEEP, name=name)
+        for name in ("in-flight", "rdt-fields", "agentic-iteration-bytes")
+    },
 }

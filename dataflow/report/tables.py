@@ -21,7 +21,11 @@ OWN_COPY, VIEW = "readers own a copy", "readers get a view"
 WRITTEN_IN_PLACE = "readers own a copy and the producer writes in place"
 READER_GROUPS = {OWN_COPY: "copy", WRITTEN_IN_PLACE: "copy, written in place", VIEW: "view"}
 NARROW = 1.1  # of an interval: its ends, divided
-GROUP_FLAGS = ("episode", "check_every", "in_flight")  # the configurations of a table share them, as its title says
+GROUP_FLAGS = (
+    "episode",
+    "check_every",
+    "in_flight",
+)  # the configurations of a table share them, as its title says
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,12 @@ class Column:
     rank: int = 0  # a narrow terminal leaves out the columns of the highest rank first, and never those of rank 0
     is_text: bool = False  # it is aligned to the left
     is_optional: bool = False  # it is left out if no item has a value
-    untimed: bool = False  # it has a value for results without a timed iteration too; the others have "-"
-    is_time: bool = False  # it has the reason in place of the time of a result whose runs do not count
+    untimed: bool = (
+        False  # it has a value for results without a timed iteration too; the others have "-"
+    )
+    is_time: bool = (
+        False  # it has the reason in place of the time of a result whose runs do not count
+    )
 
 
 @dataclass(frozen=True)
@@ -72,8 +80,14 @@ def format_cell(column: Column, item: Any) -> str:
 def make_table(items: Sequence[Any], columns: Sequence[Column]) -> TextTable:
     """Return a table with one line per item. The first column is text, and has a value for every item."""
     first = replace(columns[0], is_text=True, untimed=True)
-    by_column = {column: [format_cell(column, item) for item in items] for column in (first, *columns[1:])}
-    shown = {column: cells for column, cells in by_column.items() if not column.is_optional or {*cells} != {"-"}}
+    by_column = {
+        column: [format_cell(column, item) for item in items] for column in (first, *columns[1:])
+    }
+    shown = {
+        column: cells
+        for column, cells in by_column.items()
+        if not column.is_optional or {*cells} != {"-"}
+    }
     rows = [list(row) for row in zip(*shown.values(), strict=True)]
     return TextTable([*shown], [column.header for column in shown], rows)
 
@@ -85,7 +99,9 @@ def format_significant(value: float | None, digits: int = 2) -> str:
 
 def format_range(values: Sequence[float], digits: int = 2) -> str:
     """Return the smallest and the largest value with so many digits, or one of them if they are equal then."""
-    return " to ".join(dict.fromkeys(format_significant(value, digits) for value in (min(values), max(values))))
+    return " to ".join(
+        dict.fromkeys(format_significant(value, digits) for value in (min(values), max(values)))
+    )
 
 
 def digits_of(ends: tuple[float, float] | None) -> int:
@@ -122,14 +138,21 @@ def format_faults(result: Result) -> str:
 
 def format_stored(result: Result) -> str:
     """Return the bytes that the object store takes in per iteration. Channels bypass it."""
-    return format_bytes(round(sum(run.stored_bytes for run in result.shown_runs) / len(result.seconds)))
+    return format_bytes(
+        round(sum(run.stored_bytes for run in result.shown_runs) / len(result.seconds))
+    )
 
 
 def format_data_path(result: Result) -> str:
     """Return whether the data path of messages is only the requested one; "-" if something has shown it."""
     acknowledgements = {str(edge) for edge in result.workload.edges if edge.bytes <= NUMBER_BYTES}
     paths = [run.data_paths.items() for run in result.shown_runs]
-    seen = {not path.endswith(AS_REQUESTED) for items in paths for edge, path in items if edge not in acknowledgements}
+    seen = {
+        not path.endswith(AS_REQUESTED)
+        for items in paths
+        for edge, path in items
+        if edge not in acknowledgements
+    }
     if False not in seen:
         return "-"
     return "partly as requested" if True in seen else "as requested"
@@ -145,7 +168,10 @@ def readers_of(result: Result) -> str:
 def order_by_readers(results: Sequence[Result]) -> list[Result]:
     """Return the results in their groups, the slowest first; results without a time come last."""
     groups = [*READER_GROUPS]
-    timed = sorted((r for r in results if r.seconds), key=lambda r: (groups.index(readers_of(r)), -r.typical_seconds))
+    timed = sorted(
+        (r for r in results if r.seconds),
+        key=lambda r: (groups.index(readers_of(r)), -r.typical_seconds),
+    )
     return [*timed, *(result for result in results if not result.seconds)]
 
 
@@ -166,14 +192,25 @@ def short_label(result: Result, swept: str = "") -> str:
     flags = {name: value for name, value in configuration.flags.items() if name not in GROUP_FLAGS}
     name = configuration_name(configuration.runtime, configuration.transport, flags)
     rest = marked_label(result).removeprefix(result.name)
-    shared = f" --fields {result.workload.sizes.get('fields')}" if swept == "fields" else " --message fields"
+    shared = (
+        f" --fields {result.workload.sizes.get('fields')}"
+        if swept == "fields"
+        else " --message fields"
+    )
     return name + rest.replace(shared, "").replace("--message ", "").replace("--as-sent", "as sent")
 
 
 TIME = Column("ms per iteration", format_typical, is_time=True)
 DATA_PATH = Column("data path", format_data_path, 5, is_optional=True)
-OVERHEAD = Column("overhead", lambda r: f"{r.overhead_share:.1%}" if r.overhead_share else "-", 4, is_optional=True)
-LINK = Column("x link", lambda r: format_significant(r.multiple_of(link_seconds(r))), is_optional=True)
+OVERHEAD = Column(
+    "overhead",
+    lambda r: f"{r.overhead_share:.1%}" if r.overhead_share else "-",
+    4,
+    is_optional=True,
+)
+LINK = Column(
+    "x link", lambda r: format_significant(r.multiple_of(link_seconds(r))), is_optional=True
+)
 READERS = Column("readers get", lambda r: READER_GROUPS[readers_of(r)], is_text=True)
 MAIN_COLUMNS = (
     Column("configuration", marked_label),

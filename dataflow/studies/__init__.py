@@ -19,13 +19,19 @@ STUDIES_FOLDER = Path(__file__).parent
 class Study:
     """What a study adds. Names of the form "module:object" are relative to its folder, and imported when needed."""
 
-    flows: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # name, also of the table -> function
+    flows: Mapping[str, Callable[..., Any]] = field(
+        default_factory=dict
+    )  # name, also of the table -> function
     flags: type = object  # a dataclass of flags, which is a base of Options
     # --message: name -> the flow as it is sent, from the flow of the user. None: as the user draws it, and the form
     # needs the package of its name.
     forms: Mapping[str, Callable[[Any], Any] | None] = field(default_factory=dict)
-    find_errors: Callable[[Any, Any, Any], Iterator[str]] = lambda transport, options, flow: iter(())
-    is_used: Callable[[Any], bool] = lambda plan: False  # whether the actors of a plan have its part
+    find_errors: Callable[[Any, Any, Any], Iterator[str]] = lambda transport, options, flow: iter(
+        ()
+    )
+    is_used: Callable[[Any], bool] = lambda plan: (
+        False
+    )  # whether the actors of a plan have its part
     part: str = ""  # a Part
     # A function that returns what the record keeps, and why the run has failed, or None. Its arguments are the plan,
     # what `end_group` returned for each group of iterations (by worker) and whether the group was timed, and a function

@@ -21,14 +21,20 @@ from common.record import replace
 from dataflow.flows.flow import DRIVER
 from dataflow.records.schema import Edge, Run, Span
 
-STAGES: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("stages.toml").read_text(encoding="utf-8"))
+STAGES: dict[str, dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("stages.toml").read_text(encoding="utf-8")
+)
 
-Recorded = tuple[int, str, float, float, int]  # thread, stage, start and end in seconds, faults outside inner spans
+Recorded = tuple[
+    int, str, float, float, int
+]  # thread, stage, start and end in seconds, faults outside inner spans
 Interval = tuple[float, float]
 
 installed = False
 recorded: list[Recorded] = []  # by this process
-open_spans = threading.local()  # .faults: for each open span of this thread, the page faults of the spans inside it
+open_spans = (
+    threading.local()
+)  # .faults: for each open span of this thread, the page faults of the spans inside it
 
 
 def install(endpoint: Any) -> None:
@@ -72,7 +78,15 @@ def _timed(function: Any, stage: str) -> Any:
             return function(*arguments, **options)
         finally:
             faults = count_faults() - faults_before
-            recorded.append((threading.get_ident(), stage, start, time.perf_counter(), faults - inner_faults.pop()))
+            recorded.append(
+                (
+                    threading.get_ident(),
+                    stage,
+                    start,
+                    time.perf_counter(),
+                    faults - inner_faults.pop(),
+                )
+            )
             if inner_faults:
                 inner_faults[-1] += faults
 
@@ -107,7 +121,17 @@ def collect_spans(
             for thread, stage, start, end, faults in sorted(inside, key=lambda span: span[2]):
                 share = (min(end, finish) - max(start, begin)) / (end - start) if end > start else 1
                 start, end = microseconds(max(start, begin)), microseconds(min(end, finish))
-                spans.append((process, threads.index(thread), stage, number, start, end, round(share * faults)))
+                spans.append(
+                    (
+                        process,
+                        threads.index(thread),
+                        stage,
+                        number,
+                        start,
+                        end,
+                        round(share * faults),
+                    )
+                )
     return [(microseconds(start), microseconds(end)) for start, end in iterations], spans
 
 
@@ -117,31 +141,67 @@ def write_chrome(path: Path, run: Run, edges: Sequence[Edge]) -> None:
     Perfetto drops an arrow that begins outside any slice, so the query's begins with its iteration.
     Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
     """
-    processes = list(dict.fromkeys([DRIVER, *(edge.reader for edge in edges), *(span[0] for span in run.spans)]))
+    processes = list(
+        dict.fromkeys([DRIVER, *(edge.reader for edge in edges), *(span[0] for span in run.spans)])
+    )
     tracks = sorted({(process, 0) for process in processes} | {span[:2] for span in run.spans})
     kind = "iteration" if len(run.iterations_us) == len(run.seconds) else "group"
     events: list[dict[str, Any]] = []
 
     def add(phase: str, process: str, thread: int, name: str, **details: Any) -> None:
-        events.append({"ph": phase, "name": name, "pid": 1 + processes.index(process), "tid": thread, **details})
+        events.append(
+            {
+                "ph": phase,
+                "name": name,
+                "pid": 1 + processes.index(process),
+                "tid": thread,
+                **details,
+            }
+        )
 
     for process, thread in tracks:
         add("M", process, thread, "process_name", args={"name": process})
         name = f"{process}, thread {thread}" if thread else process
         add("M", process, thread, "thread_name", args={"name": name})
     for number, (start, end) in enumerate(run.iterations_us):
-        add("X", DRIVER, 0, f"{kind} {number}", cat="iteration", ts=start, dur=end - start, args={"iteration": number})
-    moments: dict[tuple[str, str, int], tuple[int, float]] = {}  # thread and µs: the end of "make", the other starts
+        add(
+            "X",
+            DRIVER,
+            0,
+            f"{kind} {number}",
+            cat="iteration",
+            ts=start,
+            dur=end - start,
+            args={"iteration": number},
+        )
+    moments: dict[
+        tuple[str, str, int], tuple[int, float]
+    ] = {}  # thread and µs: the end of "make", the other starts
     for process, thread, stage, number, start, end, faults in run.spans:
         args = {"iteration": number, "page faults": faults}
         add("X", process, thread, stage, cat="stage", ts=start, dur=end - start, args=args)
         moments[stage, process, number] = thread, end if stage == "make" else start
-    moments |= {("make", DRIVER, number): (0, start) for number, (start, _) in enumerate(run.iterations_us)}
+    moments |= {
+        ("make", DRIVER, number): (0, start) for number, (start, _) in enumerate(run.iterations_us)
+    }
     for index, (edge, number) in enumerate(product(edges, range(len(run.iterations_us)))):
         sent = moments.get(("make", edge.source, number))
         received = moments.get(("sequence number", edge.reader, number))
         if sent and received:
-            for phase, process, (thread, moment) in (("s", edge.source, sent), ("f", edge.reader, received)):
+            for phase, process, (thread, moment) in (
+                ("s", edge.source, sent),
+                ("f", edge.reader, received),
+            ):
                 args = {"iteration": number}
-                add(phase, process, thread, str(edge), bp="e", id=index, cat="edge", ts=moment, args=args)
+                add(
+                    phase,
+                    process,
+                    thread,
+                    str(edge),
+                    bp="e",
+                    id=index,
+                    cat="edge",
+                    ts=moment,
+                    args=args,
+                )
     replace(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode() + b"\n")

@@ -50,7 +50,9 @@ def by_mapped(workers: WorkerGroup) -> Connection:
     return Connection(
         submit=lambda query: graph.execute(driver.handle(DRIVER)),
         collect=lambda result: driver.open_all(DRIVER, ray.get(result)),
-        data_paths={edge: f"mapped /dev/shm, handle by {channel}" for edge, channel in channels.items()},
+        data_paths={
+            edge: f"mapped /dev/shm, handle by {channel}" for edge, channel in channels.items()
+        },
     )
 
 
@@ -96,7 +98,9 @@ def prepare_channels(endpoint):
     message_bytes = 0
     if not isinstance(endpoint, RingEndpoint):
         messages = [endpoint.sent_flow.message(task) for task in endpoint.outboxes]
-        message_bytes = max(message.serialised_bytes + 512 * len(message.tensor_bytes) for message in messages)
+        message_bytes = max(
+            message.serialised_bytes + 512 * len(message.tensor_bytes) for message in messages
+        )
     DAGContext.get_current().buffer_size_bytes = message_bytes + CHANNEL_HEADROOM_BYTES
 
 
@@ -112,7 +116,9 @@ def read_data_paths(graph: Any, flow: Flow) -> dict[str, str]:
                     for node in (argument, task.dag_node)
                 )
                 channel = source.output_channels[0]
-                channels = {type(part).__name__ for part in getattr(channel, "_channels", [channel])}
+                channels = {
+                    type(part).__name__ for part in getattr(channel, "_channels", [channel])
+                }
                 hint = type(source.dag_node.type_hint).__name__
                 paths[f"{sender} -> {reader}"] = f"{hint} over {' + '.join(sorted(channels))}"
     return {str(edge): paths[str(edge)] for edge in flow.edges}
@@ -122,7 +128,9 @@ def check_data_paths(paths: dict[str, str], flow: Flow, hint: str | None, transp
     """Raise RunFailed if Ray silently chose another channel for an edge, which would be another configuration."""
     type_hint = "TorchTensorType" if hint else "SharedMemoryType"
     for edge in flow.edges:
-        is_accelerated = hint == "nccl" and edge.source != DRIVER and edge.source not in flow.returns
+        is_accelerated = (
+            hint == "nccl" and edge.source != DRIVER and edge.source not in flow.returns
+        )
         path = paths[str(edge)]
         if not path.startswith(type_hint) or ("Accelerator" in path) != is_accelerated:
             raise RunFailed(f"{edge} uses {path}, which is not the data path of {transport}")
@@ -136,7 +144,10 @@ def clean_up_at_end(workers, graph):
 
     def unlink_on_other_machines():
         actors = workers.actors.values()
-        calls = [actor.__ray_call__.remote(lambda _: cleanup.unlink_semaphores(names)) for actor in actors]
+        calls = [
+            actor.__ray_call__.remote(lambda _: cleanup.unlink_semaphores(names))
+            for actor in actors
+        ]
         ray.wait(calls, num_returns=len(calls), timeout=5)  # does not raise if an actor is dead
 
     workers.closing.callback(unlink_on_other_machines)
@@ -145,8 +156,12 @@ def clean_up_at_end(workers, graph):
 TRANSPORTS = {
     "pickle": partial(by_graph, codec=UNCHANGED),  # Ray pickles the tensors
     "bytes": partial(by_graph, codec=BYTES),  # Python bytes, which Ray does not pickle
-    "shm": partial(by_graph, codec=DENSE, hint="shm"),  # tensors are written once, and each reader copies them
-    "nccl": partial(by_graph, codec=DENSE, hint="nccl"),  # GPU to GPU; the driver's own edges use host memory
+    "shm": partial(
+        by_graph, codec=DENSE, hint="shm"
+    ),  # tensors are written once, and each reader copies them
+    "nccl": partial(
+        by_graph, codec=DENSE, hint="nccl"
+    ),  # GPU to GPU; the driver's own edges use host memory
     "zero-copy": partial(by_graph, codec=ARRAYS),  # numpy arrays, which readers map as tensors
     "mapped": by_mapped,
 }

@@ -29,10 +29,15 @@ class Rank(Endpoint):
         """Form the group, and send one message over each edge, so that NCCL's log names the data path."""
         plan, flow, names = self.plan, self.sent_flow, self.plan.worker_names
         rank = names.index(self.name)
-        self.ranks = {task: names.index(flow.actor(task)) for task in (DRIVER, *(task.name for task in flow.tasks))}
+        self.ranks = {
+            task: names.index(flow.actor(task))
+            for task in (DRIVER, *(task.name for task in flow.tasks))
+        }
         if plan.device == "cuda":
             one_gpu = plan.transport.name == "nccl-one-gpu"
-            os.environ.update(nccl_settings(plan.run_folder, torch.cuda.nccl.version(), one_gpu, rank))
+            os.environ.update(
+                nccl_settings(plan.run_folder, torch.cuda.nccl.version(), one_gpu, rank)
+            )
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if plan.device == "cuda" else "gloo", self.rendezvous,
             rank=rank, world_size=len(names), timeout=timedelta(seconds=plan.options.timeout + 30),
@@ -44,8 +49,14 @@ class Rank(Endpoint):
         # `torch broadcast`: sending task -> the group of its actor and of its readers. All ranks form all groups.
         self.groups = {}
         if plan.transport.name == "broadcast":
-            readers = {task: {self.ranks[e.reader] for e in flow.edges_from(task)} for task in self.ranks}
-            members = {task: (self.ranks[task], *sorted(readers[task])) for task in readers if readers[task]}
+            readers = {
+                task: {self.ranks[e.reader] for e in flow.edges_from(task)} for task in self.ranks
+            }
+            members = {
+                task: (self.ranks[task], *sorted(readers[task]))
+                for task in readers
+                if readers[task]
+            }
             groups = {ranks: dist.new_group(ranks) for ranks in dict.fromkeys(members.values())}
             self.groups = {task: groups[ranks] for task, ranks in members.items()}
         # Parameters are served until the next ones have arrived.
@@ -56,7 +67,10 @@ class Rank(Endpoint):
                 dist.send(torch.ones(1, device=device), self.ranks[edge.reader])
             elif self.name == flow.actor(edge.reader):
                 dist.recv(torch.ones(1, device=device), self.ranks[edge.source])
-                buffers = [tensors.to_tensor_list(tensors.like(message, device), message) for _ in range(count)]
+                buffers = [
+                    tensors.to_tensor_list(tensors.like(message, device), message)
+                    for _ in range(count)
+                ]
                 self.receive_buffers[edge] = cycle(buffers)
 
     def device_of(self, edge):
@@ -70,16 +84,26 @@ class Rank(Endpoint):
             listed = tensors.to_tensor_list(payload, self.sent_flow.message(task))
             return [dist.broadcast(tensor.contiguous(), **arguments) for tensor in listed]
         return [
-            dist.isend(tensor.to(self.device_of(edge)).contiguous(), self.ranks[edge.reader], tag=self.tags[edge])
+            dist.isend(
+                tensor.to(self.device_of(edge)).contiguous(),
+                self.ranks[edge.reader],
+                tag=self.tags[edge],
+            )
             for edge in self.sent_flow.edges_from(task)
             for tensor in tensors.to_tensor_list(payload, edge.message)
         ]
 
     def receive_message(self, edge, receive):
         """Return the tensors of an edge that were used longest ago, and what `receive` returns for each of them."""
-        buffers, rank, tag = next(self.receive_buffers[edge]), self.ranks[edge.source], self.tags[edge]
+        buffers, rank, tag = (
+            next(self.receive_buffers[edge]),
+            self.ranks[edge.source],
+            self.tags[edge],
+        )
         if self.groups:
-            return buffers, [dist.broadcast(tensor, rank, self.groups[edge.source]) for tensor in buffers]
+            return buffers, [
+                dist.broadcast(tensor, rank, self.groups[edge.source]) for tensor in buffers
+            ]
         return buffers, [receive(tensor, rank, tag=tag) for tensor in buffers]
 
     def receive_all(self, task):
@@ -107,7 +131,9 @@ class RankActor(Rank, Actor):
                 inputs = self.receive_all(task)
                 if following and receives_ahead:  # gloo receives while this actor works
                     edges = self.sent_flow.edges_to(following)
-                    self.receives_begun[following] = [self.receive_message(edge, dist.irecv) for edge in edges]
+                    self.receives_begun[following] = [
+                        self.receive_message(edge, dist.irecv) for edge in edges
+                    ]
                 requests += self.send(task, self.forward_step(task, *inputs))
             for request in requests:
                 request.wait()
@@ -119,11 +145,18 @@ def nccl_settings(folder, version, one_gpu, rank):
     NCCL rejects two ranks on one GPU ("Duplicate GPU detected"). From 2.30 on, a setting allows it. Before, another
     host name for each rank passes the check, but then the bytes travel over sockets, and the log says so.
     """
-    log = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": f"{folder}/nccl.%h.%p.log"}  # NCCL inserts host and process
+    log = {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_FILE": f"{folder}/nccl.%h.%p.log",
+    }  # NCCL inserts host and process
     if not one_gpu:
         return log
     if version >= (2, 30):
-        return log | {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "4", "NCCL_NVLS_ENABLE": "0"}
+        return log | {
+            "NCCL_MULTI_RANK_GPU_ENABLE": "1",
+            "NCCL_MAX_CTAS": "4",
+            "NCCL_NVLS_ENABLE": "0",
+        }
     return log | {"NCCL_HOSTID": f"rank-{rank}", "NCCL_SOCKET_IFNAME": "lo"}
 
 
@@ -136,7 +169,9 @@ LOGGED_PATHS = {  # library -> how its log names a data path
 
 def read_logged_paths(folder, library):
     """Return the data paths, such as P2P/CUMEM or cma/memory, that the logs of all processes in a folder name."""
-    text = "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob(f"{library}.*.log")))
+    text = "\n".join(
+        path.read_text(errors="replace") for path in sorted(folder.glob(f"{library}.*.log"))
+    )
     return sorted(set(re.findall(LOGGED_PATHS[library], text)))
 
 

@@ -61,7 +61,11 @@ class QueueActor(QueueEndpoint, LoopActor):
 def by_multiprocessing(workers: WorkerGroup) -> Connection:
     """Send tensors in shared memory through the queues of torch.multiprocessing."""
     context = torch.multiprocessing.get_context("spawn")
-    workers.start(QueueActor, QueueEndpoint, {str(edge): context.SimpleQueue() for edge in workers.sent_flow.edges})
+    workers.start(
+        QueueActor,
+        QueueEndpoint,
+        {str(edge): context.SimpleQueue() for edge in workers.sent_flow.edges},
+    )
     return connect(workers, f"SimpleQueue, {torch.multiprocessing.get_sharing_strategy()}")
 
 
@@ -73,15 +77,23 @@ class PipeEndpoint(RingEndpoint):
         self.pipes = pipes  # by edge; keeps the files open
         self.inputs, self.outputs = {}, {}
         for task in self.inboxes:
-            self.inputs[task] = [(edge.source, pipes[str(edge)][0].fileno()) for edge in self.sent_flow.edges_to(task)]
-            self.outputs[task] = [pipes[str(edge)][1].fileno() for edge in self.sent_flow.edges_from(task)]
+            self.inputs[task] = [
+                (edge.source, pipes[str(edge)][0].fileno())
+                for edge in self.sent_flow.edges_to(task)
+            ]
+            self.outputs[task] = [
+                pipes[str(edge)][1].fileno() for edge in self.sent_flow.edges_from(task)
+            ]
 
     def send(self, task, payload):
         for pipe in self.outputs[task]:
             os.write(pipe, self.rings[task].newest.to_bytes(8, "little"))
 
     def receive_all(self, task):
-        handles = [[sender, int.from_bytes(os.read(pipe, 8), "little")] for sender, pipe in self.inputs[task]]
+        handles = [
+            [sender, int.from_bytes(os.read(pipe, 8), "little")]
+            for sender, pipe in self.inputs[task]
+        ]
         return self.open_all(task, handles)
 
 
@@ -101,14 +113,21 @@ def by_memcpy(workers: WorkerGroup) -> Connection:
     """Copy once per edge, in one process and into warm memory: a reference and not a transport."""
     workers.start()
     flow, device = workers.sent_flow, workers.plan.device
-    count = 2 if workers.plan.task_flow.has_parameters else 1  # which are served until the next ones are copied
-    buffers = {edge: cycle([tensors.like(edge.message, device) for _ in range(count)]) for edge in flow.edges}
+    count = (
+        2 if workers.plan.task_flow.has_parameters else 1
+    )  # which are served until the next ones are copied
+    buffers = {
+        edge: cycle([tensors.like(edge.message, device) for _ in range(count)])
+        for edge in flow.edges
+    }
 
     def copy(payload, edge):
         return tensors.copy(payload, next(buffers[edge]))
 
     submit = partial(pass_messages, flow, workers.actors, copy)
-    return Connection(submit, lambda results: results, {str(edge): "memcpy in one process" for edge in flow.edges})
+    return Connection(
+        submit, lambda results: results, {str(edge): "memcpy in one process" for edge in flow.edges}
+    )
 
 
 TRANSPORTS = {

@@ -40,11 +40,23 @@ def by_group(workers: WorkerGroup, backend: str) -> Connection:
     workers.start(codec=DENSE)
     start, actors, plan = time.perf_counter(), list(workers.actors.values()), workers.plan
     if backend == "gloo" and not plan.options.address:
-        join = partial(dist.init_process_group, "gloo", f"file://{plan.run_folder}/rendezvous", world_size=len(actors))
-        ray.get([a.__ray_call__.remote(lambda _, rank=rank: join(rank=rank)) for rank, a in enumerate(actors)])
+        join = partial(
+            dist.init_process_group,
+            "gloo",
+            f"file://{plan.run_folder}/rendezvous",
+            world_size=len(actors),
+        )
+        ray.get(
+            [
+                a.__ray_call__.remote(lambda _, rank=rank: join(rank=rank))
+                for rank, a in enumerate(actors)
+            ]
+        )
     # An existing cluster may have groups of other runs.
     create_collective_group(actors, backend=backend, name=f"actors-{plan.run_folder.name}")
-    return by_direct_transport(workers, backend.upper(), {"group creation": time.perf_counter() - start})
+    return by_direct_transport(
+        workers, backend.upper(), {"group creation": time.perf_counter() - start}
+    )
 
 
 def by_cuda_ipc(workers: WorkerGroup) -> Connection:
@@ -70,16 +82,23 @@ def by_nixl(workers: WorkerGroup, pull: bool = False) -> Connection:
 
     time_in_all("agents", make_agent)
     if options.registration != "none":
-        time_in_all("registration", register_memory if options.registration == "once" else register_pool)
+        time_in_all(
+            "registration", register_memory if options.registration == "once" else register_pool
+        )
     if options.reuse_buffers:
         time_in_all("registration of targets", partial(make_targets, codec=codec))
     connection = by_direct_transport(workers, "NIXL", setup_seconds, codec)
 
     def end():
         if options.registration == "once":
-            time_in_all("deregistration", partial(register_memory, register=ray.experimental.deregister_nixl_memory))
+            time_in_all(
+                "deregistration",
+                partial(register_memory, register=ray.experimental.deregister_nixl_memory),
+            )
         paths = ", ".join(["NIXL over UCX", *read_logged_paths(workers.plan.run_folder, "ucx")])
-        data_paths = dict.fromkeys(connection.data_paths, paths) if "," in paths else connection.data_paths
+        data_paths = (
+            dict.fromkeys(connection.data_paths, paths) if "," in paths else connection.data_paths
+        )
         return {"data_paths": data_paths}  # the run has setup_seconds already
 
     return replace(connection, facts=end)
@@ -112,7 +131,9 @@ def register_memory(endpoint, register=ray.experimental.register_nixl_memory):
 
 def register_pool(endpoint):
     """Register a pool, into which Ray copies each message."""
-    sent_bytes = sum(len(outbox.sent) * outbox.message.packed_bytes for outbox in endpoint.outboxes.values())
+    sent_bytes = sum(
+        len(outbox.sent) * outbox.message.packed_bytes for outbox in endpoint.outboxes.values()
+    )
     ray.experimental.register_nixl_memory_pool(POOL_MARGIN + sent_bytes, endpoint.device)
 
 
@@ -127,11 +148,19 @@ class Fetch(Codec):
     one_by_one: bool = False
     targets: dict[str, Iterator[Payload]] = field(default_factory=dict)  # by edge
 
-    def decode_all(self, received: Sequence[list[ray.ObjectRef]], edges: Sequence[Edge], device: Any) -> list[Payload]:
+    def decode_all(
+        self, received: Sequence[list[ray.ObjectRef]], edges: Sequence[Edge], device: Any
+    ) -> list[Payload]:
         references = [reference for (reference,) in received]
         for reference, edge in zip(references, edges if self.targets else [], strict=False):
-            ray.experimental.set_target_for_ref(reference, list_tensors(next(self.targets[str(edge)])))
-        return [ray.get(reference) for reference in references] if self.one_by_one else ray.get(references)
+            ray.experimental.set_target_for_ref(
+                reference, list_tensors(next(self.targets[str(edge)]))
+            )
+        return (
+            [ray.get(reference) for reference in references]
+            if self.one_by_one
+            else ray.get(references)
+        )
 
 
 def put(payload):
@@ -143,10 +172,17 @@ def make_targets(endpoint, codec):
     in_flight, of_worker = endpoint.plan.options.in_flight, getattr(endpoint, "codec", codec)
     for edge in (edge for task in endpoint.inboxes for edge in endpoint.sent_flow.edges_to(task)):
         size = edge.message.packed_bytes
-        shape = in_flight, size + -size % ALIGNMENT_BYTES  # so that the fields of each message are aligned
-        buffers = torch.ones(shape, dtype=torch.uint8, device=endpoint.device)  # ones: its pages are in memory
+        shape = (
+            in_flight,
+            size + -size % ALIGNMENT_BYTES,
+        )  # so that the fields of each message are aligned
+        buffers = torch.ones(
+            shape, dtype=torch.uint8, device=endpoint.device
+        )  # ones: its pages are in memory
         ray.experimental.register_nixl_memory(buffers)
-        of_worker.targets[str(edge)] = cycle([unpack(buffer[:size], edge.message) for buffer in buffers])
+        of_worker.targets[str(edge)] = cycle(
+            [unpack(buffer[:size], edge.message) for buffer in buffers]
+        )
 
 
 def by_direct_transport(
@@ -160,19 +196,27 @@ def by_direct_transport(
     methods, results = {}, flow.edges_to(DRIVER)
     for task in flow.tasks:
         method = workers.actors[task.actor].forward_step
-        is_answer = has_proxy and task.name in flow.returns  # of the proxy actor, which is an ordinary result
-        methods[task.name] = method if is_answer or codec else method.options(tensor_transport=ray_name)
+        is_answer = (
+            has_proxy and task.name in flow.returns
+        )  # of the proxy actor, which is an ordinary result
+        methods[task.name] = (
+            method if is_answer or codec else method.options(tensor_transport=ray_name)
+        )
 
     def submit(query):
         if codec:
             return call_tasks(flow, methods, codec.encode(query))
-        return call_tasks(flow, methods, query if has_proxy else ray.put(query, _tensor_transport=ray_name))
+        return call_tasks(
+            flow, methods, query if has_proxy else ray.put(query, _tensor_transport=ray_name)
+        )
 
     def collect(references):
         answers = ray.get(references)
         return codec.decode_all(answers, results, workers.driver.device) if codec else answers
 
-    requested = "" if ray_name == "GLOO" else AS_REQUESTED  # the loopback interface counts the bytes of gloo
+    requested = (
+        "" if ray_name == "GLOO" else AS_REQUESTED
+    )  # the loopback interface counts the bytes of gloo
     paths = {str(edge): f"Ray Direct Transport, {ray_name}{requested}" for edge in flow.edges}
     if has_proxy:
         of_driver = (*flow.edges_from(DRIVER), *flow.edges_to(DRIVER))

@@ -56,13 +56,21 @@ class Ring(_Segment):
     """The sender's side. Raise RunFailed if shared memory is full."""
 
     def __init__(
-        self, folder: Path | str, sender: str, slot_bytes: int, slots: int, readers: list[str], timeout: float
+        self,
+        folder: Path | str,
+        sender: str,
+        slot_bytes: int,
+        slots: int,
+        readers: list[str],
+        timeout: float,
     ) -> None:
         path = Path(folder) / sender
         size = _round_to_pages(8 * (slots + len(readers))) + slots * _round_to_pages(slot_bytes)
         try:
             with path.open("xb") as file:
-                os.posix_fallocate(file.fileno(), 0, size)  # without it, a full /dev/shm is a SIGBUS at the first write
+                os.posix_fallocate(
+                    file.fileno(), 0, size
+                )  # without it, a full /dev/shm is a SIGBUS at the first write
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
@@ -83,7 +91,9 @@ class Ring(_Segment):
         while min(self.released_by) < needed:
             if time.monotonic() > deadline:
                 slowest = self.readers[list(self.released_by).index(min(self.released_by))]
-                raise RunFailed(f"{slowest} did not release message {needed} of {self.sender} in {self.timeout:g} s")
+                raise RunFailed(
+                    f"{slowest} did not release message {needed} of {self.sender} in {self.timeout:g} s"
+                )
             time.sleep(0.0001)  # short against the time for which a reader keeps a view
 
     def write(self, tensor: torch.Tensor) -> Handle:
@@ -95,9 +105,13 @@ class Ring(_Segment):
         number = self.newest + 1
         slot_bytes = self.slots[0].nbytes
         if tensor.nbytes != slot_bytes:
-            raise RunFailed(f"a tensor of {tensor.nbytes} bytes does not fill a slot of {slot_bytes}")
+            raise RunFailed(
+                f"a tensor of {tensor.nbytes} bytes does not fill a slot of {slot_bytes}"
+            )
         self.acquire(number)
-        torch.from_numpy(self.slots[number % len(self.slots)]).view(tensor.dtype).copy_(tensor.reshape(-1))
+        torch.from_numpy(self.slots[number % len(self.slots)]).view(tensor.dtype).copy_(
+            tensor.reshape(-1)
+        )
         self.publish(number)
         return [self.sender, number]
 
@@ -109,9 +123,13 @@ class Ring(_Segment):
 class View(_Segment):
     """A reader's side: read-only views. The reader may hold `keep` messages at a time, the newest one included."""
 
-    def __init__(self, folder: Path | str, edge: Edge, slots: int, keep: int, readers: list[str]) -> None:
+    def __init__(
+        self, folder: Path | str, edge: Edge, slots: int, keep: int, readers: list[str]
+    ) -> None:
         self.sender, self.reader, self.message = edge.source, edge.reader, edge.message
-        super().__init__(Path(folder) / self.sender, self.message.packed_bytes, slots, len(readers), "r")
+        super().__init__(
+            Path(folder) / self.sender, self.message.packed_bytes, slots, len(readers), "r"
+        )
         self.index, self.keep, self.newest, self.released = readers.index(self.reader), keep, 0, 0
         self.has_strings = any(field.is_python for field in self.message.fields)
         self.buffers = [torch.from_numpy(slot) for slot in self.slots]
@@ -172,10 +190,14 @@ class RingEndpoint(Endpoint):
         """Return the payloads of handles as views; raise RunFailed if the task does not read one of the messages."""
         payloads = []
         for handle in handles:
-            if not isinstance(handle, list):  # a compiled graph passes a failed deserialisation as an argument
+            if not isinstance(
+                handle, list
+            ):  # a compiled graph passes a failed deserialisation as an argument
                 raise RunFailed(f"{task} expected a handle, got {type(handle).__name__}")
             if (task, handle[0]) not in self.views:
-                raise RunFailed(f"{task} received a handle of {handle[0]}, whose messages it does not read: {handle}")
+                raise RunFailed(
+                    f"{task} received a handle of {handle[0]}, whose messages it does not read: {handle}"
+                )
             payloads.append(self.views[task, handle[0]].open(handle))
         return payloads
 
@@ -205,7 +227,9 @@ class RingActor(RingEndpoint, Actor):
         return self.handle(task) if task in self.rings else [task, 0]
 
 
-def start_with_rings(workers: WorkerGroup, actor_class: type, driver_class: type, *extra: Any) -> None:
+def start_with_rings(
+    workers: WorkerGroup, actor_class: type, driver_class: type, *extra: Any
+) -> None:
     """Start the workers, and map all rings. Without their names, the memory is freed when the processes end."""
     workers.start(actor_class, driver_class, *extra)
     workers.call("open_inputs")

@@ -12,7 +12,9 @@ from dataflow.endpoints.tensors import ARRAYS, BYTES, HOST, Codec
 from dataflow.flows.flow import DRIVER, Flow
 from dataflow.workers.worker_group import Connection, WorkerGroup
 
-warnings.filterwarnings("ignore", message="Zero-copy tensor")  # Ray warns about writes to views; there are none
+warnings.filterwarnings(
+    "ignore", message="Zero-copy tensor"
+)  # Ray warns about writes to views; there are none
 
 
 def by_driver_queue(workers: WorkerGroup) -> Connection:
@@ -27,10 +29,14 @@ def by_driver_queue(workers: WorkerGroup) -> Connection:
     def submit(query):
         for task in flow.tasks:
             # The driver reads each payload and sends it by value. In the demo, the query does not use a queue.
-            inputs = [query if edge.source == DRIVER else get(edge) for edge in flow.edges_to(task.name)]
+            inputs = [
+                query if edge.source == DRIVER else get(edge) for edge in flow.edges_to(task.name)
+            ]
             output = workers.actors[task.actor].forward_step.remote(task.name, *inputs)
             for edge in flow.edges_from(task.name):
-                slots[edge] = ray.put({"reference": output})  # ray.put does not accept a reference itself
+                slots[edge] = ray.put(
+                    {"reference": output}
+                )  # ray.put does not accept a reference itself
 
     def collect(_):
         return [get(edge) for edge in flow.edges_to(DRIVER)]
@@ -66,12 +72,16 @@ def by_store(workers: WorkerGroup, codec: Codec) -> Connection:
 
     # Ray keeps small messages in its calls and answers, and puts the others into the store.
     names = {True: "inlined in a call", False: "object store, reference"}
-    return Connection(submit, collect, {str(edge): names[edge.bytes <= INLINED_BYTES] for edge in flow.edges})
+    return Connection(
+        submit, collect, {str(edge): names[edge.bytes <= INLINED_BYTES] for edge in flow.edges}
+    )
 
 
 TRANSPORTS = {
     "driver-queue": by_driver_queue,
     "refs": partial(by_store, codec=HOST),  # tensors, which Ray pickles
     "bytes": partial(by_store, codec=BYTES),  # Python bytes, which Ray does not pickle
-    "numpy": partial(by_store, codec=ARRAYS),  # numpy arrays, which Ray does not pickle and readers map
+    "numpy": partial(
+        by_store, codec=ARRAYS
+    ),  # numpy arrays, which Ray does not pickle and readers map
 }

@@ -47,12 +47,16 @@ class RunFolder:
         self.folder = parent / f"{PREFIX}{secrets.token_hex(4)}"
         self.shared = SHARED_MEMORY / self.folder.name
         self.pid = 0  # of the driver process
-        self.poll_handle = -1  # a file descriptor that becomes readable when the driver process has ended
+        self.poll_handle = (
+            -1
+        )  # a file descriptor that becomes readable when the driver process has ended
         self._guard: subprocess.Popen | None = None
 
     def __enter__(self) -> "RunFolder":
         if shutil.disk_usage(self.folder.parent).free < MIN_FREE_BYTES:
-            raise RunFailed(f"{self.folder.parent} is nearly full: free 16 MiB, or set TMPDIR to another folder")
+            raise RunFailed(
+                f"{self.folder.parent} is nearly full: free 16 MiB, or set TMPDIR to another folder"
+            )
         self.folder.mkdir(mode=0o700)
         self._lock = os.open(self.folder, os.O_RDONLY)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
@@ -70,7 +74,9 @@ class RunFolder:
             self._guard.kill()  # it was stopped, hangs, or could not end all processes
             self._guard.wait()
         if left := clean(self.folder):
-            message = f"processes of the run cannot be ended, and disturb the next run: {', '.join(left)}"
+            message = (
+                f"processes of the run cannot be ended, and disturb the next run: {', '.join(left)}"
+            )
             if kind is None:
                 raise RunFailed(message)
             print(f"error: {message}", file=sys.stderr)
@@ -87,7 +93,13 @@ class RunFolder:
             variables.pop(name, None)
         self._socket, guard_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with guard_socket:
-            guard = [sys.executable, "-m", "dataflow.workers.cleanup", str(self.folder), str(guard_socket.fileno())]
+            guard = [
+                sys.executable,
+                "-m",
+                "dataflow.workers.cleanup",
+                str(self.folder),
+                str(guard_socket.fileno()),
+            ]
             self._guard = subprocess.Popen(
                 [*guard, str(cwd), *command], cwd=ROOT, env=variables, stdin=subprocess.DEVNULL, stdout=sys.stderr,
                 process_group=0, pass_fds=[guard_socket.fileno()],
@@ -129,7 +141,11 @@ def run_guard() -> None:
                     send(os.waitstatus_to_exitcode(status))
 
     send(driver)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # only the supervisor ends the guard
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):  # only the supervisor ends the guard
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=reap_children, daemon=True).start()
     with suppress(ConnectionResetError):  # the supervisor has not read everything
@@ -156,7 +172,9 @@ def find_marked(folder: Path) -> list[psutil.Process]:
     marked = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):  # it has ended, or belongs to another user
-            is_marked = process.pid != os.getpid() and process.rlimit(psutil.RLIMIT_RTTIME)[0] == mark_of(folder)
+            is_marked = process.pid != os.getpid() and process.rlimit(psutil.RLIMIT_RTTIME)[
+                0
+            ] == mark_of(folder)
             if is_marked and (process_status(process.pid) or process.ppid() == os.getpid()):
                 marked.append(process)
     return marked
@@ -185,13 +203,20 @@ def clean(folder: Path) -> list[str]:
             with suppress(psutil.Error):  # it has ended
                 process.kill()
         psutil.wait_procs(processes, timeout=0.2)  # it also reaps children of this process
-    for creator in (folder.name, *(f"{kind}{pid}" for pid in pids for kind in ("obj", "hdr"))):  # Ray's end with its id
+    for creator in (
+        folder.name,
+        *(f"{kind}{pid}" for pid in pids for kind in ("obj", "hdr")),
+    ):  # Ray's end with its id
         names += [path.name for path in SHARED_MEMORY.glob(f"sem.{creator}-*")]
-    names += [path.name for path in SHARED_MEMORY.glob(f"{folder.name}.*")]  # iceoryx2 names its memory after the run
+    names += [
+        path.name for path in SHARED_MEMORY.glob(f"{folder.name}.*")
+    ]  # iceoryx2 names its memory after the run
     unlink_semaphores(names)
     shutil.rmtree(SHARED_MEMORY / folder.name, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
-    return [str(process).removeprefix("psutil.") for process in processes if process_status(process.pid)]
+    return [
+        str(process).removeprefix("psutil.") for process in processes if process_status(process.pid)
+    ]
 
 
 def remove_dead_runs() -> None:
@@ -202,14 +227,19 @@ def remove_dead_runs() -> None:
     """
     for shared in SHARED_MEMORY.glob(f"{PREFIX}*"):
         for folder in {Path(tempfile.gettempdir()) / shared.name, Path("/tmp") / shared.name}:
-            with suppress(OSError, ValueError), ExitStack() as stack:  # locked, another user's, or no folder of a run
+            with (
+                suppress(OSError, ValueError),
+                ExitStack() as stack,
+            ):  # locked, another user's, or no folder of a run
                 handle = os.open(folder, os.O_RDONLY)
                 stack.callback(os.close, handle)
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 clean(folder)
 
 
-def remember(folder: Path, kind: Literal["pids", "gcs", "semaphores"], values: Iterable[int | str]) -> None:
+def remember(
+    folder: Path, kind: Literal["pids", "gcs", "semaphores"], values: Iterable[int | str]
+) -> None:
     """Store the ids of all processes, the id of Ray's GCS, or the names of semaphores in a file of the run folder."""
     (folder / kind).write_text("".join(f"{value}\n" for value in values))
 

@@ -34,13 +34,20 @@ class RayWorkers(WorkerGroup):
             start_cluster(plan)
         self.raylets = find_processes("raylet")
         self.nodes = Nodes(plan)
-        self.worker_nodes = self.nodes.worker_nodes  # Ray starts an actor on its node, or not at all
+        self.worker_nodes = (
+            self.nodes.worker_nodes
+        )  # Ray starts an actor on its node, or not at all
         if plan.options.address:
             os.environ.update(self.nodes.network_settings(0))
-        self.loops: dict[str, Any] = {}  # of actors that loop by themselves, as those of torch.distributed
+        self.loops: dict[
+            str, Any
+        ] = {}  # of actors that loop by themselves, as those of torch.distributed
 
     def _start_actors(self, actor_class: type, extra: tuple) -> None:
-        options: dict[str, Any] = {"num_cpus": 0, "enable_tensor_transport": self.plan.transport.runtime.name == "rdt"}
+        options: dict[str, Any] = {
+            "num_cpus": 0,
+            "enable_tensor_transport": self.plan.transport.runtime.name == "rdt",
+        }
         has_loop = hasattr(actor_class, "run")  # beside the thread that answers calls
         if has_loop:
             options["concurrency_groups"] = {"loop": 1}
@@ -88,7 +95,9 @@ class RayWorkers(WorkerGroup):
         if not all(map(process_status, self.raylets)):
             what = "Ray's process that starts actors and keeps the object store"
             return RunFailed(f"the raylet of this node ended ({what})")
-        if self.loops and isinstance(error, (RuntimeError, OSError)):  # a peer that died has closed the connection
+        if self.loops and isinstance(
+            error, (RuntimeError, OSError)
+        ):  # a peer that died has closed the connection
             ended, _ = ray.wait([*self.loops.values()], timeout=STOP_SECONDS)
             try:
                 ray.get(ended)
@@ -101,21 +110,35 @@ class RayWorkers(WorkerGroup):
         message = str(error).strip()
         if isinstance(error, ray.exceptions.ActorDiedError) and "error raised in its" in message:
             names = re.findall(r"ray::([\w-]+)\.__init__", message) or ["an actor"]
-            reason = re.sub(r"^\s*(\w+\.)*(?=\w+:)", "", message.splitlines()[-1])  # without the module of its class
+            reason = re.sub(
+                r"^\s*(\w+\.)*(?=\w+:)", "", message.splitlines()[-1]
+            )  # without the module of its class
             return ActorRaised(f"{names[-1]} raised {reason}")
-        if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(error.cause, ray.exceptions.RayActorError):
+        if isinstance(error, ray.exceptions.RayTaskError) and not isinstance(
+            error.cause, ray.exceptions.RayActorError
+        ):
             # All actors that wait for the result raise an actor's error again; the innermost one comes last.
             name = re.findall(r"ray::([\w-]+)", message)[-1]
-            kind = "" if isinstance(error.cause, SuiteError) else f" raised {type(error.cause).__name__}"
+            kind = (
+                ""
+                if isinstance(error.cause, SuiteError)
+                else f" raised {type(error.cause).__name__}"
+            )
             return ActorRaised(f"{name}{kind}: {str(error.cause).partition(chr(10))[0]}")
         if isinstance(error, ray.exceptions.RayActorError):
             died = re.search(r"class_name: ([\w-]+)", message)
-            because = re.search(r"is dead because (?:.* exit detail: )?(.*?)(?: Some common causes|$)", message, re.M)
+            because = re.search(
+                r"is dead because (?:.* exit detail: )?(.*?)(?: Some common causes|$)",
+                message,
+                re.M,
+            )
             name = died[1] if died else "an actor"
             if name in self.worker_nodes and len(self.nodes.ids) > 1:
                 name += f" on node {self.worker_nodes[name]}"
             text = f"{name} died" + (f": {because[1]}" if because else "")
-            if self.plan.options.address and "all references to the actor" in text:  # the cluster sent no token
+            if (
+                self.plan.options.address and "all references to the actor" in text
+            ):  # the cluster sent no token
                 text += " Set RAY_AUTH_MODE=disabled if the cluster was started without a token."
             return RunFailed(text)
         if isinstance(error, (ray.exceptions.RayError, SuiteError)):
@@ -141,28 +164,48 @@ def start_cluster(plan: Plan) -> None:
             break
         except Exception as error:  # now and then, a raylet does not answer
             if is_last or "timed out during startup" not in str(error):
-                raise RunFailed(f"Ray did not start: {str(error).strip().partition(chr(10))[0]}") from None
+                raise RunFailed(
+                    f"Ray did not start: {str(error).strip().partition(chr(10))[0]}"
+                ) from None
             for process in psutil.Process().children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
     # The raylet creates the semaphores of channels, names them after its process id, and leaves them when it ends.
-    remember(plan.run_folder, "pids", [process.pid for process in psutil.Process().children(recursive=True)])
+    remember(
+        plan.run_folder,
+        "pids",
+        [process.pid for process in psutil.Process().children(recursive=True)],
+    )
     remember(plan.run_folder, "gcs", find_processes("gcs_server"))
 
 
 def find_processes(name: str) -> list[int]:
     """Return the ids of the processes with this name of Ray that this process has started: raylet or gcs_server."""
-    return [started.process.pid for started in ray._private.worker._global_node.all_processes.get(name, [])]
+    return [
+        started.process.pid
+        for started in ray._private.worker._global_node.all_processes.get(name, [])
+    ]
 
 
 def _join_cluster(plan: Plan) -> None:
     """Join an existing cluster. Its workers get the settings of this process through the job's runtime environment."""
-    prefixes = ("RAY_CGRAPH_", "RAY_ENABLE_ZERO_COPY", "MALLOC_", "THP_MEM_ALLOC_ENABLE", "OMP_WAIT_POLICY")
+    prefixes = (
+        "RAY_CGRAPH_",
+        "RAY_ENABLE_ZERO_COPY",
+        "MALLOC_",
+        "THP_MEM_ALLOC_ENABLE",
+        "OMP_WAIT_POLICY",
+    )
     variables = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
     excludes = [".git", ".venv", "img", "results", "docs"]
     job = {"working_dir": str(ROOT), "excludes": excludes, "env_vars": variables}
     try:
-        ray.init(address=plan.options.address, runtime_env=job, log_to_driver=False, logging_level="critical")
+        ray.init(
+            address=plan.options.address,
+            runtime_env=job,
+            log_to_driver=False,
+            logging_level="critical",
+        )
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         reason = str(error).partition("\n")[0][:150]
         raise UsageError(f"--address {plan.options.address}: cannot join the cluster ({reason}). Check that it runs "

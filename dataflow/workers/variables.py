@@ -26,14 +26,24 @@ def driver_environment(plan: Plan) -> dict[str, str]:
         "zero_copy": int(options.zero_copy), "preallocate_store": int(options.preallocate_store),
     }  # fmt: skip
     sections = [VARIABLES[name] for name, is_used in used.items() if is_used]
-    variables = {name: text.format_map(values) for section in sections for name, text in section.items()}
+    variables = {
+        name: text.format_map(values) for section in sections for name, text in section.items()
+    }
     # gRPC, which Ray and Arrow Flight use, would send messages to this machine and to the cluster to http_proxy.
     hosts = ["127.0.0.1", "localhost", address.rpartition(":")[0]]
-    direct = ",".join(filter(None, [os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), *hosts]))
+    direct = ",".join(
+        filter(None, [os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), *hosts])
+    )
     variables |= {"no_proxy": direct, "NO_PROXY": direct}
-    if options.threads > 1:  # threads that have copied would busy-wait, on the cores of the next process that copies
+    if (
+        options.threads > 1
+    ):  # threads that have copied would busy-wait, on the cores of the next process that copies
         variables["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
     # `ray start` requires a token by default, and rejects a driver that was not configured to send one.
-    if address and "RAY_AUTH_MODE" not in os.environ and ("RAY_AUTH_TOKEN" in os.environ or TOKEN.exists()):
+    if (
+        address
+        and "RAY_AUTH_MODE" not in os.environ
+        and ("RAY_AUTH_TOKEN" in os.environ or TOKEN.exists())
+    ):
         variables["RAY_AUTH_MODE"] = "token"
     return variables

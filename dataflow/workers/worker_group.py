@@ -21,14 +21,26 @@ from dataflow.plan.plan import Plan
 class Connection:
     """A transport that is ready."""
 
-    submit: Callable[[Any], Any]  # sends a query and does not wait; its result is the argument of `collect`
-    collect: Callable[[Any], Sequence[Any]]  # waits for the results, and returns them in the order of `Flow.returns`
-    data_paths: dict[str, str]  # edge -> how its bytes travel, read from the running system if possible
-    setup_seconds: dict[str, float] = field(default_factory=dict)  # what was done once, such as registering memory
+    submit: Callable[
+        [Any], Any
+    ]  # sends a query and does not wait; its result is the argument of `collect`
+    collect: Callable[
+        [Any], Sequence[Any]
+    ]  # waits for the results, and returns them in the order of `Flow.returns`
+    data_paths: dict[
+        str, str
+    ]  # edge -> how its bytes travel, read from the running system if possible
+    setup_seconds: dict[str, float] = field(
+        default_factory=dict
+    )  # what was done once, such as registering memory
     # Returns the wrong samples of the transport's own readers. It is called between groups of iterations.
     check: Callable[[], dict[str, int]] = dict
-    facts: Callable[[], dict[str, Any]] = dict  # returns fields of the Run that only the transport knows, at the end
-    spans: Callable[[], dict[str, Any]] = dict  # --trace: returns the spans of processes that are not workers, by name
+    facts: Callable[[], dict[str, Any]] = (
+        dict  # returns fields of the Run that only the transport knows, at the end
+    )
+    spans: Callable[[], dict[str, Any]] = (
+        dict  # --trace: returns the spans of processes that are not workers, by name
+    )
 
 
 class WorkerGroup:
@@ -41,19 +53,27 @@ class WorkerGroup:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.sent_flow = plan, plan.sent_flow
-        self.actors: dict[str, Any] = {}  # worker name -> Ray actor handle, process, or endpoint in this process
+        self.actors: dict[
+            str, Any
+        ] = {}  # worker name -> Ray actor handle, process, or endpoint in this process
         self.pipes: dict[str, Any] = {}  # to the processes
         self.driver: Any = None  # the driver's endpoint
         self.nodes: Any = None  # of a Ray cluster
         self.worker_nodes = dict.fromkeys(plan.worker_names, 0)  # the driver's node is 0
         self.first_iteration = 0  # of the current group
         self.first_timed = 0  # iteration; 0 during the warm-up
-        self.closing = ExitStack()  # is closed after the last iteration, while the actors are still there
+        self.closing = (
+            ExitStack()
+        )  # is closed after the last iteration, while the actors are still there
         # The names of queues' semaphores begin with the run's name, so that cleanup finds them.
         multiprocessing.current_process()._config["semprefix"] = f"/{plan.run_folder.name}"  # type: ignore[attr-defined]
 
     def start(
-        self, actor_class: type = Actor, driver_class: type = Endpoint, *extra: Any, codec: Codec | None = None
+        self,
+        actor_class: type = Actor,
+        driver_class: type = Endpoint,
+        *extra: Any,
+        codec: Codec | None = None,
     ) -> None:
         """Start actor_class(plan, name, *extra) per actor, with the codec as last argument, and driver_class."""
         self._start_actors(actor_class, (*extra, codec) if codec else extra)
@@ -72,7 +92,9 @@ class WorkerGroup:
         for name in names:
             self.pipes[name], actor_pipe = context.Pipe()
             arguments = (actor_class, self.plan, name, extra, actor_pipe)
-            self.actors[name] = context.Process(target=_run_actor, args=arguments, name=name, daemon=True)
+            self.actors[name] = context.Process(
+                target=_run_actor, args=arguments, name=name, daemon=True
+            )
             self.actors[name].start()
             actor_pipe.close()
         for name in names:
@@ -151,7 +173,9 @@ def _run_actor(actor_class: type, plan: Plan, name: str, extra: tuple, pipe: Any
         actor.run()
     except Exception as error:
         message = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-        with suppress(OSError):  # the driver has ended, or waits in a library that does not notice our end
+        with suppress(
+            OSError
+        ):  # the driver has ended, or waits in a library that does not notice our end
             (plan.run_folder / f"{name}.error").write_text(message, encoding="utf-8")
             pipe.send((False, message))
         sys.exit(1)

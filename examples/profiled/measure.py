@@ -42,10 +42,22 @@ PROGRAMS = {
 }  # fmt: skip
 STEPS = {"shuffle": "shuffle_reduce"}  # what ends a step, if the command does not find it
 COSTS = {name: PROGRAMS[name] for name in ("verl", "rllib", "shuffle")}
-COSTS["store refs"] = ["simulate_chat_learn_data_flow.py", "--transport", "refs", "--iterations", "20"]
-VARIABLES = {"page faults": RETAIN_MEMORY, "tensors in the pickle": {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1"}}
+COSTS["store refs"] = [
+    "simulate_chat_learn_data_flow.py",
+    "--transport",
+    "refs",
+    "--iterations",
+    "20",
+]
+VARIABLES = {
+    "page faults": RETAIN_MEMORY,
+    "tensors in the pickle": {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1"},
+}
 # Program and cause whose advice is followed (none: the program as it is).
-CHANGES = [("through_driver", "through the driver"), *product(("through_driver", "verl_controller"), ("", *VARIABLES))]
+CHANGES = [
+    ("through_driver", "through the driver"),
+    *product(("through_driver", "verl_controller"), ("", *VARIABLES)),
+]
 PROCESS = """
 import json, ray, timeit
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
@@ -60,7 +72,9 @@ print(json.dumps(found))
 """
 
 
-def run(words: list[str], side: str = "with", step: str | None = None, **variables: str) -> tuple[float, str, dict]:
+def run(
+    words: list[str], side: str = "with", step: str | None = None, **variables: str
+) -> tuple[float, str, dict]:
     """Run a program, and return its seconds, its output, and its profile (without paths of this machine), if any."""
     with tempfile.TemporaryDirectory(prefix="profile-") as folder:
         environment = os.environ | {"PYTHONPATH": str(ROOT), **variables}
@@ -69,8 +83,14 @@ def run(words: list[str], side: str = "with", step: str | None = None, **variabl
         command, start = [sys.executable, *words], time.perf_counter()
         output = subprocess.check_output(command, cwd=ROOT, env=environment, text=True)
         seconds = time.perf_counter() - start
-        profile = make_profile(Path(folder), measure_fault_seconds(), step) if side == "with" else {}
-    return seconds, output, json.loads(json.dumps(profile).replace(f"{ROOT}/", "").replace(sys.prefix, ""))
+        profile = (
+            make_profile(Path(folder), measure_fault_seconds(), step) if side == "with" else {}
+        )
+    return (
+        seconds,
+        output,
+        json.loads(json.dumps(profile).replace(f"{ROOT}/", "").replace(sys.prefix, "")),
+    )
 
 
 def load(name: str) -> dict:
@@ -99,7 +119,9 @@ def measure_pairs(programs: dict[str, list[str]]) -> dict[str, dict[str, list[fl
         for name, words in programs.items():
             for side in random.sample(["with", "without"], 2):
                 seconds, output, _ = run(words, side)
-                for key, value in (json.loads(output) if name == "process" else {name: seconds}).items():
+                for key, value in (
+                    json.loads(output) if name == "process" else {name: seconds}
+                ).items():
                     found[key][side].append(value)
     return found
 
@@ -109,8 +131,12 @@ def try_versions(folders: list[str]) -> list[dict]:
     records = []
     for folder in folders:
         path = os.pathsep.join([str(Path(folder).resolve()), str(ROOT)])
-        profile = run(["tests/profile/known_program.py"], step="Rollout.generate", PYTHONPATH=path)[2]
-        counts = {f"{m['place']} -> {', '.join(m['readers'])}": m["count"] for m in profile["messages"]}
+        profile = run(["tests/profile/known_program.py"], step="Rollout.generate", PYTHONPATH=path)[
+            2
+        ]
+        counts = {
+            f"{m['place']} -> {', '.join(m['readers'])}": m["count"] for m in profile["messages"]
+        }
         records.append({"ray": profile["ray"], "counts": counts, "missing": profile["missing"]})
     return records
 
@@ -122,23 +148,40 @@ def describe(values: list[float], form: str) -> str:
 
 def make_tables() -> dict[str, list[tuple[str, ...]]]:
     """Return the headers and rows of the tables of the page."""
-    advice = [("program", "advice", "ms per step", "with the change", "saved", "work that it removes")]
+    advice = [
+        ("program", "advice", "ms per step", "with the change", "saved", "work that it removes")
+    ]
     for row in load("advice"):
-        before, after = ([seconds * 1e3 for seconds in row[key]] for key in ("seconds_per_step", "after"))
+        before, after = (
+            [seconds * 1e3 for seconds in row[key]] for key in ("seconds_per_step", "after")
+        )
         times = [describe(side, "{:,.0f} ({:,.0f} to {:,.0f})") for side in (before, after)]
         saved, predicted = median(before) - median(after), median(row["predicted_to_save"]) * 1e3
-        advice.append((f"`{row['program']}`", row["cause"], *times, f"{saved:,.0f}", f"{predicted:,.0f}"))
-    cost = [("program", "seconds without", "seconds with", "more, median of the pairs (smallest, largest)")]
+        advice.append(
+            (f"`{row['program']}`", row["cause"], *times, f"{saved:,.0f}", f"{predicted:,.0f}")
+        )
+    cost = [
+        (
+            "program",
+            "seconds without",
+            "seconds with",
+            "more, median of the pairs (smallest, largest)",
+        )
+    ]
     for name, of in load("cost").items():
         ratios = [one / other - 1 for one, other in zip(of["with"], of["without"], strict=True)]
         medians = [f"{median(of[side]):.1f}" for side in ("without", "with")]
         cost.append((name, *medians, describe(ratios, "{:+.1%} ({:+.1%}, {:+.1%})")))
     process = [("median of five processes (smallest, largest)", "without the profiler", "with it")]
     for name, of in load("process").items():
-        process.append((name, *(describe(of[side], "{:.1f} ({:.1f}, {:.1f})") for side in ("without", "with"))))
+        process.append(
+            (name, *(describe(of[side], "{:.1f} ({:.1f}, {:.1f})") for side in ("without", "with")))
+        )
     versions = [("Ray", "known messages that were found", "functions that it does not have")]
     for row in load("versions"):
-        assert row["counts"] == load("versions")[0]["counts"], "the versions differ: say so in the page"
+        assert row["counts"] == load("versions")[0]["counts"], (
+            "the versions differ: say so in the page"
+        )
         count = f"{len(row['counts'])} of 8, with {sum(row['counts'].values())} of 30 sends"
         versions.append((row["ray"], count, ", ".join(row["missing"]) or "-"))
     return {"advice": advice, "cost": cost, "process": process, "versions": versions}
@@ -152,7 +195,9 @@ def write_page(folder: Path = ROOT) -> None:
 
     built = []
     for name, (headers, *rows) in make_tables().items():
-        columns = [Column(header, itemgetter(index), is_text=True) for index, header in enumerate(headers)]
+        columns = [
+            Column(header, itemgetter(index), is_text=True) for index, header in enumerate(headers)
+        ]
         built.append(Section(f"profile-{name}", "", table=make_table(rows, columns)))
     for name in PROGRAMS:
         with redirect_stdout(StringIO()) as printed:
@@ -164,7 +209,9 @@ def write_page(folder: Path = ROOT) -> None:
 if __name__ == "__main__":
     what, *folders = sys.argv[1:] or [""]
     actions = {
-        "programs": lambda: ((name, run(words, step=STEPS.get(name))[2]) for name, words in PROGRAMS.items()),
+        "programs": lambda: (
+            (name, run(words, step=STEPS.get(name))[2]) for name, words in PROGRAMS.items()
+        ),
         "advice": lambda: [("advice", try_advice())],
         "cost": lambda: [("cost", measure_pairs(COSTS))],
         "process": lambda: [("process", measure_pairs({"process": ["-c", PROCESS]}))],

@@ -6,7 +6,9 @@ from ray.rllib.algorithms.ppo import PPOConfig
 if __name__ == "__main__":
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
     config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=2)
-    algorithm = config.training(train_batch_size=4000, minibatch_size=128, num_epochs=2).build_algo()
+    algorithm = config.training(
+        train_batch_size=4000, minibatch_size=128, num_epochs=2
+    ).build_algo()
     for _ in range(20):
         results = algorithm.train()
     print(f"mean return {results['env_runners']['episode_return_mean']:.0f}")

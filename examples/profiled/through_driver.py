@@ -3,7 +3,12 @@
 import ray
 import torch
 
-BATCH = {"tokens": torch.int64, "positions": torch.int64, "logprobs": torch.float32, "advantages": torch.float32}
+BATCH = {
+    "tokens": torch.int64,
+    "positions": torch.int64,
+    "logprobs": torch.float32,
+    "advantages": torch.float32,
+}
 
 
 @ray.remote(num_cpus=0)

@@ -19,7 +19,9 @@ FIELDS = {"input_ids": torch.int64, "attention_mask": torch.int64, "position_ids
 class Rollout(Worker):
     @register(dispatch_mode=Dispatch.DP_COMPUTE_PROTO)
     def generate_sequences(self, prompts):
-        return DataProto.from_dict({name: torch.ones(len(prompts), 2048, dtype=of) for name, of in FIELDS.items()})
+        return DataProto.from_dict(
+            {name: torch.ones(len(prompts), 2048, dtype=of) for name, of in FIELDS.items()}
+        )
 
 
 @ray.remote
@@ -30,9 +32,13 @@ class Actor(Worker):
 
 
 if __name__ == "__main__":
-    ray.init(num_cpus=64, include_dashboard=False, log_to_driver=False)  # verl asks for ten per process
+    ray.init(
+        num_cpus=64, include_dashboard=False, log_to_driver=False
+    )  # verl asks for ten per process
     rollout, actor = (
-        RayWorkerGroup(RayResourcePool([2], use_gpu=False), RayClassWithInitArgs(worker), device_name="cpu")
+        RayWorkerGroup(
+            RayResourcePool([2], use_gpu=False), RayClassWithInitArgs(worker), device_name="cpu"
+        )
         for worker in (Rollout, Actor)
     )
     for _ in range(10):

@@ -30,13 +30,18 @@ def ask(tmp_path, capsys):
 
 def measured(transport, *times, runtime="store", is_view=False, **changes):
     """Return a record of this machine with a run of one iteration for each time."""
-    runs = [make_run([seconds], readers_own_a_copy=not is_view, group_seconds=[seconds]) for seconds in times]
+    runs = [
+        make_run([seconds], readers_own_a_copy=not is_view, group_seconds=[seconds])
+        for seconds in times
+    ]
     return make_record(transport, *runs, runtime=runtime, **{"environment": HERE} | changes)
 
 
 def ranked_names(text):
     """Return the configurations of the table, the slowest first."""
-    return [re.split("  +", line)[0] for line in text.splitlines() if re.search("  (copy|view) ", line)]
+    return [
+        re.split("  +", line)[0] for line in text.splitlines() if re.search("  (copy|view) ", line)
+    ]
 
 
 def test_copies_views_and_producers_that_write_in_place_are_ranked_apart(ask):
@@ -69,16 +74,25 @@ def test_only_ok_records_of_exactly_this_flow_these_sizes_and_these_flags_answer
     assert ranked_names(ask(records)) == ["store refs"]
     assert ranked_names(ask(records, "--in-flight", "2")) == ["store bytes --in-flight 2"]
     assert ranked_names(ask(records, "--iteration-bytes", "1MB")) == ["store bytes"]
-    assert "store bytes" not in ask(records, "--iteration-bytes", "2MB", code=1).partition("To measure")[0]
+    assert (
+        "store bytes"
+        not in ask(records, "--iteration-bytes", "2MB", code=1).partition("To measure")[0]
+    )
 
 
 def test_records_of_two_starts_of_a_machine_are_not_ranked_together(ask):
     before = {"environment": HERE | {"boot": "before"}}
-    records = [measured("refs", 0.3), measured("bytes", 0.1, **before), measured("numpy", 0.2, **before)]
+    records = [
+        measured("refs", 0.3),
+        measured("bytes", 0.1, **before),
+        measured("numpy", 0.2, **before),
+    ]
     assert ranked_names(ask(records)) == ["store refs"]
     assert ranked_names(ask(records, "--any-machine")) == ["store numpy", "store bytes"]
     other = [measured("refs", 0.3, environment={"cpu_model": "another", "boot": HERE["boot"]})]
-    assert "other machines, or earlier starts of this one, have some: --any-machine" in ask(other, code=1)
+    assert "other machines, or earlier starts of this one, have some: --any-machine" in ask(
+        other, code=1
+    )
 
 
 def test_without_a_record_the_command_that_measures_is_printed(ask, capsys, tmp_path):
@@ -88,7 +102,10 @@ def test_without_a_record_the_command_that_measures_is_printed(ask, capsys, tmp_
     assert (python, m, package, verb) == ("python3", "-m", "dataflow", "run")
     assert run.main([*argv, "--dry-run", "--output", str(tmp_path / "new")]) == 0
     lines = capsys.readouterr().out
-    assert re.search("^store refs --in-flight 2 +5 x 30 ", lines, re.MULTILINE) and "skipped" not in lines
+    assert (
+        re.search("^store refs --in-flight 2 +5 x 30 ", lines, re.MULTILINE)
+        and "skipped" not in lines
+    )
     assert "store driver-queue" not in lines  # it holds one iteration
     with pytest.raises(UsageError, match=r"store driver-queue: .* needs .* TiB of memory"):
         ask([measured("refs", 1.0)], "--iteration-bytes", "1TiB")

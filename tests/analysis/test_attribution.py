@@ -18,14 +18,20 @@ def make_trace(length, recorded, **changes):
     spans = []
     for process, thread, stage, start, end, *faults in recorded:
         spans.append((process, thread, stage, 0, start, end, *(faults or [0])))
-    price = {"memcpy_before_seconds": [0.02], "cold_copy_before_seconds": [0.021], "cold_copy_faults": 1000}
+    price = {
+        "memcpy_before_seconds": [0.02],
+        "cold_copy_before_seconds": [0.021],
+        "cold_copy_faults": 1000,
+    }
     return make_run([length * 1e-6], spans=spans, iterations_us=[(0, length)], **price | changes)
 
 
 def attribute(length, spans):
     """Return the microseconds of each stage, and the explained share."""
     seconds, explained = stages.attribute(make_trace(length, spans))
-    return {stage: pytest.approx(value * 1e6) for stage, value in seconds.items()}, pytest.approx(explained)
+    return {stage: pytest.approx(value * 1e6) for stage, value in seconds.items()}, pytest.approx(
+        explained
+    )
 
 
 FIRST, SECOND, THIRD = stages.LAST_STAGES
@@ -64,7 +70,10 @@ def test_the_price_of_a_page_fault_is_that_of_the_run():
 
 
 def test_time_without_a_span_is_not_explained():
-    assert attribute(100, [("a", 0, "write", 0, 40), ("b", 0, "copy", 50, 100)]) == ({"write": 40, "copy": 50}, 0.9)
+    assert attribute(100, [("a", 0, "write", 0, 40), ("b", 0, "copy", 50, 100)]) == (
+        {"write": 40, "copy": 50},
+        0.9,
+    )
 
 
 SPANS = [

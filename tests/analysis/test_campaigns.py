@@ -15,7 +15,12 @@ from dataflow.report.campaign_tables import campaign_sections
 from dataflow.report.tables import short_label
 
 VERSIONS = {"ray": "2.60.0", "torch": "2.13.0"}
-RATIOS = {"2026-11-24-aaaa": 8.0, "2026-11-25-bbbb": 8.4, "2026-11-26-cccc": 7.8, "2026-11-27-dddd": 8.2}
+RATIOS = {
+    "2026-11-24-aaaa": 8.0,
+    "2026-11-25-bbbb": 8.4,
+    "2026-11-26-cccc": 7.8,
+    "2026-11-27-dddd": 8.2,
+}
 
 
 def write_campaigns(folder, ratios=RATIOS, code="new", view=False, **changes):
@@ -27,7 +32,10 @@ def write_campaigns(folder, ratios=RATIOS, code="new", view=False, **changes):
             ("graph shm", {}, queues / ratio, {"readers_own_a_copy": not view}),
         ]
         write_campaign(
-            folder / name, *times, environment={"clock_code": code, "boot": name[-4:], "versions": VERSIONS}, **changes
+            folder / name,
+            *times,
+            environment={"clock_code": code, "boot": name[-4:], "versions": VERSIONS},
+            **changes,
         )
     return folder
 
@@ -35,7 +43,9 @@ def write_campaigns(folder, ratios=RATIOS, code="new", view=False, **changes):
 def test_the_interval_of_one_more_campaign_contains_it_in_19_of_20_cases():
     generator = np.random.default_rng(0)
     samples = np.exp(generator.normal(2, 0.3, size=(4000, 5)))
-    inside = sum(low <= last <= high for *others, last in samples for low, high in [predict(others)])
+    inside = sum(
+        low <= last <= high for *others, last in samples for low, high in [predict(others)]
+    )
     assert 0.94 < inside / len(samples) < 0.96
     assert predict([2.0, 3.0]) is None
 
@@ -50,15 +60,22 @@ def test_ratios_are_within_a_campaign_so_the_speed_of_the_machine_does_not_count
 
 
 def test_the_results_of_a_table_share_their_memcpy_time(tmp_path):
-    fast, slow = ({"memcpy_before_seconds": [seconds], "memcpy_after_seconds": []} for seconds in (0.02, 0.04))
-    write_campaign(tmp_path / "1-a", ("store driver-queue", {}, 2.0, fast), ("graph shm", {}, 0.2, slow))
+    fast, slow = (
+        {"memcpy_before_seconds": [seconds], "memcpy_after_seconds": []} for seconds in (0.02, 0.04)
+    )
+    write_campaign(
+        tmp_path / "1-a", ("store driver-queue", {}, 2.0, fast), ("graph shm", {}, 0.2, slow)
+    )
     baseline, graph = combine(load_campaigns(tmp_path))
     assert baseline.newest.memcpy_seconds == graph.newest.memcpy_seconds == pytest.approx(0.03)
 
 
 def test_the_baseline_of_a_table_has_only_the_flags_that_all_share(tmp_path):
     shared = {"check_every": 50}
-    times = [("store ref-queue", shared, 1.0), ("store refs", shared | {"retain_memory": True}, 2.0)]
+    times = [
+        ("store ref-queue", shared, 1.0),
+        ("store refs", shared | {"retain_memory": True}, 2.0),
+    ]
     write_campaign(tmp_path / "1-a", *times, ("store refs", shared, 4.0), table="microbenchmarks")
     rows = combine(load_campaigns(tmp_path))
     assert {short_label(row.newest): row.mean for row in rows} == pytest.approx(
@@ -77,23 +94,38 @@ def test_results_of_unknown_code_are_left_out(tmp_path):
 
 
 def test_a_view_is_not_divided_by_a_copy(tmp_path):
-    rows = rows_of(campaign_sections(combine(load_campaigns(write_campaigns(tmp_path, view=True))))[0])
+    rows = rows_of(
+        campaign_sections(combine(load_campaigns(write_campaigns(tmp_path, view=True))))[0]
+    )
     assert [row["times as fast as store driver-queue"] for row in rows] == ["1", "-"]
 
 
-@pytest.mark.parametrize(("count", "factor"), [(1, "8 (one campaign)"), (2, "8.2 (2 campaigns)"), (4, "8.1")])
+@pytest.mark.parametrize(
+    ("count", "factor"), [(1, "8 (one campaign)"), (2, "8.2 (2 campaigns)"), (4, "8.1")]
+)
 def test_a_factor_of_few_campaigns_says_so(tmp_path, count, factor):
-    section, *_ = campaign_sections(combine(load_campaigns(write_campaigns(tmp_path, dict([*RATIOS.items()][:count])))))
+    section, *_ = campaign_sections(
+        combine(load_campaigns(write_campaigns(tmp_path, dict([*RATIOS.items()][:count]))))
+    )
     row = rows_of(section)[1]
     assert row["times as fast as store driver-queue"] == factor and row["campaigns"] == str(count)
     assert (row["of another campaign (95 %)"] == "-") == (count < 3)
-    assert f"Campaigns: {count} (" in section.notes[-1] and f"boots: {count}, kernels: 1." in section.notes[-1]
+    assert (
+        f"Campaigns: {count} (" in section.notes[-1]
+        and f"boots: {count}, kernels: 1." in section.notes[-1]
+    )
 
 
-def test_notes_have_the_commits_in_the_order_of_the_campaigns_and_the_runs_that_do_not_count(tmp_path):
+def test_notes_have_the_commits_in_the_order_of_the_campaigns_and_the_runs_that_do_not_count(
+    tmp_path,
+):
     code = {"clock_code": "a", "versions": {"ray": "2.60.0", "torch": "2.13.0"}}
     for name, commit in (("1-a", "fff"), ("2-b", "bbb")):
-        fields = {"suite": "campaign", "table": "headline", "environment": code | {"git_commit": commit}}
+        fields = {
+            "suite": "campaign",
+            "table": "headline",
+            "environment": code | {"git_commit": commit},
+        }
         runs = [make_run([1.0]), make_run([1.0], settled=False), make_run([1.0], steal_cores=1.0)]
         write_record(tmp_path / name / "0.json", make_record("driver-queue", *runs, **fields))
     section, *_ = campaign_sections(combine(load_campaigns(tmp_path)))
@@ -106,14 +138,18 @@ def test_notes_have_the_commits_in_the_order_of_the_campaigns_and_the_runs_that_
 def test_each_campaign_is_compared_with_what_the_others_predict(tmp_path):
     ratios = RATIOS | {"2026-11-28-eeee": 20.0}
     predictions = leave_one_out(combine(load_campaigns(write_campaigns(tmp_path, ratios))))
-    assert [campaign for campaign, found in predictions.items() if not all(found.values())] == ["2026-11-28-eeee"]
+    assert [campaign for campaign, found in predictions.items() if not all(found.values())] == [
+        "2026-11-28-eeee"
+    ]
     check = campaign_sections(combine(load_campaigns(tmp_path)))[-1]
     assert check.sentence == "80 % of 5 ratios lie in the interval of the others."
     assert rows_of(check)[-1]["outside (its table)"] == "graph shm (headline)"
 
 
 @pytest.mark.parametrize(("ratio", "place"), [(8.1, "inside"), (12.0, "outside")])
-def test_compare_says_whether_another_campaign_confirms_what_is_published(tmp_path, capsys, ratio, place):
+def test_compare_says_whether_another_campaign_confirms_what_is_published(
+    tmp_path, capsys, ratio, place
+):
     published = write_campaigns(tmp_path / "campaigns")
     mine = write_campaigns(tmp_path / "mine", {"2026-12-01-ffff": ratio}) / "2026-12-01-ffff"
     assert compare.main([str(published), str(mine)]) == 0
@@ -122,7 +158,10 @@ def test_compare_says_whether_another_campaign_confirms_what_is_published(tmp_pa
 
 def test_compare_says_if_the_code_inside_the_clock_is_another_one(tmp_path, capsys):
     published = write_campaigns(tmp_path / "campaigns")
-    mine = write_campaigns(tmp_path / "campaigns", {"2026-12-01-ffff": 8.1}, code="changed") / "2026-12-01-ffff"
+    mine = (
+        write_campaigns(tmp_path / "campaigns", {"2026-12-01-ffff": 8.1}, code="changed")
+        / "2026-12-01-ffff"
+    )
     assert compare.main([str(published), str(mine)]) == 0  # a campaign is not compared with itself
     assert capsys.readouterr().out.splitlines()[1].endswith("inside, with other code")
 
@@ -130,7 +169,9 @@ def test_compare_says_if_the_code_inside_the_clock_is_another_one(tmp_path, caps
 def test_compare_rejects_a_measurement_of_other_configurations(tmp_path):
     published = write_campaigns(tmp_path / "campaigns")
     mine = write_campaigns(tmp_path / "mine", {"2026-12-01-ffff": 8.0}, batch_size=2)
-    with pytest.raises(UsageError, match="no configuration is on both sides: measure NEW with make campaign"):
+    with pytest.raises(
+        UsageError, match="no configuration is on both sides: measure NEW with make campaign"
+    ):
         compare.main([str(published), str(mine)])
 
 

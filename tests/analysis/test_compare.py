@@ -36,12 +36,18 @@ def table_cells(text, row=1):
     return [cells[0], *cells[2:6], cells[8]]
 
 
-OLD = [make_record("refs", *QUIET), make_record("bytes", *QUIET), make_record("shm", *QUIET, runtime="graph")]
+OLD = [
+    make_record("refs", *QUIET),
+    make_record("bytes", *QUIET),
+    make_record("shm", *QUIET, runtime="graph"),
+]
 NEW = [make_record("refs", *slow_down(1.25)), make_record("bytes", *slow_down(0.5)),
        make_record("shm", *slow_down(1.001), runtime="graph")]  # fmt: skip
 
 
-def test_each_pair_has_both_times_and_a_verdict_and_one_that_is_slower_by_more_fails(tmp_path, capsys):
+def test_each_pair_has_both_times_and_a_verdict_and_one_that_is_slower_by_more_fails(
+    tmp_path, capsys
+):
     sides = write_sides(tmp_path, OLD, NEW)
     rows = [table_cells(run(capsys, sides).out, row) for row in (1, 2, 3)]
     assert [[*row[:3], row[4]] for row in rows] == [
@@ -57,18 +63,33 @@ def test_each_pair_has_both_times_and_a_verdict_and_one_that_is_slower_by_more_f
 
 def test_times_of_other_work_have_no_factor_and_never_fail(tmp_path, capsys):
     view = make_record("refs", *(make_run(run, readers_own_a_copy=False) for run in slow_down(2)))
-    output = run(capsys, [*write_sides(tmp_path, [make_record("refs", *QUIET)], [view]), "--fail-above", "5%"]).out
-    assert "where readers get a view, and store refs takes 1,000 ms (990 to 1,010) where readers own a copy" in output
+    output = run(
+        capsys,
+        [*write_sides(tmp_path, [make_record("refs", *QUIET)], [view]), "--fail-above", "5%"],
+    ).out
+    assert (
+        "where readers get a view, and store refs takes 1,000 ms (990 to 1,010) where readers own a copy"
+        in output
+    )
 
 
 def test_a_configuration_that_is_not_ok_or_has_more_failures_fails(tmp_path, capsys):
     died = make_run([1.0], status="failed", reason="reward died")
-    new = [make_record("bytes", *[died] * 5), make_record("refs", *QUIET, died), make_record("numpy", *QUIET)]
+    new = [
+        make_record("bytes", *[died] * 5),
+        make_record("refs", *QUIET, died),
+        make_record("numpy", *QUIET),
+    ]
     never = make_record("nixl", make_run([], status="skipped", reason="no nixl"), runtime="rdt")
     # Failures are compared as shares: 1 of 5, and 2 of 17.
-    one, two = (make_record("pickle", *runs, died, runtime="graph") for runs in (QUIET[:4], [*QUIET * 3, died]))
+    one, two = (
+        make_record("pickle", *runs, died, runtime="graph")
+        for runs in (QUIET[:4], [*QUIET * 3, died])
+    )
     sides = write_sides(
-        tmp_path, [*OLD, make_record("numpy", died), never, one], [*new, make_record("driver-queue", *QUIET), two]
+        tmp_path,
+        [*OLD, make_record("numpy", died), never, one],
+        [*new, make_record("driver-queue", *QUIET), two],
     )
     output = run(capsys, [*sides, "--fail-above", "5%"], 1)
     assert [line for line in output.err.splitlines() if "warning" not in line] == [
@@ -109,14 +130,18 @@ def test_different_measurements_are_rejected_with_the_difference(tmp_path, new, 
 
 def test_a_limit_below_the_smallest_slowdown_that_could_be_found_is_a_warning(tmp_path, capsys):
     noisy = [[1.0], [1.6], [0.8], [1.3], [0.7]]
-    sides = write_sides(tmp_path, [make_record("refs", *noisy)], [make_record("refs", *slow_down(1.2, noisy))])
+    sides = write_sides(
+        tmp_path, [make_record("refs", *noisy)], [make_record("refs", *slow_down(1.2, noisy))]
+    )
     printed = run(capsys, [*sides, "--fail-above=5%"])
     *_, verdict, detectable = table_cells(printed.out)
     assert verdict == "cannot be told apart"
     assert f"warning: store refs: a slowdown below {detectable} could be missed" in printed.err
 
 
-def test_an_injected_delay_is_compared_with_the_configuration_without_it_and_not_both_at_once(tmp_path, capsys):
+def test_an_injected_delay_is_compared_with_the_configuration_without_it_and_not_both_at_once(
+    tmp_path, capsys
+):
     delayed = make_record("refs", *slow_down(1.25), flags={"inject": "policy:1:delay=250ms"})
     sides = write_sides(tmp_path, OLD, [delayed])
     cells = table_cells(run(capsys, sides).out)

@@ -17,11 +17,17 @@ def test_runs_of_equal_records_are_one_result_and_other_records_are_apart():
     changes = ({"traced": True}, {"table": "paired"}, {"batch_size": 2}, {"device": "cuda"},
                {"layout": {"placement": "spread"}}, {"flags": {"threads": 2}})  # fmt: skip
     records = [make_record("refs", [1.0], **change) for change in ({}, *changes)]
-    records += [make_record("refs", [3.0], [2.0]), make_record("refs", make_run([1.0], pair="a")), make_record("refs")]
+    records += [
+        make_record("refs", [3.0], [2.0]),
+        make_record("refs", make_run([1.0], pair="a")),
+        make_record("refs"),
+    ]
     results = group_results(records)
     assert len(results) == 8
     (merged,) = [result for result in results if len(result.records) == 2]
-    assert merged.run_seconds == [1.0, 3.0, 2.0] and merged.typical_seconds == pytest.approx(6 ** (1 / 3))
+    assert merged.run_seconds == [1.0, 3.0, 2.0] and merged.typical_seconds == pytest.approx(
+        6 ** (1 / 3)
+    )
 
 
 @pytest.mark.parametrize(("changes", "words"), [
@@ -50,11 +56,20 @@ def test_the_flow_is_that_of_the_catalogue_only_if_its_edges_are_those_of_the_re
 
 
 def test_the_ok_runs_count_and_without_any_the_failed_ones():
-    failed, skipped = make_run([9.0], status="failed", reason="died"), make_run([], status="skipped", reason="no GPU")
+    failed, skipped = (
+        make_run([9.0], status="failed", reason="died"),
+        make_run([], status="skipped", reason="no GPU"),
+    )
     mixed = make_result([1.0], failed, skipped)
     assert (mixed.status, mixed.seconds, mixed.failure) == ("ok", [1.0], "2 of 3 runs failed: died")
-    assert (make_result(skipped, failed).status, make_result(skipped, failed).seconds) == ("failed", [9.0])
-    assert (make_result(skipped).status, make_result(skipped).failure) == ("skipped", "skipped: no GPU")
+    assert (make_result(skipped, failed).status, make_result(skipped, failed).seconds) == (
+        "failed",
+        [9.0],
+    )
+    assert (make_result(skipped).status, make_result(skipped).failure) == (
+        "skipped",
+        "skipped: no GPU",
+    )
     assert make_result([1.0]).failure is None
     assert make_result([1.0], make_run([], status="failed", wrong_bytes=3)).wrong_bytes == 3
 
@@ -64,13 +79,19 @@ def test_the_ok_runs_count_and_without_any_the_failed_ones():
     ({"other_cores": 0.31, "memcpy_before_seconds": [7.0] * 5}, "disturbed", [9.0]),
     ({"steal_cores": 0.11, "memcpy_before_seconds": [7.0] * 5}, "disturbed", [9.0]),
 ])  # fmt: skip
-def test_disturbed_and_unsettled_runs_do_not_count_unless_all_records_allow_it(change, status, allowed_seconds):
+def test_disturbed_and_unsettled_runs_do_not_count_unless_all_records_allow_it(
+    change, status, allowed_seconds
+):
     left_out = make_run([9.0], **change)
     mixed = make_result([1.0], left_out, [2.0])
     assert (mixed.status, mixed.run_seconds, mixed.seconds) == ("ok", [1.0, 2.0], [1.0, 2.0])
     assert mixed.memcpy_seconds == 0.02
     alone = make_result(left_out, left_out)
-    assert (alone.status, alone.run_seconds, alone.failure.partition(":")[0]) == (status, [], status)
+    assert (alone.status, alone.run_seconds, alone.failure.partition(":")[0]) == (
+        status,
+        [],
+        status,
+    )
     allowed = make_record("refs", left_out, arguments={"allow_disturbed": True})
     assert Result([allowed]).run_seconds == allowed_seconds
     assert Result([allowed, make_record("refs", [1.0], left_out)]).run_seconds == [1.0]
@@ -78,26 +99,42 @@ def test_disturbed_and_unsettled_runs_do_not_count_unless_all_records_allow_it(c
 
 def test_numbers_per_iteration():
     counts = {"driver": (3, 30), "policy": (2, 60)}
-    costs = {name: ProcessCost(peak_memory_bytes=peak, minor_faults=faults) for name, (peak, faults) in counts.items()}
+    costs = {
+        name: ProcessCost(peak_memory_bytes=peak, minor_faults=faults)
+        for name, (peak, faults) in counts.items()
+    }
     run = make_run([1.0, 2.0, 3.0], processes=costs, cpu_seconds=9.0, stored_bytes=30, spilled_bytes=4,
                    group_seconds=[7.5], memcpy_after_seconds=[0.06],
                    null_transport_seconds=[0.1, 0.2, 9.0])  # fmt: skip
     result = make_result(run, flags={"check_every": 3, "in_flight": 2})
-    assert result.typical_seconds == 2.5  # per iteration of a group, because latencies include waiting
+    assert (
+        result.typical_seconds == 2.5
+    )  # per iteration of a group, because latencies include waiting
     assert result.overhead_share == pytest.approx(0.2 / 2.5)
     assert make_result([1.0]).overhead_share is None
-    assert (result.cpu_seconds_per_iteration, result.spilled_bytes, result.first_seconds) == (3, 4, [5.0])
+    assert (result.cpu_seconds_per_iteration, result.spilled_bytes, result.first_seconds) == (
+        3,
+        4,
+        [5.0],
+    )
     assert (result.in_flight, result.check_every, result.peak_memory_bytes) == (2, 3, 5)
     assert result.times_memcpy == pytest.approx(2.5 / 0.04)
     assert (result.faults_per_iteration, make_result([1.0]).faults_per_iteration) == (30, None)
-    numbers = [float(number) for number in range(1, 101)]  # the first 95 % of 100 numbers, and too few of them
-    assert (make_result(numbers).p95_seconds, make_result(numbers[1:]).p95_seconds) == (pytest.approx(95.05), None)
+    numbers = [
+        float(number) for number in range(1, 101)
+    ]  # the first 95 % of 100 numbers, and too few of them
+    assert (make_result(numbers).p95_seconds, make_result(numbers[1:]).p95_seconds) == (
+        pytest.approx(95.05),
+        None,
+    )
     grouped = make_run([9.0] * 200, group_seconds=[2 * number for number in numbers])
     assert make_result(grouped, flags={"in_flight": 2}).p95_seconds == pytest.approx(95.05)
     partial = make_run([1.0] * 5, group_seconds=[4.0, 4.4, 2.1])
     for in_flight in (1, 2):
         flags = {"check_every": 2, "in_flight": in_flight}
-        assert make_result(partial, flags=flags).typical_seconds == pytest.approx(2.1)  # of 2.0, 2.2 and 2.1
+        assert make_result(partial, flags=flags).typical_seconds == pytest.approx(
+            2.1
+        )  # of 2.0, 2.2 and 2.1
     assert make_result(run, flags={"in_flight": 2}).check_every == 2
     assert make_result(run, make_run([1.0], cpu_seconds=None)).cpu_seconds_per_iteration is None
 
@@ -108,24 +145,53 @@ def test_numbers_per_iteration():
     ("torch mapped", {"flags": {"copy_in": True, "copy_out": True}}, False),
     ("graph zero-copy", {}, False), ("store refs", {"flags": {"zero_copy": True}}, False),
 ])  # fmt: skip
-def test_a_producer_writes_in_place_only_into_shared_memory_and_without_a_copy_in_the_clock(name, changes, expected):
+def test_a_producer_writes_in_place_only_into_shared_memory_and_without_a_copy_in_the_clock(
+    name, changes, expected
+):
     runtime, transport = name.split()
-    assert make_result([1.0], runtime=runtime, transport=transport, **changes).producer_writes_in_place is expected
+    assert (
+        make_result([1.0], runtime=runtime, transport=transport, **changes).producer_writes_in_place
+        is expected
+    )
 
 
 def test_results_with_as_many_threads_share_their_references_and_views_are_no_multiple_of_a_copy():
     def make(memcpy, cold, batch_size=None, owns=True, **flags):
-        run = make_run([1.0], memcpy_before_seconds=memcpy, cold_copy_before_seconds=cold, readers_own_a_copy=owns)
+        run = make_run(
+            [1.0],
+            memcpy_before_seconds=memcpy,
+            cold_copy_before_seconds=cold,
+            readers_own_a_copy=owns,
+        )
         return make_result(run, flags=flags, **({"batch_size": batch_size} if batch_size else {}))
 
     copy, view = make([0.04], [0.2]), make([0.02], [0.4], owns=False)
-    shared = Group([copy, view, make([0.01], [0.1], threads=2), make([0.001], [], batch_size=2)], []).results
-    assert [result.memcpy_seconds for result in shared] == [pytest.approx(0.03), pytest.approx(0.03), 0.01, 0.001]
-    assert [r.multiple_of(r.cold_copy_seconds) for r in shared] == [pytest.approx(1 / 0.3), None, 10, None]
-    assert shared[1].times_memcpy is None and Group([make([], [])], []).results[0].memcpy_seconds is None
+    shared = Group(
+        [copy, view, make([0.01], [0.1], threads=2), make([0.001], [], batch_size=2)], []
+    ).results
+    assert [result.memcpy_seconds for result in shared] == [
+        pytest.approx(0.03),
+        pytest.approx(0.03),
+        0.01,
+        0.001,
+    ]
+    assert [r.multiple_of(r.cold_copy_seconds) for r in shared] == [
+        pytest.approx(1 / 0.3),
+        None,
+        10,
+        None,
+    ]
+    assert (
+        shared[1].times_memcpy is None
+        and Group([make([], [])], []).results[0].memcpy_seconds is None
+    )
 
 
-PASSES = {"memcpy_before_seconds": [0.2, 0.3], "memcpy_after_seconds": [0.25], "memcpy_all_cores_seconds": [0.09]}
+PASSES = {
+    "memcpy_before_seconds": [0.2, 0.3],
+    "memcpy_after_seconds": [0.25],
+    "memcpy_all_cores_seconds": [0.09],
+}
 SHARED = "driver -> a: 8B; a -> b, c: 1MB"  # one read and two writes are three quarters of the bytes of two copies
 
 
@@ -140,7 +206,9 @@ def test_times_below_those_of_copies_are_impossible(seconds, changes, expected):
     views = [make_run([time], readers_own_a_copy=False, **PASSES) for time in seconds]
     result = make_result(*copies, **changes)
     assert (result.status, make_result(*views, **changes).status) == (expected, "ok")
-    assert ("find out which bytes were not copied" in str(result.failure)) == (expected == "impossible")
+    assert ("find out which bytes were not copied" in str(result.failure)) == (
+        expected == "impossible"
+    )
 
 
 @pytest.mark.parametrize(("seconds", "changes", "words"), [

@@ -16,12 +16,18 @@ def test_ratio_is_that_of_the_typical_seconds():
     assert typical_seconds(ours) == pytest.approx((1.1 * 1.2 * 1.3) ** (1 / 3))
     assert result.value == pytest.approx(typical_seconds(ours) / typical_seconds(theirs))
     assert (result.runs, result.verdict, ratio(theirs, ours).verdict) == (3, "faster", "slower")
-    assert (ratio([2.0] * 3, [1.0] * 3).verdict, ratio([2.0] * 3, [2.0] * 3).verdict) == ("slower", NO_DIFFERENCE)
+    assert (ratio([2.0] * 3, [1.0] * 3).verdict, ratio([2.0] * 3, [2.0] * 3).verdict) == (
+        "slower",
+        NO_DIFFERENCE,
+    )
 
 
 @pytest.mark.parametrize(("runs", "words"), [([5.0], "one run"), ([5.0, 5.001], "2 runs")])
 def test_too_few_runs_have_no_verdict(runs, words):
-    for result in (ratio(runs, [1.0, 1.01, 1.02, 0.99, 1.0]), ratio_of_pairs(runs, [1.0, 1.01][: len(runs)])):
+    for result in (
+        ratio(runs, [1.0, 1.01, 1.02, 0.99, 1.0]),
+        ratio_of_pairs(runs, [1.0, 1.01][: len(runs)]),
+    ):
         assert (result.interval, result.detectable) == (None, None)
         assert (result.verdict, interval(runs)) == (f"{words}: no verdict", None)
 
@@ -33,7 +39,10 @@ def test_a_configuration_that_varies_much_is_not_called_equal_to_one_that_it_is_
     assert (result.verdict, ratio(steady, noisy).verdict) == (TOO_NOISY, TOO_NOISY)
 
 
-SPREAD, PAIRS = 0.013, 200  # of the logarithms of the medians of runs, and the number of simulated comparisons
+SPREAD, PAIRS = (
+    0.013,
+    200,
+)  # of the logarithms of the medians of runs, and the number of simulated comparisons
 
 
 def simulate(rng, runs=5, wider=1, between_modes=0.0):
@@ -44,7 +53,9 @@ def simulate(rng, runs=5, wider=1, between_modes=0.0):
 
 def share_called(olds, news, *verdicts, compare=ratio):
     """Return the share of pairs in which the new one is called one of these."""
-    return np.mean([compare(new, old).verdict in verdicts for old, new in zip(olds, news, strict=True)])
+    return np.mean(
+        [compare(new, old).verdict in verdicts for old, new in zip(olds, news, strict=True)]
+    )
 
 
 @pytest.mark.parametrize(("old", "new", "most"), [
@@ -59,7 +70,9 @@ def test_equal_configurations_are_seldom_called_different(old, new, most):
 
 def test_a_detectable_slowdown_is_found_in_nine_of_ten_comparisons():
     rng = np.random.default_rng(6)
-    detectable = np.mean([ratio(new, old).detectable for old, new in zip(simulate(rng), simulate(rng), strict=True)])
+    detectable = np.mean(
+        [ratio(new, old).detectable for old, new in zip(simulate(rng), simulate(rng), strict=True)]
+    )
     assert 0.8 < share_called(simulate(rng), simulate(rng) * (1 + detectable), "slower") < 0.97
 
 

@@ -29,7 +29,9 @@ def send(message, is_packed=False, memory=None, copy_in=False):
 
 def assert_equal(payload, expected, message):
     for field in message.fields:
-        for item, expected_item in zip(tensors_of(payload, field), tensors_of(expected, field), strict=True):
+        for item, expected_item in zip(
+            tensors_of(payload, field), tensors_of(expected, field), strict=True
+        ):
             if field.is_python:
                 assert item == expected_item
             else:
@@ -68,7 +70,9 @@ def test_a_converted_payload_is_equal(message, convert):
 )
 def test_actors_encode_and_decode_messages_as_contiguous_tensors_arrays_or_bytes(codec, kind):
     """The driver's side is in the transports, so only the actors' messages are passed on here."""
-    endpoints = LocalEndpoints(RICH, codec=pickle.loads(pickle.dumps(codec)))  # as Ray sends it to the actors
+    endpoints = LocalEndpoints(
+        RICH, codec=pickle.loads(pickle.dumps(codec))
+    )  # as Ray sends it to the actors
     encoded = []
 
     def carry(data, edge):

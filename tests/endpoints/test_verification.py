@@ -24,7 +24,16 @@ K, GROUP = 4, 10  # iterations in flight, and between two verifications
 TENSOR = torch.ones(8)
 NUMBER_BYTES = {field.name: count for field in FIELDS.fields if (count := number_bytes(field))}
 PPO = build_flow("ppo", {"batch_size": 3, "prompt_len": 5, "response_len": 4}, "fields")
-FLOWS = [DEMO, RICH, COLOCATED, with_proxy_actor(RICH), PPO, scatter_gather(9, 3), chain(1, 2), chain(13, 1)]
+FLOWS = [
+    DEMO,
+    RICH,
+    COLOCATED,
+    with_proxy_actor(RICH),
+    PPO,
+    scatter_gather(9, 3),
+    chain(1, 2),
+    chain(13, 1),
+]
 OPTIONS = [
     {}, {"message": "packed"}, {"message": "jagged"}, {"in_flight": K},
     {"message": "packed", "copy_out": True, "in_flight": K},
@@ -33,7 +42,11 @@ OPTIONS = [
 
 def all_bytes(*edges):
     """Return every field of these edges with all of its bytes."""
-    counts = {f"{e}, {field.name}" if field.name else str(e): field.bytes for e in edges for field in e.message.fields}
+    counts = {
+        f"{e}, {field.name}" if field.name else str(e): field.bytes
+        for e in edges
+        for field in e.message.fields
+    }
     return {name: count for name, count in counts.items() if count}
 
 
@@ -58,7 +71,9 @@ def test_right_iterations_have_no_wrong_bytes_and_are_copies(flow, options):
 def test_memory_to_which_nobody_has_sent_is_wrong_on_every_edge(flow, options):
     endpoints = LocalEndpoints(flow, **options)
     found = dict(ChainMap(*(endpoint.verify_unsent() for endpoint in endpoints.all)))
-    assert {edge for edge, count in found.items() if count} == {str(edge) for edge in flow.edges if edge.bytes}
+    assert {edge for edge, count in found.items() if count} == {
+        str(edge) for edge in flow.edges if edge.bytes
+    }
     endpoints.run(1)  # it leaves nothing behind
     assert endpoints.verify(1) == {}
 
@@ -67,7 +82,10 @@ def test_a_run_whose_verification_cannot_fail_is_refused():
     found = {"actor-1": {"driver -> actor-1": 13}, "driver": {"actor-1 -> driver": 0}}
     workers, plan = SimpleNamespace(call=lambda _: found), SimpleNamespace(task_flow=chain(13, 1))
     measurement = SimpleNamespace(workers=workers, run=Run(), plan=plan)
-    with pytest.raises(RunFailed, match="actor-1 -> driver: the verification accepts memory to which nobody has sent"):
+    with pytest.raises(
+        RunFailed,
+        match="actor-1 -> driver: the verification accepts memory to which nobody has sent",
+    ):
         Measurement.try_verification(measurement)
     assert measurement.run.unsent_wrong_bytes == {"driver -> actor-1": 13, "actor-1 -> driver": 0}
 
@@ -84,7 +102,9 @@ def test_every_byte_of_every_field_is_compared(message):
             count = math.prod(shape) * ITEM_BYTES[field.dtype]
             for index in {*range(min(count, 12)), count - 1} if count else ():
                 edge.inbox.last = 0
-                edge.send(1, lambda payload, where=(field.name, index, item): flip_bit(payload, *where))
+                edge.send(
+                    1, lambda payload, where=(field.name, index, item): flip_bit(payload, *where)
+                )
                 assert edge.verify(1) == {name: 1}
 
 
@@ -93,7 +113,10 @@ def test_every_byte_of_every_field_is_compared(message):
 def test_a_late_sequence_number_is_wrong_although_the_payload_is_right_in_the_end(name, late):
     endpoints = LocalEndpoints(RICH, in_flight=K, check_every=GROUP)
     for number in range(1, 21):
-        endpoints.run(number, in_reward(lambda payload: flip_bit(payload, name, 0, 0)) if number == late else None)
+        endpoints.run(
+            number,
+            in_reward(lambda payload: flip_bit(payload, name, 0, 0)) if number == late else None,
+        )
         if number == GROUP:
             assert endpoints.verify(1, GROUP) == {}
     held = dict(endpoints.actors["reward"].inboxes["reward"].held)
@@ -107,12 +130,19 @@ def test_a_late_sequence_number_is_wrong_although_the_payload_is_right_in_the_en
 def test_every_byte_of_the_newest_messages_of_a_group_is_compared(flow):
     endpoints, changed = LocalEndpoints(flow, in_flight=K, check_every=GROUP), (3, 6, 7, 10)
     for number in range(1, GROUP + 1):
-        endpoints.run(number, in_reward(lambda payload: flip_bit(payload, "corner")) if number in changed else None)
-    assert endpoints.verify(1, GROUP) == {"policy -> reward, corner": len([n for n in changed if n > GROUP - K])}
+        endpoints.run(
+            number,
+            in_reward(lambda payload: flip_bit(payload, "corner")) if number in changed else None,
+        )
+    assert endpoints.verify(1, GROUP) == {
+        "policy -> reward, corner": len([n for n in changed if n > GROUP - K])
+    }
 
 
 @pytest.mark.parametrize("in_flight", [1, K])
-@pytest.mark.parametrize("numbers", [[1, 2, 3, 5, 6], [1, 2, 3, 4, 4, 5, 6]], ids=["missing", "twice"])
+@pytest.mark.parametrize(
+    "numbers", [[1, 2, 3, 5, 6], [1, 2, 3, 4, 4, 5, 6]], ids=["missing", "twice"]
+)
 def test_a_message_of_a_group_that_is_missing_or_arrives_twice_is_wrong(in_flight, numbers):
     endpoints = LocalEndpoints(RICH, in_flight=in_flight, check_every=6)
     for number in numbers:
@@ -122,7 +152,9 @@ def test_a_message_of_a_group_that_is_missing_or_arrives_twice_is_wrong(in_fligh
     for number in range(7, 13):
         endpoints.run(number)
     assert endpoints.verify(7, 12) == {}
-    assert endpoints.verify(12) == endpoints.verify(13) == all_bytes(*RICH.edges)  # what is verified does not count
+    assert (
+        endpoints.verify(12) == endpoints.verify(13) == all_bytes(*RICH.edges)
+    )  # what is verified does not count
 
 
 @pytest.mark.parametrize(("name", "change"), [
@@ -165,10 +197,15 @@ def test_inputs_other_than_one_payload_per_edge_are_rejected_with_the_edge(input
 
 def test_a_payload_that_is_overwritten_before_verification_is_wrong_unless_readers_copy_it():
     """A view shows other bytes if a transport reuses its buffer too early."""
-    for options, wrong_edges in (({"copy_out": True}, set()), ({}, {str(edge) for edge in RICH.edges})):
+    for options, wrong_edges in (
+        ({"copy_out": True}, set()),
+        ({}, {str(edge) for edge in RICH.edges}),
+    ):
         endpoints, passed = LocalEndpoints(RICH, in_flight=K, **options), []
         for number in range(1, K + 1):
-            endpoints.run(number, lambda _, payload, passed=passed: passed.append(payload) or payload)
+            endpoints.run(
+                number, lambda _, payload, passed=passed: passed.append(payload) or payload
+            )
         for payload in passed:
             tensors.map_tensors(torch.Tensor.zero_, payload)
         assert {name.partition(",")[0] for name in endpoints.verify(1, K)} == wrong_edges
@@ -215,11 +252,15 @@ def test_a_message_is_freed_while_a_newer_one_is_taken_and_never_by_a_verificati
             assert freed == list(range(1, number - keep + 1))
 
 
-@pytest.mark.parametrize("message", [*map(flat_message, (1, 3, 8, 13, 64)), FIELDS], ids=lambda m: f"{m.bytes} B")
+@pytest.mark.parametrize(
+    "message", [*map(flat_message, (1, 3, 8, 13, 64)), FIELDS], ids=lambda m: f"{m.bytes} B"
+)
 def test_a_message_of_an_earlier_iteration_is_wrong(message):
     """At multiples of the three slots, only the number differs. With two slots, a pair of buffers could hide it."""
     for age in range(1, 7):
         edge = LocalEdge(message)
         edge.inbox.last = 9
         assert edge.send(10 - age) == 10
-        assert sum(edge.verify(10).values()) > (message.bytes / 2 if age % 3 and message.bytes > 13 else 0)
+        assert sum(edge.verify(10).values()) > (
+            message.bytes / 2 if age % 3 and message.bytes > 13 else 0
+        )

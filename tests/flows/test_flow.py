@@ -35,7 +35,10 @@ def test_edges_are_in_the_order_of_their_readers_and_of_the_arguments():
     ]  # fmt: skip
     assert WIDE.bytes_per_iteration == 8 + 8 + 24 + 8 + 16 + 32 + 16
     assert WIDE.sent_bytes == 8 + 16 + 24 + 32
-    assert [str(edge) for edge in COLOCATED.edges_to_actor("one")] == ["driver -> policy", "reward -> judge"]
+    assert [str(edge) for edge in COLOCATED.edges_to_actor("one")] == [
+        "driver -> policy",
+        "reward -> judge",
+    ]
 
 
 @pytest.mark.parametrize(("reads_by_task", "returns", "reason"), [
@@ -46,7 +49,9 @@ def test_edges_are_in_the_order_of_their_readers_and_of_the_arguments():
     ({"b": [DRIVER]}, [], r"returns \[\]"),
 ])  # fmt: skip
 def test_a_flow_that_cannot_run_is_rejected(reads_by_task, returns, reason):
-    tasks = tuple(Task(name, tuple(reads), ACKNOWLEDGEMENT) for name, reads in reads_by_task.items())
+    tasks = tuple(
+        Task(name, tuple(reads), ACKNOWLEDGEMENT) for name, reads in reads_by_task.items()
+    )
     with pytest.raises(ValueError, match=reason):
         Flow("test", "a test", flat_message(8), tasks, tuple(returns))
 
@@ -66,12 +71,20 @@ def test_the_fields_of_a_packed_message_are_aligned_and_do_not_overlap():
     assert all(0 <= after.start - before.stop < 8 for before, after in pairwise(FIELDS.spans))
     assert FIELDS.packed_bytes == FIELDS.spans[-1].stop
     sizes = {field.name: field.bytes for field in FIELDS.fields}
-    assert (sizes["halves"], sizes["list"], sizes["words"], sizes["corner"], sizes["nothing"]) == (6, 28, 14, 96, 0)
+    assert (sizes["halves"], sizes["list"], sizes["words"], sizes["corner"], sizes["nothing"]) == (
+        6,
+        28,
+        14,
+        96,
+        0,
+    )
     assert FIELDS.bytes == sum(sizes.values()) == sum(FIELDS.tensor_bytes)
 
 
 def test_a_jagged_message_has_the_values_and_the_offsets_of_each_list():
-    message = messages.jagged_message(build_flow("a -> b: ids int64 16B, weights 3 x bfloat16 4B", {}).task("a").sends)
+    message = messages.jagged_message(
+        build_flow("a -> b: ids int64 16B, weights 3 x bfloat16 4B", {}).task("a").sends
+    )
     assert [(field.name, field.dtype, field.shape) for field in message.fields] == [
         ("ids", "int64", (2,)), ("weights_values", "bfloat16", (6,)), ("weights_offsets", "int64", (4,)),
     ]  # fmt: skip

@@ -49,20 +49,28 @@ def test_flows_and_sizes_that_are_not_possible_are_rejected_in_one_line(name, si
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["online-dpo", "scatter-gather", "rollout-1, rollout-2 -> trainer: 12MB"])
-def test_scaled_messages_keep_their_share_and_cut_messages_their_bytes_and_acknowledgements_do_not_change(name):
+@pytest.mark.parametrize(
+    "name", ["online-dpo", "scatter-gather", "rollout-1, rollout-2 -> trainer: 12MB"]
+)
+def test_scaled_messages_keep_their_share_and_cut_messages_their_bytes_and_acknowledgements_do_not_change(
+    name,
+):
     original = build_flow(name, {})
     acknowledged = sum(edge.bytes for edge in original.edges if edge.message == ACKNOWLEDGEMENT)
     for count in (1024, 2**20 + 1, 10**9):
         flow = build_flow(name, {"iteration_bytes": count})
         cut = build_flow(name, {"iteration_bytes": count, "fields": 3}, "packed")
-        assert flow.bytes_per_iteration == pytest.approx(count, abs=4 * len(flow.edges))  # 4 bytes per message
+        assert flow.bytes_per_iteration == pytest.approx(
+            count, abs=4 * len(flow.edges)
+        )  # 4 bytes per message
         for before, after, parts in zip(original.edges, flow.edges, cut.edges, strict=True):
             if before.message == ACKNOWLEDGEMENT:
                 assert before == after == parts
                 continue
             share = before.bytes / (original.bytes_per_iteration - acknowledged)
-            assert after.bytes == parts.bytes == pytest.approx(share * (count - acknowledged), abs=4)
+            assert (
+                after.bytes == parts.bytes == pytest.approx(share * (count - acknowledged), abs=4)
+            )
             assert (str(after), after.message.fields[0].dtype) == (str(before), "int64")
             assert (len(parts.message.fields), parts.message.is_flat) == (3, False)
 
@@ -73,17 +81,32 @@ def test_scaled_messages_keep_their_share_and_cut_messages_their_bytes_and_ackno
 )
 @pytest.mark.parametrize("name", ["online-dpo", "grpo", "grpo-math", "ppo"])
 def test_messages_have_the_bytes_of_chatlearns_formulas(name, padding, size, prompt, response):
-    sizes = {"batch_size": size, "prompt_len": prompt, "response_len": response, "seq_length": 200, "padding": padding}
+    sizes = {
+        "batch_size": size,
+        "prompt_len": prompt,
+        "response_len": response,
+        "seq_length": 200,
+        "padding": padding,
+    }
     flow, batch = build_flow(name, sizes, "fields"), Batch(**sizes)
     prompts, responses = (sum(batch.lengths[name]) for name in ("prompts", "responses"))
-    padded = size * (200 if padding == "vllm" else sum(max(batch.lengths[n]) for n in ("prompts", "responses")))
+    padded = size * (
+        200 if padding == "vllm" else sum(max(batch.lengths[n]) for n in ("prompts", "responses"))
+    )
     expected = {
         "driver": 8 * prompts,
-        "policy": 13 * padded - 4 * size + 8 * prompts + 4 * (prompts + responses),  # four characters per token
+        "policy": 13 * padded
+        - 4 * size
+        + 8 * prompts
+        + 4 * (prompts + responses),  # four characters per token
         "reference": 4 * (padded - size),
         "value": 4 * padded,
         # rm_rewards is a list of lists of one float here, where ChatLearn pickles a flat list, nine bytes per float.
-        "reward": 17 * padded + (12 if name == "ppo" else 8) * responses + 8 * prompts + 8 * size + 4 * prompts,
+        "reward": 17 * padded
+        + (12 if name == "ppo" else 8) * responses
+        + 8 * prompts
+        + 8 * size
+        + 4 * prompts,
         "reward1": 8 * size,
     }
     assert {edge.source: edge.bytes for edge in flow.edges} == {
@@ -93,19 +116,31 @@ def test_messages_have_the_bytes_of_chatlearns_formulas(name, padding, size, pro
 
 def test_views_as_sent_are_serialised_with_their_full_storage():
     sizes = {"batch_size": 64, "prompt_len": 512, "response_len": 512}
-    compact, sent = (build_flow("online-dpo", sizes | {"as_sent": as_sent}, "fields") for as_sent in (False, True))
+    compact, sent = (
+        build_flow("online-dpo", sizes | {"as_sent": as_sent}, "fields")
+        for as_sent in (False, True)
+    )
     assert [edge.bytes for edge in compact.edges] == [edge.bytes for edge in sent.edges]
     (views,) = [field for field in sent.message("reward").fields if field.storage]
     assert (views.name, views.serialised_bytes) == ("action_logprobs", 64 * 64 * 1023 * 4)
-    compact_bytes, sent_bytes = (sum(m.serialised_bytes for m in flow.messages) for flow in (compact, sent))
+    compact_bytes, sent_bytes = (
+        sum(m.serialised_bytes for m in flow.messages) for flow in (compact, sent)
+    )
     assert compact_bytes == compact.sent_bytes == sent.sent_bytes
     assert sent_bytes == compact_bytes - views.bytes + views.serialised_bytes
 
 
 def test_lengths_are_the_same_in_every_process_and_inside_their_bounds():
-    for spec, smallest, largest, median in (("lognormal:200:0.6:512", 1, 512, 200), ("uniform:10:20", 10, 20, 15)):
+    for spec, smallest, largest, median in (
+        ("lognormal:200:0.6:512", 1, 512, 200),
+        ("uniform:10:20", 10, 20, 15),
+    ):
         lengths = draw_lengths(spec, 1000, "--response-len")
-        assert lengths == draw_lengths(spec, 1000, "--response-len") != draw_lengths(spec, 1000, "--prompt-len")
+        assert (
+            lengths
+            == draw_lengths(spec, 1000, "--response-len")
+            != draw_lengths(spec, 1000, "--prompt-len")
+        )
         assert smallest <= min(lengths) <= max(lengths) <= largest
         assert 0.9 * median < sorted(lengths)[500] < 1.1 * median
 
@@ -113,7 +148,13 @@ def test_lengths_are_the_same_in_every_process_and_inside_their_bounds():
 def test_bytes_and_seconds_are_read_with_or_without_a_unit():
     texts = ("12", "8B", "12MB", "12MiB", "1.5 kB", "1.1MB")
     assert [parse_bytes(text) for text in texts] == [12, 8, 12 * 10**6, 12 * 2**20, 1500, 1_100_000]
-    assert [parse_seconds(text) for text in ("10", "10s", "500ms", "2min", "1.5h")] == [10, 10, 0.5, 120, 5400]
+    assert [parse_seconds(text) for text in ("10", "10s", "500ms", "2min", "1.5h")] == [
+        10,
+        10,
+        0.5,
+        120,
+        5400,
+    ]
     formatted = [format_bytes(count) for count in (8, 1000, 24_000_024, 448 << 20)]
     assert formatted == ["8 B", "1,000 B", "22.89 MiB", "448 MiB"]
     for text in ("", "many", "-1", "1e3", "12XB", "nan", "MB", "9" * 19):
@@ -169,10 +210,15 @@ def test_a_function_that_makes_no_flow_is_rejected_in_one_line(flow_file, functi
 def test_a_function_in_a_file_builds_a_flow_from_its_own_sizes(flow_file):
     name = f"{flow_file}:fine"
     assert flow_sizes(name) == {"n": 1, "m": None, "x": 0.5, "t": "a"}
-    assert edges(name, n=2) == [("driver", "policy-1.forward", 16), ("policy-1.forward", "driver", 16)]
+    assert edges(name, n=2) == [
+        ("driver", "policy-1.forward", 16),
+        ("policy-1.forward", "driver", 16),
+    ]
 
 
-@pytest.mark.parametrize(("name", "count"), [("ring", 4), ("all-to-all", 12), ("fan-in", 3), ("fan-out", 3)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("ring", 4), ("all-to-all", 12), ("fan-in", 3), ("fan-out", 3)]
+)
 def test_patterns_send_all_messages_when_the_driver_begins(name, count):
     flow = build_flow(name, {"message_bytes": 24, "actors": 4})
     between = [edge for edge in flow.edges if DRIVER not in (edge.source, edge.reader)]

@@ -15,7 +15,11 @@ SMALL = ("--flow", "a -> b: 1kB", "--iterations", "50")
 @pytest.mark.runs
 def test_the_iterations_of_the_flow_beside_are_counted(measure):
     (run,) = measure("torch gloo", *SMALL, "--beside", "trainer -> rollout: 1MB").runs
-    assert run.beside_iterations > 0 and run.beside_seconds >= sum(run.seconds) and run.other_cores is None
+    assert (
+        run.beside_iterations > 0
+        and run.beside_seconds >= sum(run.seconds)
+        and run.other_cores is None
+    )
 
 
 @pytest.mark.runs
@@ -26,7 +30,10 @@ def test_the_iterations_of_the_flow_beside_are_counted(measure):
 ], ids=("ends", "corrupt", "stops"))  # fmt: skip
 def test_a_flow_beside_that_does_not_go_on_is_an_error(make_plan, flags, text):
     plan = make_plan("torch", "--transport", "gloo", "--flow", "a -> b: 1kB", *flags)
-    with pytest.raises(RunFailed, match=f"--beside a -> b: 1kB: .*{text}"), run_beside(plan) as count:
+    with (
+        pytest.raises(RunFailed, match=f"--beside a -> b: 1kB: .*{text}"),
+        run_beside(plan) as count,
+    ):
         time.sleep(2)  # all of its iterations have ended, or it has found the fault
         count(time.perf_counter() - 2, time.perf_counter())
 

@@ -21,12 +21,16 @@ NAMES = ("driver", "policy", "reference", "reward")
 
 @pytest.fixture
 def plan(make_plan, tmp_path):
-    return make_plan("torch", "--transport", "gloo", *KILOBYTES, "--iterations", "6", run_folder=tmp_path)
+    return make_plan(
+        "torch", "--transport", "gloo", *KILOBYTES, "--iterations", "6", run_folder=tmp_path
+    )
 
 
 def make_driver(code=None):
     """Return a started RunFolder whose driver process has ended with this code; None: it runs."""
-    return SimpleNamespace(pid=os.getpid(), poll_handle=os.eventfd(int(code is not None)), returncode=lambda: code)
+    return SimpleNamespace(
+        pid=os.getpid(), poll_handle=os.eventfd(int(code is not None)), returncode=lambda: code
+    )
 
 
 @pytest.fixture
@@ -52,7 +56,9 @@ def sleeper():
     ((5, 5, 4), "reward is stuck after iteration 4"),
     ((5, 5, 5), "all actors received their messages, but the result did not reach the driver"),
 ])  # fmt: skip
-def test_first_actor_without_the_message_is_named_unless_one_is_dead_or_stopped(plan, made, sleeper, received, reason):
+def test_first_actor_without_the_message_is_named_unless_one_is_dead_or_stopped(
+    plan, made, sleeper, received, reason
+):
     made.progress.began(5)
     made.progress.ended(4, 0, 1)
     for name, number in zip(NAMES[1:], received, strict=True):
@@ -67,7 +73,9 @@ def test_first_actor_without_the_message_is_named_unless_one_is_dead_or_stopped(
     assert made.diagnose([]) == "reward does not answer: its process is stopped"
 
 
-@pytest.mark.parametrize(("warmup", "timed"), [(3, 3), (None, 0)], ids=["ended", "interrupted in the warm-up"])
+@pytest.mark.parametrize(
+    ("warmup", "timed"), [(3, 3), (None, 0)], ids=["ended", "interrupted in the warm-up"]
+)
 def test_report_and_times_are_in_the_record_at_the_end(plan, made, warmup, timed):
     table = ProgressTable(plan.run_folder, NAMES, plan.total_iterations, "driver")
     for number in range(1, 8):  # the last 3 of 10 are missing
@@ -79,7 +87,11 @@ def test_report_and_times_are_in_the_record_at_the_end(plan, made, warmup, timed
     (run,) = made.record.runs
     assert (run.stored_bytes, run.order) == (5, 7)
     assert made.record.environments == {"0": {"python": "3"}}
-    assert (run.first_seconds, run.seconds, run.group_seconds) == (0.25, [0.25] * timed, [0.25] * timed)
+    assert (run.first_seconds, run.seconds, run.group_seconds) == (
+        0.25,
+        [0.25] * timed,
+        [0.25] * timed,
+    )
     assert run.warmup_seconds == [0.25] * (6 - timed)
 
 
@@ -92,7 +104,9 @@ def test_report_and_times_are_in_the_record_at_the_end(plan, made, warmup, timed
     (DriverReport(Run(), failure="policy: a reason"), 0, "reference died"),
     (DriverReport(Run(), failure="policy: a reason"), None, "reference died"),
 ])  # fmt: skip
-def test_an_actor_that_ends_early_is_the_cause_unless_another_one_raised_an_error(plan, made, report, code, problem):
+def test_an_actor_that_ends_early_is_the_cause_unless_another_one_raised_an_error(
+    plan, made, report, code, problem
+):
     """The actor ends between two looks of the monitor, directly after the driver has written its report."""
 
     def find_exited_actors(_):
@@ -100,7 +114,9 @@ def test_an_actor_that_ends_early_is_the_cause_unless_another_one_raised_an_erro
         return ["reference"]
 
     made._find_exited_actors = find_exited_actors
-    assert made.wait(make_driver(code)) == problem  # after GRACE_SECONDS, if the driver does not end
+    assert (
+        made.wait(make_driver(code)) == problem
+    )  # after GRACE_SECONDS, if the driver does not end
 
 
 @pytest.mark.parametrize(("code", "problem"), [
@@ -128,12 +144,19 @@ def test_run_without_progress_times_out(plan, made, monkeypatch):
     assert made.wait(make_driver()) == "startup timed out after 0.2 s"
     made.progress.phase = ITERATING
     made.progress.began(1)
-    assert made.wait(make_driver()) == "did not end within 0.1 s (--timeout); policy is stuck after iteration 0"
+    assert (
+        made.wait(make_driver())
+        == "did not end within 0.1 s (--timeout); policy is stuck after iteration 0"
+    )
 
 
-@pytest.mark.parametrize("content", ["", "\xff\x00{garbage\n", '{"run": {"secnods": []}}', '{"run": {"order": "one"}}'])
+@pytest.mark.parametrize(
+    "content", ["", "\xff\x00{garbage\n", '{"run": {"secnods": []}}', '{"run": {"order": "one"}}']
+)
 def test_a_report_that_cannot_be_read_fails_the_run_and_the_times_are_kept(made, tmp_path, content):
-    made.plan = replace(made.plan, options=replace(made.plan.options, warmup=3))  # no report has been read
+    made.plan = replace(
+        made.plan, options=replace(made.plan.options, warmup=3)
+    )  # no report has been read
     made.progress.phase = ITERATING
     made.progress.began(7)
     for number in range(1, 7):
@@ -145,7 +168,9 @@ def test_a_report_that_cannot_be_read_fails_the_run_and_the_times_are_kept(made,
         else:
             shutil.rmtree(tmp_path)
 
-    made.follow_driver(SimpleNamespace(folder=tmp_path, poll_handle=0, pid=os.getpid(), start_driver=spoil))
+    made.follow_driver(
+        SimpleNamespace(folder=tmp_path, poll_handle=0, pid=os.getpid(), start_driver=spoil)
+    )
     (run,) = made.record.runs
     assert run.reason.startswith("iteration 7: the report of the driver's process cannot be read (")
     assert (run.status, run.seconds) == ("failed", [0.25] * 2)
@@ -153,7 +178,10 @@ def test_a_report_that_cannot_be_read_fails_the_run_and_the_times_are_kept(made,
 
 def test_limits_of_the_shell_are_named_if_a_process_was_ended(made, monkeypatch):
     unlimited, limits = monitor.resource.RLIM_INFINITY, " (limits of this shell: ulimit -v 524288)"
-    values = {monitor.resource.RLIMIT_AS: (2**29, -1), monitor.resource.RLIMIT_CPU: (unlimited, unlimited)}
+    values = {
+        monitor.resource.RLIMIT_AS: (2**29, -1),
+        monitor.resource.RLIMIT_CPU: (unlimited, unlimited),
+    }
     monkeypatch.setattr(monitor.resource, "getrlimit", values.get)
     problem = made.wait(make_driver(-signal.SIGKILL))
     assert problem == f"the driver's process ended with signal SIGKILL{limits}"

@@ -13,7 +13,9 @@ from dataflow.measure import references
 from dataflow.measure.references import COLD_PASSES, WARM_PASSES, CpuTime, measure_copies
 
 
-def test_copies_are_of_every_edge_in_every_pass_and_cold_ones_touch_every_page(make_plan, monkeypatch):
+def test_copies_are_of_every_edge_in_every_pass_and_cold_ones_touch_every_page(
+    make_plan, monkeypatch
+):
     copied, copy, threads = [], torch.Tensor.copy_, torch.get_num_threads()
 
     def noting_copy(destination, source):
@@ -51,7 +53,9 @@ def test_the_own_work_of_the_benchmark_does_not_grow(make_plan, monkeypatch, fla
 
     def run_and_count(*arguments):
         calls.append(0)
-        sys.setprofile(lambda frame, event, function: calls.append(calls.pop() + event.endswith("call")))
+        sys.setprofile(
+            lambda frame, event, function: calls.append(calls.pop() + event.endswith("call"))
+        )
         try:
             time_group(*arguments)
         finally:
@@ -70,7 +74,9 @@ def spin(seconds):
         pass
 
 
-def test_cpu_time_is_that_of_all_descendants_and_the_rest_of_the_machine_is_other_programs(monkeypatch):
+def test_cpu_time_is_that_of_all_descendants_and_the_rest_of_the_machine_is_other_programs(
+    monkeypatch,
+):
     seconds = [(5.0, 1.0), (17.0, 4.0)]  # of all processes, and of the hypervisor
     monkeypatch.setattr(references, "read_cpu_seconds", lambda: seconds.pop(0))
     cpu_time = CpuTime()

@@ -34,7 +34,9 @@ def test_what_cannot_be_measured_or_written_leaves_no_file(no_gpu, monkeypatch, 
 
 def test_runs_that_another_call_finishes_while_this_one_waits_are_kept(monkeypatch, tmp_path):
     """--continue reads the records when the other call can write them no more."""
-    own, other = (make_items([plan_configuration("torch memcpy", {})[0]], tmp_path)[0] for _ in range(2))
+    own, other = (
+        make_items([plan_configuration("torch memcpy", {})[0]], tmp_path)[0] for _ in range(2)
+    )
     files.create(other.path, other.record)
     own.load_finished_runs()
 
@@ -62,7 +64,9 @@ def test_runs_that_another_call_finishes_while_this_one_waits_are_kept(monkeypat
     (RunFailed("it runs on"), "ok", None, "it runs on"),
     (RunFailed("it runs on"), "failed", "policy died", "policy died; it runs on"),
 ])  # fmt: skip
-def test_the_reason_of_a_run_is_what_ended_it_first(no_gpu, monkeypatch, tmp_path, error, status, reason, expected):
+def test_the_reason_of_a_run_is_what_ended_it_first(
+    no_gpu, monkeypatch, tmp_path, error, status, reason, expected
+):
     def follow_driver(monitor, run_folder):
         monitor.record.runs[-1].status, monitor.record.runs[-1].reason = status, reason
         raise error
@@ -70,14 +74,20 @@ def test_the_reason_of_a_run_is_what_ended_it_first(no_gpu, monkeypatch, tmp_pat
     monkeypatch.setattr(supervisor.Monitor, "follow_driver", follow_driver)
     (item,) = make_items(plan_configuration("store refs --object-store-bytes 3GB", {}), tmp_path)
     with suppress(ValueError):
-        assert supervisor.measure_run(item, 0) == (130 if isinstance(error, KeyboardInterrupt) else 1)
+        assert supervisor.measure_run(item, 0) == (
+            130 if isinstance(error, KeyboardInterrupt) else 1
+        )
     (run,) = files.load(item.path).runs
     assert (run.status, run.reason, run.store_bytes) == ("failed", expected, 3 * 10**9)
 
 
-def test_a_disk_that_is_full_at_the_end_of_a_run_loses_no_time_and_stops_no_other_run(monkeypatch, tmp_path):
+def test_a_disk_that_is_full_at_the_end_of_a_run_loses_no_time_and_stops_no_other_run(
+    monkeypatch, tmp_path
+):
     """The record of the first run cannot be replaced. Its times are in a new file, and the second run is measured."""
-    items = make_items([plan_configuration(name, {})[0] for name in ("torch memcpy", "torch mapped")], tmp_path)
+    items = make_items(
+        [plan_configuration(name, {})[0] for name in ("torch memcpy", "torch mapped")], tmp_path
+    )
     replace = records.replace
     monkeypatch.setattr(records.tempfile, "tempdir", str(tmp_path))  # which gets the new file
 

@@ -67,8 +67,13 @@ def test_iterations_in_flight_are_received_in_order_and_a_group_takes_the_time_o
     (2, "--iterations 2 --check-every 100", [[1], [2], [3], [4, 5]]),
 ])  # fmt: skip
 def test_groups_end_where_everything_is_verified(make_plan, warmup, flags, groups):
-    plan = make_plan("store", "--transport", "refs", "--warmup", str(warmup), *flags.split(), *KILOBYTES)
-    found = [(list(numbers), is_timed) for numbers, is_timed in iteration_groups(plan, WarmUp(is_fixed=True))]
+    plan = make_plan(
+        "store", "--transport", "refs", "--warmup", str(warmup), *flags.split(), *KILOBYTES
+    )
+    found = [
+        (list(numbers), is_timed)
+        for numbers, is_timed in iteration_groups(plan, WarmUp(is_fixed=True))
+    ]
     assert found == [(numbers, numbers[0] > 1 + warmup) for numbers in groups]
 
 
@@ -93,7 +98,9 @@ def warm_up_groups(plan, warm_up, seconds, faults):
     ([1.0] * 60, [10000 * 0.9**n + 500 for n in range(60)], 44, True),
     ([1.0] * 60, [1e6 * 0.9**n for n in range(60)], 60, False),
 ], ids=range(8))  # fmt: skip
-def test_warm_up_ends_when_times_and_page_faults_no_longer_fall(make_plan, seconds, faults, count, settled):
+def test_warm_up_ends_when_times_and_page_faults_no_longer_fall(
+    make_plan, seconds, faults, count, settled
+):
     plan = make_plan("store", *KILOBYTES, "--iterations", "3")
     warm_up = WarmUp(is_fixed=False, clock=lambda: 0.0)
     groups = warm_up_groups(plan, warm_up, seconds, faults)
@@ -105,7 +112,10 @@ def test_warm_up_ends_after_its_time_but_not_before_ten_groups(make_plan):
     plan = make_plan("store", "--transport", "refs", *KILOBYTES, "--in-flight", "2")
     warm_up = WarmUp(is_fixed=False, clock=lambda: float(next(now)))
     groups = warm_up_groups(plan, warm_up, [2.0**-n for n in range(60)], [0.0] * 60)
-    assert (groups, warm_up.settled) == ([[number, number + 1] for number in range(2, 52, 2)], False)
+    assert (groups, warm_up.settled) == (
+        [[number, number + 1] for number in range(2, 52, 2)],
+        False,
+    )
 
 
 @pytest.fixture
@@ -120,7 +130,9 @@ def measured(make_plan, monkeypatch, tmp_path):
 
     def run(*flags, spoil=lambda number, result: None):
         threads = ("--threads", str(torch.get_num_threads()))
-        plan = make_plan("torch", "--transport", "memcpy", *threads, *flags, *KILOBYTES, run_folder=tmp_path)
+        plan = make_plan(
+            "torch", "--transport", "memcpy", *threads, *flags, *KILOBYTES, run_folder=tmp_path
+        )
         (tmp_path / "progress").unlink(missing_ok=True)
         record = plan.new_record()
         record.runs, record.environments = [Run()], {"0": ENVIRONMENT}
@@ -155,7 +167,10 @@ def test_correct_run(measured, tmp_path):
     assert done.verified == {name: [(1, 1), (2, 2), (3, 4), (5, 5)] for name in WORKERS}
     assert (done.run.status, done.run.reason, done.run.readers_own_a_copy) == ("ok", None, True)
     assert (done.run.wrong_bytes, done.run.spans, done.run.iterations_us) == (0, [], [])
-    assert (done.run.warmup_iterations, done.run.settled) == (1, None)  # unknown after a fixed number of iterations
+    assert (done.run.warmup_iterations, done.run.settled) == (
+        1,
+        None,
+    )  # unknown after a fixed number of iterations
     (name,) = done.run.processes  # one process, whose memory counts once
     assert name == "policy+reference+reward+driver"
     assert not hasattr(Endpoint.make_payload, "__wrapped__")  # nothing is traced
@@ -164,7 +179,9 @@ def test_correct_run(measured, tmp_path):
 
 
 @pytest.mark.parametrize("iteration", range(1, 8))
-def test_a_wrong_byte_is_found_at_the_end_of_a_group_and_an_old_number_in_every_iteration(measured, iteration):
+def test_a_wrong_byte_is_found_at_the_end_of_a_group_and_an_old_number_in_every_iteration(
+    measured, iteration
+):
     def change_last_byte(number, result):
         if number == iteration:
             result.view(torch.uint8)[-1] ^= 1
@@ -189,7 +206,10 @@ def test_fault_of_a_task_is_found_by_all_its_readers(measured, kind):
     assert set(done.run.wrong_bytes_by_field) == {"policy -> reference", "policy -> reward"}
 
 
-BIG, SMALL = online_dpo(), online_dpo(batch_size=4, prompt_seq_len=256)  # Ray copies messages up to 100 KiB
+BIG, SMALL = (
+    online_dpo(),
+    online_dpo(batch_size=4, prompt_seq_len=256),
+)  # Ray copies messages up to 100 KiB
 EDGES = [str(edge) for edge in BIG.edges]
 COPIES = [("store refs", {}), ("graph mapped", {"copy_out": True}),
           ("store refs", {"zero_copy": True, "copy_out": True})]  # fmt: skip
@@ -204,13 +224,21 @@ def judge(configuration, views, wrong=None, flow=BIG, device="cpu"):
 
 
 def test_one_edge_with_another_data_path_fails_the_run():
-    assert {judge(copies, []) for copies in COPIES} == {judge(views, EDGES) for views in VIEWS} == {None}
+    assert (
+        {judge(copies, []) for copies in COPIES}
+        == {judge(views, EDGES) for views in VIEWS}
+        == {None}
+    )
     for edge in EDGES:
         others = [other for other in EDGES if other != edge]
         for copies in COPIES:
-            assert judge(copies, [edge]).startswith(f"{edge}: readers got views, but copies are expected of")
+            assert judge(copies, [edge]).startswith(
+                f"{edge}: readers got views, but copies are expected of"
+            )
         for views in VIEWS:
-            assert judge(views, others).startswith(f"{edge}: readers got copies, but views are expected of")
+            assert judge(views, others).startswith(
+                f"{edge}: readers got copies, but views are expected of"
+            )
 
 
 def test_small_messages_and_gpu_memory_may_be_copied_but_copies_may_not_be_views():
@@ -220,11 +248,15 @@ def test_small_messages_and_gpu_memory_may_be_copied_but_copies_may_not_be_views
     assert "partly copies" in find_failure(plan, {}, dict.fromkeys(EDGES))
     wrong = {"policy -> reference, mask": 1, "policy -> reward, mask": 7, "reward -> driver": 2}
     reason = judge(COPIES[0], EDGES, wrong)  # wrong bytes come first
-    assert reason.startswith("10 bytes differ from what was sent, most of them in policy -> reward, mask")
+    assert reason.startswith(
+        "10 bytes differ from what was sent, most of them in policy -> reward, mask"
+    )
 
 
 @pytest.mark.parametrize("flags", [(), ("--check-every", "2")], ids=" ".join)
-def test_the_clock_runs_while_the_driver_makes_its_query_and_waits_for_its_gpus(measured, monkeypatch, flags):
+def test_the_clock_runs_while_the_driver_makes_its_query_and_waits_for_its_gpus(
+    measured, monkeypatch, flags
+):
     make_payload = Endpoint.make_payload
 
     def make_slowly(self, number, task=DRIVER):
@@ -252,4 +284,6 @@ def test_a_delay_of_one_edge_is_in_the_time_of_the_published_table(measured, mon
     flags = ("--iterations", "12", "--warmup", "1", "--allow-disturbed", *flags)
     (section,) = sections(group_results([measured(*flags).record]))
     (row,) = rows_of(section)
-    assert 0.9 < float(row["ms per iteration"].replace(",", "")) / median(slept) < 1.6  # 2 if the clock counts twice
+    assert (
+        0.9 < float(row["ms per iteration"].replace(",", "")) / median(slept) < 1.6
+    )  # 2 if the clock counts twice

@@ -30,7 +30,12 @@ def cluster(monkeypatch):
     """Return a cluster of four nodes, of which two have workers."""
     monkeypatch.setattr(nodes, "ray", Mock())
     cluster = object.__new__(nodes.Nodes)
-    cluster.ids, cluster.agents, cluster.interfaces, cluster.clocks = [f"{n}" * 56 for n in range(4)], {}, {}, {}
+    cluster.ids, cluster.agents, cluster.interfaces, cluster.clocks = (
+        [f"{n}" * 56 for n in range(4)],
+        {},
+        {},
+        {},
+    )
     cluster.worker_nodes = {"driver": 0, "policy": 2, "reference": 2, "reward": 2}
     return cluster
 
@@ -66,7 +71,9 @@ def test_a_link_sends_pages_that_differ_from_the_page_of_zeros(agent, monkeypatc
     assert resident[0] - before > 0.9 * count
 
 
-def test_an_agent_counts_what_its_node_does_and_the_counters_of_an_unknown_interface_are_unknown(agent):
+def test_an_agent_counts_what_its_node_does_and_the_counters_of_an_unknown_interface_are_unknown(
+    agent,
+):
     for interface in ("lo", ""):
         agent.interface = interface
         agent.begin()
@@ -77,7 +84,9 @@ def test_an_agent_counts_what_its_node_does_and_the_counters_of_an_unknown_inter
 
 
 @pytest.mark.parametrize("drift", [0.0, 20e-6, -50e-6])
-def test_times_of_other_nodes_are_moved_to_the_drivers_clock_with_its_drift(cluster, monkeypatch, drift):
+def test_times_of_other_nodes_are_moved_to_the_drivers_clock_with_its_drift(
+    cluster, monkeypatch, drift
+):
     """A drift of 20 ppm is 12 ms in ten minutes. The driver's clock advances 0.2 ms with each reading."""
     now = 1000.0
 
@@ -97,18 +106,33 @@ def test_times_of_other_nodes_are_moved_to_the_drivers_clock_with_its_drift(clus
     now += 600
     costs = cluster.end()
     for seconds in (1000.5, 1300.0, 1599.5):
-        assert cluster.driver_seconds("reward", of_node(seconds)) == pytest.approx(seconds, abs=0.0005)
+        assert cluster.driver_seconds("reward", of_node(seconds)) == pytest.approx(
+            seconds, abs=0.0005
+        )
         assert cluster.driver_seconds("driver", seconds) == seconds
     assert costs["0"].clock_error_seconds == 0 < costs["2"].clock_error_seconds < 0.001
 
 
-def test_nodes_with_workers_are_described_and_the_first_pass_over_a_link_does_not_count(cluster, make_plan):
-    described = {node: ((f"10.0.0.{node}", 9), f"eth{node}", {"versions": {"torch": "2.13"}}) for node in (0, 2)}
+def test_nodes_with_workers_are_described_and_the_first_pass_over_a_link_does_not_count(
+    cluster, make_plan
+):
+    described = {
+        node: ((f"10.0.0.{node}", 9), f"eth{node}", {"versions": {"torch": "2.13"}})
+        for node in (0, 2)
+    }
     cluster._call_agents, cluster.read_clocks = lambda _: described, lambda: None
     nodes.ray.get.side_effect = cycle([(9.0, None), (0.1, None), (0.1, None), (0.1, None)])
-    report, plan = Mock(environments=[{"versions": {}}], run=Mock(links=[])), make_plan("graph", "--transport", "shm")
+    report, plan = (
+        Mock(environments=[{"versions": {}}], run=Mock(links=[])),
+        make_plan("graph", "--transport", "shm"),
+    )
     cluster.measure(plan, report)
-    assert [*cluster.agents] == [0, 2] and [bool(known) for known in report.environments] == [1, 0, 1, 0]
+    assert [*cluster.agents] == [0, 2] and [bool(known) for known in report.environments] == [
+        1,
+        0,
+        1,
+        0,
+    ]
     assert cluster.network_settings(2)["GLOO_SOCKET_IFNAME"] == "eth2"
     assert [(link.source, link.reader, link.connections, link.seconds) for link in report.run.links] == [
         (0, 2, 1, 3 * [0.1]), (0, 2, 4, 3 * [0.1]), (2, 0, 1, 3 * [0.1]), (2, 0, 4, 3 * [0.1]),
@@ -117,5 +141,7 @@ def test_nodes_with_workers_are_described_and_the_first_pass_over_a_link_does_no
     assert addresses == 8 * ["10.0.0.2"] + 8 * ["10.0.0.0"]
     assert report.write.call_count == 16  # the monitor sees progress
     described[2][2]["versions"] = {"torch": "2.12"}
-    with pytest.raises(RunFailed, match=r"the nodes have torch 2\.12, 2\.13: install the same version"):
+    with pytest.raises(
+        RunFailed, match=r"the nodes have torch 2\.12, 2\.13: install the same version"
+    ):
         cluster.measure(plan, report)

@@ -16,7 +16,11 @@ from dataflow.plan.command_line import describe_flags, flag_name, make_options, 
 from dataflow.plan.options import PRESETS
 
 CLUSTER = ("--address", "127.0.0.1:6379")
-PARSERS = {"answer": answer.parse_command, "compare": compare.parse_arguments, "report": report.parse_command}
+PARSERS = {
+    "answer": answer.parse_command,
+    "compare": compare.parse_arguments,
+    "report": report.parse_command,
+}
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 COMMAND = re.compile(r"python3? -m dataflow (\w+)((?: (?!#)[^`\n\\]*\\\n)*(?: (?!#)[^`\n]*)?)")
 pytestmark = pytest.mark.usefixtures("no_gpu")
@@ -44,7 +48,9 @@ def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(c
     text = help_text(capsys, "--help")
     assert shown_flags(text) == {"--own", *map(flag_name, command_line.COMMON)}
     groups = re.search("More flags: --help GROUP, with one of (.*), all", text)[1].split(", ")
-    by_group = {group: shown_flags(help_text(capsys, "--help", group)) for group in [*groups, "all"]}
+    by_group = {
+        group: shown_flags(help_text(capsys, "--help", group)) for group in [*groups, "all"]
+    }
     every = by_group.pop("all")
     assert every == {"--own", *describe_flags()} == set.union({"--own"}, *by_group.values())
     assert all(by_group.values())
@@ -89,25 +95,43 @@ def test_values_that_follow_from_other_flags():
     assert (parse().transport, parse().group_size, parse().placement) == ("driver-queue", 1, "pack")
     assert parse("--in-flight", "4").group_size == 4
     assert parse("--in-flight", "4", "--check-every", "8").group_size == 8
-    assert (parse(*CLUSTER).placement, parse(*CLUSTER, "--placement", "pack").placement) == ("spread", "pack")
+    assert (parse(*CLUSTER).placement, parse(*CLUSTER, "--placement", "pack").placement) == (
+        "spread",
+        "pack",
+    )
     assert parse("--as-sent").message == "fields"
     assert parse(*CLUSTER).arguments["address"] is True  # records have no addresses
 
 
 def edge_bytes(*flags):
     options = parse(*flags)
-    return [edge.bytes for edge in build_flow(options.flow, options.sizes, options.message).edges if edge.bytes > 8]
+    return [
+        edge.bytes
+        for edge in build_flow(options.flow, options.sizes, options.message).edges
+        if edge.bytes > 8
+    ]
 
 
 def test_presets_have_the_bytes_of_their_sources():
     assert [count >> 20 for count in edge_bytes("--flow", "demo")] == [32, 96, 96, 64, 160]
-    assert edge_bytes("--flow", "openrlhf-256x16") == edge_bytes("--flow", "transferqueue-perftest") == [2**28]
-    assert edge_bytes("--flow", "verl-dapo") == [1024 * (16 * 10240 + 24 * 18432)]  # 16 R + 24 T bytes per sample
+    assert (
+        edge_bytes("--flow", "openrlhf-256x16")
+        == edge_bytes("--flow", "transferqueue-perftest")
+        == [2**28]
+    )
+    assert edge_bytes("--flow", "verl-dapo") == [
+        1024 * (16 * 10240 + 24 * 18432)
+    ]  # 16 R + 24 T bytes per sample
     for name in PRESETS:
         part = edge_bytes("--flow", name, "--batch-size", str(PRESETS[name]["samples"] // 4))
         assert part == pytest.approx([count / 4 for count in edge_bytes("--flow", name)])
     options = parse("--flow", "slime-lists", "--batch-size", "3", "--prompt-len", "64")
-    assert (options.flow, options.batch_size, options.prompt_len, options.response_len) == ("slime", 3, "64", "512")
+    assert (options.flow, options.batch_size, options.prompt_len, options.response_len) == (
+        "slime",
+        3,
+        "64",
+        "512",
+    )
     assert options.preset == "slime-lists"
 
 
@@ -117,7 +141,10 @@ def test_a_sweep_has_options_for_each_value():
         ("batch-size=8,2,8,4", [2, 4, 8], "sweep-batch-size"),
         ("in-flight=1,2", [1, 2], "in-flight"),
     ):
-        name, options = text.partition("=")[0].replace("-", "_"), parse_options("torch", "--sweep", text)
+        name, options = (
+            text.partition("=")[0].replace("-", "_"),
+            parse_options("torch", "--sweep", text),
+        )
         assert [getattr(point, name) for point in options] == values
         assert {point.table for point in options} == {table}
 
@@ -142,8 +169,14 @@ def test_every_command_of_a_page_can_be_parsed(page, monkeypatch):
     for verb, text in COMMAND.findall(page.read_text()):
         if "[" in text or "..." in text:  # it only shows the form of a command
             continue
-        text = text.replace("\\\n", " ").replace('"${configurations[@]}"', "'store refs'").replace("$run", "1")
-        words = shlex.split(text.replace("$FLOW", "a -> b: 8MB").replace("$more", ""), comments=True)
+        text = (
+            text.replace("\\\n", " ")
+            .replace('"${configurations[@]}"', "'store refs'")
+            .replace("$run", "1")
+        )
+        words = shlex.split(
+            text.replace("$FLOW", "a -> b: 8MB").replace("$more", ""), comments=True
+        )
         if verb == "run":
             arguments, given = run.parse_arguments(words)
             assert arguments.configurations or arguments.suite, words

@@ -26,23 +26,59 @@ LARGE = 2**40
     ("configuration", "flags", "limits", "error"),
     [  # Over torch, readers hold two inputs and senders three payloads, which mapped has in shared memory.
         ("store refs", ["--object-store-bytes", str(2 * (DELIVERED + SENT))], {}, ""),
-        ("store refs", ["--object-store-bytes", str(2 * (DELIVERED + SENT) - 1)], {}, "of object store with online"),
-        ("store refs", ["--in-flight", "4", "--object-store-bytes", str(5 * (DELIVERED + SENT))], {}, ""),
-        ("store refs", ["--in-flight", "4", "--object-store-bytes", str(5 * (DELIVERED + SENT) - 1)], {}, "of object"),
+        (
+            "store refs",
+            ["--object-store-bytes", str(2 * (DELIVERED + SENT) - 1)],
+            {},
+            "of object store with online",
+        ),
+        (
+            "store refs",
+            ["--in-flight", "4", "--object-store-bytes", str(5 * (DELIVERED + SENT))],
+            {},
+            "",
+        ),
+        (
+            "store refs",
+            ["--in-flight", "4", "--object-store-bytes", str(5 * (DELIVERED + SENT) - 1)],
+            {},
+            "of object",
+        ),
         ("torch gloo", [], {"memory": 3 * SENT + 2 * DELIVERED, "shared": 0}, ""),
-        ("torch gloo", [], {"memory": 3 * SENT + 2 * DELIVERED - 1, "shared": 0}, "of memory with online-dpo"),
+        (
+            "torch gloo",
+            [],
+            {"memory": 3 * SENT + 2 * DELIVERED - 1, "shared": 0},
+            "of memory with online-dpo",
+        ),
         ("torch mapped", [], {"shared": 3 * SENT}, ""),
-        ("torch mapped", [], {"shared": 3 * SENT - 1}, r"1\.031 GiB of /dev/shm for messages with online-dpo"),
-        ("torch gloo", [], {"limit": 350 * MIB}, "of memory under the limit of this container .* 350 MiB are free"),
+        (
+            "torch mapped",
+            [],
+            {"shared": 3 * SENT - 1},
+            r"1\.031 GiB of /dev/shm for messages with online-dpo",
+        ),
+        (
+            "torch gloo",
+            [],
+            {"limit": 350 * MIB},
+            "of memory under the limit of this container .* 350 MiB are free",
+        ),
     ],
 )
-def test_messages_that_do_not_fit_are_rejected(monkeypatch, make_plan, configuration, flags, limits, error):
+def test_messages_that_do_not_fit_are_rejected(
+    monkeypatch, make_plan, configuration, flags, limits, error
+):
     free = {"memory": LARGE, "shared": LARGE, "limit": LARGE} | limits
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=free["memory"]))
     monkeypatch.setattr(psutil, "disk_usage", lambda _: SimpleNamespace(free=free["shared"]))
     monkeypatch.setattr(validate, "limited_memory", lambda: free["limit"])
     runtime, transport = configuration.split()
-    with pytest.raises(UsageError, match=f"{error}.*send smaller messages") if error else nullcontext():
+    with (
+        pytest.raises(UsageError, match=f"{error}.*send smaller messages")
+        if error
+        else nullcontext()
+    ):
         make_plan(runtime, "--transport", transport, *flags)
 
 
@@ -51,7 +87,9 @@ def write_cgroup(folder, limit, used, prefix="", names=("memory.max", "memory.cu
     folder.mkdir(parents=True, exist_ok=True)
     (folder / names[0]).write_text(f"{limit}\n")
     (folder / names[1]).write_text(f"{used}\n")
-    (folder / "memory.stat").write_text(f"{prefix}active_file {MIB}\n{prefix}inactive_file {2 * MIB}\ncache 7\n")
+    (folder / "memory.stat").write_text(
+        f"{prefix}active_file {MIB}\n{prefix}inactive_file {2 * MIB}\ncache 7\n"
+    )
 
 
 def test_the_memory_limit_of_a_container_and_of_those_around_it_counts(monkeypatch, tmp_path):
@@ -79,8 +117,14 @@ def test_a_configuration_is_skipped_if_a_requirement_is_missing(monkeypatch, no_
         ("rdt", "nccl", "nccl needs 4 GPUs and this machine has 0"),
         ("rdt", "nixl", "nixl needs nixl, which is not installed: pip install --no-deps nixl=="),
     ):
-        plan, skipped = resolve_plan(runtime, *parse_options(runtime, "--transport", transport, *KILOBYTES))
-        assert isinstance(skipped, Skipped) and reason in str(skipped) and plan.transport.name == transport
+        plan, skipped = resolve_plan(
+            runtime, *parse_options(runtime, "--transport", transport, *KILOBYTES)
+        )
+        assert (
+            isinstance(skipped, Skipped)
+            and reason in str(skipped)
+            and plan.transport.name == transport
+        )
 
 
 def test_gpus_are_counted_without_torch(monkeypatch, tmp_path):
@@ -101,23 +145,46 @@ def test_actors_are_on_the_cpu_or_get_the_largest_equal_share_of_a_gpu_that_fits
     plan = make_plan("store", *KILOBYTES)
     assert (plan.gpus_per_actor, {plan.gpu_of(name) for name in plan.worker_names}) == (0, {"cpu"})
     plan = replace(plan, device="cuda", gpus=2)
-    assert [plan.gpu_of(name) for name in plan.worker_names] == ["cuda:0", "cuda:0", "cuda:1", "cuda:0"]
+    assert [plan.gpu_of(name) for name in plan.worker_names] == [
+        "cuda:0",
+        "cuda:0",
+        "cuda:1",
+        "cuda:0",
+    ]
     for actors in (1, 2, 3, 7):
         plan = make_plan("store", "--flow", "chain", "--actors", str(actors))
         for gpus in range(1, 9):
             share = replace(plan, device="cuda", gpus=gpus).gpus_per_actor
             assert 0 < share <= 1 and int(10_000 // (share * 10_000)) * gpus >= actors
-            assert share == {(3, 2): 0.5, (3, 1): 0.3333, (7, 3): 0.3333, (3, 3): 1}.get((actors, gpus), share)
+            assert share == {(3, 2): 0.5, (3, 1): 0.3333, (7, 3): 0.3333, (3, 3): 1}.get(
+                (actors, gpus), share
+            )
 
 
-def test_the_record_has_every_flag_workload_configuration_and_table_without_folders(make_plan, tmp_path):
-    plan = make_plan("graph", "--transport", "mapped", "--copy-out", "--timeout", "7", "--trace", *KILOBYTES)
+def test_the_record_has_every_flag_workload_configuration_and_table_without_folders(
+    make_plan, tmp_path
+):
+    plan = make_plan(
+        "graph", "--transport", "mapped", "--copy-out", "--timeout", "7", "--trace", *KILOBYTES
+    )
     record = plan.new_record()
     assert {field.name for field in FLAGS} <= record.arguments.keys()
     assert (record.suite, record.table, record.traced, record.runs) == ("", "stages", True, [])
-    assert (record.workload.flow, record.workload.message, record.arguments["timeout"]) == ("online-dpo", "flat", 7)
-    assert record.workload.sizes == {"batch_size": 4, "prompt_seq_len": 256, "max_new_tokens": 0, "num_samples": 2}
-    assert (record.configuration.name, record.configuration.device) == ("graph mapped --copy-out", "cpu")
+    assert (record.workload.flow, record.workload.message, record.arguments["timeout"]) == (
+        "online-dpo",
+        "flat",
+        7,
+    )
+    assert record.workload.sizes == {
+        "batch_size": 4,
+        "prompt_seq_len": 256,
+        "max_new_tokens": 0,
+        "num_samples": 2,
+    }
+    assert (record.configuration.name, record.configuration.device) == (
+        "graph mapped --copy-out",
+        "cpu",
+    )
     plan, _ = resolve_plan("graph", plan.options, "quick", "configurations")
     assert (plan.new_record().suite, plan.new_record().table) == ("quick", "configurations")
     given = make_plan("store", "--flow", "ppo", "--prompt-len", "512").workload

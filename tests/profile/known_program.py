@@ -59,14 +59,21 @@ def count(batch):
 if __name__ == "__main__":
     ray.init(num_cpus=2, include_dashboard=False)
     weights = ray.put(np.zeros(MIB // 2, dtype=np.float32))  # 2 MiB
-    rollout, trainers = Rollout.remote(np.zeros(300_000, dtype=np.uint8)), [Trainer.remote() for _ in range(2)]
+    rollout, trainers = (
+        Rollout.remote(np.zeros(300_000, dtype=np.uint8)),
+        [Trainer.remote() for _ in range(2)],
+    )
     for _ in range(STEPS):
         batch = ray.get(rollout.generate.remote())
         ray.get(trainers[0].train.remote(batch))  # through the driver
         ray.get([trainer.load.remote(weights) for trainer in trainers])  # two readers of one object
-        ray.get(trainers[1].read.remote(rollout.split.remote()))  # by reference: 64 views of one batch
+        ray.get(
+            trainers[1].read.remote(rollout.split.remote())
+        )  # by reference: 64 views of one batch
         ray.get(count.remote(rollout.route.remote()))  # numbers
         ray.get(rollout.wait_long.remote())
         own = {"state": np.ones(MIB, dtype=np.uint8)}
-        ray.get([trainer.read.remote(own) for trainer in trainers])  # serialised once for each reader
+        ray.get(
+            [trainer.read.remote(own) for trainer in trainers]
+        )  # serialised once for each reader
     print("the output of the program", ray.get_runtime_context().runtime_env)

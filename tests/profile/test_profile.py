@@ -29,7 +29,11 @@ from examples.profiled.measure import write_page
 KNOWN = Path(__file__).with_name("known_program.py")
 PROFILE = [sys.executable, "-m", "dataflow", "profile"]
 STEPS = 4
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "RAY_CGRAPH_get_timeout": "100", "RAY_ADDRESS": "local"}
+ENVIRONMENT = os.environ | {
+    "PYTHONPATH": str(ROOT),
+    "RAY_CGRAPH_get_timeout": "100",
+    "RAY_ADDRESS": "local",
+}
 
 
 def profile_text(tmp_path, text: str, *flags: str):
@@ -37,7 +41,9 @@ def profile_text(tmp_path, text: str, *flags: str):
     program, folder = tmp_path / "program.py", tmp_path / "profile"
     program.write_text(text)
     command = [*PROFILE, "--output", folder, *flags, program]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=tmp_path, timeout=180)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=ENVIRONMENT, cwd=tmp_path, timeout=180
+    )
     path = folder / "profile.json"
     return done, json.loads(path.read_text()) if path.exists() else None
 
@@ -63,14 +69,19 @@ EXPECTED = [
 def test_the_profile_of_a_known_program(tmp_path):
     folder = tmp_path / "profile"
     command = [*PROFILE, "--output", folder, "--step", "Rollout.generate", KNOWN]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=180, env=ENVIRONMENT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, timeout=180, env=ENVIRONMENT
+    )
     assert done.returncode == 0, done.stderr
     profile = json.loads((folder / "profile.json").read_text())
     check_messages(profile)
     check_lines(profile, done.stdout.splitlines())
     check_files(folder)
     sent = [event for event in read_events(folder)[1] if event["side"] == "sent"]
-    fastest = {event["place"]: min(e["seconds"] for e in sent if e["place"] == event["place"]) for event in sent}
+    fastest = {
+        event["place"]: min(e["seconds"] for e in sent if e["place"] == event["place"])
+        for event in sent
+    }
     delayed = {place for place, seconds in fastest.items() if seconds > 0.049}
     assert delayed - {"Rollout.split"} == {"Rollout.wait_long"}  # 16 MiB can take as long
     again = subprocess.run([*PROFILE, folder], capture_output=True, text=True, cwd=ROOT, timeout=60)
@@ -80,7 +91,9 @@ def test_the_profile_of_a_known_program(tmp_path):
 def check_messages(profile):
     """Each message has its count, bytes and causes, and no other one is there."""
     for place, reader, how, count, held, stored, causes in EXPECTED:
-        (message,) = [m for m in profile["messages"] if (m["place"], *m["readers"]) == (place, reader)]
+        (message,) = [
+            m for m in profile["messages"] if (m["place"], *m["readers"]) == (place, reader)
+        ]
         assert (message["how"], message["count"], message["held_bytes"]) == (how, count, held)
         assert stored <= message["stored_bytes"] <= 1.01 * stored
         assert [cause for cause in message["causes"] if cause != "page faults"] == causes
@@ -94,10 +107,18 @@ def check_lines(profile, printed):
     lines = {m["place"] + m["readers"][0]: m["line"] for m in profile["messages"]}
     file, _, number = lines["driver.mainTrainer.train"].rpartition(":")
     assert (file, text[int(number) - 1].strip()[:8]) == (str(KNOWN), "ray.get(")
-    assert text[int(lines["Rollout.splitTrainer.read"].rpartition(":")[2]) - 1].strip() == "def split(self):"
-    assert printed[0] == "the output of the program {}"  # without a runtime_env, Ray starts workers in advance
+    assert (
+        text[int(lines["Rollout.splitTrainer.read"].rpartition(":")[2]) - 1].strip()
+        == "def split(self):"
+    )
+    assert (
+        printed[0] == "the output of the program {}"
+    )  # without a runtime_env, Ray starts workers in advance
     assert [line for line in printed[:-1] if len(line) > 100 and "Where:" not in line] == []
-    assert any(text.startswith("views: 1 of the messages, for example Rollout.split") for _, text in advise(profile))
+    assert any(
+        text.startswith("views: 1 of the messages, for example Rollout.split")
+        for _, text in advise(profile)
+    )
 
 
 def check_files(folder):
@@ -105,12 +126,21 @@ def check_files(folder):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     events = [path for path in folder.iterdir() if path.suffix == ".jsonl"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in events} == {0o600}
-    assert "123456789" not in "".join(path.read_text() for path in folder.iterdir())  # the numbers of `route`
-    kinds = [event["ph"] for event in json.loads((folder / "trace.json").read_text())["traceEvents"]]
-    assert (kinds.count("s"), kinds.count("f")) == (9 * STEPS + 1, 9 * STEPS + 1)  # an arrow per reader
+    assert "123456789" not in "".join(
+        path.read_text() for path in folder.iterdir()
+    )  # the numbers of `route`
+    kinds = [
+        event["ph"] for event in json.loads((folder / "trace.json").read_text())["traceEvents"]
+    ]
+    assert (kinds.count("s"), kinds.count("f")) == (
+        9 * STEPS + 1,
+        9 * STEPS + 1,
+    )  # an arrow per reader
     assert len(ElementTree.parse(folder / "flow.svg").findall("{*}path")) == len(EXPECTED)
     flow = build_flow(str(folder / "flow.toml"), {})
-    edges = {f"{edge.source.partition('-')[0]} {edge.reader.partition('-')[0]}" for edge in flow.edges}
+    edges = {
+        f"{edge.source.partition('-')[0]} {edge.reader.partition('-')[0]}" for edge in flow.edges
+    }
     assert {"Rollout.generate Trainer.train", "Rollout.split Trainer.read"} <= edges
     assert "Rollout.generate driver.main" not in edges
     (views,) = [task.sends for task in flow.tasks if task.name.startswith("Rollout.split")]
@@ -143,7 +173,9 @@ for n in range(3):
     ("users_hook", "raise ValueError('of the program')", 1),
     pytest.param("None", "os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL, marks=pytest.mark.long),
 ])  # fmt: skip
-def test_async_actors_nested_tasks_and_the_hook_of_a_user_whose_program_fails(tmp_path, hook, end, code):
+def test_async_actors_nested_tasks_and_the_hook_of_a_user_whose_program_fails(
+    tmp_path, hook, end, code
+):
     done, profile = profile_text(tmp_path, CHAIN.replace("HOOK}", hook + "}") + end)
     assert (done.returncode, "ValueError: of the program" in done.stderr) == (code, code == 1)
     assert done.stdout.splitlines()[:3] == [{"users_hook": "ran", "None": "None"}[hook]] * 3
@@ -157,9 +189,13 @@ def test_async_actors_nested_tasks_and_the_hook_of_a_user_whose_program_fails(tm
 @pytest.mark.runs
 def test_ctrl_c_ends_the_program_and_keeps_the_profile(tmp_path):
     program = tmp_path / "program.py"
-    program.write_text(CHAIN.replace("HOOK}", "None}") + "print('ready', flush=True)\ntime.sleep(60)")
+    program.write_text(
+        CHAIN.replace("HOOK}", "None}") + "print('ready', flush=True)\ntime.sleep(60)"
+    )
     command = [*PROFILE, "--output", tmp_path / "profile", program]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, start_new_session=True
+    )
     while process.stdout.readline().strip() != "ready":
         assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
@@ -171,7 +207,9 @@ def test_ctrl_c_ends_the_program_and_keeps_the_profile(tmp_path):
 @pytest.mark.runs
 def test_a_hook_that_fails_prints_one_line_and_the_program_goes_on(tmp_path):
     broken = "import dataflow_recorder\ndataflow_recorder.describe = None\n"
-    done, _ = profile_text(tmp_path, broken + CHAIN.replace("HOOK}", "None}") + "ray.put(numpy.ones(200_000))")
+    done, _ = profile_text(
+        tmp_path, broken + CHAIN.replace("HOOK}", "None}") + "ray.put(numpy.ones(200_000))"
+    )
     assert done.stderr.count("dataflow profile: recording ended in this process: TypeError") == 1
     assert done.stdout.splitlines()[:3] == ["None"] * 3
 
@@ -216,7 +254,9 @@ first, second = Stage.remote(), Stage.remote()
     pytest.param(GRAPH, [("channel", False, 1)] * 3, marks=pytest.mark.long),  # channels have no calls
     pytest.param(RDT, [("RDT", False, 3), ("by value", False, 3), ("result", False, 3)], marks=pytest.mark.long),
 ])  # fmt: skip
-def test_several_nodes_channels_of_compiled_graphs_and_ray_direct_transport(tmp_path, text, messages):
+def test_several_nodes_channels_of_compiled_graphs_and_ray_direct_transport(
+    tmp_path, text, messages
+):
     end = """
 processes = psutil.Process().children(recursive=True)
 ray.shutdown()
@@ -225,17 +265,25 @@ for process in processes:  # Ray leaves the semaphores of a graph
     [path.unlink() for path in pathlib.Path("/dev/shm").glob(f"sem.???{process.pid}-*")]"""
     done, profile = profile_text(tmp_path, STAGES + text + end, "--min-bytes", "1MB")
     assert done.returncode == 0, done.stderr
-    shown = [(m["how"], "another node" in m["causes"], profile["steps"]) for m in profile["messages"]]
+    shown = [
+        (m["how"], "another node" in m["causes"], profile["steps"]) for m in profile["messages"]
+    ]
     assert sorted(shown) == messages
     assert {(m["count"], len(m["readers"])) for m in profile["messages"]} == {(3, 1)}
-    assert ["tensors in the pickle" in m["causes"] for m in profile["messages"] if m["how"] == "RDT"] in ([], [False])
+    assert [
+        "tensors in the pickle" in m["causes"] for m in profile["messages"] if m["how"] == "RDT"
+    ] in ([], [False])
 
 
 def test_the_profiler_imports_the_standard_library_only():
     code = "import dataflow.__main__, dataflow.commands.profile, sys; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     others = {name.partition(".")[0] for name in done.stdout.split()} - sys.stdlib_module_names
-    assert {name for name in others if not name.startswith(("_", "dataflow", "common"))} <= {"sitecustomize"}
+    assert {name for name in others if not name.startswith(("_", "dataflow", "common"))} <= {
+        "sitecustomize"
+    }
 
 
 @pytest.mark.parametrize(("words", "message"), [
@@ -275,7 +323,15 @@ def event_file(tmp_path):
     header = {"process": "a-1", "ray": "2.60.0", "missing": [], "retained": False}
     lines: list[dict] = [header | {"events": 0, "small": 0, "largest_small_bytes": 0}]
     for step in range(4):
-        shared = {"start": step, "seconds": 0.1, "faults": 0, "stored": 9, "imports": 0, "token": None, "node": "a"}
+        shared = {
+            "start": step,
+            "seconds": 0.1,
+            "faults": 0,
+            "stored": 9,
+            "imports": 0,
+            "token": None,
+            "node": "a",
+        }
         lines.append(shared | {"side": "sent", "how": "result", "place": "Rollout.make", "id": f"R{step}", "bytes": 900,
                                "line": "a.py:1", "fields": [["x", "int64", [10], 1, 10, 80, []]]})  # fmt: skip
         lines.append(shared | {"side": "received", "how": "argument", "place": "Rollout.make", "object": f"0{step}",
@@ -316,20 +372,32 @@ def test_advice_sums_what_its_cause_can_save_if_it_matters(event_file, capsys):
     print_profile(profile | {"seconds": 1e6})
     assert "These calls are not your problem" in capsys.readouterr().out
     message = profile["messages"][0] | {"causes": {"serialised 4 times": 0.6}}
-    assert "Work that it removes: 1.2e+03 ms" in advise(profile | {"messages": [message, message]})[0][1]
+    assert (
+        "Work that it removes: 1.2e+03 ms"
+        in advise(profile | {"messages": [message, message]})[0][1]
+    )
     message["causes"] = {"page faults": 0.6}
     assert advise(profile | {"messages": [message], "retained": True}) == []
 
 
 @pytest.mark.parametrize(("again", "text"), [(0.24, "The replay holds."), (0.26, "does not hold")])
-def test_a_replay_holds_within_a_quarter_of_the_time_in_the_program(monkeypatch, capsys, tmp_path, again, text):
+def test_a_replay_holds_within_a_quarter_of_the_time_in_the_program(
+    monkeypatch, capsys, tmp_path, again, text
+):
     words = []
     results = [SimpleNamespace(label="store driver-queue", typical_seconds=again)]
     monkeypatch.setattr("dataflow.commands.run.main", lambda argv: words.extend(argv))
     monkeypatch.setattr("dataflow.records.files.load_all", lambda _: None)
     monkeypatch.setattr("dataflow.analysis.result.group_results", lambda _: results)
-    replay({"messages": [{"causes": ["through the driver"]}], "retained": False, "flow_seconds": 0.2}, tmp_path)
-    assert (words[0], words.index("--flow"), text in capsys.readouterr().out) == ("store driver-queue", 6, True)
+    replay(
+        {"messages": [{"causes": ["through the driver"]}], "retained": False, "flow_seconds": 0.2},
+        tmp_path,
+    )
+    assert (words[0], words.index("--flow"), text in capsys.readouterr().out) == (
+        "store driver-queue",
+        6,
+        True,
+    )
 
 
 @pytest.mark.parametrize(("value", "fields"), [
@@ -349,7 +417,9 @@ def test_a_message_is_described_without_its_values(value, fields):
 @pytest.mark.parametrize("task", ["1", "of an async actor"])
 def test_several_arguments_are_joined_in_the_order_of_their_objects(task):
     shared = {"how": "by value", "token": None, "stored": 1, "process": "a"}
-    sent = [{**shared, "side": "sent", "id": "A1", "place": "driver", "readers": []} for _ in range(2)]
+    sent = [
+        {**shared, "side": "sent", "id": "A1", "place": "driver", "readers": []} for _ in range(2)
+    ]
     read = {**shared, "side": "received", "from": "0", "task": task, "readers": []}
     received = [read | {"object": name} for name in ("08", "07")]
     join_readers([*sent, *received])
@@ -359,7 +429,9 @@ def test_several_arguments_are_joined_in_the_order_of_their_objects(task):
 def test_the_page_has_what_the_records_give(tmp_path):
     page = Path("docs", "profile.md")
     (tmp_path / "docs").mkdir()
-    text = re.sub(r"(?<=publish -->\n).*?(?=\n<!-- end of)", "old", (ROOT / page).read_text(), flags=re.S)
+    text = re.sub(
+        r"(?<=publish -->\n).*?(?=\n<!-- end of)", "old", (ROOT / page).read_text(), flags=re.S
+    )
     (tmp_path / page).write_text(text)
     write_page(tmp_path)
     assert text.count("\nold\n") == 8
@@ -371,7 +443,11 @@ def test_explain_finds_the_cause_and_measures_the_change(capsys):
     explain({"views": list(batch.unbind()), "array": np.ones(1000)})
     views, array = capsys.readouterr().out.splitlines()[1:]
     milliseconds, after = map(float, views.split()[7:9])
-    assert (views.split()[0], after < milliseconds, "view: clone()" in views) == ("views", True, True)
+    assert (views.split()[0], after < milliseconds, "view: clone()" in views) == (
+        "views",
+        True,
+        True,
+    )
     assert array.split()[-2:] == ["-", "-"]
 
 
@@ -381,6 +457,9 @@ def test_explain_reads_files_and_trusts_no_pickle(tmp_path, capsys):
     assert explain_command.main([str(tmp_path / "a.pt")]) == 0
     assert "tokens" in capsys.readouterr().out
     assert explain_command.main([str(tmp_path / "a.pkl"), "--trust"]) == 0
-    for name, error, reason in (("a.pkl", UsageError, "with --trust, a pickle of"), ("missing.pt", SystemExit, "2")):
+    for name, error, reason in (
+        ("a.pkl", UsageError, "with --trust, a pickle of"),
+        ("missing.pt", SystemExit, "2"),
+    ):
         with pytest.raises(error, match=reason):
             explain_command.main([str(tmp_path / name)])

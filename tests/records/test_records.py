@@ -28,7 +28,9 @@ from dataflow.report.sections import sections
 @pytest.fixture
 def record():
     """Return a record with a good run and a failed one."""
-    failed = Run(reason="iteration 3: policy died", wrong_bytes=2, wrong_bytes_by_field={"a -> b, mask": 2})
+    failed = Run(
+        reason="iteration 3: policy died", wrong_bytes=2, wrong_bytes_by_field={"a -> b, mask": 2}
+    )
     good = make_run([0.5, 0.1 + 0.2], spans=[("driver", 1, "sequence number", 0, 0.1, 0.2, 3)])
     return make_record("refs", good, failed, flags={"zero_copy": True})
 
@@ -37,7 +39,10 @@ def test_a_record_is_read_as_it_was_written_also_compressed(tmp_path, record):
     path = tmp_path / "deep" / "er" / "record.json"
     files.create(path, record)
     assert files.load(path) == record
-    for existing, reason in ((path, "exists: give another name"), (path / "record.json", "cannot write")):
+    for existing, reason in (
+        (path, "exists: give another name"),
+        (path / "record.json", "cannot write"),
+    ):
         with pytest.raises(RecordError, match=reason):
             files.create(existing, record)
     record.runs.append(Run(started_at="2026-11-21T12:00:00+00:00", order=7))
@@ -49,8 +54,12 @@ def test_a_record_is_read_as_it_was_written_also_compressed(tmp_path, record):
 
 
 @pytest.mark.parametrize("save", [files.save, files.create])
-@pytest.mark.parametrize(("error", "raised"), [(KeyboardInterrupt, KeyboardInterrupt), (OSError(28, ""), RecordError)])
-def test_a_save_that_fails_leaves_the_old_file_or_none(tmp_path, record, monkeypatch, save, error, raised):
+@pytest.mark.parametrize(
+    ("error", "raised"), [(KeyboardInterrupt, KeyboardInterrupt), (OSError(28, ""), RecordError)]
+)
+def test_a_save_that_fails_leaves_the_old_file_or_none(
+    tmp_path, record, monkeypatch, save, error, raised
+):
     path = tmp_path / "record.json"
     if save == files.save:
         files.create(path, record)
@@ -65,7 +74,10 @@ def test_a_record_that_somebody_has_changed_is_an_error_in_one_line(tmp_path, re
     path, good = tmp_path / "record.json", msgspec.json.encode(record)
     for content, reason in (
         (good.replace(b'"seconds":[0.5', b'"seconds":[NaN'), "invalid character"),
-        (good.replace(b'"schema_version":%d' % SCHEMA_VERSION, b'"schema_version":7'), r"enum value 7.*schema_version"),
+        (
+            good.replace(b'"schema_version":%d' % SCHEMA_VERSION, b'"schema_version":7'),
+            r"enum value 7.*schema_version",
+        ),
         (good.replace(b'"seconds":[0.5', b'"seconds":[0.0'), "> 0.0"),
         (re.sub(rb'"seconds":\[[^]]*', b'"seconds":[', good), "has an ok run without times"),
         (good.replace(b'"status":"ok"', b'"status":"good"'), "enum value 'good'"),
@@ -75,20 +87,30 @@ def test_a_record_that_somebody_has_changed_is_an_error_in_one_line(tmp_path, re
         with pytest.raises(RecordError, match=f"{reason}.*: leave it out") as error:
             files.load(path)
         assert "\n" not in str(error.value) and str(path) in str(error.value)
-    with pytest.raises(RecordError, match=r"record.json.gz cannot be read as a record \(Not a gzipped file"):
+    with pytest.raises(
+        RecordError, match=r"record.json.gz cannot be read as a record \(Not a gzipped file"
+    ):
         files.load(path.rename(tmp_path / "record.json.gz"))
 
 
-def test_a_run_that_two_files_have_is_rejected_but_a_file_that_is_named_twice_is_not(tmp_path, record):
+def test_a_run_that_two_files_have_is_rejected_but_a_file_that_is_named_twice_is_not(
+    tmp_path, record
+):
     path = tmp_path / "record.json"
     files.create(path, record)
-    skipped = msgspec.structs.replace(record, runs=[Run(status="skipped", reason="no GPU")])  # is no repeated run
+    skipped = msgspec.structs.replace(
+        record, runs=[Run(status="skipped", reason="no GPU")]
+    )  # is no repeated run
     for name in ("skipped-1.json", "skipped-2.json"):
         files.create(tmp_path / name, skipped)
     assert files.load_all([tmp_path, path]) == [record, skipped, skipped]
-    more = msgspec.structs.replace(record, runs=[*record.runs, Run(started_at="2026-11-21T12:00:00+00:00")])
+    more = msgspec.structs.replace(
+        record, runs=[*record.runs, Run(started_at="2026-11-21T12:00:00+00:00")]
+    )
     files.save(tmp_path / "z.json", more)
-    with pytest.raises(RecordError, match=f"z.json has a run that {path} has too: leave one of them out"):
+    with pytest.raises(
+        RecordError, match=f"z.json has a run that {path} has too: leave one of them out"
+    ):
         files.load_all([tmp_path])
 
 
@@ -98,23 +120,51 @@ def test_a_record_has_no_secret_host_name_or_folder(monkeypatch, tmp_path):
         monkeypatch.setenv(name, f"{tmp_path}/private")
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"env_vars": {"MINE": "SECRET"}}')
     monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
-    monkeypatch.setitem(machine.PROBES, "kernel", lambda: 1 / 0)  # a probe that fails gives None, and its error
+    monkeypatch.setitem(
+        machine.PROBES, "kernel", lambda: 1 / 0
+    )  # a probe that fails gives None, and its error
     monkeypatch.setitem(machine.PROBES, "gpu_driver", Path("/no/such/file").read_text)
     values = describe_environment()
     text = json.dumps(values)
     for private in (socket.gethostname(), str(tmp_path), "SECRET", "TOKEN", str(RESULTS.parent)):
         assert private not in text
     assert set(MACHINE_KEYS) <= set(values) and values["kernel"] is values["gpu_driver"] is None
-    assert values["failed_probes"]["kernel"] == "ZeroDivisionError" and "gpu_driver" not in values["failed_probes"]
-    assert values["variables"]["NCCL_P2P_DISABLE"] == "1" and set(values["variables"]) <= set(os.environ)
+    assert (
+        values["failed_probes"]["kernel"] == "ZeroDivisionError"
+        and "gpu_driver" not in values["failed_probes"]
+    )
+    assert values["variables"]["NCCL_P2P_DISABLE"] == "1" and set(values["variables"]) <= set(
+        os.environ
+    )
 
 
-VALUES = (None, 0, -1, 1e308, float("nan"), "", "x" * 50, [], {}, [None], True, 2**70, "2026-13-45", -0.0)
+VALUES = (
+    None,
+    0,
+    -1,
+    1e308,
+    float("nan"),
+    "",
+    "x" * 50,
+    [],
+    {},
+    [None],
+    True,
+    2**70,
+    "2026-13-45",
+    -0.0,
+)
 
 
 def all_places(value, path=()):
     """Yield the path to each value in a record."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, inner in items:
         yield (*path, key)
         yield from all_places(inner, (*path, key))
@@ -123,11 +173,16 @@ def all_places(value, path=()):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_record_with_any_changed_value_is_one_error_or_a_report(tmp_path):
     generator, path = random.Random(1), tmp_path / "record.json"
-    made = [make_record("refs", make_run([0.2, 0.3]), [0.1, 0.2]), make_record("refs", [0.2], table="chatlearn-flat")]
+    made = [
+        make_record("refs", make_run([0.2, 0.3]), [0.1, 0.2]),
+        make_record("refs", [0.2], table="chatlearn-flat"),
+    ]
     for index in range(300):
         files.save(path, made[index % 2])
         record = json.loads(path.read_text())
-        *folders, last = generator.choice([place for place in all_places(record) if place[-1] != "gpus"])
+        *folders, last = generator.choice(
+            [place for place in all_places(record) if place[-1] != "gpus"]
+        )
         parent = record
         for key in folders:
             parent = parent[key]

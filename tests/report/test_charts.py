@@ -12,8 +12,14 @@ from dataflow.units import format_bytes
 
 NAMES = [variant.name for variant in VARIANTS]
 LABEL = "1,828 ms (1,650 to 2,014)"
-TITLE = "store driver-queue: 61% of the time is page faults;\n--retain-memory makes it faster" + " --or-more" * 12
-CAPTION = ("Line: 95 % interval of the time, from the medians of the runs.", "Linux 6.18.44, Python 3.11.7, " * 8)
+TITLE = (
+    "store driver-queue: 61% of the time is page faults;\n--retain-memory makes it faster"
+    + " --or-more" * 12
+)
+CAPTION = (
+    "Line: 95 % interval of the time, from the medians of the runs.",
+    "Linux 6.18.44, Python 3.11.7, " * 8,
+)
 CAUSES = ("serialisation", "page faults", "copying", "sending", "waiting", "other")
 READERS = ("readers own a copy", "readers get a view")
 LIMITS = {"memcpy: 33.48 ms": 33.48, "memcpy by all cores: 24.1 ms": 24.1}
@@ -44,10 +50,17 @@ def line_chart(count):
         heights = {power: 1 + 0.02 * index + 0.1 * power for power in (13, 17, *range(19, 28), 29)}
         points = [(2.0**power, y, 0.9 * y, 1.2 * y) for power, y in heights.items()]
         lines.append(Series(name, points[: 12 - index % 2], is_view=index % 3 == 0))
-    return Chart("lines", TITLE, {"": lines}, "bytes per iteration", {}, CAPTION, format_x=format_bytes)
+    return Chart(
+        "lines", TITLE, {"": lines}, "bytes per iteration", {}, CAPTION, format_x=format_bytes
+    )
 
 
-CHARTS = {"dots": dot_chart(48), "few dots": dot_chart(2, 1.01), "bars": bar_chart(20), "lines": line_chart(12)}
+CHARTS = {
+    "dots": dot_chart(48),
+    "few dots": dot_chart(2, 1.01),
+    "bars": bar_chart(20),
+    "lines": line_chart(12),
+}
 
 
 def find_boxes(figure):
@@ -57,7 +70,11 @@ def find_boxes(figure):
         low, high = sorted(axis.get_view_interval())
         ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
         hidden |= {tick.label1 for tick in ticks if not low <= tick.get_loc() <= high}
-    texts = [text for text in set(figure.findobj(Text)) - hidden if text.get_text().strip() and text.get_visible()]
+    texts = [
+        text
+        for text in set(figure.findobj(Text)) - hidden
+        if text.get_text().strip() and text.get_visible()
+    ]
     return [(text.get_text(), text.get_window_extent()) for text in texts]
 
 
@@ -75,26 +92,40 @@ def test_a_chart_says_everything_and_no_text_lies_on_other_text_or_outside(name)
         width = min(box.x1, other_box.x1) - max(box.x0, other_box.x0)
         height = min(box.y1, other_box.y1) - max(box.y0, other_box.y0)
         assert width <= 1 or height <= 2, f"{one!r} lies on {other!r}"
-    texts = "\n".join(text for text, _ in boxes).replace("\n", " ")  # so a broken line is broken between words
+    texts = "\n".join(text for text, _ in boxes).replace(
+        "\n", " "
+    )  # so a broken line is broken between words
     names = [mark.name for marks in chart.panels.values() for mark in marks]
     for expected in (TITLE, *CAPTION, chart.x_label, *names):
         assert " ".join(expected.split()) in texts
     if name in ("dots", "bars"):  # rows are as high as text needs
-        assert 15 < figure.axes[0].get_window_extent().height / len(figure.axes[0].get_yticks()) < 30
+        assert (
+            15 < figure.axes[0].get_window_extent().height / len(figure.axes[0].get_yticks()) < 30
+        )
 
 
 def test_dots_have_their_interval_and_views_are_hollow_on_the_same_axis():
     first, second = CHARTS["dots"].draw().axes
     assert first.get_xlim() == second.get_xlim() and first.get_xscale() == "log"
     mark, (interval, dot) = CHARTS["dots"].panels[READERS[0]][0], first.lines[:2]
-    assert (list(interval.get_xdata()), list(dot.get_xdata())) == ([mark.low, mark.high], [mark.value])
+    assert (list(interval.get_xdata()), list(dot.get_xdata())) == (
+        [mark.low, mark.high],
+        [mark.value],
+    )
     assert dot.get_markerfacecolor() != "white" and second.lines[1].get_markerfacecolor() == "white"
 
 
 def test_bars_start_at_zero_and_have_the_memcpy_line_and_no_interval():
-    bars = [Mark("a", "", 5.0, 0.5, 8.0, segments={"copying": 3.0, "waiting": 0.0, "serialisation": 2.0})]
+    bars = [
+        Mark(
+            "a", "", 5.0, 0.5, 8.0, segments={"copying": 3.0, "waiting": 0.0, "serialisation": 2.0}
+        )
+    ]
     (axes,) = Chart("bars", "", {"": bars}, "", {"memcpy": 9.0}, segment_names=CAUSES).draw().axes
     assert axes.get_xlim()[0] == 0 and axes.get_xlim()[1] >= 9
     assert [list(line.get_xdata()) for line in axes.lines] == [[9.0, 9.0]]
-    assert [(patch.get_x(), patch.get_width()) for patch in axes.patches] == [(0, 2), (2, 3)]  # in the order of CAUSES
+    assert [(patch.get_x(), patch.get_width()) for patch in axes.patches] == [
+        (0, 2),
+        (2, 3),
+    ]  # in the order of CAUSES
     assert [bar.get_label() for bar in axes.containers] == ["serialisation", "copying"]

@@ -43,7 +43,10 @@ def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
     section = find(built, "results")
     copy, written_in_place, view = section.sentence.split(" If ")
     assert "If readers own a copy, `graph shm` is the fastest with 200 ms (180 to 230)." in copy
-    assert "the producer writes in place, `graph mapped --copy-out` takes 50 ms (48 to 53)." in written_in_place
+    assert (
+        "the producer writes in place, `graph mapped --copy-out` takes 50 ms (48 to 53)."
+        in written_in_place
+    )
     assert "readers get a view, `graph mapped` is the fastest with 2 ms" in view
     factors = column(section, "times as fast as store driver-queue")
     assert factors["store driver-queue"] == "1" and factors["graph shm"].startswith("10 (")
@@ -57,7 +60,11 @@ def test_only_copies_of_equal_work_are_compared_with_the_demos_baseline():
     ]  # fmt: skip
     dots = {group: [dot.name for dot in dots] for group, dots in section.chart.panels.items()}
     cells = [row[0] for row in section.table.cells]
-    groups = ("readers own a copy", "readers own a copy and the producer writes in place", "readers get a view")
+    groups = (
+        "readers own a copy",
+        "readers own a copy and the producer writes in place",
+        "readers get a view",
+    )
     assert dots == dict(zip(groups, (cells[:4], cells[4:5], cells[5:]), strict=True))
 
 
@@ -69,12 +76,16 @@ def test_a_transport_that_cannot_be_told_apart_from_the_fastest_is_named_too():
     ]  # fmt: skip
     sentence = find(build(*records), "results").sentence
     assert "is the fastest with 200 ms" in sentence
-    assert re.search(r"\); these runs do not tell it apart from `.*?` \(200 ms \(180 to 230\)\)\.$", sentence)
+    assert re.search(
+        r"\); these runs do not tell it apart from `.*?` \(200 ms \(180 to 230\)\)\.$", sentence
+    )
     assert set(re.findall("`(.*?)`", sentence)) == {"graph shm", "torch gloo"}
     varied = [[0.2], [0.122], [0.15], [0.07], [0.11]]
     steady = make_record("shm", [0.065], [0.066], [0.064], [0.065], [0.067], runtime="graph")
     sentence = find(build(steady, make_record("refs", *varied)), "results").sentence
-    assert re.search(r"; these runs do not tell it apart from `store refs` \(120 ms \(.*?\)\)\.$", sentence)
+    assert re.search(
+        r"; these runs do not tell it apart from `store refs` \(120 ms \(.*?\)\)\.$", sentence
+    )
 
 
 def test_a_row_without_a_time_says_why_and_is_not_ranked():
@@ -86,7 +97,9 @@ def test_a_row_without_a_time_says_why_and_is_not_ranked():
         ("microbenchmarks", "microbenchmarks", "µs per iteration"),
     ):  # fmt: skip
         built = build(
-            make_record("refs", [1.0], [1.1], make_run([9.0], other_cores=0.5), failed, table=table),
+            make_record(
+                "refs", [1.0], [1.1], make_run([9.0], other_cores=0.5), failed, table=table
+            ),
             make_record("shm", *disturbed, runtime="graph", table=table),
             make_record("gloo", *unsettled, runtime="torch", table=table),
         )
@@ -94,22 +107,36 @@ def test_a_row_without_a_time_says_why_and_is_not_ranked():
         times = column(section, header)
         assert (times["graph shm"], times["torch gloo"]) == ("disturbed", "not settled")
         assert len(section.table.cells) == 3
-        assert "readers get" in section.table.headers  # otherwise, times of unequal work look comparable
+        assert (
+            "readers get" in section.table.headers
+        )  # otherwise, times of unequal work look comparable
         if section_name != "microbenchmarks":
             assert "`store refs` takes" in section.sentence
-            assert "Not ranked: `torch gloo` (not settled), `graph shm` (disturbed)." in section.sentence
+            assert (
+                "Not ranked: `torch gloo` (not settled), `graph shm` (disturbed)."
+                in section.sentence
+            )
             assert section.chart is None  # of one configuration
         notes = " ".join(section.notes)
         assert "store refs: 1 of 4 runs failed: reward died." in notes
         assert "torch gloo: not settled: after 60 untimed iterations" in notes
-        assert "Boots: 1. Runs per configuration: 2. Left out, because they were disturbed: 1 of 3 runs." in notes
+        assert (
+            "Boots: 1. Runs per configuration: 2. Left out, because they were disturbed: 1 of 3 runs."
+            in notes
+        )
 
 
 def test_small_messages_have_the_time_of_a_hop():
     fields = {"flow": "chain", "table": "microbenchmarks"}
-    built = build(make_record("bytes", [8e-4], **fields), make_record("bytes", [2e-4], message_bytes=1, **fields))
+    built = build(
+        make_record("bytes", [8e-4], **fields),
+        make_record("bytes", [2e-4], message_bytes=1, **fields),
+    )
     rows = find(built, "microbenchmarks").table.cells
-    assert [(row[0], row[1], row[5]) for row in rows] == [("store bytes", "1", "40"), ("store bytes", "1,024", "160")]
+    assert [(row[0], row[1], row[5]) for row in rows] == [
+        ("store bytes", "1", "40"),
+        ("store bytes", "1,024", "160"),
+    ]
 
 
 def test_a_sweep_has_a_line_per_configuration_and_a_column_per_value_or_says_why_it_has_no_time():
@@ -118,7 +145,13 @@ def test_a_sweep_has_a_line_per_configuration_and_a_column_per_value_or_says_why
     records += make_sweep("mapped", {2**20: views([0.002], **null)}, runtime="graph")
     records += make_sweep("bytes", {2**20: [0.5], 2**23: make_run([1.0], other_cores=1.0)})
     section = find(build(*records), "sweeps")
-    assert section.table.headers == ["configuration", "readers get", "1 MiB", "8 MiB", "largest overhead"]
+    assert section.table.headers == [
+        "configuration",
+        "readers get",
+        "1 MiB",
+        "8 MiB",
+        "largest overhead",
+    ]
     assert section.table.cells == [
         ["store refs", "copy", "10", "80", "10.0%"], ["store bytes", "copy", "500", "disturbed", "-"],
         ["graph mapped", "view", "2", "-", "50.0%"],
@@ -127,27 +160,46 @@ def test_a_sweep_has_a_line_per_configuration_and_a_column_per_value_or_says_why
     names = [("store refs", False), ("store bytes", False), ("graph mapped", True)]
     assert [(line.name, line.is_view) for line in lines[:3]] == names
     assert lines[-1].is_limit
-    assert section.chart.file_name == "sweep_iteration_bytes" and section.chart.format_x(2**20) == "1 MiB"
+    assert (
+        section.chart.file_name == "sweep_iteration_bytes"
+        and section.chart.format_x(2**20) == "1 MiB"
+    )
 
 
 @pytest.mark.study
 def test_every_table_of_a_suite_can_be_shown_and_an_unknown_one_too():
     assert {part.table for parts in suites().values() for part in parts} <= set(find_tables())
     (section,) = build(make_record("refs", [1.0], table="of-tomorrow"))
-    assert (section.name, section.chart, section.table.cells[0][0]) == ("of-tomorrow", None, "store refs")
+    assert (section.name, section.chart, section.table.cells[0][0]) == (
+        "of-tomorrow",
+        None,
+        "store refs",
+    )
 
 
 def test_the_chart_of_causes_has_the_traced_times():
-    spans = [("driver", 0, "wait", 0, 0.0, 1e6, 0), ("policy", 0, "serialise", 0, 1e3, 401e3, 200_000)]
+    spans = [
+        ("driver", 0, "wait", 0, 0.0, 1e6, 0),
+        ("policy", 0, "serialise", 0, 1e3, 401e3, 200_000),
+    ]
     for name in ("driver", "policy", "reference", "reward"):
         spans += [(name, 0, "make", 0, 0.0, 1e3, 0), (name, 0, "sequence number", 0, 999e3, 1e6, 0)]
     price = {"cold_copy_before_seconds": [0.021], "cold_copy_faults": 1000}  # 1 µs per page fault
     run = make_run([1.0], spans=spans, iterations_us=[(0.0, 1e6)], **price)
-    traced = [make_record(transport, run, table="stages", traced=True) for transport in ("driver-queue", "bytes")]
+    traced = [
+        make_record(transport, run, table="stages", traced=True)
+        for transport in ("driver-queue", "bytes")
+    ]
     _, by_cause = build(*traced)[-2:]
     (bar,) = by_cause.chart.panels[""]
     assert (bar.name, bar.label) == ("store driver-queue", "1,000 ms")
-    assert bar.segments["page faults"] == pytest.approx(200) == pytest.approx(bar.segments["serialisation"])
+    assert (
+        bar.segments["page faults"]
+        == pytest.approx(200)
+        == pytest.approx(bar.segments["serialisation"])
+    )
     assert sum(bar.segments.values()) == pytest.approx(1000)
-    assert by_cause.chart.title.startswith("About 60% of the time of store driver-queue is waiting: online DPO")
+    assert by_cause.chart.title.startswith(
+        "About 60% of the time of store driver-queue is waiting: online DPO"
+    )
     assert by_cause.chart.limits == {"memcpy: 20 ms": 20.0, "memcpy by all cores: 10 ms": 10.0}

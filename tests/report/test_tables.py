@@ -15,7 +15,12 @@ from dataflow.report.sections import sections
 from dataflow.report.sentences import PAIR_COLUMNS
 from dataflow.report.tables import MAIN_COLUMNS, Column, make_table
 
-LAYOUT = {"placement": "spread", "existing_cluster": True, "place": "reference=1,reward=1", "link": "10 Gbit/s"}
+LAYOUT = {
+    "placement": "spread",
+    "existing_cluster": True,
+    "place": "reference=1,reward=1",
+    "link": "10 Gbit/s",
+}
 NODES = {"driver": 0, "policy": 0, "reference": 1, "reward": 1}
 MIB = 2**20
 
@@ -29,15 +34,30 @@ def test_the_reference_a_skipped_configuration_and_wrong_bytes_are_marked():
     assert cells("memcpy", [0.1], runtime="torch")["configuration"] == "torch memcpy (reference)"
     skipped = make_run([], status="skipped", reason="no GPU", first_seconds=None, processes={})
     row = cells("nccl", skipped, runtime="graph")
-    assert (row["status"], row["ms per iteration"], row["x memcpy"], row["peak GiB"]) == ("skipped", "-", "-", "-")
-    row = cells("refs", make_run([0.1]), make_run([0.1], wrong_bytes=3, status="failed", reason="wrong"))
+    assert (row["status"], row["ms per iteration"], row["x memcpy"], row["peak GiB"]) == (
+        "skipped",
+        "-",
+        "-",
+        "-",
+    )
+    row = cells(
+        "refs", make_run([0.1]), make_run([0.1], wrong_bytes=3, status="failed", reason="wrong")
+    )
     assert row["status"] == "WRONG"
 
 
 def test_a_narrow_terminal_leaves_out_columns_by_rank_and_names_them():
-    columns = [Column("name", str), Column("rare", str, 2), Column("often", str, 1), Column("always", str)]
+    columns = [
+        Column("name", str),
+        Column("rare", str, 2),
+        Column("often", str, 1),
+        Column("always", str),
+    ]
     table = make_table(["a|b"], columns)
-    assert render.to_text(table).splitlines() == ["name  rare  often  always", "a|b    a|b    a|b     a|b"]
+    assert render.to_text(table).splitlines() == [
+        "name  rare  often  always",
+        "a|b    a|b    a|b     a|b",
+    ]
     lines = render.to_text(table, 20).splitlines()
     assert lines[0] == "name  often  always" and lines[-1].endswith("rare)")
     assert render.to_text(table, 3).splitlines()[0] == "name  always"
@@ -50,12 +70,17 @@ def test_a_terminal_shows_the_seven_most_important_columns_a_page_eight_and_a_fl
     assert render.to_text(table).splitlines()[0].split() == [f"c{rank}" for rank in range(7)]
     assert render.to_text(table).splitlines()[-1] == "(--columns all also shows: c9, c7)"
     assert len(render.to_text(table, count=render.ALL_COLUMNS).splitlines()[0].split()) == 9
-    assert render.to_markdown_table(table).splitlines()[0] == "| c0 | c1 | c2 | c3 | c4 | c5 | c6 | c7 |"
+    assert (
+        render.to_markdown_table(table).splitlines()[0]
+        == "| c0 | c1 | c2 | c3 | c4 | c5 | c6 | c7 |"
+    )
 
 
 def test_a_wide_terminal_has_a_bar_per_row_and_a_pipe_has_none():
     times = {"slow": "1,000", "fast": "250", "failed": "-"}
-    table = make_table([*times], [Column("configuration", str), Column("ms", times.get, is_time=True)])
+    table = make_table(
+        [*times], [Column("configuration", str), Column("ms", times.get, is_time=True)]
+    )
     bars = [line.partition("  ")[2].count("#") for line in render.to_text(table, 80).splitlines()]
     assert bars == [0, render.MAX_BAR, render.MAX_BAR // 4, 0]
     assert "#" not in render.to_text(table) and "#" not in render.to_text(table, 25)
@@ -63,18 +88,31 @@ def test_a_wide_terminal_has_a_bar_per_row_and_a_pipe_has_none():
 
 def test_a_page_has_the_baselines_and_the_fastest_rows_and_says_how_many_it_leaves_out():
     records = [make_record("driver-queue", [9.0]), make_record("refs", [8.0])]
-    records += [make_record("gloo", [1.0 + n], runtime="torch", flags={"threads": n + 2}) for n in range(12)]
+    records += [
+        make_record("gloo", [1.0 + n], runtime="torch", flags={"threads": n + 2}) for n in range(12)
+    ]
     (section,) = sections(group_results(records))
     page = render.to_markdown_table(section.table)
     shown = [line.split(" | ")[0].strip("| ") for line in page.splitlines()[2:14]]
-    assert shown[0] == "torch gloo --threads 11" and "store driver-queue" in shown and "store refs" in shown
-    assert "torch gloo --threads 12" not in page and page.splitlines()[-1].startswith("Rows that are not shown: 2 (`")
+    assert (
+        shown[0] == "torch gloo --threads 11"
+        and "store driver-queue" in shown
+        and "store refs" in shown
+    )
+    assert "torch gloo --threads 12" not in page and page.splitlines()[-1].startswith(
+        "Rows that are not shown: 2 (`"
+    )
 
 
 def test_times_of_a_row_are_per_iteration_however_many_iterations_are_in_flight():
     """The times of the iterations, 4 ms and once 9 ms, are 24 ms with six in flight, because each waits for five."""
     groups = [0.024] * 119 + [0.054]
-    row = cells("gloo", make_run([0.024] * 720, group_seconds=groups), runtime="torch", flags={"in_flight": 6})
+    row = cells(
+        "gloo",
+        make_run([0.024] * 720, group_seconds=groups),
+        runtime="torch",
+        flags={"in_flight": 6},
+    )
     assert (row["ms per iteration"], row["p95 ms"]) == ("4", "4")
     row = cells("gloo", make_run([0.004] * 714 + [0.009] * 6, group_seconds=groups), runtime="torch",
                 flags={"check_every": 6})  # fmt: skip
@@ -112,7 +150,9 @@ def test_nodes_send_at_the_same_time_only_if_inputs_or_iterations_allow_it(in_fl
 def test_an_actor_does_not_wait_for_the_result_of_another_one():
     links = [Link(1, 0, 1, 8 * MIB, [3.0]), Link(2, 0, 1, 8 * MIB, [4.0])]
     run = make_run([9.0] * 3, nodes={"driver": 0, "a": 1, "b": 2}, links=links)
-    assert link_seconds(Result([make_record("refs", run, flow="a, b -> driver: 8MiB")])) == pytest.approx(4.0)
+    assert link_seconds(
+        Result([make_record("refs", run, flow="a, b -> driver: 8MiB")])
+    ) == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize(("runtime", "transport", "flags", "milliseconds", "crosses", "times"), [
@@ -127,16 +167,27 @@ def test_times_are_compared_with_the_links_which_a_message_crosses_once_per_node
     links = [Link(0, 1, 1, 192 * MIB, [0.1662]), Link(1, 0, 1, 160 * MIB, [0.1381])]
     nodes = NODES | ({"proxy": 0} if runtime == "rdt" else {})
     costs = {"0": NodeCosts(busy_cores=1.5), "1": NodeCosts(busy_cores=0.5)}
-    measured = {"nodes": nodes, "links": links, "node_costs": costs, "readers_own_a_copy": not flags}
+    measured = {
+        "nodes": nodes,
+        "links": links,
+        "node_costs": costs,
+        "readers_own_a_copy": not flags,
+    }
     run = make_run([milliseconds / 1e3] * 3, **measured)
     local = make_run([0.01] * 3, nodes=dict.fromkeys(nodes, 0))
     fields = {"runtime": runtime, "table": "cluster", "flags": flags}
-    records = [make_record(transport, run, layout=LAYOUT, **fields), make_record(transport, local, **fields)]
+    records = [
+        make_record(transport, run, layout=LAYOUT, **fields),
+        make_record(transport, local, **fields),
+    ]
     (section,) = sections(group_results(records))
     rows = {row["layout"]: row for row in rows_of(section)}
     assert rows["all actors on the driver's node"]["x link"] == "-"
     row = rows["2 nodes, 10 Gbit/s"]
-    assert (float(row["x link"]), row["crosses the links"]) == (pytest.approx(times, rel=0.05), f"{crosses} MiB")
+    assert (float(row["x link"]), row["crosses the links"]) == (
+        pytest.approx(times, rel=0.05),
+        f"{crosses} MiB",
+    )
     assert float(row["ms of the link alone"]) == pytest.approx(milliseconds / times, rel=0.05)
     assert row["busy cores (largest of all nodes)"] == "1.5"
 
@@ -149,19 +200,29 @@ SEEN, REQUESTED = "object store, reference", "object store, reference (as reques
 ])  # fmt: skip
 def test_the_table_says_which_data_paths_nothing_has_shown(paths, cell):
     flow = "driver -> a: 1MB; a -> b: 1MB"  # and an acknowledgement, whose path does not count
-    run = make_run([0.1], data_paths={"driver -> a": paths[0], "a -> b": paths[1], "b -> driver": REQUESTED})
+    run = make_run(
+        [0.1], data_paths={"driver -> a": paths[0], "a -> b": paths[1], "b -> driver": REQUESTED}
+    )
     (section,) = sections(group_results([make_record("refs", run, flow=flow)]))
     assert rows_of(section)[0].get("data path") == cell
 
 
-@pytest.mark.parametrize(("error", "dashes"), [(0.0, set()), (0.0003, {"make"}), (0.003, {"make", "write"})])
+@pytest.mark.parametrize(
+    ("error", "dashes"), [(0.0, set()), (0.0003, {"make"}), (0.003, {"make", "write"})]
+)
 def test_the_stages_of_a_trace_are_not_shown_if_clocks_cannot_tell_them(error, dashes):
     ends = {"make": (0.0, 3e3), "write": (3e3, 20e3), "wait": (20e3, 100e3)}
     spans = [("driver", 0, stage, 0, begin, end, 0) for stage, (begin, end) in ends.items()]
     costs = {"1": NodeCosts(clock_error_seconds=error)}
     run = make_run([0.1], spans=spans, iterations_us=[(0.0, 100e3)], nodes=NODES, node_costs=costs)
-    built = sections(group_results([make_record("memcpy", run, runtime="torch", table="cluster-stages", traced=True)]))
-    (by_stage,) = [section for section in built if section.title.startswith("Milliseconds by stage")]
+    built = sections(
+        group_results(
+            [make_record("memcpy", run, runtime="torch", table="cluster-stages", traced=True)]
+        )
+    )
+    (by_stage,) = [
+        section for section in built if section.title.startswith("Milliseconds by stage")
+    ]
     (row,) = rows_of(by_stage)
     assert {stage for stage in ends if row[stage] == "-"} == dashes
 
@@ -169,7 +230,11 @@ def test_the_stages_of_a_trace_are_not_shown_if_clocks_cannot_tell_them(error, d
 def build_pages(*records, campaigns=Path("no campaigns")):
     """Return the text of each part by its name."""
     built = page_sections(group_results(records), campaigns)
-    return {section.name: render.to_markdown([section]) for section in built if section.name in ("demo", "answers")}
+    return {
+        section.name: render.to_markdown([section])
+        for section in built
+        if section.name in ("demo", "answers")
+    }
 
 
 def around(seconds, **changes):
@@ -177,7 +242,9 @@ def around(seconds, **changes):
 
 
 def on_nodes(transport, seconds, runtime="store"):
-    runs = around(seconds, nodes=NODES, links=[Link(0, 1, 1, 10**6, [0.02]), Link(1, 0, 1, 10**6, [0.02])])
+    runs = around(
+        seconds, nodes=NODES, links=[Link(0, 1, 1, 10**6, [0.02]), Link(1, 0, 1, 10**6, [0.02])]
+    )
     return make_record(transport, *runs, runtime=runtime, table="cluster", layout=LAYOUT)
 
 
@@ -196,7 +263,10 @@ def test_the_demo_has_times_of_100_iterations_from_campaigns(tmp_path):
     assert rows[0] == "| the demo, on its GPUs | 279.23 s | 35.37 s | 7.9 |"
     assert rows[1] == "| here | 200 to 300 s | 25 to 38 s | 8 (2 campaigns) |"
     assert rows[2].endswith("(`--retain-memory`) | 50 to 75 s | 10 to 15 s | 5 (2 campaigns) |")
-    assert "100 iterations, messages of 32 MiB to 160 MiB." in text and "Campaigns: 2 (1-a, 2-b)" in text
+    assert (
+        "100 iterations, messages of 32 MiB to 160 MiB." in text
+        and "Campaigns: 2 (1-a, 2-b)" in text
+    )
     assert build_pages() == {}
 
 
@@ -204,7 +274,12 @@ def test_the_demo_has_times_of_100_iterations_from_campaigns(tmp_path):
 def test_the_answers_name_copies_on_ray_by_their_factor_views_apart_and_times_of_the_link(tmp_path):
     view = {"readers_own_a_copy": False}
     for day in ("1-a", "2-b", "3-c"):
-        copies = {"store driver-queue": 2.0, "graph shm": 0.25, "store refs": 1.0, "torch gloo": 0.1}
+        copies = {
+            "store driver-queue": 2.0,
+            "graph shm": 0.25,
+            "store refs": 1.0,
+            "torch gloo": 0.1,
+        }
         times = [(name, {}, seconds) for name, seconds in copies.items()]
         write_campaign(tmp_path / day, *times, ("graph zero-copy", {}, 0.05, view))
     copies, views, several, gpus = build_pages(
@@ -214,7 +289,9 @@ def test_the_answers_name_copies_on_ray_by_their_factor_views_apart_and_times_of
     assert re.findall("`(.*?)` ([0-9.]+)", copies) == [
         ("graph shm", "8"), ("store refs", "2"),
     ]  # fmt: skip
-    assert "`graph zero-copy` takes 50 ms, because no reader copies" in views and "times" not in views
+    assert (
+        "`graph zero-copy` takes 50 ms, because no reader copies" in views and "times" not in views
+    )
     assert "(2 nodes, 10 Gbit/s, 448 MiB per iteration; " in several
     assert re.findall("`(.*?)`", several) == ["torch gloo", "graph shm"]  # the fastest first
     assert gpus.startswith("* **GPUs:** not measured.")
@@ -223,11 +300,17 @@ def test_the_answers_name_copies_on_ray_by_their_factor_views_apart_and_times_of
 def test_the_scripts_are_divided_by_the_suite_configuration_by_configuration(tmp_path):
     for side, seconds in (("suite", 1.0), ("scripts", 2.0)):
         for transport in ("refs", "driver-queue"):
-            write_record(tmp_path / side / f"{transport}.json", make_record(transport, *around(seconds)))
+            write_record(
+                tmp_path / side / f"{transport}.json", make_record(transport, *around(seconds))
+            )
     rows = [[*list(row.values())[:3], row["verdict"]] for row in rows_of(build_agreement(tmp_path))]
-    assert rows == [[f"store {name}", "1,000 → 2,000", "0.5", "slower"] for name in ("driver-queue", "refs")]
+    assert rows == [
+        [f"store {name}", "1,000 → 2,000", "0.5", "slower"] for name in ("driver-queue", "refs")
+    ]
 
 
 def test_both_times_of_a_comparison_have_as_many_digits():
-    steady, noisy = (Result([make_record("refs", *runs)]) for runs in ([[1.234]] * 3, [[1.0], [1.5], [2.0]]))
+    steady, noisy = (
+        Result([make_record("refs", *runs)]) for runs in ([[1.234]] * 3, [[1.0], [1.5], [2.0]])
+    )
     assert PAIR_COLUMNS[0].cell(Pair(steady, noisy)) == "1,230 → 1,440"

@@ -40,9 +40,13 @@ def measured(monkeypatch, no_gpu):
     return calls
 
 
-def test_list_has_every_configuration_its_duration_and_what_this_machine_lacks(capsys, no_gpu, monkeypatch, tmp_path):
+def test_list_has_every_configuration_its_duration_and_what_this_machine_lacks(
+    capsys, no_gpu, monkeypatch, tmp_path
+):
     write_campaign(
-        tmp_path / "campaigns" / "1-a", ("store refs", {}, 4.0, {"first_seconds": 3.0}), ("graph nccl", {}, 4.0)
+        tmp_path / "campaigns" / "1-a",
+        ("store refs", {}, 4.0, {"first_seconds": 3.0}),
+        ("graph nccl", {}, 4.0),
     )
     monkeypatch.setattr(benchmark, "CAMPAIGNS", tmp_path / "campaigns")
     assert list_command.main([]) == 0
@@ -79,21 +83,35 @@ def test_dry_run_prints_messages_memory_iterations_and_times_of_campaigns_and_me
     warm = {"warmup_seconds": [2.0], "first_seconds": 1.0}
     write_campaign(tmp_path / "campaigns" / "1-a", ("store refs", {}, 4.0, warm))
     monkeypatch.setattr(benchmark, "CAMPAIGNS", tmp_path / "campaigns")
-    assert benchmark.main(["store refs", "graph shm", "--runs", "3", "--dry-run", "--output", str(tmp_path / "a")]) == 0
+    assert (
+        benchmark.main(
+            ["store refs", "graph shm", "--runs", "3", "--dry-run", "--output", str(tmp_path / "a")]
+        )
+        == 0
+    )
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[-1] for line in lines if line.startswith(("store refs", "graph shm"))] == ["s", "-"]
+    assert [line.split()[-1] for line in lines if line.startswith(("store refs", "graph shm"))] == [
+        "s",
+        "-",
+    ]
     assert any(line.startswith("store refs ") and line.endswith(" 369 s") for line in lines)
     flow = ("--flow", "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB")
     configurations = ("store refs", "graph shm --message packed", "--runs", "2")
     folder = tmp_path / "nothing"
     assert benchmark.main([*flow, *configurations, "--dry-run", "--output", str(folder)]) == 0
     output = capsys.readouterr().out
-    assert "234.4 KiB per iteration\n" in output and re.search("graph shm --message packed +2 x 30 ", output)
+    assert "234.4 KiB per iteration\n" in output and re.search(
+        "graph shm --message packed +2 x 30 ", output
+    )
     assert not folder.exists()
 
 
 def test_flags_of_a_configuration_override_common_flags_which_override_those_of_a_suite():
-    for flags, suite, iterations in (({}, "", 5), ({"iterations": 7}, "", 5), ({"iterations": 7}, "quick", 7)):
+    for flags, suite, iterations in (
+        ({}, "", 5),
+        ({"iterations": 7}, "", 5),
+        ({"iterations": 7}, "quick", 7),
+    ):
         ((plan, _),) = plan_configuration("torch memcpy --iterations 5", flags, suite)
         assert plan.options.iterations == iterations
 
@@ -135,7 +153,9 @@ def test_every_transport_of_the_catalogue_is_in_its_module_and_the_other_way_rou
 
 @pytest.mark.parametrize("suite", sorted(suites().keys() - {"gpu"}))
 def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
-    monkeypatch.setattr("dataflow.plan.plan.require_memory", lambda *_: 2**33)  # whatever other programs use
+    monkeypatch.setattr(
+        "dataflow.plan.plan.require_memory", lambda *_: 2**33
+    )  # whatever other programs use
     flags = {"device": "cpu"} | ({"address": "auto"} if suite.startswith("cluster") else {})
     items = plan_suite([], suite, flags, tmp_path)
     tables = {part.table: part.traced for part in suites()[suite]}
@@ -147,19 +167,25 @@ def test_every_suite_can_be_planned(suite, no_gpu, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("suite", ["hops", "sweeps", "campaign", "cluster"])
 def test_every_name_of_a_suite_selects_its_configurations(suite, no_gpu, monkeypatch):
-    monkeypatch.setattr("dataflow.plan.plan.require_memory", lambda *_: 2**33)  # whatever other programs use
+    monkeypatch.setattr(
+        "dataflow.plan.plan.require_memory", lambda *_: 2**33
+    )  # whatever other programs use
     flags = {"address": "auto"} if suite == "cluster" else {}
     items = plan_suite([], suite, flags, Path())
     for name in {name for part in suites()[suite] for name in part.configurations}:
         labels = {item.plan.transport.label for item in plan_suite([name], suite, flags, Path())}
         assert labels == {" ".join(name.split()[:2])}
     for item in items[:: 1 + len(items) // 8]:  # as --dry-run and tables name them
-        assert item.plan in [selected.plan for selected in plan_suite([item.label], suite, flags, Path())]
+        assert item.plan in [
+            selected.plan for selected in plan_suite([item.label], suite, flags, Path())
+        ]
 
 
 def test_a_name_without_more_flags_selects_only_its_own_configuration(no_gpu):
     for name, is_copied in (("graph mapped", False), ("graph mapped --copy-out", True)):
-        assert {item.plan.options.copy_out for item in plan_suite([name], "sweeps", {}, Path())} == {is_copied}
+        assert {
+            item.plan.options.copy_out for item in plan_suite([name], "sweeps", {}, Path())
+        } == {is_copied}
     flags = {"copy_out": True, "threads": 2}  # they do not fit others
     (item,) = plan_suite(["torch mapped"], "stages", flags, Path())
     assert (item.plan.transport.name, item.plan.options.threads) == ("mapped", 2)
@@ -180,11 +206,15 @@ def test_runs_are_interleaved_in_an_order_that_the_seed_repeats():
     assert benchmark.order_runs(groups, 1, "a") == groups
 
 
-def test_records_have_new_names_in_the_folder_of_results_without_an_output(measured, monkeypatch, tmp_path):
+def test_records_have_new_names_in_the_folder_of_results_without_an_output(
+    measured, monkeypatch, tmp_path
+):
     monkeypatch.setattr(benchmark, "RESULTS", tmp_path)
     for names in (["torch memcpy"], ["torch memcpy"], ["torch memcpy", "torch mapped"]):
         assert benchmark.main(names) == 0
-    assert len([*tmp_path.glob("torch-memcpy-*.json")]) == len([*tmp_path.glob("run-*/*.json")]) == 2
+    assert (
+        len([*tmp_path.glob("torch-memcpy-*.json")]) == len([*tmp_path.glob("run-*/*.json")]) == 2
+    )
 
 
 def test_a_sweep_has_a_record_per_value_and_skips_a_value_that_does_not_fit(measured, tmp_path):
@@ -192,7 +222,11 @@ def test_a_sweep_has_a_record_per_value_and_skips_a_value_that_does_not_fit(meas
     assert benchmark.main(["torch memcpy", *sweep, "--output", str(tmp_path)]) == 0
     records = files.load_all([tmp_path])
     runs = {record.workload.sizes["iteration_bytes"]: record.runs[0] for record in records}
-    assert {size: run.status for size, run in runs.items()} == {2**12: "ok", 2**20: "ok", 10**14: "skipped"}
+    assert {size: run.status for size, run in runs.items()} == {
+        2**12: "ok",
+        2**20: "ok",
+        10**14: "skipped",
+    }
     assert "memcpy needs" in runs[10**14].reason
     assert {record.table for record in records} == {"sweep-iteration-bytes"}
 
@@ -203,12 +237,18 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
     output = capsys.readouterr().out
     names = ["00-torch-memcpy.json", "01-torch-gloo.json", "02-torch-nccl.json"]
     assert [path.name for path in sorted(tmp_path.iterdir())] == names
-    assert [files.load(tmp_path / name).runs[-1].status for name in names] == ["ok", "failed", "skipped"]
+    assert [files.load(tmp_path / name).runs[-1].status for name in names] == [
+        "ok",
+        "failed",
+        "skipped",
+    ]
     assert "  4 of 4  torch " in output
     assert "torch gloo: failed: policy died (0:00:00 so far" in output
     with pytest.raises(RecordError, match="exists"):
         benchmark.main([*argv, "--runs", "3"])
-    with pytest.raises(UsageError, match=r"it has records of another measurement, such as 00-torch-memcpy\.json"):
+    with pytest.raises(
+        UsageError, match=r"it has records of another measurement, such as 00-torch-memcpy\.json"
+    ):
         benchmark.main(["torch mapped", "torch multiprocessing", *argv[3:]])
     first = files.load(tmp_path / names[0])
     first.runs[1].status, first.runs[1].reason = "failed", "interrupted after 2 timed iterations"
@@ -229,10 +269,16 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
 
 @pytest.mark.parametrize(
     ("busy", "flags", "count", "status"),
-    [([1.0, 0], [], 2, "ok"), ([1.0, 1.0, 1.0, 0], [], 3, "disturbed"), ([1.0, 0], ["--allow-disturbed"], 1, "ok")],
+    [
+        ([1.0, 0], [], 2, "ok"),
+        ([1.0, 1.0, 1.0, 0], [], 3, "disturbed"),
+        ([1.0, 0], ["--allow-disturbed"], 1, "ok"),
+    ],
     ids=["once", "always", "allowed"],
 )
-def test_a_disturbed_run_is_measured_again_at_most_twice(monkeypatch, no_gpu, tmp_path, busy, flags, count, status):
+def test_a_disturbed_run_is_measured_again_at_most_twice(
+    monkeypatch, no_gpu, tmp_path, busy, flags, count, status
+):
     loads = iter(busy)
 
     def measure_run(item, order, pair):
@@ -248,7 +294,10 @@ def test_a_disturbed_run_is_measured_again_at_most_twice(monkeypatch, no_gpu, tm
     path = tmp_path / "00-torch-memcpy.json"
     record = files.load(path)
     assert [run.order for run in record.runs] == [0] * count
-    assert (Result((record,)).status, len(Result((record,)).run_seconds)) == (status, int(status == "ok"))
+    assert (Result((record,)).status, len(Result((record,)).run_seconds)) == (
+        status,
+        int(status == "ok"),
+    )
     assert benchmark.main([*argv, "--runs", "2", "--continue"]) == 0
     assert [run.order for run in files.load(path).runs][count:] in ([1], [1, 1])
 

@@ -96,14 +96,20 @@ def send(number: signal.Signals, after: int = ENOUGH) -> Callable:
 class Fault:
     name: str
     command: str  # a configuration, or a verb
-    expected: str  # a regular expression: the reason in the record or, if none is kept, what is printed
+    expected: (
+        str  # a regular expression: the reason in the record or, if none is kept, what is printed
+    )
     inject: str = ""  # the value of --inject: actor, iteration and what happens
     flags: tuple[str, ...] = (*MANY, *CHAIN)
     action: Callable | None = None  # what is done from outside
     code: int = 1
     keeps: int = 4  # samples, at least
-    where: dict[str, Any] = field(default_factory=dict)  # options of begin_run: prefix, variables, output
-    is_quick: bool = False  # `make test` provokes it too: one fault of each class, and those that take a second
+    where: dict[str, Any] = field(
+        default_factory=dict
+    )  # options of begin_run: prefix, variables, output
+    is_quick: bool = (
+        False  # `make test` provokes it too: one fault of each class, and those that take a second
+    )
 
 
 FAULTS = [
@@ -163,10 +169,19 @@ FAULTS = [
 ]  # fmt: skip
 
 
-def use(name: str, command: str, expected: str, *flags: str, code: int = 2, where: Mapping[str, Any] = {}) -> Fault:
+def use(
+    name: str,
+    command: str,
+    expected: str,
+    *flags: str,
+    code: int = 2,
+    where: Mapping[str, Any] = {},
+) -> Fault:
     """Return a hostile use of a command. It is quick if it does not measure a configuration."""
     is_quick = code > 0 or " " not in command
-    return Fault(name, command, expected, flags=flags, code=code, keeps=0, where={**where}, is_quick=is_quick)
+    return Fault(
+        name, command, expected, flags=flags, code=code, keeps=0, where={**where}, is_quick=is_quick
+    )
 
 
 HOSTILE = [
@@ -198,7 +213,9 @@ COLUMNS = (
 )
 
 
-def store_result(table: str, name: str, command: str, message: str, code: int, seconds: float, left: Iterable) -> None:
+def store_result(
+    table: str, name: str, command: str, message: str, code: int, seconds: float, left: Iterable
+) -> None:
     """Append a row to the file of a table below the folder in FAULT_RESULTS, without the folders of this machine."""
     if folder := os.environ.get("FAULT_RESULTS"):
         message = re.sub(rf"{ROOT}/|/tmp/[^ ]*/", "", message)
@@ -213,7 +230,11 @@ def write_tables(folder: Path) -> None:
     built = []
     for path in sorted((ROOT / "results" / "evidence").glob("*.jsonl")):
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        built.append(Section(path.stem, "", table=make_table(sorted(rows, key=lambda row: row["name"]), COLUMNS)))
+        built.append(
+            Section(
+                path.stem, "", table=make_table(sorted(rows, key=lambda row: row["name"]), COLUMNS)
+            )
+        )
     rewrite_pages(folder, built)
 
 

@@ -22,7 +22,9 @@ SIZE = ("--iteration-bytes", "16MiB", "--iterations", "4", "--warmup", "1")
 MANY = (*SIZE[:2], "--warmup", "0", "--iterations", "100000")
 TRY_LINK = """ip link add bridge type bridge && ip link add port type veth peer name eth0 &&
               tc qdisc add dev port root tbf rate 1gbit burst 4mb latency 50ms"""
-TRIED = subprocess.run(["unshare", "--net", "--mount", "sh", "-c", TRY_LINK], capture_output=True, text=True)
+TRIED = subprocess.run(
+    ["unshare", "--net", "--mount", "sh", "-c", TRY_LINK], capture_output=True, text=True
+)
 needs_namespaces = pytest.mark.skipif(
     TRIED.returncode != 0,
     reason=f"nodes need network namespaces, ip and tc (run as root, install iproute2): {TRIED.stderr.strip()}",
@@ -31,12 +33,22 @@ needs_namespaces = pytest.mark.skipif(
 
 def nodes_command(*commands):
     """Return the words that run shell commands on the first of two nodes."""
-    return "nodes", "--nodes", "2", "--rate", "1gbit", "--command", f"sh -c {shlex.quote('; '.join(commands))}"
+    return (
+        "nodes",
+        "--nodes",
+        "2",
+        "--rate",
+        "1gbit",
+        "--command",
+        f"sh -c {shlex.quote('; '.join(commands))}",
+    )
 
 
 def run_command(configuration, output, *flags):
     runtime, transport = configuration.split()
-    words = run_words(runtime, "--transport", transport, *flags, *PLACE, "--allow-disturbed", "--output", output)
+    words = run_words(
+        runtime, "--transport", transport, *flags, *PLACE, "--allow-disturbed", "--output", output
+    )
     return shlex.join([sys.executable, *words]) + " --address {address}"
 
 
@@ -49,7 +61,9 @@ def during_iterations(action):
 def test_a_container_without_rights_is_told_what_is_needed(monkeypatch):
     monkeypatch.setattr(nodes.os, "geteuid", lambda: 0)
     monkeypatch.setattr(nodes, "NAMESPACES", ("false",))
-    with pytest.raises(UsageError, match="does not allow network namespaces here: a container needs --privileged"):
+    with pytest.raises(
+        UsageError, match="does not allow network namespaces here: a container needs --privileged"
+    ):
         nodes.main([])
 
 
@@ -60,7 +74,9 @@ def test_a_command_that_fails_while_the_nodes_start_is_named(tmp_path, run_scrip
         "from dataflow.commands import nodes\nraise SystemExit(nodes.run_setup(2, '0.5parsec', ['true']))"
     )
     finished = run_script(script, variables={"PYTHONPATH": str(ROOT)})
-    assert finished.code == 1 and re.match("error: on_node .* tc qdisc add .*rate.*: .*0.5parsec", finished.stderr)
+    assert finished.code == 1 and re.match(
+        "error: on_node .* tc qdisc add .*rate.*: .*0.5parsec", finished.stderr
+    )
 
 
 @needs_namespaces
@@ -77,9 +93,15 @@ def test_placed_actors_exchange_messages_over_the_link(tmp_path, run_script):
     ]  # fmt: skip
     for link in run.links:  # at 1 Gbit/s, if its buffer of 4 MB is empty at the beginning
         assert min(link.seconds) > 8 * (link.bytes - 8e6) / 1e9
-    assert set(environments) == {"0", "1"} and environments["1"]["versions"] == environments["0"]["versions"]
+    assert (
+        set(environments) == {"0", "1"}
+        and environments["1"]["versions"] == environments["0"]["versions"]
+    )
     assert record.with_suffix(".trace").exists() and "x link" in finished.stdout
-    assert "--placement policy=0,reference=1,reward=2: the cluster has 2 nodes, numbered from 0" in finished.stderr
+    assert (
+        "--placement policy=0,reference=1,reward=2: the cluster has 2 nodes, numbered from 0"
+        in finished.stderr
+    )
 
 
 @needs_namespaces
@@ -94,7 +116,15 @@ def test_a_fault_of_another_node_is_named(tmp_path, begin_run, fault, action, fl
     script = begin_run(*nodes_command(f"{during_iterations(action)} {command}"))
     finished = script.finish()
     (run,), left = files.load(record).runs, script.leftovers()
-    store_result("faults", fault, "store refs", run.reason, finished.code, time.monotonic() - begin_seconds, left)
+    store_result(
+        "faults",
+        fault,
+        "store refs",
+        run.reason,
+        finished.code,
+        time.monotonic() - begin_seconds,
+        left,
+    )
     assert run.status == "failed" and len(run.seconds) > 0 and left == set()
     assert "Traceback" not in finished.stderr and re.search(expected, run.reason), run.reason
 
@@ -111,9 +141,13 @@ def test_nothing_of_the_nodes_stays_after_an_interrupt(tmp_path, begin_run, numb
         time.sleep(0.1)
     for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
         # A terminal sends Ctrl-C to the whole group.
-        if process.pid == pid or (number == signal.SIGINT and os.getsid(process.pid) == os.getsid(pid)):
+        if process.pid == pid or (
+            number == signal.SIGINT and os.getsid(process.pid) == os.getsid(pid)
+        ):
             process.send_signal(number)
     assert script.finish().code in (130, -signal.SIGKILL)
     assert script.leftovers(LEAVE_SECONDS) == set()
     if number == signal.SIGINT:
-        assert re.match(r"interrupted after [1-9]\d* timed iterations", files.load(record).runs[0].reason)
+        assert re.match(
+            r"interrupted after [1-9]\d* timed iterations", files.load(record).runs[0].reason
+        )

@@ -17,7 +17,9 @@ def measure_all(run_script):
     """measure_all(*words, output=...) -> what the verb run printed, and its records."""
 
     def run(*words, output):
-        finished = run_script("run", *words, "--allow-disturbed", output=output)  # other tests run at the same time
+        finished = run_script(
+            "run", *words, "--allow-disturbed", output=output
+        )  # other tests run at the same time
         assert finished.code == 0, finished.stdout + finished.stderr
         return finished.stdout, files.load_all([output])
 
@@ -28,11 +30,15 @@ def test_a_question_about_a_flow_of_ones_own_is_answered_with_one_command(tmp_pa
     flow = "rollout-1, rollout-2 -> trainer: tokens int64 80kB, logprobs float32 40kB"
     configurations = ("torch memcpy", "torch gloo --in-flight 2 --message packed")
     quoted = 'torch memcpy --flow "a -> b: 64kB"'  # a flag of one configuration, with spaces
-    printed, records = measure_all(*configurations, quoted, "--flow", flow, "--iterations", "4", output=tmp_path)
+    printed, records = measure_all(
+        *configurations, quoted, "--flow", flow, "--iterations", "4", output=tmp_path
+    )
     assert [record.workload.flow for record in records] == [flow, flow, "a -> b: 64kB"]
     for text in ("3 of 3", "x memcpy", "overhead", "ms per iteration"):
         assert text in printed
-    assert re.search(r"^torch gloo .* times as .* torch memcpy \(no interval: ", printed, re.MULTILINE)
+    assert re.search(
+        r"^torch gloo .* times as .* torch memcpy \(no interval: ", printed, re.MULTILINE
+    )
     assert (tmp_path / "configurations.svg").exists()
 
 
@@ -55,8 +61,20 @@ def test_a_trace_is_a_file_for_perfetto_and_tables_of_stages(tmp_path, measure_a
 @pytest.mark.long
 def test_a_configuration_is_paired_with_the_same_one_in_another_checkout(tmp_path, measure_all):
     line = "        return self.outboxes[task].make(number)\n"  # of make_payload
-    old = copy_project(tmp_path / "old", ("dataflow/endpoints/actor.py", line, f"        time.sleep(0.002)\n{line}"))
-    flags = ("--against", str(old), "--runs", "3", "--iteration-bytes", "64KiB", "--iterations", "20")
+    old = copy_project(
+        tmp_path / "old",
+        ("dataflow/endpoints/actor.py", line, f"        time.sleep(0.002)\n{line}"),
+    )
+    flags = (
+        "--against",
+        str(old),
+        "--runs",
+        "3",
+        "--iteration-bytes",
+        "64KiB",
+        "--iterations",
+        "20",
+    )
     printed, _ = measure_all("torch memcpy", *flags, output=tmp_path / "out")
     assert sorted(path.parent.name for path in (tmp_path / "out").rglob("*.json")) == ["new", "old"]
     assert any("torch memcpy" in line and "faster" in line for line in printed.splitlines())
@@ -77,10 +95,14 @@ SCRIPTS = [f"runpy.run_path('{name}', run_name='__main__')"
 def test_a_missing_package_and_an_older_python_are_told_in_one_line(code, expected):
     command = [sys.executable, "-E", "-s", "-S", "-c", NO_PACKAGES.format(root=str(ROOT)) + code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and expected in done.stderr, done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and expected in done.stderr, (
+        done.stderr
+    )
 
 
-def test_a_flow_in_a_file_is_measured_in_two_processes_and_drawn_without_the_file(run_script, tmp_path):
+def test_a_flow_in_a_file_is_measured_in_two_processes_and_drawn_without_the_file(
+    run_script, tmp_path
+):
     path = tmp_path / "mine.py"
     path.write_text("from dataflow.flows.catalogue import chain as mine")
     flags = ("--flow", f"{path}:mine", "--actors", "2", "--iterations", "9", "--runs", "2")
@@ -88,6 +110,9 @@ def test_a_flow_in_a_file_is_measured_in_two_processes_and_drawn_without_the_fil
     record = finished.record
     assert (finished.code, finished.stderr) == (0, "")
     assert (record.workload.flow, record.arguments["iterations"]) == ("mine.py:mine", 9)
-    assert [(run.order, run.status, len(run.seconds)) for run in record.runs] == [(0, "ok", 9), (1, "ok", 9)]
+    assert [(run.order, run.status, len(run.seconds)) for run in record.runs] == [
+        (0, "ok", 9),
+        (1, "ok", 9),
+    ]
     path.unlink()
     assert run_script("report", str(finished.output), output=tmp_path).code == 0

@@ -11,7 +11,9 @@ import pytest
 from conftest import ROOT, copy_project
 
 EXAMPLES = sorted(
-    path.stem for path in (ROOT / "examples").glob("*.py") if path.stem not in ("actors", "put_gigabytes")
+    path.stem
+    for path in (ROOT / "examples").glob("*.py")
+    if path.stem not in ("actors", "put_gigabytes")
 )
 QUICK = "shared_memory_ring"  # whose change is many times as fast
 LONGER = ("make campaign", "make test", "make gpu")  # than this test, which they would call again
@@ -20,12 +22,16 @@ ATTEMPTS = 3  # because other processes may disturb the ones that are a little f
 
 def documented(text):
     """Return the code block of CONTRIBUTING.md that has this text."""
-    blocks = re.findall(r"(?:^ {4,}.*\n|^\n)+", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    blocks = re.findall(
+        r"(?:^ {4,}.*\n|^\n)+", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE
+    )
     (block,) = [block for block in blocks if text in block]
     return dedent(block).strip() + "\n\n"
 
 
-TRANSPORT_ENTRY, _, VARIANT_ENTRY = documented('summary = "every message is cloned"').partition("[[variants]]")
+TRANSPORT_ENTRY, _, VARIANT_ENTRY = documented('summary = "every message is cloned"').partition(
+    "[[variants]]"
+)
 # file, the text that the addition comes before, the addition
 EDITS = [
     ("catalogue/transports.toml", '[[transports]]\nruntime = "graph"\nname = "pickle"', TRANSPORT_ENTRY),
@@ -49,7 +55,9 @@ EDITS = [
 
 
 def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_chart(tmp_path):
-    copy_project(tmp_path, *((f"dataflow/{name}", text, addition + text) for name, text, addition in EDITS))
+    copy_project(
+        tmp_path, *((f"dataflow/{name}", text, addition + text) for name, text, addition in EDITS)
+    )
 
     def run(*words):
         command = [sys.executable, "-m", "dataflow", "run", *words]
@@ -60,7 +68,13 @@ def test_the_documented_edits_add_a_transport_flow_flag_suite_field_column_and_c
     printed = run("--suite", "judges", "--output", "out", "--allow-disturbed")
     first, _ = sorted((tmp_path / "out").glob("*.json"))
     record = first.read_text()
-    for text in ('"suite": "judges"', '"colour": true', '"birds": 7', '"samples": 3', '"verdict -> driver": "clone"'):
+    for text in (
+        '"suite": "judges"',
+        '"colour": true',
+        '"birds": 7',
+        '"samples": 3',
+        '"verdict -> driver": "clone"',
+    ):
         assert text in record
     assert "birds" in printed and "torch clone --colour" in printed
     assert (tmp_path / "out" / "judges.svg").exists()
@@ -73,9 +87,13 @@ def test_an_example_is_faster_after_its_change_than_before(cluster, name):
     environment = os.environ | {"RAY_ADDRESS": cluster[1], "RAY_AUTH_MODE": "disabled"}
     command = [sys.executable, "-m", f"examples.{name}"]
     for _ in range(ATTEMPTS):
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200
+        )
         assert done.returncode == 0, done.stderr
-        before, after = re.fullmatch(r"before: (\d+\.\d) ms, after: (\d+\.\d) ms\n", done.stdout).groups()
+        before, after = re.fullmatch(
+            r"before: (\d+\.\d) ms, after: (\d+\.\d) ms\n", done.stdout
+        ).groups()
         if float(after) < float(before):
             return
     raise AssertionError(done.stdout)
@@ -89,12 +107,22 @@ def test_the_commands_of_the_readme_run_as_they_are_written(tmp_path):
     (project / ".venv").symlink_to(sys.prefix)
     os.utime(project / "requirements.txt", (0, 0))  # so that make does not install it again
     text = (ROOT / "README.md").read_text().replace("\\\n", "")
-    commands = [line.split("#")[0] for line in re.findall(r"^ *((?:\.venv/bin/python|make) .+)", text, re.MULTILINE)]
+    commands = [
+        line.split("#")[0]
+        for line in re.findall(r"^ *((?:\.venv/bin/python|make) .+)", text, re.MULTILINE)
+    ]
     printed = ""
-    for command in ["make demo", *(command for command in commands if not command.startswith(LONGER))]:
-        done = subprocess.run(command, shell=True, cwd=project, capture_output=True, text=True, timeout=900)
+    for command in [
+        "make demo",
+        *(command for command in commands if not command.startswith(LONGER)),
+    ]:
+        done = subprocess.run(
+            command, shell=True, cwd=project, capture_output=True, text=True, timeout=900
+        )
         assert done.returncode == 0, (command, done.stdout, done.stderr)
         printed += done.stdout
-    assert len(re.findall("Execution time: .* seconds", printed)) == 4  # of each script, with 20 and 100 iterations
+    assert (
+        len(re.findall("Execution time: .* seconds", printed)) == 4
+    )  # of each script, with 20 and 100 iterations
     assert re.search("store refs --retain-memory .* times as .* store refs ", printed)
     assert len([*project.glob("results/**/benchmark_result.svg")]) == 2

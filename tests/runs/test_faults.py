@@ -46,7 +46,9 @@ def test_a_fault_is_named_and_leaves_nothing_behind(begin_run, fault):
         text = finished.run.reason
     if "--help" not in flags:  # its last line says nothing
         table = "faults" if fault in FAULTS else "hostile"
-        store_result(table, fault.name, fault.command, text.splitlines()[-1], finished.code, seconds, left)
+        store_result(
+            table, fault.name, fault.command, text.splitlines()[-1], finished.code, seconds, left
+        )
     assert left == set()
     assert re.search(fault.expected, text, re.MULTILINE), text
     assert finished.code == fault.code and "Traceback" not in finished.stderr, finished.stderr
@@ -64,7 +66,16 @@ def test_a_fault_is_named_and_leaves_nothing_behind(begin_run, fault):
 def test_a_run_listens_only_on_loopback_and_its_files_are_its_owners(begin_run, runtime, transport):
     if runtime == "peers":
         pytest.importorskip("zmq", reason="zmq: it is not installed: make peers")
-    flags = ("--transport", transport, "--flow", "round-trip", "--iterations", "1000000", "--timeout", "90")
+    flags = (
+        "--transport",
+        transport,
+        "--flow",
+        "round-trip",
+        "--iterations",
+        "1000000",
+        "--timeout",
+        "90",
+    )
     script = begin_run(runtime, *flags)
     script.wait_for_iterations(3)
     processes = {script.process.pid} | {process.pid for process in descendants()}
@@ -72,7 +83,9 @@ def test_a_run_listens_only_on_loopback_and_its_files_are_its_owners(begin_run, 
     listening = [socket.laddr for socket in sockets if socket.status == psutil.CONN_LISTEN]
     assert listening
     addresses = [ipaddress.ip_address(address.ip) for address in listening]
-    mapped = [getattr(address, "ipv4_mapped", None) or address for address in addresses]  # ::ffff:127.0.0.1
+    mapped = [
+        getattr(address, "ipv4_mapped", None) or address for address in addresses
+    ]  # ::ffff:127.0.0.1
     assert [str(address) for address in mapped if not address.is_loopback] == []
     (folder,) = script.run_folders()
     for path in (folder, SHARED_MEMORY / folder.name):

@@ -38,13 +38,21 @@ MODEL = """    def start_mock(self):
             return super().verify(*numbers)
 
     def pass_through(self"""
-SCRIPT, GRAPH, PLAN = "ray_cg_simulate_chat_learn_data_flow.py", "dataflow/transports/graph.py", "dataflow/plan/plan.py"
+SCRIPT, GRAPH, PLAN = (
+    "ray_cg_simulate_chat_learn_data_flow.py",
+    "dataflow/transports/graph.py",
+    "dataflow/plan/plan.py",
+)
 DRIVER = "dataflow/measure/driver.py"
 COMPILE = "    graph, data_paths = compile_graph(workers, hint)"
 CHANGES = (
     (SCRIPT, "\nimport ray\n", IMPORTS + GPUS),
     (SCRIPT, "    def pass_through(self", MODEL),
-    (SCRIPT, "            with InputNode()", "            barriers = start_mock(models)\n            with InputNode()"),
+    (
+        SCRIPT,
+        "            with InputNode()",
+        "            barriers = start_mock(models)\n            with InputNode()",
+    ),
     (GRAPH, "\nimport ray\n", IMPORTS),
     (GRAPH, "    def pass_through(self", MODEL),
     (GRAPH, COMPILE, f"    workers.barriers = start_mock(workers.actors.values())\n{COMPILE}"),
@@ -52,7 +60,8 @@ CHANGES = (
     (PLAN, "validate.require_gpus(transport, gpus, len(plan.task_flow.actors))", "3"),
 )
 NCCL, SHARED_MEMORY = (
-    f"TorchTensorType over {name}Channel" for name in ("TorchTensorAccelerator", "BufferedSharedMemory")
+    f"TorchTensorType over {name}Channel"
+    for name in ("TorchTensorAccelerator", "BufferedSharedMemory")
 )
 
 

@@ -9,7 +9,10 @@ from dataflow.catalogue.catalogue import TRANSPORTS, readers_get_views
 
 # Lists, strings, booleans and views; an actor that reads from two others.
 GRPO = ("--flow", "grpo", "--batch-size", "2", "--prompt-len", "8", "--response-len", "8")
-ONE_TASK = ("--flow", "driver -> reference: x int64 8kB; reference -> driver: 300 x float32 12B, z bool 5B")
+ONE_TASK = (
+    "--flow",
+    "driver -> reference: x int64 8kB; reference -> driver: 300 x float32 12B, z bool 5B",
+)
 # Messages of more than 100 KiB, which Ray does not put into its calls.
 LARGE = ("--flow", "grpo", "--batch-size", "64", "--prompt-len", "256", "--response-len", "256")
 # Bytes that do not fill whole words.
@@ -28,15 +31,34 @@ DATA_PATHS = {
     "torch gloo": "torch.distributed, cpu:gloo,cuda:gloo",
 }
 DRIVER_PATHS = {  # of transports that send the driver's own messages in another way
-    "store driver-queue": {"argument of a call (as requested)", "object store, driver (as requested)"},
+    "store driver-queue": {
+        "argument of a call (as requested)",
+        "object store, driver (as requested)",
+    },
     "rdt gloo": {"argument or answer of a call"},
 }
 # A transport that is added to the catalogue is run here without another edit. Studies run theirs, also torch broadcast.
 ON_CPU = [t for t in TRANSPORTS.values() if not t.requirements.gpus and not t.requirements.gpu_per_actor
           and t.module.startswith("transports.") and t.name not in ("broadcast", "collectives")]  # fmt: skip
-ONE_ACTOR = ("store driver-queue", "store bytes", "rdt nixl", "graph pickle", "graph bytes", "graph zero-copy")
+ONE_ACTOR = (
+    "store driver-queue",
+    "store bytes",
+    "rdt nixl",
+    "graph pickle",
+    "graph bytes",
+    "graph zero-copy",
+)
 WITH_FLAGS = [
-    ("store", "driver-queue", "--zero-copy", "--copy-out", "--batch-size", "16", "--prompt-seq-len", "1024"),
+    (
+        "store",
+        "driver-queue",
+        "--zero-copy",
+        "--copy-out",
+        "--batch-size",
+        "16",
+        "--prompt-seq-len",
+        "1024",
+    ),
     ("store", "refs", "--retain-memory", "--preallocate-store", "--batch-size", "64"),
     ("torch", "mapped", "--copy-in", "--copy-out", "--message", "jagged", *GRPO),
     (
@@ -57,10 +79,15 @@ def check(finished, transport):
     assert (finished.code, finished.stderr) == (0, "")
     record, run = finished.record, finished.run
     configuration = record.configuration
-    assert (configuration.runtime, configuration.transport) == (transport.runtime.name, transport.name)
+    assert (configuration.runtime, configuration.transport) == (
+        transport.runtime.name,
+        transport.name,
+    )
     assert (run.status, run.reason, run.wrong_bytes, run.spilled_bytes) == ("ok", None, 0, 0)
     assert run.unsent_wrong_bytes.keys() == run.data_paths.keys()
-    assert min(run.unsent_wrong_bytes.values()) > 0  # the check of every edge has failed before the first message
+    assert (
+        min(run.unsent_wrong_bytes.values()) > 0
+    )  # the check of every edge has failed before the first message
     assert run.readers_own_a_copy is not readers_get_views(transport, configuration.flags)
     group = max(record.arguments["check_every"] or 1, record.arguments["in_flight"])
     iterations = record.arguments["iterations"]
@@ -69,13 +96,18 @@ def check(finished, transport):
                     run.cold_copy_before_seconds, run.cold_copy_after_seconds, [run.first_seconds]):  # fmt: skip
         assert min(seconds) > 0
     is_private = transport.runtime.uses_ray and not configuration.layout.existing_cluster
-    assert ("raylet" in run.processes, run.other_cores is None) == (is_private, configuration.layout.existing_cluster)
+    assert ("raylet" in run.processes, run.other_cores is None) == (
+        is_private,
+        configuration.layout.existing_cluster,
+    )
     workers = {name: cost for name, cost in run.processes.items() if name != "raylet"}
     assert {name for names in workers for name in names.split("+")} == set(run.nodes)
     assert len(workers) == (1 if transport.name == "memcpy" else len(run.nodes))
     assert min(cost.peak_memory_bytes for cost in workers.values()) > 2**20
     assert run.stored_bytes == 0 or transport.runtime.name not in ("graph", "torch")
-    last_line = re.fullmatch(r"Execution time: ([\d,]+(?:\.\d+)?) seconds", finished.stdout.splitlines()[-1])
+    last_line = re.fullmatch(
+        r"Execution time: ([\d,]+(?:\.\d+)?) seconds", finished.stdout.splitlines()[-1]
+    )
     assert float(last_line[1].replace(",", "")) == pytest.approx(sum(run.group_seconds), rel=0.01)
     assert str(finished.output) in finished.stdout
 
@@ -88,15 +120,24 @@ def test_fields_arrive_with_the_most_iterations_in_flight(run_script, join_clust
     if transport.gives_views and transport.stores == "messages":  # small ones are not mapped
         flow = LARGE
     flags = ("--transport", transport.name, *flow, "--iterations", "12", "--warmup", "2")
-    if transport.max_in_flight is None:  # more than a path holds, and a second group, which meets held readers
-        flags += ("--in-flight", "5" if transport.requirements.single_buffer_channels else "6", "--check-every", "12")
+    if (
+        transport.max_in_flight is None
+    ):  # more than a path holds, and a second group, which meets held readers
+        flags += (
+            "--in-flight",
+            "5" if transport.requirements.single_buffer_channels else "6",
+            "--check-every",
+            "12",
+        )
     if not transport.requirements.single_host:
         flags += join_cluster(transport.runtime.name)
     finished = run_script(transport.runtime.name, *flags)
     check(finished, transport)
     data_paths = finished.run.data_paths
     with_driver = {path for edge, path in data_paths.items() if "driver" in edge}
-    paths = {path for edge, path in data_paths.items() if "driver" not in edge} or {data_paths["reference -> driver"]}
+    paths = {path for edge, path in data_paths.items() if "driver" not in edge} or {
+        data_paths["reference -> driver"]
+    }
     assert paths == {DATA_PATHS.get(transport.label, *paths)}
     assert with_driver == DRIVER_PATHS.get(transport.label, paths)
 
@@ -104,30 +145,49 @@ def test_fields_arrive_with_the_most_iterations_in_flight(run_script, join_clust
 @pytest.mark.parametrize("flags", WITH_FLAGS, ids=" ".join)
 def test_flags_change_a_transport_as_they_say(run_script, join_cluster, flags):
     runtime, name, *more = flags
-    shared = () if "--retain-memory" in more else join_cluster(runtime)  # which began without these settings
-    finished = run_script(runtime, "--transport", name, *more, "--iterations", "4", "--warmup", "1", *shared)
+    shared = (
+        () if "--retain-memory" in more else join_cluster(runtime)
+    )  # which began without these settings
+    finished = run_script(
+        runtime, "--transport", name, *more, "--iterations", "4", "--warmup", "1", *shared
+    )
     check(finished, TRANSPORTS[f"{runtime} {name}"])
     run, bytes_per_iteration = finished.run, finished.record.workload.bytes_per_iteration
     if "--zero-copy" in more:
         # Of 448 bytes that readers get, the store takes in all that the driver sends by value, and all results.
         assert run.stored_bytes / 4 == pytest.approx(608 / 448 * bytes_per_iteration, rel=0.05)
-    if "--retain-memory" in more:  # without the flag, there are more than three page faults per page of the messages
+    if (
+        "--retain-memory" in more
+    ):  # without the flag, there are more than three page faults per page of the messages
         faults = sum(cost.minor_faults for cost in run.processes.values())
         assert faults < 2 * bytes_per_iteration / 4096 * len(run.seconds)
 
 
 def test_an_existing_cluster_keeps_nothing_of_a_failed_run(run_script, cluster):
-    flags = ("--transport", "zero-copy", "--iterations", "30", *cluster, *KILOBYTES, "--inject", "policy:6:die")
+    flags = (
+        "--transport",
+        "zero-copy",
+        "--iterations",
+        "30",
+        *cluster,
+        *KILOBYTES,
+        "--inject",
+        "policy:6:die",
+    )
     broken = run_script("graph", *flags)
     assert (broken.code, broken.run.status) == (1, "failed")
     assert "policy" in broken.run.reason and "died" in broken.run.reason
     assert broken.record.configuration.layout.existing_cluster
 
 
-def test_a_token_that_the_existing_cluster_does_not_know_is_explained(run_script, cluster, monkeypatch):
+def test_a_token_that_the_existing_cluster_does_not_know_is_explained(
+    run_script, cluster, monkeypatch
+):
     """Ray finds a token in the home folder of a user who once started a cluster with one."""
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
     finished = run_script("store", "--transport", "refs", "--iterations", "1", *cluster, *KILOBYTES)
     assert finished.code == 1
-    assert finished.stderr.endswith("Set RAY_AUTH_MODE=disabled if the cluster was started without a token.\n")
+    assert finished.stderr.endswith(
+        "Set RAY_AUTH_MODE=disabled if the cluster was started without a token.\n"
+    )

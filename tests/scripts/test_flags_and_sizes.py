@@ -39,13 +39,18 @@ def test_messages_have_the_bytes_of_the_formulas(arguments, expected):
 
 @pytest.mark.parametrize("name", ["/dev/shm", "memory"])
 def test_too_little_memory_is_rejected_with_the_largest_batch_that_fits(monkeypatch, name):
-    needed = {"/dev/shm": sizes.STORED_ITERATIONS, "memory": sizes.STORED_ITERATIONS + sizes.RESIDENT_ITERATIONS}
+    needed = {
+        "/dev/shm": sizes.STORED_ITERATIONS,
+        "memory": sizes.STORED_ITERATIONS + sizes.RESIDENT_ITERATIONS,
+    }
     free = dict.fromkeys(needed, 2**50)
     free[name] = needed[name] * 700 * 448 * 1024 + 1  # the demo moves 448 KiB per prompt
     monkeypatch.setattr(psutil, "disk_usage", lambda path: SimpleNamespace(free=free[path]))
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=free["memory"]))
     sizes.check_memory(sizes.message_bytes(700, 4096), 700)
-    with pytest.raises(ValueError, match=rf"--batch-size 701 .* free in {name}: the largest that fits is 700$"):
+    with pytest.raises(
+        ValueError, match=rf"--batch-size 701 .* free in {name}: the largest that fits is 700$"
+    ):
         sizes.check_memory(sizes.message_bytes(701, 4096), 701)
 
 
@@ -77,10 +82,16 @@ def test_a_wrong_flag_is_one_line(parse, capsys, runtime, words, message):
     ("graph", 1, [], "cpu", "shm", 0),
     ("graph", 1, ["--device", "cuda"], "cuda", "shm", 1 / 3),
 ])  # fmt: skip
-def test_defaults_depend_on_the_gpus(parse, monkeypatch, runtime, gpus, words, device, transport, gpus_per_model):
+def test_defaults_depend_on_the_gpus(
+    parse, monkeypatch, runtime, gpus, words, device, transport, gpus_per_model
+):
     monkeypatch.setattr(script_flags, "count_gpus", lambda: gpus)
     flags = parse(runtime, *words)
-    assert (flags.device, flags.transport, flags.gpus_per_model) == (device, transport, gpus_per_model)
+    assert (flags.device, flags.transport, flags.gpus_per_model) == (
+        device,
+        transport,
+        gpus_per_model,
+    )
 
 
 @pytest.mark.parametrize("script", [STORE, GRAPH])
@@ -94,9 +105,18 @@ def test_a_wrong_flag_is_rejected_before_ray_and_torch_are_imported_and_without_
 
 def test_scripts_import_only_the_standard_library_ray_torch_and_common_which_does_not_import_the_suite():
     allowed = sys.stdlib_module_names | {"ray", "torch", "common"}
-    for path in (ROOT / STORE, ROOT / GRAPH, ROOT / "plot_results.py", *(ROOT / "common").glob("*.py")):
+    for path in (
+        ROOT / STORE,
+        ROOT / GRAPH,
+        ROOT / "plot_results.py",
+        *(ROOT / "common").glob("*.py"),
+    ):
         nodes = [*ast.walk(ast.parse(path.read_text()))]
-        names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        names = {
+            alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names
+        }
         names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
         packages = {name.partition(".")[0] for name in names}
-        assert packages <= allowed if path.name in (STORE, GRAPH) else "dataflow" not in packages, path
+        assert packages <= allowed if path.name in (STORE, GRAPH) else "dataflow" not in packages, (
+            path
+        )

@@ -26,7 +26,9 @@ def send(endpoints, number):
     """Move the messages of an iteration by calls, each as a copy."""
     query = endpoints["driver"].message(number).clone()
     policy = endpoints["policy"].message(endpoints["policy"].receive(query)).clone()
-    reference = endpoints["reference"].message(endpoints["reference"].receive(policy.clone())).clone()
+    reference = (
+        endpoints["reference"].message(endpoints["reference"].receive(policy.clone())).clone()
+    )
     reward = endpoints["reward"].message(endpoints["reward"].receive(policy, reference)).clone()
     return endpoints["driver"].receive(reward)
 
@@ -46,7 +48,9 @@ def test_a_single_wrong_byte_is_found_and_its_edge_is_named(endpoints, sender, r
     endpoint = endpoints[reader]
     tensor, _ = endpoint.held[[*endpoint.expected].index(sender)]
     tensor.view(torch.uint8)[-1] ^= 1
-    with pytest.raises(SuiteError, match=rf"^{sender} -> {reader}: 1 bytes of message 4 differ .* number 4$"):
+    with pytest.raises(
+        SuiteError, match=rf"^{sender} -> {reader}: 1 bytes of message 4 differ .* number 4$"
+    ):
         endpoint.verify(4)
 
 
@@ -55,11 +59,15 @@ def test_the_message_of_another_iteration_is_found_also_if_the_right_one_arrives
     with pytest.raises(SuiteError, match=r"driver -> policy: .* of message 6 differ .* number 5"):
         endpoints["policy"].verify(6)
     endpoints["policy"].held[0][0].copy_(endpoints["driver"].message(6))
-    with pytest.raises(SuiteError, match=r"driver -> policy: 0 bytes of message 6 differ .* number 5"):
+    with pytest.raises(
+        SuiteError, match=r"driver -> policy: 0 bytes of message 6 differ .* number 5"
+    ):
         endpoints["policy"].verify(6)
 
 
-@pytest.mark.parametrize("data", [torch.zeros(3, dtype=torch.int64), RuntimeError("lost"), None], ids=str)
+@pytest.mark.parametrize(
+    "data", [torch.zeros(3, dtype=torch.int64), RuntimeError("lost"), None], ids=str
+)
 def test_anything_but_a_tensor_of_the_right_size_is_an_error(endpoints, data):
     with pytest.raises(SuiteError, match=rf"driver -> policy: expected {SIZES['driver']} bytes"):
         endpoints["policy"].receive(data)
@@ -68,7 +76,13 @@ def test_anything_but_a_tensor_of_the_right_size_is_an_error(endpoints, data):
 @pytest.fixture
 def flags(tmp_path, monkeypatch):
     monkeypatch.setenv("DATA_FLOW_LOCK", str(tmp_path))
-    values = {"batch_size": 4, "prompt_seq_len": 256, "sizes": SIZES, "address": None, "runtime": "store"}
+    values = {
+        "batch_size": 4,
+        "prompt_seq_len": 256,
+        "sizes": SIZES,
+        "address": None,
+        "runtime": "store",
+    }
     more = {"transport": "refs", "device": "cpu", "warmup": 2, "output": tmp_path / "record.json"}
     return argparse.Namespace(**values, **more)
 
@@ -79,13 +93,27 @@ def test_a_record_has_every_sample_in_its_place(flags):
             readings = iter([10.0, 10.0 + number])
             time_group([number], 1, str, str, run.save_times, readings.__next__)
     (run,) = records.load(flags.output).runs
-    assert (run.status, run.first_seconds, run.warmup_seconds, run.seconds) == ("ok", 1, [2, 3], [4, 5, 6])
+    assert (run.status, run.first_seconds, run.warmup_seconds, run.seconds) == (
+        "ok",
+        1,
+        [2, 3],
+        [4, 5, 6],
+    )
     record = json.loads(flags.output.read_text())
-    assert record["workload"]["edges"][0] == {"from": "driver", "to": "policy", "bytes": SIZES["driver"]}
-    assert record["configuration"]["transport"] == "refs" and record["environments"]["0"]["versions"]["ray"]
+    assert record["workload"]["edges"][0] == {
+        "from": "driver",
+        "to": "policy",
+        "bytes": SIZES["driver"],
+    }
+    assert (
+        record["configuration"]["transport"] == "refs"
+        and record["environments"]["0"]["versions"]["ray"]
+    )
 
 
-def test_the_samples_of_a_record_whose_path_became_a_folder_are_saved_elsewhere(flags, tmp_path, capsys, monkeypatch):
+def test_the_samples_of_a_record_whose_path_became_a_folder_are_saved_elsewhere(
+    flags, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr(records.tempfile, "gettempdir", lambda: str(tmp_path))
     path = flags.output
     with records.recorded_run(flags) as run:
@@ -97,7 +125,9 @@ def test_the_samples_of_a_record_whose_path_became_a_folder_are_saved_elsewhere(
 
 def test_a_script_waits_while_another_one_or_the_suite_measures(flags, capsys, monkeypatch):
     with records.only_measurement():
-        monkeypatch.setattr(records.fcntl, "flock", Mock(side_effect=[BlockingIOError, KeyboardInterrupt]))
+        monkeypatch.setattr(
+            records.fcntl, "flock", Mock(side_effect=[BlockingIOError, KeyboardInterrupt])
+        )
         with pytest.raises(KeyboardInterrupt), records.recorded_run(flags):
             pass
     assert capsys.readouterr().out.startswith("waiting until another measurement")

@@ -24,11 +24,15 @@ def plot(monkeypatch, capsys):
 
 @pytest.fixture
 def write(tmp_path):
-    return lambda name, *arguments, **changes: write_record(tmp_path / name, make_record(*arguments, **changes))
+    return lambda name, *arguments, **changes: write_record(
+        tmp_path / name, make_record(*arguments, **changes)
+    )
 
 
 def test_two_scripts_are_compared(plot, write, tmp_path):
-    write("queue.json", "driver-queue", [2.0, 4.0, 3.0], [12.0])  # the geometric mean of the medians 3 and 12 is 6
+    write(
+        "queue.json", "driver-queue", [2.0, 4.0, 3.0], [12.0]
+    )  # the geometric mean of the medians 3 and 12 is 6
     write("graph.json", "shm", [0.5], runtime="graph")
     assert plot(tmp_path) == [
         "store driver-queue: 600 s for 100 iterations",
@@ -47,7 +51,12 @@ def test_failed_runs_other_messages_and_a_seventh_configuration_are_left_out(plo
     write("slow.json", "refs", [9.0], flags={"zero_copy": True})
     write("fast.json", "refs", [0.1], flags={"retain_memory": True})
     write("failed.json", "by-value", make_run([], status="failed", reason="policy died"))
-    write("old.json", "ref-queue", make_run([5.0], started_at="2020-01-01T00:00:00+00:00"), batch_size=4)
+    write(
+        "old.json",
+        "ref-queue",
+        make_run([5.0], started_at="2020-01-01T00:00:00+00:00"),
+        batch_size=4,
+    )
     lines = plot(tmp_path)
     assert [line.partition(":")[0] for line in lines[:-1]] == [
         "store refs --zero-copy", "store bytes", "store numpy", "store refs", "store ref-queue", "store driver-queue",
@@ -65,7 +74,9 @@ def test_the_newest_records_are_drawn_beside_themselves(plot, write, tmp_path):
         str(tmp_path / "results" / "run-1" / "benchmark_result.svg"),
     ]
     write("results/run-2/three.json", "bytes", [1.0])
-    os.utime(tmp_path / "results" / "run-1", (2**31, 2**31))  # a chart was added, which does not make it the newest
+    os.utime(
+        tmp_path / "results" / "run-1", (2**31, 2**31)
+    )  # a chart was added, which does not make it the newest
     assert plot(root=tmp_path)[-1] == str(tmp_path / "results" / "run-2" / "benchmark_result.svg")
 
 

@@ -11,7 +11,10 @@ from conftest import KILOBYTES, LEAVE_SECONDS, ROOT, RUN_SECONDS, copy_project
 
 from common.record import load
 
-STORE, GRAPH = ROOT / "simulate_chat_learn_data_flow.py", ROOT / "ray_cg_simulate_chat_learn_data_flow.py"
+STORE, GRAPH = (
+    ROOT / "simulate_chat_learn_data_flow.py",
+    ROOT / "ray_cg_simulate_chat_learn_data_flow.py",
+)
 CASES = [  # each transport with a cluster of its own or with a shared one, which goes on after the run
     (STORE, "driver-queue", False), (STORE, "ref-queue", True), (STORE, "refs", True),
     (GRAPH, "pickle", False), (GRAPH, "shm", True),
@@ -21,7 +24,9 @@ pytestmark = pytest.mark.runs
 
 
 @pytest.mark.parametrize(("script", "transport", "is_shared"), CASES)
-def test_each_transport_ends_with_its_time_and_leaves_nothing_behind(run_script, request, script, transport, is_shared):
+def test_each_transport_ends_with_its_time_and_leaves_nothing_behind(
+    run_script, request, script, transport, is_shared
+):
     flags = request.getfixturevalue("cluster") if is_shared else ()
     finished = run_script(script, "--transport", transport, *KILOBYTES, *SHORT, *flags)
     assert (finished.code, finished.stderr) == (0, "")
@@ -38,7 +43,9 @@ def find_actors(script):
         with suppress(psutil.NoSuchProcess):
             children = psutil.Process(script.process.pid).children(recursive=True)
             actors = [child for child in children if child.name().startswith("ray::Model")]
-            if len(actors) == 3 and all(sum(actor.cpu_times()[:2]) > 1 for actor in actors):  # they import torch first
+            if len(actors) == 3 and all(
+                sum(actor.cpu_times()[:2]) > 1 for actor in actors
+            ):  # they import torch first
                 time.sleep(3)
                 return actors
         time.sleep(0.1)
@@ -52,7 +59,9 @@ def find_actors(script):
     (GRAPH, signal.SIGTERM, 130, "interrupted after [0-9]+ timed iterations"),
     (GRAPH, "suspend", 130, "interrupted after [0-9]+ timed iterations"),  # an actor that hangs, then Ctrl-C
 ])  # fmt: skip
-def test_a_fault_is_one_line_keeps_the_samples_and_leaves_nothing_behind(begin_run, script, fault, code, message):
+def test_a_fault_is_one_line_keeps_the_samples_and_leaves_nothing_behind(
+    begin_run, script, fault, code, message
+):
     begun = begin_run(script, *KILOBYTES, *LONG)
     actor = find_actors(begun)[1]
     if fault in ("kill", "suspend"):
@@ -63,7 +72,11 @@ def test_a_fault_is_one_line_keeps_the_samples_and_leaves_nothing_behind(begin_r
     assert begun.leftovers(LEAVE_SECONDS) == set()
     (run,) = load(finished.output).runs
     assert re.fullmatch(f"error: {message}\n", finished.stderr), finished.stderr
-    assert finished.code == code and run.status == "failed" and finished.stderr == f"error: {run.reason}\n"
+    assert (
+        finished.code == code
+        and run.status == "failed"
+        and finished.stderr == f"error: {run.reason}\n"
+    )
     assert run.seconds
 
 
@@ -80,6 +93,8 @@ def test_a_wrong_byte_fails_the_run_and_names_the_edge(run_script, cluster, tmp_
     copy_project(tmp_path, (script.name, "\n    def forward(self", method))
     finished = run_script(tmp_path / script.name, *KILOBYTES, *SHORT, *cluster)
     assert finished.code == 1
-    expected = r"error: reference -> reward: 1 bytes of message 3 differ from what was sent, .* number 3\n"
+    expected = (
+        r"error: reference -> reward: 1 bytes of message 3 differ from what was sent, .* number 3\n"
+    )
     assert re.fullmatch(expected, finished.stderr), finished.stderr
     assert len(load(finished.output).runs[0].warmup_seconds) == 1

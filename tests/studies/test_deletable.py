@@ -16,7 +16,9 @@ PACKAGES = ("dataflow/", "common/")
 def files_without(*folders):
     """Return the files that git knows or would add, without those of these folders."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    listed = subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
     return [path for path in listed if (ROOT / path).is_file() and not path.startswith(folders)]
 
 
@@ -31,14 +33,20 @@ def run_in(folder, *words, seconds=RUN_SECONDS):
     """Run Python in a copy of the project, and expect that it succeeds."""
     variables = {**os.environ, "PYTHONPATH": str(folder), "DATA_FLOW_LOCK": str(folder)}
     command = [sys.executable, *words]
-    finished = subprocess.run(command, cwd=folder, env=variables, text=True, capture_output=True, timeout=seconds)
+    finished = subprocess.run(
+        command, cwd=folder, env=variables, text=True, capture_output=True, timeout=seconds
+    )
     assert finished.returncode == 0, (finished.stdout + finished.stderr)[-5000:]
 
 
 @pytest.mark.parametrize("name", studies())
 def test_nobody_imports_a_study(name):
     folders = [f"{folder}/studies/{name}/" for folder in ("dataflow", "tests")]
-    paths = [path for path in files_without(*folders) if path.endswith(".py") and not path.startswith("results/")]
+    paths = [
+        path
+        for path in files_without(*folders)
+        if path.endswith(".py") and not path.startswith("results/")
+    ]
     assert [path for path in paths if f"dataflow.studies.{name}" in (ROOT / path).read_text()] == []
 
 
@@ -68,6 +76,26 @@ def test_all_that_remains_can_be_listed_and_planned(tmp_path, name):
 @pytest.mark.parametrize("name", studies())
 def test_unit_tests_and_runs_pass_without_a_study(tmp_path, name):
     copy_without(name, tmp_path)
-    run_in(tmp_path, "-m", "dataflow", "run", "store refs", "graph shm", *KILOBYTES, "--iterations", "3")
-    tests = ("-m", "pytest", "-q", "-m", "not runs", "-n", "2", "--ignore", "tests/studies/test_deletable.py")
+    run_in(
+        tmp_path,
+        "-m",
+        "dataflow",
+        "run",
+        "store refs",
+        "graph shm",
+        *KILOBYTES,
+        "--iterations",
+        "3",
+    )
+    tests = (
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "not runs",
+        "-n",
+        "2",
+        "--ignore",
+        "tests/studies/test_deletable.py",
+    )
     run_in(tmp_path, *tests, seconds=900)

@@ -13,7 +13,9 @@ from dataflow.records.schema import Edge, Run
 from dataflow.trace import spans
 
 KINDS = ("functions", "gpu_functions")
-FUNCTIONS = [name for stage in spans.STAGES.values() for kind in KINDS for name in stage.get(kind, ())]
+FUNCTIONS = [
+    name for stage in spans.STAGES.values() for kind in KINDS for name in stage.get(kind, ())
+]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -30,8 +32,13 @@ def record(monkeypatch):
     def install(endpoint, **functions):
         library = SimpleNamespace(**functions)
         monkeypatch.setitem(sys.modules, "a_library", library)
-        replaced = {stage: spans.STAGES[stage] | {"functions": [f"a_library:{stage}"]} for stage in functions}
-        methods_only = {stage: {"methods": of.get("methods", [])} for stage, of in spans.STAGES.items()}
+        replaced = {
+            stage: spans.STAGES[stage] | {"functions": [f"a_library:{stage}"]}
+            for stage in functions
+        }
+        methods_only = {
+            stage: {"methods": of.get("methods", [])} for stage, of in spans.STAGES.items()
+        }
         monkeypatch.setattr(spans, "STAGES", methods_only | replaced)
         monkeypatch.setattr(spans, "recorded", [])
         monkeypatch.setattr(spans, "installed", False)
@@ -59,7 +66,9 @@ def test_calls_are_recorded_with_their_thread_and_time_even_if_they_raise(record
     (thread, stage, start, end, _), (other_thread, other_stage, *_) = spans.recorded
     assert (stage, other_stage, thread == other_thread) == ("wait", "write", True)
     assert before <= start <= end - 0.01 <= time.perf_counter()
-    assert endpoint.receive() == 7 and {span[1] for span in spans.recorded[2:]} == {"sequence number"}
+    assert endpoint.receive() == 7 and {span[1] for span in spans.recorded[2:]} == {
+        "sequence number"
+    }
 
 
 def test_page_faults_count_for_the_innermost_span(record):
@@ -108,14 +117,24 @@ def test_the_chrome_file_has_a_track_per_process_and_an_arrow_per_edge_and_itera
     assert (set(tracks.values()), list(processes.values())) == ({"driver", "a"}, ["a", "driver"])
     assert {(e["pid"], e["tid"]) for e in events} == set(tracks)  # no track without a name
     slices = [(processes[e["pid"]], e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
-    of_stages = [(process, stage, start, end - start) for process, _, stage, _, start, end, _ in SPANS]
+    of_stages = [
+        (process, stage, start, end - start) for process, _, stage, _, start, end, _ in SPANS
+    ]
     assert slices == [("driver", "iteration 0", 0, 100), *of_stages]
     assert [e["args"]["page faults"] for e in events if e.get("cat") == "stage"] == [7, 0, 0, 0]
-    arrows = [(e["ph"], e["id"], e["name"], processes[e["pid"]], e["ts"]) for e in events if e["ph"] in "sf"]
+    arrows = [
+        (e["ph"], e["id"], e["name"], processes[e["pid"]], e["ts"])
+        for e in events
+        if e["ph"] in "sf"
+    ]
     assert arrows == [
         ("s", 0, "driver -> a", "driver", 0.0), ("f", 0, "driver -> a", "a", 20.0),
         ("s", 1, "a -> driver", "a", 40.0), ("f", 1, "a -> driver", "driver", 90.0),
     ]  # fmt: skip
-    spans.write_chrome(tmp_path / "groups.json", Run(seconds=[1e-4] * 2, iterations_us=RUN.iterations_us), EDGES)
+    spans.write_chrome(
+        tmp_path / "groups.json", Run(seconds=[1e-4] * 2, iterations_us=RUN.iterations_us), EDGES
+    )
     events = json.loads((tmp_path / "groups.json").read_text())["traceEvents"]
-    assert [e["name"] for e in events if e.get("cat") == "iteration"] == ["group 0"]  # iterations that overlap
+    assert [e["name"] for e in events if e.get("cat") == "iteration"] == [
+        "group 0"
+    ]  # iterations that overlap

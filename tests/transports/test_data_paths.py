@@ -13,7 +13,9 @@ UNTYPED = "SharedMemoryType over BufferedSharedMemoryChannel"
 
 
 @pytest.mark.parametrize("flow", [DEMO, COLOCATED], ids=lambda flow: flow.name)
-@pytest.mark.parametrize(("hint", "path"), [(None, UNTYPED), ("shm", SHARED_MEMORY), ("nccl", NCCL)])
+@pytest.mark.parametrize(
+    ("hint", "path"), [(None, UNTYPED), ("shm", SHARED_MEMORY), ("nccl", NCCL)]
+)
 def test_a_graph_with_another_channel_for_one_edge_is_rejected(flow, hint, path):
     expected = {}
     for edge in flow.edges:
@@ -22,7 +24,9 @@ def test_a_graph_with_another_channel_for_one_edge_is_rejected(flow, hint, path)
     check_data_paths(expected, flow, hint, "this")
     for edge, data_path in expected.items():
         for other in {NCCL, SHARED_MEMORY, UNTYPED} - {data_path}:
-            with pytest.raises(RunFailed, match=f"{edge} uses {other}, which is not the data path of this"):
+            with pytest.raises(
+                RunFailed, match=f"{edge} uses {other}, which is not the data path of this"
+            ):
                 check_data_paths(expected | {edge: other}, flow, hint, "this")
 
 

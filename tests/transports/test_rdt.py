@@ -28,8 +28,12 @@ print(ray.get(reader.pull.remote(ray.get(fourth))))
 def test_a_producer_must_wait_before_it_writes_again(tmp_path):
     pytest.importorskip("nixl")
     command, environment = [sys.executable, "-c", PROGRAM], os.environ | {"UCX_NET_DEVICES": "lo"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False)
-    assert done.stdout.splitlines() == ["2", "3 []", "4"], done.stderr  # the first reader gets the second message
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.stdout.splitlines() == ["2", "3 []", "4"], (
+        done.stderr
+    )  # the first reader gets the second message
 
 
 FAULTS = """
@@ -68,7 +72,11 @@ print(ray.get(reader.pull.remote(references[3])))
 def test_a_wrong_target_and_a_dead_producer_are_errors():
     pytest.importorskip("nixl")
     command, environment = [sys.executable, "-c", FAULTS], os.environ | {"UCX_NET_DEVICES": "lo"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False
+    )
     right, dtype, size, dead = done.stdout.splitlines()
     assert (right, dtype[:10], size[:10]) == ("1000 True", "ValueError", "ValueError"), done.stderr
-    assert "torch.int32" in dtype and "torch.Size([999])" in size and dead.startswith("OwnerDiedError")
+    assert (
+        "torch.int32" in dtype and "torch.Size([999])" in size and dead.startswith("OwnerDiedError")
+    )

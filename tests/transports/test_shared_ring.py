@@ -25,8 +25,16 @@ BYTES = 4096
 PROCESSES = multiprocessing.get_context("fork")  # a fresh Python would import torch for seconds
 K = 4  # iterations in flight
 LATE = Message((Field("empty", "float32", (0,)), Field("number", "int64", (1,))))
-LATE_TENSOR = Flow("late", "late", LATE, (Task("one", (DRIVER,), LATE), Task("two", ("one",), LATE)), ("two",))
-FORK = Flow("fork", "fork", LATE, tuple(Task(n, (DRIVER,), LATE, actor="one") for n in ("a", "b")), ("a", "b"))
+LATE_TENSOR = Flow(
+    "late", "late", LATE, (Task("one", (DRIVER,), LATE), Task("two", ("one",), LATE)), ("two",)
+)
+FORK = Flow(
+    "fork",
+    "fork",
+    LATE,
+    tuple(Task(n, (DRIVER,), LATE, actor="one") for n in ("a", "b")),
+    ("a", "b"),
+)
 SCATTER = build_flow("scatter-gather", {"message_bytes": 13, "actors": 3})
 MODES = [  # message, flags, iterations between verifications
     ("fields", {}, 1), ("packed", {}, 20), ("packed", {"copy_out": True, "in_flight": K}, 11),
@@ -42,14 +50,18 @@ def folder():
 
 @pytest.fixture
 def make_endpoints(folder):
-    return lambda flow=DEMO, **options: LocalRingEndpoints(flow, folder, timeout=2 * TIMEOUT, **options)
+    return lambda flow=DEMO, **options: LocalRingEndpoints(
+        flow, folder, timeout=2 * TIMEOUT, **options
+    )
 
 
 def make(folder, count=BYTES, keep=1, timeout=TIMEOUT):
     """Return a ring and the views of its readers, as endpoints make them with `keep` iterations in flight."""
     message = flat_message(count)
     ring = Ring(folder, "policy", message.packed_bytes, keep + 2, READERS, timeout)
-    return ring, [View(folder, Edge("policy", reader, message), keep + 2, keep, READERS) for reader in READERS]
+    return ring, [
+        View(folder, Edge("policy", reader, message), keep + 2, keep, READERS) for reader in READERS
+    ]
 
 
 def send(ring, number):
@@ -77,7 +89,9 @@ def test_held_views_are_not_overwritten_and_do_not_block_the_sender(folder, keep
             continue
         for view, views_of_reader in zip(views, held, strict=True):
             views_of_reader.append((opened, view.open(["policy", opened])))
-            assert views_of_reader[-1][1].data_ptr() == view.slots[opened % (keep + 2)].ctypes.data  # is no copy
+            assert (
+                views_of_reader[-1][1].data_ptr() == view.slots[opened % (keep + 2)].ctypes.data
+            )  # is no copy
             del views_of_reader[:-keep]
             assert all(has(tensor, number) for number, tensor in views_of_reader)
 
@@ -90,7 +104,9 @@ def test_the_sender_waits_for_a_slow_reader_and_names_it(folder, keep, slow):
     for number in (keep + 1, keep + 2):
         views[1 - slow].open(send(ring, number))
     views[1 - slow].release()
-    with pytest.raises(RunFailed, match=f"{READERS[slow]} did not release message 1 of policy in 0.05 s"):
+    with pytest.raises(
+        RunFailed, match=f"{READERS[slow]} did not release message 1 of policy in 0.05 s"
+    ):
         send(ring, keep + 3)
     assert all(has(tensor, number) for number, tensor in held.items())
     views[slow].release()
@@ -104,18 +120,24 @@ def test_a_handle_of_another_message_than_the_slot_holds_is_rejected(folder, han
     for number in (1, 2, 3, 4):
         for view in views:
             view.open(send(ring, number))
-    with pytest.raises(RunFailed, match=f"reference received the handle of message {handle[1]} of {handle[0]}, but"):
+    with pytest.raises(
+        RunFailed, match=f"reference received the handle of message {handle[1]} of {handle[0]}, but"
+    ):
         views[0].open(handle)
 
 
 @pytest.mark.parametrize("where", [(os, "posix_fallocate"), (Path, "open")], ids=["bytes", "name"])
-def test_full_shared_memory_is_an_error_before_the_first_message_and_leaves_no_file(monkeypatch, folder, where):
+def test_full_shared_memory_is_an_error_before_the_first_message_and_leaves_no_file(
+    monkeypatch, folder, where
+):
     def fail(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     make(folder)
     file = (folder / "policy").stat()
-    assert file.st_blocks * 512 >= file.st_size > 3 * BYTES  # otherwise a SIGBUS in the middle of an iteration
+    assert (
+        file.st_blocks * 512 >= file.st_size > 3 * BYTES
+    )  # otherwise a SIGBUS in the middle of an iteration
     (folder / "policy").unlink()
     monkeypatch.setattr(*where, fail)
     with pytest.raises(RunFailed, match=r"policy needs 4,096 MiB of shared memory.*--shm-size"):
@@ -128,7 +150,9 @@ def test_a_tensor_is_written_if_it_fills_the_slot(folder):
     tensor = torch.arange(BYTES // 8)
     assert torch.equal(view.open(ring.write(tensor)), tensor)
     for other in (tensor[:1], torch.arange(BYTES)):
-        with pytest.raises(RunFailed, match=f"a tensor of {other.nbytes} bytes does not fill a slot of {BYTES}"):
+        with pytest.raises(
+            RunFailed, match=f"a tensor of {other.nbytes} bytes does not fill a slot of {BYTES}"
+        ):
             ring.write(other)
 
 
@@ -168,9 +192,13 @@ def test_a_reader_that_writes_into_its_view_dies_and_changes_nothing(folder):
     assert has(held, 1)
 
 
-@pytest.mark.parametrize("flow", [DEMO, RICH, COLOCATED, LATE_TENSOR, FORK, SCATTER], ids=lambda flow: flow.name)
+@pytest.mark.parametrize(
+    "flow", [DEMO, RICH, COLOCATED, LATE_TENSOR, FORK, SCATTER], ids=lambda flow: flow.name
+)
 @pytest.mark.parametrize(("message", "options", "group"), MODES, ids=str)
-def test_iterations_by_handle_arrive_unchanged_as_views_or_copies(make_endpoints, flow, message, options, group):
+def test_iterations_by_handle_arrive_unchanged_as_views_or_copies(
+    make_endpoints, flow, message, options, group
+):
     endpoints = make_endpoints(flow, message=message, **options)
     for first in range(1, 3 * group + 1, group):
         for number in range(first, first + group):
@@ -179,8 +207,12 @@ def test_iterations_by_handle_arrive_unchanged_as_views_or_copies(make_endpoints
         assert endpoints.views == dict.fromkeys(map(str, flow.edges), "copy_out" not in options)
 
 
-@pytest.mark.parametrize("handle", [["policy", 1], ["reference", 2]], ids=["old message", "another sender"])
-def test_a_handle_of_another_message_that_is_there_is_found_by_the_verification(make_endpoints, handle):
+@pytest.mark.parametrize(
+    "handle", [["policy", 1], ["reference", 2]], ids=["old message", "another sender"]
+)
+def test_a_handle_of_another_message_that_is_there_is_found_by_the_verification(
+    make_endpoints, handle
+):
     endpoints = make_endpoints()
     endpoints.run(1)
     endpoints.verify(1)

@@ -22,7 +22,14 @@ from dataflow.errors import RunFailed
 from dataflow.measure import supervisor
 from dataflow.measure.supervisor import make_items, plan_configuration
 from dataflow.workers import cleanup
-from dataflow.workers.cleanup import ROOT, RunFolder, channel_semaphores, clean, remember, remove_dead_runs
+from dataflow.workers.cleanup import (
+    ROOT,
+    RunFolder,
+    channel_semaphores,
+    clean,
+    remember,
+    remove_dead_runs,
+)
 
 # A run whose driver starts processes that leave its session, its parent and its environment behind, as Ray's agents do.
 # One of them ends at once: a zombie if nobody reaps it. Another one is stopped.
@@ -58,7 +65,10 @@ def temporary(monkeypatch, tmp_path):
 
 def descendants():
     """Return all descendants of this process, which inherits all orphans, as (process id, start time), with zombies."""
-    return {(process.pid, process.create_time()) for process in psutil.Process().children(recursive=True)}
+    return {
+        (process.pid, process.create_time())
+        for process in psutil.Process().children(recursive=True)
+    }
 
 
 @pytest.fixture
@@ -82,7 +92,9 @@ def tree(monkeypatch):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     orphans = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
-    yield SimpleNamespace(supervisor=supervisor, guard=guard, orphans=orphans, folder=run_folder, before=before)
+    yield SimpleNamespace(
+        supervisor=supervisor, guard=guard, orphans=orphans, folder=run_folder, before=before
+    )
     for pid, _ in descendants() - before:
         with suppress(psutil.Error):
             psutil.Process(pid).kill()
@@ -91,7 +103,9 @@ def tree(monkeypatch):
 
 
 @pytest.mark.parametrize("killed", ["nobody", "supervisor", "guard", "both"])
-def test_nothing_is_left_whatever_is_killed_and_whatever_signals_the_guard_gets(tree, monkeypatch, killed):
+def test_nothing_is_left_whatever_is_killed_and_whatever_signals_the_guard_gets(
+    tree, monkeypatch, killed
+):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         tree.guard.send_signal(number)
     time.sleep(0.1)
@@ -120,8 +134,12 @@ def test_nothing_is_left_whatever_is_killed_and_whatever_signals_the_guard_gets(
     assert not tree.folder.exists() and not (cleanup.SHARED_MEMORY / tree.folder.name).exists()
 
 
-@pytest.mark.parametrize(("end", "returncode"), [("exit(3)", 3), ("os.kill(os.getpid(), 15)", -15), ("exit(4)", None)])
-def test_a_driver_has_its_environment_directory_session_and_exit_code(temporary, capfd, end, returncode):
+@pytest.mark.parametrize(
+    ("end", "returncode"), [("exit(3)", 3), ("os.kill(os.getpid(), 15)", -15), ("exit(4)", None)]
+)
+def test_a_driver_has_its_environment_directory_session_and_exit_code(
+    temporary, capfd, end, returncode
+):
     code = "import os, sys; print(os.getsid(0) == os.getpid(), os.getcwd(), sys.stdin.read(), *map(os.environ.get, {}))"
     with RunFolder() as driver:
         code = code.format(["SETTING", "TMPDIR"]) + f"; sys.stdout.flush(); {end}"
@@ -137,7 +155,9 @@ def test_processes_that_cannot_be_ended_fail_the_run_and_are_named(temporary, mo
     for error in (None, KeyboardInterrupt):
         with pytest.raises(error or RunFailed) as raised, RunFolder() as run_folder:
             run_folder.start_driver(["/bin/sleep", "600"], ROOT, {})
-            monkeypatch.setattr(cleanup, "CLEAN_SECONDS", 0)  # so that the time is over before a process can end
+            monkeypatch.setattr(
+                cleanup, "CLEAN_SECONDS", 0
+            )  # so that the time is over before a process can end
             if error:
                 raise error
         driver = f"Process(pid={run_folder.pid}, name='sleep'"
@@ -158,23 +178,40 @@ def test_a_temporary_folder_that_is_nearly_full_is_named(temporary, monkeypatch)
 def dead_run(temporary):
     """Return the folder of a run that nobody locks, with all that such a run may leave, and another folder."""
     folder = temporary / f"{cleanup.PREFIX}0123"
-    for path in (folder, cleanup.SHARED_MEMORY / folder.name, cleanup.SHARED_MEMORY / f"{cleanup.PREFIX}notes"):
+    for path in (
+        folder,
+        cleanup.SHARED_MEMORY / folder.name,
+        cleanup.SHARED_MEMORY / f"{cleanup.PREFIX}notes",
+    ):
         path.mkdir()
     remember(folder, "pids", [11, 22])
     remember(folder, "semaphores", ["sem.obj33-d"])
-    for name in ("sem.hdr11-a", "sem.obj22-b", "sem.hdr33-c", "sem.obj33-d", f"sem.{folder.name}-queue"):
+    for name in (
+        "sem.hdr11-a",
+        "sem.obj22-b",
+        "sem.hdr33-c",
+        "sem.obj33-d",
+        f"sem.{folder.name}-queue",
+    ):
         (cleanup.SHARED_MEMORY / name).touch()
     return folder
 
 
 def files_left(temporary):
-    return sorted(path.name for path in (*temporary.glob(f"{cleanup.PREFIX}*"), *cleanup.SHARED_MEMORY.iterdir()))
+    return sorted(
+        path.name
+        for path in (*temporary.glob(f"{cleanup.PREFIX}*"), *cleanup.SHARED_MEMORY.iterdir())
+    )
 
 
-def test_the_next_run_removes_only_the_files_and_processes_of_dead_runs(temporary, dead_run, monkeypatch):
+def test_the_next_run_removes_only_the_files_and_processes_of_dead_runs(
+    temporary, dead_run, monkeypatch
+):
     def start_marked(folder):
         limits = (cleanup.mark_of(folder), resource.RLIM_INFINITY)
-        return subprocess.Popen(["sleep", "600"], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_RTTIME, limits))
+        return subprocess.Popen(
+            ["sleep", "600"], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_RTTIME, limits)
+        )
 
     def unlink_own(path, *arguments):
         if path.name == "sem.hdr11-a":
@@ -185,19 +222,28 @@ def test_the_next_run_removes_only_the_files_and_processes_of_dead_runs(temporar
     monkeypatch.setattr(Path, "unlink", unlink_own)
     own, other = start_marked(dead_run), start_marked(Path(f"{cleanup.PREFIX}0124"))
     (dead_run / "log").touch()
-    reader = subprocess.Popen(["sleep", "600"], stdin=(dead_run / "log").open(), start_new_session=True)
+    reader = subprocess.Popen(
+        ["sleep", "600"], stdin=(dead_run / "log").open(), start_new_session=True
+    )
     remove_dead_runs()
     clean(dead_run)  # twice is no error
     assert not psutil.pid_exists(own.pid)
-    assert [other.poll(), reader.poll()] == [None, None]  # a program that reads a log file is no process of the run
+    assert [other.poll(), reader.poll()] == [
+        None,
+        None,
+    ]  # a program that reads a log file is no process of the run
     for process in (other, reader):
         process.kill()
         process.wait()
     assert files_left(temporary) == [f"{cleanup.PREFIX}notes", "sem.hdr11-a", "sem.hdr33-c"]
 
 
-def test_the_next_run_leaves_living_and_new_runs_and_those_of_other_machines_alone(temporary, dead_run):
-    (cleanup.SHARED_MEMORY / dead_run.name).rmdir()  # as of a new run, and of one of another machine
+def test_the_next_run_leaves_living_and_new_runs_and_those_of_other_machines_alone(
+    temporary, dead_run
+):
+    (
+        cleanup.SHARED_MEMORY / dead_run.name
+    ).rmdir()  # as of a new run, and of one of another machine
     with RunFolder():
         before, handles = files_left(temporary), os.listdir("/proc/self/fd")
         remove_dead_runs()
@@ -225,5 +271,7 @@ def test_the_guard_reports_processes_that_it_cannot_end(temporary):
     (folder := temporary / f"{cleanup.PREFIX}1").mkdir()
     command = [sys.executable, "-c", code, str(folder), str(other.fileno()), "/", "/bin/sleep", "0"]
     with own, other:
-        guard = subprocess.Popen(command, cwd=ROOT, pass_fds=[other.fileno()], stderr=subprocess.PIPE)
+        guard = subprocess.Popen(
+            command, cwd=ROOT, pass_fds=[other.fileno()], stderr=subprocess.PIPE
+        )
     assert (guard.communicate(timeout=30)[1], guard.returncode) == (b"", 1)

@@ -11,16 +11,28 @@ from dataflow.workers.worker_group import WorkerGroup
 
 ALWAYS = {"no_proxy", "NO_PROXY"}
 REFS = ("--transport", "refs")
-RAY = {"RAY_CGRAPH_get_timeout": "37", "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1", "RAY_preallocate_plasma_memory": "0"}
+RAY = {
+    "RAY_CGRAPH_get_timeout": "37",
+    "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "1",
+    "RAY_preallocate_plasma_memory": "0",
+}
 CLUSTER = ("--address", "10.0.0.7:6379")
 
 
 def test_only_errors_of_the_suite_and_of_lost_peers_are_explained(make_plan):
-    workers, error = WorkerGroup(make_plan("torch", "--transport", "memcpy", *KILOBYTES)), RunFailed("policy died")
+    workers, error = (
+        WorkerGroup(make_plan("torch", "--transport", "memcpy", *KILOBYTES)),
+        RunFailed("policy died"),
+    )
     assert workers.explain(error) is error
-    assert workers.explain(RuntimeError("Connection closed by peer\nat ...")) is None  # all actors are in this process
+    assert (
+        workers.explain(RuntimeError("Connection closed by peer\nat ...")) is None
+    )  # all actors are in this process
     workers.pipes["policy"] = None
-    assert str(workers.explain(RuntimeError("Connection closed by peer\nat ..."))) == "Connection closed by peer"
+    assert (
+        str(workers.explain(RuntimeError("Connection closed by peer\nat ...")))
+        == "Connection closed by peer"
+    )
     assert workers.explain(KeyError("policy")) is None
 
 
@@ -33,7 +45,9 @@ def test_a_start_of_ray_that_times_out_is_repeated_once(make_plan, monkeypatch, 
     monkeypatch.setattr(ray_workers.ray, "init", init)
     monkeypatch.setattr(ray_workers.psutil.Process, "children", lambda *_, **__: [])
     with pytest.raises(RunFailed, match=r"^Ray did not start: The current node timed out"):
-        ray_workers.start_cluster(make_plan("store", "--transport", "refs", *KILOBYTES, run_folder=tmp_path))
+        ray_workers.start_cluster(
+            make_plan("store", "--transport", "refs", *KILOBYTES, run_folder=tmp_path)
+        )
     assert len(starts) == 2
 
 
@@ -67,9 +81,17 @@ def test_the_driver_has_the_variables_of_its_plan(
     assert {name: environment.get(name) for name in expected} == expected
 
 
-def test_each_run_has_a_token_of_its_own_and_a_cluster_that_of_its_user(make_plan, monkeypatch, tmp_path):
-    private, existing = make_plan("store", *KILOBYTES), make_plan("store", "--address", "auto", *KILOBYTES)
-    assert driver_environment(private)["RAY_AUTH_TOKEN"] != driver_environment(private)["RAY_AUTH_TOKEN"]
+def test_each_run_has_a_token_of_its_own_and_a_cluster_that_of_its_user(
+    make_plan, monkeypatch, tmp_path
+):
+    private, existing = (
+        make_plan("store", *KILOBYTES),
+        make_plan("store", "--address", "auto", *KILOBYTES),
+    )
+    assert (
+        driver_environment(private)["RAY_AUTH_TOKEN"]
+        != driver_environment(private)["RAY_AUTH_TOKEN"]
+    )
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     monkeypatch.setattr(variables, "TOKEN", tmp_path / "auth_token")
     variables.TOKEN.touch()

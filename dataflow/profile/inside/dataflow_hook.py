@@ -24,10 +24,14 @@ def add_to_runtime_env(runtime_env):
     if os.environ.get("DATAFLOW_PROFILE_USERS_HOOK"):
         runtime_env = resolve_name(os.environ["DATAFLOW_PROFILE_USERS_HOOK"])(runtime_env)
     install()
-    if not runtime_env and starts_cluster():  # Ray can start workers in advance only if they have no runtime_env
+    if (
+        not runtime_env and starts_cluster()
+    ):  # Ray can start workers in advance only if they have no runtime_env
         os.environ[PRELOAD] = ",".join(filter(None, (os.environ.get(PRELOAD), "dataflow_hook")))
         return runtime_env
-    hook = make_worker_hook((runtime_env or {}).get("worker_process_setup_hook"), os.environ["DATAFLOW_PROFILE"])
+    hook = make_worker_hook(
+        (runtime_env or {}).get("worker_process_setup_hook"), os.environ["DATAFLOW_PROFILE"]
+    )
     return {**(runtime_env or {}), "worker_process_setup_hook": hook}
 
 
@@ -37,12 +41,17 @@ def starts_cluster():
     while frame and not (frame.f_code.co_name == "init" and "_temp_dir" in frame.f_locals):
         frame = frame.f_back
     find_address = getattr(ray._private.services, "canonicalize_bootstrap_address", None)
-    return bool(frame and find_address) and not find_address(frame.f_locals["address"], frame.f_locals["_temp_dir"])
+    return bool(frame and find_address) and not find_address(
+        frame.f_locals["address"], frame.f_locals["_temp_dir"]
+    )
 
 
 def make_worker_hook(users_hook, settings):
     """Return a function that Ray sends by value, as one of the user's script, with the texts of these modules."""
-    texts = {name: inspect.getsource(sys.modules[name]) for name in ("dataflow_recorder", "dataflow_hook")}
+    texts = {
+        name: inspect.getsource(sys.modules[name])
+        for name in ("dataflow_recorder", "dataflow_hook")
+    }
 
     def set_up_worker():
         if users_hook:
@@ -64,7 +73,10 @@ def stop(error):
     """Print why recording ends. The wrapped functions go on without it."""
     global recorder
     recorder = False
-    print(f"dataflow profile: recording ended in this process: {type(error).__name__}: {error}", file=sys.stderr)
+    print(
+        f"dataflow profile: recording ended in this process: {type(error).__name__}: {error}",
+        file=sys.stderr,
+    )
 
 
 def install():
@@ -76,7 +88,9 @@ def install():
     for name, how in WRAPPED.items():
         owner, _, function = name.rpartition(".")
         try:
-            setattr(resolve_name(owner), function, wrap(getattr(resolve_name(owner), function), *how))
+            setattr(
+                resolve_name(owner), function, wrap(getattr(resolve_name(owner), function), *how)
+            )
         except Exception:  # another version of Ray does not have it, or cannot import it
             missing.append(name.partition(":")[2])
     try:

@@ -34,11 +34,18 @@ class Recorder:
     """Write the events of this process, one per message from `min_bytes` on, and the number of the others."""
 
     def __init__(self, folder, min_bytes, missing):
-        self.min_bytes, self.local, self.tokens, self.next_token = int(min_bytes), threading.local(), {}, 0
+        self.min_bytes, self.local, self.tokens, self.next_token = (
+            int(min_bytes),
+            threading.local(),
+            {},
+            0,
+        )
         self.counts = {"events": 0, "small": 0, "largest_small_bytes": 0}
         os.makedirs(folder, 0o700, exist_ok=True)
         process = f"{os.uname().nodename}-{os.getpid()}"
-        self.file = os.open(os.path.join(folder, process + ".jsonl"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self.file = os.open(
+            os.path.join(folder, process + ".jsonl"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600
+        )
         self.write({**self.counts, "process": process, "ray": ray.__version__, "missing": missing,
                     "retained": "MALLOC_TRIM_THRESHOLD_" in os.environ})  # fmt: skip
         atexit.register(lambda: self.write(self.counts))
@@ -54,7 +61,12 @@ class Recorder:
 
     def enter(self, how):
         """Begin a call of Ray during which messages are sent or received, such as ray.put; return its scope."""
-        self.local.scope = {"how": how, "start": time.time(), "events": [], "outer": getattr(self.local, "scope", None)}
+        self.local.scope = {
+            "how": how,
+            "start": time.time(),
+            "events": [],
+            "outer": getattr(self.local, "scope", None),
+        }
         return self.local.scope
 
     def leave(self, scope, identify):
@@ -62,8 +74,14 @@ class Recorder:
         self.local.scope = scope["outer"]
         if not scope["events"]:
             return
-        seconds, identity, (line, function) = time.time() - scope["start"], identify(), self.find_line()
-        for event in scope["events"] if identity or scope["how"] != "put" else ():  # the memory of a channel
+        seconds, identity, (line, function) = (
+            time.time() - scope["start"],
+            identify(),
+            self.find_line(),
+        )
+        for event in (
+            scope["events"] if identity or scope["how"] != "put" else ()
+        ):  # the memory of a channel
             if event["place"] == "driver":
                 event["place"] = f"driver.{function}"
             event["other" if event["side"] == "sent" else "wait"] = seconds / len(scope["events"])
@@ -73,7 +91,9 @@ class Recorder:
         """Return the actor's method or the task that runs, such as Rollout.generate, or "driver"; and its file:line."""
         if worker.mode != ray.WORKER_MODE:
             return "driver", ""
-        actor = worker.actors.get(worker.actor_id)  # an async one reads its arguments outside of its tasks
+        actor = worker.actors.get(
+            worker.actor_id
+        )  # an async one reads its arguments outside of its tasks
         place = worker.current_task_name or (type(actor).__name__ if actor else "worker")
         method = getattr(type(actor), place.rpartition(".")[2], None)
         code = getattr(unwrap(method), "__code__", None) if method else None  # a task has none
@@ -84,12 +104,20 @@ class Recorder:
         if stored < self.min_bytes:
             self.counts["small"] += side == "sent"
             self.counts["largest_small_bytes"] = max(self.counts["largest_small_bytes"], stored)
-            if side == "sent" and self.counts["small"] % 100 == 1:  # a worker that is killed cannot do it at its end
+            if (
+                side == "sent" and self.counts["small"] % 100 == 1
+            ):  # a worker that is killed cannot do it at its end
                 self.write(self.counts)
         if stored < self.min_bytes or (side == "received" and (ref is None or ref.is_nil())):
             return
-        seconds, faults, modules = (now - then for now, then in zip(readings(), before, strict=True))
-        scope, task, (place, line) = getattr(self.local, "scope", None), worker.current_task_id.hex(), self.find_place()
+        seconds, faults, modules = (
+            now - then for now, then in zip(readings(), before, strict=True)
+        )
+        scope, task, (place, line) = (
+            getattr(self.local, "scope", None),
+            worker.current_task_id.hex(),
+            self.find_place(),
+        )
         how = how or (scope["how"] if scope else "result" if side == "sent" else "argument")
         event = {"side": side, "how": how, "place": place, "line": line, "start": before[0], "seconds": seconds,
                  "faults": faults, "stored": stored, "imports": modules, "token": self.find_token(value),
@@ -112,7 +140,10 @@ class Recorder:
         key = id(leaf)
         if key not in self.tokens:
             self.next_token += 1
-            self.tokens[key] = self.next_token, weakref.ref(leaf, lambda _: self.tokens.pop(key, None))
+            self.tokens[key] = (
+                self.next_token,
+                weakref.ref(leaf, lambda _: self.tokens.pop(key, None)),
+            )
         return self.tokens[key][0]
 
     def find_line(self):
@@ -120,11 +151,19 @@ class Recorder:
         frame, calls = sys._getframe(2), []
         while frame is not None:
             file = frame.f_code.co_filename
-            if not file.startswith((RAY_FOLDER, "<")) and not os.path.basename(file).startswith("dataflow_"):
+            if not file.startswith((RAY_FOLDER, "<")) and not os.path.basename(file).startswith(
+                "dataflow_"
+            ):
                 calls.append((f"{file}:{frame.f_lineno}", frame.f_code.co_name))
             frame = frame.f_back
-        users = [call for call in calls if f"{os.sep}site-packages{os.sep}" not in call[0]] or calls or [("", "main")]
-        functions = [function for _, function in users if not function.startswith("<")]  # a comprehension, the module
+        users = (
+            [call for call in calls if f"{os.sep}site-packages{os.sep}" not in call[0]]
+            or calls
+            or [("", "main")]
+        )
+        functions = [
+            function for _, function in users if not function.startswith("<")
+        ]  # a comprehension, the module
         return users[0][0], functions[0] if functions else "main"
 
 
@@ -139,7 +178,12 @@ def describe(value):
         if leaf is not None:
             dtype, shape, size, causes = leaf
             field = fields.setdefault((name, dtype), [name, dtype, shape, 0, 0, 0, []])
-            field[2:6] = max(field[2], shape, key=prod), field[3] + 1, field[4] + prod(shape), field[5] + size
+            field[2:6] = (
+                max(field[2], shape, key=prod),
+                field[3] + 1,
+                field[4] + prod(shape),
+                field[5] + size,
+            )
             field[6] += [cause for cause in causes if cause not in field[6]]
     kept = sorted((field for field in fields.values() if field[5]), key=lambda field: -field[5])
     return {"bytes": sum(field[5] for field in kept), "fields": kept[:MAX_NAMES]}
@@ -147,11 +191,17 @@ def describe(value):
 
 def is_tensor(part):
     of = type(part)  # an image of PIL has no nbytes; to ask the object could run code of the user
-    return hasattr(of, "nbytes") and (hasattr(of, "untyped_storage") or hasattr(of, "__array_interface__"))
+    return hasattr(of, "nbytes") and (
+        hasattr(of, "untyped_storage") or hasattr(of, "__array_interface__")
+    )
 
 
 def is_numbers(part):
-    return isinstance(part, (list, tuple)) and len(part) > 0 and {*map(type, (*part[:8], part[-1]))} <= {int, float}
+    return (
+        isinstance(part, (list, tuple))
+        and len(part) > 0
+        and {*map(type, (*part[:8], part[-1]))} <= {int, float}
+    )
 
 
 def describe_leaf(part):
@@ -163,14 +213,21 @@ def describe_leaf(part):
             causes.append("not contiguous")
         if hasattr(part, "untyped_storage") and part.device.type == "cpu":
             if not getattr(ray._private.ray_constants, "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS", False):
-                causes.append("tensors in the pickle")  # with the part of its storage that it does not show
+                causes.append(
+                    "tensors in the pickle"
+                )  # with the part of its storage that it does not show
             if is_plain and not part.is_nested and part.untyped_storage().nbytes() > size:
                 causes.append("view")
         shape = (size,) if getattr(part, "is_nested", False) else tuple(part.shape)
         return str(part.dtype).replace("torch.", ""), shape, size, causes
     if isinstance(part, (bytes, bytearray, str)):
         is_text = isinstance(part, str)
-        return "str" if is_text else "bytes", (len(part),), len(part), [] if is_text else ["bytes in the pickle"]
+        return (
+            "str" if is_text else "bytes",
+            (len(part),),
+            len(part),
+            [] if is_text else ["bytes in the pickle"],
+        )
     if is_numbers(part):
         dtype = "floats" if isinstance(part[0], float) else "ints"
         return dtype, (len(part),), 8 * len(part), ["numbers"] if len(part) >= 1000 else []
@@ -187,9 +244,21 @@ def walk(value, max_parts):
         seen.add(id(part))
         yield name, part
         if isinstance(part, (list, tuple, set)):
-            parts += [] if is_numbers(part) else [(f"{name}[]", item) for item in islice(part, max_parts)]
-        elif not is_tensor(part) and not isinstance(part, (str, bytes, bytearray, type)) and not callable(part):
+            parts += (
+                []
+                if is_numbers(part)
+                else [(f"{name}[]", item) for item in islice(part, max_parts)]
+            )
+        elif (
+            not is_tensor(part)
+            and not isinstance(part, (str, bytes, bytearray, type))
+            and not callable(part)
+        ):
             items = part if isinstance(part, dict) else getattr(part, "__dict__", {})
             for key, item in islice(items.items(), max_parts):
-                named = len(items) <= MAX_NAMES and isinstance(key, str) and key.replace(".", "_").isidentifier()
+                named = (
+                    len(items) <= MAX_NAMES
+                    and isinstance(key, str)
+                    and key.replace(".", "_").isidentifier()
+                )
                 parts.append((f"{name}.{key if named else '*'}".lstrip("."), item))

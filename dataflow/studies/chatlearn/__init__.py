@@ -42,12 +42,20 @@ class ChatLearnFlags:
         """Return the flow with a reader of its results at the end, which acknowledges each iteration to the driver."""
         if self.sink != "trainer":
             return Added(flow)
-        flow = replace(flow, tasks=(*flow.tasks, Task(DATASET, flow.returns, ACKNOWLEDGEMENT)), returns=(DATASET,))
+        flow = replace(
+            flow,
+            tasks=(*flow.tasks, Task(DATASET, flow.returns, ACKNOWLEDGEMENT)),
+            returns=(DATASET,),
+        )
         messages = [edge.message for edge in flow.edges_to(DATASET)]
         # The dataset keeps samples, views with their storage. In its micro-batches, all are as long as the longest.
-        memory_bytes = self.group_size * sum(message.serialised_bytes + message.bytes for message in messages)
+        memory_bytes = self.group_size * sum(
+            message.serialised_bytes + message.bytes for message in messages
+        )
         fields = [field for message in messages for field in message.fields]
-        store_bytes = sum(ITEM_BYTES[f.dtype] * len(f.shapes) * max(map(math.prod, f.shapes)) for f in fields)
+        store_bytes = sum(
+            ITEM_BYTES[f.dtype] * len(f.shapes) * max(map(math.prod, f.shapes)) for f in fields
+        )
         return Added(flow, ("trainer",), store_bytes, memory_bytes)
 
 
@@ -55,7 +63,11 @@ def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
     for name in ChatLearnFlags.__dataclass_fields__:
         if name in options.configuration_flags and transport.label != TRANSPORT:
             yield f"--{name.replace('_', '-')} is a flag of --transport ref-queue: give this transport, or leave it out"
-        elif name in options.configuration_flags and name.startswith("train_") and options.sink != "trainer":
+        elif (
+            name in options.configuration_flags
+            and name.startswith("train_")
+            and options.sink != "trainer"
+        ):
             yield f"--{name.replace('_', '-')} is a flag of the trainer: give --sink trainer too"
     if transport.label != TRANSPORT:
         return
@@ -70,7 +82,9 @@ def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:
         return
     results = [flow.message(name) for name in flow.returns]
     counts = {count for message in results for count in message.sample_counts}
-    has_samples = len(counts) == 1 and max(counts) <= MAX_SAMPLES and not any(m.is_flat for m in results)
+    has_samples = (
+        len(counts) == 1 and max(counts) <= MAX_SAMPLES and not any(m.is_flat for m in results)
+    )
     if not has_samples or options.message not in ("fields", "packed", None):
         yield (f"--sink trainer: the {options.message or 'flat'} messages of {flow.name} cannot be cut into samples: "
                "give --message fields, or one of ChatLearn's flows (--help flows)")  # fmt: skip

@@ -28,7 +28,10 @@ class Driver:
         self.makes_new_queues = self.options.episode and not self.options.keep_queues
         self.training = Training(workers) if self.options.sink == "trainer" else None
         self.models = [task for task in self.flow.tasks if task.name != DATASET]
-        self.submitted, self.waiting = 0, []  # waiting: numbers of messages that have not gone through the models
+        self.submitted, self.waiting = (
+            0,
+            [],
+        )  # waiting: numbers of messages that have not gone through the models
         if not self.makes_new_queues:
             self.make_queues()
 
@@ -63,7 +66,9 @@ class Driver:
                 answer = self.workers.actors[task.actor].forward_step.remote(task.name, *inputs)
                 for edge in self.flow.edges_from(task.name):
                     self.queues[edge].put({"iter": number, "data": answer})
-        queues = [self.queues[edge] for edge in self.flow.edges_to(DATASET if self.training else DRIVER)]
+        queues = [
+            self.queues[edge] for edge in self.flow.edges_to(DATASET if self.training else DRIVER)
+        ]
         while queues[0].qsize():
             self.last_queue.put({"iter": 0, "data": [queue.get()["data"] for queue in queues]})
 
@@ -72,7 +77,9 @@ class Driver:
         queue.qsize()
         for _ in range(messages):
             queue.qsize()
-            yield HOST.decode_all(ray.get(queue.get()["data"]), self.flow.edges_to(DRIVER), self.plan.device)
+            yield HOST.decode_all(
+                ray.get(queue.get()["data"]), self.flow.edges_to(DRIVER), self.plan.device
+            )
 
 
 class Training:
@@ -110,8 +117,13 @@ class Training:
 
     def check(self):
         """Return the bytes of samples that StreamDataset lost, or that the trainer did not receive exactly once."""
-        kept, received = ray.get([actor.sample_digests.remote() for actor in (self.dataset, self.trainer)])
-        wrong = {DATASET: abs(self.samples - kept.total()), f"{DATASET} -> trainer": count_wrong(kept, received)}
+        kept, received = ray.get(
+            [actor.sample_digests.remote() for actor in (self.dataset, self.trainer)]
+        )
+        wrong = {
+            DATASET: abs(self.samples - kept.total()),
+            f"{DATASET} -> trainer": count_wrong(kept, received),
+        }
         return {name: count * self.sample_bytes for name, count in wrong.items() if count}
 
 

@@ -48,7 +48,11 @@ def digest(sample: Batch) -> int:
     state = xxhash.xxh3_64()
     for name, value in sorted(sample.items()):
         kind = getattr(value, "dtype", type(value).__name__)
-        data = raw_bytes(to_array(value) if isinstance(value, torch.Tensor) else value).tobytes().rstrip(b"\0")
+        data = (
+            raw_bytes(to_array(value) if isinstance(value, torch.Tensor) else value)
+            .tobytes()
+            .rstrip(b"\0")
+        )
         state.update(f"{name} {kind} {len(data)} ".encode() + data)
     return state.intdigest()
 

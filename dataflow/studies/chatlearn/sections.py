@@ -15,7 +15,9 @@ from dataflow.report.suite_tables import CONFIGURATIONS
 from dataflow.report.tables import Column, format_milliseconds, format_significant
 from dataflow.studies.chatlearn import TRANSPORT
 
-CHANGES = tomllib.loads(Path(__file__).with_name("changes.toml").read_text(encoding="utf-8"))["changes"]
+CHANGES = tomllib.loads(Path(__file__).with_name("changes.toml").read_text(encoding="utf-8"))[
+    "changes"
+]
 
 
 def describe_changes(group: Group) -> str:
@@ -28,14 +30,22 @@ def describe_changes(group: Group) -> str:
             ratio, labels = Pair(old, new).ratio, f"`{change['old']}` → `{change['new']}`"
             if ratio.verdict in ("faster", "slower"):
                 times, ends = format_ratio(ratio, invert=True)
-                lines.append(f"\n* {change['difference']} ({labels}): {times} times as fast ({ends})")
+                lines.append(
+                    f"\n* {change['difference']} ({labels}): {times} times as fast ({ends})"
+                )
     return "".join(lines)
 
 
 def episode_columns(group: Group) -> Sequence[Column]:
-    queues = [r for r in group.ordered if r.transport.label == TRANSPORT and "sink" not in r.configuration.flags]
+    queues = [
+        r
+        for r in group.ordered
+        if r.transport.label == TRANSPORT and "sink" not in r.configuration.flags
+    ]
     baseline = next((result for result in queues if result.workload.sizes.get("as_sent")), None)
-    flat = {r.configuration: r for r in group.report if r.table == "chatlearn-flat" and r.status == "ok"}
+    flat = {
+        r.configuration: r for r in group.report if r.table == "chatlearn-flat" and r.status == "ok"
+    }
 
     def flat_milliseconds(result: Result) -> str:
         other = flat.get(result.configuration) if result.workload.message == "packed" else None
@@ -51,7 +61,11 @@ def episode_columns(group: Group) -> Sequence[Column]:
         tables.READERS,
         Column("x memcpy", lambda r: format_significant(r.times_memcpy), 1),
         tables.OVERHEAD,
-        Column("times as fast as ref-queue as sent", lambda r: format_times_as_fast(r, baseline), is_optional=True),
+        Column(
+            "times as fast as ref-queue as sent",
+            lambda r: format_times_as_fast(r, baseline),
+            is_optional=True,
+        ),
     )
 
 
@@ -62,10 +76,20 @@ def title_of_episodes(result: Result) -> str:
 
 def draw_episodes(group: Group) -> Chart | None:
     title = f"Time per iteration: {title_of_episodes(group.done[0])}"
-    return draw_dots(group, "chatlearn_episodes", title, lambda r: f"{tables.short_label(r)}, {r.in_flight} in flight")
+    return draw_dots(
+        group,
+        "chatlearn_episodes",
+        title,
+        lambda r: f"{tables.short_label(r)}, {r.in_flight} in flight",
+    )
 
 
-CHANGE_LIST = Table("chatlearn-changes", columns=lambda group: (), title=title_of_episodes, sentence=describe_changes)
+CHANGE_LIST = Table(
+    "chatlearn-changes",
+    columns=lambda group: (),
+    title=title_of_episodes,
+    sentence=describe_changes,
+)
 SECTIONS = {
     "chatlearn": Table(
         "episodes", columns=episode_columns, title=title_of_episodes, chart=draw_episodes, before=(CHANGE_LIST,),

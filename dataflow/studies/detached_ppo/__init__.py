@@ -43,11 +43,20 @@ def detached_ppo(
         raise ValueError("--seq-length contains the prompt: give more than --prompt-seq-len")
     making, reads = list[Task](), defaultdict[int, list[str]](list)
     for maker in range(makers):
-        readers = [trainer for trainer in range(ppo_trainers) if trainer % makers == maker] or [maker % ppo_trainers]
+        readers = [trainer for trainer in range(ppo_trainers) if trainer % makers == maker] or [
+            maker % ppo_trainers
+        ]
         if batch_size < len(readers):
-            raise ValueError(f"--batch-size {batch_size}: a maker has {len(readers)} trainers: give as many or more")
-        counts = [len(range(index, batch_size, len(readers))) for index in range(len(readers))]  # of samples, in turn
-        messages = [experience(n, batch_size, seq_length, seq_length - prompt_seq_len, items) for n in counts]
+            raise ValueError(
+                f"--batch-size {batch_size}: a maker has {len(readers)} trainers: give as many or more"
+            )
+        counts = [
+            len(range(index, batch_size, len(readers))) for index in range(len(readers))
+        ]  # of samples, in turn
+        messages = [
+            experience(n, batch_size, seq_length, seq_length - prompt_seq_len, items)
+            for n in counts
+        ]
         making += tasks_in_turn(f"maker-{maker}", messages)
         for trainer, task in zip(readers, making[-len(readers) :], strict=True):
             reads[trainer].append(task.name)
@@ -87,9 +96,18 @@ def two_models(model: str, scale: float, lora_rank: int) -> list[Field]:
     fields = model_fields(model, scale, lora_rank)
     if fields[0].name == "flat":  # as many bytes in float16
         fields = [replace(fields[0], shape=(4 * fields[0].shape[0],))]
-    head = [] if lora_rank else [("critic.value_head.weight", fields[0].shape[1:]), ("critic.value_head.bias", (1,))]
-    halves = [(f"{name}.{field.name}", field.shape) for name in ("actor", "critic") for field in fields]
-    return [replace(fields[0], name=name, dtype="float16", shape=shape) for name, shape in [*halves, *head]]
+    head = (
+        []
+        if lora_rank
+        else [("critic.value_head.weight", fields[0].shape[1:]), ("critic.value_head.bias", (1,))]
+    )
+    halves = [
+        (f"{name}.{field.name}", field.shape) for name in ("actor", "critic") for field in fields
+    ]
+    return [
+        replace(fields[0], name=name, dtype="float16", shape=shape)
+        for name, shape in [*halves, *head]
+    ]
 
 
 STUDY = Study(flows={"detached-ppo": detached_ppo}, flags=DetachedPpoFlags)

@@ -49,7 +49,9 @@ class CallingActor(Actor):
         message, flow = self.forward_step(task, *messages), self.sent_flow
         results = {task: message} if task in flow.returns else {}
         readers = [edge.reader for edge in flow.edges_from(task) if edge.reader != DRIVER]
-        calls = [self.actors[flow.actor(reader)].call.remote(reader, task, message) for reader in readers]
+        calls = [
+            self.actors[flow.actor(reader)].call.remote(reader, task, message) for reader in readers
+        ]
         for follower in self.followers[task]:
             more_results, more_calls = self.run_and_call(follower)
             results, calls = results | more_results, calls + more_calls
@@ -68,7 +70,9 @@ def to_items(batch, message):
 def map_lists(function, payload, message):
     if not isinstance(payload, dict):  # flat, or --message packed
         return payload
-    names = [field.name for field in message.fields if len({*field.lengths}) == 1 and not field.is_python]
+    names = [
+        field.name for field in message.fields if len({*field.lengths}) == 1 and not field.is_python
+    ]
     return payload | {name: function(payload[name]) for name in names}
 
 
@@ -80,7 +84,10 @@ def by_value(workers: WorkerGroup, has_replay_buffer: bool = False) -> Connectio
 
     def submit(query):
         edges = flow.edges_from(DRIVER)
-        return [actors[flow.actor(edge.reader)].call.remote(edge.reader, DRIVER, HOST.encode(query)) for edge in edges]
+        return [
+            actors[flow.actor(edge.reader)].call.remote(edge.reader, DRIVER, HOST.encode(query))
+            for edge in edges
+        ]
 
     def collect(calls):
         results: dict = {}
@@ -88,7 +95,9 @@ def by_value(workers: WorkerGroup, has_replay_buffer: bool = False) -> Connectio
             answers = ray.get(calls)
             results |= dict(ChainMap(*(found for found, _ in answers)))
             calls = [call for _, more in answers for call in more]
-        return HOST.decode_all([results[source] for source in flow.returns], flow.edges_to(DRIVER), workers.plan.device)
+        return HOST.decode_all(
+            [results[source] for source in flow.returns], flow.edges_to(DRIVER), workers.plan.device
+        )
 
     return Connection(submit, collect, {str(edge): "argument of a call" for edge in flow.edges})
 

@@ -2,4 +2,8 @@
 
 from dataflow.studies import load, studies
 
-SECTIONS = {"detached-ppo": load("weights", "sections:update_table")("detached-ppo")} if "weights" in studies() else {}
+SECTIONS = (
+    {"detached-ppo": load("weights", "sections:update_table")("detached-ppo")}
+    if "weights" in studies()
+    else {}
+)

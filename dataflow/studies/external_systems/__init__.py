@@ -14,7 +14,9 @@ def find_errors(transport: Any, options: Any, flow: Any) -> Iterator[str]:
     if transport.label.startswith("peers nixl"):
         if options.as_sent:
             yield f"--as-sent: {transport.label} carries contiguous tensors only: leave it out"
-        elif options.message != "packed" and any(field.is_python for m in flow.messages for field in m.fields):
+        elif options.message != "packed" and any(
+            field.is_python for m in flow.messages for field in m.fields
+        ):
             yield f"{transport.label} carries tensors only: give --message packed"
     needed_bytes = 2 * flow.sent_bytes + (2 * options.in_flight + 1) * flow.bytes_per_iteration
     if transport.name == "iceoryx2" and needed_bytes > psutil.disk_usage("/dev/shm").free:

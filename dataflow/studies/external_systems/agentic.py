@@ -20,7 +20,14 @@ import numpy as np
 from dataflow.endpoints.tensors import ARRAYS, assemble, tensors_of
 from dataflow.flows.flow import Edge
 from dataflow.flows.message import ARRAY_DTYPES
-from dataflow.studies.external_systems.peers import Peer, by_sockets, from_block, from_parts, to_block, to_parts
+from dataflow.studies.external_systems.peers import (
+    Peer,
+    by_sockets,
+    from_block,
+    from_parts,
+    to_block,
+    to_parts,
+)
 
 POLL_SECONDS = 0.001  # between two looks for a marker
 
@@ -63,14 +70,18 @@ class HttpPeer(Peer):
     def __init__(self, endpoint):
         super().__init__(endpoint)
         self.encode, self.decode = ENCODINGS[self.plan.transport.name]
-        self.received: dict[Edge, queue.SimpleQueue] = {edge: queue.SimpleQueue() for edge in self.reads}
+        self.received: dict[Edge, queue.SimpleQueue] = {
+            edge: queue.SimpleQueue() for edge in self.reads
+        }
         ports: queue.SimpleQueue[int] = queue.SimpleQueue()
         threading.Thread(target=lambda: asyncio.run(self.serve(ports)), daemon=True).start()
         port, seconds = ports.get(), self.plan.options.timeout
         for edge in self.reads:
             self.publish_address(edge, str(port))
         self.connections = {
-            edge: http.client.HTTPConnection("127.0.0.1", int(self.wait_for_address(edge)), timeout=seconds)
+            edge: http.client.HTTPConnection(
+                "127.0.0.1", int(self.wait_for_address(edge)), timeout=seconds
+            )
             for edge in self.sends
         }
 
@@ -78,7 +89,9 @@ class HttpPeer(Peer):
         from aiohttp import web
 
         async def take(request):
-            self.received[self.flow.edges[int(request.match_info["edge"])]].put(await request.read())
+            self.received[self.flow.edges[int(request.match_info["edge"])]].put(
+                await request.read()
+            )
             return web.Response()
 
         server = web.Application(client_max_size=2**40)

@@ -21,30 +21,43 @@ class IceoryxPeer(Peer):
         iceoryx2.set_log_level(iceoryx2.LogLevel.Error)
         config = iceoryx2.config.default()
         config.global_cfg.root_path = iceoryx2.Path.new(str(self.plan.run_folder))
-        config.global_cfg.prefix = iceoryx2.FileName.new(f"{self.plan.run_folder.name}.")  # cleanup finds it
+        config.global_cfg.prefix = iceoryx2.FileName.new(
+            f"{self.plan.run_folder.name}."
+        )  # cleanup finds it
         self.node = iceoryx2.NodeBuilder.new().config(config).create(iceoryx2.ServiceType.Ipc)
         self.subscribers, self.publishers = {}, {}
         self.views: dict[Any, deque] = {edge: deque(maxlen=self.in_flight) for edge in self.reads}
         for edge in self.reads:
             messages, events = self.open_service(edge.source)
-            self.subscribers[edge] = messages.subscriber_builder().create(), events.listener_builder().create()
+            self.subscribers[edge] = (
+                messages.subscriber_builder().create(),
+                events.listener_builder().create(),
+            )
             self.publish_address(edge, "ready")
         for edge in self.sends:
             self.wait_for_address(edge)
         for task in dict.fromkeys(edge.source for edge in self.sends):
             messages, events = self.open_service(task)
-            builder = messages.publisher_builder().allocation_strategy(iceoryx2.AllocationStrategy.PowerOfTwo)
-            publisher = builder.initial_max_slice_len(self.flow.message(task).bytes + SLICE_MARGIN).create()
+            builder = messages.publisher_builder().allocation_strategy(
+                iceoryx2.AllocationStrategy.PowerOfTwo
+            )
+            publisher = builder.initial_max_slice_len(
+                self.flow.message(task).bytes + SLICE_MARGIN
+            ).create()
             self.publishers[task] = publisher, events.notifier_builder().create()
 
     def open_service(self, task):
         """Return the service of a task's messages, and that of the events that wake its readers up."""
         readers, name = len(self.flow.edges_from(task)), self.library.ServiceName.new(task)
-        messages = self.node.service_builder(name).publish_subscribe(self.library.Slice[ctypes.c_uint8])
+        messages = self.node.service_builder(name).publish_subscribe(
+            self.library.Slice[ctypes.c_uint8]
+        )
         messages = messages.max_subscribers(readers).max_nodes(readers + 1).max_publishers(1)
         messages = messages.subscriber_max_buffer_size(self.in_flight)
         messages = messages.subscriber_max_borrowed_samples(self.in_flight + 1)
-        events = self.node.service_builder(name).event().max_listeners(readers).max_nodes(readers + 1)
+        events = (
+            self.node.service_builder(name).event().max_listeners(readers).max_nodes(readers + 1)
+        )
         return messages.open_or_create(), events.open_or_create()
 
     def send(self, task, payload):
@@ -53,7 +66,9 @@ class IceoryxPeer(Peer):
         try:
             sample = publisher.loan_slice_uninit(sum(map(len, block)))
         except self.library.LoanError as error:
-            raise RunFailed(f"{task} cannot write its message into shared memory: {error}") from None
+            raise RunFailed(
+                f"{task} cannot write its message into shared memory: {error}"
+            ) from None
         view, end = sample.payload().as_memory_view().cast("B"), 0
         for part in block:
             view[end : end + len(part)] = part
@@ -65,7 +80,9 @@ class IceoryxPeer(Peer):
         subscriber, listener = self.subscribers[edge]
         while (sample := subscriber.receive()) is None:
             listener.blocking_wait()
-        self.views[edge].append(sample)  # its memory is free again after as many messages as are in flight
+        self.views[edge].append(
+            sample
+        )  # its memory is free again after as many messages as are in flight
         return from_block(sample.payload().as_memory_view(), edge, self.endpoint.device)
 
 

@@ -27,7 +27,9 @@ class NixlPeer(Peer):
 
         name = self.plan.transport.name
         self.operation = "WRITE" if name == "nixl-write" else "READ"
-        has_thread = name == "nixl-read-thread"  # it polls all the time, as in Ray; here, each worker polls itself
+        has_thread = (
+            name == "nixl-read-thread"
+        )  # it polls all the time, as in Ray; here, each worker polls itself
         self.agent = nixl_agent(endpoint.name, nixl_agent_config(has_thread, backends=["UCX"]))
         for outbox in endpoint.outboxes.values():
             for payload in outbox.buffers or outbox.pool:
@@ -35,10 +37,14 @@ class NixlPeer(Peer):
         self.arrived: dict[Edge, deque[bytes]] = {edge: deque() for edge in self.reads}
         self.buffers, self.targets = {}, {}
         for edge in self.reads:
-            payloads = [like(edge.message, endpoint.device) for _ in range(self.plan.options.in_flight)]
+            payloads = [
+                like(edge.message, endpoint.device) for _ in range(self.plan.options.in_flight)
+            ]
             descriptors = [self.register(payload) for payload in payloads]
             self.buffers[edge] = cycle(zip(payloads, descriptors, strict=True))
-            self.publish_address(edge, json.dumps([self.agent.get_serialized_descs(d).hex() for d in descriptors]))
+            self.publish_address(
+                edge, json.dumps([self.agent.get_serialized_descs(d).hex() for d in descriptors])
+            )
         self.publish_address(endpoint.name, self.agent.get_agent_metadata().hex())
         tasks = [edge.source for edge in self.reads] + [edge.reader for edge in self.sends]
         for name in {self.flow.actor(task) for task in tasks} - {endpoint.name}:
@@ -54,7 +60,10 @@ class NixlPeer(Peer):
     def send(self, task, payload):
         sent = self.agent.get_xfer_descs(to_tensor_list(payload, self.flow.message(task)))
         for edge in self.flow.edges_from(task):
-            number, reader = self.flow.edges.index(edge).to_bytes(NUMBER_BYTES), self.flow.actor(edge.reader)
+            number, reader = (
+                self.flow.edges.index(edge).to_bytes(NUMBER_BYTES),
+                self.flow.actor(edge.reader),
+            )
             if self.operation == "READ":
                 self.agent.send_notif(reader, number + self.agent.get_serialized_descs(sent))
             else:
@@ -62,7 +71,9 @@ class NixlPeer(Peer):
 
     def transfer(self, edge, own, remote, agent_name, notification=b""):
         try:
-            handle = self.agent.initialize_xfer(self.operation, own, remote, agent_name, notification)
+            handle = self.agent.initialize_xfer(
+                self.operation, own, remote, agent_name, notification
+            )
             state = self.agent.transfer(handle)
             while state == "PROC":
                 time.sleep(CHECK_SECONDS)
@@ -75,7 +86,9 @@ class NixlPeer(Peer):
 
     def read(self, edge):
         while not self.arrived[edge]:
-            for notification in (one for of_agent in self.agent.get_new_notifs().values() for one in of_agent):
+            for notification in (
+                one for of_agent in self.agent.get_new_notifs().values() for one in of_agent
+            ):
                 number, text = notification[:NUMBER_BYTES], notification[NUMBER_BYTES:]
                 self.arrived[self.flow.edges[int.from_bytes(number)]].append(text)
             if not self.arrived[edge]:
@@ -87,5 +100,7 @@ class NixlPeer(Peer):
         return payload
 
 
-PEERS = dict.fromkeys(("nixl-read", "nixl-read-thread", "nixl-write"), (NixlPeer, "NIXL over UCX (as requested)"))
+PEERS = dict.fromkeys(
+    ("nixl-read", "nixl-read-thread", "nixl-write"), (NixlPeer, "NIXL over UCX (as requested)")
+)
 TRANSPORTS = dict.fromkeys(PEERS, by_sockets)

@@ -70,7 +70,10 @@ class Peer:
 
     def address_file(self, whose):
         """Return the file with the address of an edge or an actor."""
-        return self.plan.run_folder / f"{self.flow.edges.index(whose) if isinstance(whose, Edge) else whose}.address"
+        return (
+            self.plan.run_folder
+            / f"{self.flow.edges.index(whose) if isinstance(whose, Edge) else whose}.address"
+        )
 
     def publish_address(self, whose, address):
         unfinished = self.address_file(whose).with_suffix(".new")
@@ -112,7 +115,9 @@ class ZmqPeer(Peer):
         for edge in self.reads:
             self.pulls[edge] = context.socket(zmq.PULL)
             if self.plan.transport.name == "zmq-tcp":
-                address = f"tcp://127.0.0.1:{self.pulls[edge].bind_to_random_port('tcp://127.0.0.1')}"
+                address = (
+                    f"tcp://127.0.0.1:{self.pulls[edge].bind_to_random_port('tcp://127.0.0.1')}"
+                )
             else:
                 address = f"ipc://{self.address_file(edge).with_suffix('.socket')}"
                 self.pulls[edge].bind(address)
@@ -139,7 +144,9 @@ class FlightPeer(Peer):
         class Server(flight.FlightServerBase):
             def do_put(self, context, descriptor, reader, writer):
                 batch = reader.read_chunk().data
-                received[descriptor.path[0].decode()].put([column.buffers()[2] for column in batch.columns])
+                received[descriptor.path[0].decode()].put(
+                    [column.buffers()[2] for column in batch.columns]
+                )
 
         self.arrow, self.flight, self.clients = pyarrow, flight, {}
         received: dict[str, queue.SimpleQueue]
@@ -153,8 +160,12 @@ class FlightPeer(Peer):
     def send_data(self, edge, parts):
         buffers = [self.arrow.py_buffer(part) for part in parts]
         columns = [self.to_column(buffer) for buffer in buffers]
-        batch = self.arrow.RecordBatch.from_arrays(columns, [str(index) for index in range(len(columns))])
-        writer, _ = self.clients[edge].do_put(self.flight.FlightDescriptor.for_path(str(edge)), batch.schema)
+        batch = self.arrow.RecordBatch.from_arrays(
+            columns, [str(index) for index in range(len(columns))]
+        )
+        writer, _ = self.clients[edge].do_put(
+            self.flight.FlightDescriptor.for_path(str(edge)), batch.schema
+        )
         writer.write_batch(batch)
         writer.close()
 
@@ -192,7 +203,12 @@ def by_sockets(workers: WorkerGroup) -> Connection:
     workers.start(PeerActor)
     peer_class, data_path = find_peer(workers.plan.transport)
     peer = peer_class(workers.driver)
-    return connect(workers, data_path, peer, setup_seconds={"processes, connections": time.perf_counter() - start})
+    return connect(
+        workers,
+        data_path,
+        peer,
+        setup_seconds={"processes, connections": time.perf_counter() - start},
+    )
 
 
 TRANSPORTS = dict.fromkeys(PEERS, by_sockets)

@@ -4,4 +4,6 @@ from dataclasses import replace
 
 from dataflow.report.suite_tables import CONFIGURATIONS
 
-SECTIONS = {name: replace(CONFIGURATIONS, name=name) for name in ("peers", "agentic", "shared-memory")}
+SECTIONS = {
+    name: replace(CONFIGURATIONS, name=name) for name in ("peers", "agentic", "shared-memory")
+}

@@ -64,7 +64,9 @@ def by_transfer_queue(workers: WorkerGroup) -> Connection:
         return results
 
     data_paths = {str(edge): "TransferQueue, SimpleStorage" for edge in flow.edges}
-    return Connection(submit, collect, data_paths, {"controller, storage units": time.perf_counter() - start})
+    return Connection(
+        submit, collect, data_paths, {"controller, storage units": time.perf_counter() - start}
+    )
 
 
 TRANSPORTS = {"transfer-queue": by_transfer_queue}

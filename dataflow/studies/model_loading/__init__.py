@@ -42,10 +42,16 @@ class Load(Struct):
 
 def model_loading(model: str = "bert-base", model_scale: float = 1.0) -> Flow:
     """Return a publisher, and three processes that load one after the other; raise ValueError for an unknown model."""
-    fields = tuple(replace(field, name=field.name.replace(".", "_")) for field in model_fields(model, model_scale))
+    fields = tuple(
+        replace(field, name=field.name.replace(".", "_"))
+        for field in model_fields(model, model_scale)
+    )
     size = format_bytes(sum(field.bytes for field in fields))
     names = (PUBLISHER, "loader-1", "loader-2", "loader-3")
-    tasks = tuple(Task(name, (before,), ACKNOWLEDGEMENT, work=fields) for before, name in pairwise((DRIVER, *names)))
+    tasks = tuple(
+        Task(name, (before,), ACKNOWLEDGEMENT, work=fields)
+        for before, name in pairwise((DRIVER, *names))
+    )
     title = f"Loading {model}: {size} in {len(fields):,} tensors"
     return Flow("model-loading", title, ACKNOWLEDGEMENT, tasks, returns=names[-1:])
 

@@ -26,13 +26,20 @@ from dataflow.studies.model_loading import PUBLISHER, Load
 from dataflow.workers.cleanup import SHARED_MEMORY, find_marked
 
 Tensors = dict[str, torch.Tensor]
-warnings.filterwarnings("ignore", message="Zero-copy tensor")  # Ray warns about writes to views; there are none
+warnings.filterwarnings(
+    "ignore", message="Zero-copy tensor"
+)  # Ray warns about writes to views; there are none
 
 
 def make_module(fields: Sequence[Field], tensors: Tensors) -> Module:
     """Return a module of these tensors. Before it gets them, it is on torch's meta device, which has no memory."""
-    empty = {field.name: torch.empty(field.shape, dtype=getattr(torch, field.dtype), device="meta") for field in fields}
-    module = ParameterDict({name: Parameter(tensor, requires_grad=False) for name, tensor in empty.items()})
+    empty = {
+        field.name: torch.empty(field.shape, dtype=getattr(torch, field.dtype), device="meta")
+        for field in fields
+    }
+    module = ParameterDict(
+        {name: Parameter(tensor, requires_grad=False) for name, tensor in empty.items()}
+    )
     module.load_state_dict(tensors, assign=True)
     return module
 
@@ -68,7 +75,9 @@ def load_module(published: Any, way: str, message: Message) -> Module:
         return ray.get(published)
     if way == "ray-arrays":
         arrays = ray.get(published)
-        tensors = {field.name: from_array(arrays[field.name], field.dtype) for field in message.fields}
+        tensors = {
+            field.name: from_array(arrays[field.name], field.dtype) for field in message.fields
+        }
     elif way == "shared-memory":
         tensors = unpack(map_file(published, "r"), message)
     elif way == "safetensors":
@@ -100,7 +109,9 @@ class LoadingPart(Part):
 
     def publish(self, folder: Path, way: str, message: Message) -> float:
         """Return the seconds for publishing. The file `published` says where the weights are, and has their digest."""
-        tensors = {f.name: from_array(make_field(f, "model", 0)[0], f.dtype) for f in message.fields}
+        tensors = {
+            f.name: from_array(make_field(f, "model", 0)[0], f.dtype) for f in message.fields
+        }
         module, start = make_module(message.fields, tensors), time.perf_counter()
         published = publish_module(module, way, folder, message)
         seconds = time.perf_counter() - start
@@ -111,11 +122,15 @@ class LoadingPart(Part):
         published, expected = pickle.loads((folder / "published").read_bytes())
         before = memory_bytes(folder)
         times = [time.perf_counter()]
-        self.module = load_module(published, way, message)  # it stays, so that later processes can share its pages
+        self.module = load_module(
+            published, way, message
+        )  # it stays, so that later processes can share its pages
         times.append(time.perf_counter())
         for _ in range(2):
             if digest_of(self.module) != expected:
-                raise RunFailed(f"{self.endpoint.name}: the loaded bytes differ from the published ones")
+                raise RunFailed(
+                    f"{self.endpoint.name}: the loaded bytes differ from the published ones"
+                )
             times.append(time.perf_counter())
         load, first_read, second_read = (end - begin for begin, end in pairwise(times))
         return Load(load, first_read, second_read, max(0, memory_bytes(folder) - before))
@@ -124,7 +139,9 @@ class LoadingPart(Part):
         return self.measured
 
 
-def find_loads(plan: Any, groups: Sequence[tuple[Mapping[str, Any], bool]], _: Any) -> tuple[dict[str, Any], None]:
+def find_loads(
+    plan: Any, groups: Sequence[tuple[Mapping[str, Any], bool]], _: Any
+) -> tuple[dict[str, Any], None]:
     """Return what was measured in the first iteration: the seconds of the publisher, and the load of each process."""
     values, _ = groups[0]
     loads = [load for load in values.values() if isinstance(load, Load)]

@@ -13,11 +13,15 @@ from dataflow.studies.model_loading import WAYS
 def run_seconds(result: Result, *parts: str) -> list[float]:
     """Return the time of these parts of a load in each run: the median of its processes."""
     runs = [run.measured["model_loading"]["loads"] for run in result.shown_runs]
-    return [median(sum(load[f"{part}_seconds"] for part in parts) for load in loads) for loads in runs]
+    return [
+        median(sum(load[f"{part}_seconds"] for part in parts) for load in loads) for loads in runs
+    ]
 
 
 def part_column(header: str, *parts: str) -> Column:
-    return Column(header, lambda result: format_milliseconds(typical_seconds(run_seconds(result, *parts))))
+    return Column(
+        header, lambda result: format_milliseconds(typical_seconds(run_seconds(result, *parts)))
+    )
 
 
 def format_publish(result: Result) -> str:
@@ -27,7 +31,9 @@ def format_publish(result: Result) -> str:
 
 def format_added_memory(result: Result) -> str:
     model_bytes = sum(field.bytes for field in result.flow.tasks[0].work)
-    later = [load for run in result.shown_runs for load in run.measured["model_loading"]["loads"][1:]]
+    later = [
+        load for run in result.shown_runs for load in run.measured["model_loading"]["loads"][1:]
+    ]
     return f"{median(load['added_bytes'] for load in later) / model_bytes:.1%}"
 
 

@@ -50,8 +50,15 @@ class Schedule:
     def order(self, stage: int, stages: int, batches: int) -> Order:
         """Return the tasks of a stage in their order. Stages change the chunk after as many micro-batches as stages."""
         groups = [range(first, min(first + stages, batches)) for first in range(0, batches, stages)]
-        forwards = [(batch, chunk) for group in groups for chunk in range(self.chunks) for batch in group]
-        backwards = [(batch, chunk) for group in groups for chunk in reversed(range(self.chunks)) for batch in group]
+        forwards = [
+            (batch, chunk) for group in groups for chunk in range(self.chunks) for batch in group
+        ]
+        backwards = [
+            (batch, chunk)
+            for group in groups
+            for chunk in reversed(range(self.chunks))
+            for batch in group
+        ]
         warmup = self.warmup(stage, stages, batches)
         delay = self.weights_delay(stage) if self.weights_delay else None
         order: Order = [(FORWARD, *forward) for forward in forwards[:warmup]]
@@ -73,10 +80,14 @@ SCHEDULES = {
     "1f1b": Schedule(lambda i, s, m: s - i, lambda s, m: Fraction(s - 1, m + s - 1)),
     # 1F1B in which each stage has two chunks of the model: arXiv 2104.04473.
     "interleaved": Schedule(
-        lambda i, s, m: 2 * (s - i - 1) + s + 1, lambda s, m: Fraction(s - 1, 2 * m + s - 1), chunks=2
+        lambda i, s, m: 2 * (s - i - 1) + s + 1,
+        lambda s, m: Fraction(s - 1, 2 * m + s - 1),
+        chunks=2,
     ),
     # Gradients of the weights fill the time in which a stage would wait; memory as 1F1B: arXiv 2401.10241.
-    "zb-h1": Schedule(lambda i, s, m: s - i, lambda s, m: Fraction(s - 1, 3 * m + s - 1), lambda i: i),
+    "zb-h1": Schedule(
+        lambda i, s, m: s - i, lambda s, m: Fraction(s - 1, 3 * m + s - 1), lambda i: i
+    ),
     # More forward passes at the beginning, and so nearly twice the activations, but no waiting.
     "zb-h2": Schedule(lambda i, s, m: 2 * (s - i) - 1, lambda s, m: Fraction(0), lambda i: 2 * i),
 }
@@ -102,7 +113,9 @@ class Computation:
     """The work of a task."""
 
     seconds: float
-    held_change: int  # 1: it makes activations that its stage holds; -1: it frees those of one forward pass
+    held_change: (
+        int  # 1: it makes activations that its stage holds; -1: it frees those of one forward pass
+    )
 
 
 def pipeline(
@@ -118,16 +131,26 @@ def pipeline(
         raise ValueError(f"--schedule {schedule}: give {', '.join(SCHEDULES)}")
     chosen, stages = SCHEDULES[schedule], pipeline_stages
     if chosen.chunks > 1 and micro_batches % stages:
-        raise ValueError(f"--schedule {schedule}: give a --micro-batches that is a multiple of {stages} stages")
+        raise ValueError(
+            f"--schedule {schedule}: give a --micro-batches that is a multiple of {stages} stages"
+        )
     needed = chosen.held(0, stages, sys.maxsize)
     if chosen.weights_delay and micro_batches < needed:
-        raise ValueError(f"--schedule {schedule}: {stages} stages need {needed} or more: give more --micro-batches")
+        raise ValueError(
+            f"--schedule {schedule}: {stages} stages need {needed} or more: give more --micro-batches"
+        )
     try:
         seconds = parse_seconds(task_seconds)
     except ValueError as error:
         raise ValueError(f"--task-seconds {error}") from None
-    tensor = Message((Field("hidden_states", "bfloat16", (batch_size, sequence_length, hidden_size)),))
-    tasks = [task for i in range(stages) for task in stage_tasks(chosen, i, stages, micro_batches, seconds, tensor)]
+    tensor = Message(
+        (Field("hidden_states", "bfloat16", (batch_size, sequence_length, hidden_size)),)
+    )
+    tasks = [
+        task
+        for i in range(stages)
+        for task in stage_tasks(chosen, i, stages, micro_batches, seconds, tensor)
+    ]
     title = f"pipeline of {stages} stages, {micro_batches} micro-batches, {schedule}"
     returns = tuple(f"stage-{stage + 1}.done" for stage in range(stages))
     return Flow("pipeline", title, ACKNOWLEDGEMENT, tuple(sort_tasks(tasks)), returns)
@@ -139,7 +162,11 @@ def stage_tasks(
     """Return the tasks of a stage in their order, and a last one that tells the driver that they are done."""
     actor, previous, last = f"stage-{stage + 1}", "", stages * schedule.chunks - 1
     # Kind -> parts of a backward pass that it does (a forward pass takes as long as one), change of held activations.
-    costs = {FORWARD: (1, 1), BACKWARD: (1, 0) if schedule.weights_delay else (2, -1), WEIGHTS: (1, -1)}
+    costs = {
+        FORWARD: (1, 1),
+        BACKWARD: (1, 0) if schedule.weights_delay else (2, -1),
+        WEIGHTS: (1, -1),
+    }
     tasks = []
     for kind, batch, chunk in schedule.order(stage, stages, batches):
         position, source = chunk * stages + stage, ""  # of the chunk in the model
@@ -153,7 +180,9 @@ def stage_tasks(
         parts, held_change = costs[kind]
         previous = task_name(kind, batch, position, stages)
         work = Computation(parts * seconds / schedule.chunks, held_change)
-        tasks.append(Task(previous, tuple(reads), tensor if is_sent else ACKNOWLEDGEMENT, actor, work))
+        tasks.append(
+            Task(previous, tuple(reads), tensor if is_sent else ACKNOWLEDGEMENT, actor, work)
+        )
     return [*tasks, Task(f"{actor}.done", (previous,), ACKNOWLEDGEMENT, actor=actor)]
 
 

@@ -15,14 +15,18 @@ class Steps(msgspec.Struct, forbid_unknown_fields=True):
     """Timed steps of a pipeline, in order."""
 
     compute_seconds: list[float] = []  # of all tasks of a stage: the mean of the stages
-    stage_seconds: list[float] = []  # from the beginning of a stage's first task to the end of its last: the longest
+    stage_seconds: list[
+        float
+    ] = []  # from the beginning of a stage's first task to the end of its last: the longest
     held_activations: dict[str, int] = {}  # stage -> largest number at the same time
 
 
 # Of a step of a stage: seconds of all tasks, seconds from the beginning of the first to the end of the last one, and
 # the largest number of activations held at the same time, in this step and those before.
 StageStep = tuple[float, float, int]
-Groups = Sequence[tuple[Mapping[str, StageStep | None], bool]]  # by worker, and whether they are timed
+Groups = Sequence[
+    tuple[Mapping[str, StageStep | None], bool]
+]  # by worker, and whether they are timed
 
 
 class StagePart(Part):
@@ -41,7 +45,9 @@ class StagePart(Part):
             return
         expected = self.schedule[self.position]
         if task != expected:
-            raise RunFailed(f"{self.endpoint.name} ran {task} before {expected}: this is another schedule")
+            raise RunFailed(
+                f"{self.endpoint.name} ran {task} before {expected}: this is another schedule"
+            )
         self.position = (self.position + 1) % len(self.schedule)
         self.held += work.held_change
         self.most_held = max(self.held, self.most_held)
@@ -54,7 +60,11 @@ class StagePart(Part):
         intervals, self.intervals = self.intervals, []
         if not intervals:
             return None
-        return sum(end - begin for begin, end in intervals), intervals[-1][1] - intervals[0][0], self.most_held
+        return (
+            sum(end - begin for begin, end in intervals),
+            intervals[-1][1] - intervals[0][0],
+            self.most_held,
+        )
 
 
 def collect_steps(plan: Any, groups: Groups, driver_seconds: Any) -> tuple[Steps, None]:

@@ -36,7 +36,10 @@ def find_errors(transport: Any, options: Any, flow: Any) -> Iterator[str]:
         return
     if not flow.has_parameters or flow.is_flat:
         yield f"--message indices: {flow.name} does not send the tensors of a model: leave it out"
-    if max(math.prod(field.shape) for message in flow.messages for field in message.fields) >= 2**31:
+    if (
+        max(math.prod(field.shape) for message in flow.messages for field in message.fields)
+        >= 2**31
+    ):
         yield "--message indices: a tensor has more than 2^31 values, and indices are int32: leave it out"
     if transport.requirements.shared_memory:
         yield f"--message indices: {transport.label} sends all of its memory: use another --transport"

@@ -32,19 +32,27 @@ class WeightsPart(Part):
         options, flow, self.times = endpoint.plan.options, endpoint.task_flow, UpdateTimes()
         self.edges = {task: flow.edges_to(task) for task in endpoint.tasks
                       if any(edge.message.is_parameters for edge in flow.edges_to(task))}  # fmt: skip
-        self.parameters = Parameters({task: [edge.message for edge in edges] for task, edges in self.edges.items()})
+        self.parameters = Parameters(
+            {task: [edge.message for edge in edges] for task, edges in self.edges.items()}
+        )
         # Memory that each task copies its inputs into. It belongs to the engine, so the endpoint does not copy.
-        self.copies = {task: endpoint.copies.pop(task) for task in self.edges if task in endpoint.copies}
+        self.copies = {
+            task: endpoint.copies.pop(task) for task in self.edges if task in endpoint.copies
+        }
         self.has_changes = options.message == "indices"
         if self.has_changes:
             self.use_changes(endpoint.device)
         fault = (options.inject or "").split(":")
-        self.tears = fault[-1] == "tear" and fault[0] in self.edges  # --inject: write without stopping the engine
+        self.tears = (
+            fault[-1] == "tear" and fault[0] in self.edges
+        )  # --inject: write without stopping the engine
 
     def use_changes(self, device: Any) -> None:
         """--message indices: send what has changed, and write it into parameters that begin with version 0."""
         for task, edges in self.edges.items():
-            self.copies[task] = cycle([[initial_parameters(edge.source, edge.message, device) for edge in edges]])
+            self.copies[task] = cycle(
+                [[initial_parameters(edge.source, edge.message, device) for edge in edges]]
+            )
         for task, outbox in self.endpoint.outboxes.items():
             if outbox.message.is_parameters:
                 outbox.convert_with(Changes(task, outbox.message, device))
@@ -53,7 +61,9 @@ class WeightsPart(Part):
         """Serve these parameters: the copies of --copy-out, for which the engine stops, or what arrived itself."""
         if task not in self.edges:
             return inputs
-        check_inputs(inputs, self.endpoint.sent_flow.edges_to(task) if self.has_changes else self.edges[task])
+        check_inputs(
+            inputs, self.endpoint.sent_flow.edges_to(task) if self.has_changes else self.edges[task]
+        )
         begin = time.perf_counter()
         if task in self.copies:
             if not self.tears:
@@ -120,5 +130,7 @@ def apply_changes(received: Payload, message: Message, parameters: Payload) -> P
     """Write the received values into the parameters, and return them."""
     for field in message.fields:
         items = flat_items(parameters, field)
-        items[received[field.name + INDICES].long()] = received[field.name + VALUES].view(items.dtype)
+        items[received[field.name + INDICES].long()] = received[field.name + VALUES].view(
+            items.dtype
+        )
     return parameters

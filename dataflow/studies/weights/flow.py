@@ -13,7 +13,9 @@ from dataflow.flows.flow import Flow, Task, tasks_in_turn
 from dataflow.flows.message import ACKNOWLEDGEMENT, VALUES, Field, Message, model_fields
 
 MAX_MESSAGES = 2000  # per iteration: each needs its own memory and its own entry in the record
-INDICES = "_indices"  # the end of the name of a field: where the values of changed parameters belong
+INDICES = (
+    "_indices"  # the end of the name of a field: where the values of changed parameters belong
+)
 
 
 def weights(
@@ -27,7 +29,9 @@ def weights(
     not fit.
     """
     if sharded and senders != receivers:
-        raise ValueError(f"--sharded: {senders} senders and {receivers} receivers: give the same number of both")
+        raise ValueError(
+            f"--sharded: {senders} senders and {receivers} receivers: give the same number of both"
+        )
     fields = model_fields(model, model_scale, lora_rank)
     parts = split_evenly([replace(field, changed_share=changed) for field in fields], senders)
     buckets = [cut_into_buckets(part, bucket_size) for part in parts]
@@ -36,14 +40,18 @@ def weights(
         raise ValueError(f"--bucket-size: {count} buckets and {receivers} receivers are more than {MAX_MESSAGES} "
                          "messages: give a larger one")  # fmt: skip
     actors = [f"trainer-{index + 1}" for index in range(senders)] if senders > 1 else ["trainer"]
-    sending = [tasks_in_turn(actor, messages) for actor, messages in zip(actors, buckets, strict=True)]
+    sending = [
+        tasks_in_turn(actor, messages) for actor, messages in zip(actors, buckets, strict=True)
+    ]
     # In the order in which the senders are likely to be ready: the first bucket of each, then the second ones.
     by_turns = [task for turn in zip_longest(*sending) for task in turn if task]
     receiving: list[Task] = []
     for index in range(receivers):
         sources = sending[index] if sharded else by_turns
         tasks = tasks_in_turn(f"rollout-{index + 1}", [ACKNOWLEDGEMENT] * len(sources))
-        receiving += [replace(task, reads=(source.name,)) for task, source in zip(tasks, sources, strict=True)]
+        receiving += [
+            replace(task, reads=(source.name,)) for task, source in zip(tasks, sources, strict=True)
+        ]
     returns = tuple(task.name for task in receiving)
     scale = f" at scale {model_scale:g}" if model_scale < 1 else ""
     adapters = f", adapters of rank {lora_rank}" if lora_rank else ""
@@ -62,7 +70,9 @@ def split_evenly(fields: list[Field], count: int) -> list[list[Field]]:
         parts[min(count - 1, (before + field.bytes // 2) * count // total)].append(field)
         before += field.bytes
     if not all(parts):
-        raise ValueError(f"--senders {count}: the model has too few tensors of similar size: give fewer senders")
+        raise ValueError(
+            f"--senders {count}: the model has too few tensors of similar size: give fewer senders"
+        )
     return parts
 
 

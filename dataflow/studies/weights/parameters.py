@@ -33,11 +33,17 @@ class Parameters:
     def __init__(self, tasks: Mapping[str, Sequence[Message]]) -> None:
         self.tasks = [*tasks]
         # A read needs a whole sequence number and an end that does not overlap it.
-        fields = [field for messages in tasks.values() for message in messages for field in message.fields]
-        self.readable = [number_bytes(f) == NUMBER_BYTES and f.bytes >= 2 * NUMBER_BYTES for f in fields]
+        fields = [
+            field for messages in tasks.values() for message in messages for field in message.fields
+        ]
+        self.readable = [
+            number_bytes(f) == NUMBER_BYTES and f.bytes >= 2 * NUMBER_BYTES for f in fields
+        ]
         self.arrived: dict[str, Sequence[Any]] = {}  # task -> its tensors of the update in flight
         self.served: list[torch.Tensor] = []
-        self.even_ends: list[int] = []  # the last bytes of each served tensor after an update with an even number
+        self.even_ends: list[
+            int
+        ] = []  # the last bytes of each served tensor after an update with an even number
         self.changes = 0  # odd: the engine is stopped
         self.stalled_at = 0.0
         self.reads = self.torn_reads = 0
@@ -55,14 +61,23 @@ class Parameters:
         if len(self.arrived) < len(self.tasks):
             return 0.0
         self.stop_engine()
-        arrived = chain.from_iterable(list_tensors(p) for name in self.tasks for p in self.arrived[name])
-        # The old tensors are freed after the stall.
-        old, self.served = self.served, [t for t, ok in zip(arrived, self.readable, strict=True) if ok]  # noqa: F841
+        arrived = chain.from_iterable(
+            list_tensors(p) for name in self.tasks for p in self.arrived[name]
+        )
+        replaced_tensors = self.served
+        self.served = [
+            tensor
+            for tensor, is_readable in zip(arrived, self.readable, strict=True)
+            if is_readable
+        ]
         self.changes += 1
         seconds = time.perf_counter() - self.stalled_at
+        del replaced_tensors  # here, so that the stall does not contain the time of freeing them
         self.arrived.clear()
         if not self.even_ends and self.served:
-            self.even_ends = [read_end(tensor) ^ (ALL_BITS * (read_begin(tensor) % 2)) for tensor in self.served]
+            self.even_ends = [
+                read_end(tensor) ^ (ALL_BITS * (read_begin(tensor) % 2)) for tensor in self.served
+            ]
             threading.Thread(target=read_forever, args=(weakref.ref(self),), daemon=True).start()
         return seconds
 
@@ -71,7 +86,9 @@ class Parameters:
         changes, served = self.changes, self.served
         if changes % 2 == 0:
             chosen = random.sample(range(len(served)), min(READ_TENSORS, len(served)))
-            versions = {version for index in chosen for version in self.read_versions(served[index], index)}
+            versions = {
+                version for index in chosen for version in self.read_versions(served[index], index)
+            }
             if self.changes == changes:  # the engine was not stopped during the read
                 self.reads += 1
                 self.torn_reads += len(versions) > 1

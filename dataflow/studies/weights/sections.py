@@ -33,8 +33,12 @@ def peak_memory(result: Result, side: str) -> str:
     """Return the GiB of the largest process at the "source" or "reader" of parameters."""
     edges = [edge for edge in result.flow.edges if edge.message.is_parameters]
     actors = {result.flow.actor(getattr(edge, side)) for edge in edges}
-    costs = [cost for run in result.shown_runs for name, cost in run.processes.items() if name in actors]
-    peak = max((cost.peak_memory_bytes or 0 for cost in costs), default=0)  # several actors can share a process
+    costs = [
+        cost for run in result.shown_runs for name, cost in run.processes.items() if name in actors
+    ]
+    peak = max(
+        (cost.peak_memory_bytes or 0 for cost in costs), default=0
+    )  # several actors can share a process
     return f"{peak / 2**30:.1f}" if peak else "-"
 
 
@@ -54,7 +58,9 @@ def count_reads(result: Result) -> str:
 UPDATE_COLUMNS = (
     Column("configuration", tables.marked_label),
     tables.READERS,
-    Column("messages", lambda r: f"{sum(message.is_parameters for message in r.flow.messages):,}", 3),
+    Column(
+        "messages", lambda r: f"{sum(message.is_parameters for message in r.flow.messages):,}", 3
+    ),
     Column("sent to the first receiver", bytes_per_receiver, 3),
     Column("ms per update", tables.format_typical),
     Column("95 % interval", tables.format_interval, 4),

@@ -26,11 +26,19 @@ class UpdateTimes:
 class Updates(msgspec.Struct, forbid_unknown_fields=True):
     """Parts of the timed updates of parameters, in order. With several messages per update they overlap."""
 
-    publish_seconds: list[float] = []  # of the slowest sender: from its first message to the handing over of its last
-    transfer_seconds: list[float] = []  # from the handing over of the first message to the arrival of the last
+    publish_seconds: list[
+        float
+    ] = []  # of the slowest sender: from its first message to the handing over of its last
+    transfer_seconds: list[
+        float
+    ] = []  # from the handing over of the first message to the arrival of the last
     install_seconds: list[float] = []  # of the slowest receiver
-    stall_seconds: list[float] = []  # of the receiver whose parameters could not be read for the longest time
-    reads: int = 0  # of served parameters, by a thread of each receiver, the untimed updates included
+    stall_seconds: list[
+        float
+    ] = []  # of the receiver whose parameters could not be read for the longest time
+    reads: int = (
+        0  # of served parameters, by a thread of each receiver, the untimed updates included
+    )
     torn_reads: int = 0  # of them, those that found two versions
 
 
@@ -39,14 +47,21 @@ def updates_of(run: Run) -> Updates:
 
 
 def collect_updates(
-    plan: Any, groups: Sequence[tuple[Mapping[str, UpdateTimes], bool]], driver_seconds: Callable[[str, float], float]
+    plan: Any,
+    groups: Sequence[tuple[Mapping[str, UpdateTimes], bool]],
+    driver_seconds: Callable[[str, float], float],
 ) -> tuple[Updates, str | None]:
     """Return the updates; a run fails if a read of served parameters found two versions."""
     flow, updates = plan.task_flow, Updates()
     edges = [edge for edge in flow.edges if edge.message.is_parameters]
-    senders, receivers = {flow.actor(edge.source) for edge in edges}, {flow.actor(edge.reader) for edge in edges}
+    senders, receivers = (
+        {flow.actor(edge.source) for edge in edges},
+        {flow.actor(edge.reader) for edge in edges},
+    )
     for times in (times for times, is_timed in groups if is_timed):
-        updates.publish_seconds.append(max(times[name].last_end - times[name].first_begin for name in senders))
+        updates.publish_seconds.append(
+            max(times[name].last_end - times[name].first_begin for name in senders)
+        )
         first_sent = min(driver_seconds(name, times[name].first_end) for name in senders)
         arrived = max(driver_seconds(name, times[name].last_begin) for name in receivers)
         updates.transfer_seconds.append(arrived - first_sent)
@@ -58,4 +73,7 @@ def collect_updates(
     if not updates.torn_reads:
         return updates, None
     count = f"{updates.torn_reads} of {updates.reads} reads of served parameters found two versions"
-    return updates, f"{count}: this transport writes into memory that is still read: give --copy-out"
+    return (
+        updates,
+        f"{count}: this transport writes into memory that is still read: give --copy-out",
+    )

@@ -19,25 +19,48 @@ from dataflow.studies import Study
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all-reduce", "reduce-scatter", "all-gather"
 # The gradients; gradients, then updated parameters; parameters for forward and backward pass, then gradients.
-STAGES = {1: (ALL_REDUCE,), 2: (REDUCE_SCATTER, ALL_GATHER), 3: (ALL_GATHER, ALL_GATHER, REDUCE_SCATTER)}
+STAGES = {
+    1: (ALL_REDUCE,),
+    2: (REDUCE_SCATTER, ALL_GATHER),
+    3: (ALL_GATHER, ALL_GATHER, REDUCE_SCATTER),
+}
 NUMBER_BYTES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroFlags:
-    zero_stage: int | None = flag("zero", None, "stage of ZeRO: 1, 2 or 3", int, Meta(ge=1, le=3), size=True)
-    zero_ranks: int | None = flag("zero", None, "ranks of the model (default: 4)", int, Meta(ge=2, le=64), size=True)
+    zero_stage: int | None = flag(
+        "zero", None, "stage of ZeRO: 1, 2 or 3", int, Meta(ge=1, le=3), size=True
+    )
+    zero_ranks: int | None = flag(
+        "zero", None, "ranks of the model (default: 4)", int, Meta(ge=2, le=64), size=True
+    )
 
 
-def zero(model: str = "gpt2", zero_ranks: int = 4, zero_stage: int = 2, model_scale: float = 1.0) -> Flow:
+def zero(
+    model: str = "gpt2", zero_ranks: int = 4, zero_stage: int = 2, model_scale: float = 1.0
+) -> Flow:
     """Return a step of `zero_ranks` actors, each with the bytes that it sends by the ring algorithms of textbooks."""
-    part = ceil(sum(prod(field.shape) for field in model_fields(model, model_scale)) / zero_ranks)  # of each rank
+    part = ceil(
+        sum(prod(field.shape) for field in model_fields(model, model_scale)) / zero_ranks
+    )  # of each rank
     kinds, names = STAGES[zero_stage], tuple(f"rank-{rank}" for rank in range(1, zero_ranks + 1))
     sent_bytes = (len(kinds) + kinds.count(ALL_REDUCE)) * NUMBER_BYTES * part * (zero_ranks - 1)
-    work = kinds, zero_ranks * part  # what a rank takes part in: the kinds of the collectives, and their numbers
-    tasks = tuple(Task(name, (DRIVER,), ACKNOWLEDGEMENT, work=work, other_bytes=sent_bytes) for name in names)
+    work = (
+        kinds,
+        zero_ranks * part,
+    )  # what a rank takes part in: the kinds of the collectives, and their numbers
+    tasks = tuple(
+        Task(name, (DRIVER,), ACKNOWLEDGEMENT, work=work, other_bytes=sent_bytes) for name in names
+    )
     scale = f" at scale {model_scale:g}" if model_scale < 1 else ""
-    return Flow("zero", f"ZeRO stage {zero_stage} of {model}{scale}, {zero_ranks} ranks", ACKNOWLEDGEMENT, tasks, names)
+    return Flow(
+        "zero",
+        f"ZeRO stage {zero_stage} of {model}{scale}, {zero_ranks} ranks",
+        ACKNOWLEDGEMENT,
+        tasks,
+        names,
+    )
 
 
 def find_errors(transport: Any, options: Any, flow: Flow) -> Iterator[str]:

@@ -26,18 +26,28 @@ class CollectivePart(Part):
 
     def __init__(self, endpoint: Any) -> None:
         super().__init__(endpoint)
-        self.buffers: list[tuple[str, torch.Tensor, torch.Tensor]] = []  # collective, input, result; the driver: none
+        self.buffers: list[
+            tuple[str, torch.Tensor, torch.Tensor]
+        ] = []  # collective, input, result; the driver: none
         for task in endpoint.tasks.values():  # of a rank: one
             actors = endpoint.task_flow.actors
-            self.rank, self.ranks, (kinds, self.count) = actors.index(endpoint.name), len(actors), task.work
+            self.rank, self.ranks, (kinds, self.count) = (
+                actors.index(endpoint.name),
+                len(actors),
+                task.work,
+            )
             for kind in kinds:
-                own, expected = (numbers.clone() for numbers in self.numbers(kind, 1))  # collectives may write into own
+                own, expected = (
+                    numbers.clone() for numbers in self.numbers(kind, 1)
+                )  # collectives may write into own
                 self.buffers.append((kind, own, own if kind == ALL_REDUCE else expected.zero_()))
 
     @cached_property
     def collectives(self) -> Mapping[str, Callable[[torch.Tensor, torch.Tensor], Any]]:
         """Return the collectives of all ranks, which get the result and the input. An all-reduce works in place."""
-        group = dist.new_group(range(1, dist.get_world_size()), use_local_synchronization=True)  # without the driver
+        group = dist.new_group(
+            range(1, dist.get_world_size()), use_local_synchronization=True
+        )  # without the driver
         return {
             ALL_REDUCE: lambda result, _: dist.all_reduce(result, group=group),
             REDUCE_SCATTER: partial(dist.reduce_scatter_single, group=group),
@@ -60,8 +70,12 @@ class CollectivePart(Part):
 
     def numbers(self, kind: str, step: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what this rank gives to a collective, and the result that it must get."""
-        numbers = make_numbers(self.ranks, self.count, step).reshape(self.ranks, self.ranks, -1)  # rank, part, number
+        numbers = make_numbers(self.ranks, self.count, step).reshape(
+            self.ranks, self.ranks, -1
+        )  # rank, part, number
         if kind == ALL_GATHER:
-            return numbers[self.rank, self.rank], numbers[range(self.ranks), range(self.ranks)].flatten()
+            return numbers[self.rank, self.rank], numbers[
+                range(self.ranks), range(self.ranks)
+            ].flatten()
         own, sums = numbers[self.rank].flatten(), numbers.sum(0)
         return own, sums.flatten() if kind == ALL_REDUCE else sums[self.rank]

@@ -9,7 +9,11 @@ from dataflow.units import format_bytes
 
 def measured_bytes(result: Result) -> float:
     """Return the bytes that each rank sent per step, as the loopback interface counted them."""
-    return sum(run.loopback_bytes or 0 for run in result.shown_runs) / len(result.seconds) / len(result.flow.tasks)
+    return (
+        sum(run.loopback_bytes or 0 for run in result.shown_runs)
+        / len(result.seconds)
+        / len(result.flow.tasks)
+    )
 
 
 COLUMNS = (
@@ -18,7 +22,12 @@ COLUMNS = (
     Column("95 % interval", tables.format_interval, 4),
     Column("sent per rank and step", lambda r: format_bytes(measured_bytes(r))),
     Column("expected (ring algorithms)", lambda r: format_bytes(r.flow.tasks[0].other_bytes)),
-    Column("sent / expected", lambda r: format_significant(measured_bytes(r) / r.flow.tasks[0].other_bytes)),
+    Column(
+        "sent / expected",
+        lambda r: format_significant(measured_bytes(r) / r.flow.tasks[0].other_bytes),
+    ),
     tables.OVERHEAD,
 )
-SECTIONS = {"zero": Table("zero", lambda group: COLUMNS, title=lambda r: r.flow.title, group_by=by_sizes())}
+SECTIONS = {
+    "zero": Table("zero", lambda group: COLUMNS, title=lambda r: r.flow.title, group_by=by_sizes())
+}

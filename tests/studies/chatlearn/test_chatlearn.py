@@ -44,7 +44,10 @@ class LocalActor:
 
 class LocalWorkers(WorkerGroup):
     def _start_actors(self, actor_class, extra):
-        self.actors = {name: LocalActor(actor_class(self.plan, name, *extra)) for name in self.plan.worker_names[1:]}
+        self.actors = {
+            name: LocalActor(actor_class(self.plan, name, *extra))
+            for name in self.plan.worker_names[1:]
+        }
 
     def _run_in_actors(self, function):
         return {name: function(actor.target) for name, actor in self.actors.items()}
@@ -160,16 +163,32 @@ def exchange_field(batches):
 
 
 @pytest.mark.parametrize(
-    "change", [lambda b: b[1:], lambda b: b + b[:1], lambda b: [b[0], *b[:-1]], change_sample, exchange_field]
+    "change",
+    [
+        lambda b: b[1:],
+        lambda b: b + b[:1],
+        lambda b: [b[0], *b[:-1]],
+        change_sample,
+        exchange_field,
+    ],
 )
-def test_a_sample_that_does_not_reach_the_trainer_exactly_once_fails_the_run(run, monkeypatch, change):
+def test_a_sample_that_does_not_reach_the_trainer_exactly_once_fails_the_run(
+    run, monkeypatch, change
+):
     step = Trainer.train_step
-    monkeypatch.setattr(Trainer, "train_step", lambda self, references: step(self, change(references)))
+    monkeypatch.setattr(
+        Trainer, "train_step", lambda self, references: step(self, change(references))
+    )
     _, result = run(*TRAINED, "--iterations", "2")
-    assert (result.status, set(result.wrong_bytes_by_field)) == ("failed", {"stream-dataset -> trainer"})
+    assert (result.status, set(result.wrong_bytes_by_field)) == (
+        "failed",
+        {"stream-dataset -> trainer"},
+    )
 
 
-@pytest.mark.parametrize("change", [lambda samples: samples[:-1], lambda samples: samples + samples[:1]])
+@pytest.mark.parametrize(
+    "change", [lambda samples: samples[:-1], lambda samples: samples + samples[:1]]
+)
 def test_a_sample_that_the_dataset_loses_or_repeats_fails_the_run(run, monkeypatch, change):
     monkeypatch.setattr(models, "split_samples", lambda messages: change(split_samples(messages)))
     _, result = run(*TRAINED, "--iterations", "2")
@@ -184,10 +203,14 @@ def test_a_changed_bit_of_any_field_or_another_dtype_changes_the_digest_of_a_sam
     for name in payload:
         (changed,) = split_samples([flip_bit(payload, name)])
         assert digest(changed) != digest(sample), name
-    assert digest(sample | {"ref_logprobs": sample["ref_logprobs"].view(torch.int32)}) != digest(sample)
+    assert digest(sample | {"ref_logprobs": sample["ref_logprobs"].view(torch.int32)}) != digest(
+        sample
+    )
 
 
-def test_the_store_takes_in_the_micro_batches_and_the_trace_has_the_steps_of_the_trainer(run_script):
+def test_the_store_takes_in_the_micro_batches_and_the_trace_has_the_steps_of_the_trainer(
+    run_script,
+):
     """These messages are large enough for the store, whose bytes are those that are expected, or the run fails."""
     flags = ("--transport", "ref-queue", "--message", "fields", "--flow", "online-dpo", "--batch-size", "64",
              "--prompt-len", "389", "--response-len", "512", "--episode", "2", "--in-flight", "2", "--iterations", "4",
@@ -198,7 +221,10 @@ def test_the_store_takes_in_the_micro_batches_and_the_trace_has_the_steps_of_the
     assert not any("as requested" in path for path in run.data_paths.values())
     # The trace has episodes, because iterations overlap in them.
     assert len(run.iterations_us) == len(run.group_seconds) == 2
-    assert {(span[0], span[3]) for span in run.spans if span[2] == "train"} == {("trainer", 0), ("trainer", 1)}
+    assert {(span[0], span[3]) for span in run.spans if span[2] == "train"} == {
+        ("trainer", 0),
+        ("trainer", 1),
+    }
 
 
 @pytest.mark.parametrize(("flags", "reason"), [
@@ -220,14 +246,39 @@ def test_flags_that_cannot_be_used_are_rejected_in_one_line(no_gpu, flags, reaso
 
 
 def test_the_micro_batches_of_the_trainer_are_stored_too(make_plan):
-    sizes = ("--message", "fields", "--batch-size", "64", "--prompt-len", "389", "--response-len", "512")
-    counts = ("--episode", "4", "--in-flight", "4", "--iterations", "4", "--warmup", "0", "--sink", "trainer")
+    sizes = (
+        "--message",
+        "fields",
+        "--batch-size",
+        "64",
+        "--prompt-len",
+        "389",
+        "--response-len",
+        "512",
+    )
+    counts = (
+        "--episode",
+        "4",
+        "--in-flight",
+        "4",
+        "--iterations",
+        "4",
+        "--warmup",
+        "0",
+        "--sink",
+        "trainer",
+    )
     flags = ("--transport", "ref-queue", *sizes, *counts)
     plan = make_plan("store", *flags)
-    messages, batches = expected_stored_bytes(plan), plan.task_flow.edges_to("stream-dataset")[0].bytes
+    messages, batches = (
+        expected_stored_bytes(plan),
+        plan.task_flow.edges_to("stream-dataset")[0].bytes,
+    )
     for stored, is_expected in ((messages + batches, True), (messages + 2 * batches, False)):
         problem = find_other_data_path(plan, Run(stored_bytes=4 * stored), {}, range(2, 6))
         assert (problem is None) == is_expected
-    uneven = make_plan("store", *flags, "--prompt-len", "uniform:10:100")  # the longest sample sets the length
+    uneven = make_plan(
+        "store", *flags, "--prompt-len", "uniform:10:100"
+    )  # the longest sample sets the length
     assert uneven.added.store_bytes > uneven.task_flow.edges_to("stream-dataset")[0].bytes
     assert make_plan("store", *flags[:-2]).added.store_bytes == 0

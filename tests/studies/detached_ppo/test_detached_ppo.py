@@ -22,10 +22,14 @@ EDGES = {  # coati/ray/utils.py, get_receivers_per_sender: experience, then weig
 def test_makers_and_trainers_are_paired_as_in_colossalai(makers, trainers):
     flow = build_flow("detached-ppo", {"makers": makers, "ppo_trainers": trainers})
     pairs = [(flow.actor(edge.source), flow.actor(edge.reader), edge) for edge in flow.edges]
-    experiences = {(a, b) for a, b, edge in pairs if a.startswith("maker") and b.startswith("trainer")}
+    experiences = {
+        (a, b) for a, b, edge in pairs if a.startswith("maker") and b.startswith("trainer")
+    }
     weights = {(a, b) for a, b, edge in pairs if edge.message.is_parameters}
     assert (experiences, weights) == EDGES[makers, trainers]
-    samples = sum(len(edge.message.fields[0].lengths) for a, b, edge in pairs if (a, b) in experiences)
+    samples = sum(
+        len(edge.message.fields[0].lengths) for a, b, edge in pairs if (a, b) in experiences
+    )
     assert samples == 8 * makers
 
 
@@ -43,7 +47,10 @@ def test_an_experience_has_the_bytes_of_the_formula_and_views_are_pickled_with_t
 
 @pytest.mark.parametrize(
     ("sizes", "error"),
-    [({"ppo_trainers": 4, "batch_size": 3}, "as many or more"), ({"seq_length": 256}, "contains the prompt")],
+    [
+        ({"ppo_trainers": 4, "batch_size": 3}, "as many or more"),
+        ({"seq_length": 256}, "contains the prompt"),
+    ],
 )
 def test_sizes_that_do_not_fit_are_rejected(sizes, error):
     with pytest.raises(ValueError, match=error):
@@ -54,11 +61,27 @@ def test_views_are_stored_with_their_storage_only_by_pickle(make_plan):
     plans = {name: make_plan("store", "--transport", name, "--flow", "detached-ppo")
              for name in ("refs", "bytes", "replay-buffer")}  # fmt: skip
     sizes = {name: expected_stored_bytes(plan, 100 * 1024) for name, plan in plans.items()}
-    assert sizes["refs"] - sizes["bytes"] == plans["refs"].sent_flow.message("maker-0").serialised_bytes
-    assert sizes["replay-buffer"] == sizes["refs"]  # the buffer holds batches and no views, which are small
+    assert (
+        sizes["refs"] - sizes["bytes"]
+        == plans["refs"].sent_flow.message("maker-0").serialised_bytes
+    )
+    assert (
+        sizes["replay-buffer"] == sizes["refs"]
+    )  # the buffer holds batches and no views, which are small
 
 
-ROUNDS = ("--flow", "detached-ppo", "--batch-size", "32", "--model-scale", "0.01", "--iterations", "4", "--warmup", "1")
+ROUNDS = (
+    "--flow",
+    "detached-ppo",
+    "--batch-size",
+    "32",
+    "--model-scale",
+    "0.01",
+    "--iterations",
+    "4",
+    "--warmup",
+    "1",
+)
 
 
 @pytest.mark.parametrize(("configuration", "flags"), [

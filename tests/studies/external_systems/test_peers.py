@@ -29,8 +29,24 @@ PEERS = [
     ("peers http-raw", "aiohttp", *PPO, "--message", "packed"),
     ("peers iceoryx2", "iceoryx2", *PPO, "--in-flight", "3", "--copy-out"),
     ("peers nixl-read", "nixl", *PPO, "--in-flight", "3", "--message", "packed"),
-    ("peers nixl-write", "nixl", "--flow", "a, b -> c: x uint8 13B, y 3 x int64 16B; c -> d: 64kB", "--in-flight", "2"),
-    ("store transfer-queue", "transfer_queue", "--flow", "grpo", "--batch-size", "4", "--message", "tensordict"),
+    (
+        "peers nixl-write",
+        "nixl",
+        "--flow",
+        "a, b -> c: x uint8 13B, y 3 x int64 16B; c -> d: 64kB",
+        "--in-flight",
+        "2",
+    ),
+    (
+        "store transfer-queue",
+        "transfer_queue",
+        "--flow",
+        "grpo",
+        "--batch-size",
+        "4",
+        "--message",
+        "tensordict",
+    ),
 ]
 
 
@@ -47,7 +63,9 @@ def test_fields_arrive_over_other_systems(measure, names):
 def test_readers_of_iceoryx2_get_views_of_its_shared_memory(measure):
     """The check of the data path finds the memory of the readers in a file of /dev/shm."""
     pytest.importorskip("iceoryx2", reason="iceoryx2: it is not installed: make peers")
-    (run,) = measure("peers iceoryx2", "--flow", "a -> b: 1MB", "--iterations", "30", "--check-every", "10").runs
+    (run,) = measure(
+        "peers iceoryx2", "--flow", "a -> b: 1MB", "--iterations", "30", "--check-every", "10"
+    ).runs
     assert run.readers_own_a_copy is False and "as requested" not in run.data_paths["a -> b"]
 
 
@@ -62,7 +80,9 @@ def test_a_run_of_iceoryx2_that_does_not_fit_into_shared_memory_is_rejected(monk
 @pytest.mark.parametrize("response_len", [4, "uniform:2:9"], ids=str)
 def test_every_byte_of_a_tensordict_is_compared(response_len):
     """Samples of equal lengths are stacked, others are nested tensors."""
-    flow = build_flow("ppo", {"batch_size": 3, "prompt_len": 5, "response_len": response_len}, "tensordict")
+    flow = build_flow(
+        "ppo", {"batch_size": 3, "prompt_len": 5, "response_len": response_len}, "tensordict"
+    )
     endpoints = LocalEndpoints(flow, message="tensordict")
     endpoints.run(1)
     assert endpoints.verify(1) == {}
@@ -82,14 +102,18 @@ def test_every_byte_of_a_tensordict_is_compared(response_len):
 @pytest.mark.runs
 @pytest.mark.parametrize("name", ["file-disk", "file-shm"])
 def test_fields_arrive_in_files(measure, name):
-    (run,) = measure(f"peers {name}", *PPO, "--iterations", "4", "--warmup", "1", "--in-flight", "3").runs
+    (run,) = measure(
+        f"peers {name}", *PPO, "--iterations", "4", "--warmup", "1", "--in-flight", "3"
+    ).runs
     assert run.readers_own_a_copy
 
 
 @pytest.fixture
 def sender_and_reader(tmp_path):
     plan = SimpleNamespace(transport=SimpleNamespace(name="file-disk"), run_folder=tmp_path)
-    flow = SimpleNamespace(sent_flow=build_flow("chain", {"message_bytes": 13, "actors": 1}), plan=plan, device="cpu")
+    flow = SimpleNamespace(
+        sent_flow=build_flow("chain", {"message_bytes": 13, "actors": 1}), plan=plan, device="cpu"
+    )
     return [FilePeer(SimpleNamespace(name=name, **vars(flow))) for name in (DRIVER, "actor-1")]
 
 
@@ -102,7 +126,9 @@ def test_a_damaged_file_is_an_error_that_names_the_edge(sender_and_reader, tmp_p
     sender.send(DRIVER, torch.ones(13, dtype=torch.uint8))
     (path,) = [path for path in tmp_path.iterdir() if not path.name.endswith("-ready")]
     damage(path)
-    with pytest.raises(RunFailed, match=f"driver -> actor-1: actor-1 cannot read its message: .*{text}"):
+    with pytest.raises(
+        RunFailed, match=f"driver -> actor-1: actor-1 cannot read its message: .*{text}"
+    ):
         reader.receive_all("actor-1")
 
 
@@ -125,7 +151,9 @@ def test_a_server_that_dies_or_is_slow_is_an_error_that_names_the_edge(answer, t
         peer = HttpPeer.__new__(HttpPeer)
         peer.flow, peer.encode = flow, ENCODINGS["http-raw"][0]
         port = server.getsockname()[1]
-        peer.connections = {edge: http.client.HTTPConnection("127.0.0.1", port, timeout=1) for edge in flow.edges}
+        peer.connections = {
+            edge: http.client.HTTPConnection("127.0.0.1", port, timeout=1) for edge in flow.edges
+        }
 
         def serve():
             connection, _ = server.accept()
@@ -137,6 +165,8 @@ def test_a_server_that_dies_or_is_slow_is_an_error_that_names_the_edge(answer, t
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with pytest.raises(RunFailed, match=f"driver -> actor-1: driver cannot send its message: {text}"):
+        with pytest.raises(
+            RunFailed, match=f"driver -> actor-1: driver cannot send its message: {text}"
+        ):
             peer.send(DRIVER, torch.ones(13, dtype=torch.uint8))
         thread.join()

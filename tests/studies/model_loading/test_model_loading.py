@@ -10,23 +10,42 @@ from dataflow.errors import RunFailed, UsageError
 from dataflow.report.sections import sections
 from dataflow.studies.model_loading import loading, model_loading
 
-SMALL = ("--flow", "model-loading", "--model", "gpt2", "--model-scale", "0.05", "--iterations", "3", "--warmup", "1")
+SMALL = (
+    "--flow",
+    "model-loading",
+    "--model",
+    "gpt2",
+    "--model-scale",
+    "0.05",
+    "--iterations",
+    "3",
+    "--warmup",
+    "1",
+)
 MODEL_BYTES = sum(field.bytes for field in model_loading("gpt2", 0.05).tasks[0].work)
 
 
-@pytest.mark.parametrize("way", ["shared-memory", pytest.param("ray-arrays", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "way", ["shared-memory", pytest.param("ray-arrays", marks=pytest.mark.long)]
+)
 def test_every_process_loads_the_published_bytes_once(run_script, way):
     finished = run_script("store", "--transport", "refs", "--load-by", way, *SMALL)
     assert (finished.code, finished.stderr) == (0, "")
     measured = finished.run.measured["model_loading"]
     assert measured["publish_seconds"] > 0 and len(measured["loads"]) == 3
     for load in measured["loads"]:
-        assert min(load["load_seconds"], load["first_read_seconds"], load["second_read_seconds"]) > 0
+        assert (
+            min(load["load_seconds"], load["first_read_seconds"], load["second_read_seconds"]) > 0
+        )
     assert measured["loads"][2]["added_bytes"] < 0.3 * MODEL_BYTES  # it maps memory that is there
 
 
-@pytest.mark.parametrize("way", ["torch-load", "torch-mmap", "safetensors", "ray-module", "ray-arrays"])
-def test_the_model_is_loaded_in_the_first_iteration_and_wrong_bytes_end_the_run(tmp_path, monkeypatch, way):
+@pytest.mark.parametrize(
+    "way", ["torch-load", "torch-mmap", "safetensors", "ray-module", "ray-arrays"]
+)
+def test_the_model_is_loaded_in_the_first_iteration_and_wrong_bytes_end_the_run(
+    tmp_path, monkeypatch, way
+):
     monkeypatch.setattr(loading, "find_marked", lambda folder: [])
     store = []  # instead of Ray's
     monkeypatch.setattr(loading.ray, "put", lambda value: store.append(value) or len(store) - 1)
@@ -39,7 +58,11 @@ def test_the_model_is_loaded_in_the_first_iteration_and_wrong_bytes_end_the_run(
     for number in (1, 2):
         publisher.run("publisher", number)
         loader.run("loader-1", number)
-        values = {"driver": None, "publisher": publisher.end_group(number), "loader-1": loader.end_group(number)}
+        values = {
+            "driver": None,
+            "publisher": publisher.end_group(number),
+            "loader-1": loader.end_group(number),
+        }
         groups.append((values, number == 2))
     measured, failure = loading.find_loads(plan, groups, None)
     assert failure is None and len(measured["loads"]) == 1
@@ -72,11 +95,27 @@ def test_the_table_has_medians_over_processes_and_the_memory_of_later_ones():
     records = []
     for way, factor in (("shared-memory", 0.1), ("torch-load", 1.0)):
         loads = [
-            {"load_seconds": factor * seconds, "first_read_seconds": 0.5, "second_read_seconds": 0.25, "added_bytes": n}
-            for seconds, n in ((0.4, MODEL_BYTES), (0.2, MODEL_BYTES // 10), (0.3, MODEL_BYTES // 5))
+            {
+                "load_seconds": factor * seconds,
+                "first_read_seconds": 0.5,
+                "second_read_seconds": 0.25,
+                "added_bytes": n,
+            }
+            for seconds, n in (
+                (0.4, MODEL_BYTES),
+                (0.2, MODEL_BYTES // 10),
+                (0.3, MODEL_BYTES // 5),
+            )
         ]
-        run = make_run([0.001], measured={"model_loading": {"publish_seconds": 1.0, "loads": loads}})
-        sizes = {"flow": "model-loading", "table": "model-loading", "model": "gpt2", "model_scale": 0.05}
+        run = make_run(
+            [0.001], measured={"model_loading": {"publish_seconds": 1.0, "loads": loads}}
+        )
+        sizes = {
+            "flow": "model-loading",
+            "table": "model-loading",
+            "model": "gpt2",
+            "model_scale": 0.05,
+        }
         records.append(make_record("refs", run, flags={"load_by": way}, **sizes))
     (section,) = sections(group_results(records))
     rows = rows_of(section)

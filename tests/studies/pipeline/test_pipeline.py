@@ -79,11 +79,32 @@ def test_actors_reject_tasks_in_another_order():
 )
 def test_steps_run_in_the_order_of_their_schedule(measure, configuration, schedule):
     """Actors end the run if a task comes too early."""
-    sizes = ("--pipeline-stages", "2", "--micro-batches", "4", "--task-seconds", "2ms", "--hidden-size", "256")
-    flags = ("--flow", "pipeline", "--schedule", schedule, *sizes, "--iterations", "4", "--warmup", "1")
+    sizes = (
+        "--pipeline-stages",
+        "2",
+        "--micro-batches",
+        "4",
+        "--task-seconds",
+        "2ms",
+        "--hidden-size",
+        "256",
+    )
+    flags = (
+        "--flow",
+        "pipeline",
+        "--schedule",
+        schedule,
+        *sizes,
+        "--iterations",
+        "4",
+        "--warmup",
+        "1",
+    )
     (run,) = measure(configuration, *flags).runs
     steps = run.measured["pipeline"]
     expected = [SCHEDULES[schedule].held(stage, 2, 4) for stage in range(2)]
     assert [steps["held_activations"][stage] for stage in ("stage-1", "stage-2")] == expected
-    for compute, stage, step in zip(steps["compute_seconds"], steps["stage_seconds"], run.seconds, strict=True):
+    for compute, stage, step in zip(
+        steps["compute_seconds"], steps["stage_seconds"], run.seconds, strict=True
+    ):
         assert 4 * 3 * 0.002 <= compute <= stage <= step

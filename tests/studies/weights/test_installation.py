@@ -52,12 +52,16 @@ def test_updates_arrive_and_every_version_differs(options, sizes):
 @pytest.mark.parametrize("model", ["gpt2", "opt-350m", "qwen2.5-0.5b"])
 def test_changes_give_the_same_parameters_as_all_values(model):
     """The verification compares all parameters of the receivers, not only what was sent."""
-    endpoints = make(sizes={"model": model, "model_scale": 0.001, "changed": 0.05}, message="indices")
+    endpoints = make(
+        sizes={"model": model, "model_scale": 0.001, "changed": 0.05}, message="indices"
+    )
     for number in (1, 2, 3, 4):
         assert update(endpoints, number)[0] == {}
     sent = endpoints.plan.sent_flow.bytes_per_iteration
     assert sent < 0.2 * endpoints.plan.task_flow.bytes_per_iteration
-    parameters_of(endpoints).served[3].reshape(-1)[17] += 1  # no update changes it, so no message has it
+    parameters_of(endpoints).served[3].reshape(-1)[17] += (
+        1  # no update changes it, so no message has it
+    )
     assert len(update(endpoints, 5)[0]) == 1
 
 
@@ -70,7 +74,9 @@ class AliasedEndpoints(LocalEndpoints):
 
 def test_a_late_write_is_found_unless_readers_copy():
     endpoints = make(AliasedEndpoints)
-    weights = sum(edge.bytes for edge in endpoints.plan.task_flow.edges if edge.message.is_parameters)
+    weights = sum(
+        edge.bytes for edge in endpoints.plan.task_flow.edges if edge.message.is_parameters
+    )
     assert sum(update(endpoints, 1)[0].values()) > 0.9 * weights
     assert update(make(AliasedEndpoints, copy_out=True), 1)[0] == {}
 
@@ -81,13 +87,19 @@ def test_updates_through_rings_arrive(tmp_path, copy_in, copy_out):
     """A reader that copies has acknowledged its copy. One that serves views keeps the slot."""
     endpoints = make(LocalRingEndpoints, tmp_path, copy_in=copy_in, copy_out=copy_out)
     outbox = endpoints.actors["trainer"].outboxes["trainer"]
-    own, sent = ({tensor.data_ptr() for tensor in list_tensors(p[1])} for p in (outbox.pool, outbox.sent))
+    own, sent = (
+        {tensor.data_ptr() for tensor in list_tensors(p[1])} for p in (outbox.pool, outbox.sent)
+    )
     assert own.isdisjoint(sent) == copy_in
     for number in (1, 2, 3, 4):
         assert update(endpoints, number)[0] == {}
     if copy_out:
-        endpoints.actors["rollout-1"].parts[0].write = lambda task, inputs: inputs  # does not copy: a late write
-        assert {name.partition(",")[0] for name in update(endpoints, 5)[0]} == {"trainer -> rollout-1"}
+        endpoints.actors["rollout-1"].parts[0].write = lambda task, inputs: (
+            inputs
+        )  # does not copy: a late write
+        assert {name.partition(",")[0] for name in update(endpoints, 5)[0]} == {
+            "trainer -> rollout-1"
+        }
 
 
 def test_torn_reads_are_found_in_memory_that_changes_while_it_is_served():
@@ -126,5 +138,7 @@ def test_a_receiver_whose_update_breaks_off_never_serves_a_mixture(copy_out):
     endpoints.actors["rollout-1"].forward_step("rollout-1.0", endpoints.carry(message))
     parameters = parameters_of(endpoints)
     is_stopped = parameters.changes % 2 == 1
-    versions = {v for index, t in enumerate(parameters.served) for v in parameters.read_versions(t, index)}
+    versions = {
+        v for index, t in enumerate(parameters.served) for v in parameters.read_versions(t, index)
+    }
     assert is_stopped if copy_out else versions == {1}

@@ -77,10 +77,26 @@ def test_sizes_that_do_not_fit_are_rejected(sizes, error):
     ("torch mapped", "--copy-in --copy-out"),
 ])  # fmt: skip
 def test_updates_are_verified_and_timed_part_by_part(measure, configuration, flags):
-    model = ("--flow", "weights", "--model", "gpt2", "--model-scale", "0.05", "--iterations", "4", "--warmup", "1")
+    model = (
+        "--flow",
+        "weights",
+        "--model",
+        "gpt2",
+        "--model-scale",
+        "0.05",
+        "--iterations",
+        "4",
+        "--warmup",
+        "1",
+    )
     record = measure(configuration, *model, *flags.split())
     updates = updates_of(record.runs[0])
-    for parts in (updates.publish_seconds, updates.transfer_seconds, updates.install_seconds, updates.stall_seconds):
+    for parts in (
+        updates.publish_seconds,
+        updates.transfer_seconds,
+        updates.install_seconds,
+        updates.stall_seconds,
+    ):
         assert len(parts) == 4 and min(parts) > 0
     assert all(map(float.__le__, updates.stall_seconds, record.runs[0].seconds))
     assert updates.reads > 0 and updates.torn_reads == 0
@@ -96,14 +112,20 @@ def test_parameters_that_are_overwritten_while_they_are_served_tear(run_script):
     assert updates_of(finished.run).torn_reads > 0
 
 
-@pytest.mark.parametrize(("torn_reads", "expected"), [((0, 0), None), ((1, 2), "3 of 9 reads of served parameters")])
-def test_torn_reads_fail_the_run_and_a_transfer_is_timed_on_the_drivers_clock(make_plan, torn_reads, expected):
+@pytest.mark.parametrize(
+    ("torn_reads", "expected"), [((0, 0), None), ((1, 2), "3 of 9 reads of served parameters")]
+)
+def test_torn_reads_fail_the_run_and_a_transfer_is_timed_on_the_drivers_clock(
+    make_plan, torn_reads, expected
+):
     plan = make_plan("torch", "--transport", "gloo", *FLAGS)
     times = {name: UpdateTimes(1.0, 2.0, 3.0, 4.0) for name in plan.worker_names}
     for name, reads, torn in zip(("rollout-1", "rollout-2"), (4, 5), torn_reads, strict=True):
         times[name].reads, times[name].torn_reads = reads, torn
     offsets = {"trainer": 0.0, "rollout-1": 0.25, "rollout-2": 0.125}
-    updates, failure = collect_updates(plan, [(times, True)], lambda name, seconds: seconds + offsets[name])
+    updates, failure = collect_updates(
+        plan, [(times, True)], lambda name, seconds: seconds + offsets[name]
+    )
     assert (updates.reads, updates.publish_seconds, updates.transfer_seconds) == (9, [3.0], [1.25])
     assert failure is None if expected is None else failure.startswith(expected)
 
@@ -114,16 +136,27 @@ def test_torn_reads_fail_the_run_and_a_transfer_is_timed_on_the_drivers_clock(ma
 def test_a_transfer_is_not_shown_if_its_clocks_are_wrong_by_more_than_a_twentieth(errors, cell):
     """The driver's node has the driver's clock, whatever its agent took to answer."""
     costs = {node: NodeCosts(clock_error_seconds=error) for node, error in errors.items()}
-    parts = {"publish_seconds": [0.02], "transfer_seconds": [0.01], "install_seconds": [0.03], "stall_seconds": [0.04]}
+    parts = {
+        "publish_seconds": [0.02],
+        "transfer_seconds": [0.01],
+        "install_seconds": [0.03],
+        "stall_seconds": [0.04],
+    }
     run = make_run([0.1] * 3, node_costs=costs, measured={"weights": parts})
-    (section,) = sections(group_results([make_record("gloo", run, runtime="torch", table="weights", **SMALL)]))
+    (section,) = sections(
+        group_results([make_record("gloo", run, runtime="torch", table="weights", **SMALL)])
+    )
     (row,) = rows_of(section)
     assert (row["publish ms"], row["transfer ms"], row["install ms"]) == ("20", cell, "30")
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
-    [({}, True), ({"bucket_size": 2**20, "message": "packed"}, True), ({"model_scale": 0.02}, False)],
+    [
+        ({}, True),
+        ({"bucket_size": 2**20, "message": "packed"}, True),
+        ({"model_scale": 0.02}, False),
+    ],
 )
 def test_records_with_messages_of_every_size_and_form_answer(make_plan, changes, expected):
     result = Result([make_record("broadcast", [0.1], runtime="torch", **SMALL | changes)])

@@ -15,7 +15,10 @@ from dataflow.studies.zero.collectives import make_numbers
 
 
 def test_sent_bytes_are_those_of_the_paper():
-    flows = [build_flow("zero", {"model": "8MB", "zero_ranks": 4, "zero_stage": stage}) for stage in (1, 2, 3)]
+    flows = [
+        build_flow("zero", {"model": "8MB", "zero_ranks": 4, "zero_stage": stage})
+        for stage in (1, 2, 3)
+    ]
     units = [flow.tasks[0].other_bytes for flow in flows]
     assert units == [bytes_per_rank * 2 * 1_000_000 * 3 / 4 for bytes_per_rank in (2, 2, 3)]
 
@@ -27,10 +30,14 @@ def test_every_wrong_number_is_counted(stage, names):
     plan = Plan(TRANSPORTS["torch collectives"], Options(transport="collectives"), flow)
     actor = Actor(plan, "rank-1")
     (part,) = actor.parts
-    part.collectives = dict.fromkeys((ALL_GATHER, REDUCE_SCATTER), torch.Tensor.copy_) | {ALL_REDUCE: lambda *_: None}
+    part.collectives = dict.fromkeys((ALL_GATHER, REDUCE_SCATTER), torch.Tensor.copy_) | {
+        ALL_REDUCE: lambda *_: None
+    }
     part.run("rank-1", 1)
     assert part.verify(1) == {}
-    assert set(part.verify(2)) == {f"rank-1, {name}" for name in names if name != ALL_REDUCE}  # no result
+    assert set(part.verify(2)) == {
+        f"rank-1, {name}" for name in names if name != ALL_REDUCE
+    }  # no result
     part.run("rank-1", 3)
     for _, _, tensor in part.buffers:
         tensor[3] += 1
