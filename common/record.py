@@ -24,6 +24,9 @@ SCHEMA_VERSION: Literal[10] = 10
 Seconds = Annotated[
     float, msgspec.Meta(gt=0, le=1e6)
 ]  # longer than any iteration: such a number is an error
+MAX_OTHER_CORES = 0.3  # that other programs use during a run, if few cores are idle
+MAX_OTHER_SHARE = 0.1  # of the idle cores, that other programs may use on a larger machine
+MAX_STEAL_CORES = 0.1  # that the hypervisor takes, for other virtual machines
 
 
 class Run(msgspec.Struct):
@@ -44,6 +47,33 @@ class Run(msgspec.Struct):
     warmup_seconds: list[Seconds] = []
     first_seconds: Seconds | None = None  # of the first iteration
     seconds: list[Seconds] = []  # of the timed iterations
+    # CPU use of other programs and idle cores, from the first iteration to the last; None: unknown, as in the scripts.
+    other_cores: float | None = None
+    idle_cores: float | None = None
+    steal_cores: float = (
+        0.0  # in which the hypervisor ran other virtual machines, in the same period
+    )
+    # Whether the times had settled after the warm-up; None: unknown, as with a fixed number of warm-up iterations.
+    settled: bool | None = None
+
+    @property
+    def max_other_cores(self) -> float:
+        """Return how many cores other programs may use without disturbing this run."""
+        return max(MAX_OTHER_CORES, MAX_OTHER_SHARE * (self.idle_cores or 0.0))
+
+    @property
+    def max_steal_cores(self) -> float:
+        """Return the largest number of cores that a hypervisor took from a machine of this run."""
+        return self.steal_cores
+
+    @property
+    def disturbance(self) -> str | None:
+        """Return what disturbed this run so much that its times can mislead; None if nothing did."""
+        if (self.other_cores or 0.0) > self.max_other_cores:
+            return f"other programs used {self.other_cores:.1f} cores"
+        if self.max_steal_cores > MAX_STEAL_CORES:
+            return f"the hypervisor took {self.max_steal_cores:.1f} cores"
+        return None
 
     def save_times(self, number: int, start: float, end: float) -> None:
         """Add the time of the iteration with this sequence number."""

@@ -20,10 +20,6 @@ from dataflow.plan.options import FORMS, options_of
 from dataflow.records.schema import Record, Run
 from dataflow.units import format_bytes
 
-MAX_OTHER_CORES = (
-    0.3  # that other programs use during a run; the times of a run with more are disturbed
-)
-MAX_STEAL_CORES = 0.1  # that the hypervisor takes, for other virtual machines
 DISTURBED, NOT_SETTLED = (
     "disturbed",
     "not settled",
@@ -71,9 +67,7 @@ class Result:
         self.paired = any(run.pair for run in self.runs)
         self.allows_disturbed = all(record.arguments.get("allow_disturbed") for record in records)
         self.ok_runs = [run for run in self.runs if run.status == "ok"]
-        self.quiet_runs = [
-            run for run in self.runs if self.allows_disturbed or not find_disturbance(run)
-        ]
+        self.quiet_runs = [run for run in self.runs if self.allows_disturbed or not run.disturbance]
         self.status, self.shown_runs, self.failure = self._choose_runs()
         self.seconds = [seconds for run in self.shown_runs for seconds in run.seconds]
         self.run_seconds = [self.seconds_of(run) for run in self.shown_runs if run.seconds]
@@ -124,7 +118,7 @@ class Result:
             return ("failed", failed, reason) if failed else ("skipped", others, reason)
         quiet, disturbance = (
             [run for run in self.quiet_runs if run.status == "ok"],
-            find_disturbance(self.ok_runs[0]),
+            self.ok_runs[0].disturbance,
         )
         settled = [run for run in quiet if run.settled is not False]
         if settled:
@@ -261,19 +255,11 @@ def median_of(samples: Iterable[Sequence[float]]) -> float | None:
     return float(np.median(values)) if values else None
 
 
-def find_disturbance(run: Run) -> str | None:
-    """Return what disturbed a run so much that its times do not count; None if nothing did."""
-    if (run.other_cores or 0) > MAX_OTHER_CORES:
-        return f"other programs used {run.other_cores:.1f} cores"
-    stolen = max([run.steal_cores, *(cost.steal_cores for cost in run.node_costs.values())])
-    return f"the hypervisor took {stolen:.1f} cores" if stolen > MAX_STEAL_CORES else None
-
-
 def warnings(result: Result) -> list[str]:
     """Return what limits the trust in a result, one line each, with what to do. Empty if nothing was timed."""
     lines = []
     for run in (run for run in result.runs if run.seconds):
-        if disturbance := find_disturbance(run):
+        if disturbance := run.disturbance:
             lines.append(
                 f"{disturbance} during the run: close other programs, and repeat it with --runs 5"
             )

@@ -216,7 +216,10 @@ class Measurement:
             if plan.transport.runtime.uses_ray:
                 faults = counted["raylet_faults"] - self.counted["raylet_faults"]
                 run.processes["raylet"] = ProcessCost(minor_faults=faults)
-            run.other_cores, run.steal_cores = self.cpu_time.other_cores()
+            use = self.cpu_time.machine_use()
+            run.other_cores = use.other_cores
+            run.idle_cores = use.idle_cores
+            run.steal_cores = use.steal_cores
         for name, value in self.connection.facts().items():
             setattr(run, name, value)
         if plan.options.trace:

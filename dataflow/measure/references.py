@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import torch
@@ -102,6 +102,14 @@ def measure_null_transport(plan: Plan, passes: int = 20) -> list[float]:
     return [round(end - start, 9) for start, end in map(driver.progress.iteration, numbers[1:])]
 
 
+class MachineUse(NamedTuple):
+    """How the cores of the machine were used, each as a mean number of cores."""
+
+    other_cores: float  # by other programs
+    idle_cores: float
+    steal_cores: float  # by other virtual machines
+
+
 class CpuTime:
     """Add up the CPU seconds of this process and its descendants, and those between `start` and `stop`.
 
@@ -124,15 +132,19 @@ class CpuTime:
         known, self._pids = set(self._pids), _process_tree()
         self.seconds += self._advance([pid for pid in self._pids if pid not in known])
 
-    def other_cores(self) -> tuple[float, float]:
-        """Return the cores that other programs, and other virtual machines, have used since this was made.
+    def machine_use(self) -> MachineUse:
+        """Return how the cores of the machine were used since this was made.
 
         The kernel counts the time of all processes in ticks of 10 ms per core, so short periods are not precise.
         """
-        seconds, busy, steal, own = (
-            now - then for now, then in zip(self._read_machine(), self._begin, strict=True)
+        differences = zip(self._read_machine(), self._begin, strict=True)
+        seconds, busy, steal, own = (now - then for now, then in differences)
+        idle = (os.cpu_count() or 1) * seconds - busy - steal
+        return MachineUse(
+            other_cores=round(max(0.0, busy - own) / seconds, 3),
+            idle_cores=round(max(0.0, idle) / seconds, 3),
+            steal_cores=round(steal / seconds, 3),
         )
-        return round(max(0.0, busy - own) / seconds, 3), round(steal / seconds, 3)
 
     def _read_machine(self) -> tuple[float, float, float, float]:
         """Return the seconds of: clock, all processes of the machine, hypervisor, and this run."""

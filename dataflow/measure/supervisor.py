@@ -166,7 +166,7 @@ def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:
     A run is measured again, at most MAX_REPEATS times, if something disturbed it. All of them are in the record; the
     times of disturbed runs do not count. Return the last exit code of each run; after 130, nothing more is measured.
     """
-    from dataflow.analysis.result import Result, find_disturbance
+    from dataflow.analysis.result import Result
     from dataflow.report.tables import format_milliseconds
     from dataflow.trace.spans import write_chrome
 
@@ -185,7 +185,7 @@ def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:
                 continue
             codes.append(measure_run(item, order, pair))
             for _ in range(0 if item.plan.options.allow_disturbed else MAX_REPEATS):
-                if codes[-1] == 0 and find_disturbance(item.record.runs[-1]):
+                if codes[-1] == 0 and item.record.runs[-1].disturbance:
                     codes[-1] = measure_run(item, order, pair)
             run = item.record.runs[-1]
             if run.spans:

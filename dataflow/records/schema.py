@@ -111,12 +111,6 @@ class Run(record.Run, msgspec.Struct, forbid_unknown_fields=True):
 
     order: Count = 0  # its position among the runs of its suite, to see drift
     pair: str = ""  # shared by two runs of a paired measurement
-    other_cores: float | None = (
-        None  # CPU use of other programs from the first iteration to the last; None: unknown
-    )
-    steal_cores: float = (
-        0.0  # CPU time in which the hypervisor ran other virtual machines, in the same period
-    )
     memcpy_all_cores_seconds: list[Seconds] = []  # as memcpy_before_seconds, by all cores
     cold_copy_before_seconds: list[
         Seconds
@@ -135,9 +129,6 @@ class Run(record.Run, msgspec.Struct, forbid_unknown_fields=True):
     links: list[Link] = []  # that edges cross
     data_paths: dict[str, str] = {}  # edge -> how its bytes travelled, as found at run time
     readers_own_a_copy: bool | None = None  # as found at run time; None: not seen
-    settled: bool | None = (
-        None  # whether the times had settled after the warm-up; None: unknown, as with --warmup N
-    )
     group_seconds: list[
         Seconds
     ] = []  # per --check-every iterations: from the first query to the last result
@@ -170,6 +161,11 @@ class Run(record.Run, msgspec.Struct, forbid_unknown_fields=True):
     ] = {}  # names of the workers in the process, joined by "+", or raylet -> cost
     iterations_us: list[tuple[float, float]] = []  # --trace: start and end of each timed iteration
     spans: list[Span] = []  # --trace
+
+    @property
+    def max_steal_cores(self) -> float:
+        """Return the largest number of cores that a hypervisor took from a machine of this run."""
+        return max([self.steal_cores, *(costs.steal_cores for costs in self.node_costs.values())])
 
 
 class Record(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from dataflow.analysis.comparison import Pair
-from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance
+from dataflow.analysis.result import UNCOUNTED, Result
 from dataflow.analysis.statistics import UNRANKED
 from dataflow.catalogue.catalogue import BASELINE, REFERENCE, SIMPLEST
 from dataflow.flows.catalogue import FLOWS
@@ -194,7 +194,7 @@ def provenance(results: Sequence[Result], campaigns: Sequence[str] = ()) -> list
         else "Left out, because"
     )
     left_out = {
-        f"{verb} they were disturbed": sum(bool(find_disturbance(run)) for run in ok_runs),
+        f"{verb} they were disturbed": sum(bool(run.disturbance) for run in ok_runs),
         "Left out, because their times had not settled": sum(
             run.settled is False for run in ok_runs
         ),

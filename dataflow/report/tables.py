@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from dataflow.analysis.comparison import link_seconds
-from dataflow.analysis.result import UNCOUNTED, Result, find_disturbance, median_of
+from dataflow.analysis.result import UNCOUNTED, Result, median_of
 from dataflow.analysis.statistics import interval
 from dataflow.analysis.workload import label_of
 from dataflow.catalogue.catalogue import REFERENCE, configuration_name
@@ -219,7 +219,7 @@ MAIN_COLUMNS = (
     Column("page faults", format_faults, 2),
     Column("runs", lambda r: str(len(r.run_seconds)), 4),
     # Of the ok runs. They are left out, except with --allow-disturbed.
-    Column("disturbed runs", lambda r: str(sum(bool(find_disturbance(run)) for run in r.ok_runs)), 6),
+    Column("disturbed runs", lambda r: str(sum(bool(run.disturbance) for run in r.ok_runs)), 6),
     TIME,
     Column("95 % interval", format_interval, 1),
     Column("p95 ms", lambda r: format_milliseconds(r.p95_seconds), 5),

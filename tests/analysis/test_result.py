@@ -5,7 +5,7 @@ import pytest
 from made_records import make_record, make_run
 
 from dataflow.analysis.result import Result, group_results, warnings
-from dataflow.records.schema import Edge, ProcessCost, record_edges
+from dataflow.records.schema import Edge, NodeCosts, ProcessCost, Run, record_edges
 from dataflow.report.sections import Group
 
 
@@ -231,3 +231,26 @@ def test_a_warning_names_what_limits_the_trust(seconds, changes, words):
              "processes": {}}  # fmt: skip
     lines = warnings(make_result(make_run(seconds, **quiet | changes)))
     assert len(lines) == bool(words) and words in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("other_cores", "idle_cores", "is_disturbed"),
+    [
+        (0.31, None, True),  # older records do not say how many cores were idle
+        (0.31, 1.0, True),
+        (0.5, 5.1, False),  # kubelet and monitoring on a larger machine
+        (17.0, 180.0, False),
+        (19.0, 180.0, True),
+    ],
+)
+def test_other_programs_disturb_a_run_by_the_cores_that_are_left_idle(
+    other_cores, idle_cores, is_disturbed
+):
+    run = Run(other_cores=other_cores, idle_cores=idle_cores)
+    assert bool(run.disturbance) == is_disturbed
+
+
+def test_the_hypervisor_of_any_node_disturbs_a_run():
+    assert not Run(node_costs={"1": NodeCosts(steal_cores=0.1)}).disturbance
+    run = Run(node_costs={"1": NodeCosts(steal_cores=0.4)})
+    assert run.disturbance == "the hypervisor took 0.4 cores"

@@ -99,8 +99,8 @@ def test_cpu_time_is_that_of_all_descendants_and_the_rest_of_the_machine_is_othe
     os.waitpid(child, 0)  # it ends after its clock was read, and counts
     assert 0.45 < cpu_time.seconds < 0.9
     spin(0.2)  # after `stop`
-    other, steal = cpu_time.other_cores()
+    use = cpu_time.machine_use()
     length, used = time.monotonic() - begin, cpu_time._total - own
     assert cpu_time.seconds < 0.9 and used >= 0.65
-    assert other == pytest.approx((12 - used) / length, rel=0.05)
-    assert steal == pytest.approx(3 / length, rel=0.05)
+    assert use.other_cores == pytest.approx((12 - used) / length, rel=0.05)
+    assert use.steal_cores == pytest.approx(3 / length, rel=0.05)
