@@ -30,7 +30,6 @@ TOO_DENSE = {
     "dataflow/measure/loop.py",
     "dataflow/measure/supervisor.py",
     "dataflow/nodes/nodes.py",
-    "dataflow/plan/validate.py",
     "dataflow/profile/inside/dataflow_recorder.py",
     "dataflow/profile/messages.py",
     "dataflow/profile/output.py",

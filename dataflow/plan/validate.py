@@ -16,7 +16,6 @@ from pathlib import Path
 from common import flags as script_flags
 from dataflow.catalogue.catalogue import Transport
 from dataflow.errors import Skipped, UsageError
-from dataflow.flows.catalogue import flag_name
 from dataflow.flows.flow import Flow
 from dataflow.flows.message import jagged_message
 from dataflow.plan.options import FORMS, RESULTS, Options
@@ -24,77 +23,146 @@ from dataflow.records.machine import cuda_version
 from dataflow.studies import studies
 
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-CGROUPS, MY_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+CGROUPS = Path("/sys/fs/cgroup")
+MY_CGROUPS = Path("/proc/self/cgroup")
+CHOOSE_ANOTHER = "choose another configuration ('dataflow list' shows all)"
 
 
 def find_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
     """Yield one line for each rule that is broken: what is wrong, and what to do."""
-    label, cores = transport.label, len(os.sched_getaffinity(0))
-    if options.zero_copy and (
-        transport.runtime.name != "store" or transport.name in ("bytes", "numpy")
-    ):
-        yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
-    if options.copy_in and (
-        not transport.requirements.shared_memory or options.message == "packed"
-    ):
-        yield f"--copy-in: {label} does not send what its producers write into shared memory: leave it out"
-    for flag in (flag for flag in ("reuse_buffers", "one_by_one") if getattr(options, flag)):
-        if not transport.can_receive_in_place:
-            yield f"{flag_name(flag)}: readers of {label} do not fetch their messages: leave it out"
-    if options.registration != "once" and not transport.registers_memory:
-        yield f"--registration: {label} registers no memory: leave it out"
-    if options.preallocate_store and (options.address or not transport.runtime.uses_ray):
-        yield "--preallocate-store is for the object store of a private Ray cluster: leave it out"
-    if options.huge_pages and not (HUGE_PAGES.exists() and "[never]" not in HUGE_PAGES.read_text()):
-        yield f"--huge-pages: this machine does not give any: write madvise into {HUGE_PAGES}"
-    if transport.runtime.uses_ray and re.search(
-        "[\udc80-\udcff]", str(RESULTS)
-    ):  # bytes that Python could not decode
-        yield f"{label}: Ray cannot start in a folder whose name is not {sys.getfilesystemencoding()}: set PYTHONUTF8=1"
-    if options.threads > cores:
-        yield f"--threads {options.threads}: there are {cores} cores: give {cores} or less"
-    if options.address and not transport.can_cross_nodes:
-        yield f"--address: {label} runs on one machine, without a cluster: leave it out"
-    if options.copy_out and not (transport.gives_views or options.zero_copy or flow.has_parameters):
-        yield f"--copy-out: readers of {label} own a copy already: leave it out"
-    # The flow has the fields and actors that flags need, and it does not block.
-    if options.placement != "pack" and not options.address:
-        yield "--placement: a private cluster has one node: give --address too, or use dataflow nodes"
-    if options.placement not in ("pack", "spread") and not options.nodes_of_actors:
-        yield f"--placement {options.placement}: give pack, spread or ACTOR=NODE,..."
-    for actor, node in options.nodes_of_actors.items():
-        if actor not in flow.actors or node < 0:
-            yield f"--placement {actor}={node}: give a node from 0 for one of {', '.join(flow.actors)}"
-    # One in each channel and one in each actor. Ray gives edges with a type hint one buffer, whatever is asked for.
-    single_buffers = (
-        2 * flow.path_length(min) - 1 if transport.requirements.single_buffer_channels else None
-    )
-    for limit in (transport.max_in_flight, single_buffers):
-        if limit and options.in_flight > limit:
-            yield (f"--in-flight {options.in_flight}: {transport.name} holds {limit} of {flow.name}: give {limit}, or "
-                   "another --transport")  # fmt: skip
-    if (group := options.group_size) < options.in_flight:
-        yield f"--in-flight {options.in_flight}: there is a verification after {group} iterations: give {group} or less"
-    if transport.requirements.one_input and any(
-        len(flow.edges_to(task.name)) > 1 for task in flow.tasks
-    ):
-        yield f"{transport.label}: {flow.name} has a task that reads two messages: use another --transport"
-    has_steps = flow.has_parameters or any(task.work for task in flow.tasks)
-    if has_steps and (options.in_flight > 1 or options.group_size > 1):
-        yield f"--in-flight and --check-every: a step of {flow.name} begins after the last one: leave them out"
-    if options.message == "packed" and flow.is_flat:
-        yield f"--message packed: every message of {flow.name} is one tensor already: leave it out"
-    if options.message == "jagged" and not any(
-        jagged_message(message).jagged_names for message in flow.messages
-    ):
-        yield f"--message jagged: no message of {flow.name} has a list of tensors: leave it out"
-    if options.as_sent and options.message != "fields":
-        yield f"--as-sent: {options.message} messages have what a view shows, and not its storage: leave it out"
-    actors = (*flow.actors, *options.add_tasks(flow).timed_names)
-    for actor in options.model_times.keys() - set(actors):
-        yield f"--model-seconds: there is no actor {actor}: give {', '.join(actors)}"
+    yield from find_transport_errors(transport, options, flow)
+    yield from find_machine_errors(transport, options)
+    yield from find_placement_errors(transport, options, flow)
+    yield from find_in_flight_errors(transport, options, flow)
+    yield from find_message_errors(options, flow)
+    added = options.add_tasks(flow)
+    actors = (*flow.actors, *added.timed_names)
+    known = ", ".join(actors)
+    for actor in options.model_times:
+        if actor not in actors:
+            yield f"--model-seconds: there is no actor {actor}: give {known}"
     for study in studies().values():
         yield from study.find_errors(transport, options, flow)
+
+
+def find_transport_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
+    """Yield the errors of flags that do not fit the transport."""
+    label = transport.label
+    runtime = transport.runtime
+    requirements = transport.requirements
+    puts_tensors = runtime.name == "store" and transport.name not in ("bytes", "numpy")
+    if options.zero_copy and not puts_tensors:
+        yield f"--zero-copy: {label} puts no tensors into the object store: leave it out"
+    is_packed = options.message == "packed"
+    writes_in_place = requirements.shared_memory and not is_packed
+    if options.copy_in and not writes_in_place:
+        yield (
+            f"--copy-in: {label} does not send what its producers write into shared memory: "
+            "leave it out"
+        )
+    if not transport.can_receive_in_place:
+        advice = f"readers of {label} do not fetch their messages: leave it out"
+        if options.reuse_buffers:
+            yield f"--reuse-buffers: {advice}"
+        if options.one_by_one:
+            yield f"--one-by-one: {advice}"
+    is_registered = options.registration != "once"
+    if is_registered and not transport.registers_memory:
+        yield f"--registration: {label} registers no memory: leave it out"
+    has_private_store = runtime.uses_ray and not options.address
+    if options.preallocate_store and not has_private_store:
+        yield "--preallocate-store is for the object store of a private Ray cluster: leave it out"
+    gives_views = transport.gives_views or options.zero_copy
+    can_copy = gives_views or flow.has_parameters
+    if options.copy_out and not can_copy:
+        yield f"--copy-out: readers of {label} own a copy already: leave it out"
+    inputs = [len(flow.edges_to(task.name)) for task in flow.tasks]
+    if requirements.one_input and max(inputs) > 1:
+        yield f"{label}: {flow.name} has a task that reads two messages: {CHOOSE_ANOTHER}"
+
+
+def find_machine_errors(transport: Transport, options: Options) -> Iterator[str]:
+    """Yield the errors of flags that this machine cannot carry out."""
+    has_huge_pages = HUGE_PAGES.exists() and "[never]" not in HUGE_PAGES.read_text()
+    if options.huge_pages and not has_huge_pages:
+        yield f"--huge-pages: this machine does not give any: write madvise into {HUGE_PAGES}"
+    undecodable = re.search("[\udc80-\udcff]", str(RESULTS))  # bytes that Python could not decode
+    if transport.runtime.uses_ray and undecodable:
+        encoding = sys.getfilesystemencoding()
+        yield (
+            f"{transport.label}: Ray cannot start in a folder whose name is not {encoding}: "
+            "set PYTHONUTF8=1"
+        )
+    cores = len(os.sched_getaffinity(0))
+    if options.threads > cores:
+        yield f"--threads {options.threads}: there are {cores} cores: give {cores} or less"
+
+
+def find_placement_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
+    """Yield the errors of --address and --placement."""
+    if options.address and not transport.can_cross_nodes:
+        yield f"--address: {transport.label} runs on one machine, without a cluster: leave it out"
+    placement = options.placement
+    if placement != "pack" and not options.address:
+        yield (
+            "--placement: a private cluster has one node: give --address too, or use dataflow nodes"
+        )
+    nodes = options.nodes_of_actors
+    is_named = placement in ("pack", "spread")
+    if not is_named and not nodes:
+        yield f"--placement {placement}: give pack, spread or ACTOR=NODE,..."
+    known = ", ".join(flow.actors)
+    for actor, node in nodes.items():
+        is_known = actor in flow.actors
+        if not is_known or node < 0:
+            yield f"--placement {actor}={node}: give a node from 0 for one of {known}"
+
+
+def find_in_flight_errors(transport: Transport, options: Options, flow: Flow) -> Iterator[str]:
+    """Yield the errors of flags with which iterations would wait for each other forever, or overlap a step."""
+    in_flight = options.in_flight
+    limits = []
+    if transport.max_in_flight:
+        limits.append(transport.max_in_flight)
+    if transport.requirements.single_buffer_channels:
+        # One in each channel and one in each actor. Ray gives edges with a type hint one buffer, whatever is asked for.
+        shortest_path = flow.path_length(min)
+        limits.append(2 * shortest_path - 1)
+    for limit in limits:
+        if in_flight > limit:
+            yield (
+                f"--in-flight {in_flight}: {transport.name} holds {limit} of {flow.name}: "
+                f"give {limit}, or {CHOOSE_ANOTHER}"
+            )
+    group = options.group_size
+    if group < in_flight:
+        yield (
+            f"--in-flight {in_flight}: there is a verification after {group} iterations: "
+            f"give {group} or less"
+        )
+    has_work = any(task.work for task in flow.tasks)
+    has_steps = has_work or flow.has_parameters
+    has_groups = in_flight > 1 or group > 1
+    if has_steps and has_groups:
+        yield (
+            f"--in-flight and --check-every: a step of {flow.name} begins after the last one: "
+            "leave them out"
+        )
+
+
+def find_message_errors(options: Options, flow: Flow) -> Iterator[str]:
+    """Yield the errors of forms of messages that do not change what the flow sends."""
+    form = options.message
+    if form == "packed" and flow.is_flat:
+        yield f"--message packed: every message of {flow.name} is one tensor already: leave it out"
+    if form == "jagged":
+        jagged = [jagged_message(message) for message in flow.messages]
+        if not any(message.jagged_names for message in jagged):
+            yield f"--message jagged: no message of {flow.name} has a list of tensors: leave it out"
+    if options.as_sent and form != "fields":
+        yield (
+            f"--as-sent: {form} messages have what a view shows, and not its storage: leave it out"
+        )
 
 
 def count_gpus() -> int:
@@ -105,19 +173,23 @@ def count_gpus() -> int:
 def resolve_device(transport: Transport, device: str) -> tuple[str, int]:
     """Return "cpu" or "cuda", and the number of GPUs that may be used; raise UsageError if --device cuda cannot be."""
     gpus = count_gpus() if device != "cpu" else 0
-    host_only = transport.requirements.host_memory_only
-    if device == "cuda" and (host_only or not gpus):
-        reason = f"{transport.name} moves host memory" if host_only and gpus else "no GPU found"
+    if gpus and not transport.requirements.host_memory_only:
+        return "cuda", gpus
+    if device == "cuda":
+        reason = "no GPU found"
+        if gpus:
+            reason = f"{transport.name} moves host memory"
         raise UsageError(f"--device cuda: {reason}. Use --device cpu.")
-    return ("cuda", gpus) if gpus and not host_only else ("cpu", 0)
+    return "cpu", 0
 
 
 def require_gpus(transport: Transport, gpus: int, actors: int) -> int:
     """Return how many GPUs the transport uses; raise Skipped if there are too few."""
     required = actors if transport.requirements.gpu_per_actor else transport.requirements.gpus
     if gpus < required:
+        needed = "1 GPU" if required == 1 else f"{required} GPUs"
         raise Skipped(
-            f"{transport.name} needs {required} GPUs and this machine has {gpus}: use another --transport"
+            f"{transport.name} needs {needed} and this machine has {gpus}: {CHOOSE_ANOTHER}"
         )
     if gpus and transport.requirements.single_host:
         return 1  # CUDA IPC: all actors use the same GPU
@@ -126,11 +198,14 @@ def require_gpus(transport: Transport, gpus: int, actors: int) -> int:
 
 def require_modules(transport: Transport, message: str | None) -> None:
     """Raise Skipped if a module that the transport, or the form of the messages, needs is not installed."""
-    needed = [form for form, change in FORMS.items() if form == message and change is None]
-    for module in (*transport.requirements.modules, *needed):
-        if not importlib.util.find_spec(module):
-            install = transport.requirements.install or f"pip install {module}"
-            raise Skipped(f"{transport.name} needs {module}, which is not installed: {install}")
+    needed = [*transport.requirements.modules]
+    if message in FORMS and FORMS[message] is None:  # the form is made by the package of its name
+        needed.append(message)
+    for module in needed:
+        if importlib.util.find_spec(module):
+            continue
+        install = transport.requirements.install or f"pip install {module}"
+        raise Skipped(f"{transport.name} needs {module}, which is not installed: {install}")
 
 
 def require_cluster(address: str) -> None:
@@ -150,26 +225,38 @@ def limited_memory() -> float:
 
     Pages of files count as free, because the kernel drops them first.
     """
-    free_bytes = [math.inf]
+    free_bytes = math.inf
     for line in MY_CGROUPS.read_text().splitlines() if MY_CGROUPS.exists() else []:
         _, controllers, group = line.split(":", 2)  # version 2 names no controllers
         if controllers and "memory" not in controllers.split(","):
             continue
         folder = CGROUPS / ("memory" if controllers else "") / group.lstrip("/")
-        limit, usage, prefix = "memory.max", "memory.current", ""
-        if controllers:  # version 1, in which sums over a group and its children have a prefix
-            limit, usage, prefix = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"
-        for parent in (
-            folder,
-            *folder.parents,
-        ):  # a limit of any of them counts; in a container, the root has it
+        # A limit of any of the parents counts too; in a container, the root has it.
+        for parent in (folder, *folder.parents):
             with suppress(OSError, KeyError, ValueError):  # without a limit, it is no number
-                statistics = dict(
-                    line.split() for line in (parent / "memory.stat").read_text().splitlines()
-                )
-                file_bytes = sum(
-                    int(statistics[f"{prefix}{kind}_file"]) for kind in ("active", "inactive")
-                )
-                used_bytes = int((parent / usage).read_text()) - file_bytes
-                free_bytes.append(max(0, int((parent / limit).read_text()) - used_bytes))
-    return min(free_bytes)
+                free_bytes = min(free_bytes, free_memory(parent, is_version_1=bool(controllers)))
+    return free_bytes
+
+
+def free_memory(folder: Path, is_version_1: bool) -> int:
+    """Return the bytes that the limit of one control group leaves.
+
+    Raise OSError or ValueError if it has no limit, and KeyError if its statistics lack a number.
+    """
+    limit = "memory.max"
+    usage = "memory.current"
+    prefix = ""
+    if is_version_1:
+        limit = "memory.limit_in_bytes"
+        usage = "memory.usage_in_bytes"
+        prefix = "total_"  # of sums over a group and its children
+    statistics: dict[str, int] = {}
+    for line in (folder / "memory.stat").read_text().splitlines():
+        name, value = line.split()
+        statistics[name] = int(value)
+    limit_bytes = int((folder / limit).read_text())
+    used_bytes = int((folder / usage).read_text())
+    active_bytes = statistics[f"{prefix}active_file"]
+    inactive_bytes = statistics[f"{prefix}inactive_file"]
+    file_bytes = active_bytes + inactive_bytes
+    return max(0, limit_bytes - used_bytes + file_bytes)

@@ -42,7 +42,7 @@ def find_errors(transport: Any, options: Any, flow: Any) -> Iterator[str]:
     ):
         yield "--message indices: a tensor has more than 2^31 values, and indices are int32: leave it out"
     if transport.requirements.shared_memory:
-        yield f"--message indices: {transport.label} sends all of its memory: use another --transport"
+        yield f"--message indices: {transport.label} sends all of its memory: leave it out"
 
 
 STUDY = Study(
