@@ -28,7 +28,6 @@ TOO_DENSE = {
     "dataflow/flows/catalogue.py",
     "dataflow/measure/data_path.py",
     "dataflow/measure/loop.py",
-    "dataflow/measure/supervisor.py",
     "dataflow/nodes/nodes.py",
     "dataflow/profile/inside/dataflow_recorder.py",
     "dataflow/profile/messages.py",

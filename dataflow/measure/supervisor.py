@@ -5,11 +5,12 @@ This module imports neither Ray nor torch. The environment of each driver proces
 
 import re
 import secrets
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,12 @@ from dataflow.plan.command_line import Planned, plan_configuration
 from dataflow.plan.options import FLAGS
 from dataflow.records import files
 from dataflow.records.machine import MACHINE_KEYS, describe_environment
-from dataflow.records.schema import Run
+from dataflow.records.schema import Record, Run
 from dataflow.workers.cleanup import RunFolder, remove_dead_runs
 
 MAX_REPEATS = 2  # of a run that other programs or virtual machines disturbed
-INTERRUPTED = (
-    "interrupted",
-    "the run was killed",
-)  # how the reason of a run begins that --continue repeats
+# How the reason of a run begins that --continue repeats.
+INTERRUPTED = ("interrupted", "the run was killed")
 
 
 class Item:
@@ -39,8 +38,9 @@ class Item:
 
     def __init__(self, planned: Planned, path: Path, label: str = "") -> None:
         self.plan, self.skipped = planned
-        self.path, self.label = path, label or self.plan.configuration.name
+        self.path = path
         self.saved_path = path  # another one if the record could not be saved there
+        self.label = label or self.plan.configuration.name
         self.is_continued = False
         self.record = self.plan.new_record()
         if self.skipped:
@@ -51,20 +51,26 @@ class Item:
         """Keep the record and the finished runs of an earlier call (--continue)."""
         self.is_continued = True
         record = files.load(self.path)
-        if structs.replace(record, environments={}, runs=[]) != structs.replace(
-            self.record, environments={}, runs=[]
-        ):
+        earlier = structs.replace(record, environments={}, runs=[])
+        if earlier != structs.replace(self.record, environments={}, runs=[]):
             raise UsageError(
                 f"--continue: {self.path} was measured with other flags: give the same flags again"
             )
-        now, then = describe_environment(), record.environments.get("0", {})
-        for key in (*MACHINE_KEYS, "git_commit"):  # all runs of a record must agree in them
-            if then and (now.get(key) or None) != (then.get(key) or None):
+        self._check_environment(record)
+        record.runs = [run for run in record.runs if not (run.reason or "").startswith(INTERRUPTED)]
+        self.record = record
+
+    def _check_environment(self, record: Record) -> None:
+        """Raise UsageError if a record is of another machine or commit. All runs of a record must agree in them."""
+        now = describe_environment()
+        then = record.environments.get("0")
+        if not then:
+            return
+        for key in (*MACHINE_KEYS, "git_commit"):
+            if (now.get(key) or None) != (then.get(key) or None):
                 raise UsageError(
                     f"--continue: {self.path} was measured with another {key}: measure all again"
                 )
-        record.runs = [run for run in record.runs if not (run.reason or "").startswith(INTERRUPTED)]
-        self.record = record
 
     def save(self) -> None:
         """Save the record, whatever happens; raise RecordError if there is no place for it."""
@@ -89,30 +95,25 @@ def new_records(items: Sequence[Item]) -> Iterator[None]:
 
 def make_items(planned: Sequence[Planned], folder: Path) -> list[Item]:
     """Return an item for each plan. Its label has the switches of the workload, and the flags whose values differ."""
-    names = [
-        "flow",
-        "message",
-        "placement",
-        *(field.name for field in FLAGS if field.metadata["size"]),
-    ]
-    flags = [{name: plan.options.arguments[name] for name in names} for plan, _ in planned]
-    named = {
-        "message",
-        *(name for name in names if len({values[name] for values in flags} - {None}) > 1),
-    }
+    sizes = [field.name for field in FLAGS if field.metadata["size"]]
+    names = ["flow", "message", "placement", *sizes]
+    named = {"message"}
+    for name in names:
+        values = {plan.options.arguments[name] for plan, _ in planned}
+        if len(values - {None}) > 1:
+            named.add(name)
     items = []
     for index, (plan, skipped) in enumerate(planned):
-        shown = {
-            name: v
-            for name, v in flags[index].items()
-            if v is True or (v is not None and name in named)
-        }
-        label = configuration_name(
-            plan.transport.runtime.name, plan.transport.name, plan.configuration.flags | shown
-        )
-        slug = re.sub("[^a-zA-Z0-9.]+", "-", label).strip("-")[
-            :200
-        ]  # a file name has at most 255 bytes
+        shown = {}
+        for name in names:
+            value = plan.options.arguments[name]
+            if value is True or (value is not None and name in named):
+                shown[name] = value
+        transport = plan.transport
+        flags = plan.configuration.flags | shown
+        label = configuration_name(transport.runtime.name, transport.name, flags)
+        words = re.sub("[^a-zA-Z0-9.]+", "-", label).strip("-")
+        slug = words[:200]  # a file name has at most 255 bytes
         items.append(Item((plan, skipped), folder / f"{index:02}-{slug}.json", label))
     return items
 
@@ -131,25 +132,28 @@ def plan_suite(
         flags = {**given, "trace": True} if part.traced else given
         for text in part.commands:
             try:
-                planned += plan_configuration(text, flags, suite, table or part.table)
+                added = plan_configuration(text, flags, suite, table or part.table)
             except UsageError:
                 if not names or text.split()[:2] in needed:
                     raise
-            written += [text.removesuffix(part.flags).strip()] * (len(planned) - len(written))
+                continue
+            planned += added
+            written += [text.removesuffix(part.flags).strip()] * len(added)
     items = make_items(planned, folder)
-    labels = [
-        {item.label, item.plan.configuration.name, text}
-        for item, text in zip(items, written, strict=True)
-    ]
-    for name in set(names).difference(*labels):
-        raise UsageError(
-            f"{suite} has no {name}{did_you_mean(name, set().union(*labels))} (--dry-run shows all)"
-        )
-    return [
-        item
-        for item, own in zip(items, labels, strict=True)
-        if not names or not own.isdisjoint(names)
-    ]
+    if not names:
+        return items
+    selected = []
+    known: set[str] = set()
+    for item, text in zip(items, written, strict=True):
+        labels = {item.label, item.plan.configuration.name, text}
+        known |= labels
+        if not labels.isdisjoint(names):
+            selected.append(item)
+    for name in names:
+        if name not in known:
+            advice = f"{did_you_mean(name, known)} (--dry-run shows all)"
+            raise UsageError(f"{suite} has no {name}{advice}")
+    return selected
 
 
 def pair_with_checkout(item: Item, checkout: Path) -> list[Item]:
@@ -160,47 +164,123 @@ def pair_with_checkout(item: Item, checkout: Path) -> list[Item]:
     return [Item((item.plan, None), folder / "new" / name, item.label), old]
 
 
+@dataclass(frozen=True)
+class ScheduledRun:
+    """One run that is to be measured: its configuration, its position among all runs, and the name of its pair."""
+
+    item: Item
+    order: int
+    pair: str = ""  # shared by two runs of a paired measurement
+
+
 def measure_all(groups: Sequence[Sequence[Item]]) -> list[int]:
     """Measure one run after the other, and leave out what an earlier call finished. The runs of a group are a pair.
 
-    A run is measured again, at most MAX_REPEATS times, if something disturbed it. All of them are in the record; the
-    times of disturbed runs do not count. Return the last exit code of each run; after 130, nothing more is measured.
+    Return the last exit code of each run; after 130, nothing more is measured.
     """
-    from dataflow.analysis.result import Result
-    from dataflow.report.tables import format_milliseconds
-    from dataflow.trace.spans import write_chrome
-
-    pairs = [secrets.token_hex(4) if len(items) > 1 else "" for items in groups]
-    runs = [(item, pair) for items, pair in zip(groups, pairs, strict=True) for item in items]
-    counts: Counter[Path] = Counter()
+    scheduled = schedule_runs(groups)
     codes: list[int] = []
     with only_measurement():
-        for item in {item for item, _ in runs if item.is_continued}:
+        for item in {run.item for run in scheduled if run.item.is_continued}:
             item.load_finished_runs()  # again, because the call that held the lock may have finished more
+        remaining = find_remaining(scheduled)
         begin = time.monotonic()
-        for order, (item, pair) in enumerate(runs):
-            counts[item.path] += 1
-            # A run that was disturbed and its repetitions have the same position.
-            if counts[item.path] <= len({run.order for run in item.record.runs}):
-                continue
-            codes.append(measure_run(item, order, pair))
-            for _ in range(0 if item.plan.options.allow_disturbed else MAX_REPEATS):
-                if codes[-1] == 0 and item.record.runs[-1].disturbance:
-                    codes[-1] = measure_run(item, order, pair)
-            run = item.record.runs[-1]
-            if run.spans:
-                write_chrome(item.path.with_suffix(".trace"), run, item.record.workload.edges)
-            if len(runs) > 1:
-                result = Result((structs.replace(item.record, runs=[run]),))
-                took = time.monotonic() - begin
-                left = took / len(codes) * (len(runs) - order - 1)
-                times = f"{timedelta(seconds=round(took))} so far, about {timedelta(seconds=round(left))} left"
-                median = format_milliseconds(result.seconds_of(run)) if run.seconds else ""
-                print(f"{order + 1:3} of {len(runs)}  {item.label}: {result.failure or f'{median} ms per iteration'} "
-                      f"({times})", flush=True)  # fmt: skip
+        for run in remaining:
+            codes.append(measure_until_undisturbed(run))
+            save_trace(run.item)
+            if len(scheduled) > 1:
+                seconds_so_far = time.monotonic() - begin
+                seconds_left = seconds_so_far / len(codes) * (len(remaining) - len(codes))
+                position = f"{run.order + 1:3} of {len(scheduled)}"
+                print_progress(run.item, position, seconds_so_far, seconds_left)
             if codes[-1] == 130:
                 break
     return codes
+
+
+def schedule_runs(groups: Sequence[Sequence[Item]]) -> list[ScheduledRun]:
+    """Return the runs of all groups in their order. The runs of a group of several items are a pair."""
+    scheduled: list[ScheduledRun] = []
+    for items in groups:
+        pair = secrets.token_hex(4) if len(items) > 1 else ""
+        for item in items:
+            scheduled.append(ScheduledRun(item, len(scheduled), pair))
+    return scheduled
+
+
+def find_remaining(scheduled: Sequence[ScheduledRun]) -> list[ScheduledRun]:
+    """Return the runs that no earlier call has finished (--continue), going by the records of their items."""
+    passed: Counter[Path] = Counter()
+    remaining = []
+    for run in scheduled:
+        path = run.item.path
+        passed[path] += 1
+        # A run that was disturbed and its repetitions have the same position.
+        finished = {finished.order for finished in run.item.record.runs}
+        if passed[path] > len(finished):
+            remaining.append(run)
+    return remaining
+
+
+def measure_until_undisturbed(run: ScheduledRun) -> int:
+    """Measure a run, and repeat it at most MAX_REPEATS times while something disturbs it. Return the last exit code.
+
+    All of these runs are in the record. With --allow-disturbed, none is repeated.
+    """
+    from dataflow.report.render import print_text  # imports numpy
+
+    item = run.item
+    code = measure_run(item, run.order, run.pair)
+    if item.plan.options.allow_disturbed:
+        return code
+    for repetition in range(1, MAX_REPEATS + 1):
+        disturbance = item.record.runs[-1].disturbance
+        if code != 0 or not disturbance:
+            break
+        print_text(
+            f"{item.label}: {disturbance} during this run, so it is measured again "
+            f"(repetition {repetition} of at most {MAX_REPEATS})"
+        )
+        sys.stdout.flush()
+        code = measure_run(item, run.order, run.pair)
+    return code
+
+
+def save_trace(item: Item) -> None:
+    """Write the Chrome trace of the last run beside its record, if it was traced."""
+    from dataflow.trace.spans import write_chrome
+
+    run = item.record.runs[-1]
+    if run.spans:
+        write_chrome(item.path.with_suffix(".trace"), run, item.record.workload.edges)
+
+
+def print_progress(item: Item, position: str, seconds_so_far: float, seconds_left: float) -> None:
+    """Print the time per iteration of the last run of an item, or why it has none, and how long all runs take."""
+    from dataflow.report.render import print_text
+
+    so_far = timedelta(seconds=round(seconds_so_far))
+    left = timedelta(seconds=round(seconds_left))
+    times = f"{so_far} so far, about {left} left"
+    print_text(f"{position}  {item.label}: {describe_last_run(item)} ({times})")
+    sys.stdout.flush()
+
+
+def describe_last_run(item: Item) -> str:
+    """Return the time per iteration of the last run of an item, or why it has none."""
+    from dataflow.analysis.result import Result
+    from dataflow.report.tables import format_milliseconds
+
+    run = item.record.runs[-1]
+    result = Result((structs.replace(item.record, runs=[run]),))
+    if run.status != "ok":
+        return str(result.failure)
+    text = f"{format_milliseconds(result.seconds_of(run))} ms per iteration"
+    if run.disturbance:
+        text += f", disturbed: {run.disturbance}"
+    if run.settled is False:
+        text += ", its times had not settled after the warm-up"
+    return text
 
 
 def measure_run(item: Item, order: int, pair: str = "") -> int:
@@ -209,45 +289,47 @@ def measure_run(item: Item, order: int, pair: str = "") -> int:
     `order` is the position among all runs, and `pair` is the name that two paired runs share. Return the exit code: 0,
     1 (the run failed) or 130 (it was interrupted).
     """
-    record, started_at = item.record, datetime.now(UTC).isoformat(timespec="seconds")
-    record.runs.append(
-        Run(started_at=started_at, order=order, pair=pair, store_bytes=item.plan.store_bytes)
-    )
+    runs = item.record.runs
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
+    store_bytes = item.plan.store_bytes
+    runs.append(Run(started_at=started_at, order=order, pair=pair, store_bytes=store_bytes))
     item.save()
     try:
         remove_dead_runs()
-        with run_beside(item.plan.beside) as count_iterations, RunFolder() as run_folder:
-            plan = replace(item.plan, run_folder=run_folder.folder, shared_folder=run_folder.shared)
-            monitor = Monitor(plan, record)
-            monitor.follow_driver(run_folder)
-            run = record.runs[-1]
-            if plan.beside and run.status == "ok":
-                begin, _ = monitor.progress.iteration(
-                    2 + (run.warmup_iterations or 0)
-                )  # the first timed one
-                _, end = monitor.progress.iteration(monitor.progress.progress[2])
-                run.beside_iterations, run.beside_seconds = (
-                    count_iterations(begin, end),
-                    end - begin,
-                )
-                run.other_cores, run.loopback_bytes = (
-                    None,
-                    None,
-                )  # the other flow has a part in them
+        follow_run(item)
     except KeyboardInterrupt:
-        run = record.runs[-1]
-        run.status, run.reason = "failed", f"interrupted after {len(run.seconds)} timed iterations"
+        iterations = len(runs[-1].seconds)
+        fail(runs[-1], f"interrupted after {iterations} timed iterations")
         return 130
     except RunFailed as error:  # as the last thing, if processes cannot be ended
-        run = record.runs[-1]
-        known = f"{run.reason}; " if run.status == "failed" and run.reason != Run().reason else ""
-        run.status, run.reason = "failed", f"{known}{error}"
+        has_reason = runs[-1].status == "failed" and runs[-1].reason != Run().reason
+        fail(runs[-1], f"{runs[-1].reason}; {error}" if has_reason else str(error))
     except Exception as error:  # a defect of the suite
-        record.runs[-1].status, record.runs[-1].reason = (
-            "failed",
-            f"{type(error).__name__}: {error}",
-        )
+        fail(runs[-1], f"{type(error).__name__}: {error}")
         raise
     finally:
         item.save()
-    return 0 if record.runs[-1].status == "ok" and item.saved_path == item.path else 1
+    is_in_place = item.saved_path == item.path
+    return 0 if runs[-1].status == "ok" and is_in_place else 1
+
+
+def follow_run(item: Item) -> None:
+    """Start the driver process of a plan, and that of the flow of --beside, and follow them to their end."""
+    with run_beside(item.plan.beside) as count_iterations, RunFolder() as run_folder:
+        plan = replace(item.plan, run_folder=run_folder.folder, shared_folder=run_folder.shared)
+        monitor = Monitor(plan, item.record)
+        monitor.follow_driver(run_folder)
+        run = item.record.runs[-1]
+        if plan.beside and run.status == "ok":
+            first_timed = 2 + (run.warmup_iterations or 0)
+            begin, _ = monitor.progress.iteration(first_timed)
+            _, end = monitor.progress.iteration(monitor.progress.progress[2])
+            run.beside_iterations = count_iterations(begin, end)
+            run.beside_seconds = end - begin
+            run.other_cores = None  # the other flow has a part in both
+            run.loopback_bytes = None
+
+
+def fail(run: Run, reason: str) -> None:
+    run.status = "failed"
+    run.reason = reason
