@@ -1,6 +1,7 @@
 """Define the record of a measurement, write it to a file, and read it. It holds samples and no derived number."""
 
 import argparse
+import errno
 import fcntl
 import gzip
 import os
@@ -203,9 +204,9 @@ def replace(path: Path, content: bytes) -> None:
         partial.write_bytes(content)
         os.replace(partial, path)
     except OSError as error:
-        raise RecordError(
-            f"cannot write {path} ({error.strerror}): free some space, or give another name"
-        ) from None
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = "free some space, or give another name" if is_full else "give another name"
+        raise RecordError(f"cannot write {path} ({error.strerror}): {advice}") from None
     finally:  # also after an interrupt
         with suppress(OSError):
             partial.unlink()

@@ -1,7 +1,11 @@
 """Parse the flags of every verb, explain them for --help, and plan configurations. Nothing is measured."""
 
 import argparse
+import re
 import shlex
+import shutil
+import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -26,8 +30,76 @@ COMMON = (
     "warmup",
     "in_flight",
 )
+MAX_CHOICES = 50  # characters beside a flag
 SWEPT_FLAGS = ("batch-size", "actors", "iteration-bytes", "fields", "in-flight")
 Planned = tuple[Plan, UsageError | None]  # and why it cannot be measured
+
+
+class ExampleFormatter(argparse.HelpFormatter):
+    """Show texts that are as wide as the terminal: paragraphs are filled, and examples keep their lines.
+
+    An example is an indented line: a command and, after two or more spaces, what it does. If the examples do not fit
+    into the terminal, what each one does stands above it.
+    """
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        parts = []
+        for paragraph in text.strip().split("\n\n"):
+            lines = paragraph.splitlines()
+            if not lines[0].startswith(" "):
+                parts.append(fill(" ".join(lines), width))
+            elif max(map(len, lines)) <= width:
+                parts.append(paragraph)
+            else:
+                parts.append("\n".join(format_example(line, width) for line in lines))
+        return "\n\n".join(parts)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return fill(text, width).splitlines()
+
+    def _metavar_formatter(self, action: argparse.Action, default_metavar: str) -> Any:
+        """Show a name in place of many choices, which stand in the help then."""
+        if has_many_choices(action):
+            return lambda count: ("NAME",) * count
+        return super()._metavar_formatter(action, default_metavar)
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        text = super()._expand_help(action)
+        if has_many_choices(action) and action.choices:
+            text += f": one of {', '.join(action.choices)}"
+        return text
+
+
+def has_many_choices(action: argparse.Action) -> bool:
+    """Return whether a flag has more choices than fit beside it, and no other name for its values."""
+    return action.metavar is None and len(", ".join(action.choices or [])) > MAX_CHOICES
+
+
+def fill(text: str, width: int) -> str:
+    """Break text between words; a word with a hyphen, such as the name of a suite, stays together."""
+    return textwrap.fill(" ".join(text.split()), width, break_on_hyphens=False)
+
+
+def format_example(line: str, width: int) -> str:
+    """Return what a command does as a comment, and the command, which is continued with backslashes if it is long."""
+    indent = " " * 4
+    command, *explanation = re.split(" {2,}", line.strip())
+    shown = [f"{indent}# {text}" for text in explanation]
+    shown.append(indent)
+    for word in re.findall(r'(?:"[^"]*"|[^\s"]+)+', command):  # text in quotes is not broken
+        if len(f"{shown[-1]}{word} \\") > width:
+            shown[-1] += "\\"
+            shown.append(indent * 2)
+        shown[-1] += f"{word} "
+    return "\n".join(text.rstrip() for text in shown)
+
+
+def print_lines(text: str) -> None:
+    """Print lines that are broken between words if a terminal is too narrow for them."""
+    width = shutil.get_terminal_size().columns
+    for line in text.splitlines():
+        is_too_long = sys.stdout.isatty() and len(line) > width
+        print(textwrap.fill(line, width, subsequent_indent="    ") if is_too_long else line)
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -38,9 +110,12 @@ class OneLineParser(argparse.ArgumentParser):
 
     def __init__(self, description: str | None, usage: str) -> None:
         super().__init__(
-            description=description, usage=usage, allow_abbrev=False, add_help=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )  # fmt: skip
+            description=description,
+            usage=usage,
+            allow_abbrev=False,
+            add_help=False,
+            formatter_class=ExampleFormatter,
+        )
         self.groups: dict[str, list[argparse.Action]] = {}
         self.add_argument(
             "-h",
@@ -53,9 +128,10 @@ class OneLineParser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(
-            f"{' '.join(message.split()).removeprefix('argument ')} (--help lists the flags)"
-        )
+        """Raise UsageError with argparse's message, in which the names of Python's types are replaced."""
+        text = " ".join(message.split()).removeprefix("argument ")
+        text = re.sub("invalid int value: ('.*')", r"\1 is not possible: give a whole number", text)
+        raise UsageError(f"{text} (--help lists the flags)")
 
     def parse_all(self, argv: Sequence[str]) -> argparse.Namespace:
         values, unknown = self.parse_known_intermixed_args(argv)
@@ -69,7 +145,7 @@ class OneLineParser(argparse.ArgumentParser):
         """Print the help of a group of flags, of all of them, or of none: the most important ones. End the program."""
         lists = {"flows": catalogue.describe_flows, "presets": describe_presets}
         if topic in lists:
-            print(lists[topic]())
+            print_lines(lists[topic]())
             self.exit()
         in_groups = [action for actions in self.groups.values() for action in actions]
         own = [action for action in self._actions if action not in in_groups]
@@ -80,8 +156,10 @@ class OneLineParser(argparse.ArgumentParser):
         for action in self._actions:
             action.help = action.help if action in shown[topic] else argparse.SUPPRESS
         if self.groups:
-            self.epilog = (f"More flags: --help GROUP, with one of {', '.join(self.groups)}, all.\n"
-                           f"Values: --help {' or --help '.join(lists)}.")  # fmt: skip
+            self.epilog = (
+                f"More flags: --help GROUP, with one of {', '.join(self.groups)}, all.\n\n"
+                f"Values: --help {' or --help '.join(lists)}."
+            )
         self.print_help()
         self.exit()
 

@@ -8,11 +8,20 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, ValidationError, convert
 
+KINDS: dict[Any, str] = {int: "a whole number", float: "a number"}  # of values, by their parser
+
 
 def flag(
-    group: str, default: Any, help: str, parse: Callable[[str], Any] | None = None, bounds: Meta | None = None, *,
-    configuration: bool = False, size: bool | Literal["sender"] = False, **argparse_settings: Any,
-) -> Any:  # fmt: skip
+    group: str,
+    default: Any,
+    help: str,
+    parse: Callable[[str], Any] | None = None,
+    bounds: Meta | None = None,
+    *,
+    configuration: bool = False,
+    size: bool | Literal["sender"] = False,
+    **argparse_settings: Any,
+) -> Any:
     """Return a dataclass field that is a flag, or a switch if it has no `parse`. An empty help hides it.
 
     With `configuration`, the flag makes another configuration, so it is a part of the name. With `size`, it sets the
@@ -32,6 +41,28 @@ def parse_value(parse: Callable[[str], Any], bounds: Meta | None, text: str) -> 
     """Return the value of a flag; raise ArgumentTypeError for a text that cannot be read, or a value out of bounds."""
     try:
         value = parse(text)
-        return convert(value, Annotated[type(value), bounds]) if bounds else value
-    except (ValueError, ValidationError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not possible: {error}") from None
+    except ValueError as error:
+        advice = f"give {KINDS[parse]}" if parse in KINDS else str(error)
+        raise argparse.ArgumentTypeError(f"{text!r} is not possible: {advice}") from None
+    if bounds and not is_within(value, bounds):
+        advice = f"give {describe_bounds(bounds)}"
+        raise argparse.ArgumentTypeError(f"{text!r} is not possible: {advice}")
+    return value
+
+
+def is_within(value: float, bounds: Meta) -> bool:
+    """Return whether a number is within bounds."""
+    try:
+        convert(value, Annotated[type(value), bounds])
+    except ValidationError:
+        return False
+    return True
+
+
+def describe_bounds(bounds: Meta) -> str:
+    """Return the bounds in words, such as "1 or more"."""
+    if bounds.le is None:
+        return f"more than {bounds.gt}" if bounds.gt is not None else f"{bounds.ge} or more"
+    if bounds.gt is not None:
+        return f"more than {bounds.gt} and at most {bounds.le}"
+    return f"{bounds.ge} to {bounds.le}"

@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta, convert
+from msgspec import Meta
 
 from dataflow.catalogue.catalogue import read_files
 from dataflow.flows.catalogue import FLOWS
 from dataflow.flows.flow import Flow
 from dataflow.flows.message import MODELS
-from dataflow.plan.flag import flag
+from dataflow.plan.flag import KINDS, flag
 from dataflow.studies import Added, studies
 from dataflow.units import parse_bytes, parse_seconds
 
@@ -26,19 +26,18 @@ FORMS = {
     form: change for study in studies().values() for form, change in study.forms.items()
 }  # of --message
 MIN_STORE_BYTES = 75 * 2**20  # Ray rejects less
-MAX_WARMUP, MIN_WARMUP_GROUPS = (
-    60,
-    10,
-)  # untimed iterations; groups of --in-flight of them, which are compared
+MAX_WARMUP = 60  # untimed iterations
+MIN_WARMUP_GROUPS = 10  # of --in-flight untimed iterations, which are compared
+MAX_COUNT = 10**6  # of most things
 
 
 def parse_warmup(text: str) -> int | None:
     """Return the number of untimed iterations; None for steady."""
-    return (
-        None
-        if text == "steady"
-        else convert(text, Annotated[int, Meta(ge=0, le=10**6)], strict=False)
-    )
+    if text == "steady":
+        return None
+    if not text.isdecimal() or int(text) > MAX_COUNT:
+        raise ValueError(f"give a whole number from 0 to {MAX_COUNT}, or steady")
+    return int(text)
 
 
 def parse_assignments(flag: str, text: str | None, parse: Callable[[str], Any]) -> dict[str, Any]:
@@ -53,13 +52,16 @@ def parse_assignments(flag: str, text: str | None, parse: Callable[[str], Any]) 
         try:
             values[name] = parse(value)
         except ValueError as error:
-            raise ValueError(f"{flag} {part}: {error}") from None
+            advice = f"give {KINDS[parse]}" if parse in KINDS else error
+            raise ValueError(f"{flag} {part}: {advice}") from None
     return values
 
 
 _workload, _size = partial(flag, "workload"), partial(flag, "sizes", None, size=True)
 _transport, _measurement = partial(flag, "transport"), partial(flag, "measurement")
-_COUNT, _BYTES, _TIME = Meta(ge=1, le=10**6), Meta(ge=1, le=10**15), Meta(gt=0)
+_COUNT = Meta(ge=1, le=MAX_COUNT)
+_BYTES = Meta(ge=1, le=10**15)
+_TIME = Meta(gt=0)
 _LENGTHS = "a number, lognormal:200:0.6:512 (median, sigma, longest) or uniform:10:512"
 
 
@@ -125,7 +127,7 @@ class CoreOptions:
         "--in-flight iterations and the sequence numbers of the others are verified. Default: the value of "
         "--in-flight, so that all bytes of every iteration are verified", int, _COUNT, configuration=True)
     allow_disturbed: bool = _measurement(False, "count runs during which other programs used more than 0.3 cores, or "
-        "the hypervisor took more than 0.1, and do not measure them again")
+        "more than a tenth of the idle ones, or the hypervisor took more than 0.1, and do not measure them again")
     in_flight: int = _measurement(1, "largest number of iterations that run at the same time",
         int, Meta(ge=1, le=64), configuration=True)
     timeout: float = _measurement(120.0, "end the run with an error if its start or an iteration takes longer (in s)",
@@ -190,12 +192,14 @@ class CoreOptions:
     @property
     def configuration_flags(self) -> dict[str, Any]:
         """Return the given flags that make another configuration."""
-        flags = [field for field in FLAGS if field.metadata["configuration"]]
-        return {
-            field.name: value
-            for field in flags
-            if (value := getattr(self, field.name)) != field.default
-        }
+        flags = {}
+        for field in FLAGS:
+            value = getattr(self, field.name)
+            if field.metadata["configuration"] and value != field.default:
+                flags[field.name] = value
+        if self.check_every == 1:  # as without the flag
+            del flags["check_every"]
+        return flags
 
     @property
     def arguments(self) -> dict[str, Any]:

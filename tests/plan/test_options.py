@@ -47,7 +47,8 @@ def shown_flags(text):
 def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(capsys):
     text = help_text(capsys, "--help")
     assert shown_flags(text) == {"--own", *map(flag_name, command_line.COMMON)}
-    groups = re.search("More flags: --help GROUP, with one of (.*), all", text)[1].split(", ")
+    one_line = " ".join(text.split())
+    groups = re.search("More flags: --help GROUP, with one of (.*), all", one_line)[1].split(", ")
     by_group = {
         group: shown_flags(help_text(capsys, "--help", group)) for group in [*groups, "all"]
     }
@@ -60,7 +61,7 @@ def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(c
 
 
 @pytest.mark.parametrize(("runtime", "flags", "reason"), [
-    ("store", ["--batch-size", "0"], "--batch-size: '0' is not possible: Expected `int` >= 1"),
+    ("store", ["--batch-size", "0"], "--batch-size: '0' is not possible: give 1 to 1000000"),
     ("store", ["--prompt-seq-len", "1" + "0" * 400], "--prompt-seq-len"),
     ("store", ["--batch", "4"], "did you mean --batch-size?"),
     ("torch", ["--check-every", "3", "--in-flight", "4"], "a verification after 3 iterations: give 3 or less"),
@@ -74,17 +75,17 @@ def test_help_has_the_common_flags_and_names_groups_that_have_every_other_flag(c
     ("store", ["--transport", "bytes", "--zero-copy"], "puts no tensors into the object store"),
     ("graph", ["--transport", "mapped", *CLUSTER], "runs on one machine"),
     ("store", ["--address", "127.0.0.1:1"], "no answer"),
-    ("store", ["--in-flight", "2"], "driver-queue holds 1 of online-dpo: give 1, or another --transport"),
+    ("store", ["--in-flight", "2"], "driver-queue holds 1 of online-dpo: give 1, or choose another configuration"),
     ("graph", ["--transport", "shm", "--in-flight", "6"], "shm holds 5 of online-dpo: give 5"),
     ("graph", [*CLUSTER, "--placement", "critic=1"], "critic=1: give a node from 0 for one of policy, reference"),
     ("graph", [*CLUSTER, "--placement", "policy=-1"], "policy=-1: give a node from 0 for"),
-    ("graph", [*CLUSTER, "--placement", "policy=a"], "--placement policy=a: invalid literal"),
+    ("graph", [*CLUSTER, "--placement", "policy=a"], "--placement policy=a: give a whole number"),
     ("graph", [*CLUSTER, "--placement", "sprad"], "--placement sprad: give pack, spread or ACTOR=NODE,..."),
     ("graph", ["--placement", "policy=1"], "a private cluster has one node: give --address too"),
     ("torch", ["--sweep", "payloda=1,2"], "NAME one of batch-size, actors, iteration-bytes, fields, in-flight"),
     ("torch", ["--sweep", "iteration-bytes=1KiB:64KiB:4x"], "give VALUE,VALUE,..."),
     ("torch", ["--sweep", "in-flight=1,4", "--in-flight", "1"], "leave one of them out"),
-    ("torch", ["--sweep", "in-flight=1,65"], "Expected `int` <= 64"),
+    ("torch", ["--sweep", "in-flight=1,65"], "give 1 to 64"),
     ("store", ["--device", "cuda"], "--device cuda: no GPU found. Use --device cpu."),
 ], ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "")  # fmt: skip
 def test_flags_that_cannot_be_used_are_rejected_in_one_line(runtime, flags, reason):
@@ -187,3 +188,8 @@ def test_every_command_of_a_page_can_be_parsed(page, monkeypatch):
             PARSERS[verb](words)
         else:
             assert verb in ("list", "nodes", "profile", "explain"), words
+
+
+def test_one_iteration_between_verifications_is_the_configuration_without_the_flag():
+    assert parse("--check-every", "1").configuration_flags == parse().configuration_flags == {}
+    assert parse("--check-every", "8").configuration_flags == {"check_every": 8}
