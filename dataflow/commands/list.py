@@ -1,22 +1,24 @@
 """Show the configurations of the suite as a table: what each one needs, and whether this machine can measure it.
 
-The column `a run takes about` has the time of all its iterations, without the start, from results/campaigns.
+    python3 -m dataflow list
+    python3 -m dataflow list --flow grpo --device cuda     for another flow, device or size
 
-python3 -m dataflow list
-python3 -m dataflow list --flow grpo --device cuda     for another flow, device or size
+The column `a run takes about` has the time of all its iterations, without the start, from results/campaigns.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dataflow.catalogue.catalogue import VARIANTS, Variant, readers_get_views
-from dataflow.commands.run import read_durations
+from dataflow.commands.run import format_iterations, read_durations
 from dataflow.errors import UsageError
 from dataflow.plan.command_line import OneLineParser, parse_with_options, plan_configuration
 from dataflow.plan.plan import Plan
 
+PlannedVariant = tuple[Plan | None, str | None]  # and why this machine cannot measure it
 
-def plan_variant(variant: Variant, given: Mapping[str, Any]) -> tuple[Plan | None, str | None]:
+
+def plan_variant(variant: Variant, given: Mapping[str, Any]) -> PlannedVariant:
     """Return the plan of a configuration with these flags, and why this machine cannot measure it."""
     try:
         plan, reason = plan_configuration(variant.name, given)[0]
@@ -25,32 +27,69 @@ def plan_variant(variant: Variant, given: Mapping[str, Any]) -> tuple[Plan | Non
     return plan, str(reason) if reason else None
 
 
+def describe_reader(variant: Variant) -> str:
+    return "a view" if readers_get_views(variant.transport, variant.flags) else "a copy"
+
+
+def number_reasons(reasons: Sequence[str | None]) -> dict[str, int]:
+    """Return a number for each different reason, in the order in which they appear."""
+    numbers: dict[str, int] = {}
+    for reason in reasons:
+        if reason and reason not in numbers:
+            numbers[reason] = len(numbers) + 1
+    return numbers
+
+
 def main(argv: Sequence[str]) -> int:
+    """Print the table. On a terminal, reasons are below it, because they are too wide for a column."""
     _, given = parse_with_options(OneLineParser(__doc__, "python3 -m dataflow list [flags]"), argv)
-    from dataflow.report.render import (
-        print_table,
-    )  # imports numpy, for which a wrong flag should not wait
-    from dataflow.report.tables import Column, make_table
+    # These imports take time, and a wrong flag should not wait.
+    from dataflow.report.render import print_table, print_text, terminal_width
+    from dataflow.report.tables import make_table
 
     planned = {variant.name: plan_variant(variant, given) for variant in VARIANTS}
-    reasons = {reason for _, reason in planned.values()}
-    if len(reasons) == 1 and (reason := reasons.pop()):  # a wrong flag
-        raise UsageError(reason)
-    format_duration = read_durations()
-    columns = [
-        Column("configuration", lambda v: v.name),
-        Column(
-            "readers get",
-            lambda v: f"a {'view' if readers_get_views(v.transport, v.flags) else 'copy'}",
-            0,
-            True,
-        ),
-        Column(
-            "nodes", lambda v: "several" if v.transport.can_cross_nodes else "one", is_text=True
-        ),
-        Column("a run takes about", lambda v: format_duration(*planned[v.name]), is_optional=True),
-        Column("on this machine", lambda v: planned[v.name][1] or "runs", is_text=True),
-        Column("description", lambda v: v.explanation or v.transport.summary, 1, is_text=True),
-    ]
-    print_table(make_table(VARIANTS, columns))
+    reasons = [reason for _, reason in planned.values()]
+    if len(set(reasons)) == 1 and reasons[0]:  # a wrong flag
+        raise UsageError(reasons[0])
+    numbers = number_reasons(reasons) if terminal_width() else {}
+    print_table(make_table(VARIANTS, make_columns(planned, numbers)))
+    for reason, number in numbers.items():
+        print_text(f"({number}) {reason}")
     return 0
+
+
+def make_columns(planned: Mapping[str, PlannedVariant], numbers: Mapping[str, int]) -> list[Any]:
+    """Return the columns of the table; `numbers` has the numbers of reasons that are not in it."""
+    from dataflow.report.tables import Column
+
+    durations = read_durations()
+
+    def format_state(variant: Variant) -> str:
+        reason = planned[variant.name][1]
+        if reason is None:
+            return "runs"
+        return f"skipped ({numbers[reason]})" if numbers else reason
+
+    return [
+        Column("configuration", lambda variant: variant.name),
+        Column("readers get", describe_reader, rank=2, is_text=True),
+        Column(
+            "nodes",
+            lambda variant: "several" if variant.transport.can_cross_nodes else "one",
+            rank=3,
+            is_text=True,
+        ),
+        Column(
+            "a run takes about",
+            lambda variant: format_iterations(durations, *planned[variant.name]),
+            rank=1,
+            is_optional=True,
+        ),
+        Column("on this machine", format_state, is_text=True),
+        Column(
+            "description",
+            lambda variant: variant.explanation or variant.transport.summary,
+            rank=4,
+            is_text=True,
+        ),
+    ]

@@ -2,37 +2,51 @@
 
     python3 -m dataflow run "store refs"                                         one configuration
     python3 -m dataflow run "store refs" "graph shm --in-flight 2" --runs 5      several, interleaved
-    python3 -m dataflow run --suite headline --runs 5
-    python3 -m dataflow run --suite headline "store refs" "graph shm"            two configurations of a suite
+    python3 -m dataflow run --suite quick
+    python3 -m dataflow run --suite quick "store refs" "graph shm"               two configurations of a suite
     python3 -m dataflow run --flow "rollout -> trainer: tokens int64 8MB" "store refs" "graph shm"
 
 A configuration is a runtime, a transport and flags of its own, in quotes. Other flags are for all configurations. With
 --runs, all configurations are measured once, then all of them again in another order.
+
+Exit code: 0 if every configuration has a result, apart from skipped ones; 1 if a run failed or a configuration has no
+result, because its runs failed, were disturbed, had not settled or are impossible; 2 for a wrong flag; 130 if it was
+interrupted.
 """
 
 import argparse
+import os
 import random
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from dataflow.catalogue.catalogue import suites
+from dataflow.catalogue.catalogue import TRANSPORTS, suites
 from dataflow.errors import RecordError, UsageError
 from dataflow.measure import supervisor
 from dataflow.measure.supervisor import Item, make_items
 from dataflow.plan.command_line import OneLineParser, parse_with_options
+from dataflow.plan.durations import Durations
 from dataflow.plan.options import CAMPAIGNS, RESULTS
 from dataflow.plan.plan import Plan
-from dataflow.records import files
 from dataflow.units import format_bytes
 
 
 def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """Return the flags of this verb, and the flags of configurations that are given."""
     parser = OneLineParser(__doc__, "python3 -m dataflow run [CONFIGURATION ...] [flags]")
+    add_selection(parser)
+    add_procedure(parser)
+    arguments, given = parse_with_options(parser, argv)
+    check_arguments(arguments)
+    return arguments, given
+
+
+def add_selection(parser: OneLineParser) -> None:
+    """Add the flags that say what is measured, and where its records go."""
     add = parser.add_argument
     add(
         "configurations",
@@ -40,8 +54,13 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, 
         metavar="CONFIGURATION",
         help="runtime, transport and flags, in quotes",
     )
-    add("--suite", choices=suites(), default="", metavar="NAME", help="all configurations of a suite, or those that "
-        f"are given: {', '.join(suites())}")  # fmt: skip
+    add(
+        "--suite",
+        choices=suites(),
+        default="",
+        metavar="NAME",
+        help="all configurations of a suite, or those that are given: " + ", ".join(suites()),
+    )
     add(
         "--runs",
         type=int,
@@ -49,28 +68,50 @@ def parse_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, 
         metavar="N",
         help="processes per configuration (default: %(default)s)",
     )
-    add("--output", type=Path, metavar="PATH", help="new file for the record of one configuration, or "
-        "new folder for several records and their charts (default: a new name in results/)")  # fmt: skip
-    add("--against", type=Path, metavar="CHECKOUT", help="measure each configuration paired with the "
-        "same one in another checkout of this project, made with git worktree add CHECKOUT COMMIT")  # fmt: skip
-    add("--paired", action="store_true", help="measure two configurations in pairs of runs, one right after "
-        "the other, which shows smaller differences on a machine whose speed changes")  # fmt: skip
-    add("--continue", action="store_true", dest="is_continued", help="measure only the runs that an "
-        "earlier call with the same flags and --output has not finished")  # fmt: skip
+    add(
+        "--output",
+        type=Path,
+        metavar="PATH",
+        help="new file for the record of one configuration, or new folder for several records and "
+        "their charts (default: a new name in results/)",
+    )
+
+
+def add_procedure(parser: OneLineParser) -> None:
+    """Add the flags that say in which order it is measured, and what is printed."""
+    add = parser.add_argument
+    add(
+        "--against",
+        type=Path,
+        metavar="CHECKOUT",
+        help="measure each configuration paired with the same one in another checkout of this "
+        "project, made with git worktree add CHECKOUT COMMIT",
+    )
+    add(
+        "--paired",
+        action="store_true",
+        help="measure two configurations in pairs of runs, one right after the other, which shows "
+        "smaller differences on a machine whose speed changes",
+    )
+    add(
+        "--continue",
+        action="store_true",
+        dest="is_continued",
+        help="measure only the runs that an earlier call with the same flags and --output has not "
+        "finished",
+    )
     add(
         "--columns",
         choices=["all"],
         help="print all columns of each table, and not the most important ones",
     )
     add("--dry-run", action="store_true", help="print what would be measured, and measure nothing")
-    arguments, given = parse_with_options(parser, argv)
-    check_arguments(arguments)
-    return arguments, given
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:
     """Raise UsageError for flags of this verb that do not fit together."""
     checkout, output = arguments.against, arguments.output
+    check_quotes(arguments.configurations)
     if not (arguments.suite or arguments.configurations):
         raise UsageError("give a configuration, or --suite (--help shows examples)")
     if arguments.is_continued and (checkout or not (output and output.exists())):
@@ -84,30 +125,40 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             "--paired measures two configurations of this checkout: leave --against out"
         )
     if checkout and not (checkout / "dataflow" / "measure" / "monitor.py").is_file():
-        raise UsageError(f"--against {checkout}: there is no checkout of this project with this structure: make one "
-                         f"with git worktree add {checkout} COMMIT")  # fmt: skip
+        raise UsageError(
+            f"--against {checkout}: there is no checkout of this project with this structure: "
+            f"make one with git worktree add {checkout} COMMIT"
+        )
+
+
+def check_quotes(configurations: Sequence[str]) -> None:
+    """Raise UsageError if the shell has taken apart a flow or a configuration, because it had no quotes."""
+    if "-" in configurations:  # of ->; the shell has written to the file that > names
+        raise UsageError(
+            "'-' is no configuration: the flow must be in quotes: --flow \"rollout -> trainer: 12MB\""
+        )
+    for words in pairwise(configurations):
+        meant = " ".join(words)
+        if meant in TRANSPORTS:
+            raise UsageError(f'{meant}: did you mean "{meant}" in quotes?')
 
 
 def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[list[Item], Path]:
     """Return what is measured or skipped, and where its records go; raise UsageError if all of it is skipped."""
-    table, names = (
-        "paired" if arguments.paired or arguments.against else "",
-        arguments.configurations,
-    )
+    is_paired = arguments.paired or arguments.against
+    table = "paired" if is_paired else ""
+    names = arguments.configurations
     now = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     output = arguments.output or RESULTS / f"run-{now}"
     if arguments.suite:
         items = supervisor.plan_suite(names, arguments.suite, given, output, table)
     else:
-        if (
-            len(names) == 1 and not arguments.against
-        ):  # its time is shown with a warning if something disturbs it
+        if len(names) == 1 and not arguments.against:
+            # Its time is shown, with a warning if something disturbs it.
             given = {"allow_disturbed": True, **given}
-        planned = [
-            planned
-            for name in names
-            for planned in supervisor.plan_configuration(name, given, "", table)
-        ]
+        planned = []
+        for name in names:
+            planned += supervisor.plan_configuration(name, given, "", table)
         if len(planned) == 1 and not arguments.against:
             label = planned[0][0].transport.label.replace(" ", "-")
             output = arguments.output or RESULTS / f"{label}-{now}.json"
@@ -116,7 +167,22 @@ def plan_items(arguments: argparse.Namespace, given: dict[str, Any]) -> tuple[li
             items = make_items(planned, output)
     if all(item.skipped for item in items):
         raise UsageError(f"this machine can measure none of the configurations: {items[0].skipped}")
+    check_output(output, len(items), arguments)
     return items, output
+
+
+def check_output(output: Path, count: int, arguments: argparse.Namespace) -> None:
+    """Raise UsageError if --output is a folder for one configuration, or a file for several."""
+    is_one_file = count == 1 and not arguments.suite and not arguments.against
+    if is_one_file and output.is_dir():
+        raise UsageError(
+            f"--output {output} is a folder, and one configuration is written into a file: "
+            f"give {output / 'record.json'}"
+        )
+    if not is_one_file and output.exists() and not output.is_dir():
+        raise UsageError(
+            f"--output {output} exists and is no folder, which several records need: give a new name"
+        )
 
 
 def group_items(arguments: argparse.Namespace, ready: Sequence[Item]) -> list[list[Item]]:
@@ -145,123 +211,161 @@ def order_runs(groups: Sequence[list[Item]], runs: int, seed: str) -> list[list[
     return [generator.sample(group, len(group)) for group in ordered]
 
 
-def print_plans(items: Sequence[Item], runs: int, output: Path) -> None:
-    """Print the messages, and the iterations, the memory (without Ray's own) and the time of each configuration."""
-    from dataflow.report.render import (
-        print_flow,
-        print_table,
-    )  # imports take time, and a wrong flag should not wait
+def print_plans(
+    items: Sequence[Item], remaining: Sequence[Plan], arguments: argparse.Namespace, output: Path
+) -> None:
+    """Print the messages, what is measured of each configuration, the expected time of all, and where records go.
+
+    The memory is without Ray's own. `remaining` has the plan of each run that is not measured yet.
+    """
+    # Imports take time, and a wrong flag should not wait.
+    from dataflow.report.render import print_flow, print_table, print_text
     from dataflow.report.tables import Column, make_table
 
-    for flow in {item.plan.workload.edges: item.plan.requested_flow for item in items}.values():
+    flows = {item.plan.workload.edges: item.plan.requested_flow for item in items}
+    for flow in flows.values():
         print_flow(flow)
-    format_duration = read_durations()
+    durations = read_durations()
+    runs = arguments.runs
     columns = (
         Column("configuration", lambda item: item.label),
-        Column("runs x iterations", lambda item: f"{runs} x {item.plan.options.iterations}"),
-        Column("memory", lambda item: format_bytes(item.plan.resident_bytes)),
+        Column("runs x iterations", lambda item: f"{runs} x {item.plan.options.iterations}", 1),
+        Column("memory", lambda item: format_bytes(item.plan.resident_bytes), 2),
         Column(
             "iterations take about",
-            lambda i: format_duration(i.plan, i.skipped, runs),
+            lambda item: format_iterations(durations, item.plan, item.skipped, runs),
+            rank=2,
             is_optional=True,
         ),
-        Column("skipped", lambda item: str(item.skipped or "-"), is_text=True, is_optional=True),
     )
     print_table(make_table(items, columns))
-    print(f"records: {output}", flush=True)
+    for item in items:
+        if item.skipped:
+            print_text(f"skipped: {item.label}: {item.skipped}")
+    if total := durations.describe_total(remaining):
+        print_text(total)
+    if len(items) > 1 or arguments.dry_run:  # otherwise, the end of the run shows the path
+        print(f"records: {output}")
+    sys.stdout.flush()
 
 
-def read_durations() -> Callable[..., str]:
-    """Return a function that says how long all iterations of a plan take, the median of campaigns; "-" if skipped."""
-    campaigns = files.load_all([CAMPAIGNS]) if [*CAMPAIGNS.glob("*/*.json*")] else []
+def read_durations() -> Durations:
+    """Return how long the runs of the published campaigns took."""
+    return Durations(CAMPAIGNS)
 
-    def format_duration(plan: Plan | None, skipped: object, runs: int = 1) -> str:
-        if plan is None or skipped:
-            return "-"
-        same = [
-            r
-            for r in campaigns
-            if (r.workload, r.configuration) == (plan.workload, plan.configuration)
-        ]
-        seconds = [(run.first_seconds or 0) + sum(run.warmup_seconds) + plan.options.iterations * median(run.seconds)
-                   for record in same for run in record.runs if run.seconds]  # fmt: skip
-        return f"{runs * median(seconds):.0f} s" if seconds else "-"
 
-    return format_duration
+def format_iterations(
+    durations: Durations, plan: Plan | None, skipped: object, runs: int = 1
+) -> str:
+    """Return how long all iterations of these runs take in seconds; "-" if it is not known or the plan is skipped."""
+    seconds = None if plan is None or skipped else durations.iterations_seconds(plan)
+    return "-" if seconds is None else f"{runs * seconds:.0f} s"
 
 
 def find_new_items(items: Sequence[Item], folder: Path, is_continued: bool) -> list[Item]:
     """Return the items that continue no record; raise UsageError if the folder has records of another measurement."""
-    written = {
-        path
-        for path in folder.rglob("*.json*")
-        if path.is_file() and path.suffix in (".json", ".gz")
-    }
+    records = (path for path in folder.rglob("*.json*") if path.suffix in (".json", ".gz"))
+    written = {path for path in records if path.is_file()}
     if others := written - {item.path for item in items}:
-        raise UsageError(f"--output {folder}: it has records of another measurement, such as {min(others).name}, "
-                         "which would be in the same charts: give a new folder")  # fmt: skip
+        raise UsageError(
+            f"--output {folder}: it has records of another measurement, such as "
+            f"{min(others).name}, which would be in the same charts: give a new folder"
+        )
     earlier = [item for item in items if is_continued and item.path.exists()]
-    for item in (item for item in earlier if not item.skipped):
-        item.load_finished_runs()
+    for item in earlier:
+        if not item.skipped:
+            item.load_finished_runs()
     return [item for item in items if item not in earlier]
 
 
 def show_results(arguments: argparse.Namespace, items: Sequence[Item], output: Path) -> int:
     """Print the tables, draw the charts, and compare. Return 0, or the exit code of the report."""
-    from dataflow.analysis.comparison import Pair
-    from dataflow.analysis.result import Result
     from dataflow.commands import compare, report
-    from dataflow.report.render import MAX_COLUMNS, MORE_COLUMNS, print_end, print_sections
-    from dataflow.report.sections import sections
-    from dataflow.report.sentences import describe_pair
 
     if len(items) == 1:
-        if items[0].record.runs[-1].spans:
-            try:
-                print_sections(sections([Result((items[0].record,))]))
-            except RecordError as error:
-                print(f"warning: {error}")
-        print_end(
-            items[0].record, items[0].saved_path, MORE_COLUMNS if arguments.columns else MAX_COLUMNS
-        )
+        show_record(items[0], bool(arguments.columns))
         return 0
-    if arguments.against or arguments.paired:
-        sides = (
-            [output / "old", output / "new"] if arguments.against else [item.path for item in items]
-        )
-        return compare.main([*map(str, sides), "--mixed"])
-    code = report.main([str(output), *(["--columns", "all"] if arguments.columns else [])])
-    measured = [result for item in items if (result := Result((item.record,))).status == "ok"]
-    compared = [pair for part in suites().get(arguments.suite, []) for pair in part.compare]
-    for first, other in product(measured, measured):
-        is_first = not arguments.suite and first.label == measured[0].label != other.label
-        if (
-            is_first or [first.name, other.name] in compared
-        ) and first.workload.edges == other.workload.edges:
-            print(describe_pair(Pair(first, other)))
-    if compared:  # the sentences stand between the list of charts and this line
-        print(f"chart: {min(output.glob('*.svg'), default='none')}")
+    if not any(item.saved_path == item.path for item in items):
+        return 1  # the records are elsewhere, which was printed
+    if arguments.against:
+        return compare.main([str(output / "old"), str(output / "new"), "--mixed"])
+    if arguments.paired:
+        return compare.main([*(str(item.path) for item in items), "--mixed"])
+    columns = ["--columns", "all"] if arguments.columns else []
+    code = report.main([str(output), *columns])
+    print_comparisons(arguments.suite, items)
     return code
 
 
+def show_record(item: Item, has_all_columns: bool) -> None:
+    """Print the tables of a single configuration."""
+    from dataflow.analysis.result import Result
+    from dataflow.report.render import MAX_COLUMNS, MORE_COLUMNS, print_end, print_sections
+    from dataflow.report.sections import sections
+
+    if item.record.runs[-1].spans:
+        try:
+            print_sections(sections([Result((item.record,))]))
+        except RecordError as error:
+            print(f"warning: {error}")
+    print_end(item.record, item.saved_path, MORE_COLUMNS if has_all_columns else MAX_COLUMNS)
+
+
+def print_comparisons(suite: str, items: Sequence[Item]) -> None:
+    """Print one sentence per pair: those that a suite names or, without a suite, each configuration and the first."""
+    from dataflow.analysis.comparison import Pair
+    from dataflow.analysis.result import Result
+    from dataflow.report.render import print_text
+    from dataflow.report.sentences import describe_pair
+
+    results = [Result((item.record,)) for item in items]
+    measured = [result for result in results if result.status == "ok"]
+    named = [pair for part in suites().get(suite, []) for pair in part.compare]
+    for first, other in product(measured, measured):
+        is_with_first = not suite and first.label == measured[0].label != other.label
+        is_named = [first.name, other.name] in named
+        if (is_with_first or is_named) and first.workload.edges == other.workload.edges:
+            print_text(describe_pair(Pair(first, other)))
+
+
+def print_continuation(arguments: argparse.Namespace, output: Path) -> None:
+    """Print the command that measures the rest of an interrupted measurement."""
+    if arguments.is_continued:
+        print("to continue: the same command again")
+        return
+    print(f"to continue: the same command with --continue --output {output}")
+    if command := os.environ.get("DATA_FLOW_MAKE"):  # which the Makefile sets
+        print(f"with make:   {command.replace('OUTPUT', str(output))}")
+
+
+def find_exit_code(codes: Sequence[int], measured: Sequence[Item], report_code: int) -> int:
+    """Return the exit code: that of an interrupt, else 1 if a run failed or a configuration has no result, else 0."""
+    from dataflow.analysis.result import Result
+
+    has_results = all(Result((item.record,)).status == "ok" for item in measured)
+    return max([*codes, report_code, 0 if has_results else 1])
+
+
 def main(argv: Sequence[str]) -> int:
-    """Return 0, 1 (a configuration failed) or 130 (interrupted; the runs that have finished are kept)."""
+    """Measure, and return the exit code that --help explains. The runs that have finished are kept in any case."""
     arguments, given = parse_arguments(argv)
     items, output = plan_items(arguments, given)
     groups = group_items(arguments, [item for item in items if not item.skipped])
-    items = [item for item in items if item.skipped] + [item for group in groups for item in group]
-    with supervisor.new_records(
-        [] if arguments.dry_run else find_new_items(items, output, arguments.is_continued)
-    ):
-        print_plans(items, arguments.runs, output)
-        if arguments.dry_run:
-            return 0
+    measured = [item for group in groups for item in group]
+    items = [item for item in items if item.skipped] + measured
+    is_dry = arguments.dry_run
+    new_items = [] if is_dry else find_new_items(items, output, arguments.is_continued)
+    with supervisor.new_records(new_items):
         # --continue has the same --output, and so the same order.
-        codes = supervisor.measure_all(
-            order_runs(groups, arguments.runs, seed=output.resolve().name)
-        )
+        ordered = order_runs(groups, arguments.runs, seed=output.resolve().name)
+        remaining = supervisor.find_remaining(supervisor.schedule_runs(ordered))
+        print_plans(items, [run.item.plan for run in remaining], arguments, output)
+        if is_dry:
+            return 0
+        codes = supervisor.measure_all(ordered)
     if 130 in codes and len(items) > 1 and not arguments.against:
-        print(f"to continue: the same command with --continue --output {output}")
+        print_continuation(arguments, output)
         if not any(run.status == "ok" for item in items for run in item.record.runs):
             return 130
-    return max([*codes, show_results(arguments, items, output)])
+    report_code = show_results(arguments, items, output)
+    return find_exit_code(codes, measured, report_code)

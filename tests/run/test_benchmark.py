@@ -130,6 +130,16 @@ def test_flags_of_a_configuration_override_common_flags_which_override_those_of_
     (["store refs --flow 'a -> b: 8'"], "is it 8 B or 8 MB?"),
     (["store refs", "--runs", "0"], "--runs 0"),
     (["torch gloo --runs 2"], "unknown flag --runs"),
+    (["store", "refs", "--runs", "3"], 'store refs: did you mean "store refs" in quotes?'),
+    (["store refs", "--flow", "rollout", "-", "tokens"], "the flow must be in quotes"),
+    (["store refs", "--iterations", "ten"], "--iterations: 'ten' is not possible: give a whole number"),
+    (["store refs", "--runs", "ten"], "--runs: 'ten' is not possible: give a whole number"),
+    (["store refs", "--model-scale", "half"], "--model-scale: 'half' is not possible: give a number"),
+    (["store refs", "--warmup", "long"], "'long' is not possible: give a whole number from 0 to 1000000, or steady"),
+    (["store refs", "--iterations", "0"], "'0' is not possible: give 1 to 10000000"),
+    (["store refs", "--model-scale", "2"], "'2' is not possible: give more than 0 and at most 1"),
+    (["store refs", "--output", "/tmp"], "--output /tmp is a folder, and one configuration is written into a file"),
+    (["store refs", "graph shm", "--output", "/etc/passwd"], "--output /etc/passwd exists and is no folder"),
     (["torch nccl", "rdt nccl"], "this machine can measure none of the configurations: nccl needs"),
     (["--suite", "quick", "--paired"], "--paired: give two configurations"),
     (["torch gloo", "torch nccl", "--paired"], "--paired: give two configurations that this machine can"),
@@ -267,39 +277,99 @@ def test_measures_reports_failures_and_continues(measured, capsys, tmp_path):
             benchmark.main([*argv, "--continue"])
 
 
+@pytest.fixture
+def measure_made_runs(monkeypatch, no_gpu):
+    """measure_made_runs(*changes): the runs that are measured next are made ones, each with these changes."""
+
+    def prepare(*changes):
+        waiting = iter(changes)
+
+        def measure_run(item, order, pair):
+            item.record.runs.append(make_run([1.0], order=order, **next(waiting)))
+            item.record.environments["0"] = describe_environment()
+            files.save(item.path, item.record)
+            return int(item.record.runs[-1].status != "ok")
+
+        monkeypatch.setattr(supervisor, "measure_run", measure_run)
+
+    monkeypatch.setitem(suites(), "quick", [Part("configurations", ["torch memcpy"])])
+    return prepare
+
+
 @pytest.mark.parametrize(
-    ("busy", "flags", "count", "status"),
-    [
-        ([1.0, 0], [], 2, "ok"),
-        ([1.0, 1.0, 1.0, 0], [], 3, "disturbed"),
-        ([1.0, 0], ["--allow-disturbed"], 1, "ok"),
-    ],
+    ("busy", "flags", "count"),
+    [([1.0, 0], [], 2), ([1.0, 1.0, 1.0], [], 3), ([1.0], ["--allow-disturbed"], 1)],
     ids=["once", "always", "allowed"],
 )
-def test_a_disturbed_run_is_measured_again_at_most_twice(
-    monkeypatch, no_gpu, tmp_path, busy, flags, count, status
+def test_a_disturbed_run_is_measured_again_at_most_twice_and_the_reason_is_printed(
+    measure_made_runs, capsys, tmp_path, busy, flags, count
 ):
-    loads = iter(busy)
-
-    def measure_run(item, order, pair):
-        item.record.runs.append(make_run([1.0], order=order, other_cores=next(loads, 0)))
-        item.record.environments["0"] = describe_environment()
-        files.save(item.path, item.record)
-        return 0
-
-    monkeypatch.setattr(supervisor, "measure_run", measure_run)
     argv = ["--suite", "quick", "torch memcpy", *flags, "--output", str(tmp_path)]
-    monkeypatch.setitem(suites(), "quick", [Part("configurations", ["torch memcpy"])])
-    assert benchmark.main([*argv, "--runs", "1"]) == 0
+    measure_made_runs(*({"other_cores": cores} for cores in busy))
+    code = benchmark.main([*argv, "--runs", "1"])
     path = tmp_path / "00-torch-memcpy.json"
     record = files.load(path)
     assert [run.order for run in record.runs] == [0] * count
-    assert (Result((record,)).status, len(Result((record,)).run_seconds)) == (
-        status,
-        int(status == "ok"),
+    assert code == int(Result((record,)).status != "ok")
+    printed = capsys.readouterr().out
+    for repetition in range(1, count):
+        reason = (
+            "torch memcpy: other programs used 1.0 cores during this run, so it is measured again"
+        )
+        assert f"{reason} (repetition {repetition} of at most 2)" in printed
+    assert printed.count("is measured again") == count - 1
+    measure_made_runs({"other_cores": 0})
+    benchmark.main([*argv, "--runs", "2", "--continue"])
+    assert [run.order for run in files.load(path).runs][count:] == [1]
+
+
+@pytest.mark.parametrize(("runs", "code"), [
+    ([{}], 0),
+    ([{"settled": False}], 1),
+    ([{"status": "failed", "reason": "policy died"}], 1),
+    ([{"status": "failed", "reason": "policy died"}, {}], 1),
+    ([{"settled": False}, {}], 0),
+    ([{"memcpy_before_seconds": [9.0]}] * 3, 1),
+], ids=["ok", "not settled", "failed", "one failed", "one not settled", "impossible"])  # fmt: skip
+def test_the_exit_code_says_whether_each_configuration_has_a_result(
+    measure_made_runs, tmp_path, runs, code
+):
+    changes = [{"memcpy_all_cores_seconds": []} | change for change in runs]
+    measure_made_runs(*changes)
+    argv = ["--suite", "quick", "torch memcpy", "--output", str(tmp_path)]
+    assert benchmark.main([*argv, "--runs", str(len(runs))]) == code
+
+
+def test_an_interrupt_is_the_exit_code_and_says_how_to_continue_also_with_make(
+    measured, monkeypatch, capsys, tmp_path
+):
+    monkeypatch.setattr(supervisor, "measure_all", lambda runs: [1, 130])
+    monkeypatch.setenv("DATA_FLOW_MAKE", 'make quick FLAGS="--continue --output OUTPUT"')
+    assert benchmark.main(["torch memcpy", "torch mapped", "--output", str(tmp_path)]) == 130
+    shown = capsys.readouterr().out
+    assert f"to continue: the same command with --continue --output {tmp_path}\n" in shown
+    assert f'with make:   make quick FLAGS="--continue --output {tmp_path}"\n' in shown
+
+
+def test_a_skipped_configuration_beside_a_measured_one_is_no_failure(measured, capsys, tmp_path):
+    assert benchmark.main(["torch memcpy", "torch nccl", "--output", str(tmp_path)]) == 0
+    assert (
+        "skipped: torch nccl: nccl needs 3 GPUs and this machine has 0" in capsys.readouterr().out
     )
-    assert benchmark.main([*argv, "--runs", "2", "--continue"]) == 0
-    assert [run.order for run in files.load(path).runs][count:] in ([1], [1, 1])
+
+
+def test_records_that_were_saved_elsewhere_are_not_looked_for_in_the_output(
+    measured, monkeypatch, tmp_path
+):
+    def measure_all(runs):
+        for (item,) in runs:
+            item.path.unlink()
+            item.saved_path = tmp_path / "elsewhere.json"
+        return [1] * len(runs)
+
+    monkeypatch.setattr(supervisor, "measure_all", measure_all)
+    output = tmp_path / "records"
+    assert benchmark.main(["torch memcpy", "torch mapped", "--output", str(output)]) == 1
 
 
 def test_paired_runs_are_neighbours_in_either_order_and_share_a_name(measured, tmp_path):
