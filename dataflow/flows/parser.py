@@ -75,8 +75,11 @@ def parse_flow(text: str) -> Flow:
     try:
         order = [name for name in TopologicalSorter(sources).static_order() if name != DRIVER]
     except CycleError as error:
+        cycle = " -> ".join(error.args[1])
         raise ValueError(
-            f"{' -> '.join(error.args[1])} is a cycle, and an iteration must end"
+            f"{cycle} is a cycle, and an iteration must end: leave one message out. For weights "
+            "that go back, measure them with --flow weights, or beside this flow with --beside "
+            "'trainer -> rollout: 1GB'"
         ) from None
     return Flow(
         name=text,

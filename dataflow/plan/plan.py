@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 
@@ -202,58 +202,93 @@ class Plan:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Need:
+    """Memory that a run needs, and what to do if it is not free."""
+
+    name: str
+    needed_bytes: int
+    free_bytes: int
+    advice: str
+
+
 def require_memory(plan: Plan) -> int:
     """Return the bytes of a private cluster's object store, 0 without Ray; raise UsageError if memory is too small."""
     if not os.access("/dev/shm", os.W_OK):
         raise UsageError(
             "/dev/shm is missing or cannot be written, and a run needs it: mount a tmpfs there"
         )
-    shared_bytes, limit_bytes = psutil.disk_usage("/dev/shm").free, validate.limited_memory()
-    memory_bytes, memory_name = psutil.virtual_memory().available, "memory"
+    shared_bytes = psutil.disk_usage("/dev/shm").free
+    memory_bytes = psutil.virtual_memory().available
+    memory_name = "memory"
+    limit_bytes = validate.limited_memory()
     if limit_bytes < memory_bytes:
-        memory_bytes, memory_name = (
-            int(limit_bytes),
-            "memory under the limit of this container (cgroup)",
-        )
-    transport, options, flow, in_store_bytes = (
-        plan.transport,
-        plan.options,
-        plan.task_flow,
-        plan.stored_bytes,
-    )
-    # 30 % is Ray's own default.
-    default_bytes = (
-        2 * in_store_bytes
-        if options.preallocate_store
-        else min(0.3 * memory_bytes, 0.95 * shared_bytes)
-    )
-    store_bytes = options.object_store_bytes or max(MIN_STORE_BYTES, int(default_bytes))
-    if not transport.runtime.uses_ray:
-        store_bytes = 0
-    pool_bytes = (
-        flow.slots(options.in_flight) * flow.sent_bytes
-        if transport.requirements.shared_memory
-        else 0
-    )
-    smaller, enlarge = (
-        "send smaller messages (--help sizes)",
-        "enlarge it (docker run --shm-size), or",
-    )
-    for name, needed_bytes, free_bytes, advice in (
-        ("/dev/shm for messages", pool_bytes, shared_bytes, f"{enlarge} {smaller}"),
-        (memory_name, plan.resident_bytes, memory_bytes, smaller),
-        (
-            "/dev/shm for the object store",
-            store_bytes,
-            shared_bytes,
-            f"{enlarge} lower --object-store-bytes",
+        memory_bytes = int(limit_bytes)
+        memory_name = "memory under the limit of this container (cgroup)"
+    store_bytes = choose_store_bytes(plan, memory_bytes, shared_bytes)
+    smaller = "send smaller messages (--help sizes)"
+    enlarge = "enlarge it (docker run --shm-size), or"
+    raise_store = f"{smaller}, or raise --object-store-bytes"
+    needs = [
+        Need(
+            "/dev/shm for messages", shared_pool_bytes(plan), shared_bytes, f"{enlarge} {smaller}"
         ),
-        ("object store", in_store_bytes, store_bytes, f"{smaller}, or raise --object-store-bytes"),
-    ):
-        if needed_bytes > free_bytes:
-            raise UsageError(f"{transport.name} needs {format_bytes(needed_bytes)} of {name} with {flow.name}, and "
-                             f"{format_bytes(free_bytes)} are free: {advice}")  # fmt: skip
+        Need(memory_name, plan.resident_bytes, memory_bytes, smaller),
+        Need("object store", plan.stored_bytes, store_bytes, raise_store),
+    ]
+    if store_bytes > shared_bytes:
+        advice = f"{enlarge} lower --object-store-bytes"
+        raise_for_memory(
+            plan, Need("/dev/shm for the object store", store_bytes, shared_bytes, advice)
+        )
+    share = min(need.free_bytes / need.needed_bytes for need in needs if need.needed_bytes)
+    for need in needs:
+        if need.needed_bytes > need.free_bytes:
+            raise_for_memory(plan, need, suggest_scale(plan, share))
     return store_bytes
+
+
+def choose_store_bytes(plan: Plan, memory_bytes: int, shared_bytes: int) -> int:
+    """Return the size of the object store of a private cluster; 0 without Ray."""
+    options = plan.options
+    if not plan.transport.runtime.uses_ray:
+        return 0
+    if options.object_store_bytes:
+        return options.object_store_bytes
+    default_bytes = min(0.3 * memory_bytes, 0.95 * shared_bytes)  # 30 % is Ray's own default
+    if options.preallocate_store:
+        default_bytes = 2 * plan.stored_bytes
+    return max(MIN_STORE_BYTES, int(default_bytes))
+
+
+def shared_pool_bytes(plan: Plan) -> int:
+    """Return the bytes of the payloads that a transport keeps in shared memory."""
+    if not plan.transport.requirements.shared_memory:
+        return 0
+    flow = plan.task_flow
+    return flow.slots(plan.options.in_flight) * flow.sent_bytes
+
+
+def suggest_scale(plan: Plan, share: float) -> str:
+    """Return a part of a message: the --model-scale that needs at most this share of the memory; "" for other flows."""
+    options = plan.options
+    # Not all memory grows with the model.
+    scale = (options.model_scale or 1.0) * share * 0.8
+    if scale <= 0 or "model_scale" not in flow_sizes(options.flow, options.message):
+        return ""
+    unit = 10.0 ** math.floor(math.log10(scale))
+    rounded = math.floor(scale / unit) * unit
+    return f", or a part of the model with --model-scale {rounded:.1g}"
+
+
+def raise_for_memory(plan: Plan, need: Need, more_advice: str = "") -> NoReturn:
+    """Raise UsageError for memory that is not free."""
+    needed = format_bytes(need.needed_bytes)
+    free = format_bytes(need.free_bytes)
+    raise UsageError(
+        f"{plan.transport.name} needs {needed} of {need.name} with {plan.task_flow.name}, and {free} "
+        f"are free: {need.advice}{more_advice}"
+    )
 
 
 def resolve_plan(

@@ -6,6 +6,7 @@ from dataflow.flows.catalogue import build_flow, flow_sizes
 from dataflow.flows.chatlearn_messages import Batch, draw_lengths
 from dataflow.flows.flow import DRIVER
 from dataflow.flows.message import ACKNOWLEDGEMENT
+from dataflow.plan.command_line import plan_configuration
 from dataflow.units import format_bytes, parse_bytes, parse_seconds
 
 
@@ -36,7 +37,7 @@ def test_the_driver_starts_senders_without_a_source_and_actors_that_send_nothing
     ("offline-dpo", {}, "unknown flow offline-dpo: did you mean online-dpo?"),
     ("a -> b", {}, "write it as"),
     ("a -> a: 1MB", {}, "to itself"),
-    ("a -> b: 1MB; b -> a: 1MB", {}, "is a cycle"),
+    ("a -> b: 1MB; b -> a: 1MB", {}, "is a cycle, .*--flow weights, or beside this flow with --beside"),
     ("a -> b: 1MB; a -> c: 2MB", {}, "a sends two different messages"),
     ("query -> b: 1MB", {}, "the name query is reserved: use another one"),
     ("a -> b: x int3 4MB", {}, "give name, dtype"),
@@ -228,3 +229,11 @@ def test_patterns_send_all_messages_when_the_driver_begins(name, count):
     assert len(pairs) == count
     with pytest.raises(ValueError, match=f"--actors 1: {name} has at least 2"):
         build_flow(name, {"actors": 1})
+
+
+@pytest.mark.study("weights")
+def test_what_the_error_of_a_cycle_advises_can_be_planned():
+    beside = {"flow": "rollout -> trainer: 8MB", "beside": "trainer -> rollout: 1MB"}
+    for given in ({"flow": "weights", "model": "64MiB"}, beside):
+        ((_, skipped),) = plan_configuration("torch memcpy", given)
+        assert skipped is None

@@ -82,6 +82,24 @@ def test_messages_that_do_not_fit_are_rejected(
         make_plan(runtime, "--transport", transport, *flags)
 
 
+@pytest.mark.study("weights")
+@pytest.mark.parametrize("configuration", ["store refs", "torch mapped"])
+def test_the_part_of_a_model_that_is_advised_fits_into_the_memory(
+    monkeypatch, make_plan, configuration
+):
+    gibibyte = 2**30
+    free = SimpleNamespace(available=22 * gibibyte, free=12 * gibibyte)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
+    monkeypatch.setattr(psutil, "disk_usage", lambda _: free)
+    monkeypatch.setattr(validate, "limited_memory", lambda: float("inf"))
+    runtime, transport = configuration.split()
+    flow = ("--flow", "weights", "--model", "qwen2.5-7b", "--receivers", "4")
+    with pytest.raises(UsageError, match="a part of the model with --model-scale") as error:
+        make_plan(runtime, "--transport", transport, *flow)
+    scale = str(error.value).split()[-1]
+    make_plan(runtime, "--transport", transport, *flow, "--model-scale", scale)
+
+
 def write_cgroup(folder, limit, used, prefix="", names=("memory.max", "memory.current")):
     """Write the files of a memory controller, in which 3 MiB of the used memory are pages of files."""
     folder.mkdir(parents=True, exist_ok=True)
