@@ -49,6 +49,8 @@ agreement: .venv/installed
 	done
 	$(PY) -m dataflow compare $(AGREEMENT)/suite $(AGREEMENT)/scripts --mixed
 
+# What `run` prints after an interrupt, with the name of its folder in place of OUTPUT.
+run quick gpu: export DATA_FLOW_MAKE = make $@ SUITE=$(SUITE) FLAGS="$(strip $(FLAGS) --continue --output OUTPUT)"
 run quick: .venv/installed
 	$(PY) -m dataflow run --suite $(SUITE) $(FLAGS)
 
@@ -118,6 +120,9 @@ put-gigabytes: .venv/installed
 	touch $@
 
 .venv/installed: requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+		"error: Python 3.11 or newer is needed: $(PYTHON) is " + sys.version.split()[0] + ": give make PYTHON=python3.11")'
+	@echo "installing packages into .venv, which takes a minute or more"
 	$(PYTHON) -m venv .venv
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt
 # NIXL depends on packages of every CUDA version. Without it, its configurations are skipped.

@@ -9,16 +9,17 @@
     python3 -m dataflow profile    run a Ray program that exists, and show what its messages cost
     python3 -m dataflow explain    show what one message costs, field by field
 
-`--help` after a verb shows its flags.
+`--help` after a verb shows its flags, and `--version` the version.
 """
 
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
 
-sys.path.insert(
-    0, __file__.rpartition("/dataflow/")[0]
-)  # a user's folder can have a `common` of its own
+# A user's folder can have a `common` of its own.
+sys.path.insert(0, __file__.rpartition("/dataflow/")[0])
 
 import common as common  # before other modules, because it checks the version of Python
 from dataflow.errors import UsageError, did_you_mean, run_main
@@ -32,10 +33,25 @@ def main(argv: Sequence[str]) -> int:
     if verb in ("-h", "--help"):
         print(__doc__)
         return 0
+    if verb == "--version":
+        print(describe_version())
+        return 0
     if verb not in VERBS:
         others = did_you_mean(verb, VERBS) or f": give {', '.join(VERBS)}"
         raise UsageError(f"unknown verb {verb}{others}")
     return import_module(f"dataflow.commands.{verb}").main(flags)
+
+
+def describe_version() -> str:
+    """Return the name and the version of the project: those of pyproject.toml in a clone, else the installed ones."""
+    import tomllib  # not above, because Python 3.10 lacks it, and `common` has to say so
+
+    project_file = Path(__file__).parents[1] / "pyproject.toml"
+    if project_file.exists():
+        project = tomllib.loads(project_file.read_text(encoding="utf-8"))["project"]
+        return f"{project['name']} {project['version']}"
+    (name,) = packages_distributions()["dataflow"]
+    return f"{name} {version(name)}"
 
 
 def run() -> None:

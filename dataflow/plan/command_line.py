@@ -54,6 +54,11 @@ class ExampleFormatter(argparse.HelpFormatter):
                 parts.append("\n".join(format_example(line, width) for line in lines))
         return "\n\n".join(parts)
 
+    def _format_usage(self, *arguments: Any) -> str:
+        text = super()._format_usage(*arguments).strip()
+        indent = " " * len("usage: ")
+        return textwrap.fill(text, self._width, subsequent_indent=indent) + "\n\n"
+
     def _split_lines(self, text: str, width: int) -> list[str]:
         return fill(text, width).splitlines()
 
@@ -66,13 +71,14 @@ class ExampleFormatter(argparse.HelpFormatter):
     def _expand_help(self, action: argparse.Action) -> str:
         text = super()._expand_help(action)
         if has_many_choices(action) and action.choices:
-            text += f": one of {', '.join(action.choices)}"
+            text += f": one of {', '.join(map(str, action.choices))}"
         return text
 
 
 def has_many_choices(action: argparse.Action) -> bool:
     """Return whether a flag has more choices than fit beside it, and no other name for its values."""
-    return action.metavar is None and len(", ".join(action.choices or [])) > MAX_CHOICES
+    choices = ", ".join(map(str, action.choices or []))
+    return action.metavar is None and len(choices) > MAX_CHOICES
 
 
 def fill(text: str, width: int) -> str:

@@ -116,6 +116,8 @@ def print_end(record: Record, path: Path, count: int) -> None:
         if run.status != "ok":
             print(f"error: {run.reason}", file=sys.stderr, flush=True)
     print(f"records: {path}")
+    if any(run.seconds for run in result.runs):
+        print("The demo's last line, with the sum of the timed iterations:")
     for run in result.runs:
         timed_seconds = sum(
             run.group_seconds or run.seconds
