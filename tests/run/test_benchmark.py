@@ -340,6 +340,16 @@ def test_the_exit_code_says_whether_each_configuration_has_a_result(
     assert benchmark.main([*argv, "--runs", str(len(runs))]) == code
 
 
+def test_the_path_of_a_record_is_printed_once(measure_made_runs, capsys, tmp_path):
+    measure_made_runs({})
+    path = tmp_path / "record.json"
+    assert benchmark.main(["torch memcpy", "--output", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if str(path) in line] == [f"records: {path}"]
+    assert lines[-1] == "Execution time: 1 seconds"
+    assert lines[-2].endswith("the sum of the timed iterations:")
+
+
 def test_an_interrupt_is_the_exit_code_and_says_how_to_continue_also_with_make(
     measured, monkeypatch, capsys, tmp_path
 ):
@@ -368,6 +378,7 @@ def test_records_that_were_saved_elsewhere_are_not_looked_for_in_the_output(
         return [1] * len(runs)
 
     monkeypatch.setattr(supervisor, "measure_all", measure_all)
+    monkeypatch.setattr(report, "main", lambda argv: pytest.fail(f"{argv} has no records"))
     output = tmp_path / "records"
     assert benchmark.main(["torch memcpy", "torch mapped", "--output", str(output)]) == 1
 
