@@ -2,10 +2,13 @@
 
 import argparse
 import importlib.util
+import math
 import os
 import secrets
 import socket
 from datetime import UTC, datetime
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,13 +19,15 @@ SCRIPTS = {
     "store": "simulate_chat_learn_data_flow.py",
     "graph": "ray_cg_simulate_chat_learn_data_flow.py",
 }
+LOWEST = {"iterations": 1, "warmup": 0, "batch_size": 1, "prompt_seq_len": 1}
 TRANSPORTS = {"store": ("driver-queue", "ref-queue", "refs"), "graph": ("shm", "nccl", "pickle")}
+# Readers get copies, and not views of the object store.
+COPIES = {"RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "0"}
 PRIVATE_CLUSTER = {  # variables that Ray reads when it is imported, and that its processes inherit
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # listen on 127.0.0.1 only
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),  # otherwise, Ray writes a token into the home folder
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_ZERO_COPY_TORCH_TENSORS": "0",  # readers get copies, and not views of the object store
     "RAY_enable_worker_prestart": "0",
     "RAY_worker_niceness": "0",  # Ray's default is 15
     "no_proxy": "127.0.0.1,localhost",  # gRPC would send Ray's messages to a proxy
@@ -48,6 +53,23 @@ def require_packages(*names: str) -> None:
 def parse_flags(runtime: str, description: str | None) -> argparse.Namespace:
     """Return the flags of the script of this runtime, or end this process with one line. Prepare Ray's environment."""
     require_packages("ray", "torch", "numpy", "msgspec", "psutil", "tqdm", "xxhash")
+    parser = make_parser(runtime, description)
+    flags = parser.parse_args(namespace=argparse.Namespace(runtime=runtime))
+    try:
+        complete(flags)
+    except ValueError as error:
+        parser.error(str(error))
+    os.environ |= COPIES
+    if not flags.address:
+        os.environ |= PRIVATE_CLUSTER
+    elif Path("~/.ray/auth_token").expanduser().exists():
+        # as clusters that were started with `ray start`
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+    return flags
+
+
+def make_parser(runtime: str, description: str | None) -> OneLineParser:
+    """Return the parser of the script of this runtime."""
     parser = OneLineParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -72,86 +94,101 @@ def parse_flags(runtime: str, description: str | None) -> argparse.Namespace:
         help="ip:port of a Ray cluster to join (default: start a private one on 127.0.0.1)",
     )
     add("--output", type=Path, help="file of the record (default: a new one in results/)")
-    flags = parser.parse_args(namespace=argparse.Namespace(runtime=runtime))
-    try:
-        complete(flags)
-    except ValueError as error:
-        parser.error(str(error))
-    if not flags.address:
-        os.environ |= PRIVATE_CLUSTER
-    elif Path("~/.ray/auth_token").expanduser().exists():
-        os.environ.setdefault(
-            "RAY_AUTH_MODE", "token"
-        )  # as clusters that were started with `ray start`
-    return flags
+    return parser
 
 
 def complete(flags: argparse.Namespace) -> None:
     """Set the flags that were not given, and `sizes`, the bytes of each message. Raise ValueError for a wrong flag."""
-    for name, lowest in (
-        ("iterations", 1),
-        ("warmup", 0),
-        ("batch_size", 1),
-        ("prompt_seq_len", 1),
-    ):
-        if getattr(flags, name) < lowest:
-            raise ValueError(
-                f"--{name.replace('_', '-')} {getattr(flags, name)}: give {lowest} or more"
-            )
-    gpus = (
-        len(MODELS) if flags.address and flags.device == "cuda" else count_gpus()
-    )  # models may be on other machines
+    for name, lowest in LOWEST.items():
+        value = getattr(flags, name)
+        if value < lowest:
+            raise ValueError(f"--{name.replace('_', '-')} {value}: give {lowest} or more")
+    are_remote = flags.address and flags.device == "cuda"  # models may be on other machines
+    gpus = len(MODELS) if are_remote else count_gpus()
     flags.device = flags.device or ("cuda" if gpus >= len(MODELS) else "cpu")
+    choose_transport(flags, gpus)
+    if flags.device == "cuda" and not gpus:
+        raise ValueError("--device cuda: no GPU found. Use --device cpu")
+    flags.gpus_per_model = share_gpus(gpus) if flags.device == "cuda" else 0
+    flags.sizes = message_bytes(flags.batch_size, flags.prompt_seq_len)
+    check_memory(flags.sizes, flags.batch_size)
+    if flags.address and flags.address != "auto":
+        check_address(flags.address)
+    if not flags.output:
+        now = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+        flags.output = RESULTS / f"{flags.runtime}-{flags.transport}-{now}.json"
+    claim_output(flags.output)
+
+
+def choose_transport(flags: argparse.Namespace, gpus: int) -> None:
+    """Set the transport if none was given; raise ValueError if it is unknown, or has too few GPUs."""
+    known = TRANSPORTS[flags.runtime]
     can_use_nccl = flags.device == "cuda" and gpus >= len(MODELS)
     if flags.transport is None:
-        flags.transport = (
-            "nccl" if can_use_nccl and flags.runtime == "graph" else TRANSPORTS[flags.runtime][0]
-        )
-    if flags.transport not in TRANSPORTS[flags.runtime]:
-        scripts = [
-            SCRIPTS[runtime] for runtime in SCRIPTS if flags.transport in TRANSPORTS[runtime]
-        ]
-        advice = (
-            f"belongs to {scripts[0]}"
-            if scripts
-            else f"is unknown: use {', '.join(TRANSPORTS[flags.runtime])}"
-        )
+        flags.transport = "nccl" if can_use_nccl and "nccl" in known else known[0]
+    if flags.transport not in known:
+        advice = f"is unknown: use {', '.join(known)}"
+        for runtime, script in SCRIPTS.items():
+            if flags.transport in TRANSPORTS[runtime]:
+                advice = f"belongs to {script}"
         raise ValueError(f"--transport {flags.transport} {advice}")
     if flags.transport == "nccl" and not can_use_nccl:
         raise ValueError(
             f"--transport nccl needs a GPU per model, and found {gpus} of {len(MODELS)}: use shm"
         )
-    if flags.device == "cuda" and not gpus:
-        raise ValueError("--device cuda: no GPU found. Use --device cpu")
-    flags.gpus_per_model = min(1, gpus / len(MODELS)) if flags.device == "cuda" else 0
-    flags.sizes = message_bytes(flags.batch_size, flags.prompt_seq_len)
-    check_memory(flags.sizes, flags.batch_size)
-    flags.output = (
-        flags.output
-        or RESULTS / f"{flags.runtime}-{flags.transport}-{datetime.now(UTC):%FT%H%M%S.%f}.json"
-    )
+
+
+def check_address(address: str) -> None:
+    """Raise ValueError if nothing listens there, because Ray would wait for minutes."""
+    host, _, port = address.rpartition(":")
     try:
-        if (
-            flags.address and flags.address != "auto"
-        ):  # if nothing listens there, Ray would wait for minutes
-            socket.create_connection(
-                flags.address.rpartition(":")[::2], timeout=3
-            ).close()  # host and port
-        flags.output.parent.mkdir(parents=True, exist_ok=True)
-        flags.output.open("x").close()
+        socket.create_connection((host, port), timeout=3).close()
     except OSError as error:
-        name = f"--output {flags.output}" if error.filename else f"--address {flags.address}"
-        raise ValueError(f"{name}: {error.strerror or error}: give another one") from None
+        reason = error.strerror or error
+        raise ValueError(f"--address {address}: {reason}: give another one") from None
+
+
+def claim_output(path: Path) -> None:
+    """Create the file of the record; raise ValueError if it exists or cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("x").close()
+    except OSError as error:
+        raise ValueError(f"--output {path}: {error.strerror}: give another one") from None
+
+
+def share_gpus(gpus: int) -> float:
+    """Return the GPUs of each model: 1, or the largest equal fraction with which all models fit.
+
+    Ray never splits an actor over several GPUs, and counts in ten-thousandths of a GPU.
+    """
+    models_per_gpu = math.ceil(len(MODELS) / gpus)
+    if models_per_gpu == 1:
+        return 1
+    return math.floor(10_000 / models_per_gpu) / 10_000
 
 
 def count_gpus() -> int:
     """Return the GPUs that this process may use, without importing torch."""
-    devices, visible = (
-        len([*Path("/dev").glob("nvidia[0-9]*")]),
-        os.environ.get("CUDA_VISIBLE_DEVICES"),
-    )
-    return (
-        devices
-        if visible is None
-        else min(devices, sum(bool(index.strip()) for index in visible.split(",")))
-    )
+    devices = len([*Path("/dev").glob("nvidia[0-9]*")])
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return devices
+    entries = [entry.strip() for entry in visible.split(",")]
+    valid = [*takewhile(partial(is_visible_gpu, devices=devices, first=entries[0]), entries)]
+    if len(set(valid)) < len(valid):
+        return 0  # CUDA finds none if an entry is there twice
+    return min(devices, len(valid))
+
+
+def is_visible_gpu(entry: str, devices: int, first: str) -> bool:
+    """Return whether CUDA uses this entry of CUDA_VISIBLE_DEVICES. It passes over all entries after a wrong one.
+
+    Entries are indices or UUIDs of GPUs, as the first one is. A process sees only one part of a GPU ("MIG-...").
+    Sources: NVIDIA's CUDA C++ Programming Guide (CUDA Environment Variables) and Multi-Instance GPU User Guide.
+    """
+    if first.startswith("MIG-"):
+        return entry == first
+    if first.startswith("GPU-"):
+        return entry.startswith("GPU-")
+    return entry.isdecimal() and int(entry) < devices
