@@ -8,7 +8,8 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,11 +21,20 @@ from common.sizes import EDGES
 # Every byte differs from message to message. Three, because a transport that reuses two buffers would show an old one.
 MASKS = (0, 0x5555555555555555, ~0x5555555555555555)
 
+Send = Callable[[int], Any]  # gets the sequence number
+Receive = Callable[[Any], Any]  # gets what Send has returned
+SaveTimes = Callable[[int, float, float], Any]  # gets the number, start and end
+Clock = Callable[[], float]
+
 
 def time_group(
-    numbers: Sequence[int], in_flight: int, send: Callable[[int], Any], receive: Callable[[Any], Any],
-    save_times: Callable[[int, float, float], Any], clock: Callable[[], float] = time.perf_counter,
-) -> None:  # fmt: skip
+    numbers: Sequence[int],
+    in_flight: int,
+    send: Send,
+    receive: Receive,
+    save_times: SaveTimes,
+    clock: Clock = time.perf_counter,
+) -> None:
     """Run these iterations with at most `in_flight` of them open, and save the number, start and end of each.
 
     The clock of an iteration starts before `send`, which writes the sequence number and hands the query to the
@@ -42,17 +52,23 @@ def time_group(
 
 def count_iterations(warmup: int, iterations: int) -> Iterable[int]:
     """Yield the sequence numbers of a first iteration, a warm-up and the timed iterations; show a progress bar."""
-    return tqdm(
-        range(1, 2 + warmup + iterations), disable=None, leave=False
-    )  # None: only on a terminal
+    first_iterations = 1
+    numbers = range(1, 1 + first_iterations + warmup + iterations)
+    return tqdm(numbers, disable=None, leave=False)  # None: only on a terminal
 
 
 def measure_memcpy(sizes: Mapping[str, int], passes: int = 4) -> list[float]:
     """Return the seconds of each pass: one copy per edge, one after the other, into memory that was used before."""
-    pairs = [
-        [torch.ones(sizes[sender], dtype=torch.uint8) for _ in range(2)] for sender, _ in EDGES
-    ]
-    return [copy_seconds(pairs) for _ in range(1 + passes)][1:]
+    pairs = [make_pair(sizes[sender]) for sender, _ in EDGES]
+    copy_seconds(pairs)  # an untimed pass
+    return [copy_seconds(pairs) for _ in range(passes)]
+
+
+def make_pair(size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a source and a target with this many bytes. They are written, so a copy causes no page faults."""
+    source = torch.ones(size, dtype=torch.uint8)
+    target = torch.ones(size, dtype=torch.uint8)
+    return source, target
 
 
 def copy_seconds(
@@ -66,21 +82,28 @@ def copy_seconds(
     return round(time.perf_counter() - start, 9)
 
 
+class HeldMessage(NamedTuple):
+    """A message, and its sequence number when it arrived: a late write of the sender would change the tensor."""
+
+    tensor: torch.Tensor
+    number: int
+
+
 class Endpoint:
     """Make the messages that a model or the driver sends, and hold and verify those that it receives."""
 
     def __init__(self, name: str, sizes: Mapping[str, int], device: str = "cpu") -> None:
         torch.set_num_threads(1)
-        self.name, self.device, items = name, device, random_items(name, sizes[name])
-        self.pool = [torch.from_numpy(items ^ mask).to(device) for mask in MASKS]
+        self.name = name
+        self.device = device
+        self.pool = make_pool(name, sizes[name], device)
+        # What each sender's messages are made of, in the order of the inputs.
         self.expected = {
             sender: random_items(sender, sizes[sender])
             for sender, reader in EDGES
             if reader == name
         }
-        self.held: list[
-            tuple[torch.Tensor, int]
-        ] = []  # messages, and their numbers when they arrived
+        self.held: list[HeldMessage] = []
 
     def message(self, number: int) -> torch.Tensor:
         """Return the message with this sequence number: a tensor that exists already."""
@@ -90,34 +113,77 @@ class Endpoint:
 
     def receive(self, *inputs: torch.Tensor) -> int:
         """Hold these messages instead of those before, and return their number. To read it waits for copies to GPUs."""
-        for (sender, items), tensor in zip(self.expected.items(), inputs, strict=True):
-            # A compiled graph passes an error to a method as its argument.
-            if not isinstance(tensor, torch.Tensor) or tensor.nbytes != items.nbytes:
-                raise SuiteError(
-                    f"{sender} -> {self.name}: expected {items.nbytes} bytes, got {tensor!r:.100}"
-                )
-        self.held = [(tensor, int(tensor[0])) for tensor in inputs]
-        return self.held[0][1]
+        for sender, tensor in zip(self.expected, inputs, strict=True):
+            self.check_size(sender, tensor)
+        self.held = [HeldMessage(tensor, int(tensor[0])) for tensor in inputs]
+        return self.held[0].number
+
+    def check_size(self, sender: str, tensor: object) -> None:
+        """Raise SuiteError if this is no message of the sender. A compiled graph passes an error as an argument."""
+        expected_bytes = self.expected[sender].nbytes
+        if isinstance(tensor, torch.Tensor) and tensor.nbytes == expected_bytes:
+            return
+        edge = f"{sender} -> {self.name}"
+        raise SuiteError(f"{edge}: expected {expected_bytes} bytes, got {tensor!r:.100}")
 
     def verify(self, number: int) -> None:
         """Raise SuiteError if the messages that are held are not those that were sent with this sequence number."""
-        for (sender, items), (tensor, read_number) in zip(
-            self.expected.items(), self.held, strict=True
-        ):
-            received, expected = tensor.cpu().numpy(), items ^ MASKS[number % len(MASKS)]
-            expected[0] = number
-            if read_number != number or not np.array_equal(received, expected):
-                wrong = np.count_nonzero(received.view(np.uint8) != expected.view(np.uint8))
-                raise SuiteError(f"{sender} -> {self.name}: {wrong} bytes of message {number} differ from what was "
-                                 f"sent, and it arrived with number {read_number}")  # fmt: skip
+        for sender, held in zip(self.expected, self.held, strict=True):
+            wrong_bytes = self.count_wrong_bytes(sender, held.tensor, number)
+            if wrong_bytes or held.number != number:
+                edge = f"{sender} -> {self.name}"
+                raise SuiteError(
+                    f"{edge}: {wrong_bytes} bytes of message {number} differ from what was sent, "
+                    f"and it arrived with number {held.number}"
+                )
+
+    def count_wrong_bytes(self, sender: str, tensor: torch.Tensor, number: int) -> int:
+        """Return how many bytes differ from those of the sender's message with this sequence number."""
+        received = tensor.cpu().numpy()
+        sent = self.expected[sender] ^ MASKS[number % len(MASKS)]
+        sent[0] = number
+        if np.array_equal(received, sent):
+            return 0
+        is_wrong = received.view(np.uint8) != sent.view(np.uint8)
+        return int(np.count_nonzero(is_wrong))
+
+    def owns_messages(self) -> bool:
+        """Return whether the messages that are held are in memory of this process only, and not views of a store."""
+        shared = find_shared_memory()
+        for held in self.held:
+            address = held.tensor.data_ptr()
+            if any(address in addresses for addresses in shared):
+                return False
+        return True
+
+
+def find_shared_memory() -> list[range]:
+    """Return the addresses of the memory that this process shares with others."""
+    shared = []
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, permissions, *_ = line.split()
+        if permissions.endswith("s"):
+            start, end = addresses.split("-")
+            shared.append(range(int(start, 16), int(end, 16)))
+    return shared
+
+
+def make_pool(sender: str, message_bytes: int, device: str) -> list[torch.Tensor]:
+    """Return a tensor for each mask, of which the sender's messages are made."""
+    items = random_items(sender, message_bytes)
+    tensors = [torch.from_numpy(items ^ mask) for mask in MASKS]
+    return [tensor.to(device) for tensor in tensors]
 
 
 def random_items(sender: str, message_bytes: int) -> np.ndarray:
     """Return the random int64 items that the messages of a sender are made of."""
-    return np.frombuffer(random_generator(sender).bytes(message_bytes), np.int64)
+    random_bytes = random_generator(sender).bytes(message_bytes)
+    return np.frombuffer(random_bytes, np.int64)
 
 
 def random_generator(sender: str, slot: int = 0, field: str = "") -> np.random.Generator:
     """Return a generator of random numbers, which are the same in every process."""
-    seed = [zlib.crc32(sender.encode()), slot, zlib.crc32(field.encode())]
-    return np.random.Generator(np.random.SFC64(seed))
+    sender_hash = zlib.crc32(sender.encode())
+    field_hash = zlib.crc32(field.encode())
+    bits = np.random.SFC64([sender_hash, slot, field_hash])
+    return np.random.Generator(bits)
